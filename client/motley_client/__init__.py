@@ -1,0 +1,1 @@
+"""The `motley` command, the Python client and the training helper."""
