@@ -1,0 +1,97 @@
+"""Two spirals, and a perceptron of two hidden layers that learns to tell them apart: the model of the sample job."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+LEARNING_RATE, MOMENTUM = 0.05, 0.9
+
+
+def two_spirals(count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Points (count, 2) and labels (count,), 0 or 1: two noisy arms wound around each other."""
+    label = np.arange(count) * 2 // count  # halves, so that every stride through them is balanced
+    angle = np.sqrt(rng.random(count)) * 3 * np.pi
+    arm = np.stack([np.cos(angle + np.pi * label), np.sin(angle + np.pi * label)], axis=1)
+    return arm * angle[:, None] / (3 * np.pi) + rng.normal(0, 0.01, (count, 2)), label.astype(np.float64)
+
+
+@dataclass
+class Training:
+    """The state that a checkpoint holds, and the step that advances it."""
+
+    weights: list[Array]
+    momentum: list[Array]
+    rng: np.random.Generator
+    step: int = 0
+    loss: float = math.nan
+
+    @classmethod
+    def fresh(cls, *, hidden: int, seed: int, rank: int) -> Self:
+        bits = np.random.PCG64(seed)
+        rng = np.random.Generator(bits)
+        shapes = [(3, hidden), (hidden + 1, hidden), (hidden + 1, 1)]  # the last row of each is the bias
+        weights = [rng.normal(0, (2 / rows) ** 0.5, (rows, columns)) for rows, columns in shapes]
+        return cls(weights, [np.zeros_like(layer) for layer in weights], stream(bits, rank))
+
+    @classmethod
+    def load(cls, path: Path, *, rank: int) -> Self:
+        with np.load(path) as saved:
+            count = len(saved.files) // 2 - 1
+            bits = np.random.PCG64()
+            bits.state = json.loads(str(saved["rng"]))
+            weights = [saved[f"weight_{layer}"] for layer in range(count)]
+            momentum = [saved[f"momentum_{layer}"] for layer in range(count)]
+            return cls(weights, momentum, stream(bits, rank), int(saved["step"]), float(saved["loss"]))
+
+    def save(self, file: BinaryIO) -> None:
+        arrays: dict[str, Any] = {f"weight_{layer}": array for layer, array in enumerate(self.weights)}
+        arrays |= {f"momentum_{layer}": array for layer, array in enumerate(self.momentum)}
+        np.savez(file, step=self.step, loss=self.loss, rng=json.dumps(self.rng.bit_generator.state), **arrays)
+
+    def advance(self, points: Array, labels: Array, *, batch_size: int) -> None:
+        """One step of SGD with momentum on a random batch."""
+        batch = (self.rng.random(batch_size) * len(labels)).astype(int)
+        self.loss, gradients = loss_and_gradients(self.weights, points[batch], labels[batch])
+        self.momentum = [MOMENTUM * v - LEARNING_RATE * g for v, g in zip(self.momentum, gradients, strict=True)]
+        self.weights = [w + v for w, v in zip(self.weights, self.momentum, strict=True)]
+        self.step += 1
+
+    def accuracy(self, points: Array, labels: Array) -> float:
+        return float(np.mean((forward(self.weights, points)[-1][:, 0] > 0) == (labels > 0.5)))
+
+
+def stream(bits: np.random.PCG64, rank: int) -> np.random.Generator:
+    """The chance of this rank. Jumps commute with draws: every rank goes on from the one state saved, rank 0's."""
+    return np.random.Generator(bits.jumped(rank))
+
+
+def with_bias(x: Array) -> Array:
+    return np.hstack([x, np.ones((len(x), 1))])
+
+
+def forward(weights: list[Array], points: Array) -> list[Array]:
+    """The inputs of every layer, and last the logits."""
+    values = [with_bias(points)]
+    for weight in weights[:-1]:
+        values.append(with_bias(np.tanh(values[-1] @ weight)))
+    return [*values, values[-1] @ weights[-1]]
+
+
+def loss_and_gradients(weights: list[Array], points: Array, labels: Array) -> tuple[float, list[Array]]:
+    """The mean logistic loss, and its gradient for every layer."""
+    *values, logits = forward(weights, points)
+    z = logits[:, 0]
+    loss = float(np.mean(np.logaddexp(0, z) - labels * z))
+    delta = ((1 / (1 + np.exp(-z)) - labels) / len(labels))[:, None]
+    gradients: list[Array] = []
+    for weight, value in zip(reversed(weights), reversed(values), strict=True):
+        gradients.insert(0, value.T @ delta)
+        delta = (delta @ weight.T * (1 - value**2))[:, :-1]
+    return loss, gradients

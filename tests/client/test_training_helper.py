@@ -1,0 +1,176 @@
+"""The training helper, in the process of a real training loop: a short script run by Python."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from motley_client import training
+
+
+def script(body: str, folder: Path, **env: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", "from motley_client.training import *\nimport time\n" + body],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", **env},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def output(body: str, folder: Path, **env: str) -> str:
+    process = script(body, folder, **env)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 0, err
+    return out.strip()
+
+
+def test_progress_appends_one_json_line_per_report(tmp_path: Path) -> None:
+    output("progress(1, loss=0.5)\nprogress(2, epoch=0.1, batch_size=64)", tmp_path, MOTLEY_PROGRESS="p.jsonl")
+    first, second = (json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines())
+    assert first.pop("at") <= second.pop("at") <= time.time()
+    assert (first, second) == ({"step": 1, "loss": 0.5}, {"step": 2, "epoch": 0.1, "batch_size": 64})
+
+
+def test_progress_takes_scalars_of_numpy(tmp_path: Path) -> None:
+    body = "import numpy as np\nprogress(np.int64(3), loss=np.float32(0.25), grad_sqr=np.float64(2))"
+    output(body, tmp_path, MOTLEY_PROGRESS="p.jsonl")
+    report = json.loads((tmp_path / "p.jsonl").read_text())
+    assert (report["step"], report["loss"], report["grad_sqr"]) == (3, 0.25, 2.0)
+
+
+def test_a_diverged_loss_leaves_the_line_readable(tmp_path: Path) -> None:
+    output("progress(4, loss=float('nan'), grad_var=float('inf'))", tmp_path, MOTLEY_PROGRESS="p.jsonl")
+    report = json.loads((tmp_path / "p.jsonl").read_text(), parse_constant=pytest.fail)
+    assert report.keys() == {"step", "at"}
+
+
+def test_lines_of_processes_that_report_at_once_never_mix(tmp_path: Path) -> None:
+    body = "for step in range(500): progress(step, loss=1 / 3)"
+    processes = [script(body, tmp_path, MOTLEY_PROGRESS="p.jsonl") for _ in range(3)]
+    assert [process.communicate(timeout=20)[1] for process in processes] == ["", "", ""]
+    steps = [json.loads(line)["step"] for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert sorted(steps) == sorted(list(range(500)) * 3)
+
+
+def test_outside_motley_the_helper_changes_nothing(tmp_path: Path) -> None:
+    answers = output("progress(1)\nprint(should_stop(), stop_reason(), resume())", tmp_path)
+    assert (answers, list(tmp_path.iterdir())) == ("False None False", [])
+
+
+def test_outside_motley_checkpoints_go_to_the_working_folder(tmp_path: Path) -> None:
+    output("save_atomically(checkpoint_dir() / 'last', lambda file: file.write(b'weights'))", tmp_path)
+    assert (tmp_path / "checkpoints" / "last").read_bytes() == b"weights"
+
+
+def test_an_unwritable_progress_file_names_its_variable(tmp_path: Path) -> None:
+    process = script("progress(1)", tmp_path, MOTLEY_PROGRESS="missing/p.jsonl")
+    assert "named by MOTLEY_PROGRESS" in process.communicate(timeout=20)[1]
+
+
+def test_an_unwritable_checkpoint_folder_names_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MOTLEY_CHECKPOINT_DIR", str(tmp_path / "file" / "checkpoints"))
+    with pytest.raises(training.TrainingError, match="Point MOTLEY_CHECKPOINT_DIR to"):
+        training.checkpoint_dir()
+
+
+LOOP = """
+should_stop()
+print("ready", flush=True)
+while not should_stop(): time.sleep(0.01)
+print("saved", stop_reason(), flush=True)
+raise SystemExit(EXIT_REQUEUE)
+"""
+
+
+def test_sigterm_lets_the_loop_save_and_ask_to_be_requeued(tmp_path: Path) -> None:
+    (tmp_path / "reason").write_text("preempt\n")
+    process = script(LOOP, tmp_path, MOTLEY_STOP_REASON_FILE=str(tmp_path / "reason"))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=20)[0] == "saved preempt\n"
+    assert process.returncode == 75
+
+
+def test_a_handler_that_was_there_before_still_runs(tmp_path: Path) -> None:
+    chained = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: print('mine', flush=True))\n"
+    process = script(chained + LOOP, tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=20)[0] == "mine\nsaved None\n"
+
+
+def test_should_stop_first_asked_in_a_thread_says_where_to_ask(tmp_path: Path) -> None:
+    body = "import threading\nt = threading.Thread(target=should_stop)\nt.start()\nt.join()"
+    assert "in the main thread" in script(body, tmp_path).communicate(timeout=20)[1]
+
+
+def test_without_a_reason_file_there_is_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTLEY_STOP_REASON_FILE", str(tmp_path / "not yet"))
+    assert training.stop_reason() is None
+
+
+@pytest.mark.parametrize(("value", "expected"), [("1", True), ("0", False), ("", False)])
+def test_resume_says_whether_an_attempt_came_before(
+    value: str, *, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOTLEY_RESUME", value)
+    assert training.resume() is expected
+
+
+def test_a_save_that_fails_leaves_the_old_checkpoint_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "last"
+    path.write_bytes(b"old")
+
+    def fail(file: object) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        training.save_atomically(path, fail)
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"old", [path])
+
+
+def test_a_process_killed_while_it_saves_leaves_the_old_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "last").write_bytes(b"old")
+    body = """
+from pathlib import Path
+def write(file):
+    file.write(b"half of the new one"); file.flush()
+    print("writing", flush=True); time.sleep(60)
+save_atomically(Path("last"), write)
+"""
+    process = script(body, tmp_path, MOTLEY_ATTEMPT="7")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "writing\n"
+    process.kill()
+    process.communicate(timeout=20)
+    assert (tmp_path / "last").read_bytes() == b"old"
+
+
+def test_a_reader_never_sees_half_a_checkpoint(tmp_path: Path) -> None:
+    path, size = tmp_path / "last", 100_000
+    path.write_bytes(b"0" * size)
+    done = threading.Event()
+
+    def save_many() -> None:
+        for digit in b"123456789" * 5:
+            training.save_atomically(path, lambda file, digit=digit: file.write(bytes([digit]) * size))
+        done.set()
+
+    thread = threading.Thread(target=save_many)
+    thread.start()
+    seen = set()
+    while not done.is_set():
+        content = path.read_bytes()
+        seen.add((len(content), len(set(content))))
+    thread.join()
+    assert seen == {(size, 1)}
