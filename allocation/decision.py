@@ -1,0 +1,90 @@
+"""What a policy answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from allocation.arrays import Floats, Ints
+from allocation.reasons import Reason
+from allocation.solve import Status
+
+DUST = 1e-7  # shares below HiGHS's feasibility tolerance are rounding, not an answer
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Decision:
+    """One round decided: shares (m, K) of time, or picks (m,), a configuration or -1; never both.
+
+    prices (n,) are the gain in the objective per GPU of each type; bound is the best value that any answer could have;
+    reasons say why rows got nothing, where the policy knows.
+    """
+
+    shares: Floats | None = None
+    picks: Ints | None = None
+    prices: Floats
+    objective: float
+    bound: float
+    status: Status
+    solve_seconds: float
+    reasons: Mapping[int, tuple[Reason, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of_shares(
+        cls,
+        shares: npt.ArrayLike,
+        *,
+        prices: npt.ArrayLike,
+        objective: float,
+        bound: float | None = None,
+        status: Status = Status.OPTIMAL,
+        solve_seconds: float = 0.0,
+        dust: float = DUST,
+    ) -> Self:
+        """Give a decision of shares; those below the solver's tolerance are cut here, once."""
+        X = np.clip(np.asarray(shares, float), 0, 1)
+        return cls(
+            shares=_frozen(np.where(dust > X, 0, X)),
+            prices=_frozen(np.maximum(np.asarray(prices, float), 0)),
+            objective=float(objective),
+            bound=float(objective if bound is None else bound),
+            status=status,
+            solve_seconds=solve_seconds,
+        )
+
+    @classmethod
+    def of_picks(
+        cls,
+        picks: npt.ArrayLike,
+        *,
+        prices: npt.ArrayLike,
+        objective: float = 0.0,
+        bound: float | None = None,
+        status: Status = Status.RULE,
+        solve_seconds: float = 0.0,
+        reasons: Mapping[int, tuple[Reason, ...]] | None = None,
+    ) -> Self:
+        """Give a decision of one configuration per job, -1 for none."""
+        chosen = np.array(picks, dtype=np.int64)
+        chosen.setflags(write=False)
+        return cls(
+            picks=chosen,
+            prices=_frozen(np.maximum(np.asarray(prices, float), 0)),
+            objective=float(objective),
+            bound=float(objective if bound is None else bound),
+            status=status,
+            solve_seconds=solve_seconds,
+            reasons=dict(reasons or {}),
+        )
+
+    @property
+    def gap(self) -> float:
+        """How far the objective may be from the best, relative to it; 0 is proven optimal."""
+        return max(self.bound - self.objective, 0.0) / max(abs(self.objective), 1e-12)
+
+
+def _frozen(array: Floats) -> Floats:
+    array.setflags(write=False)
+    return array

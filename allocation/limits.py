@@ -1,0 +1,39 @@
+"""Caps on the GPUs that groups of jobs may use at once."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from allocation.arrays import Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """L groups: a team, a member of it.
+
+    group (m, D) names the groups of each job, -1 for none; most_gpus (L,) is what a group may use at once, used_gpus
+    (L,) what its jobs that are not rows use now.
+    """
+
+    group: Ints
+    most_gpus: Ints
+    used_gpus: Ints
+
+    def __post_init__(self) -> None:
+        if self.group.ndim != 2 or self.most_gpus.shape != self.used_gpus.shape:
+            raise ValueError("limits: group must be (m, D), and most_gpus and used_gpus (L,)")
+        if self.group.size and not -1 <= self.group.min() <= self.group.max() < len(self.most_gpus):
+            raise ValueError("limits: a job belongs to a group that does not exist")
+
+    @classmethod
+    def none(cls, jobs: int) -> Self:
+        """Give no limit for so many jobs."""
+        nothing = np.zeros(0, dtype=np.int64)
+        return cls(np.zeros((jobs, 0), dtype=np.int64), nothing, nothing)
+
+    @property
+    def left_gpus(self) -> Ints:
+        """GPUs that each group (L,) may still use."""
+        left: Ints = self.most_gpus - self.used_gpus
+        return left

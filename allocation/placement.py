@@ -1,0 +1,205 @@
+"""Picks become GPUs: stable, consolidated, whole gangs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+
+from allocation.arrays import Bools, Floats, Ints
+from allocation.floor import Floor
+from allocation.limits import Limits
+from allocation.problem import Problem
+from allocation.room import room_after
+
+
+def place(problem: Problem, picks: Ints, floor: Floor, limits: Limits | None = None) -> Ints:
+    """Give the row that owns each GPU (G,) after the round, -1 for idle; a row gets its whole gang or nothing.
+
+    Jobs that keep their pick stay where they are; the others follow, the largest gang first, on the tightest nodes that
+    hold them. Held jobs that were not picked keep GPUs that nobody else was given, within the limits.
+    """
+    owner = assign(problem, picks, floor)
+    return keep(problem, picks, floor, owner, limits or Limits.none(len(picks)))
+
+
+def assign(problem: Problem, picks: Ints, floor: Floor, owner: Ints | None = None) -> Ints:
+    """Give each pick its GPUs, where there is room beside those that `owner` (G,) has given out already."""
+    plan = _Plan.start(problem, picks, floor, owner)
+    plan.fill(np.flatnonzero(picks >= 0))
+    lone = (problem.usage > 0).sum(axis=0) == 1
+    kind = np.where((picks >= 0) & lone[picks], problem.usage.argmax(axis=0)[picks], -1)
+    for j in np.unique(kind[~plan.has & (picks >= 0)]):
+        if j >= 0:
+            plan = plan.moving(np.flatnonzero(kind == j))
+    return plan.owner
+
+
+def keep(problem: Problem, picks: Ints, floor: Floor, owner: Ints, limits: Limits) -> Ints:
+    """Give idle GPUs back to the jobs that hold them: a job is preempted only if its GPUs are used."""
+    plan = _Plan.start(problem, picks, floor, owner)
+    room = room_after(problem, limits, np.where(plan.has, picks, -1))
+    for i in np.unique(floor.holder[floor.holder >= 0]).tolist():
+        gpus, k = plan.held[i], int(problem.held[i])
+        idle = not plan.has[i] and (plan.owner[gpus] < 0).all()
+        if idle and k >= 0 and room.allows(i, k) and plan.feeds(i, gpus):
+            room.take(i, k)
+            plan.give(i, gpus)
+    return plan.owner
+
+
+@dataclass(eq=False)
+class _Plan:
+    """A floor being filled; mutable, and private to this module."""
+
+    problem: Problem
+    picks: Ints
+    floor: Floor
+    owner: Ints  # (G,)
+    has: Bools  # (m,) whether a row has its GPUs
+    free: Ints  # (N,) GPUs without an owner
+    vacant: Ints  # (N,) those of them that nobody uses now
+    cpus: Floats  # (N,) left
+    memory_mib: Floats  # (N,) left
+    held: list[Ints]  # GPUs that a row holds now
+    on_node: list[Ints]  # GPUs of a node
+
+    @classmethod
+    def start(cls, problem: Problem, picks: Ints, floor: Floor, owner: Ints | None) -> Self:
+        """Give the plan in which everybody who stays has their GPUs."""
+        m, N = len(picks), len(floor.node_type)
+        plan = cls(
+            problem=problem,
+            picks=picks,
+            floor=floor,
+            owner=np.full(len(floor.gpu_node), -1, dtype=np.int64),
+            has=np.zeros(m, dtype=np.bool_),
+            free=np.bincount(floor.gpu_node, minlength=N),
+            vacant=np.bincount(floor.gpu_node[floor.vacant], minlength=N),
+            cpus=floor.node_cpus.astype(float),
+            memory_mib=floor.node_memory_mib.astype(float),
+            held=_grouped(floor.holder, m),
+            on_node=_grouped(floor.gpu_node, N),
+        )
+        plan._settle(owner)
+        return plan
+
+    def _settle(self, owner: Ints | None) -> None:
+        if owner is not None:
+            for i, gpus in enumerate(_grouped(owner, len(self.has))):
+                if gpus.size:
+                    self.give(i, gpus)
+        sizes = np.array([gpus.size for gpus in self.held], dtype=np.int64)
+        picked = (self.picks >= 0) & (self.picks == self.problem.held)
+        whole = self.problem.locked | (sizes == self.problem.gpus[self.picks])
+        for i in np.flatnonzero(picked & whole & (sizes > 0) & ~self.has).tolist():
+            if (self.owner[self.held[i]] < 0).all():
+                self.give(i, self.held[i])
+
+    def fill(self, rows: Ints) -> None:
+        """Place these rows' picks, the largest gang first."""
+        gangs = self.problem.gpus[self.picks[rows]]
+        for i in rows[np.argsort(-gangs, kind="stable")].tolist():
+            if not self.has[i]:
+                gpus = self._find(i)
+                if gpus is not None:
+                    self.give(i, gpus)
+
+    def moving(self, rows: Ints) -> "_Plan":
+        """Give the plan in which these rows may move, if that places more of them and drops none."""
+        movers = rows[self.has[rows] & ~self.problem.locked[rows]]
+        other = _Plan.start(
+            self.problem,
+            np.full_like(self.picks, -1),
+            self.floor,
+            np.where(np.isin(self.owner, movers), -1, self.owner),
+        )
+        other.picks = self.picks
+        other.fill(rows)
+        better = not (self.has & ~other.has).any() and other.has.sum() > self.has.sum()
+        return other if better else self
+
+    def give(self, i: int, gpus: Ints) -> None:
+        nodes = self.floor.gpu_node[gpus]
+        self.owner[gpus] = i
+        self.has[i] = True
+        np.subtract.at(self.free, nodes, 1)
+        np.subtract.at(self.vacant, nodes[self.floor.vacant[gpus]], 1)
+        np.subtract.at(self.cpus, nodes, self.floor.cpus_per_gpu[i])
+        np.subtract.at(self.memory_mib, nodes, self.floor.memory_per_gpu_mib[i])
+
+    def feeds(self, i: int, gpus: Ints) -> bool:
+        """Whether the nodes have the CPUs and the memory that job i needs beside these GPUs."""
+        nodes, counts = np.unique(self.floor.gpu_node[gpus], return_counts=True)
+        return bool((self._servable(i, nodes) >= counts).all())
+
+    def _servable(self, i: int, nodes: Ints) -> Ints:
+        """How many of its GPUs each node could serve job i."""
+        most = self.free[nodes].astype(float)
+        for left, each in (
+            (self.cpus, self.floor.cpus_per_gpu[i]),
+            (self.memory_mib, self.floor.memory_per_gpu_mib[i]),
+        ):
+            if each > 0:
+                most = np.minimum(most, np.floor(left[nodes] / each + 1e-9))
+        whole: Ints = np.maximum(most, 0).astype(np.int64)
+        return whole
+
+    def _find(self, i: int) -> Ints | None:
+        """GPUs for the pick of job i, or None."""
+        k = self.picks[i]
+        gpus = []
+        for j in np.flatnonzero(self.problem.usage[:, k]):
+            spread = self._spread(i, int(self.problem.usage[j, k]), np.flatnonzero(self.floor.node_type == j), k)
+            if spread is None:
+                return None
+            gpus += [self._choose(i, int(v), int(count)) for v, count in spread]
+        return np.concatenate(gpus)
+
+    def _spread(self, i: int, gang: int, nodes: Ints, k: int) -> Iterable[tuple[int, int]] | None:
+        most = self._servable(i, nodes)
+        each, uneven_rest = divmod(int(self.problem.gpus[k]), int(self.problem.nodes[k]))
+        if self.floor.uneven[i] and self.problem.nodes[k] > 1:
+            return _fewest(nodes, most, gang)
+        if uneven_rest or gang % each:
+            return None
+        return self._tightest(i, nodes, most, each=each, count=gang // each)
+
+    def _tightest(self, i: int, nodes: Ints, most: Ints, *, each: int, count: int) -> Iterable[tuple[int, int]] | None:
+        """Own nodes first, then those where nobody must leave, then the fullest."""
+        enough = np.flatnonzero(most >= each)
+        if enough.size < count:
+            return None
+        fit = nodes[enough]
+        mine = np.bincount(self.floor.gpu_node[self.held[i]], minlength=len(self.free))[fit]
+        vacated = np.maximum(each - self.vacant[fit] - mine, 0)
+        best = np.lexsort((fit, self.free[fit], vacated, -mine))[:count]
+        return [(int(v), each) for v in fit[best]]
+
+    def _choose(self, i: int, node: int, count: int) -> Ints:
+        """GPUs of a node without an owner: the job's own first, then those that nobody uses."""
+        idle = self.on_node[node][self.owner[self.on_node[node]] < 0]
+        order = np.lexsort((idle, ~self.floor.vacant[idle], self.floor.holder[idle] != i))
+        chosen: Ints = idle[order[:count]]
+        return chosen
+
+
+def _fewest(nodes: Ints, most: Ints, gang: int) -> list[tuple[int, int]] | None:
+    """Give (node, GPUs) on as few nodes as hold the gang; the last is the tightest that holds the rest."""
+    order = np.argsort(-most, kind="stable")
+    reach = np.cumsum(most[order])
+    last = int(np.searchsorted(reach, gang))
+    if gang == 0 or last == len(order):
+        return None
+    full = order[:last]
+    rest = gang - int(most[full].sum())
+    able = order[last:][most[order[last:]] >= rest]
+    return [(int(nodes[v]), int(most[v])) for v in full] + [(int(nodes[able[-1]]), rest)]
+
+
+def _grouped(labels: Ints, groups: int) -> list[Ints]:
+    """Give the positions of each label 0 .. groups - 1; others are left out."""
+    order = np.argsort(labels, kind="stable")
+    bounds = np.searchsorted(labels[order], np.arange(groups + 1))
+    return [order[a:b] for a, b in pairwise(bounds)]

@@ -1,0 +1,70 @@
+"""Max-min fairness of normalised throughput (Gavel)."""
+
+from numpy import append, concatenate, ones, zeros
+from scipy.sparse import block_array, csr_array, eye_array, kron
+
+from allocation.decision import Decision
+from allocation.problem import Problem
+from allocation.solve import maximize
+
+
+def max_min_fairness(problem: Problem) -> Decision:
+    r"""Make the worst-off job as fast as possible, relative to its fair share.
+
+    .. math::
+        \max_{X,\,z}\ z \quad\text{s.t.}\quad
+        & \textstyle z - \sum_k a_{ik} X_{ik} \le 0          && \forall i \quad\text{(fair)} \\
+        & \textstyle \sum_k X_{ik} \le 1                      && \forall i \quad\text{(time)} \\
+        & \textstyle \sum_i \sum_k u_{jk} X_{ik} \le c_j      && \forall j \quad\text{(capacity)} \\
+        & 0 \le X_{ik} \le [T_{ik} > 0], \qquad a_{ik} = \frac{g_i}{w_i\,p_i}\, T_{ik}
+
+    Solved in units of sum(c) / sum(w), the value of an even split, so that the solver's absolute tolerances mean the
+    same whatever the unit of the weights.
+
+    Parameters
+    ----------
+    problem : Problem
+        T = rate (m, K) steps/s, u = usage (n, K) GPUs, c = capacity (n,) GPUs, w = weight (m,),
+        g = base_gpus (m,), p = base_rate (m,) steps/s on the average GPU.
+
+    Returns
+    -------
+    Decision
+        shares X (m, K), fraction of time, 0 to 1; prices (n,), gain in z per GPU; objective z.
+
+    Raises
+    ------
+    SolverFailed
+        The solver stopped early. Infeasible cannot happen: X = 0, z = 0 is feasible.
+
+    References
+    ----------
+    .. [1] Narayanan et al., OSDI 2020, "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
+       section 4.1.
+    """
+    T, u, c, w = problem.rate, problem.usage, problem.capacity, problem.weight
+    m, K = T.shape
+    even = c.sum() / w.sum()
+    a = T * (problem.base_gpus / (w * even * problem.base_rate))[:, None]
+    over_k = kron(eye_array(m), ones((1, K)))  # sum_k X[i, k]
+    used = kron(ones((1, m)), u)  # sum_i sum_k u[j, k] X[i, k]
+    best = maximize(
+        append(zeros(m * K), 1),
+        block_array(
+            [
+                [-over_k.multiply(a.ravel()), csr_array(ones((m, 1)))],  # fair
+                [over_k, None],  # time
+                [used, None],  # capacity
+            ]
+        ),
+        concatenate([zeros(m), ones(m), c]),
+        most=append(T.ravel() > 0, float("inf")),
+    )
+    return Decision.of_shares(
+        best.x[:-1].reshape(m, K),
+        prices=even * best.duals[-c.size :],
+        objective=even * best.value,
+        bound=even * best.bound,
+        status=best.status,
+        solve_seconds=best.seconds,
+    )

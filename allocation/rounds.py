@@ -1,0 +1,132 @@
+"""The round mechanism: shares of time and time received become this round's picks (Gavel, sections 3.2 and 5)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocation.arrays import Bools, Floats, Ints
+from allocation.decision import Decision
+from allocation.limits import Limits
+from allocation.problem import Problem
+from allocation.room import Room
+
+RESET_ROUNDS = 16 / 3  # Gavel's 1920 s between allocations, in rounds of 360 s
+
+
+def reset_due(*, changed: bool, since_s: float | None, round_s: float) -> bool:
+    """Whether shares are to be set anew: the jobs or nodes changed, and not too recently; None: never set."""
+    return since_s is None or (changed and since_s >= RESET_ROUNDS * round_s)
+
+
+def priorities(problem: Problem, shares: Floats, *, round_s: float) -> Floats:
+    r"""Give how far each job is behind its share on each type (m, n).
+
+    .. math::
+        \pi_{ij} = X_{ij} / f_{ij}, \qquad
+        f_{ij} = \frac{T/2 + t_{ij}}{\sum_i (T/2 + t_{ij})}
+
+    T is the round's length, the half of it an initial credit; t = received_s (m, n); X_ij sums the shares of the
+    configurations that use type j.
+    """
+    credited = problem.received_s + round_s / 2
+    on_type = shares @ (problem.usage > 0).T.astype(float)
+    priority: Floats = on_type / (credited / credited.sum(axis=0))
+    return priority
+
+
+def realise(
+    problem: Problem,
+    decision: Decision,
+    limits: Limits,
+    *,
+    round_s: float,
+    type_order: Sequence[int] | None = None,
+    deficit: Floats | None = None,
+    settled: Ints | None = None,
+    barred: Bools | None = None,
+) -> Ints:
+    """Give each job its configuration for this round (m,), -1 for none.
+
+    Locked jobs keep what they hold; `settled` (m,) picks come next; then, for shares, every job by falling priority
+    (ties: deficit (m, n), share, held, row), work conserving: GPUs left over go to jobs without a share, each in its
+    fastest configuration. Picks are taken as they are, held ones first. What does not fit, breaks a limit or is
+    `barred` (m, K) is skipped. With `type_order` the types are filled one after the other.
+    """
+    room = Room(problem, limits)
+    picks = np.full(len(problem.weight), -1, dtype=np.int64)
+    for i in np.flatnonzero(problem.locked).tolist():  # whatever the limits say now: it is never stopped
+        picks[i] = problem.held[i]
+        room.take(i, int(picks[i]))
+    allowed = problem.rate > 0 if barred is None else (problem.rate > 0) & ~barred
+    if settled is not None:
+        _fill(room, picks, _in_turn(problem, settled, allowed))
+    if decision.shares is None:
+        _fill(room, picks, _in_turn(problem, _picks_of(decision), allowed))
+        return picks
+    queue = _Queue(problem, decision.shares, priorities(problem, decision.shares, round_s=round_s), deficit)
+    for on_type in _passes(problem, type_order):
+        _fill(room, picks, queue.order(allowed & on_type & (decision.shares > 0)))
+        spare = allowed & on_type & (decision.shares <= 0) & (picks < 0)[:, None] & room.holds()
+        _fill(room, picks, queue.order(spare))
+    return picks
+
+
+@dataclass(frozen=True, eq=False)
+class _Queue:
+    """The order in which pairs of a job and a configuration are served."""
+
+    problem: Problem
+    shares: Floats
+    priority: Floats
+    deficit: Floats | None
+
+    def order(self, candidates: Bools) -> Iterable[tuple[int, int]]:
+        """Give the candidates (m, K), most urgent first."""
+        i, k = candidates.nonzero()
+        ties = [] if self.deficit is None else [-self._least(self.deficit, i, k)]
+        speed = self.problem.rate[i, k] / self.problem.base_rate[i]
+        held = self.problem.held[i] == k
+        keys = [-self._least(self.priority, i, k), *ties, -self.shares[i, k], ~held, i, -speed]
+        turn = np.lexsort(keys[::-1])
+        return zip(i[turn].tolist(), k[turn].tolist(), strict=True)
+
+    def _least(self, by_type: Floats, i: Ints, k: Ints) -> Floats:
+        """Of a gang of mixed types, the type that the job is least due."""
+        lone = self.problem.usage.argmax(axis=0)
+        values: Floats = by_type[i, lone[k]]
+        for j, mixed in enumerate((self.problem.usage > 0) & (np.arange(len(self.problem.usage))[:, None] != lone)):
+            values = np.where(mixed[k], np.minimum(values, by_type[i, j]), values)
+        return values
+
+
+def _passes(problem: Problem, type_order: Sequence[int] | None) -> list[Bools]:
+    """Configurations (K,) to be filled together: all, or those of one type after those of another."""
+    if type_order is None:
+        return [np.ones(len(problem.nodes), dtype=np.bool_)]
+    lone = problem.usage.argmax(axis=0)
+    return [lone == j for j in type_order]
+
+
+def _in_turn(problem: Problem, picks: Ints, allowed: Bools) -> Iterable[tuple[int, int]]:
+    rows = np.flatnonzero(picks >= 0)
+    rows = rows[allowed[rows, picks[rows]]]
+    rows = rows[np.argsort(picks[rows] != problem.held[rows], kind="stable")]
+    return zip(rows.tolist(), picks[rows].tolist(), strict=True)
+
+
+def _fill(room: Room, picks: Ints, wanted: Iterable[tuple[int, int]]) -> None:
+    served = set(np.flatnonzero(picks >= 0).tolist())
+    for i, k in wanted:
+        if room.full:
+            return
+        if i not in served and room.fits(i, k):
+            room.take(i, k)
+            picks[i] = k
+            served.add(i)
+
+
+def _picks_of(decision: Decision) -> Ints:
+    if decision.picks is None:
+        raise ValueError("a decision has neither shares nor picks")
+    return decision.picks
