@@ -1,0 +1,117 @@
+"""The files of one attempt: all that the service, the supervisor and the job tell each other."""
+
+import json
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypedDict, cast
+
+from engines.kernel import is_locked
+from engines.protocol import Stream
+
+
+class RankPlan(TypedDict):
+    """What one node rank runs."""
+
+    argv: list[str]
+    env: dict[str, str]
+    workdir: str
+
+
+class LaunchFile(TypedDict):
+    ranks: list[RankPlan]
+    user: list[int] | None
+    isolation: str
+    mark: str
+    log_limit_bytes: int
+
+
+class StopFile(TypedDict):
+    reason: str
+    grace_s: float
+
+
+class StartedFile(TypedDict):
+    """Its being there says: the job's processes were begun, and must never be begun again."""
+
+    at: str
+
+
+class ExitFile(TypedDict):
+    """Its being there says: nothing of the attempt is left."""
+
+    exit_code: int
+    started_at: str | None
+    ended_at: str
+    message: str
+
+
+class AttemptFolder:
+    """Where the files of one attempt lie, who writes them, and how: whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = path / "lock"
+        """Held from the launch on by whoever looks after the attempt; free: nobody does."""
+        self.launch = path / "launch.json"
+        self.started = path / "started.json"
+        self.stop = path / "stop.json"
+        self.stop_reason = path / "stop_reason"
+        self.progress = path / "progress.json"
+        self.exit = path / "exit.json"
+        self.supervisor_log = path / "supervisor.log"
+        self.job_writable = path / "job"
+        """The one part that the job may write to; all else belongs to the service."""
+
+    def log(self, stream: Stream, rank: int) -> Path:
+        return self.path / f"{stream}.{rank}.log"
+
+    def progress_lines(self, rank: int) -> Path:
+        return self.job_writable / f"progress.{rank}.jsonl"
+
+    def is_looked_after(self) -> bool:
+        return is_locked(self.lock)
+
+    def read_launch(self) -> LaunchFile | None:
+        return cast("LaunchFile | None", read_json(self.launch))
+
+    def read_started(self) -> StartedFile | None:
+        return cast("StartedFile | None", read_json(self.started))
+
+    def read_stop(self) -> StopFile | None:
+        return cast("StopFile | None", read_json(self.stop))
+
+    def read_exit(self) -> ExitFile | None:
+        return cast("ExitFile | None", read_json(self.exit))
+
+
+def read_json(path: Path) -> Any:
+    """What the file holds, None where there is none."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def write_json(path: Path, content: object, *, mode: int = 0o600) -> None:
+    write_whole(path, json.dumps(content), mode=mode)
+
+
+def write_whole(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Readers see the old file or the new one, never a part; and so does the disk after a loss of power."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "w") as file:
+            os.fchmod(descriptor, mode)  # whatever the umask says
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)

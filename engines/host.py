@@ -1,0 +1,138 @@
+"""Preparing this machine for jobs when the service is root: a user that they run as, and a Python that it can run."""
+
+import fcntl
+import hashlib
+import os
+import pwd
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from engines.protocol import EngineError
+
+USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+SYSTEM_PYTHON = Path("/usr/bin/python3")
+
+
+def ensure_job_user(name: str) -> None:
+    """Make the system user that jobs run as, without a home and a login, unless it is there."""
+    if _exists(name):
+        return
+    if not USER_NAME.fullmatch(name):
+        raise EngineError(f"{name!r} is no name for a user: use small letters, digits, - and _.")
+    options = ("--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent")
+    try:
+        _run(["useradd", *options, "--shell", "/usr/sbin/nologin", name])
+    except EngineError as error:
+        if not _exists(name):  # another process was first
+            raise EngineError(f"The user {name} could not be made: make it by hand. {error}") from error
+
+
+def reachable_by(path: Path, user: str) -> bool:
+    """Whether the user, with no group but its own, may pass through every folder down to this path, and enter it."""
+    account = pwd.getpwnam(user)
+    real = path.resolve()
+    return all(_may_enter(place, account) for place in (*real.parents, real))
+
+
+def ensure_runtime(target: Path, *, client: Path, user: str, uv: Path | None = None) -> Path:
+    """The bin folder of a Python that the user can run and that has NumPy and the client of `client`.
+
+    Our own where the user can reach it, else a virtual environment made once in `target`, of the system's Python.
+    """
+    if _own_python_serves(user, client):
+        return Path(sys.prefix) / "bin"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _one_at_a_time(target.with_suffix(".lock")):
+        stamp, fingerprint = target / "motley-client.sha256", _fingerprint(client)
+        if not stamp.exists() or stamp.read_text() != fingerprint:
+            _make_runtime(target, client=client, uv=uv)
+            stamp.write_text(fingerprint)
+    return target / "bin"
+
+
+def _exists(user: str) -> bool:
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
+
+
+def _may_enter(place: Path, account: pwd.struct_passwd) -> bool:
+    if account.pw_uid == 0:
+        return place.exists()
+    try:
+        status = place.stat()
+    except OSError:
+        return False
+    if status.st_uid == account.pw_uid:
+        needed = stat.S_IXUSR
+    elif status.st_gid == account.pw_gid:
+        needed = stat.S_IXGRP
+    else:
+        needed = stat.S_IXOTH
+    return bool(status.st_mode & needed)
+
+
+def _own_python_serves(user: str, client: Path) -> bool:
+    """Ours may be a link to one below a private home, and the client may be installed as a link to its sources."""
+    places = (Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve(), client)
+    return all(reachable_by(place, user) for place in places)
+
+
+def _make_runtime(target: Path, *, client: Path, uv: Path | None) -> None:
+    uv_program = str(uv) if uv is not None else shutil.which("uv")
+    python, package = str(target / "bin" / "python"), f"{client}[sample]"
+    if uv_program is not None:
+        make = [uv_program, "venv", "--allow-existing", "--python", str(SYSTEM_PYTHON), str(target)]
+        install = [uv_program, "pip", "install", "--python", python, "--reinstall-package", "motley-client", package]
+    else:
+        make = [str(SYSTEM_PYTHON), "-m", "venv", str(target)]
+        install = [python, "-m", "pip", "install", "--quiet", "--upgrade", "--force-reinstall", package]
+    try:
+        _run(make)
+        _run(install)
+    except EngineError as error:
+        raise EngineError(
+            f"No Python for jobs could be made in {target}: install uv, or the packages python3-venv and python3-pip, "
+            f"and see that this machine reaches a package index. {error}"
+        ) from error
+
+
+def _fingerprint(client: Path) -> str:
+    """Changes when a source of the client does."""
+    digest = hashlib.sha256()
+    for path in sorted([client / "pyproject.toml", *client.rglob("*.py")]):
+        digest.update(f"{path.relative_to(client)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+@contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: Sequence[str]) -> None:
+    try:
+        done = subprocess.run(  # noqa: S603 - words of ours and paths of the administrator's, through no shell
+            command, capture_output=True, text=True, check=False, umask=0o022, env=_public_environment()
+        )
+    except OSError as error:
+        raise EngineError(f"{command[0]} could not be run: {error.strerror}.") from error
+    if done.returncode != 0:
+        raise EngineError(f"{command[0]} said: {(done.stderr or done.stdout).strip()[-1000:]}")
+
+
+def _public_environment() -> dict[str, str]:
+    """Ours without what would lead a tool to our own virtual environment."""
+    return {
+        name: value for name, value in os.environ.items() if name not in {"VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME"}
+    }

@@ -1,0 +1,135 @@
+"""The progress lines of a job, read as they come, and summed up."""
+
+import json
+import math
+import os
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from stat import S_ISREG
+from typing import Any
+
+from engines.protocol import Progress
+
+LONGEST_LINE_BYTES = 64 * 1024
+READ_BYTES = 1024 * 1024
+GREATEST_INTEGER = 2**63 - 1
+
+
+class ProgressTail:
+    """Follows a file that the job writes and may do anything to: no line of it can stop or crash the reader."""
+
+    def __init__(self, path: Path, *, started_at: datetime) -> None:
+        self.summary: Progress | None = None
+        self._path = path
+        self._started_at = started_at
+        self._offset = 0
+        self._partial = b""
+        self._skipping = False
+        self._invalid_lines = 0
+
+    def read(self, now: datetime) -> bool:
+        """Take in what is new, at most `READ_BYTES` of it, and answer whether there was anything."""
+        data = self._read_new()
+        *lines, rest = (self._partial + data).split(b"\n")
+        for line in lines:
+            self._take(line, now)
+        self._keep(rest)
+        return bool(data)
+
+    def finish(self, now: datetime) -> None:
+        """Take in the last line, which need not end in a newline."""
+        if self._partial:
+            self._take(self._partial, now)
+        self._keep(b"")
+
+    def _read_new(self) -> bytes:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no link out of the folder, no pipe
+        try:
+            descriptor = os.open(self._path, flags)
+        except OSError:
+            return b""
+        try:
+            return self._read_from(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _read_from(self, descriptor: int) -> bytes:
+        status = os.fstat(descriptor)
+        if not S_ISREG(status.st_mode):
+            return b""
+        if status.st_size < self._offset:  # the job began the file anew
+            self._offset, self._partial = 0, b""
+        data = os.pread(descriptor, READ_BYTES, self._offset)
+        self._offset += len(data)
+        return data
+
+    def _keep(self, rest: bytes) -> None:
+        if len(rest) > LONGEST_LINE_BYTES:
+            self._count_invalid(0 if self._skipping else 1)
+            self._skipping, rest = True, b""
+        self._partial = rest
+
+    def _take(self, line: bytes, now: datetime) -> None:
+        if self._skipping:
+            self._skipping = False
+        elif (report := _parse(line)) is None:
+            self._count_invalid(1)
+        else:
+            self._add(report, self._time_of(report, now))
+
+    def _count_invalid(self, lines: int) -> None:
+        self._invalid_lines += lines
+        if self.summary is not None:
+            self.summary = replace(self.summary, invalid_lines=self._invalid_lines)
+
+    def _time_of(self, report: dict[str, Any], now: datetime) -> datetime:
+        """The line's own time where that can be true; a job's clock may be wrong, or lie."""
+        at = _number(report.get("at"))
+        plausible = at is not None and self._started_at.timestamp() <= at <= now.timestamp()
+        return datetime.fromtimestamp(at, UTC) if at is not None and plausible else now
+
+    def _add(self, report: dict[str, Any], at: datetime) -> None:
+        step, first = report["step"], self.summary
+        self.summary = Progress(
+            reports=first.reports + 1 if first else 1,
+            first_step=first.first_step if first else step,
+            first_at=first.first_at if first else at,
+            step=step,
+            at=at,
+            loss=_number(report.get("loss")),
+            epoch=_number(report.get("epoch")),
+            batch_size=_integer(report.get("batch_size")),
+            invalid_lines=self._invalid_lines,
+        )
+
+
+def progress_to_json(progress: Progress) -> dict[str, Any]:
+    return asdict(progress) | {"first_at": progress.first_at.isoformat(), "at": progress.at.isoformat()}
+
+
+def progress_from_json(content: dict[str, Any]) -> Progress:
+    times = {name: datetime.fromisoformat(content[name]) for name in ("first_at", "at")}
+    return Progress(**(content | times))
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """The report on this line, None unless it is a JSON object with an integer step."""
+    if len(line) > LONGEST_LINE_BYTES:
+        return None
+    try:
+        report = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return report if isinstance(report, dict) and _integer(report.get("step")) is not None else None
+
+
+def _integer(value: object) -> int | None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if isinstance(value, int) and whole and 0 <= value <= GREATEST_INTEGER else None
+
+
+def _number(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > GREATEST_INTEGER:
+        return None
+    return float(value) if math.isfinite(value) else None
