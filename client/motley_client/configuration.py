@@ -1,0 +1,52 @@
+"""Which service to talk to, and as whom: options before the environment before the file."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+
+class ConfigurationError(Exception):
+    """Something is missing or wrong in the configuration; the message says where to put it right."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    url: str
+    token: str
+
+
+def configuration(*, url: str | None, token: str | None, environ: Mapping[str, str] = os.environ) -> Configuration:
+    """The address and the token, each from the first place that has it."""
+    path = configuration_file(environ)
+    saved = read_file(path)
+    return Configuration(
+        url=url or environ.get("MOTLEY_URL") or saved.get("url") or _missing("url", "address", path),
+        token=token or environ.get("MOTLEY_TOKEN") or saved.get("token") or _missing("token", "token", path),
+    )
+
+
+def configuration_file(environ: Mapping[str, str]) -> Path:
+    folder = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".config"
+    return Path(folder) / "motley" / "config.yaml"
+
+
+def read_file(path: Path) -> dict[str, str]:
+    """The settings in the file; none where there is no file."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigurationError(f"Cannot read {path}: {error}") from error
+    if not isinstance(content, dict) or not content.keys() <= {"url", "token"}:
+        raise ConfigurationError(f"{path} may hold `url: ...` and `token: ...`, and nothing else.")
+    return {name: str(value) for name, value in content.items()}
+
+
+def _missing(name: str, word: str, path: Path) -> str:
+    raise ConfigurationError(
+        f"No {word} of a Motley service: give --{name}, set MOTLEY_{name.upper()}, or write `{name}: ...` to {path}."
+    )

@@ -1,0 +1,70 @@
+"""The description of a job, from a file and from options. The service checks it; here it only gets its shape."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+import yaml
+
+
+class SpecError(Exception):
+    """The file or an option cannot be read as a part of a job."""
+
+
+class PlainLoader(yaml.SafeLoader):
+    """YAML as people mean it: `on` is a word, and a date stays the text that the service wants."""
+
+
+REPLACED = {"tag:yaml.org,2002:bool", "tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp"}
+# A copy, because the tables belong to the class that SafeLoader shares with everybody else.
+PlainLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in REPLACED]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+PlainLoader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"(?:true|false|True|False)\Z"), list("tTfF"))
+PlainLoader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"-?(?:0|[1-9][0-9]*)\Z"), list("-0123456789"))
+
+
+def read_spec(file: TextIO) -> dict[str, Any]:
+    """The job described by a YAML or JSON file."""
+    try:
+        content = yaml.load(file, Loader=PlainLoader)  # noqa: S506 - a SafeLoader with fewer rules
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SpecError(f"{file.name} is not YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise SpecError(f"{file.name} does not describe a job: it must hold `name: ...`, `command: ...` and so on.")
+    return content
+
+
+def merged(spec: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The file's job with what the options give; `env` and `tags` are joined, all else is replaced."""
+    given = {name: value for name, value in options.items() if value not in (None, [], {})}
+    both = [name for name in ("env", "tags") if name in given and isinstance(spec.get(name), dict)]
+    joined: dict[str, Any] = {name: spec[name] | given[name] for name in both}
+    return {**spec, **given, **joined}
+
+
+def command_of(words: Sequence[str]) -> str | list[str] | None:
+    """One word is a line for the shell, as in `-- "a && b"`; several are executed as they are."""
+    if not words:
+        return None
+    return words[0] if len(words) == 1 else list(words)
+
+
+def gpus_of(text: str | None) -> int | dict[str, int] | None:
+    """`4`, or `1-16` for an elastic job."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    if match is None:
+        raise SpecError(f"--gpus {text}: give a number as in 4, or a range as in 1-16.")
+    least, most = match.groups()
+    return int(least) if most is None else {"min": int(least), "max": int(most)}
+
+
+def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """`K=V` texts as a mapping."""
+    for text in texts:
+        if not re.match(r"[^=]+=", text):
+            raise SpecError(f"{option} {text}: give it as NAME=VALUE.")
+    return dict(text.split("=", 1) for text in texts)
