@@ -6,27 +6,36 @@ from typing import Self
 
 import numpy as np
 
-from allocation.arrays import Ints
+from allocation.arrays import Bools, Ints
 
 
 @dataclass(frozen=True, eq=False)
 class Configurations:
-    """K configurations of n GPU types: usage (n, K) GPUs of each type, on nodes (K,) nodes in equal parts."""
+    """K configurations of n GPU types: usage (n, K) GPUs of each type, on nodes (K,) nodes.
+
+    uneven (K,) marks those of jobs whose nodes may carry different numbers of GPUs; the others are in equal parts.
+    """
 
     usage: Ints
     nodes: Ints
+    uneven: Bools
 
     @classmethod
-    def of(cls, node_gpus: Sequence[Sequence[int]], gangs: Iterable[int]) -> Self:
+    def of(cls, node_gpus: Sequence[Sequence[int]], gangs: Iterable[int], *, uneven: Iterable[int] = ()) -> Self:
         """Give every gang on the fewest nodes of each type; node_gpus[j] lists the GPUs of type j's nodes."""
-        wanted = sorted(set(gangs))
+        rules = [(fewest_nodes, sorted(set(gangs)), False), (fewest_uneven_nodes, sorted(set(uneven)), True)]
         columns = [
-            (j, g, d) for j, sizes in enumerate(node_gpus) for g in wanted if (d := fewest_nodes(sizes, g)) is not None
+            (j, gang, nodes, is_uneven)
+            for fewest, wanted, is_uneven in rules
+            for j, sizes in enumerate(node_gpus)
+            for gang in wanted
+            if (nodes := fewest(sizes, gang)) is not None
         ]
         usage = np.zeros((len(node_gpus), len(columns)), dtype=np.int64)
-        for k, (j, g, _) in enumerate(columns):
-            usage[j, k] = g
-        return cls(usage, np.array([d for _, _, d in columns], dtype=np.int64))
+        for k, (j, gang, _, _) in enumerate(columns):
+            usage[j, k] = gang
+        nodes = np.array([column[2] for column in columns], dtype=np.int64)
+        return cls(usage, nodes, np.array([column[3] for column in columns], dtype=np.bool_))
 
     @property
     def gpus(self) -> Ints:
@@ -45,6 +54,12 @@ def fewest_nodes(node_gpus: Sequence[int], gang: int) -> int | None:
     """How few of these nodes hold the gang in equal parts, or None."""
     divisors = (d for d in range(1, min(gang, len(node_gpus)) + 1) if gang % d == 0)
     return next((d for d in divisors if sum(size >= gang // d for size in node_gpus) >= d), None)
+
+
+def fewest_uneven_nodes(node_gpus: Sequence[int], gang: int) -> int | None:
+    """How few of these nodes hold the gang when each may carry as many as it has, or None."""
+    held = np.cumsum(sorted(node_gpus, reverse=True))
+    return int(np.searchsorted(held, gang)) + 1 if held.size and held[-1] >= gang else None
 
 
 def gang_sizes(least: int, most: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """What a policy answers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -78,6 +78,18 @@ class Decision:
             solve_seconds=solve_seconds,
             reasons=dict(reasons or {}),
         )
+
+    def widened(self, rows: Ints, jobs: int) -> Self:
+        """Give a decision on some rows as one on all of so many jobs; the others get nothing."""
+        picks, shares = self.picks, self.shares
+        if picks is not None:
+            picks = np.full(jobs, -1, dtype=np.int64)
+            picks[rows] = self.picks
+        if shares is not None:
+            shares = np.zeros((jobs, shares.shape[1]))
+            shares[rows] = self.shares
+        reasons = {int(rows[i]): tuple(why.renumbered(rows) for why in found) for i, found in self.reasons.items()}
+        return replace(self, picks=picks, shares=shares, reasons=reasons)
 
     @property
     def gap(self) -> float:

@@ -7,16 +7,18 @@ import numpy as np
 
 from allocation.arrays import Bools, Ints
 from allocation.decision import Decision
+from allocation.explain import explain
 from allocation.floor import Floor
 from allocation.limits import Limits
 from allocation.placement import assign, keep
 from allocation.policies import Policy
 from allocation.problem import Problem
 from allocation.reasons import Reason
+from allocation.room import room_after
 from allocation.rounds import realise
 from allocation.solve import Status
 
-BACKFILL_PASSES = 4
+PASSES = 4
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -36,12 +38,40 @@ def plan_round(problem: Problem, floor: Floor, limits: Limits, policy: Policy, *
     """
     if not len(problem.weight):
         return _nobody(problem, floor)
-    decision = policy(problem)
+    decision = _decided(problem, limits, policy, round_s)
     picks, owner = _backfilled(problem, decision, floor, limits, round_s)
     owner = keep(problem, picks, floor, owner, limits)
     running = np.isin(np.arange(len(picks)), owner)
     picks = np.where(running, np.where(picks >= 0, picks, problem.held), -1)
-    return Plan(decision=decision, picks=picks, owner=owner)
+    left = explain(problem, decision, floor, limits, picks=picks, owner=owner, round_s=round_s)
+    return Plan(decision=decision, picks=picks, owner=owner, left=left)
+
+
+def _decided(problem: Problem, limits: Limits, policy: Policy, round_s: float) -> Decision:
+    """Ask the policy; it knows no limits, so those whom a limit stops are taken out of its picks and it is asked again.
+
+    Otherwise a job at its team's limit would hold up the queue, and the GPUs picked for it would idle.
+    """
+    decision = policy(problem)
+    rows = np.arange(len(problem.weight))
+    for _ in range(PASSES):
+        if decision.picks is None:
+            break
+        capped = _capped(problem, limits, realise(problem, decision, limits, round_s=round_s))
+        if capped[rows].all() or not capped[rows].any():
+            break
+        rows = rows[~capped[rows]]
+        decision = policy(problem.subset(rows)).widened(rows, len(problem.weight))
+    return decision
+
+
+def _capped(problem: Problem, limits: Limits, picks: Ints) -> Bools:
+    """Which waiting rows (m,) a limit would stop even in their smallest configuration."""
+    room = room_after(problem, limits, picks)
+    smallest = np.where(problem.rate > 0, problem.gpus, np.inf).argmin(axis=1)
+    return np.array(
+        [k < 0 and not room.allows(i, s) for i, (k, s) in enumerate(zip(picks, smallest.tolist(), strict=True))]
+    )
 
 
 def _backfilled(
@@ -50,7 +80,7 @@ def _backfilled(
     barred = np.zeros(problem.rate.shape, dtype=np.bool_)
     picks = realise(problem, decision, limits, round_s=round_s)
     owner = assign(problem, picks, floor)
-    for _ in range(BACKFILL_PASSES):
+    for _ in range(PASSES):
         homeless = _homeless(picks, owner)
         if not homeless.any():
             break

@@ -1,8 +1,10 @@
 """Why a job is waiting: the closed list of reasons, structural before capacity."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from allocation.arrays import Ints
 
 
 class ReasonCode(StrEnum):
@@ -27,7 +29,12 @@ class ReasonCode(StrEnum):
 
 @dataclass(frozen=True)
 class Reason:
-    """A code and the numbers behind it, such as needed, free and used."""
+    """A code, the numbers behind it, such as needed, free and used, and the row of the job that stood before it."""
 
     code: ReasonCode
     numbers: Mapping[str, float] = field(default_factory=dict)
+    rival: int | None = None
+
+    def renumbered(self, rows: Ints) -> "Reason":
+        """Give the same reason where row i is called rows[i]."""
+        return self if self.rival is None else replace(self, rival=int(rows[self.rival]))

@@ -31,7 +31,7 @@ def fifo(problem: Problem) -> Decision:
     -------
     Decision
         picks (m,); objective: jobs that run; prices are 0, for a queue has none; for each job behind the one that
-        stops the queue, the reason `outbid` with that row as `ahead`.
+        stops the queue, the reason `outbid` with that row as its rival.
     """
     began = perf_counter()
     T, u, c = problem.rate, problem.usage, problem.capacity
@@ -46,7 +46,7 @@ def fifo(problem: Problem) -> Decision:
         if picks[i] < 0:
             break
         left = left - u[:, picks[i]]
-    outbid = {int(i): (Reason(ReasonCode.OUTBID, {"ahead": int(queue[ahead - 1])}),) for i in queue[ahead:]}
+    outbid = {i: (Reason(ReasonCode.OUTBID, rival=int(queue[ahead - 1])),) for i in queue[ahead:].tolist()}
     return Decision.of_picks(
         picks,
         prices=np.zeros(c.size),
