@@ -25,11 +25,11 @@ class Configurations:
         """Give every gang on the fewest nodes of each type; node_gpus[j] lists the GPUs of type j's nodes."""
         rules = [(fewest_nodes, sorted(set(gangs)), False), (fewest_uneven_nodes, sorted(set(uneven)), True)]
         columns = [
-            (j, gang, nodes, is_uneven)
+            (j, gang, count, is_uneven)
             for fewest, wanted, is_uneven in rules
             for j, sizes in enumerate(node_gpus)
             for gang in wanted
-            if (nodes := fewest(sizes, gang)) is not None
+            if (count := fewest(sizes, gang)) is not None
         ]
         usage = np.zeros((len(node_gpus), len(columns)), dtype=np.int64)
         for k, (j, gang, _, _) in enumerate(columns):

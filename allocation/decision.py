@@ -81,13 +81,11 @@ class Decision:
 
     def widened(self, rows: Ints, jobs: int) -> Self:
         """Give a decision on some rows as one on all of so many jobs; the others get nothing."""
-        picks, shares = self.picks, self.shares
-        if picks is not None:
-            picks = np.full(jobs, -1, dtype=np.int64)
-            picks[rows] = self.picks
-        if shares is not None:
-            shares = np.zeros((jobs, shares.shape[1]))
-            shares[rows] = self.shares
+        position = np.full(jobs, -1)
+        position[rows] = np.arange(len(rows))
+        absent = position < 0
+        picks = None if self.picks is None else np.where(absent, -1, self.picks[position])
+        shares = None if self.shares is None else np.where(absent[:, None], 0, self.shares[position])
         reasons = {int(rows[i]): tuple(why.renumbered(rows) for why in found) for i, found in self.reasons.items()}
         return replace(self, picks=picks, shares=shares, reasons=reasons)
 

@@ -70,31 +70,37 @@ def maximize(
     matrix: Any = csr_array(rows)
     at_most = np.broadcast_to(np.asarray(most, float), c.shape)
     options: Any = {} if time_limit_s is None else {"time_limit": time_limit_s}
-    result: OptimizeResult
     began = perf_counter()
     if integrality is None:
         between: Any = np.column_stack([np.zeros(c.size), at_most])
-        result = linprog(-c, matrix, b, bounds=between, options=options)
-    else:
-        rule = LinearConstraint(matrix, ub=b)
-        options["mip_rel_gap"] = gap
-        result = milp(-c, constraints=rule, bounds=Bounds(0, at_most), integrality=integrality, options=options)
-    return _solution(result, c, b, perf_counter() - began)
+        return _relaxed(linprog(-c, matrix, b, bounds=between, options=options), began)
+    rule = LinearConstraint(matrix, ub=b)
+    options["mip_rel_gap"] = gap
+    found = milp(-c, constraints=rule, bounds=Bounds(0, at_most), integrality=integrality, options=options)
+    return _whole(found, b.size, began)
 
 
-_STATUS = {0: Status.OPTIMAL, 1: Status.STOPPED}  # SciPy's codes; every other means that there is no answer
-
-
-def _solution(result: OptimizeResult, c: Floats, b: Floats, seconds: float) -> Solution:
-    if result.status not in _STATUS or result.x is None:
+def _relaxed(result: OptimizeResult, began: float) -> Solution:
+    if result.status != 0:  # what a linear program holds when it is stopped need not be feasible
         raise SolverFailed(result.message)
-    dual_bound = getattr(result, "mip_dual_bound", None)
-    marginals = result.ineqlin.marginals if dual_bound is None else np.zeros(b.size)
     return Solution(
         x=result.x,
-        value=float(c @ result.x),
-        bound=float(-result.fun if dual_bound is None else -dual_bound),
-        duals=-marginals,
-        seconds=seconds,
-        status=_STATUS[result.status],
+        value=float(-result.fun),
+        bound=float(-result.fun),
+        duals=-result.ineqlin.marginals,
+        seconds=perf_counter() - began,
+        status=Status.OPTIMAL,
+    )
+
+
+def _whole(result: OptimizeResult, rows: int, began: float) -> Solution:
+    if result.status not in (0, 1) or result.x is None:  # SciPy's codes: optimal, and a limit reached
+        raise SolverFailed(result.message)
+    return Solution(
+        x=result.x,
+        value=float(-result.fun),
+        bound=float(-result.mip_dual_bound),
+        duals=np.zeros(rows),
+        seconds=perf_counter() - began,
+        status=Status.OPTIMAL if result.status == 0 else Status.STOPPED,
     )

@@ -1,0 +1,59 @@
+"""Floors and problems small enough to check by hand, and random ones."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from allocation.configurations import Configurations
+from allocation.floor import Floor
+from allocation.problem import Problem, runnable
+
+
+def build_floor(node_gpus, jobs, **columns):
+    """A floor of nodes by type: node_gpus[j] lists the GPUs of type j's nodes; idle unless told."""
+    sizes = [size for of_type in node_gpus for size in of_type]
+    defaults = {
+        "gpu_node": np.repeat(np.arange(len(sizes)), sizes),
+        "node_type": np.repeat(np.arange(len(node_gpus)), [len(of_type) for of_type in node_gpus]),
+        "holder": np.full(sum(sizes), -1),
+        "releasing": np.zeros(sum(sizes), dtype=bool),
+        "node_cpus": np.full(len(sizes), 1e6),
+        "node_memory_mib": np.full(len(sizes), 1e9),
+        "cpus_per_gpu": np.ones(jobs),
+        "memory_per_gpu_mib": np.ones(jobs),
+        "uneven": np.zeros(jobs, dtype=bool),
+    }
+    return Floor(**defaults | {name: np.asarray(value) for name, value in columns.items()})
+
+
+@st.composite
+def clusters(draw, max_jobs=8):
+    """A random problem and its floor: some types may be empty, some jobs elastic, weights over six orders."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, m = draw(st.integers(1, 3)), draw(st.integers(1, max_jobs))
+    node_gpus = [rng.choice([1, 2, 4, 8], rng.integers(0, 4)).tolist() for _ in range(n)]
+    node_gpus[0] = node_gpus[0] or [4]
+    offered = Configurations.of([sizes or [8] for sizes in node_gpus], [1, 2, 4, 8])
+    capacity = np.array([sum(sizes) for sizes in node_gpus])
+    rate = rng.uniform(0.1, 10, (m, n))[:, offered.gpu_type] * offered.gpus**0.8
+    rate *= rng.random(rate.shape) < draw(st.sampled_from([0.3, 0.9]))
+    rate[:, 0] = np.maximum(rate[:, 0], 0.5)
+    rate = rate[runnable(rate, offered.usage, capacity)]
+    weight = 10 ** rng.uniform(-3, 3, len(rate))
+    received_s = rng.uniform(0, 1000, (len(rate), n))
+    columns = {
+        "nodes": offered.nodes,
+        "weight": weight,
+        "age_s": rng.uniform(0, 1e5, len(rate)),
+        "received_s": received_s,
+    }
+    problem = Problem.of(rate, offered.usage, capacity, **columns)
+    uneven = rng.random(len(rate)) < 0.3
+    return SimpleNamespace(problem=problem, floor=build_floor(node_gpus, len(rate), uneven=uneven), node_gpus=node_gpus)
+
+
+@pytest.fixture
+def floor_of():
+    return build_floor

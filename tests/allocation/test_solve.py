@@ -1,0 +1,36 @@
+"""The door to the solver: answers with their bound, and no silent wrong ones."""
+
+import numpy as np
+import pytest
+
+from allocation.solve import SolverFailed, Status, maximize
+
+
+def test_a_linear_program_answers_with_the_gain_per_unit_of_each_row():
+    best = maximize([3, 2], [[1, 1], [1, 0]], [4, 1])
+    assert (best.value, best.bound, best.duals.tolist()) == (pytest.approx(9), pytest.approx(9), [2, 1])
+
+
+def test_an_integer_program_answers_in_whole_numbers():
+    best = maximize([5, 4], [[6, 5]], [10], most=1, integrality=np.ones(2, dtype=int))
+    assert (best.x.tolist(), best.value, best.status) == ([1, 0], 5, Status.OPTIMAL)
+
+
+def test_an_infeasible_problem_is_an_error_and_not_an_answer():
+    with pytest.raises(SolverFailed):
+        maximize([1], [[1], [-1]], [1, -2])
+
+
+def test_an_unbounded_problem_is_an_error_and_not_an_answer():
+    with pytest.raises(SolverFailed):
+        maximize([1], [[-1]], [1])
+
+
+def test_an_integer_program_stopped_early_answers_with_a_bound_that_no_answer_exceeds():
+    rng = np.random.default_rng(1)
+    weights, values = rng.integers(100, 1000, (20, 200)), rng.integers(100, 1000, 200)
+    best = maximize(
+        values, weights, weights.sum(axis=1) // 2, most=1, integrality=np.ones(200, dtype=int), time_limit_s=0.5
+    )
+    assert best.status == Status.STOPPED
+    assert best.value <= best.bound
