@@ -17,7 +17,7 @@ from engines.host import reachable_by
 from engines.isolation import Isolation, best_isolation
 from engines.kernel import lock
 from engines.nvml import this_machine
-from engines.processes import MARK, kill, marked
+from engines.processes import MARK, kill, marked, someone_is_dying
 from engines.progress import progress_from_json
 from engines.protocol import (
     AttemptReport,
@@ -251,9 +251,10 @@ def _lost(report: AttemptReport, folder: AttemptFolder) -> AttemptReport:
     """Its supervisor was killed: what is left of the job is killed too, and is gone once we see nothing of it."""
     launch = folder.read_launch()
     left = marked(launch["mark"]) if launch is not None else []
+    dying = someone_is_dying()  # after the look for marks: whoever had lost its own by then is still seen here
     kill(left)
     message = "The supervisor of this attempt was killed, and the job with it: see the machine's log for why."
-    return replace(report, phase=Phase.LOST, proven_gone=not left, message=message)
+    return replace(report, phase=Phase.LOST, proven_gone=not left and not dying, message=message)
 
 
 def _progress(folder: AttemptFolder) -> Progress | None:

@@ -4,11 +4,13 @@ import os
 import signal
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 MARK = "MOTLEY_ATTEMPT_MARK"
 """Each process of an attempt carries this variable with the attempt's random word."""
 
 _PROC = Path("/proc")
+_PF_KTHREAD = 0x00200000
 
 
 def marked(mark: str) -> list[int]:
@@ -17,9 +19,16 @@ def marked(mark: str) -> list[int]:
     return [pid for pid in _pids() if entry in _environ(pid)]
 
 
+def someone_is_dying() -> bool:
+    """Whether a process on this machine is just ending: it has lost its environment, and so any mark, but it may be
+    process 1 of a PID namespace that is only now being emptied."""
+    stats = [stat for pid in _pids() if (stat := _stat(pid)) is not None]
+    return any(stat.is_alive and not stat.has_memory and not stat.is_of_the_kernel for stat in stats)
+
+
 def descendants(ancestor: int) -> list[int]:
     """Living processes below this one; zombies do not count."""
-    parents = {pid: parent for pid in _pids() if (parent := _living_parent(pid)) is not None}
+    parents = {pid: stat.parent for pid in _pids() if (stat := _stat(pid)) is not None and stat.is_alive}
     family = {ancestor}
     while grown := {pid for pid, parent in parents.items() if parent in family} - family:
         family |= grown
@@ -63,10 +72,24 @@ def _environ(pid: int) -> list[bytes]:
         return []
 
 
-def _living_parent(pid: int) -> int | None:
+class _Stat(NamedTuple):
+    parent: int
+    is_alive: bool
+    """A zombie whose other threads go on is alive."""
+    has_memory: bool
+    is_of_the_kernel: bool
+
+
+def _stat(pid: int) -> _Stat | None:
     try:
-        stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
         return None
-    state, parent = stat.rpartition(")")[2].split()[:2]  # the name before it may hold spaces and brackets
-    return None if state in "ZX" else int(parent)
+    fields = text.rpartition(")")[2].split()  # from field 3 on: the name before it may hold spaces and brackets
+    state, parent, flags, threads, virtual_bytes = (fields[number - 3] for number in (3, 4, 9, 20, 23))
+    return _Stat(
+        parent=int(parent),
+        is_alive=state not in "ZX" or int(threads) > 1,
+        has_memory=virtual_bytes != "0",
+        is_of_the_kernel=bool(int(flags) & _PF_KTHREAD),
+    )

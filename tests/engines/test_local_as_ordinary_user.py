@@ -1,0 +1,40 @@
+"""The engine's own tests once more, by a service that is not root."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from engines.host import SYSTEM_PYTHON, reachable_by
+
+HERE = Path(__file__).parent
+PACKAGE = HERE.parent.parent / "engines"
+PYTEST = Path(pytest.__file__).parent.parent
+TESTS = ("engine_lab.py", "conftest.py", "test_local_runs.py", "test_local_stops.py")
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="the other tests have run as an ordinary user already"),
+    pytest.mark.skipif(
+        not (SYSTEM_PYTHON.exists() and reachable_by(PYTEST, "nobody")), reason="nobody can run pytest on this machine"
+    ),
+]
+
+
+def test_an_ordinary_user_can_do_all_the_same(place: Path) -> None:
+    shutil.copytree(PACKAGE, place / "engines", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in TESTS:
+        shutil.copy(HERE / name, place)
+    done = subprocess.run(
+        [
+            *("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"),
+            *(SYSTEM_PYTHON, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-c", "/dev/null", "."),
+        ],
+        cwd=place,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{place}:{PYTEST}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr

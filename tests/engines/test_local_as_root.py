@@ -1,0 +1,78 @@
+"""A service that is root runs its jobs as another user, who can touch nothing of the service's."""
+
+import os
+import pwd
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import stop_all
+from engine_lab import Lab
+
+from engines.isolation import Isolation, best_isolation
+from engines.local import LocalEngine
+from engines.protocol import EngineError, Stream
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
+
+
+@pytest.fixture(params=[best_isolation(), Isolation.SUBREAPER], ids=str)
+def lab(place: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    lab = Lab(place, isolation=request.param, job_user="nobody")
+    yield lab
+    stop_all(lab)
+
+
+def test_the_job_has_the_ids_of_the_job_user_and_no_other_group(lab: Lab) -> None:
+    nobody = pwd.getpwnam("nobody")
+    attempt = lab.run("id -u; id -G; echo $USER")
+    assert lab.output(attempt).split() == [str(nobody.pw_uid).encode(), str(nobody.pw_gid).encode(), b"nobody"]
+
+
+def test_the_job_writes_to_its_own_folders(lab: Lab) -> None:
+    attempt = lab.launch('set -e; touch a "$MOTLEY_CHECKPOINT_DIR/b"; echo \'{"step": 1}\' > $MOTLEY_PROGRESS')
+    report = lab.end_of(attempt)
+    assert (report.exit_code, report.progress and report.progress.step) == (0, 1)
+
+
+def test_the_job_cannot_read_a_private_file_of_root(lab: Lab, place: Path) -> None:
+    secret = place / "secret"
+    secret.touch(0o600)
+    assert b"Permission denied" in lab.output(lab.run(f"cat {secret}"), Stream.STDERR)
+
+
+@pytest.mark.parametrize("name", ["launch.json", "stdout.0.log", "lock"])
+def test_the_job_cannot_read_the_files_of_its_attempt(lab: Lab, name: str) -> None:
+    attempt = lab.run(f'cat "$(dirname $MOTLEY_PROGRESS)/../{name}"')
+    assert b"Permission denied" in lab.output(attempt, Stream.STDERR)
+
+
+@pytest.mark.parametrize("name", ["exit.json", "progress.json", "stop_reason"])
+def test_the_job_cannot_forge_the_files_of_its_attempt(lab: Lab, name: str) -> None:
+    attempt = lab.run(f'echo x > "$(dirname $MOTLEY_PROGRESS)/../{name}"')
+    assert b"Permission denied" in lab.output(attempt, Stream.STDERR)
+
+
+def test_the_job_gains_no_rights_from_setuid_programs(lab: Lab) -> None:
+    attempt = lab.run("grep NoNewPrivs /proc/self/status")
+    assert lab.output(attempt).split() == [b"NoNewPrivs:", b"1"]
+
+
+def test_a_working_folder_that_is_closed_to_the_job_user_is_named(lab: Lab, place: Path) -> None:
+    closed = place / "closed"
+    closed.mkdir(0o700)
+    report = lab.end_of(lab.launch("true", workdir=closed))
+    assert report.exit_code == 126
+    assert f"may not enter the working folder {closed}" in report.message
+
+
+def test_a_root_that_the_job_user_cannot_reach_is_refused(place: Path) -> None:
+    closed = place / "closed"
+    closed.mkdir(0o700)
+    with pytest.raises(EngineError, match="cannot reach"):
+        LocalEngine(closed / "engine", job_user="nobody")
+
+
+def test_a_job_user_that_does_not_exist_is_refused(place: Path) -> None:
+    with pytest.raises(EngineError, match="no user"):
+        LocalEngine(place, job_user="no-such-user")
