@@ -51,6 +51,7 @@ def job_details(job: Job, *, now: datetime) -> RenderableType:
         ("GPUs", gpus(job)),
         ("nodes", ", ".join(job["nodes"])),
         ("progress", progress(job)),
+        ("rate", rate(job)),
         ("submitted", _when(job["created_at"], now)),
         ("started", _when(job["started_at"], now)),
         ("finished", _when(job["finished_at"], now)),
@@ -60,7 +61,7 @@ def job_details(job: Job, *, now: datetime) -> RenderableType:
     lines = Table.grid(padding=(0, 2))
     for name, value in facts:
         if value:
-            lines.add_row(Text(name, style="bold"), _cell(value))
+            lines.add_row(Text(name, style="bold"), _text(value))
     return Group(lines, *([Text(""), _attempts_table(job["attempts"], now)] if job["attempts"] else []))
 
 
@@ -74,13 +75,18 @@ def gpus(job: Job) -> str:
 
 
 def progress(job: Job) -> str:
-    """`1,200/2,000 (60%) at 24.1 steps/s`, as far as it is known."""
+    """`1,200/2,000 (60%)`, as far as it is known."""
     made = job["progress"]
     if made is None:
         return ""
-    total, rate = made.get("total_steps"), made.get("rate")
-    of_total = f"/{total:,} ({made['step'] / total:.0%})" if total else ""
-    return f"{made['step']:,}{of_total}" + (f" at {rate:.3g} steps/s" if rate else "")
+    total = made["total_steps"]
+    return f"{made['step']:,}" + (f"/{total:,} ({made['step'] / total:.0%})" if total else "")
+
+
+def rate(job: Job) -> str:
+    """`24.1 steps/s`, once it is measured."""
+    made = job["progress"]
+    return f"{made['rate']:.3g} steps/s" if made and made["rate"] else ""
 
 
 def age(at: str | None, now: datetime) -> str:
@@ -169,16 +175,26 @@ def _when(at: str | None, now: datetime) -> str:
     return f"{age(at, now)} ago ({at})" if at else ""
 
 
-def _cell(value: str | Text) -> Text:
+def _text(value: str | Text) -> Text:
     return value if isinstance(value, Text) else Text(inert(value))
+
+
+def _cell(value: str | Text) -> Text:
+    """One line, cut where it does not fit."""
+    cell = _text(value)
+    cell.no_wrap, cell.overflow = True, "ellipsis"
+    return cell
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str | Text]], *, empty: str) -> RenderableType:
     if not rows:
         return Text(empty)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in headings:
-        table.add_column(heading, no_wrap=True, overflow="ellipsis")
+    for place, heading in enumerate(headings):
+        # On a narrow terminal the name and the last column, which is prose, give way; states and ids do not.
+        # Columns that may wrap are the ones that rich narrows first; their cells are cut instead.
+        gives_way = place in {0, len(headings) - 1}
+        table.add_column(heading, no_wrap=not gives_way, overflow="ellipsis")
     for row in rows:
         table.add_row(*map(_cell, row))
     return table

@@ -12,10 +12,14 @@ TOKEN = "mt_secret"
 FINAL = {"succeeded", "failed", "cancelled", "timed_out"}
 
 
+def job_id(number: int) -> str:
+    return f"0190c3a2-1b2c-7def-8000-{number:012d}"
+
+
 def job_answer(number: int, **changes: Any) -> dict[str, Any]:
     """A job as the service answers it."""
     return {
-        "id": f"0190c3a2-1b2c-7def-8000-{number:012d}",
+        "id": job_id(number),
         "name": f"job-{number}",
         "team": "vision",
         "owner": "ada",

@@ -5,15 +5,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conditions import TIMEOUT_S, wait_until
 from motley_client import sample
 from motley_client.spirals import Training, loss_and_gradients, two_spirals
-
-TIMEOUT_S = 30
 
 
 class Sample:
@@ -65,13 +64,6 @@ def job(tmp_path: Path) -> Iterator[Sample]:
     for process in job.processes:
         process.kill()
         process.communicate()
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, "the condition was never met"
-        time.sleep(0.01)
 
 
 def stop(process: subprocess.Popen[str]) -> str:
