@@ -1,0 +1,148 @@
+"""Preparing a machine; what changes the machine itself is tried only where we are root."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from engines.host import ensure_job_user, ensure_runtime, reachable_by
+from engines.protocol import EngineError
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can do this")
+
+
+def run_as_nobody(*command: str) -> "subprocess.CompletedProcess[str]":
+    as_nobody = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+    return subprocess.run([*as_nobody, *command], cwd="/", env={}, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    name = f"motley-{uuid4().hex[:8]}"
+    yield name
+    subprocess.run(["userdel", name], check=False, capture_output=True)
+
+
+@as_root
+def test_the_job_user_is_made_without_a_login_and_once(name: str) -> None:
+    ensure_job_user(name)
+    ensure_job_user(name)
+    assert pwd.getpwnam(name).pw_shell == "/usr/sbin/nologin"
+
+
+@pytest.mark.parametrize("name", ["--root", "a b", "", "Über"])
+def test_a_word_that_is_no_user_name_is_refused(name: str) -> None:
+    with pytest.raises(EngineError, match="no name for a user"):
+        ensure_job_user(name)
+
+
+def test_an_open_folder_is_reachable(place: Path) -> None:
+    assert reachable_by(place, "nobody")
+
+
+def test_a_folder_below_a_private_one_is_not_reachable(place: Path) -> None:
+    (place / "closed" / "open").mkdir(parents=True)
+    (place / "closed").chmod(0o700)
+    assert not reachable_by(place / "closed" / "open", "nobody")
+
+
+def test_a_link_into_a_private_folder_is_not_reachable(place: Path) -> None:
+    (place / "closed").mkdir(0o700)
+    (place / "link").symlink_to(place / "closed")
+    assert not reachable_by(place / "link", "nobody")
+
+
+def test_a_folder_that_is_not_there_is_not_reachable(place: Path) -> None:
+    assert not reachable_by(place / "nothing", "nobody")
+
+
+@pytest.fixture
+def client(place: Path) -> Path:
+    """A package with the client's name, and nothing to fetch."""
+    sources = place / "client"
+    (sources / "motley_client").mkdir(parents=True)
+    (sources / "motley_client" / "__init__.py").write_text("VERSION = 1\n")
+    (sources / "pyproject.toml").write_text(PYPROJECT)
+    (sources / "backend.py").write_text(BACKEND)
+    return sources
+
+
+def test_our_own_python_serves_a_user_who_can_reach_it(place: Path, client: Path) -> None:
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    assert ensure_runtime(place / "runtime", client=client, user=me) == Path(sys.prefix) / "bin"
+
+
+needs_a_runtime = pytest.mark.skipif(
+    reachable_by(Path(sys.base_prefix), "nobody") or os.geteuid() != 0,
+    reason="our own Python serves every user here",
+)
+
+
+@needs_a_runtime
+def test_a_python_is_made_for_a_user_who_cannot_reach_ours(place: Path, client: Path) -> None:
+    bin_folder = ensure_runtime(place / "runtime", client=client, user="nobody", uv=uv())
+    script = "import motley_client; print(motley_client.VERSION)"
+    assert run_as_nobody(str(bin_folder / "python"), "-c", script).stdout == "1\n"
+
+
+@needs_a_runtime
+def test_a_python_that_was_made_is_kept(place: Path, client: Path) -> None:
+    bin_folder = ensure_runtime(place / "runtime", client=client, user="nobody", uv=uv())
+    assert ensure_runtime(place / "runtime", client=client, user="nobody", uv=Path("/no/such/uv")) == bin_folder
+
+
+@needs_a_runtime
+def test_a_python_is_made_anew_when_the_client_has_changed(place: Path, client: Path) -> None:
+    ensure_runtime(place / "runtime", client=client, user="nobody", uv=uv())
+    (client / "motley_client" / "__init__.py").write_text("VERSION = 22\n")
+    bin_folder = ensure_runtime(place / "runtime", client=client, user="nobody", uv=uv())
+    script = "import motley_client; print(motley_client.VERSION)"
+    assert run_as_nobody(str(bin_folder / "python"), "-c", script).stdout == "22\n"
+
+
+@needs_a_runtime
+def test_a_python_that_cannot_be_made_names_the_remedy(place: Path, client: Path) -> None:
+    with pytest.raises(EngineError, match="install uv"):
+        ensure_runtime(place / "runtime", client=client, user="nobody", uv=Path("/no/such/uv"))
+
+
+def uv() -> Path:
+    for found in (shutil.which("uv"), ROOT / ".tools" / "bin" / "uv"):
+        if found is not None and Path(found).exists():
+            return Path(found)
+    pytest.skip("there is no uv to make a Python with")
+
+
+ROOT = Path(__file__).parent.parent.parent
+PYPROJECT = """
+[project]
+name = "motley-client"
+version = "0.1.0"
+[project.optional-dependencies]
+sample = []
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+"""
+BACKEND = """
+import pathlib, zipfile
+TEXTS = {
+    "METADATA": "Metadata-Version: 2.1\\nName: motley-client\\nVersion: 0.1.0\\nProvides-Extra: sample\\n",
+    "WHEEL": "Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+}
+def build_wheel(folder, *_, **__):
+    name, info = "motley_client-0.1.0-py3-none-any.whl", "motley_client-0.1.0.dist-info"
+    with zipfile.ZipFile(pathlib.Path(folder, name), "w") as wheel:
+        wheel.write("motley_client/__init__.py")
+        for file, text in TEXTS.items():
+            wheel.writestr(f"{info}/{file}", text)
+        wheel.writestr(f"{info}/RECORD", "")
+    return name
+"""
