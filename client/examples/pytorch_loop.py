@@ -10,10 +10,9 @@ import sys
 
 import torch
 import torch.distributed as dist
+from motley_client.training import EXIT_REQUEUE, checkpoint_dir, progress, resume, save_atomically, should_stop
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-
-from motley_client.training import EXIT_REQUEUE, checkpoint_dir, progress, resume, save_atomically, should_stop
 
 STEPS, BATCH_SIZE, CHECKPOINT_EVERY = 20_000, 128, 500
 
@@ -52,6 +51,7 @@ def main() -> int:
 
     save()
     dist.destroy_process_group()
+    # torchrun exits 1 whatever its workers exit with. After a stop that Motley asked for, that does no harm.
     return 0 if step >= STEPS else EXIT_REQUEUE
 
 
