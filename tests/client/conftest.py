@@ -1,19 +1,13 @@
 """A service to talk to, and a `motley` command that talks to it."""
 
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from contract_service import TOKEN, Service, handler_for
-from motley_client.cli import app
-from typer.testing import CliRunner, Result
+from motley_command import Motley
 
 
 @pytest.fixture
@@ -28,21 +22,6 @@ def service() -> Iterator[Service]:
     server.shutdown()
     server.server_close()
     thread.join()
-
-
-@dataclass
-class Motley:
-    """The `motley` command: within this process for most tests, as one of its own where signals or pipes matter."""
-
-    env: dict[str, str]
-
-    def __call__(self, *arguments: str, typed: str | None = None, **env: str) -> Result:
-        return CliRunner().invoke(app, arguments, env={**self.env, **env}, input=typed)
-
-    def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
-        command = [str(Path(sys.executable).parent / "motley"), *arguments]
-        return subprocess.Popen(command, env={"PATH": os.environ["PATH"], **self.env}, **pipes)
 
 
 @pytest.fixture

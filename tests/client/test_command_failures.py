@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from conftest import Motley
 from contract_service import Answer, Service, problem
+from motley_command import Motley
 
 
 @pytest.mark.parametrize(

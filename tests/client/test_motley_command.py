@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from conditions import TIMEOUT_S
-from conftest import Motley
+from client_conditions import TIMEOUT_S
 from contract_service import Service, attempt_answer, job_id
+from motley_command import Motley
 
 
 def test_ps_lists_the_jobs_that_have_not_finished(service: Service, motley: Motley) -> None:

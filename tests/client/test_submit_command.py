@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from conditions import TIMEOUT_S, wait_until
-from conftest import Motley
+from client_conditions import TIMEOUT_S, wait_until
 from contract_service import Service, job_id
+from motley_command import Motley
 
 
 def sent(service: Service) -> dict[str, Any]:

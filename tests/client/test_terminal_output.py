@@ -6,9 +6,9 @@ import select
 import signal
 import subprocess
 
-from conditions import TIMEOUT_S
-from conftest import Motley
+from client_conditions import TIMEOUT_S
 from contract_service import Service, attempt_answer, problem
+from motley_command import Motley
 
 NASTY = "\x1b]0;owned\x07\x1b[2J[red]:bomb:\u202eevil"
 
