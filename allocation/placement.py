@@ -195,7 +195,7 @@ def _fewest(nodes: Ints, most: Ints, gang: int) -> list[tuple[int, int]] | None:
     full = order[:last]
     rest = gang - int(most[full].sum())
     able = order[last:][most[order[last:]] >= rest]
-    return [(int(nodes[v]), int(most[v])) for v in full] + [(int(nodes[able[-1]]), rest)]
+    return [(int(nodes[v]), int(most[v])) for v in full] + [(int(nodes[able[most[able].argmin()]]), rest)]
 
 
 def _grouped(labels: Ints, groups: int) -> list[Ints]:

@@ -1,0 +1,173 @@
+"""Placement: whole gangs, few nodes, and nobody moves or stops without need."""
+
+import numpy as np
+import pytest
+from conftest import build_floor, clusters
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocation.configurations import Configurations
+from allocation.limits import Limits
+from allocation.placement import place
+from allocation.planning import plan_round
+from allocation.policies.fifo import fifo
+from allocation.policies.max_min_fairness import max_min_fairness
+from allocation.problem import Problem
+
+few = settings(max_examples=100, deadline=None, derandomize=True)
+IDLE = -1
+
+
+def one_type(gangs, node_gpus, **columns):
+    """Jobs of these gangs, each valid in its own size only, and the picks that ask for it."""
+    offered = Configurations.of([node_gpus], gangs)
+    picks = np.array([offered.gpus.tolist().index(gang) for gang in gangs])
+    rate = np.eye(len(offered.nodes))[picks]
+    return Problem.of(rate, offered.usage, [sum(node_gpus)], nodes=offered.nodes, **columns), picks
+
+
+def holding(problem, picks, holder):
+    """The same problem in which the rows on the floor hold their pick."""
+    held = np.where(np.isin(np.arange(len(picks)), holder), picks, -1)
+    return Problem.of(problem.rate, problem.usage, problem.capacity, nodes=problem.nodes, held=held)
+
+
+def test_a_gang_goes_to_the_tightest_node_that_holds_it():
+    problem, picks = one_type([2], [4, 2])
+    assert place(problem, picks, build_floor([[4, 2]], 1)).tolist() == [IDLE] * 4 + [0, 0]
+
+
+def test_the_largest_gang_is_placed_first():
+    problem, picks = one_type([1, 4], [4, 1])
+    assert place(problem, picks, build_floor([[4, 1]], 2)).tolist() == [1, 1, 1, 1, 0]
+
+
+def test_a_gang_that_fits_one_node_waits_rather_than_be_split():
+    problem, picks = one_type([2], [2, 2])
+    floor = build_floor([[2, 2]], 1, node_cpus=[1, 1])
+    assert place(problem, picks, floor).tolist() == [IDLE] * 4
+
+
+def test_a_gang_larger_than_a_node_lies_in_equal_parts():
+    problem, picks = one_type([6], [4, 4])
+    assert place(problem, picks, build_floor([[4, 4]], 1)).tolist() == [0, 0, 0, IDLE, 0, 0, 0, IDLE]
+
+
+def test_an_uneven_gang_takes_the_fewest_nodes():
+    problem, picks = one_type([6], [4, 2, 2, 3])
+    floor = build_floor([[4, 2, 2, 3]], 1, uneven=[True])
+    assert place(problem, picks, floor).tolist() == [0, 0, 0, 0, 0, 0] + [IDLE] * 5
+
+
+def test_gpus_still_being_vacated_are_the_last_to_be_used():
+    problem, picks = one_type([2], [4])
+    floor = build_floor([[4]], 1, releasing=[True, False, True, False])
+    assert place(problem, picks, floor).tolist() == [IDLE, 0, IDLE, 0]
+
+
+def test_a_job_that_keeps_its_pick_stays_on_exactly_its_gpus():
+    problem, picks = one_type([2, 2], [4])
+    holder = [IDLE, 0, IDLE, 0]
+    assert place(holding(problem, picks, holder), picks, build_floor([[4]], 2, holder=holder)).tolist() == [1, 0, 1, 0]
+
+
+def test_small_jobs_move_together_when_that_lets_a_large_gang_in():
+    problem, picks = one_type([1, 1, 4], [4, 4])
+    holder = [0, IDLE, IDLE, IDLE, 1, IDLE, IDLE, IDLE]
+    owner = place(holding(problem, picks, holder), picks, build_floor([[4, 4]], 3, holder=holder))
+    assert [(owner == row).sum() for row in range(3)] == [1, 1, 4]
+
+
+def test_a_locked_job_never_moves():
+    problem, picks = one_type([1, 1, 4], [4, 4])
+    holder = [0, IDLE, IDLE, IDLE, 1, IDLE, IDLE, IDLE]
+    problem = Problem.of(
+        problem.rate, problem.usage, [8], nodes=problem.nodes, held=[picks[0], picks[1], -1], locked=[True, True, False]
+    )
+    assert place(problem, picks, build_floor([[4, 4]], 3, holder=holder)).tolist() == holder
+
+
+def test_a_held_job_that_was_not_picked_keeps_gpus_that_nobody_was_given():
+    problem, picks = one_type([2, 2], [4, 4])
+    problem = holding(problem, picks, [0])
+    floor = build_floor([[4, 4]], 2, holder=[0, 0] + [IDLE] * 6)
+    assert place(problem, np.array([-1, picks[1]]), floor).tolist() == [0, 0, 1, 1] + [IDLE] * 4
+
+
+def test_a_held_job_that_was_not_picked_gives_way_when_its_gpus_are_used():
+    problem, picks = one_type([2, 4], [4])
+    floor = build_floor([[4]], 2, holder=[0, 0, IDLE, IDLE])
+    assert place(holding(problem, picks, [0]), np.array([-1, picks[1]]), floor).tolist() == [1, 1, 1, 1]
+
+
+def test_a_held_job_over_its_teams_limit_does_not_keep_its_gpus():
+    problem, picks = one_type([2, 2], [4])
+    limits = Limits(np.array([[0], [0]]), most_gpus=np.array([2]), used_gpus=np.array([0]))
+    floor = build_floor([[4]], 2, holder=[0, 0, IDLE, IDLE])
+    owner = place(holding(problem, picks, [0]), np.array([-1, picks[1]]), floor, limits)
+    assert owner.tolist() == [IDLE, IDLE, 1, 1]
+
+
+def test_a_node_short_of_memory_is_passed_over():
+    problem, picks = one_type([2], [2, 2])
+    floor = build_floor([[2, 2]], 1, node_memory_mib=[100, 200], memory_per_gpu_mib=[100])
+    assert place(problem, picks, floor).tolist() == [IDLE, IDLE, 0, 0]
+
+
+@st.composite
+def rounds(draw):
+    """A cluster, and the same cluster one round later with the first round's jobs on their GPUs."""
+    cluster = draw(clusters(max_jobs=12))
+    policy = draw(st.sampled_from([fifo, max_min_fairness]))
+    m = len(cluster.problem.weight)
+    first = plan_round(cluster.problem, cluster.floor, Limits.none(m), policy, round_s=360)
+    later = Problem.of(
+        cluster.problem.rate,
+        cluster.problem.usage,
+        cluster.problem.capacity,
+        nodes=cluster.problem.nodes,
+        held=first.picks,
+        received_s=np.random.default_rng(m).uniform(0, 2000, (m, len(cluster.problem.capacity))),
+    )
+    floor = build_floor(cluster.node_gpus, m, uneven=cluster.floor.uneven, holder=first.owner)
+    return later, floor, plan_round(later, floor, Limits.none(m), policy, round_s=360)
+
+
+@few
+@given(rounds())
+def test_every_row_has_its_whole_gang_of_the_right_types_or_nothing(case):
+    problem, floor, plan = case
+    for i, k in enumerate(plan.picks):
+        by_type = np.bincount(floor.gpu_type[plan.owner == i], minlength=len(problem.capacity))
+        assert by_type.tolist() == (problem.usage[:, k].tolist() if k >= 0 else [0] * len(problem.capacity))
+
+
+@few
+@given(rounds())
+def test_gangs_lie_in_equal_parts_on_as_many_nodes_as_configured(case):
+    problem, floor, plan = case
+    for i in np.flatnonzero((plan.picks >= 0) & ~floor.uneven):
+        per_node = np.unique(floor.gpu_node[plan.owner == i], return_counts=True)[1]
+        assert per_node.size == problem.nodes[plan.picks[i]]
+        assert len(set(per_node)) == 1
+
+
+@few
+@given(rounds())
+def test_whoever_loses_gpus_loses_them_to_another(case):
+    problem, floor, plan = case
+    for i in np.flatnonzero((problem.held >= 0) & (plan.picks < 0)):
+        assert (plan.owner[floor.holder == i] >= 0).any()
+
+
+@few
+@given(rounds())
+def test_every_row_runs_or_has_a_reason(case):
+    _, _, plan = case
+    assert sorted(plan.left) == np.flatnonzero(plan.picks < 0).tolist()
+    assert all(plan.left.values())
+
+
+def test_a_floor_of_the_wrong_shape_is_refused():
+    with pytest.raises(ValueError, match="releasing"):
+        build_floor([[4]], 1, releasing=[False])

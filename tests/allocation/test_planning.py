@@ -1,0 +1,109 @@
+"""A whole round: what is picked and finds no node is offered to others, and who waits is told why."""
+
+import numpy as np
+import pytest
+from conftest import build_floor
+
+from allocation.decision import Decision
+from allocation.limits import Limits
+from allocation.planning import plan_round
+from allocation.policies.fifo import fifo
+from allocation.policies.max_min_fairness import max_min_fairness
+from allocation.problem import Problem
+from allocation.reasons import ReasonCode
+
+ROUND_S = 360.0
+IDLE = -1
+
+
+def plan(problem, floor, policy=max_min_fairness, limits=None):
+    return plan_round(problem, floor, limits or Limits.none(len(problem.weight)), policy, round_s=ROUND_S)
+
+
+def of_shares(X):
+    return lambda problem: Decision.of_shares(X, prices=np.zeros(len(problem.capacity)), objective=0)
+
+
+def codes(planned, row):
+    return [reason.code for reason in planned.left[row]]
+
+
+def reason(planned, row, code):
+    return next(found for found in planned.left[row] if found.code == code)
+
+
+def limit(jobs, most_gpus, used_gpus=0):
+    return Limits(np.zeros((jobs, 1), dtype=int), np.array([most_gpus]), np.array([used_gpus]))
+
+
+def test_an_empty_queue_leaves_every_gpu_idle():
+    problem = Problem.of(np.zeros((0, 1)), [[1]], [2])
+    planned = plan(problem, build_floor([[2]], 0), policy=None)
+    assert (planned.picks.tolist(), planned.owner.tolist()) == ([], [IDLE, IDLE])
+
+
+def test_gpus_of_a_pick_that_finds_no_node_go_to_another_job():
+    """The gang of two finds a GPU on each of two nodes, whose other GPUs are locked; the single job takes one."""
+    rate = [[0, 1], [1, 0], [1, 0], [1, 0]]
+    problem = Problem.of(rate, [[1, 2]], [4], held=[-1, 0, 0, -1], locked=[False, True, True, False])
+    floor = build_floor([[2, 2]], 4, holder=[1, IDLE, 2, IDLE])
+    planned = plan(problem, floor, of_shares([[0, 1], [1, 0], [1, 0], [0, 0]]))
+    assert planned.picks.tolist() == [-1, 0, 0, 0]
+
+
+def test_a_job_in_pieces_of_the_cluster_is_told_how_large_the_pieces_are():
+    problem = Problem.of([[0, 1], [1, 0], [1, 0]], [[1, 2]], [4], held=[-1, 0, 0], locked=[False, True, True])
+    planned = plan(problem, build_floor([[2, 2]], 3, holder=[1, IDLE, 2, IDLE]))
+    numbers = reason(planned, 0, ReasonCode.FRAGMENTED).numbers
+    assert numbers == {"gpu_type": 0, "needed": 2, "left": 2, "per_node": 2, "largest_block": 1}
+
+
+def test_a_job_without_enough_gpus_is_told_how_many_are_left():
+    problem = Problem.of([[0, 1], [1, 0]], [[1, 2]], [2], held=[-1, 0], locked=[False, True])
+    planned = plan(problem, build_floor([[2]], 2, holder=[1, IDLE]))
+    assert reason(planned, 0, ReasonCode.INSUFFICIENT_GPUS).numbers == {"gpu_type": 0, "needed": 2, "left": 1}
+
+
+def test_an_outbid_job_is_told_by_whom_and_by_how_much():
+    problem = Problem.of([[1], [1]], [[1]], [1])
+    planned = plan(problem, build_floor([[1]], 2), of_shares([[0.25], [0.75]]))
+    found = reason(planned, 0, ReasonCode.OUTBID)
+    assert found.rival == 1
+    assert (found.numbers["priority"], found.numbers["rival_priority"]) == (0.5, 1.5)
+
+
+def test_a_job_at_its_teams_limit_is_told_the_limit_before_anything_else():
+    problem = Problem.of([[1], [1]], [[1]], [2])
+    planned = plan(problem, build_floor([[2]], 2), limits=limit(2, most_gpus=3, used_gpus=2))
+    assert codes(planned, 1)[0] == ReasonCode.QUOTA
+    assert planned.left[1][0].numbers == {"limit": 3, "used": 3, "needed": 1}
+
+
+def test_a_job_at_its_limit_does_not_hold_up_the_queue():
+    problem = Problem.of([[0, 1], [1, 0]], [[1, 4]], [4], age_s=[9, 1])
+    limits = Limits(np.array([[0], [-1]]), np.array([2]), np.array([0]))
+    planned = plan(problem, build_floor([[4]], 2), fifo, limits)
+    assert planned.picks.tolist() == [-1, 0]
+
+
+def test_in_a_queue_the_job_ahead_is_named():
+    problem = Problem.of([[0, 1], [1, 0], [0, 1]], [[1, 2]], [2], age_s=[5, 9, 1])
+    planned = plan(problem, build_floor([[2]], 3), fifo)
+    assert reason(planned, 2, ReasonCode.OUTBID).rival == 0
+
+
+def test_the_same_round_is_planned_the_same_way():
+    rng = np.random.default_rng(3)
+    problem = Problem.of(rng.uniform(1, 2, (40, 4)), np.kron(np.eye(2, dtype=int), [1, 2]), [16, 16])
+    floor = build_floor([[4] * 4, [8] * 2], 40)
+    assert np.array_equal(plan(problem, floor).owner, plan(problem, floor).owner)
+
+
+@pytest.mark.parametrize("policy", [fifo, max_min_fairness])
+def test_a_team_never_has_more_gpus_than_its_limit(policy):
+    rng = np.random.default_rng(4)
+    problem = Problem.of(rng.uniform(1, 2, (30, 4)), np.kron(np.eye(2, dtype=int), [1, 4]), [16, 16])
+    limits = Limits(np.arange(30)[:, None] % 2, np.array([5, 40]), np.array([2, 0]))
+    planned = plan(problem, build_floor([[4] * 4, [8] * 2], 30), policy, limits)
+    of_team = np.isin(planned.owner, np.arange(0, 30, 2))
+    assert of_team.sum() == 3

@@ -1,0 +1,75 @@
+"""A problem refuses what it cannot mean, and says which column, which row and why."""
+
+import numpy as np
+import pytest
+
+from allocation.configurations import Configurations, gang_sizes
+from allocation.problem import InvalidProblem, Problem, normaliser, runnable
+
+USAGE = [[1, 4, 0], [0, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "column", "row"),
+    [
+        ({"rate": [[1, 1, 1], [1, np.nan, 1]]}, "rate", 1),
+        ({"rate": [[1, 1, -1], [1, 1, 1]]}, "rate", 0),
+        ({"rate": [[1, 1, 1], [0, 0, 0]]}, "base_gpus", 1),
+        ({"weight": [1, 0]}, "weight", 1),
+        ({"weight": [1, np.inf]}, "weight", 1),
+        ({"age_s": [1]}, "age_s", None),
+        ({"held": [0, 3]}, "held", 1),
+        ({"held": [0, 0.5]}, "held", None),
+        ({"held": [0, -1], "locked": [True, True]}, "base_gpus", 1),
+        ({"deadline_s": [np.nan, 1]}, "deadline_s", 0),
+        ({"team": ["a", "b"]}, "team", None),
+        ({"pairs": [[0, 2]]}, "pairs", 0),
+        ({"nodes": [0, 1, 1]}, "nodes", 0),
+    ],
+)
+def test_a_bad_column_is_refused_by_name_and_row(columns, column, row):
+    with pytest.raises(InvalidProblem) as refused:
+        Problem.of(columns.pop("rate", np.ones((2, 3))), USAGE, [4, 1], **columns)
+    assert (refused.value.column, refused.value.row) == (column, row)
+
+
+def test_a_locked_job_is_valid_only_in_what_it_holds():
+    problem = Problem.of(np.ones((2, 3)), USAGE, [4, 1], held=[1, -1], locked=[True, False])
+    assert problem.rate.tolist() == [[0, 1, 0], [1, 1, 1]]
+
+
+def test_a_configuration_beyond_the_capacity_is_never_valid():
+    assert Problem.of(np.ones((1, 3)), USAGE, [3, 1]).rate.tolist() == [[1, 0, 1]]
+
+
+def test_a_job_that_only_an_impossible_configuration_would_hold_is_not_runnable():
+    assert runnable([[0, 1, 0], [1, 1, 0]], USAGE, [3, 0]).tolist() == [False, True]
+
+
+def test_arrays_cannot_be_changed_afterwards():
+    with pytest.raises(ValueError, match="read-only"):
+        Problem.of(np.ones((1, 3)), USAGE, [4, 1]).rate[0, 0] = 2
+
+
+def test_the_normaliser_is_the_rate_of_the_smallest_gang_on_the_average_gpu():
+    """Rates 6 on four GPUs of the first type and 3 on four of the second, of 4 and 12 GPUs: 6/4 + 9/4."""
+    gpus, rate = normaliser([[6, 9, 3]], [[4, 8, 0], [0, 0, 4]], [4, 12])
+    assert (gpus.tolist(), rate.tolist()) == ([4], [3.75])
+
+
+def test_a_subset_keeps_the_pairs_that_are_whole():
+    problem = Problem.of(np.ones((3, 3)), USAGE, [4, 1], team=[7, 8, 9], pairs=[[0, 1], [1, 2]])
+    part = problem.subset(np.array([2, 1]))
+    assert (part.team.tolist(), part.pairs.tolist()) == ([9, 8], [[1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("node_gpus", "gang", "nodes"),
+    [([4, 4], 4, 1), ([4, 4], 8, 2), ([4, 4, 4], 6, 2), ([4, 1], 8, None), ([8, 1], 3, 1)],
+)
+def test_a_gang_takes_the_fewest_nodes_that_hold_it_in_equal_parts(node_gpus, gang, nodes):
+    assert Configurations.of([node_gpus], [gang]).nodes.tolist() == ([] if nodes is None else [nodes])
+
+
+def test_an_elastic_job_may_take_its_bounds_and_the_powers_of_two_between():
+    assert gang_sizes(3, 17) == (3, 4, 8, 16, 17)
