@@ -174,7 +174,7 @@ class Client:
         try:
             response = self._http.request(method, path, **request)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unreachable(f"No answer from {self._http.base_url}: {error or type(error).__name__}") from error
+            raise Unreachable(f"No answer from {self._http.base_url}: {str(error) or type(error).__name__}") from error
         if not response.is_success:
             raise error_of(response)
         return response
