@@ -1,0 +1,129 @@
+"""Whether some node could ever run a request, and if not, what stands in the way. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from cluster_app.models import Node
+
+
+@dataclass(frozen=True)
+class NodeShape:
+    """What a node offers when it is empty."""
+
+    gpu_type: str
+    gpus: int
+    gpu_memory_mib: int
+    cpus: int
+    memory_mib: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a gang asks of its nodes; an empty `gpu_types` means any."""
+
+    gpus: int
+    gpu_types: tuple[str, ...] = ()
+    gpu_memory_mib: int = 0
+    cpus_per_gpu: int = 0
+    memory_per_gpu_mib: int = 0
+    uneven_gang: bool = False
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The constraint that no node satisfies; `pointer` is the field of the job's spec."""
+
+    code: str
+    pointer: str
+    detail: str
+
+
+def inventory() -> list[NodeShape]:
+    """Every node, in service or not: what is out today may be back before the job's turn."""
+    rows = Node.objects.with_gpu_counts().values_list(
+        "gpu_type__name", "gpus", "gpu_type__memory_mib", "cpus", "memory_mib"
+    )
+    return [NodeShape(*row) for row in rows if row[1]]
+
+
+def why_never(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
+    """Why no node could ever run the request, naming the largest possible; None if some could."""
+    if not nodes:
+        return Refusal("no_such_gpu", "/gpus", "The cluster has no GPUs yet: an administrator adds nodes in the admin.")
+    return _wrong_type(request, nodes) or _too_little(request, nodes) or _too_large(request, nodes)
+
+
+def _wrong_type(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
+    known = sorted({node.gpu_type for node in nodes})
+    unknown = [name for name in request.gpu_types if name not in known]
+    if not unknown:
+        return None
+    return Refusal("no_such_gpu", "/gpu_types", f"No node has {', '.join(unknown)}; there is {', '.join(known)}.")
+
+
+def _too_little(request: Request, nodes: Iterable[NodeShape]) -> Refusal | None:
+    allowed = _of_type(request, nodes)
+    memory = max(node.gpu_memory_mib for node in allowed)
+    if memory < request.gpu_memory_mib:
+        asked = request.gpu_memory_mib
+        text = f"No allowed GPU has {asked} MiB of memory; the largest has {memory} MiB."
+        return Refusal("gpu_memory_too_small", "/gpu_memory", text)
+    allowed = [node for node in allowed if node.gpu_memory_mib >= request.gpu_memory_mib]
+    cpus = max(node.cpus for node in allowed)
+    if cpus < request.cpus_per_gpu:
+        text = f"No allowed node has {request.cpus_per_gpu} CPUs for a GPU; the largest has {cpus}."
+        return Refusal("insufficient_cpus", "/cpus_per_gpu", text)
+    memory = max(node.memory_mib for node in allowed)
+    if memory < request.memory_per_gpu_mib:
+        text = f"No allowed node has {request.memory_per_gpu_mib} MiB for a GPU; the largest has {memory} MiB."
+        return Refusal("insufficient_memory", "/memory_per_gpu", text)
+    return None
+
+
+def _too_large(request: Request, nodes: Iterable[NodeShape]) -> Refusal | None:
+    largest = {kind: largest_gang(request, [n for n in nodes if n.gpu_type == kind]) for kind in _types(request, nodes)}
+    if any(fits(request, [n for n in nodes if n.gpu_type == kind]) for kind in largest):
+        return None
+    best = ", ".join(f"{gpus} {kind}" for kind, gpus in sorted(largest.items(), key=lambda item: -item[1]))
+    text = (
+        f"No GPU type has room for a gang of {request.gpus}; the largest possible with these CPUs and memory: {best}."
+    )
+    return Refusal("gang_too_large", "/gpus", text)
+
+
+def largest_gang(request: Request, nodes: Sequence[NodeShape]) -> int:
+    """The most GPUs of one type that one gang can get."""
+    total = sum(_slots(request, node) for node in nodes)
+    return next((gpus for gpus in range(total, 0, -1) if fits(replace(request, gpus=gpus), nodes)), 0)
+
+
+def fits(request: Request, nodes: Sequence[NodeShape]) -> bool:
+    """Whether the empty nodes hold the gang: equal parts on the fewest nodes, or anyhow if it may be uneven."""
+    slots = [_slots(request, node) for node in nodes]
+    if request.uneven_gang:
+        return sum(slots) >= request.gpus
+    spread = fewest_nodes(request.gpus, [node.gpus for node in nodes])
+    return spread > 0 and sum(slot >= request.gpus // spread for slot in slots) >= spread
+
+
+def fewest_nodes(gpus: int, sizes: Sequence[int]) -> int:
+    """On how many nodes of these sizes a gang in equal parts is placed; 0 if it cannot be."""
+    spreads = (spread for spread in range(1, min(gpus, len(sizes)) + 1) if gpus % spread == 0)
+    return next((spread for spread in spreads if sum(size >= gpus // spread for size in sizes) >= spread), 0)
+
+
+def _slots(request: Request, node: NodeShape) -> int:
+    """GPUs of the node that the request can use, given what it needs beside each."""
+    if node.gpu_memory_mib < request.gpu_memory_mib:
+        return 0
+    by_cpus = node.cpus // request.cpus_per_gpu if request.cpus_per_gpu else node.gpus
+    by_memory = node.memory_mib // request.memory_per_gpu_mib if request.memory_per_gpu_mib else node.gpus
+    return min(node.gpus, by_cpus, by_memory)
+
+
+def _of_type(request: Request, nodes: Iterable[NodeShape]) -> list[NodeShape]:
+    return [node for node in nodes if not request.gpu_types or node.gpu_type in request.gpu_types]
+
+
+def _types(request: Request, nodes: Iterable[NodeShape]) -> list[str]:
+    return sorted({node.gpu_type for node in _of_type(request, nodes)})

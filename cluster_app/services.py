@@ -1,0 +1,90 @@
+"""Verbs on the inventory: add GPUs, cordon, drain, resume, hear from nodes."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.db import transaction
+
+from cluster_app.errors import ReasonMissing
+from cluster_app.models import Gpu, GpuType, Node, NodeEvent
+
+
+@transaction.atomic
+def set_gpu_count(node: Node, count: int) -> None:
+    """Make the node have GPUs 0 to count - 1; GPUs beyond are taken out, those that were out come back."""
+    Gpu.objects.bulk_create(
+        [Gpu(node=node, index=index) for index in range(count)],
+        update_conflicts=True,
+        unique_fields=["node", "index"],
+        update_fields=["present"],
+    )
+    Gpu.objects.filter(node=node, index__gte=count).update(present=False)
+
+
+@transaction.atomic
+def add_node(
+    name: str,
+    gpu_type: GpuType,
+    *,
+    gpus: int,
+    cpus: int,
+    memory_mib: int,
+    emulated: bool = False,
+    uuids: Iterable[str] = (),
+) -> Node:
+    """Add a node with its GPUs, or bring the one of that name up to date."""
+    node, created = Node.objects.update_or_create(
+        name=name, defaults={"gpu_type": gpu_type, "cpus": cpus, "memory_mib": memory_mib, "emulated": emulated}
+    )
+    set_gpu_count(node, gpus)
+    for index, uuid in enumerate(uuids):
+        Gpu.objects.filter(node=node, index=index).update(uuid=uuid)
+    kind = NodeEvent.Kind.ADDED if created else NodeEvent.Kind.CHANGED
+    record(node, kind, f"{gpus} x {gpu_type}, {cpus} CPUs, {memory_mib} MiB")
+    return node
+
+
+def cordon(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> None:
+    """Place nothing new there; what runs goes on."""
+    _take_out(node, Node.State.CORDONED, NodeEvent.Kind.CORDONED, reason=reason, actor=actor)
+
+
+def drain(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> None:
+    """Place nothing new there, and move what runs away, gracefully."""
+    _take_out(node, Node.State.DRAINING, NodeEvent.Kind.DRAINED, reason=reason, actor=actor)
+
+
+def resume(node: Node, *, actor: AbstractBaseUser | None) -> None:
+    """Take new jobs again."""
+    Node.objects.filter(pk=node.pk).update(state=Node.State.READY, reason="")
+    record(node, NodeEvent.Kind.RESUMED, actor=actor)
+
+
+def _take_out(
+    node: Node, state: Node.State, kind: NodeEvent.Kind, *, reason: str, actor: AbstractBaseUser | None
+) -> None:
+    if not reason.strip():
+        raise ReasonMissing
+    with transaction.atomic():
+        Node.objects.filter(pk=node.pk).update(state=state, reason=reason.strip())
+        record(node, kind, reason.strip(), actor=actor)
+
+
+def record(node: Node, kind: NodeEvent.Kind, message: str = "", *, actor: AbstractBaseUser | None = None) -> None:
+    """Write down what happened; the scheduler looks for news here."""
+    NodeEvent.objects.create(node=node, kind=kind, message=message, actor_id=actor.pk if actor else None)
+
+
+def hear_from(names: Iterable[str], *, now: datetime) -> None:
+    """Note that these nodes are alive."""
+    Node.objects.filter(name__in=list(names)).update(heard_at=now)
+
+
+def judge_silence(now: datetime, *, listening_since: datetime) -> None:
+    """Set each node's health by how long it has been silent."""
+    for node in Node.objects.all():
+        health = node.health_at(now, listening_since=listening_since)
+        changed = Node.objects.filter(pk=node.pk).exclude(health=health).update(health=health)
+        if changed:
+            record(node, NodeEvent.Kind.HEALTH, f"{health.label}")

@@ -1,0 +1,10 @@
+"""The Celery application of the full stack."""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+app = Celery("motley")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()

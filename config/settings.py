@@ -1,0 +1,174 @@
+"""All settings, from the environment; the defaults are those of the embedded mode (SQLite, no broker)."""
+
+from pathlib import Path
+
+from environs import Env
+
+from config.secret_key import read_or_create
+
+env = Env()
+BASE_DIR = Path(__file__).resolve().parent.parent
+VAR_DIR: Path = env.path("MOTLEY_VAR", BASE_DIR / "var")
+
+DEBUG = env.bool("MOTLEY_DEBUG", False)
+SECRET_KEY = env.str("MOTLEY_SECRET_KEY", "") or read_or_create(VAR_DIR / "secret_key")
+ALLOWED_HOSTS = env.list("MOTLEY_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
+PUBLIC_URL = env.str("MOTLEY_URL", "http://localhost:8000")
+
+INSTALLED_APPS = [
+    "scheduler_app",
+    "jobs_app",
+    "cluster_app",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "rest_framework",
+    "django_filters",
+    "django_htmx",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+WSGI_APPLICATION = "config.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# -- database ---------------------------------------------------------------------------------------------------
+
+DATABASES = {"default": env.dj_db_url("MOTLEY_DATABASE", f"sqlite:///{VAR_DIR / 'motley.sqlite3'}")}
+DATABASES["default"]["CONN_MAX_AGE"] = 60
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # IMMEDIATE takes the write lock at BEGIN, where the busy timeout can wait for it; a deferred transaction that
+    # turns into a writer half-way fails at once instead.
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    }
+
+# -- people and sessions ----------------------------------------------------------------------------------------
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "login"
+
+# Behind TLS (the full stack) cookies are secure and HSTS is on; the embedded mode speaks plain HTTP on this machine.
+TLS = env.bool("MOTLEY_TLS", False)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = TLS
+SESSION_COOKIE_HTTPONLY = True
+SECURE_HSTS_SECONDS = 31_536_000 if TLS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = TLS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TLS else None
+CSRF_TRUSTED_ORIGINS = env.list("MOTLEY_TRUSTED_ORIGINS", [])
+X_FRAME_OPTIONS = "DENY"
+
+# -- language, time, static files -------------------------------------------------------------------------------
+
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = env.str("MOTLEY_TIME_ZONE", "UTC")
+USE_TZ = True
+STATIC_URL = "static/"
+STATIC_ROOT = VAR_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+
+# -- REST -------------------------------------------------------------------------------------------------------
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "jobs_app.authentication.BearerToken",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["jobs_app.permissions.InScope"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_PAGINATION_CLASS": "cluster_app.pagination.NewestFirst",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "config.problems.answer",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Motley",
+    "DESCRIPTION": "Schedules deep-learning jobs on clusters of mixed GPUs.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "ENUM_NAME_OVERRIDES": {
+        "JobState": "jobs_app.models.Job.State",
+        "AttemptState": "jobs_app.models.Attempt.State",
+        "NodeState": "cluster_app.models.Node.State",
+        "RoundResult": "scheduler_app.models.Round.Result",
+    },
+}
+
+# -- Celery (full stack only; the embedded mode has no broker) --------------------------------------------------
+
+CELERY_BROKER_URL = env.str("MOTLEY_REDIS", "redis://localhost:6379/0")
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BEAT_SCHEDULE = {
+    "tick": {"task": "scheduler_app.tasks.run_tick", "schedule": 1.0, "options": {"expires": 5}},
+}
+
+# -- Motley -----------------------------------------------------------------------------------------------------
+
+MOTLEY_ENGINE_ROOT: Path = env.path("MOTLEY_ENGINE_ROOT", VAR_DIR / "engine")
+MOTLEY_JOB_USER = env.str("MOTLEY_JOB_USER", "")
+"""The unprivileged account that jobs run as when the service is root; empty: jobs run as the service does."""
+MOTLEY_JOB_PATH = env.str("MOTLEY_JOB_PATH", "")
+"""Put in front of a job's PATH: where its python with NumPy and motley_client is."""
+MOTLEY_LOG_LIMIT_BYTES = env.int("MOTLEY_LOG_LIMIT_BYTES", 64 * 1024 * 1024)
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": env.str("MOTLEY_LOG_LEVEL", "INFO")},
+}

@@ -1,0 +1,176 @@
+"""What happens to attempts: they run, are told to stop, end, and are proven gone."""
+
+from datetime import datetime
+
+from django.contrib.auth.models import AbstractUser
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from jobs_app.errors import JobsError
+from jobs_app.history import record
+from jobs_app.lifecycle import Ending, Verdict, judge
+from jobs_app.models import Attempt, Job, JobEvent, Reason
+
+State, Kind, StopReason = Attempt.State, JobEvent.Kind, Attempt.StopReason
+
+
+class AttemptIsNotLive(JobsError):
+    """Somebody else was first: the attempt has ended."""
+
+    code = "attempt_is_not_live"
+
+
+def note_running(attempt: Attempt, *, started_at: datetime) -> bool:
+    """The processes have begun. False if that was known, or if it is stopping already."""
+    with transaction.atomic():
+        if not Attempt.objects.filter(pk=attempt.pk, state=State.LAUNCHING).update(
+            state=State.RUNNING, started_at=started_at
+        ):
+            Attempt.objects.filter(pk=attempt.pk, started_at=None).update(started_at=started_at)
+            return False
+        job = Job.objects.filter(pk=attempt.job_id)
+        job.filter(state=Job.State.STARTING).update(state=Job.State.RUNNING, reason="", message="", reasons=[])
+        job.filter(started_at=None).update(started_at=started_at)
+        where = f"{attempt.gpu_count} x {attempt.gpu_type} on {', '.join(attempt.nodes)}"
+        record(attempt.job, Kind.STARTED, where, attempt=attempt.number)
+        return True
+
+
+def stop_attempt_of(job: Job, reason: StopReason, *, note: str, actor: AbstractUser | None = None) -> bool:
+    """Tell the job's attempt to stop; a cancel overrides an earlier reason. False if there is none.
+
+    One that still waits for its GPUs has no processes, and ends at once.
+    """
+    with transaction.atomic():
+        told = _tell(job, reason, note)
+        waiting = Attempt.objects.select_related("job").filter(job=job, state=State.CLAIMED).first()
+        if told:
+            Job.objects.filter(pk=job.pk, state__in=Job.ACTIVE).update(state=Job.State.STOPPING, message=note)
+            record(job, Kind.STOPPING, f"{reason.label}: {note}" if note else reason.label, actor=actor)
+        if waiting:
+            withdraw(waiting, reason, note=note)
+        return bool(told or waiting) or Attempt.objects.at_engine().filter(job=job).exists()
+
+
+def withdraw(attempt: Attempt, reason: StopReason, *, note: str = "") -> None:
+    """End an attempt that was never launched."""
+    attempt.stop_reason, attempt.stop_note = reason, note
+    Attempt.objects.filter(pk=attempt.pk, state=State.CLAIMED).update(stop_reason=reason, stop_note=note)
+    end_attempt(attempt, ending_of(attempt), ended_at=timezone.now(), gone=True)
+
+
+def ending_of(attempt: Attempt, *, exit_code: int | None = None, lost: bool = False) -> Ending:
+    """How the attempt ended, with what its job has been through."""
+    job = attempt.job
+    return Ending(
+        exit_code=exit_code,
+        stop_reason=attempt.stop_reason,
+        lost=lost,
+        failures=job.failures,
+        retries=job.retries,
+        requeues=job.requeues,
+        losses=job.losses,
+    )
+
+
+def end_attempt(attempt: Attempt, ending: Ending, *, ended_at: datetime, gone: bool, message: str = "") -> Verdict:
+    """Close the attempt and move its job on, once; `AttemptIsNotLive` if somebody was first."""
+    verdict = judge(ending)
+    lost_gpu_s = work_lost_gpu_s(attempt, ended_at) if verdict.state != Job.State.SUCCEEDED else 0.0
+    with transaction.atomic():
+        closed = Attempt.objects.live().filter(pk=attempt.pk)
+        if not closed.update(
+            state=State.ENDED,
+            outcome=verdict.outcome,
+            exit_code=ending.exit_code,
+            message=message[:500],
+            ended_at=ended_at,
+            gone_at=ended_at if gone else None,
+            work_lost_gpu_s=lost_gpu_s,
+        ):
+            raise AttemptIsNotLive(str(attempt))
+        _account(attempt, ended_at, lost_gpu_s)
+        _move_job_on(attempt, verdict, exit_code=ending.exit_code, at=ended_at, message=message)
+    return verdict
+
+
+def note_gone(attempt: Attempt, *, at: datetime) -> None:
+    """Proven: none of its processes is left, so its GPUs may be handed on."""
+    Attempt.objects.filter(pk=attempt.pk, gone_at=None).update(gone_at=at)
+
+
+def work_lost_gpu_s(attempt: Attempt, ended_at: datetime) -> float:
+    """GPU-seconds since the last progress report; the report at the end of a graceful stop makes that small."""
+    since = attempt.step_at or attempt.started_at
+    return max(0.0, (ended_at - since).total_seconds()) * attempt.gpu_count if since else 0.0
+
+
+def _tell(job: Job, reason: StopReason, note: str) -> bool:
+    at_engine = Attempt.objects.at_engine().filter(job=job)
+    fields = {"stop_reason": reason, "stop_note": note, "stop_told_at": None}
+    if at_engine.exclude(state=State.STOPPING).update(state=State.STOPPING, stopping_at=timezone.now(), **fields):
+        return True
+    return reason == StopReason.CANCEL and bool(at_engine.exclude(stop_reason=reason).update(**fields))
+
+
+def _account(attempt: Attempt, ended_at: datetime, lost_gpu_s: float) -> None:
+    ran_s = max(0.0, (ended_at - attempt.started_at).total_seconds()) if attempt.started_at else 0.0
+    Job.objects.filter(pk=attempt.job_id).update(
+        ran_s=F("ran_s") + ran_s,
+        attained_gpu_s=F("attained_gpu_s") + ran_s * attempt.gpu_count,
+        work_lost_gpu_s=F("work_lost_gpu_s") + lost_gpu_s,
+    )
+
+
+def _move_job_on(attempt: Attempt, verdict: Verdict, *, exit_code: int | None, at: datetime, message: str) -> None:
+    """The job's next state: its verdict, but for what another attempt of it still does."""
+    job = Job.objects.get(pk=attempt.job_id)
+    counts = {"failures": verdict.failures, "requeues": verdict.requeues, "losses": verdict.losses}
+    text = "; ".join(part for part in (attempt.stop_note, verdict.message, message) if part)[:500]
+    if Attempt.objects.at_engine().filter(job=job).exists():
+        return  # a withdrawn successor: the attempt at the engine will move the job on
+    successor = Attempt.objects.select_related("job").filter(job=job, state=State.CLAIMED).first()
+    if verdict.state == Job.State.QUEUED and successor and not job.hold_next:
+        Job.objects.filter(pk=job.pk).update(
+            state=Job.State.STARTING, reason=Reason.AWAITING_RELEASE, message=text, reasons=[], **counts
+        )
+        record(job, Kind.REQUEUED, f"{verdict.outcome.label}: {text}", attempt=attempt.number)
+        return
+    _settle(job, verdict, counts, text=text, exit_code=exit_code, at=at, attempt=attempt.number)
+    if successor:
+        _drop(successor, at)
+
+
+def _settle(
+    job: Job,
+    verdict: Verdict,
+    counts: dict[str, int],
+    *,
+    text: str,
+    exit_code: int | None,
+    at: datetime,
+    attempt: int,
+) -> None:
+    final = verdict.state in Job.FINAL
+    hold = job.hold_next and not final
+    Job.objects.filter(pk=job.pk, state__in=Job.ACTIVE).update(
+        state=verdict.state,
+        reason=Reason.HELD if hold else verdict.reason or "",
+        message=text,
+        reasons=[],
+        held=hold,
+        hold_next=False,
+        exit_code=exit_code if final else None,
+        finished_at=at if final else None,
+        **counts,
+    )
+    kind = Kind.FINISHED if final else Kind.REQUEUED
+    record(job, kind, f"{verdict.outcome.label}{': ' + text if text else ''}", attempt=attempt)
+
+
+def _drop(successor: Attempt, at: datetime) -> None:
+    """Its job has ended, or is held: it will not run."""
+    Attempt.objects.filter(pk=successor.pk, state=State.CLAIMED).update(
+        state=State.ENDED, outcome=Attempt.Outcome.CANCELLED, ended_at=at, gone_at=at
+    )

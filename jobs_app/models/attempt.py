@@ -1,0 +1,128 @@
+"""One try at running a job, on certain GPUs, from claim to proven end."""
+
+from datetime import datetime
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from cluster_app.models import GpuType, Node
+from jobs_app.models.job import Job
+
+
+class AttemptQuerySet(models.QuerySet["Attempt"]):
+    def live(self) -> "AttemptQuerySet":
+        return self.exclude(state=Attempt.State.ENDED)
+
+    def at_engine(self) -> "AttemptQuerySet":
+        """Attempts that an engine has been told of and that have not ended."""
+        return self.filter(state__in=Attempt.AT_ENGINE)
+
+    def ungone(self) -> "AttemptQuerySet":
+        """Attempts of which a process may be left, ended in our books or not."""
+        return self.filter(gone_at=None)
+
+
+class Attempt(models.Model):
+    """The primary key is the attempt's number at its engine; `number` counts the tries of the job."""
+
+    class State(models.TextChoices):
+        CLAIMED = "claimed", "claimed"
+        LAUNCHING = "launching", "launching"
+        RUNNING = "running", "running"
+        STOPPING = "stopping", "stopping"
+        ENDED = "ended", "ended"
+
+    AT_ENGINE = (State.LAUNCHING, State.RUNNING, State.STOPPING)
+
+    class Outcome(models.TextChoices):
+        SUCCEEDED = "succeeded", "succeeded"
+        FAILED = "failed", "failed"
+        PREEMPTED = "preempted", "preempted"
+        CANCELLED = "cancelled", "cancelled"
+        TIMED_OUT = "timed_out", "timed out"
+        LOST = "lost", "lost"
+
+    class StopReason(models.TextChoices):
+        """Why it is told to stop; the job hears the engine's word for it."""
+
+        PREEMPT = "preempt", "preempted for another job"
+        REQUEUE = "requeue", "requeued by hand"
+        CANCEL = "cancel", "cancelled"
+        TIMEOUT = "timeout", "time limit reached"
+        DRAIN = "drain", "node drained"
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField()
+    state = models.CharField(max_length=20, choices=State.choices, default=State.CLAIMED)
+    outcome = models.CharField(max_length=20, choices=Outcome.choices, blank=True)
+    exit_code = models.IntegerField(null=True, blank=True)
+    message = models.CharField(max_length=500, blank=True)
+
+    gpu_type = models.ForeignKey(GpuType, on_delete=models.PROTECT)
+    gpu_count = models.PositiveIntegerField()
+    nodes = models.JSONField(default=list, help_text="Names of its nodes, in the order of ranks.")
+    engine = models.CharField(max_length=20, choices=Node.Engine.choices)
+    master_port = models.PositiveIntegerField()
+    round_number = models.PositiveBigIntegerField(help_text="The round that placed it.")
+    rate = models.FloatField(default=0, help_text="Steps/s that the round counted on.")
+    relative_speed = models.FloatField(default=1, help_text="Speed of its GPUs for this job, the average GPU being 1.")
+
+    claimed_at = models.DateTimeField(default=timezone.now)
+    launched_at = models.DateTimeField(null=True, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    stopping_at = models.DateTimeField(null=True, blank=True)
+    stop_told_at = models.DateTimeField(null=True, blank=True, help_text="The engine has been told to stop it.")
+    ended_at = models.DateTimeField(null=True, blank=True)
+    gone_at = models.DateTimeField(null=True, blank=True, help_text="Proven: none of its processes is left.")
+
+    stop_reason = models.CharField(max_length=20, choices=StopReason.choices, blank=True)
+    stop_note = models.CharField(max_length=500, blank=True, help_text="Who or what it made room for.")
+
+    first_step = models.PositiveBigIntegerField(null=True, blank=True)
+    first_step_at = models.DateTimeField(null=True, blank=True)
+    step = models.PositiveBigIntegerField(null=True, blank=True)
+    step_at = models.DateTimeField(null=True, blank=True)
+    reports = models.PositiveIntegerField(default=0)
+    loss = models.FloatField(null=True, blank=True)
+    work_lost_gpu_s = models.FloatField(default=0)
+
+    objects = AttemptQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("id",)
+        indexes = [
+            models.Index(fields=("state",), condition=~Q(state="ended"), name="attempt_live"),
+            models.Index(fields=("id",), condition=Q(gone_at=None), name="attempt_ungone"),
+        ]
+        constraints = [
+            models.UniqueConstraint(fields=("job", "number"), name="attempt_number_once"),
+            models.UniqueConstraint(
+                fields=("job",),
+                condition=Q(state__in=("launching", "running", "stopping")),
+                name="attempt_one_at_an_engine_per_job",
+            ),
+            models.UniqueConstraint(
+                fields=("job",), condition=Q(state="claimed"), name="attempt_one_waiting_for_gpus_per_job"
+            ),
+            models.UniqueConstraint(
+                fields=("master_port",), condition=Q(gone_at=None), name="attempt_master_port_once"
+            ),
+            models.CheckConstraint(condition=Q(state="ended") ^ Q(outcome=""), name="attempt_outcome_when_ended"),
+            models.CheckConstraint(condition=Q(state="ended") ^ Q(ended_at=None), name="attempt_ended_at_when_ended"),
+            models.CheckConstraint(condition=Q(gpu_count__gt=0), name="attempt_has_gpus"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job} #{self.number}"
+
+    def ran_s(self, now: datetime) -> float:
+        """Seconds that its processes have been running."""
+        return ((self.ended_at or now) - self.started_at).total_seconds() if self.started_at else 0.0
+
+    @property
+    def measured_rate(self) -> float | None:
+        """Steps/s from the first progress report to the last; None before two of them."""
+        if not (self.step_at and self.first_step_at and self.step_at > self.first_step_at):
+            return None
+        return ((self.step or 0) - (self.first_step or 0)) / (self.step_at - self.first_step_at).total_seconds()

@@ -1,0 +1,232 @@
+"""A job: what it asks for, where it stands, and why."""
+
+from datetime import datetime
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.db.models import F, Q
+from django.utils import timezone
+from uuid_utils.compat import uuid7
+
+from jobs_app.models.team import Team
+
+LARGEST_ARRAY = 10_000
+
+
+class Reason(models.TextChoices):
+    """Why a job is in its state. The pending ones first, structural before capacity: the first is the headline."""
+
+    HELD = "held", "held"
+    DEPENDENCY = "dependency", "waits for another job"
+    NO_SUCH_GPU = "no_such_gpu", "no such GPU"
+    GPU_MEMORY_TOO_SMALL = "gpu_memory_too_small", "GPUs have too little memory"
+    GANG_TOO_LARGE = "gang_too_large", "gang too large"
+    QUOTA = "quota", "quota reached"
+    NO_HEALTHY_NODE = "no_healthy_node", "no node in service"
+    INSUFFICIENT_GPUS = "insufficient_gpus", "not enough free GPUs"
+    FRAGMENTED = "fragmented", "free GPUs are scattered"
+    OUTBID = "outbid", "others come first"
+    AWAITING_RELEASE = "awaiting_release", "GPUs are being vacated"
+    NEXT_ROUND = "next_round", "next round"
+    PREEMPTED = "preempted", "preempted"
+    NODE_DRAINED = "node_drained", "node drained"
+    NODE_LOST = "node_lost", "node lost"
+    RETRYING = "retrying", "trying again"
+    REQUEUED = "requeued", "requeued"
+    CANCELLED_BY_USER = "cancelled_by_user", "cancelled"
+    DEPENDENCY_FAILED = "dependency_failed", "a job it needs did not succeed"
+    TIME_LIMIT = "time_limit", "time limit reached"
+    EXIT_CODE = "exit_code", "exited with an error"
+    LAUNCH_FAILED = "launch_failed", "could not be started"
+
+
+class JobArray(models.Model):
+    """Jobs submitted as one: the same work for each index."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    start = models.PositiveIntegerField()
+    end = models.PositiveIntegerField()
+    at_a_time = models.PositiveIntegerField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(end__gte=F("start"), end__lt=F("start") + LARGEST_ARRAY), name="array_has_members"
+            ),
+            models.CheckConstraint(condition=Q(at_a_time=None) | Q(at_a_time__gt=0), name="array_moves_on"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.id} [{self.start}-{self.end}]"
+
+
+class JobQuerySet(models.QuerySet["Job"]):
+    def visible_to(self, user: AbstractUser) -> "JobQuerySet":
+        """A team's jobs are seen by its members; staff see all."""
+        return self if user.is_staff else self.filter(team__members=user)
+
+    def queued(self) -> "JobQuerySet":
+        return self.filter(state=Job.State.QUEUED)
+
+    def active(self) -> "JobQuerySet":
+        """Jobs that hold GPUs or are about to."""
+        return self.filter(state__in=Job.ACTIVE)
+
+    def unfinished(self) -> "JobQuerySet":
+        return self.filter(state__in=(Job.State.QUEUED, *Job.ACTIVE))
+
+    def schedulable(self) -> "JobQuerySet":
+        """Queued jobs that nothing but capacity keeps from running."""
+        unmet = JobDependency.objects.filter(child=models.OuterRef("pk")).unmet()
+        return self.queued().filter(held=False).filter(~models.Exists(unmet))
+
+
+class Job(models.Model):
+    """One training job. Sizes are in MiB, times in seconds; lists and maps are as in the job's spec."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued", "queued"
+        STARTING = "starting", "starting"
+        RUNNING = "running", "running"
+        STOPPING = "stopping", "stopping"
+        SUCCEEDED = "succeeded", "succeeded"
+        FAILED = "failed", "failed"
+        CANCELLED = "cancelled", "cancelled"
+        TIMED_OUT = "timed_out", "timed out"
+
+    ACTIVE = (State.STARTING, State.RUNNING, State.STOPPING)
+    FINAL = (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.TIMED_OUT)
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=100)
+    team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="jobs")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="jobs")
+    array = models.ForeignKey(JobArray, null=True, blank=True, on_delete=models.CASCADE, related_name="jobs")
+    array_index = models.PositiveIntegerField(null=True, blank=True)
+
+    command = models.JSONField(help_text="A string for the shell, or a list that is executed as it is.")
+    workdir = models.CharField(max_length=500, blank=True)
+    env = models.JSONField(default=dict, blank=True)
+    gpus_min = models.PositiveIntegerField()
+    gpus_max = models.PositiveIntegerField()
+    gpu_types = models.JSONField(default=list, blank=True)
+    gpu_memory_mib = models.PositiveIntegerField(default=0)
+    cpus_per_gpu = models.PositiveIntegerField(default=0)
+    memory_per_gpu_mib = models.PositiveIntegerField(default=0)
+    workload = models.CharField(max_length=200)
+    rates = models.JSONField(default=dict, blank=True, help_text="Declared steps/s: GPU type → GPUs → rate.")
+    total_steps = models.PositiveBigIntegerField(null=True, blank=True)
+    grace_s = models.PositiveIntegerField(default=60)
+    restore_s = models.FloatField(default=30)
+    preemptible = models.BooleanField(default=True)
+    uneven_gang = models.BooleanField(default=False)
+    weight = models.FloatField(default=1.0)
+    deadline = models.DateTimeField(null=True, blank=True)
+    time_limit_s = models.PositiveIntegerField(null=True, blank=True)
+    retries = models.PositiveIntegerField(default=0)
+    tags = models.JSONField(default=dict, blank=True)
+
+    state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
+    held = models.BooleanField(default=False)
+    reason = models.CharField(max_length=30, choices=Reason.choices, blank=True)
+    message = models.CharField(max_length=500, blank=True)
+    reasons = models.JSONField(default=list, blank=True)
+    attempt_count = models.PositiveIntegerField(default=0)
+    failures = models.PositiveIntegerField(default=0, help_text="Attempts that count against the retries.")
+    requeues = models.PositiveIntegerField(default=0, help_text="Exits with code 75: checkpointed, requeue me.")
+    losses = models.PositiveIntegerField(default=0, help_text="Attempts lost with their node.")
+    hold_next = models.BooleanField(default=False, help_text="Held as soon as it is back in the queue.")
+    exit_code = models.IntegerField(null=True, blank=True)
+    step = models.PositiveBigIntegerField(default=0)
+    step_at = models.DateTimeField(null=True, blank=True)
+    ran_s = models.FloatField(default=0, help_text="Running time of its ended attempts.")
+    attained_gpu_s = models.FloatField(default=0, help_text="GPU-seconds of its ended attempts.")
+    work_lost_gpu_s = models.FloatField(default=0)
+    created_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = JobQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = [
+            models.Index(fields=("state", "-id"), name="job_by_state"),
+            models.Index(fields=("team", "-id"), name="job_by_team"),
+            models.Index(fields=("owner", "-id"), name="job_by_owner"),
+            models.Index(fields=("name",), name="job_by_name"),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=Q(gpus_min__gt=0, gpus_max__gte=F("gpus_min")), name="job_gang_in_order"),
+            models.CheckConstraint(condition=Q(weight__gt=0), name="job_weight_positive"),
+            models.CheckConstraint(condition=~Q(name=""), name="job_has_a_name"),
+            models.CheckConstraint(condition=Q(held=False) | Q(state="queued"), name="job_held_only_while_queued"),
+            models.CheckConstraint(
+                condition=Q(finished_at=None) ^ Q(state__in=("succeeded", "failed", "cancelled", "timed_out")),
+                name="job_finished_at_when_final",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=("queued", "starting", "running", "stopping"))
+                | Q(state__in=("succeeded", "failed", "cancelled", "timed_out")),
+                name="job_state_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(array=None, array_index=None) | Q(array__isnull=False, array_index__isnull=False),
+                name="job_array_index_in_array",
+            ),
+            models.UniqueConstraint(fields=("array", "array_index"), name="job_once_per_array_index"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name if self.array_index is None else f"{self.name}[{self.array_index}]"
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in Job.FINAL
+
+    @property
+    def is_elastic(self) -> bool:
+        return self.gpus_max > self.gpus_min
+
+    def waited_s(self, now: datetime) -> float:
+        """Seconds from submission to the first start."""
+        return ((self.started_at or self.finished_at or now) - self.created_at).total_seconds()
+
+
+class JobDependencyQuerySet(models.QuerySet["JobDependency"]):
+    def unmet(self) -> "JobDependencyQuerySet":
+        """Dependencies whose parent has not yet done what the child waits for."""
+        ended = Q(on=JobDependency.On.END, parent__state__in=Job.FINAL)
+        return self.exclude(Q(parent__state=Job.State.SUCCEEDED) | ended)
+
+    def broken(self) -> "JobDependencyQuerySet":
+        """Dependencies that can never be met any more."""
+        return self.filter(
+            on=JobDependency.On.SUCCESS, parent__state__in=(Job.State.FAILED, Job.State.CANCELLED, Job.State.TIMED_OUT)
+        )
+
+
+class JobDependency(models.Model):
+    """`child` starts only after `parent`. A parent exists before its child, so there are no cycles."""
+
+    class On(models.TextChoices):
+        SUCCESS = "success", "succeeds"
+        END = "end", "ends, however"
+
+    child = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="needs")
+    parent = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="needed_by")
+    on = models.CharField(max_length=10, choices=On.choices, default=On.SUCCESS)
+
+    objects = JobDependencyQuerySet.as_manager()
+
+    class Meta:
+        verbose_name_plural = "job dependencies"
+        constraints = [
+            models.UniqueConstraint(fields=("child", "parent"), name="dependency_once"),
+            models.CheckConstraint(condition=~Q(child=F("parent")), name="dependency_not_on_itself"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.child_id} after {self.parent_id} {self.on}"

@@ -1,0 +1,86 @@
+"""Who shares the cluster: teams, their members, and the tokens of people and scripts."""
+
+import hashlib
+import secrets
+from datetime import datetime
+
+from django.conf import settings
+from django.core.validators import RegexValidator
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+
+class Team(models.Model):
+    """A group that shares the cluster by weight."""
+
+    name = models.CharField(
+        max_length=60,
+        unique=True,
+        validators=[RegexValidator(r"\A[\w.-]+\Z", "Use letters, digits, '.', '_' and '-'.")],
+    )
+    weight = models.FloatField(default=1.0, help_text="Its share relative to other teams.")
+    members = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="teams", blank=True)
+    max_job_weight = models.FloatField(default=1.0, help_text="The most weight that one job may ask.")
+    max_gpus = models.PositiveIntegerField("most GPUs at once", null=True, blank=True, help_text="Empty: no limit.")
+    max_gpus_per_member = models.PositiveIntegerField(
+        "most GPUs at once for one member", null=True, blank=True, help_text="Empty: no limit."
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ("name",)
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(weight__gt=0, max_job_weight__gt=0),
+                name="team_weights_positive",
+                violation_error_message="Weights must be greater than zero.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
+    def valid(self, now: datetime) -> "ApiTokenQuerySet":
+        return self.filter(Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None)
+
+
+class ApiToken(models.Model):
+    """A bearer token. Only its hash is kept; the text is shown once."""
+
+    class Scope(models.TextChoices):
+        READ = "read", "read: look at jobs, nodes and rounds"
+        SUBMIT = "submit", "submit: also submit and change jobs"
+        ADMIN = "admin", "admin: whatever the user may"
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=100)
+    scope = models.CharField(max_length=10, choices=Scope.choices, default=Scope.SUBMIT)
+    prefix = models.CharField(max_length=12, editable=False, help_text="The first letters, to tell tokens apart.")
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+    used_at = models.DateTimeField("last used", null=True, blank=True, editable=False)
+
+    objects = ApiTokenQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "API token"
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
+
+    def set_text(self) -> str:
+        """Draw a new secret and answer it: the only time that it is seen."""
+        text = f"mot_{secrets.token_urlsafe(32)}"
+        self.prefix, self.digest = text[:10], digest_of(text)
+        return text
+
+
+def digest_of(text: str) -> str:
+    """SHA-256 suffices without salt: a token has 256 bits of its own."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,35 @@
+"""Rates measured from running jobs, shared by the jobs of one workload."""
+
+from django.db import models
+from django.db.models import Q
+
+from cluster_app.models import GpuType
+from jobs_app.models.team import Team
+
+
+class Throughput(models.Model):
+    """Steps/s of a workload on so many GPUs of a type on so many nodes; a running mean over attempts."""
+
+    team = models.ForeignKey(Team, on_delete=models.CASCADE)
+    workload = models.CharField(max_length=200)
+    gpu_type = models.ForeignKey(GpuType, on_delete=models.CASCADE)
+    gpus = models.PositiveIntegerField()
+    nodes = models.PositiveIntegerField()
+    steps_per_second = models.FloatField()
+    reports = models.PositiveIntegerField(default=0, help_text="Progress reports behind the figure.")
+    spread = models.FloatField(default=0, help_text="Standard deviation between attempts, steps/s.")
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=("team", "workload", "gpu_type", "gpus", "nodes"), name="throughput_once_per_configuration"
+            ),
+            models.CheckConstraint(
+                condition=Q(gpus__gt=0, nodes__gt=0, steps_per_second__gte=0, spread__gte=0),
+                name="throughput_in_range",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.workload} on {self.gpus} x {self.gpu_type}: {self.steps_per_second:.3g} steps/s"

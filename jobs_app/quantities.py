@@ -1,0 +1,43 @@
+"""Sizes and times as people write them: `16GiB`, `48h`. Integers of MiB and seconds inside."""
+
+import re
+from typing import Any
+
+from rest_framework import serializers
+
+MIB_PER = {"MiB": 1, "GiB": 1024, "TiB": 1024**2}
+SECONDS_PER = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+LARGEST = 2**31 - 1
+
+
+class Quantity(serializers.Field[int, Any, str, Any]):
+    """A number with a unit; a bare number is in `bare_unit`."""
+
+    units: dict[str, int]
+    bare_unit: str
+    example: str
+
+    def to_internal_value(self, data: Any) -> int:
+        text = str(data).strip() if isinstance(data, str | int | float) and not isinstance(data, bool) else ""
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
+        if not match or (match[2] or self.bare_unit) not in self.units:
+            raise serializers.ValidationError(
+                f"Write a number with a unit ({', '.join(self.units)}), as {self.example}."
+            )
+        value = round(float(match[1]) * self.units[match[2] or self.bare_unit])
+        if not 0 < value <= LARGEST:
+            raise serializers.ValidationError(f"Must be more than zero and at most {LARGEST:,} {self.bare_unit}.")
+        return value
+
+    def to_representation(self, value: int) -> str:
+        """The largest unit that divides it, so that what was written comes back."""
+        unit = max((name for name, size in self.units.items() if value % size == 0), key=self.units.__getitem__)
+        return f"{value // self.units[unit]}{unit}"
+
+
+class Memory(Quantity):
+    units, bare_unit, example = MIB_PER, "MiB", "16GiB"
+
+
+class Seconds(Quantity):
+    units, bare_unit, example = SECONDS_PER, "s", "48h"

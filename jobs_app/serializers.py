@@ -1,0 +1,133 @@
+"""Jobs and attempts as JSON."""
+
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from jobs_app.models import Attempt, Job
+from jobs_app.spec import spec_of
+
+
+class AttemptAnswer(serializers.ModelSerializer[Attempt]):
+    gpu_type = serializers.CharField(source="gpu_type.name")
+    measured_rate = serializers.FloatField(read_only=True, allow_null=True)
+
+    class Meta:
+        model = Attempt
+        fields = (
+            "id",
+            "number",
+            "state",
+            "outcome",
+            "exit_code",
+            "message",
+            "gpu_type",
+            "gpu_count",
+            "nodes",
+            "round_number",
+            "rate",
+            "measured_rate",
+            "claimed_at",
+            "started_at",
+            "stopping_at",
+            "ended_at",
+            "stop_reason",
+            "stop_note",
+            "first_step",
+            "step",
+            "work_lost_gpu_s",
+        )
+        read_only_fields = fields
+
+
+class ReasonAnswer(serializers.Serializer[Any]):
+    code = serializers.CharField()
+    detail = serializers.CharField()
+    numbers = serializers.DictField()
+
+
+class ProgressAnswer(serializers.Serializer[Any]):
+    step = serializers.IntegerField()
+    total_steps = serializers.IntegerField(allow_null=True)
+    rate = serializers.FloatField(allow_null=True, help_text="Steps/s of the running attempt.")
+    at = serializers.DateTimeField(allow_null=True)
+
+
+class JobAnswer(serializers.ModelSerializer[Job]):
+    """A job in a list: with its live attempt. `latest` is set by the query."""
+
+    team = serializers.CharField(source="team.name")
+    owner = serializers.CharField(source="owner.username")
+    reasons = ReasonAnswer(many=True)
+    gpu_type = serializers.SerializerMethodField()
+    gpu_count = serializers.SerializerMethodField()
+    nodes = serializers.SerializerMethodField()
+    progress = serializers.SerializerMethodField()
+    work_lost_gpu_seconds = serializers.FloatField(source="work_lost_gpu_s")
+
+    class Meta:
+        model = Job
+        fields: tuple[str, ...] = (
+            "id",
+            "name",
+            "team",
+            "owner",
+            "state",
+            "reason",
+            "message",
+            "reasons",
+            "held",
+            "array",
+            "array_index",
+            "workload",
+            "weight",
+            "gpu_type",
+            "gpu_count",
+            "nodes",
+            "progress",
+            "exit_code",
+            "work_lost_gpu_seconds",
+            "created_at",
+            "started_at",
+            "finished_at",
+            "updated_at",
+        )
+        read_only_fields: tuple[str, ...] = fields
+
+    def get_gpu_type(self, job: Job) -> str | None:
+        attempt = self._live(job)
+        return attempt.gpu_type.name if attempt else None
+
+    def get_gpu_count(self, job: Job) -> int:
+        attempt = self._live(job)
+        return attempt.gpu_count if attempt else 0
+
+    def get_nodes(self, job: Job) -> list[str]:
+        attempt = self._live(job)
+        return list(attempt.nodes) if attempt else []
+
+    @extend_schema_field(ProgressAnswer)
+    def get_progress(self, job: Job) -> dict[str, Any]:
+        attempt = self._live(job)
+        rate = attempt.measured_rate if attempt else None
+        return {"step": job.step, "total_steps": job.total_steps, "rate": rate, "at": job.step_at}
+
+    def _live(self, job: Job) -> Attempt | None:
+        return next((attempt for attempt in job.attempts.all() if attempt.state != Attempt.State.ENDED), None)
+
+
+class JobInFull(JobAnswer):
+    """One job: with its spec and all its attempts."""
+
+    spec = serializers.SerializerMethodField()
+    attempts = AttemptAnswer(many=True, read_only=True)
+
+    class Meta(JobAnswer.Meta):
+        fields = (*JobAnswer.Meta.fields, "spec", "attempts")
+        read_only_fields = fields
+
+    @extend_schema_field(OpenApiTypes.OBJECT)
+    def get_spec(self, job: Job) -> dict[str, Any]:
+        return spec_of(job)

@@ -1,0 +1,84 @@
+"""What people do to jobs and tokens after submission: cancel, hold, release, requeue; issue and revoke."""
+
+from datetime import datetime
+
+from django.contrib.auth.models import AbstractUser
+from django.db import transaction
+from django.utils import timezone
+
+from jobs_app.attempts import stop_attempt_of
+from jobs_app.errors import Conflict, JobIsFinished, JobIsNotHeld
+from jobs_app.history import record
+from jobs_app.models import ApiToken, Attempt, Job, JobDependency, JobEvent, Reason
+
+State, StopReason, Kind = Job.State, Attempt.StopReason, JobEvent.Kind
+
+
+def cancel_job(job: Job, *, actor: AbstractUser | None) -> None:
+    """End the job: at once if it is queued, else as soon as its processes are proven gone."""
+    with transaction.atomic():
+        if _finish_queued(job, Reason.CANCELLED_BY_USER, message=_by(actor), actor=actor):
+            return
+        if not stop_attempt_of(job, StopReason.CANCEL, note=_by(actor), actor=actor):
+            raise JobIsFinished(Job.objects.only("state").get(pk=job.pk).get_state_display())
+
+
+def hold_job(job: Job, *, actor: AbstractUser | None) -> None:
+    """Keep the job in the queue; one that runs is requeued gracefully first."""
+    with transaction.atomic():
+        queued = Job.objects.filter(pk=job.pk, state=State.QUEUED)
+        if queued.update(held=True, reason=Reason.HELD, message=_by(actor), reasons=[]):
+            record(job, Kind.HELD, _by(actor), actor=actor)
+            return
+        Job.objects.filter(pk=job.pk, state__in=Job.ACTIVE).update(hold_next=True)
+        if not stop_attempt_of(job, StopReason.REQUEUE, note=f"held {_by(actor)}", actor=actor):
+            raise JobIsFinished(Job.objects.only("state").get(pk=job.pk).get_state_display())
+
+
+def release_job(job: Job, *, actor: AbstractUser | None) -> None:
+    """Let a held job be scheduled again."""
+    with transaction.atomic():
+        held = Job.objects.filter(pk=job.pk, held=True)
+        if not held.update(held=False, reason=Reason.NEXT_ROUND, message=Reason.NEXT_ROUND.label):
+            raise JobIsNotHeld
+        record(job, Kind.RELEASED, _by(actor), actor=actor)
+
+
+def requeue_job(job: Job, *, actor: AbstractUser | None) -> None:
+    """Stop a running job gracefully and put it back in the queue."""
+    with transaction.atomic():
+        if not stop_attempt_of(job, StopReason.REQUEUE, note=_by(actor), actor=actor):
+            raise Conflict("Only a job that has been started can be requeued.")
+
+
+def settle_dependencies() -> None:
+    """Cancel the queued jobs that wait for a job which can no longer do what they wait for."""
+    for need in JobDependency.objects.broken().filter(child__state=State.QUEUED).select_related("child", "parent"):
+        message = f"{need.parent} is {need.parent.get_state_display()}"
+        with transaction.atomic():
+            _finish_queued(need.child, Reason.DEPENDENCY_FAILED, message=message, actor=None)
+
+
+def issue_token(user: AbstractUser, *, name: str, scope: ApiToken.Scope, expires_at: datetime | None = None) -> str:
+    """A new token's text: the only time that it can be read."""
+    token = ApiToken(user=user, name=name, scope=scope, expires_at=expires_at)
+    text = token.set_text()
+    token.save()
+    return text
+
+
+def revoke_token(token: ApiToken) -> None:
+    ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+
+
+def _finish_queued(job: Job, reason: Reason, *, message: str, actor: AbstractUser | None) -> bool:
+    finished = Job.objects.filter(pk=job.pk, state=State.QUEUED).update(
+        state=State.CANCELLED, held=False, reason=reason, message=message, reasons=[], finished_at=timezone.now()
+    )
+    if finished:
+        record(job, Kind.FINISHED, f"{reason.label}: {message}", actor=actor)
+    return bool(finished)
+
+
+def _by(actor: AbstractUser | None) -> str:
+    return f"by {actor.get_username()}" if actor else ""

@@ -1,0 +1,223 @@
+"""The job's spec: one schema for the form, YAML, REST and Python, in both directions.
+
+`parse_spec` turns what a person wrote into the columns of `Job`; `spec_of` turns a job back into what to write.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from rest_framework import serializers
+
+from jobs_app.errors import InvalidSpec, faults_of
+from jobs_app.models import Job, JobDependency
+from jobs_app.models.job import LARGEST_ARRAY
+from jobs_app.quantities import Memory, Seconds
+
+LARGEST_YAML_BYTES = 256 * 1024
+LARGEST_COMMAND_BYTES = 64 * 1024
+MOST_GPUS = 100_000
+LONGEST_GRACE_S = 3600
+
+EMPTY: tuple[Any, ...] = (None, "", [], {})
+DEFAULTS: dict[str, Any] = {
+    "gpu_memory": 0,
+    "cpus_per_gpu": 0,
+    "memory_per_gpu": 0,
+    "checkpoint": {"grace_seconds": 60, "restore_seconds": 30},
+    "preemptible": True,
+    "uneven_gang": False,
+    "weight": 1.0,
+    "retries": 0,
+}
+
+
+class Strict(serializers.Serializer[Any]):
+    """Unknown fields are errors: a misspelt field must not be ignored in silence."""
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if isinstance(data, Mapping):
+            unknown = [str(name) for name in data if name not in self.fields]
+            if unknown:
+                raise serializers.ValidationError({name: [self._no_such(name)] for name in unknown})
+        result: dict[str, Any] = super().to_internal_value(data)
+        return result
+
+    def _no_such(self, name: str) -> serializers.ErrorDetail:
+        return serializers.ErrorDetail(f"There is no field {name!r}; there are {', '.join(self.fields)}.", "unknown")
+
+
+class PlainText(serializers.CharField):
+    """Printable on one line: it is shown in tables and terminals."""
+
+    def to_internal_value(self, data: Any) -> str:
+        text = str(super().to_internal_value(data))
+        if not text.isprintable():
+            raise serializers.ValidationError("Use printable characters only, on one line.")
+        return text
+
+
+class Command(serializers.Field[Any, Any, Any, Any]):
+    """A string for the shell, or a list that is executed as it is."""
+
+    def to_internal_value(self, data: Any) -> str | list[str]:
+        parts = data if isinstance(data, list) else [data]
+        if not parts or not all(isinstance(part, str) and "\0" not in part for part in parts) or not parts[0].strip():
+            raise serializers.ValidationError("Write a command line, or a list of a program and its arguments.")
+        return data  # type: ignore[no-any-return]
+
+
+class Gpus(serializers.Field[dict[str, int], Any, Any, Any]):
+    """4, or {min: 1, max: 16}: elastic."""
+
+    def to_internal_value(self, data: Any) -> dict[str, int]:
+        least, most = (data.get("min"), data.get("max")) if isinstance(data, Mapping) else (data, data)
+        keys = set(data) - {"min", "max"} if isinstance(data, Mapping) else set()
+        whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (least, most))
+        if keys or not whole:
+            raise serializers.ValidationError("Write a whole number of GPUs, or {min: 1, max: 16}.")
+        if not 1 <= least <= most <= MOST_GPUS:
+            raise serializers.ValidationError(f"Must be from 1 to {MOST_GPUS:,}, the least before the most.")
+        return {"gpus_min": least, "gpus_max": most}
+
+
+class Rates(serializers.Field[dict[str, Any], Any, Any, Any]):
+    """{a100: 24.1, v100: {1: 10.2, 2: 19.0}}: steps/s of the whole job."""
+
+    def to_internal_value(self, data: Any) -> dict[str, dict[str, float]]:
+        if not isinstance(data, Mapping):
+            raise serializers.ValidationError("Write a map from GPU type to steps/s, as {a100: 24.1}.")
+        return {str(kind): self._of_type(kind, value) for kind, value in data.items()}
+
+    def _of_type(self, kind: Any, value: Any) -> dict[str, float]:
+        """A bare number stands for the least gang, written as "" until the gang is known."""
+        by_gpus = value if isinstance(value, Mapping) else {"": value}
+        for gpus, rate in by_gpus.items():
+            number = isinstance(rate, int | float) and not isinstance(rate, bool) and math.isfinite(rate) and rate > 0
+            if not number or not re.fullmatch(r"([1-9]\d{0,5})?", str(gpus)):
+                raise serializers.ValidationError({str(kind): ["Write steps/s greater than 0, or {GPUs: steps/s}."]})
+        return {str(gpus): float(rate) for gpus, rate in by_gpus.items()}
+
+
+class Checkpoint(Strict):
+    grace_seconds = serializers.IntegerField(source="grace_s", min_value=1, max_value=LONGEST_GRACE_S, default=60)
+    restore_seconds = serializers.FloatField(source="restore_s", min_value=0, max_value=86_400, default=30)
+
+
+class After(Strict):
+    job = serializers.UUIDField()
+    on = serializers.ChoiceField(JobDependency.On.choices, default=JobDependency.On.SUCCESS)
+
+
+class Array(Strict):
+    start = serializers.IntegerField(min_value=0, max_value=2**31 - 1, default=0)
+    end = serializers.IntegerField(min_value=0, max_value=2**31 - 1)
+    at_a_time = serializers.IntegerField(min_value=1, required=False, allow_null=True, default=None)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if not attrs["start"] <= attrs["end"] < attrs["start"] + LARGEST_ARRAY:
+            raise serializers.ValidationError(f"The end comes after the start, with at most {LARGEST_ARRAY:,} members.")
+        return attrs
+
+
+class JobSpec(Strict):
+    """A job as people write it."""
+
+    name = PlainText(max_length=100)
+    team = serializers.CharField(required=False, source="team_name", max_length=60)
+    command = Command()
+    workdir = PlainText(required=False, allow_blank=True, max_length=500)
+    env = serializers.DictField(child=serializers.CharField(allow_blank=True, trim_whitespace=False), required=False)
+    gpus = Gpus(source="*")
+    gpu_types = serializers.ListField(child=serializers.CharField(max_length=40), required=False, max_length=100)
+    gpu_memory = Memory(source="gpu_memory_mib", required=False)
+    cpus_per_gpu = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
+    memory_per_gpu = Memory(source="memory_per_gpu_mib", required=False)
+    workload = PlainText(required=False, max_length=200)
+    rates = Rates(required=False)
+    total_steps = serializers.IntegerField(min_value=1, max_value=2**62, required=False, allow_null=True)
+    checkpoint = Checkpoint(required=False, source="*")
+    preemptible = serializers.BooleanField(required=False)
+    uneven_gang = serializers.BooleanField(required=False)
+    weight = serializers.FloatField(min_value=1e-6, max_value=1e6, required=False)
+    deadline = serializers.DateTimeField(required=False, allow_null=True)
+    time_limit = Seconds(source="time_limit_s", required=False, allow_null=True)
+    retries = serializers.IntegerField(min_value=0, max_value=1000, required=False)
+    after = serializers.ListField(child=After(), required=False, max_length=1000)
+    array = Array(required=False, allow_null=True)
+    tags = serializers.DictField(child=PlainText(max_length=100, allow_blank=True), required=False)
+
+    def validate_workdir(self, path: str) -> str:
+        if path and not (path.startswith("/") and ".." not in path.split("/")):
+            raise serializers.ValidationError("Write an absolute path without '..'; leave it out for a fresh folder.")
+        return path
+
+    def validate_env(self, env: dict[str, str]) -> dict[str, str]:
+        for name, value in env.items():
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
+                raise serializers.ValidationError({name: ["Name variables by letters, digits and '_'; no NUL bytes."]})
+            if name.startswith("MOTLEY_"):
+                raise serializers.ValidationError({name: ["Names that begin with MOTLEY_ are set by Motley."]})
+        return env
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        size = len(str(attrs["command"]).encode()) + sum(len(k) + len(v) for k, v in attrs.get("env", {}).items())
+        if size > LARGEST_COMMAND_BYTES:
+            raise serializers.ValidationError({"env": ["Command and environment are more than 64 KiB together."]})
+        if "rates" in attrs:
+            least = str(attrs["gpus_min"])
+            attrs["rates"] = {k: {gpus or least: v for gpus, v in by.items()} for k, by in attrs["rates"].items()}
+        return attrs
+
+
+def parse_spec(data: Any) -> dict[str, Any]:
+    """The columns of `Job` for what was written, or `InvalidSpec` with every fault."""
+    serializer = JobSpec(data=data)
+    if not serializer.is_valid():
+        raise InvalidSpec(faults_of(serializer.errors))
+    return dict(serializer.validated_data)
+
+
+def spec_of(job: Job) -> dict[str, Any]:
+    """What to write to get such a job again; what is at its default is left out."""
+    written = {
+        "name": job.name,
+        "team": job.team.name,
+        "command": job.command,
+        "workdir": job.workdir,
+        "env": job.env,
+        "gpus": {"min": job.gpus_min, "max": job.gpus_max} if job.is_elastic else job.gpus_min,
+        "gpu_types": job.gpu_types,
+        "gpu_memory": job.gpu_memory_mib and Memory().to_representation(job.gpu_memory_mib),
+        "cpus_per_gpu": job.cpus_per_gpu,
+        "memory_per_gpu": job.memory_per_gpu_mib and Memory().to_representation(job.memory_per_gpu_mib),
+        "workload": job.workload,
+        "rates": {kind: {int(gpus): rate for gpus, rate in by.items()} for kind, by in job.rates.items()},
+        "total_steps": job.total_steps,
+        "checkpoint": {"grace_seconds": job.grace_s, "restore_seconds": job.restore_s},
+        "preemptible": job.preemptible,
+        "uneven_gang": job.uneven_gang,
+        "weight": job.weight,
+        "deadline": job.deadline and job.deadline.isoformat(),
+        "time_limit": job.time_limit_s and Seconds().to_representation(job.time_limit_s),
+        "retries": job.retries,
+        "after": [{"job": str(need.parent_id), "on": need.on} for need in job.needs.all()],
+        "tags": job.tags,
+    }
+    return {name: value for name, value in written.items() if value != DEFAULTS.get(name) and value not in EMPTY}
+
+
+def parse_yaml(text: str) -> Any:
+    """What a YAML text says, or `InvalidSpec` with the line."""
+    if len(text.encode()) > LARGEST_YAML_BYTES:
+        raise InvalidSpec.at("", "too_large", "The YAML is larger than 256 KiB.")
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidSpec.at("", "not_yaml", f"This is not YAML: {' '.join(str(error).split())}") from error
+
+
+def write_yaml(spec: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(spec), sort_keys=False, allow_unicode=True, width=120)

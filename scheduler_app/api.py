@@ -1,0 +1,129 @@
+"""Over REST: nodes, rounds, and what joins jobs with them: explanations and logs."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, viewsets
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from cluster_app.models import Node
+from cluster_app.pagination import ByName, ByNumber
+from engines.protocol import Stream
+from jobs_app.api import jobs_seen_by
+from jobs_app.models import Attempt, Job
+from jobs_app.permissions import NotForJobs
+from scheduler_app.looking import decisions_of, explain_job, nodes_with_gpus, opened, read_log
+from scheduler_app.models import Round
+from scheduler_app.serializers import Explanation, NodeAnswer, RoundAnswer, RoundInFull
+
+LARGEST_CHUNK = 1024 * 1024
+
+
+class NodeViewSet(viewsets.ReadOnlyModelViewSet[Node]):
+    serializer_class = NodeAnswer
+    permission_classes = (NotForJobs,)
+    pagination_class = ByName
+    lookup_field = "name"
+    lookup_value_regex = r"[a-z0-9._-]+"
+
+    def get_queryset(self) -> QuerySet[Node]:
+        return nodes_with_gpus()
+
+
+class RoundViewSet(viewsets.ReadOnlyModelViewSet[Round]):
+    """Rounds, the latest first; one round is opened with what every job was given."""
+
+    queryset = Round.objects.defer("archive")
+    permission_classes = (NotForJobs,)
+    pagination_class = ByNumber
+    lookup_field = "number"
+    lookup_value_regex = r"\d+"
+
+    def get_serializer_class(self) -> type[RoundAnswer]:
+        return RoundAnswer if self.action == "list" else RoundInFull
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        context = super().get_serializer_context()
+        if self.action == "retrieve":
+            context["decisions"] = self._decisions(int(self.kwargs["number"]))
+        return context
+
+    def _decisions(self, number: int) -> list[dict[str, Any]]:
+        """Only the jobs that the caller may see."""
+        archived = opened(Round(number=number))
+        seen = {str(pk) for pk in jobs_seen_by(self.request).values_list("pk", flat=True)} if archived else set()
+        return [decision for decision in decisions_of(archived) if decision["job"] in seen] if archived else []
+
+
+class ExplainView(GenericAPIView[Job]):
+    queryset = Job.objects.none()
+    serializer_class = Explanation
+
+    @extend_schema(responses=Explanation)
+    def get(self, request: Request, pk: str) -> Response:
+        """Why the job waits, with numbers, and the rates that the scheduler counts on."""
+        job = get_object_or_404(jobs_seen_by(request), pk=pk)
+        return Response(Explanation(explain_job(job)).data)
+
+
+class LogQuery(serializers.Serializer[Any]):
+    stream = serializers.ChoiceField([stream.value for stream in Stream], default=Stream.STDOUT.value)
+    rank = serializers.IntegerField(min_value=0, default=0, help_text="The node's rank in the gang.")
+    attempt = serializers.IntegerField(min_value=1, required=False, help_text="The job's attempt; default: the latest.")
+    offset = serializers.IntegerField(min_value=0, default=0, help_text="Bytes from the start.")
+    limit = serializers.IntegerField(min_value=1, max_value=LARGEST_CHUNK, default=65_536)
+    wait = serializers.FloatField(min_value=0, max_value=5, default=0, help_text="Seconds to wait for something new.")
+
+
+class LogView(GenericAPIView[Job]):
+    queryset = Job.objects.none()
+    serializer_class = LogQuery
+
+    @extend_schema(
+        parameters=[LogQuery],
+        responses={(200, "text/plain"): OpenApiTypes.BINARY},
+        description="The bytes of the log from `offset`. `Motley-Next-Offset` says where to go on, "
+        "`Motley-Log-Complete` whether the attempt has ended and this was all.",
+    )
+    def get(self, request: Request, pk: str) -> HttpResponse:
+        job = get_object_or_404(jobs_seen_by(request), pk=pk)
+        query = LogQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        attempt = self._attempt(job, query.validated_data.get("attempt"))
+        return log_answer(job, attempt, query.validated_data)
+
+    def _attempt(self, job: Job, number: int | None) -> Attempt | None:
+        attempts = job.attempts.exclude(launched_at=None)
+        if number is not None:
+            return get_object_or_404(attempts, number=number)
+        return attempts.last()
+
+
+def log_answer(job: Job, attempt: Attempt | None, query: dict[str, Any]) -> HttpResponse:
+    """Plain bytes: what a job prints is never interpreted by the browser."""
+    headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
+    answer = HttpResponse(content_type="text/plain; charset=utf-8", headers=headers)
+    if attempt is None:
+        next_offset, complete = query["offset"], job.is_final
+    else:
+        chunk = read_log(
+            attempt,
+            Stream(query["stream"]),
+            rank=query["rank"],
+            offset=query["offset"],
+            wait=timedelta(seconds=query["wait"]),
+            limit=query["limit"],
+        )
+        answer.write(chunk.data)
+        next_offset, complete = chunk.next_offset, chunk.eof and attempt.state == Attempt.State.ENDED
+    answer["Motley-Next-Offset"] = str(next_offset)
+    answer["Motley-Log-Complete"] = "true" if complete else "false"
+    answer["Motley-Attempt"] = str(attempt.number if attempt else 0)
+    return answer

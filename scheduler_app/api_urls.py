@@ -1,0 +1,10 @@
+"""Routes below a job that join it with rounds and logs."""
+
+from django.urls import path
+
+from scheduler_app.api import ExplainView, LogView
+
+urlpatterns = [
+    path("jobs/<uuid:pk>/explain", ExplainView.as_view(), name="job-explain"),
+    path("jobs/<uuid:pk>/logs", LogView.as_view(), name="job-logs"),
+]

@@ -1,0 +1,80 @@
+"""A round's snapshot and plan as one compressed blob, so that it can be solved again and explained."""
+
+import io
+import json
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from allocation.decision import Decision
+from allocation.floor import Floor
+from allocation.limits import Limits
+from allocation.planning import Plan
+from allocation.problem import Problem
+from allocation.solve import Status
+from scheduler_app.snapshot import Snapshot
+
+PARTS: dict[str, type[Any]] = {"problem": Problem, "floor": Floor, "limits": Limits}
+NAMES = ("jobs", "attempts", "types", "nodes", "gpus", "round_s")
+
+
+@dataclass(frozen=True)
+class Archived:
+    """What a round was decided from and what was decided; reasons are not kept, they follow from the rest."""
+
+    policy: str
+    snapshot: Snapshot
+    plan: Plan
+
+
+def pack(policy: str, snapshot: Snapshot, plan: Plan) -> bytes:
+    """Arrays as NumPy's compressed archive (no pickles), the names beside them as JSON."""
+    decision = plan.decision
+    arrays = {
+        f"{part}.{field.name}": getattr(getattr(snapshot, part), field.name)
+        for part, kind in PARTS.items()
+        for field in fields(kind)
+    }
+    arrays |= {"source": snapshot.source, "picks": plan.picks, "owner": plan.owner, "prices": decision.prices}
+    arrays |= {f"decided.{name}": x for name in ("shares", "picks") if (x := getattr(decision, name)) is not None}
+    words = {name: getattr(snapshot, name) for name in NAMES} | {
+        "policy": policy,
+        "objective": decision.objective,
+        "bound": decision.bound,
+        "status": decision.status.value,
+        "solve_seconds": decision.solve_seconds,
+    }
+    file = io.BytesIO()
+    np.savez_compressed(file, words=np.frombuffer(json.dumps(words).encode(), dtype=np.uint8), **arrays)
+    return file.getvalue()
+
+
+def unpack(blob: bytes) -> Archived:
+    """The same, back."""
+    with np.load(io.BytesIO(blob), allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    words = json.loads(arrays["words"].tobytes())
+    parts = {
+        part: kind(**{field.name: arrays[f"{part}.{field.name}"] for field in fields(kind)})
+        for part, kind in PARTS.items()
+    }
+    names = {name: tuple(words[name]) if isinstance(words[name], list) else words[name] for name in NAMES}
+    decision = Decision(
+        shares=arrays.get("decided.shares"),
+        picks=arrays.get("decided.picks"),
+        prices=arrays["prices"],
+        objective=words["objective"],
+        bound=words["bound"],
+        status=Status(words["status"]),
+        solve_seconds=words["solve_seconds"],
+    )
+    plan = Plan(decision=decision, picks=arrays["picks"], owner=arrays["owner"])
+    return Archived(words["policy"], Snapshot(**names, **parts, source=arrays["source"]), plan)
+
+
+def same_plan(one: Plan, other: Plan) -> bool:
+    """Whether two plans give every job the same GPUs by the same reckoning."""
+    shares = (one.decision.shares, other.decision.shares)
+    alike = shares[0] is None if shares[1] is None else shares[0] is not None and np.array_equal(shares[0], shares[1])
+    return alike and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("picks", "owner"))

@@ -1,0 +1,218 @@
+"""A plan becomes rows, in one short transaction that checks that nothing it rests on has changed."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from django.db import transaction
+from django.db.models import F
+
+from allocation.planning import Plan
+from cluster_app.models import Gpu, Node
+from jobs_app.attempts import stop_attempt_of
+from jobs_app.models import Attempt, Job, JobEvent, Reason
+from scheduler_app.lease import fence
+from scheduler_app.ledger import accrue
+from scheduler_app.models import GpuClaim, Round
+from scheduler_app.snapshot import Snapshot
+
+PORTS = range(29_600, 49_600)
+"""One per attempt on the whole cluster, so that no two jobs meet on a node."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """A row that gets GPUs, in the order of ranks."""
+
+    row: int
+    gpus: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a plan asks for, as differences to what is: rows that start, rows that stop, and rows that do both."""
+
+    starts: tuple[Start, ...] = ()
+    stops: tuple[int, ...] = ()
+    takers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Row that stops → the rows that get its GPUs."""
+
+    @property
+    def moves(self) -> set[int]:
+        return {start.row for start in self.starts} & set(self.stops)
+
+
+def changes_of(snapshot: Snapshot, plan: Plan) -> Changes:
+    """Compare who holds each GPU with who is to own it. Pure."""
+    before, after = _gpus_by_row(snapshot.floor.holder), _gpus_by_row(plan.owner)
+    changed = [row for row in sorted(before.keys() | after.keys()) if before.get(row) != after.get(row)]
+    takers = {
+        row: tuple(sorted({int(taker) for taker in plan.owner[list(before[row])] if taker not in (-1, row)}))
+        for row in changed
+        if row in before
+    }
+    starts = tuple(Start(row, _ranked(snapshot, after[row])) for row in changed if row in after)
+    return Changes(starts, tuple(takers), takers)
+
+
+def _gpus_by_row(owner: Iterable[int]) -> dict[int, tuple[int, ...]]:
+    gpus: dict[int, list[int]] = defaultdict(list)
+    for gpu, row in enumerate(np.asarray(owner).tolist()):
+        if row >= 0:
+            gpus[row].append(gpu)
+    return {row: tuple(of_row) for row, of_row in gpus.items()}
+
+
+def _ranked(snapshot: Snapshot, gpus: Sequence[int]) -> tuple[int, ...]:
+    """Primary keys; the node with most of the gang's GPUs comes first, for it hosts the rendezvous."""
+    node = snapshot.floor.gpu_node
+    count = {n: sum(node[gpu] == n for gpu in gpus) for n in node[list(gpus)].tolist()}
+    return tuple(
+        snapshot.gpus[gpu] for gpu in sorted(gpus, key=lambda gpu: (-count[int(node[gpu])], int(node[gpu]), gpu))
+    )
+
+
+@transaction.atomic
+def commit_round(
+    holder: str, record_of_round: Round, snapshot: Snapshot, plan: Plan, reasons: Mapping[str, list[Any]], now: datetime
+) -> None:
+    """Write the round, its stops, its starts, and why the others wait. `LeaseLost` if another scheduler took over."""
+    fence(holder, record_of_round.number)
+    changes = changes_of(snapshot, plan)
+    accrue(now)
+    startable = _startable(snapshot, changes)
+    stopped = _stop(snapshot, changes, startable)
+    started = _start(snapshot, plan, changes, startable, stopped, record_of_round.number, now)
+    _explain(reasons)
+    record_of_round.starts = len(started - stopped)
+    record_of_round.stops = len(stopped - started)
+    record_of_round.moves = len(started & stopped)
+    record_of_round.save(force_insert=True)
+
+
+def _startable(snapshot: Snapshot, changes: Changes) -> set[int]:
+    """Rows to start whose job still waits, or still runs what is to be moved, and whose GPUs are still in service."""
+    ids = {start.row: UUID(snapshot.jobs[start.row]) for start in changes.starts}
+    jobs = Job.objects.select_for_update().filter(pk__in=ids.values(), held=False)
+    states = dict(jobs.values_list("pk", "state"))
+    wanted = {gpu for start in changes.starts for gpu in start.gpus}
+    in_service = set(
+        Gpu.objects.filter(pk__in=wanted, present=True, healthy=True)
+        .filter(node__state=Node.State.READY, node__health=Node.Health.HEALTHY)
+        .values_list("pk", flat=True)
+    )
+    return {
+        start.row
+        for start in changes.starts
+        if in_service.issuperset(start.gpus)
+        and states.get(ids[start.row]) == (Job.State.RUNNING if start.row in changes.moves else Job.State.QUEUED)
+    }
+
+
+def _stop(snapshot: Snapshot, changes: Changes, startable: set[int]) -> set[int]:
+    """Preempt, but only where somebody who can still start gets the GPUs."""
+    stopped = set()
+    names = _names(snapshot, {row for takers in changes.takers.values() for row in takers})
+    for row in changes.stops:
+        takers = [taker for taker in changes.takers[row] if taker in startable and taker in names]
+        if not takers and row not in startable:
+            continue
+        note = f"made room for {', '.join(names[taker] for taker in takers)}" if takers else "moved"
+        job = Job.objects.get(pk=snapshot.jobs[row])
+        current = Attempt.objects.filter(pk=snapshot.attempts[row], state=Attempt.State.RUNNING)
+        if current.exists() and stop_attempt_of(job, Attempt.StopReason.PREEMPT, note=note):
+            stopped.add(row)
+    return stopped
+
+
+def _start(
+    snapshot: Snapshot,
+    plan: Plan,
+    changes: Changes,
+    startable: set[int],
+    stopped: set[int],
+    number: int,
+    now: datetime,
+) -> set[int]:
+    """Attempts with claims that wait for their GPUs; those that are vacant are granted when commands are sent."""
+    chosen = [s for s in changes.starts if s.row in startable and (s.row not in changes.moves or s.row in stopped)]
+    ids = [snapshot.jobs[start.row] for start in chosen]
+    jobs = Job.objects.in_bulk([UUID(pk) for pk in ids])
+    gpus = Gpu.objects.select_related("node").in_bulk([gpu for start in chosen for gpu in start.gpus])
+    ports = _free_ports()
+    attempts = [
+        _attempt(snapshot, plan, start, [gpus[pk].node for pk in start.gpus], jobs[UUID(snapshot.jobs[start.row])])
+        for start in chosen
+    ]
+    for attempt in attempts:
+        attempt.round_number, attempt.master_port, attempt.claimed_at = number, next(ports), now
+    Attempt.objects.bulk_create(attempts, batch_size=200)
+    claims = [
+        GpuClaim(gpu_id=gpu, attempt=attempt)
+        for start, attempt in zip(chosen, attempts, strict=True)
+        for gpu in start.gpus
+    ]
+    GpuClaim.objects.bulk_create(claims, batch_size=500)
+    _mark_starting(attempts)
+    return {start.row for start in chosen}
+
+
+def _attempt(snapshot: Snapshot, plan: Plan, start: Start, nodes: Sequence[Node], job: Job) -> Attempt:
+    problem, row = snapshot.problem, start.row
+    k = int(plan.picks[row])
+    rate, gpus = float(problem.rate[row, k]), int(problem.gpus[k])
+    average = float(problem.base_rate[row] / problem.base_gpus[row])
+    return Attempt(
+        job=job,
+        number=job.attempt_count + 1,
+        gpu_type_id=nodes[0].gpu_type_id,
+        gpu_count=len(start.gpus),
+        nodes=list(dict.fromkeys(node.name for node in nodes)),
+        engine=nodes[0].engine,
+        rate=rate,
+        relative_speed=rate / gpus / average,
+    )
+
+
+def _mark_starting(attempts: Sequence[Attempt]) -> None:
+    jobs = Job.objects.filter(pk__in=[attempt.job_id for attempt in attempts])
+    reason = Reason.AWAITING_RELEASE
+    jobs.filter(state=Job.State.QUEUED).update(
+        state=Job.State.STARTING, reason=reason, message=reason.label, reasons=[]
+    )
+    jobs.update(attempt_count=F("attempt_count") + 1)
+    placed = [
+        JobEvent(
+            job_id=attempt.job_id,
+            kind=JobEvent.Kind.PLACED,
+            attempt=attempt.number,
+            message=f"{attempt.gpu_count} GPUs on {', '.join(attempt.nodes)}, by round {attempt.round_number}"[:500],
+        )
+        for attempt in attempts
+    ]
+    JobEvent.objects.bulk_create(placed, batch_size=500)
+
+
+def _free_ports() -> Iterator[int]:
+    taken = set(Attempt.objects.ungone().values_list("master_port", flat=True))
+    return (port for port in PORTS if port not in taken)
+
+
+def _explain(reasons: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Rewrite a waiting job's reasons where they changed; the first is the headline."""
+    ids = [UUID(pk) for pk in reasons]
+    known = Job.objects.filter(pk__in=ids, state=Job.State.QUEUED, held=False).values_list("pk", "reasons")
+    changed = [Job(pk=pk, reasons=list(reasons[str(pk)])) for pk, old in known if old != reasons[str(pk)]]
+    for job in changed:
+        job.reason, job.message = job.reasons[0]["code"], job.reasons[0]["detail"][:500]
+    Job.objects.bulk_update(changed, ["reasons", "reason", "message"], batch_size=200)
+
+
+def _names(snapshot: Snapshot, rows: Iterable[int]) -> dict[int, str]:
+    ids = {row: UUID(snapshot.jobs[row]) for row in rows}
+    jobs = Job.objects.only("name", "array_index").in_bulk(list(ids.values()))
+    return {row: str(jobs[pk]) for row, pk in ids.items() if pk in jobs}

@@ -1,0 +1,98 @@
+"""Commands to the engines: stops first, then the attempts whose GPUs have come free. Every one may be repeated."""
+
+import logging
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import Exists, OuterRef
+
+from engines.protocol import Engine, EngineError, StopReason
+from jobs_app.attempts import end_attempt, ending_of
+from jobs_app.authentication import JobToken
+from jobs_app.models import Attempt, Job
+from scheduler_app.environment import Run, Seat, launch_of
+from scheduler_app.fleet import engines
+from scheduler_app.models import GpuClaim
+
+log = logging.getLogger(__name__)
+State = Attempt.State
+
+WORD = {
+    Attempt.StopReason.PREEMPT: StopReason.PREEMPT,
+    Attempt.StopReason.REQUEUE: StopReason.PREEMPT,
+    Attempt.StopReason.CANCEL: StopReason.CANCEL,
+    Attempt.StopReason.TIMEOUT: StopReason.TIMEOUT,
+    Attempt.StopReason.DRAIN: StopReason.DRAIN,
+}
+
+
+def dispatch(now: datetime) -> None:
+    """Tell the engines what the rows say that they have not been told."""
+    running = engines()
+    _send_stops(running, now)
+    grant_claims(now)
+    _claimed_to_launching()
+    _send_launches(running, now)
+
+
+def grant_claims(now: datetime) -> None:
+    """Who waits for a GPU has it as soon as nobody else does."""
+    holder = GpuClaim.objects.holding().filter(gpu=OuterRef("gpu"))
+    GpuClaim.objects.waiting().filter(~Exists(holder)).update(held_from=now)
+
+
+def _send_stops(running: dict[str, Engine], now: datetime) -> None:
+    stops = Attempt.objects.filter(state=State.STOPPING, stop_told_at=None).select_related("job")
+    for attempt in stops:
+        reason = Attempt.StopReason(attempt.stop_reason)
+        running[attempt.engine].stop(attempt.pk, reason=WORD[reason], grace=timedelta(seconds=attempt.job.grace_s))
+        told = Attempt.objects.filter(pk=attempt.pk, stop_reason=reason)
+        told.update(stop_told_at=now)
+
+
+def _claimed_to_launching() -> None:
+    """An attempt may start when it has all its GPUs and no earlier attempt of its job is at an engine."""
+    waits = GpuClaim.objects.waiting().filter(attempt=OuterRef("pk"))
+    earlier = Attempt.objects.at_engine().filter(job=OuterRef("job"))
+    ready = Attempt.objects.filter(state=State.CLAIMED, job__state=Job.State.STARTING)
+    pks = list(ready.filter(~Exists(waits), ~Exists(earlier)).values_list("pk", flat=True))
+    Attempt.objects.filter(pk__in=pks, state=State.CLAIMED).update(state=State.LAUNCHING)
+
+
+def _send_launches(running: dict[str, Engine], now: datetime) -> None:
+    due = Attempt.objects.filter(state=State.LAUNCHING, launched_at=None).select_related("job__team", "gpu_type")
+    for attempt in due.prefetch_related("claims__gpu__node"):
+        launch = launch_of(
+            _run_of(attempt), workdir=attempt.job.workdir, log_limit_bytes=settings.MOTLEY_LOG_LIMIT_BYTES
+        )
+        try:
+            running[attempt.engine].launch(launch)
+        except EngineError as error:
+            log.exception("attempt %s could not be launched", attempt.pk)
+            end_attempt(attempt, ending_of(attempt, lost=True), ended_at=now, gone=True, message=str(error))
+        else:
+            Attempt.objects.filter(pk=attempt.pk).update(launched_at=now)
+
+
+def _run_of(attempt: Attempt) -> Run:
+    job = attempt.job
+    rank = {node: position for position, node in enumerate(attempt.nodes)}
+    gpus = sorted((claim.gpu for claim in attempt.claims.all()), key=lambda gpu: (rank[gpu.node.name], gpu.index))
+    return Run(
+        attempt=attempt.pk,
+        number=attempt.number,
+        job=str(job.pk),
+        name=job.name,
+        team=job.team.name,
+        command=job.command,
+        env=job.env,
+        gpu_type=attempt.gpu_type.name,
+        seats=[Seat(gpu.node.name, gpu.index, gpu.uuid, gpu.node.emulated) for gpu in gpus],
+        master_port=attempt.master_port,
+        rate=attempt.rate,
+        resume=attempt.number > 1,
+        grace_s=job.grace_s,
+        array_index=job.array_index,
+        api_url=f"{settings.PUBLIC_URL}/api/v1",
+        job_token=JobToken.issue(attempt.pk),
+    )

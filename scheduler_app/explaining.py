@@ -1,0 +1,105 @@
+"""Why each waiting job waits: the core's codes and numbers in words. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from allocation.planning import Plan
+from allocation.reasons import Reason, ReasonCode
+from cluster_app.feasibility import NodeShape, Request, why_never
+from scheduler_app.reading import JobRow
+from scheduler_app.snapshot import LeftOut, Snapshot
+
+Words = dict[str, Any]
+"""`{code, detail, numbers}`, as in answers and in `Job.reasons`."""
+
+
+def words_of_round(snapshot: Snapshot, plan: Plan, names: Mapping[str, str]) -> dict[str, list[Words]]:
+    """For each row left waiting, all its reasons; `names` gives the name of a job by its id."""
+    return {
+        snapshot.jobs[row]: [_word(reason, snapshot, names) for reason in reasons] for row, reasons in plan.left.items()
+    }
+
+
+def words_of_left_out(
+    left_out: LeftOut, waiting_for: Mapping[Any, Sequence[str]], inventory: Sequence[NodeShape]
+) -> dict[str, list[Words]]:
+    """For the queued jobs that the round did not consider."""
+    words = {str(job): [_dependency(parents)] for job, parents in waiting_for.items()}
+    words |= {str(job.id): [_throttled(job)] for job in left_out.throttled}
+    return words | {str(job.id): [_cannot_run(job, inventory)] for job in left_out.cannot_run}
+
+
+def word(code: ReasonCode, detail: str, **numbers: Any) -> Words:
+    return {"code": code.value, "detail": detail, "numbers": numbers}
+
+
+def _word(reason: Reason, snapshot: Snapshot, names: Mapping[str, str]) -> Words:
+    numbers: dict[str, Any] = {name: _round(value) for name, value in reason.numbers.items()}
+    if "gpu_type" in numbers:
+        numbers["gpu_type"] = snapshot.types[int(reason.numbers["gpu_type"])]
+    rival = names.get(snapshot.jobs[reason.rival], "another job") if reason.rival is not None else ""
+    if rival:
+        numbers["rival"] = rival
+    return word(
+        reason.code, _TEXT.get(reason.code, _TEXT[ReasonCode.NEXT_ROUND]).format_map(_Loose(numbers)), **numbers
+    )
+
+
+class _Loose(dict[str, Any]):
+    """A number that a reason does not carry is left out of its sentence."""
+
+    def __missing__(self, key: str) -> str:
+        return "–"
+
+
+_TEXT = {
+    ReasonCode.QUOTA: "The limit is {limit} GPUs at once, {used} are in use, and this job needs {needed}.",
+    ReasonCode.INSUFFICIENT_GPUS: "{needed} {gpu_type} needed, {left} left over after the jobs that come first.",
+    ReasonCode.FRAGMENTED: (
+        "{left} {gpu_type} are left over, but scattered: {per_node} are needed on one node, "
+        "where at most {largest_block} are free."
+    ),
+    ReasonCode.OUTBID: (
+        "{rival} is further behind its share of {gpu_type}: its priority is {rival_priority} "
+        "(share {rival_share}), this job's {priority} (share {share})."
+    ),
+    ReasonCode.NEXT_ROUND: "It is considered in the next round.",
+}
+
+
+def _dependency(parents: Iterable[str]) -> Words:
+    named = sorted(parents)
+    return word(ReasonCode.DEPENDENCY, f"Waits for {', '.join(named[:5])}.", jobs=len(named))
+
+
+def _throttled(job: JobRow) -> Words:
+    text = f"The array runs at most {job.at_a_time} of its jobs at a time, and they are running."
+    return word(ReasonCode.QUOTA, text, limit=job.at_a_time)
+
+
+def _cannot_run(job: JobRow, inventory: Sequence[NodeShape]) -> Words:
+    """No node in service could run it: because of what the cluster is, or because of what is out of service."""
+    request = Request(
+        gpus=job.gpus_min,
+        gpu_types=tuple(job.gpu_types),
+        gpu_memory_mib=job.gpu_memory_mib,
+        cpus_per_gpu=job.cpus_per_gpu,
+        memory_per_gpu_mib=job.memory_per_gpu_mib,
+        uneven_gang=job.uneven_gang,
+    )
+    if never := why_never(request, inventory):
+        return word(_CODE_OF_REFUSAL.get(never.code, ReasonCode.NO_SUCH_GPU), never.detail)
+    text = "The nodes that could run it are out of service: cordoned, draining or not heard from."
+    return word(ReasonCode.NO_HEALTHY_NODE, text)
+
+
+_CODE_OF_REFUSAL = {
+    "gpu_memory_too_small": ReasonCode.GPU_MEMORY_TOO_SMALL,
+    "insufficient_memory": ReasonCode.GANG_TOO_LARGE,
+    "insufficient_cpus": ReasonCode.GANG_TOO_LARGE,
+    "gang_too_large": ReasonCode.GANG_TOO_LARGE,
+}
+
+
+def _round(value: float) -> float | int:
+    return int(value) if float(value).is_integer() else float(f"{value:.3g}")

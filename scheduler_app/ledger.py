@@ -1,0 +1,155 @@
+"""What each team was entitled to and got, and how busy each GPU type was, minute by minute.
+
+Entitlement: a team's weight over the weights of the teams with queued or running jobs. Delivered: GPU-seconds weighed
+by the speed of the GPUs for that job, the cluster's average GPU being 1. Rounds add what passed since the last one.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import models
+from django.db.models import Count, F, Q
+
+from cluster_app.models import Gpu
+from jobs_app.models import Attempt, Job, Team
+from scheduler_app.models import GpuTypeUsage, SchedulerLease, TeamUsage
+
+MINUTE = timedelta(minutes=1)
+LONGEST_GAP = timedelta(hours=1)
+"""Of an outage longer than this the ledger tells nothing: nobody knows who was waiting then."""
+
+
+def accrue(now: datetime) -> None:
+    """Bring the ledger up to now. Inside the round's transaction, so that no second counts twice."""
+    lease = SchedulerLease.objects.get()
+    since = max(lease.accrued_until or now, now - LONGEST_GAP)
+    if since < now:
+        _accrue_teams(since, now)
+        _accrue_types(since, now)
+    SchedulerLease.objects.update(accrued_until=now)
+
+
+def _accrue_teams(since: datetime, now: datetime) -> None:
+    entitled = entitlement(_active_team_weights())
+    gpu_s, work_gpu_s = _delivered(since, now)
+    for minute, seconds in minutes_between(since, now):
+        part = seconds / (now - since).total_seconds()
+        for team in entitled.keys() | gpu_s.keys():
+            _add(
+                TeamUsage,
+                {"team_id": team, "minute": minute},
+                entitled_share_s=entitled.get(team, 0.0) * seconds,
+                active_s=seconds if team in entitled else 0.0,
+                gpu_s=gpu_s[team] * part,
+                work_gpu_s=work_gpu_s[team] * part,
+            )
+
+
+def _accrue_types(since: datetime, now: datetime) -> None:
+    busy: dict[int, float] = defaultdict(float)
+    for attempt in _ran(since):
+        busy[attempt.gpu_type_id] += _overlap_s(attempt, since, now) * attempt.gpu_count
+    present = dict(Gpu.objects.present().values_list("node__gpu_type").annotate(Count("pk")).order_by())
+    for minute, seconds in minutes_between(since, now):
+        part = seconds / (now - since).total_seconds()
+        for kind in busy.keys() | present.keys():
+            _add(
+                GpuTypeUsage,
+                {"gpu_type_id": kind, "minute": minute},
+                busy_gpu_s=busy[kind] * part,
+                present_gpu_s=present.get(kind, 0) * seconds,
+            )
+
+
+def entitlement(weights: Mapping[int, float]) -> dict[int, float]:
+    """Each active team's share of the cluster."""
+    total = sum(weights.values())
+    return {team: weight / total for team, weight in weights.items()}
+
+
+def minutes_between(since: datetime, now: datetime) -> Iterator[tuple[datetime, float]]:
+    """The minutes that the interval touches, with the seconds of it in each."""
+    start = since
+    while start < now:
+        minute = start.replace(second=0, microsecond=0)
+        end = min(minute + MINUTE, now)
+        yield minute, (end - start).total_seconds()
+        start = end
+
+
+def _active_team_weights() -> dict[int, float]:
+    active = Job.objects.unfinished().filter(held=False).values("team")
+    return dict(Team.objects.filter(pk__in=active).values_list("pk", "weight"))
+
+
+def _delivered(since: datetime, now: datetime) -> tuple[dict[int, float], dict[int, float]]:
+    gpu_s: dict[int, float] = defaultdict(float)
+    work_gpu_s: dict[int, float] = defaultdict(float)
+    for attempt in _ran(since).select_related("job"):
+        seconds = _overlap_s(attempt, since, now) * attempt.gpu_count
+        gpu_s[attempt.job.team_id] += seconds
+        work_gpu_s[attempt.job.team_id] += seconds * attempt.relative_speed
+    return gpu_s, work_gpu_s
+
+
+def _ran(since: datetime) -> models.QuerySet[Attempt]:
+    return Attempt.objects.filter(Q(ended_at=None) | Q(ended_at__gt=since), started_at__isnull=False)
+
+
+def _overlap_s(attempt: Attempt, since: datetime, now: datetime) -> float:
+    start, end = max(attempt.started_at or now, since), min(attempt.ended_at or now, now)
+    return max((end - start).total_seconds(), 0.0)
+
+
+def _add(model: type[models.Model], key: Mapping[str, Any], **amounts: float) -> None:
+    manager = model._default_manager
+    row = manager.filter(**key)
+    if not row.update(**{name: F(name) + amount for name, amount in amounts.items()}):
+        manager.create(**key, **amounts)
+
+
+@dataclass(frozen=True)
+class TeamShare:
+    """A team over a window: shares are of all that was delivered, and of what the active teams were entitled to."""
+
+    team: str
+    weight: float
+    entitled: float
+    delivered: float
+    gpu_hours: float
+
+    @property
+    def ratio(self) -> float | None:
+        """Delivered over entitled; 1 is fair."""
+        return self.delivered / self.entitled if self.entitled else None
+
+
+def team_shares(since: datetime) -> list[TeamShare]:
+    """What each team was entitled to and got since then, the most entitled first."""
+    rows = list(
+        TeamUsage.objects.filter(minute__gte=since)
+        .values("team__name", "team__weight")
+        .annotate(entitled=models.Sum("entitled_share_s"), work=models.Sum("work_gpu_s"), gpu_s=models.Sum("gpu_s"))
+        .order_by("-entitled", "team__name")
+    )
+    entitled, work = (sum(row[name] for row in rows) or 1.0 for name in ("entitled", "work"))
+    return [
+        TeamShare(
+            team=row["team__name"],
+            weight=row["team__weight"],
+            entitled=row["entitled"] / entitled,
+            delivered=row["work"] / work,
+            gpu_hours=row["gpu_s"] / 3600,
+        )
+        for row in rows
+    ]
+
+
+def jain_index(shares: list[TeamShare]) -> float | None:
+    """Jain's index of delivered over entitled: 1 when all ratios are equal, 1/n when one team has all."""
+    ratios = [share.ratio for share in shares if share.ratio is not None]
+    squares = sum(ratio**2 for ratio in ratios)
+    return sum(ratios) ** 2 / (len(ratios) * squares) if squares else None

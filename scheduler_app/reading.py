@@ -1,0 +1,168 @@
+"""The rows that a round is decided from, read without joins per row and without a transaction."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db.models import Count, Q
+
+from cluster_app.models import Gpu, GpuType, Node
+from jobs_app.models import Attempt, Job, JobDependency, Team, Throughput
+from scheduler_app.models import GpuClaim
+
+
+class TypeRow(NamedTuple):
+    id: int
+    name: str
+    memory_mib: int
+    tflops: float
+    bandwidth_gbs: float
+    price_per_hour: float
+
+
+class NodeRow(NamedTuple):
+    id: int
+    name: str
+    gpu_type_id: int
+    cpus: int
+    memory_mib: int
+    in_service: bool
+
+
+class GpuRow(NamedTuple):
+    id: int
+    node_id: int
+    healthy: bool
+
+
+class AttemptRow(NamedTuple):
+    id: int
+    job_id: UUID
+    state: str
+    gpu_type_id: int
+    gpu_count: int
+    nodes: list[str]
+    started_at: datetime | None
+
+
+class JobRow(NamedTuple):
+    id: UUID
+    state: str
+    team_id: int
+    owner_id: int
+    array_id: UUID | None
+    at_a_time: int | None
+    gpus_min: int
+    gpus_max: int
+    gpu_types: list[str]
+    gpu_memory_mib: int
+    cpus_per_gpu: int
+    memory_per_gpu_mib: int
+    workload: str
+    rates: dict[str, dict[str, float]]
+    total_steps: int | None
+    step: int
+    restore_s: float
+    preemptible: bool
+    uneven_gang: bool
+    weight: float
+    deadline: datetime | None
+    created_at: datetime
+    attained_gpu_s: float
+    attempt_count: int
+
+
+class TeamRow(NamedTuple):
+    id: int
+    name: str
+    weight: float
+    max_gpus: int | None
+    max_gpus_per_member: int | None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Everything, as read."""
+
+    types: list[TypeRow]
+    nodes: list[NodeRow]
+    gpus: list[GpuRow]
+    holders: Mapping[int, int]
+    """GPU → the attempt that holds it."""
+    heirs: Mapping[int, int]
+    """GPU → the attempt that waits for it."""
+    attempts: Mapping[int, AttemptRow]
+    jobs: list[JobRow]
+    """Queued jobs that only capacity keeps waiting, and jobs with an attempt; in the order of submission."""
+    waiting_for: Mapping[UUID, list[str]]
+    """Queued jobs with unmet dependencies → the jobs that they wait for."""
+    teams: Mapping[int, TeamRow]
+    measured: list[tuple[int, str, int, int, int, float, int, float]]
+    received: list[tuple[UUID, int, datetime, datetime | None]]
+
+
+def read_rows(shares_since: datetime) -> Rows:
+    attempts = _attempts()
+    jobs = _jobs()
+    claims = list(GpuClaim.objects.open().values_list("gpu_id", "attempt_id", "held_from"))
+    return Rows(
+        types=[TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)],
+        nodes=_nodes(),
+        gpus=[GpuRow(*r) for r in Gpu.objects.present().order_by("node__name", "index").values_list(*GpuRow._fields)],
+        holders={gpu: attempt for gpu, attempt, held_from in claims if held_from},
+        heirs={gpu: attempt for gpu, attempt, held_from in claims if not held_from},
+        attempts=attempts,
+        jobs=jobs,
+        waiting_for=_waiting_for(),
+        teams={row[0]: TeamRow(*row) for row in Team.objects.values_list(*TeamRow._fields)},
+        measured=_measured(jobs),
+        received=_received(shares_since),
+    )
+
+
+def _nodes() -> list[NodeRow]:
+    rows = Node.objects.order_by("name").values_list(
+        "id", "name", "gpu_type_id", "cpus", "memory_mib", "state", "health"
+    )
+    return [NodeRow(*row[:5], row[5] == Node.State.READY and row[6] == Node.Health.HEALTHY) for row in rows]
+
+
+def _attempts() -> dict[int, AttemptRow]:
+    rows = Attempt.objects.live().values_list(*AttemptRow._fields)
+    return {row[0]: AttemptRow(*row) for row in rows}
+
+
+def _jobs() -> list[JobRow]:
+    fields = [{"at_a_time": "array__at_a_time"}.get(name, name) for name in JobRow._fields]
+    waiting = Q(pk__in=Job.objects.schedulable().values("pk"))
+    rows = Job.objects.filter(waiting | Q(state__in=Job.ACTIVE)).order_by("id").values_list(*fields)
+    return [JobRow(*row) for row in rows.iterator(chunk_size=2000)]
+
+
+def _waiting_for() -> dict[UUID, list[str]]:
+    waiting: dict[UUID, list[str]] = defaultdict(list)
+    unmet = JobDependency.objects.unmet().filter(child__state=Job.State.QUEUED, child__held=False)
+    for child, parent, state in unmet.values_list("child_id", "parent__name", "parent__state"):
+        waiting[child].append(f"{parent} ({state})")
+    return waiting
+
+
+def _measured(jobs: Iterable[JobRow]) -> list[tuple[Any, ...]]:
+    workloads = {job.workload for job in jobs}
+    fields = ("team_id", "workload", "gpu_type_id", "gpus", "nodes", "steps_per_second", "reports", "spread")
+    return list(Throughput.objects.filter(workload__in=workloads).values_list(*fields))
+
+
+def _received(since: datetime) -> list[tuple[UUID, int, datetime, datetime | None]]:
+    """Attempts that ran after this moment: whose, on which type, from when to when."""
+    ran = Attempt.objects.filter(Q(ended_at=None) | Q(ended_at__gt=since), started_at__isnull=False)
+    return list(ran.filter(job__finished_at=None).values_list("job_id", "gpu_type_id", "started_at", "ended_at"))
+
+
+def busy_in_arrays() -> dict[UUID, int]:
+    """Array → how many of its members hold or await GPUs."""
+    rows = Job.objects.active().exclude(array=None).values_list("array").annotate(Count("pk"))
+    return dict(rows.order_by())

@@ -1,0 +1,109 @@
+"""Nodes, rounds and reasons as JSON."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from cluster_app.models import Node
+from jobs_app.serializers import ReasonAnswer
+from scheduler_app.models import Round
+
+
+class NodeAnswer(serializers.ModelSerializer[Node]):
+    """A node with the GPUs in it; `gpus` and `busy_gpus` are set by the query."""
+
+    gpu_type = serializers.CharField(source="gpu_type.name")
+    gpus = serializers.IntegerField()
+    free_gpus = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Node
+        fields = (
+            "name",
+            "gpu_type",
+            "gpus",
+            "free_gpus",
+            "state",
+            "health",
+            "reason",
+            "emulated",
+            "engine",
+            "cpus",
+            "memory_mib",
+            "labels",
+            "heard_at",
+        )
+        read_only_fields = fields
+
+    def get_free_gpus(self, node: Node) -> int:
+        return int(node.gpus - node.busy_gpus)  # type: ignore[attr-defined]  # annotations of the query
+
+
+class RoundAnswer(serializers.ModelSerializer[Round]):
+    solve_seconds = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Round
+        fields = (
+            "number",
+            "started_at",
+            "ended_at",
+            "result",
+            "message",
+            "policy",
+            "jobs",
+            "gpus",
+            "starts",
+            "stops",
+            "moves",
+            "objective",
+            "bound",
+            "gap",
+            "status",
+            "solve_seconds",
+            "seconds",
+            "prices",
+        )
+        read_only_fields = fields
+
+    def get_solve_seconds(self, record: Round) -> float | None:
+        return record.seconds.get("decide")
+
+
+class RateUsed(serializers.Serializer[Any]):
+    gpu_type = serializers.CharField()
+    gpus = serializers.IntegerField()
+    nodes = serializers.IntegerField()
+    rate = serializers.FloatField(help_text="Steps/s of the whole job.")
+    source = serializers.ChoiceField(["measured", "declared", "estimated"])
+    share = serializers.FloatField(allow_null=True, help_text="Fraction of time that the policy gives it so.")
+
+
+class DecisionOnJob(serializers.Serializer[Any]):
+    job = serializers.UUIDField()
+    gpu_type = serializers.CharField(allow_null=True, help_text="Null: it waits.")
+    gpus = serializers.IntegerField()
+
+
+class RoundInFull(RoundAnswer):
+    decisions = serializers.SerializerMethodField()
+
+    class Meta(RoundAnswer.Meta):
+        fields = (*RoundAnswer.Meta.fields, "decisions")  # type: ignore[assignment]
+        read_only_fields = fields
+
+    @extend_schema_field(DecisionOnJob(many=True))
+    def get_decisions(self, record: Round) -> list[dict[str, Any]]:
+        return list(self.context["decisions"])
+
+
+class Explanation(serializers.Serializer[Any]):
+    """Why a job is where it is, and how fast it would be elsewhere."""
+
+    state = serializers.CharField()
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    reasons = ReasonAnswer(many=True)
+    rates_used = RateUsed(many=True)
+    round = serializers.IntegerField(allow_null=True)

@@ -1,0 +1,201 @@
+"""One round: observe, take a snapshot, decide, commit, dispatch. The loop and Celery both call `tick`."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from time import perf_counter
+from typing import Any
+
+from django.contrib.auth.models import AbstractUser
+from django.db.models import Max
+
+from allocation.planning import Plan, plan_round
+from allocation.policies import POLICIES
+from allocation.rounds import reset_due
+from cluster_app.feasibility import inventory
+from cluster_app.models import NodeEvent
+from jobs_app.models import Job, JobEvent
+from scheduler_app.archive import Archived, pack, same_plan, unpack
+from scheduler_app.committing import commit_round
+from scheduler_app.dispatching import dispatch
+from scheduler_app.errors import LeaseLost, NotReplayable
+from scheduler_app.explaining import words_of_left_out, words_of_round
+from scheduler_app.lease import hold_lease, open_round
+from scheduler_app.models import PolicySetting, Round
+from scheduler_app.observing import observe
+from scheduler_app.reading import Rows, busy_in_arrays, read_rows
+from scheduler_app.snapshot import LeftOut, Snapshot, Timing, build_snapshot
+
+log = logging.getLogger(__name__)
+
+DEBOUNCE = timedelta(seconds=1)
+"""News is answered by a round of its own, but not faster than this: a burst of submissions is one round."""
+
+
+def tick(holder: str, now: datetime) -> bool:
+    """Do what is due. False: another scheduler is at work. Safe to call at any time, any number of times."""
+    if not hold_lease(holder, now):
+        return False
+    observe(now)
+    if round_is_due(now):
+        run_round(holder, now)
+    dispatch(now)
+    return True
+
+
+def round_is_due(now: datetime) -> bool:
+    """Every round length; sooner when something happened since the last round."""
+    last = Round.objects.first()
+    if last is None:
+        return True
+    since = now - last.started_at
+    if since >= timedelta(seconds=PolicySetting.objects.current().round_length_s):
+        return True
+    return since >= DEBOUNCE and newest_events() > (last.last_job_event, last.last_node_event)
+
+
+def newest_events() -> tuple[int, int]:
+    """The last event of jobs and the last of nodes that a scheduler must answer."""
+    waking = JobEvent.objects.filter(kind__in=JobEvent.WAKING)
+    jobs, nodes = (events.aggregate(Max("pk"))["pk__max"] or 0 for events in (waking, NodeEvent.objects.all()))
+    return jobs, nodes
+
+
+def run_round(holder: str, now: datetime) -> Round | None:
+    """Decide once and write it down; a failure is written down too, and the next round tries again."""
+    number = open_round(holder, now)
+    events = newest_events()
+    clock = Stopwatch()
+    try:
+        return _decide_and_commit(holder, number, events, now, clock)
+    except LeaseLost:
+        log.warning("round %s was given up: another scheduler took over", number)
+        return None
+    except Exception as error:  # whatever a policy or a solver does, running jobs go on and the next round comes
+        log.exception("round %s failed", number)
+        return _record_failure(number, error, events, now, clock)
+
+
+def _decide_and_commit(holder: str, number: int, events: tuple[int, int], now: datetime, clock: "Stopwatch") -> Round:
+    setting = PolicySetting.objects.current()
+    with clock.step("snapshot"):
+        snapshot, left_out, rows, shares_since = take_snapshot(now, setting)
+    with clock.step("decide"):
+        plan = decide(snapshot, setting.policy)
+    with clock.step("explain"):
+        reasons = _reasons(snapshot, plan, left_out, rows)
+    with clock.step("archive"):
+        record = _record(number, setting.policy, snapshot, plan, events, now, shares_since)
+    record.seconds = clock.seconds
+    with clock.step("commit"):
+        commit_round(holder, record, snapshot, plan, reasons, now)
+    Round.objects.filter(pk=number).update(seconds=clock.seconds)
+    return record
+
+
+def take_snapshot(now: datetime, setting: PolicySetting) -> tuple[Snapshot, LeftOut, Rows, datetime]:
+    """The cluster and the queue as arrays; also what they were made from, and since when time received counts."""
+    shares_since = _shares_since(now, setting)
+    rows = read_rows(shares_since)
+    timing = Timing(now, setting.round_length_s, setting.min_run_s, shares_since)
+    snapshot, left_out = build_snapshot(rows, timing, busy_in_arrays())
+    return snapshot, left_out, rows, shares_since
+
+
+def decide(snapshot: Snapshot, policy: str) -> Plan:
+    """Who runs where. Pure: the same snapshot gives the same plan."""
+    return plan_round(snapshot.problem, snapshot.floor, snapshot.limits, POLICIES[policy], round_s=snapshot.round_s)
+
+
+def replay_round(number: int) -> tuple[Archived, Plan, bool]:
+    """A past round, solved again: what was decided, what is decided now, and whether they are equal."""
+    archive = Round.objects.filter(pk=number).values_list("archive", flat=True).first()
+    if archive is None:
+        raise NotReplayable(f"Round {number} keeps no snapshot: it failed, was dropped, or never was.")
+    archived = unpack(bytes(archive))
+    again = decide(archived.snapshot, archived.policy)
+    return archived, again, same_plan(archived.plan, again)
+
+
+def choose_policy(setting: PolicySetting, *, actor: AbstractUser | None) -> PolicySetting:
+    """From now on decide so. The old setting stays as history."""
+    setting.pk, setting.created_by = None, actor
+    setting._state.adding = True
+    setting.save()
+    return setting
+
+
+def _shares_since(now: datetime, setting: PolicySetting) -> datetime:
+    """Time received counts anew when jobs, nodes or the policy changed, but not so often that nothing is received."""
+    last = Round.objects.filter(result=Round.Result.COMMITTED).first()
+    if last is None:
+        return now
+    changed = newest_events() > (last.last_job_event, last.last_node_event) or last.policy != setting.policy
+    since_s = (now - last.shares_since).total_seconds()
+    return now if reset_due(changed=changed, since_s=since_s, round_s=setting.round_length_s) else last.shares_since
+
+
+def _reasons(snapshot: Snapshot, plan: Plan, left_out: LeftOut, rows: Rows) -> dict[str, list[dict[str, Any]]]:
+    rivals = {snapshot.jobs[r.rival] for reasons in plan.left.values() for r in reasons if r.rival is not None}
+    names = {str(pk): name for pk, name in Job.objects.filter(pk__in=rivals).values_list("pk", "name")}
+    words = words_of_left_out(left_out, rows.waiting_for, inventory())
+    return words | words_of_round(snapshot, plan, names)
+
+
+def _record(
+    number: int,
+    policy: str,
+    snapshot: Snapshot,
+    plan: Plan,
+    events: tuple[int, int],
+    now: datetime,
+    shares_since: datetime,
+) -> Round:
+    decision = plan.decision
+    return Round(
+        number=number,
+        started_at=now,
+        result=Round.Result.COMMITTED,
+        policy=policy,
+        jobs=len(snapshot.jobs),
+        gpus=len(snapshot.gpus),
+        objective=decision.objective,
+        bound=decision.bound,
+        gap=decision.gap,
+        status=decision.status.value,
+        prices=dict(zip(snapshot.types, (float(price) for price in decision.prices), strict=True)),
+        shares_since=shares_since,
+        last_job_event=events[0],
+        last_node_event=events[1],
+        archive=pack(policy, snapshot, plan),
+    )
+
+
+def _record_failure(number: int, error: Exception, events: tuple[int, int], now: datetime, clock: "Stopwatch") -> Round:
+    return Round.objects.create(
+        number=number,
+        started_at=now,
+        result=Round.Result.FAILED,
+        message=f"{type(error).__name__}: {error}"[:500],
+        policy=PolicySetting.objects.current().policy,
+        shares_since=now,
+        last_job_event=events[0],
+        last_node_event=events[1],
+        seconds=clock.seconds,
+    )
+
+
+class Stopwatch:
+    """Seconds of each step of a round."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(perf_counter() - start, 6)
