@@ -30,10 +30,21 @@ def assign(problem: Problem, picks: Ints, floor: Floor, owner: Ints | None = Non
     plan.fill(np.flatnonzero(picks >= 0))
     lone = (problem.usage > 0).sum(axis=0) == 1
     kind = np.where((picks >= 0) & lone[picks], problem.usage.argmax(axis=0)[picks], -1)
-    for j in np.unique(kind[~plan.has & (picks >= 0)]):
-        if j >= 0:
-            plan = plan.moving(np.flatnonzero(kind == j))
+    for j in np.unique(kind[~plan.has & (kind >= 0)]):
+        plan = _defragmented(plan, np.flatnonzero(kind == j))
     return plan.owner
+
+
+def _defragmented(plan: "_Plan", rows: Ints) -> "_Plan":
+    """Let rows of one type move so that waiting gangs fit: all of those, else the larger half, and so on."""
+    waiting = rows[~plan.has[rows]]
+    waiting = waiting[np.argsort(-plan.problem.gpus[plan.picks[waiting]], kind="stable")]
+    while waiting.size:
+        moved = plan.moving(np.concatenate([rows[plan.has[rows]], waiting]))
+        if moved is not plan:
+            return moved
+        waiting = waiting[: waiting.size // 2]
+    return plan
 
 
 def keep(problem: Problem, picks: Ints, floor: Floor, owner: Ints, limits: Limits) -> Ints:
@@ -100,7 +111,7 @@ class _Plan:
     def fill(self, rows: Ints) -> None:
         """Place these rows' picks, the largest gang first."""
         gangs = self.problem.gpus[self.picks[rows]]
-        for i in rows[np.argsort(-gangs, kind="stable")].tolist():
+        for i in rows[np.lexsort((rows, -gangs))].tolist():
             if not self.has[i]:
                 gpus = self._find(i)
                 if gpus is not None:

@@ -1,7 +1,7 @@
 """One round planned: the function that the service and a simulator share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,11 +12,12 @@ from allocation.floor import Floor
 from allocation.limits import Limits
 from allocation.placement import assign, keep
 from allocation.policies import Policy
+from allocation.policies.fifo import fifo
 from allocation.problem import Problem
 from allocation.reasons import Reason
 from allocation.room import room_after
 from allocation.rounds import realise
-from allocation.solve import Status
+from allocation.solve import SolverFailed, Status
 
 PASSES = 4
 
@@ -52,7 +53,7 @@ def _decided(problem: Problem, limits: Limits, policy: Policy, round_s: float) -
 
     Otherwise a job at its team's limit would hold up the queue, and the GPUs picked for it would idle.
     """
-    decision = policy(problem)
+    decision = _asked(policy, problem)
     rows = np.arange(len(problem.weight))
     for _ in range(PASSES):
         if decision.picks is None:
@@ -61,8 +62,16 @@ def _decided(problem: Problem, limits: Limits, policy: Policy, round_s: float) -
         if capped[rows].all() or not capped[rows].any():
             break
         rows = rows[~capped[rows]]
-        decision = policy(problem.subset(rows)).widened(rows, len(problem.weight))
+        decision = _asked(policy, problem.subset(rows)).widened(rows, len(problem.weight))
     return decision
+
+
+def _asked(policy: Policy, problem: Problem) -> Decision:
+    """Give the policy's decision, or a queue's where its solver failed: a round is never left undecided."""
+    try:
+        return policy(problem)
+    except SolverFailed:
+        return replace(fifo(problem), status=Status.FALLBACK)
 
 
 def _capped(problem: Problem, limits: Limits, picks: Ints) -> Bools:

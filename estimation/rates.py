@@ -105,13 +105,15 @@ class _Points:
 
 def _points(machines: Machines, knowledge: Knowledge) -> _Points:
     gpu_type = machines.usage.argmax(axis=0)
-    usual = dict(zip(zip(gpu_type.tolist(), machines.gpus.tolist(), strict=True), machines.nodes.tolist(), strict=True))
+    columns = zip(gpu_type.tolist(), machines.gpus.tolist(), machines.nodes.tolist(), strict=True)
+    usual = {
+        (j, gpus): nodes for j, gpus, nodes in reversed(list(columns))
+    }  # the first offer is the one in equal parts
     measured = [(j, g, d, Source.MEASURED, rate) for (j, g, d), rate in knowledge.usable().items()]
     declared = [(j, g, usual.get((j, g), 1), Source.DECLARED, rate) for (j, g), rate in knowledge.trusted().items()]
     fastest = int(machines.speed.argmax())
     guess = [(fastest, 1, 1, Source.ESTIMATED, float(machines.speed[fastest]) / REFERENCE_SPEED)]
-    columns = zip(*(measured + declared or guess), strict=True)
-    return _Points(*(np.array(column) for column in columns))
+    return _Points(*(np.array(column) for column in zip(*(measured + declared or guess), strict=True)))
 
 
 def _type_rates(machines: Machines, points: _Points, j: int) -> tuple[Floats, Ints]:
@@ -119,7 +121,8 @@ def _type_rates(machines: Machines, points: _Points, j: int) -> tuple[Floats, In
     gpus, nodes = machines.gpus, machines.nodes
     faster = machines.speed[j] / machines.speed[points.gpu_type]
     nearest = _nearest(points, j, faster, gpus, nodes)
-    exact = (points.gpu_type[nearest] == j) & (points.gpus[nearest] == gpus) & (points.nodes[nearest] == nodes)
+    alike = (points.nodes[nearest] == nodes) | (points.source[nearest] == Source.DECLARED)  # owners name no nodes
+    exact = (points.gpu_type[nearest] == j) & (points.gpus[nearest] == gpus) & alike
     scaled = _scale(gpus, nodes) / _scale(points.gpus, points.nodes)[nearest]
     rate = points.rate[nearest] * np.where(exact, 1, faster[nearest] * scaled)
     return rate, np.where(exact, points.source[nearest], Source.ESTIMATED)

@@ -7,6 +7,8 @@ from allocation.decision import Decision
 from allocation.problem import Problem
 from allocation.solve import maximize
 
+TIME_LIMIT_S = 60.0
+
 
 def max_min_fairness(problem: Problem) -> Decision:
     r"""Make the worst-off job as fast as possible, relative to its fair share.
@@ -59,6 +61,7 @@ def max_min_fairness(problem: Problem) -> Decision:
         ),
         concatenate([zeros(m), ones(m), c]),
         most=append(T.ravel() > 0, float("inf")),
+        time_limit_s=TIME_LIMIT_S,
     )
     return Decision.of_shares(
         best.x[:-1].reshape(m, K),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import build_floor, clusters
+from allocation_cases import build_floor, clusters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,6 +76,13 @@ def test_small_jobs_move_together_when_that_lets_a_large_gang_in():
     holder = [0, IDLE, IDLE, IDLE, 1, IDLE, IDLE, IDLE]
     owner = place(holding(problem, picks, holder), picks, build_floor([[4, 4]], 3, holder=holder))
     assert [(owner == row).sum() for row in range(3)] == [1, 1, 4]
+
+
+def test_as_many_large_gangs_are_let_in_as_fit_without_stopping_a_small_job():
+    problem, picks = one_type([1, 1, 4, 4], [4, 4])
+    holder = [0, IDLE, IDLE, IDLE, 1, IDLE, IDLE, IDLE]
+    owner = place(holding(problem, picks, holder), picks, build_floor([[4, 4]], 4, holder=holder))
+    assert [(owner == row).sum() for row in range(4)] == [1, 1, 4, 0]
 
 
 def test_a_locked_job_never_moves():

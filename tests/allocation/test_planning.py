@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import build_floor
+from allocation_cases import build_floor
 
 from allocation.decision import Decision
 from allocation.limits import Limits
@@ -11,6 +11,7 @@ from allocation.policies.fifo import fifo
 from allocation.policies.max_min_fairness import max_min_fairness
 from allocation.problem import Problem
 from allocation.reasons import ReasonCode
+from allocation.solve import Status, maximize
 
 ROUND_S = 360.0
 IDLE = -1
@@ -97,6 +98,12 @@ def test_the_same_round_is_planned_the_same_way():
     problem = Problem.of(rng.uniform(1, 2, (40, 4)), np.kron(np.eye(2, dtype=int), [1, 2]), [16, 16])
     floor = build_floor([[4] * 4, [8] * 2], 40)
     assert np.array_equal(plan(problem, floor).owner, plan(problem, floor).owner)
+
+
+def test_a_round_whose_solver_failed_is_run_as_a_queue_and_says_so():
+    problem = Problem.of([[1], [1]], [[1]], [1], age_s=[1, 2])
+    planned = plan(problem, build_floor([[1]], 2), lambda _: maximize([1], [[-1]], [1]))
+    assert (planned.picks.tolist(), planned.decision.status) == ([-1, 0], Status.FALLBACK)
 
 
 @pytest.mark.parametrize("policy", [fifo, max_min_fairness])

@@ -5,7 +5,7 @@ import dataclasses
 import cvxpy as cp
 import numpy as np
 import pytest
-from conftest import clusters
+from allocation_cases import clusters
 from hypothesis import given, settings
 
 from allocation.policies import POLICIES

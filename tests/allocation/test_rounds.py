@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from conftest import clusters
+from allocation_cases import clusters
 from hypothesis import given, settings
 
 from allocation.decision import Decision

@@ -50,6 +50,12 @@ def test_an_untried_size_follows_the_scaling_law_from_the_nearest_size(machines)
     assert rate[[ONE, EIGHT_ON_TWO]] == pytest.approx([20.0 / 4**0.8, 20.0 * 2**0.8 * 0.7])
 
 
+def test_a_declared_rate_holds_on_however_many_nodes_the_gang_lies():
+    machines = Machines(SPECS, np.array([[6, 6], [0, 0]]), np.array([3, 2]))
+    rate, source = workload_rates(machines, Knowledge(declared={V100: {6: 20.0}}))
+    assert (rate.tolist(), source.tolist()) == ([20.0, 20.0], [Source.DECLARED] * 2)
+
+
 def test_another_type_is_estimated_by_the_ratio_of_the_speeds(machines):
     rate, source = workload_rates(machines, Knowledge(declared={V100: {1: 5.0}}))
     assert (rate[A_ONE], source[A_ONE]) == (pytest.approx(20.0), Source.ESTIMATED)

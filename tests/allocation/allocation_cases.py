@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
 from allocation.configurations import Configurations
@@ -52,8 +51,3 @@ def clusters(draw, max_jobs=8):
     problem = Problem.of(rate, offered.usage, capacity, **columns)
     uneven = rng.random(len(rate)) < 0.3
     return SimpleNamespace(problem=problem, floor=build_floor(node_gpus, len(rate), uneven=uneven), node_gpus=node_gpus)
-
-
-@pytest.fixture
-def floor_of():
-    return build_floor
