@@ -25,6 +25,9 @@ class Limits:
             raise ValueError("limits: group must be (m, D), and most_gpus and used_gpus (L,)")
         if self.group.size and not -1 <= self.group.min() <= self.group.max() < len(self.most_gpus):
             raise ValueError("limits: a job belongs to a group that does not exist")
+        in_order = np.sort(self.group, axis=1)
+        if ((in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0)).any():
+            raise ValueError("limits: a job is in the same group twice")
 
     @classmethod
     def none(cls, jobs: int) -> Self:

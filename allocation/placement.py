@@ -105,8 +105,9 @@ class _Plan:
         picked = (self.picks >= 0) & (self.picks == self.problem.held)
         whole = self.problem.locked | (sizes == self.problem.gpus[self.picks])
         for i in np.flatnonzero(picked & whole & (sizes > 0) & ~self.has).tolist():
-            if (self.owner[self.held[i]] < 0).all():
-                self.give(i, self.held[i])
+            gpus = self.held[i]
+            if (self.owner[gpus] < 0).all() and (owner is None or self.feeds(i, gpus)):  # newcomers may use its CPUs
+                self.give(i, gpus)
 
     def fill(self, rows: Ints) -> None:
         """Place these rows' picks, the largest gang first."""

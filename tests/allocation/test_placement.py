@@ -1,5 +1,7 @@
 """Placement: whole gangs, few nodes, and nobody moves or stops without need."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from allocation_cases import build_floor, clusters
@@ -121,38 +123,53 @@ def test_a_node_short_of_memory_is_passed_over():
     assert place(problem, picks, floor).tolist() == [IDLE, IDLE, 0, 0]
 
 
+def scarce(rng, nodes, jobs):
+    """CPUs and memory that may run out before the GPUs do."""
+    return {
+        "node_cpus": rng.uniform(4, 40, nodes),
+        "cpus_per_gpu": rng.choice([0.0, 1.0, 4.0], jobs),
+        "node_memory_mib": rng.uniform(100, 2000, nodes),
+        "memory_per_gpu_mib": rng.choice([0.0, 50.0, 200.0], jobs),
+    }
+
+
 @st.composite
-def rounds(draw):
-    """A cluster, and the same cluster one round later with the first round's jobs on their GPUs."""
+def rounds(draw, tight=False):
+    """A cluster in its second round, the first round's jobs on their GPUs; tight: CPUs and teams are limited."""
     cluster = draw(clusters(max_jobs=12))
     policy = draw(st.sampled_from([fifo, max_min_fairness]))
-    m = len(cluster.problem.weight)
-    first = plan_round(cluster.problem, cluster.floor, Limits.none(m), policy, round_s=360)
+    m, rng = len(cluster.problem.weight), np.random.default_rng(draw(st.integers(0, 1000)))
+    columns = {"uneven": cluster.floor.uneven} | (scarce(rng, len(cluster.floor.node_type), m) if tight else {})
+    capped = Limits(rng.integers(-1, 2, (m, 1)), rng.integers(0, 12, 2), np.zeros(2, dtype=int))
+    limits = capped if tight else Limits.none(m)
+    first = plan_round(cluster.problem, build_floor(cluster.node_gpus, m, **columns), limits, policy, round_s=360)
     later = Problem.of(
         cluster.problem.rate,
         cluster.problem.usage,
         cluster.problem.capacity,
         nodes=cluster.problem.nodes,
         held=first.picks,
-        received_s=np.random.default_rng(m).uniform(0, 2000, (m, len(cluster.problem.capacity))),
+        received_s=rng.uniform(0, 2000, (m, len(cluster.problem.capacity))),
     )
-    floor = build_floor(cluster.node_gpus, m, uneven=cluster.floor.uneven, holder=first.owner)
-    return later, floor, plan_round(later, floor, Limits.none(m), policy, round_s=360)
+    floor = build_floor(cluster.node_gpus, m, holder=first.owner, **columns)
+    return SimpleNamespace(
+        problem=later, floor=floor, limits=limits, plan=plan_round(later, floor, limits, policy, round_s=360)
+    )
 
 
 @few
-@given(rounds())
+@given(rounds(tight=True))
 def test_every_row_has_its_whole_gang_of_the_right_types_or_nothing(case):
-    problem, floor, plan = case
+    problem, floor, plan = case.problem, case.floor, case.plan
     for i, k in enumerate(plan.picks):
         by_type = np.bincount(floor.gpu_type[plan.owner == i], minlength=len(problem.capacity))
         assert by_type.tolist() == (problem.usage[:, k].tolist() if k >= 0 else [0] * len(problem.capacity))
 
 
 @few
-@given(rounds())
+@given(rounds(tight=True))
 def test_gangs_lie_in_equal_parts_on_as_many_nodes_as_configured(case):
-    problem, floor, plan = case
+    problem, floor, plan = case.problem, case.floor, case.plan
     for i in np.flatnonzero((plan.picks >= 0) & ~floor.uneven):
         per_node = np.unique(floor.gpu_node[plan.owner == i], return_counts=True)[1]
         assert per_node.size == problem.nodes[plan.picks[i]]
@@ -162,17 +179,32 @@ def test_gangs_lie_in_equal_parts_on_as_many_nodes_as_configured(case):
 @few
 @given(rounds())
 def test_whoever_loses_gpus_loses_them_to_another(case):
-    problem, floor, plan = case
+    problem, floor, plan = case.problem, case.floor, case.plan
     for i in np.flatnonzero((problem.held >= 0) & (plan.picks < 0)):
         assert (plan.owner[floor.holder == i] >= 0).any()
 
 
 @few
-@given(rounds())
+@given(rounds(tight=True))
 def test_every_row_runs_or_has_a_reason(case):
-    _, _, plan = case
-    assert sorted(plan.left) == np.flatnonzero(plan.picks < 0).tolist()
-    assert all(plan.left.values())
+    assert sorted(case.plan.left) == np.flatnonzero(case.plan.picks < 0).tolist()
+    assert all(case.plan.left.values())
+
+
+@few
+@given(rounds(tight=True))
+def test_no_node_gives_more_cpus_or_memory_than_it_has(case):
+    floor, taken = case.floor, case.plan.owner >= 0
+    nodes, rows, N = floor.gpu_node[taken], case.plan.owner[taken], len(floor.node_type)
+    assert (np.bincount(nodes, floor.cpus_per_gpu[rows], N) <= floor.node_cpus + 1e-6).all()
+    assert (np.bincount(nodes, floor.memory_per_gpu_mib[rows], N) <= floor.node_memory_mib + 1e-6).all()
+
+
+@few
+@given(rounds(tight=True))
+def test_no_group_has_more_gpus_than_its_limit(case):
+    gpus = np.where(case.plan.picks >= 0, case.problem.gpus[case.plan.picks], 0)
+    assert all(gpus[case.limits.group[:, 0] == g].sum() <= most for g, most in enumerate(case.limits.most_gpus))
 
 
 def test_a_floor_of_the_wrong_shape_is_refused():
