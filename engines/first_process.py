@@ -74,14 +74,14 @@ def _follow(job: int, commands: "_Lines", child_ended: int) -> int:
         selector.register(commands.descriptor, selectors.EVENT_READ)
         selector.register(child_ended, selectors.EVENT_READ)
         while exit_code is None or (stopping and _group_lives(job)):
-            selector.select(GROUP_LOOK_S if exit_code is not None else None)
-            exit_code = reap().get(job, exit_code)
-            _drain(child_ended)
-            for word in commands.read():
+            for word in commands.read():  # before any wait: the first may have come along with the plan
                 stopping = True
                 _signal_group(job, signal.SIGTERM if word == "term" else signal.SIGKILL)
                 if word != "term":
                     return 128 + signal.SIGKILL if exit_code is None else exit_code
+            selector.select(GROUP_LOOK_S if exit_code is not None else None)
+            exit_code = reap().get(job, exit_code)
+            _drain(child_ended)
     return exit_code
 
 
@@ -103,12 +103,17 @@ class _Lines:
         return line.decode()
 
     def read(self) -> list[str]:
+        chunk, ended = self._read_chunk()
+        *lines, self._partial = (self._partial + chunk).split(b"\n")
+        return [line.decode() for line in lines] + (["kill"] if ended else [])
+
+    def _read_chunk(self) -> tuple[bytes, bool]:
+        """What has come, and whether that was the end."""
         try:
             chunk = os.read(self.descriptor, 65536)
         except BlockingIOError:
-            return []
-        *lines, self._partial = (self._partial + chunk).split(b"\n")
-        return [line.decode() for line in lines] + ([] if chunk else ["kill"])
+            return b"", False
+        return chunk, not chunk
 
 
 def _start(plan: Plan) -> tuple[int, str]:

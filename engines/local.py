@@ -69,23 +69,19 @@ class LocalEngine:
     def launch(self, launch: Launch) -> None:
         """Start the attempt, once: whoever holds its lock starts it, and the lock passes to the supervisor."""
         folder = self._folder(launch.attempt)
-        try:
+        with _explained(folder.path):
             _make_folder(folder.path, THROUGH)
             with _held(folder.lock) as descriptor:
                 if descriptor is not None and not folder.started.exists() and not folder.exit.exists():
                     write_json(folder.launch, self._prepare(launch, folder))
                     _start_supervisor(folder, descriptor)
-        except OSError as error:
-            raise EngineError(
-                f"Attempt {launch.attempt} could not be launched below {self._root} ({error.strerror}): "
-                "see that the disk has room and that the service may write there."
-            ) from error
 
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
         """Leave the request where the supervisor finds it, or a launch that is still on its way."""
         folder = self._folder(attempt)
-        _make_folder(folder.path, THROUGH)
-        write_json(folder.stop, StopFile(reason=reason, grace_s=max(grace.total_seconds(), 0)))
+        with _explained(folder.path):
+            _make_folder(folder.path, THROUGH)
+            write_json(folder.stop, StopFile(reason=reason, grace_s=max(grace.total_seconds(), 0)))
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         return [_report(attempt, self._folder(attempt)) for attempt in attempts]
@@ -185,6 +181,17 @@ def _uuid(job: str) -> str:
 
 def _rank_env(folder: AttemptFolder, rank: int, mark: str) -> dict[str, str]:
     return {"MOTLEY_PROGRESS": str(folder.progress_lines(rank)), MARK: mark}
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise EngineError(
+            f"{path} could not be written, or its supervisor not started ({error}): see that the disk has room, "
+            "that the service may write there, and that util-linux is installed."
+        ) from error
 
 
 @contextmanager

@@ -73,7 +73,7 @@ class Supervisor:
         for rank in self._ranks:
             rank.register(self._selector)
         if self._exit_code:
-            self._stop_within(SIBLING_GRACE_S)
+            self._stop_siblings()
 
     def _tick(self) -> None:
         for key, _ in self._selector.select(TICK_S):
@@ -119,7 +119,11 @@ class Supervisor:
                 self._running.remove(rank)
                 if outcome["exit_code"] != 0:
                     self._fail(outcome["exit_code"], outcome["message"])
-                    self._stop_within(SIBLING_GRACE_S)
+                    self._stop_siblings()
+
+    def _stop_siblings(self) -> None:
+        if self._deadline_s == inf:  # a rank that obeys a stop sooner than others takes nothing off their grace
+            self._stop_within(SIBLING_GRACE_S)
 
     def _fail(self, exit_code: int, message: str) -> None:
         if self._exit_code == 0:  # the first to fail is the cause, the others are its consequence

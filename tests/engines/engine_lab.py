@@ -18,6 +18,7 @@ from engines.protocol import AttemptReport, Launch, Phase, Stream, Task
 
 Found = TypeVar("Found")
 GIVE_UP_AFTER_S = 30.0
+TO_COME = (Phase.LAUNCHING, Phase.RUNNING)
 
 
 def until(look: Callable[[], Found | None]) -> Found:
@@ -98,6 +99,7 @@ class Lab:
 
     def _report_in(self, attempt: int, phase: Phase) -> AttemptReport | None:
         report = self.report(attempt)
+        assert report.phase in {phase, *TO_COME}, f"{report}\n{self.folder(attempt).supervisor_log.read_text()}"
         return report if report.phase is phase else None
 
 

@@ -220,6 +220,14 @@ def test_a_service_that_is_killed_takes_no_job_with_it(lab: Lab, place: Path) ->
     assert lab.end_of(launch.attempt).exit_code == 4
 
 
+def test_a_launch_that_cannot_be_written_says_what_to_do(lab: Lab, place: Path) -> None:
+    launch = lab.order("true")
+    lab.folder(launch.attempt).path.touch()
+    with pytest.raises(EngineError, match="see that the disk has room"):
+        lab.engine.launch(launch)
+    lab.folder(launch.attempt).path.unlink()
+
+
 def test_a_launch_leaves_no_child_in_the_service(lab: Lab) -> None:
     lab.run("true")
     with pytest.raises(ChildProcessError):

@@ -85,6 +85,25 @@ def test_all_ranks_are_stopped(lab: Lab) -> None:
     assert lab.end_of(attempt).exit_code == 143
 
 
+def test_a_rank_that_stops_sooner_takes_nothing_off_the_grace_of_the_others(lab: Lab) -> None:
+    longer_than_after_a_failure = "trap 'sleep 6; exit 0' TERM; echo up; while true; do sleep 0.1; done"
+    attempt = lab.launch(f"[ $RANK_HERE = 0 ] && echo up && exec sleep 3600; {longer_than_after_a_failure}", ranks=2)
+    for rank in (0, 1):
+        lab.wait_for_output(attempt, b"up", rank=rank)
+    lab.engine.stop(attempt, reason=StopReason.PREEMPT, grace=AN_HOUR)
+    report = lab.end_of(attempt)
+    assert report.ended_at is not None
+    assert report.started_at is not None
+    assert report.ended_at - report.started_at > timedelta(seconds=6)
+
+
+def test_a_stop_right_after_the_launch_is_not_lost(lab: Lab) -> None:
+    attempt = lab.launch("exec sleep 3600")
+    until(lambda: lab.report(attempt).phase is Phase.RUNNING)
+    lab.engine.stop(attempt, reason=StopReason.CANCEL, grace=AN_HOUR)
+    assert lab.end_of(attempt).exit_code == 143
+
+
 def test_a_stop_before_the_launch_keeps_it_from_running(lab: Lab) -> None:
     launch = lab.order("echo ran")
     lab.engine.stop(launch.attempt, reason=StopReason.CANCEL, grace=AN_HOUR)
