@@ -1,10 +1,13 @@
 """All settings, from the environment; the defaults are those of the embedded mode (SQLite, no broker)."""
 
+import os
 from pathlib import Path
 
 from environs import Env
 
 from config.secret_key import read_or_create
+
+os.umask(0o077)  # what the service writes, keys and database first, is for nobody else on this machine
 
 env = Env()
 BASE_DIR = Path(__file__).resolve().parent.parent

@@ -132,7 +132,6 @@ def _run(command: Sequence[str]) -> None:
 
 
 def _public_environment() -> dict[str, str]:
-    """Ours without what would lead a tool to our own virtual environment."""
-    return {
-        name: value for name, value in os.environ.items() if name not in {"VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME"}
-    }
+    """Ours without what would lead a tool to our own virtual environment; uv trusts whom this machine trusts."""
+    misleading = {"VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME"}
+    return {name: value for name, value in os.environ.items() if name not in misleading} | {"UV_NATIVE_TLS": "true"}

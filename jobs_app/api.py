@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.db.models import Prefetch
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, status, viewsets
 from rest_framework.decorators import action
@@ -11,7 +12,7 @@ from rest_framework.serializers import BaseSerializer
 
 from jobs_app.authentication import JobToken
 from jobs_app.filters import JobFilter
-from jobs_app.models import Job
+from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
 from jobs_app.serializers import JobAnswer, JobInFull
 from jobs_app.services import cancel_job
@@ -32,7 +33,8 @@ class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gene
 
     def get_queryset(self) -> JobQuerySet:
         jobs = jobs_seen_by(self.request).select_related("team", "owner")
-        return jobs.prefetch_related("attempts__gpu_type", "needs")
+        attempts = Attempt.objects.live() if self.action == "list" else Attempt.objects.all()
+        return jobs.prefetch_related(Prefetch("attempts", attempts.select_related("gpu_type")), "needs")
 
     def get_serializer_class(self) -> type[BaseSerializer[Job]]:
         return JobAnswer if self.action == "list" else JobInFull

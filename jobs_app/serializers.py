@@ -56,7 +56,7 @@ class ProgressAnswer(serializers.Serializer[Any]):
 
 
 class JobAnswer(serializers.ModelSerializer[Job]):
-    """A job in a list: with its live attempt. `latest` is set by the query."""
+    """A job with its spec, and where its live attempt runs."""
 
     team = serializers.CharField(source="team.name")
     owner = serializers.CharField(source="owner.username")
@@ -66,6 +66,7 @@ class JobAnswer(serializers.ModelSerializer[Job]):
     nodes = serializers.SerializerMethodField()
     progress = serializers.SerializerMethodField()
     work_lost_gpu_seconds = serializers.FloatField(source="work_lost_gpu_s")
+    spec = serializers.SerializerMethodField()
 
     class Meta:
         model = Job
@@ -81,6 +82,7 @@ class JobAnswer(serializers.ModelSerializer[Job]):
             "held",
             "array",
             "array_index",
+            "spec",
             "workload",
             "weight",
             "gpu_type",
@@ -114,20 +116,19 @@ class JobAnswer(serializers.ModelSerializer[Job]):
         rate = attempt.measured_rate if attempt else None
         return {"step": job.step, "total_steps": job.total_steps, "rate": rate, "at": job.step_at}
 
+    @extend_schema_field(OpenApiTypes.OBJECT)
+    def get_spec(self, job: Job) -> dict[str, Any]:
+        return spec_of(job)
+
     def _live(self, job: Job) -> Attempt | None:
         return next((attempt for attempt in job.attempts.all() if attempt.state != Attempt.State.ENDED), None)
 
 
 class JobInFull(JobAnswer):
-    """One job: with its spec and all its attempts."""
+    """One job, with all its attempts."""
 
-    spec = serializers.SerializerMethodField()
     attempts = AttemptAnswer(many=True, read_only=True)
 
     class Meta(JobAnswer.Meta):
-        fields = (*JobAnswer.Meta.fields, "spec", "attempts")
+        fields = (*JobAnswer.Meta.fields, "attempts")
         read_only_fields = fields
-
-    @extend_schema_field(OpenApiTypes.OBJECT)
-    def get_spec(self, job: Job) -> dict[str, Any]:
-        return spec_of(job)

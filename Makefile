@@ -1,0 +1,37 @@
+# `make run` and `make test` do all their set-up on a fresh Debian machine with Python 3.11+, make and git.
+PYTHON := .venv/bin/python
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+.PHONY: run test check format bench schema
+
+run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded
+	@./bootstrap.sh run
+	@exec $(PYTHON) manage.py serve
+
+test:  ## all tests; ARGS are pytest's
+	@./bootstrap.sh test
+	$(PYTHON) -m pytest $(ARGS)
+
+check:  ## format, lint, types, layers, deployment, migrations, API schema
+	@./bootstrap.sh test
+	ruff format --check .
+	ruff check .
+	mypy
+	lint-imports
+	MOTLEY_VAR=$$(mktemp -d) MOTLEY_TLS=1 $(PYTHON) manage.py check --deploy --fail-level WARNING
+	MOTLEY_VAR=$$(mktemp -d) $(PYTHON) manage.py makemigrations --check --dry-run
+	MOTLEY_VAR=$$(mktemp -d) $(PYTHON) manage.py spectacular --validate --fail-on-warn | diff docs/openapi.yaml - \
+		|| { echo "docs/openapi.yaml is out of date: run 'make schema'"; exit 1; }
+
+schema:  ## write docs/openapi.yaml anew
+	@./bootstrap.sh test
+	MOTLEY_VAR=$$(mktemp -d) $(PYTHON) manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
+
+format:  ## format and mend what can be mended
+	@./bootstrap.sh test
+	ruff format .
+	ruff check --fix .
+
+bench:  ## a round of 2,000 jobs on 2,000 GPUs, split by step
+	@./bootstrap.sh test
+	$(PYTHON) -m benchmarks.round

@@ -1,0 +1,52 @@
+#!/bin/sh
+# Sets up what `make` needs: uv, the Python packages of uv.lock and, for the tests, a browser and a C compiler.
+# As root it installs missing Debian packages; otherwise it says which ones are missing.
+#   ./bootstrap.sh run     packages of the service
+#   ./bootstrap.sh test    and those of the tests
+set -eu
+cd "$(dirname "$0")"
+UV_VERSION=0.13.8
+export UV_NATIVE_TLS=1 UV_NO_PROGRESS=1 UV_LINK_MODE=copy
+
+say() { printf 'motley: %s\n' "$*" >&2; }
+
+install_packages() { # what for, packages...
+    what=$1; shift
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        say "installing $* ($what)"
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    else
+        say "MISSING: $what. Install it as root: apt-get install $*"
+        return 1
+    fi
+}
+
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
+    say "MISSING: Python 3.11 or newer as python3"
+    exit 1
+}
+
+if ! .tools/bin/uv --version 2>/dev/null | grep -q " $UV_VERSION"; then
+    python3 -c 'import ensurepip' 2>/dev/null || install_packages "virtual environments for Python" python3-venv
+    rm -rf .tools
+    python3 -m venv .tools
+    .tools/bin/python -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"
+fi
+
+case "${1:-run}" in
+run)
+    .tools/bin/uv sync --quiet --frozen --inexact --no-default-groups --extra nvml
+    ;;
+test)
+    .tools/bin/uv sync --quiet --frozen --all-groups --extra nvml
+    missing=
+    command -v chromium >/dev/null || install_packages "a browser, for the tests of pages" chromium || missing=1
+    command -v cc >/dev/null || install_packages "a C compiler, for a stand-in of NVML" gcc libc6-dev || missing=1
+    if [ -n "$missing" ] && [ "${CI:-}" = true ]; then exit 1; fi
+    ;;
+*)
+    say "usage: $0 run|test"
+    exit 2
+    ;;
+esac

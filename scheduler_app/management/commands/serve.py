@@ -1,0 +1,145 @@
+"""The embedded mode in one command: web, scheduler and local engine on this machine."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+
+from cluster_app.models import Node
+from engines.protocol import EngineError
+from scheduler_app import demo
+from scheduler_app.hosting import Host, prepare_host
+
+ADMIN, DEMO_USER = "admin", "demo"
+GRACE_S = 10
+
+
+class Command(BaseCommand):
+    help = "Migrates, creates the first accounts and a demo cluster, and runs the service until Ctrl-C."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        port = int(os.environ.get("MOTLEY_PORT", "8000"))
+        url = f"http://localhost:{port}"
+        _refuse_busy_port(port)
+        call_command("migrate", verbosity=0)
+        call_command("collectstatic", verbosity=0, interactive=False)
+        host = _prepared()
+        self._accounts(url)
+        with_samples = self._inventory()
+        environment = os.environ | host.environment() | {"MOTLEY_URL": url}
+        children = [Child(command, environment) for command in _commands(port, with_samples=with_samples)]
+        self.stdout.write(f"\nMotley is at {url}  (Ctrl-C stops the service; jobs go on and are found again)\n")
+        _run_until_told(children)
+        self.stdout.write("Stopped. Running jobs go on; `make run` finds them again.")
+
+    def _accounts(self, url: str) -> None:
+        """The first accounts; their passwords are printed once, the demo user's is in demo.env."""
+        admin = demo.create_login(ADMIN, staff=True)
+        if admin:
+            self.stdout.write(f"administrator: {admin.username}  password: {admin.password}  (shown only now)")
+        login = demo.create_login(DEMO_USER, staff=False)
+        demo.create_teams(DEMO_USER)
+        path = settings.VAR_DIR / "demo.env"
+        if login or not path.exists():
+            login = login or demo.renew_password(DEMO_USER)
+            self.stdout.write(f"demo user:     {login.username}   password: {login.password}")
+            _write_private(path, _demo_env(url, login))
+        else:
+            lines = [line for line in path.read_text().splitlines() if not line.startswith("export MOTLEY_URL=")]
+            _write_private(path, "\n".join([f"export MOTLEY_URL={url}", *lines, ""]))
+
+    def _inventory(self) -> bool:
+        """Real GPUs where there are some, else the emulated cluster; whether to submit samples."""
+        found = demo.register_this_machine()
+        if found:
+            self.stdout.write(f"found {found}")
+            return False
+        if os.environ.get("DEMO") == "0":
+            return False
+        if not Node.objects.exists():
+            demo.declare_emulated_cluster()
+            self.stdout.write("declared an emulated cluster: 4 A100, 8 V100, 8 T4 on five nodes")
+        return bool(Node.objects.filter(emulated=True).exists())
+
+
+class Child:
+    """A process of the service; it ends with us, even if we are killed, and is started again if it dies."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        self.command, self.environment = ["setpriv", "--pdeathsig", "TERM", *command], environment
+        self.once = "demojobs" in command
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self.command, env=self.environment, cwd=settings.BASE_DIR, start_new_session=True)  # noqa: S603
+
+    def look_after(self) -> None:
+        if self.process.poll() is not None and not self.once:
+            self.process = self._start()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def _commands(port: int, *, with_samples: bool) -> list[list[str]]:
+    manage = [sys.executable, str(settings.BASE_DIR / "manage.py")]
+    web = [sys.executable, "-m", "gunicorn", "config.wsgi", "--bind", f"127.0.0.1:{port}"]
+    web += ["--workers", "2", "--threads", "16", "--umask", "0077", "--log-level", "warning"]
+    samples = [[*manage, "demojobs", "--owner", DEMO_USER]] if with_samples else []
+    return [web, [*manage, "schedule"], *samples]
+
+
+def _run_until_told(children: list[Child]) -> None:
+    told = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: told.set())
+    while not told.wait(1):
+        for child in children:
+            child.look_after()
+    for child in children:
+        child.stop()
+
+
+def _prepared() -> Host:
+    try:
+        return prepare_host()
+    except EngineError as error:
+        raise CommandError(str(error)) from error
+
+
+def _refuse_busy_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise CommandError(f"Port {port} is in use: stop what listens there, or choose another, MOTLEY_PORT=8001.") from error
+
+
+def _demo_env(url: str, login: demo.Login) -> str:
+    values = {
+        "MOTLEY_URL": url,
+        "MOTLEY_USER": login.username,
+        "MOTLEY_PASSWORD": login.password,
+        "MOTLEY_TOKEN": demo.create_token(login.username),
+    }
+    return "".join(f"export {name}={value}\n" for name, value in values.items())
+
+
+def _write_private(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text(text)
