@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from cluster_app.models import Node
+from django.db.models import Count
+
+from cluster_app.models import Gpu, Node
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,12 @@ class Refusal:
 
 def inventory() -> list[NodeShape]:
     """Every node, in service or not: what is out today may be back before the job's turn."""
-    rows = Node.objects.with_gpu_counts().values_list(
-        "gpu_type__name", "gpus", "gpu_type__memory_mib", "cpus", "memory_mib"
-    )
-    return [NodeShape(*row) for row in rows if row[1]]
+    gpus = dict(Gpu.objects.present().order_by().values_list("node").annotate(Count("pk")))
+    return [
+        NodeShape(node.gpu_type.name, gpus[node.pk], node.gpu_type.memory_mib, node.cpus, node.memory_mib)
+        for node in Node.objects.select_related("gpu_type")
+        if node.pk in gpus
+    ]
 
 
 def why_never(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:

@@ -105,6 +105,8 @@ class Node(models.Model):
                 name="node_out_of_service_has_a_reason",
                 violation_error_message="Say why the node is cordoned or draining.",
             ),
+            models.CheckConstraint(condition=Q(state__in=("cordoned", "draining", "ready")), name="node_state_known"),
+            models.CheckConstraint(condition=Q(health__in=("healthy", "lost", "suspect")), name="node_health_known"),
         ]
 
     def __str__(self) -> str:

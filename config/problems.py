@@ -18,7 +18,7 @@ def answer(error: Exception, context: dict[str, Any]) -> Response | None:
     """The problem document of any error that we or DRF raise on purpose; None (a 500) for the rest."""
     if isinstance(error, JobsError):
         status = next(code for kind, code in STATUS_OF.items() if isinstance(error, kind))
-        return _problem(status, code=error.code, detail=str(error), errors=error.faults, context=context)
+        return _problem(status, code=error.code, detail=str(error), errors=list(error.faults), context=context)
     response = exception_handler(error, context)
     if response is None:
         return None

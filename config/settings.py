@@ -3,10 +3,12 @@
 import os
 from pathlib import Path
 
+import django_stubs_ext
 from environs import Env
 
 from config.secret_key import read_or_create
 
+django_stubs_ext.monkeypatch()  # Django's own generic classes, such as ModelAdmin, become subscriptable
 os.umask(0o077)  # what the service writes, keys and database first, is for nobody else on this machine
 
 env = Env()
@@ -98,7 +100,7 @@ SESSION_COOKIE_HTTPONLY = True
 SECURE_HSTS_SECONDS = 31_536_000 if TLS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = TLS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TLS else None
-CSRF_TRUSTED_ORIGINS = env.list("MOTLEY_TRUSTED_ORIGINS", [])
+CSRF_TRUSTED_ORIGINS: list[str] = env.list("MOTLEY_TRUSTED_ORIGINS", [])
 X_FRAME_OPTIONS = "DENY"
 
 # -- language, time, static files -------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
@@ -12,7 +12,9 @@ from jobs_app.history import record
 from jobs_app.lifecycle import Ending, Verdict, judge
 from jobs_app.models import Attempt, Job, JobEvent, Reason
 
-State, Kind, StopReason = Attempt.State, JobEvent.Kind, Attempt.StopReason
+State = Attempt.State
+Kind = JobEvent.Kind
+StopReason = Attempt.StopReason
 
 
 class AttemptIsNotLive(JobsError):
@@ -37,7 +39,7 @@ def note_running(attempt: Attempt, *, started_at: datetime) -> bool:
         return True
 
 
-def stop_attempt_of(job: Job, reason: StopReason, *, note: str, actor: AbstractUser | None = None) -> bool:
+def stop_attempt_of(job: Job, reason: StopReason, *, note: str, actor: User | None = None) -> bool:
     """Tell the job's attempt to stop; a cancel overrides an earlier reason. False if there is none.
 
     One that still waits for its GPUs has no processes, and ends at once.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import User
 from django.core import signing
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -33,7 +33,7 @@ class JobToken:
 class BearerToken(BaseAuthentication):
     """`Authorization: Bearer <token>`."""
 
-    def authenticate(self, request: Request) -> tuple[AbstractUser, ApiToken | JobToken] | None:
+    def authenticate(self, request: Request) -> tuple[User, ApiToken | JobToken] | None:
         scheme, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
         if scheme.lower() != "bearer":
             return None
@@ -43,7 +43,7 @@ class BearerToken(BaseAuthentication):
         return 'Bearer realm="motley"'
 
 
-def _api_token(text: str) -> tuple[AbstractUser, ApiToken]:
+def _api_token(text: str) -> tuple[User, ApiToken]:
     now = timezone.now()
     token = ApiToken.objects.valid(now).select_related("user").filter(digest=digest_of(text)).first()
     if token is None or not token.user.is_active:
@@ -53,7 +53,7 @@ def _api_token(text: str) -> tuple[AbstractUser, ApiToken]:
     return token.user, token
 
 
-def _job_token(text: str) -> tuple[AbstractUser, JobToken]:
+def _job_token(text: str) -> tuple[User, JobToken]:
     try:
         attempt_id = signing.loads(text.removeprefix("job_"), salt=SALT)
     except signing.BadSignature as error:
@@ -64,7 +64,7 @@ def _job_token(text: str) -> tuple[AbstractUser, JobToken]:
     return attempt.job.owner, JobToken(attempt)
 
 
-class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[misc]
+class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     target_class = "jobs_app.authentication.BearerToken"
     name = "bearer"
 

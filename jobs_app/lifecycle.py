@@ -10,7 +10,16 @@ MOST_REQUEUES = 100
 MOST_LOSSES = 3
 """Losing a node is not the job's fault, so it costs no retry; but a job that keeps killing its node must end."""
 
-State, Outcome = Job.State, Attempt.Outcome
+State = Job.State
+Outcome = Attempt.Outcome
+
+AFTER_STOP: dict[Attempt.StopReason, tuple[Attempt.Outcome, Job.State, Reason]] = {
+    Attempt.StopReason.CANCEL: (Outcome.CANCELLED, State.CANCELLED, Reason.CANCELLED_BY_USER),
+    Attempt.StopReason.TIMEOUT: (Outcome.TIMED_OUT, State.TIMED_OUT, Reason.TIME_LIMIT),
+    Attempt.StopReason.PREEMPT: (Outcome.PREEMPTED, State.QUEUED, Reason.PREEMPTED),
+    Attempt.StopReason.DRAIN: (Outcome.PREEMPTED, State.QUEUED, Reason.NODE_DRAINED),
+    Attempt.StopReason.REQUEUE: (Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED),
+}
 
 
 @dataclass(frozen=True)
@@ -45,17 +54,8 @@ def judge(ending: Ending) -> Verdict:
         return _lost(replace(ending, losses=ending.losses + 1))
     if ending.exit_code == 0 and ending.stop_reason != Attempt.StopReason.CANCEL:
         return _keep(ending, Outcome.SUCCEEDED, State.SUCCEEDED)
-    match ending.stop_reason:
-        case Attempt.StopReason.CANCEL:
-            return _keep(ending, Outcome.CANCELLED, State.CANCELLED, Reason.CANCELLED_BY_USER)
-        case Attempt.StopReason.TIMEOUT:
-            return _keep(ending, Outcome.TIMED_OUT, State.TIMED_OUT, Reason.TIME_LIMIT)
-        case Attempt.StopReason.PREEMPT:
-            return _keep(ending, Outcome.PREEMPTED, State.QUEUED, Reason.PREEMPTED)
-        case Attempt.StopReason.DRAIN:
-            return _keep(ending, Outcome.PREEMPTED, State.QUEUED, Reason.NODE_DRAINED)
-        case Attempt.StopReason.REQUEUE:
-            return _keep(ending, Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED)
+    if ending.stop_reason:
+        return _keep(ending, *AFTER_STOP[Attempt.StopReason(ending.stop_reason)])
     if ending.exit_code == EX_TEMPFAIL and ending.requeues < MOST_REQUEUES:
         once_more = replace(ending, requeues=ending.requeues + 1)
         return _keep(once_more, Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED, "the job asked to be requeued")

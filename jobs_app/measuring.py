@@ -57,11 +57,8 @@ def _write_jobs(fresh: Iterable[Advance]) -> None:
 def _learn(advance: Advance) -> None:
     """Merge the rate since the last look into the workload's mean (West's incremental variance)."""
     attempt = advance.attempt
-    since_step, since_at = (
-        (attempt.step, attempt.step_at) if attempt.step_at else (advance.first_step, advance.first_at)
-    )
-    seconds = (advance.at - since_at).total_seconds() if since_at else 0.0
-    steps = advance.step - (since_step or 0)
+    seconds = (advance.at - (attempt.step_at or advance.first_at)).total_seconds()
+    steps = advance.step - (attempt.step if attempt.step is not None else advance.first_step)
     if seconds <= 0 or steps < 0:
         return
     known, _ = Throughput.objects.get_or_create(

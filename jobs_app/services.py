@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
@@ -11,10 +11,12 @@ from jobs_app.errors import Conflict, JobIsFinished, JobIsNotHeld
 from jobs_app.history import record
 from jobs_app.models import ApiToken, Attempt, Job, JobDependency, JobEvent, Reason
 
-State, StopReason, Kind = Job.State, Attempt.StopReason, JobEvent.Kind
+State = Job.State
+StopReason = Attempt.StopReason
+Kind = JobEvent.Kind
 
 
-def cancel_job(job: Job, *, actor: AbstractUser | None) -> None:
+def cancel_job(job: Job, *, actor: User | None) -> None:
     """End the job: at once if it is queued, else as soon as its processes are proven gone."""
     with transaction.atomic():
         if _finish_queued(job, Reason.CANCELLED_BY_USER, message=_by(actor), actor=actor):
@@ -23,7 +25,7 @@ def cancel_job(job: Job, *, actor: AbstractUser | None) -> None:
             raise JobIsFinished(Job.objects.only("state").get(pk=job.pk).get_state_display())
 
 
-def hold_job(job: Job, *, actor: AbstractUser | None) -> None:
+def hold_job(job: Job, *, actor: User | None) -> None:
     """Keep the job in the queue; one that runs is requeued gracefully first."""
     with transaction.atomic():
         queued = Job.objects.filter(pk=job.pk, state=State.QUEUED)
@@ -35,7 +37,7 @@ def hold_job(job: Job, *, actor: AbstractUser | None) -> None:
             raise JobIsFinished(Job.objects.only("state").get(pk=job.pk).get_state_display())
 
 
-def release_job(job: Job, *, actor: AbstractUser | None) -> None:
+def release_job(job: Job, *, actor: User | None) -> None:
     """Let a held job be scheduled again."""
     with transaction.atomic():
         held = Job.objects.filter(pk=job.pk, held=True)
@@ -44,7 +46,7 @@ def release_job(job: Job, *, actor: AbstractUser | None) -> None:
         record(job, Kind.RELEASED, _by(actor), actor=actor)
 
 
-def requeue_job(job: Job, *, actor: AbstractUser | None) -> None:
+def requeue_job(job: Job, *, actor: User | None) -> None:
     """Stop a running job gracefully and put it back in the queue."""
     with transaction.atomic():
         if not stop_attempt_of(job, StopReason.REQUEUE, note=_by(actor), actor=actor):
@@ -59,7 +61,7 @@ def settle_dependencies() -> None:
             _finish_queued(need.child, Reason.DEPENDENCY_FAILED, message=message, actor=None)
 
 
-def issue_token(user: AbstractUser, *, name: str, scope: ApiToken.Scope, expires_at: datetime | None = None) -> str:
+def issue_token(user: User, *, name: str, scope: ApiToken.Scope, expires_at: datetime | None = None) -> str:
     """A new token's text: the only time that it can be read."""
     token = ApiToken(user=user, name=name, scope=scope, expires_at=expires_at)
     text = token.set_text()
@@ -71,7 +73,7 @@ def revoke_token(token: ApiToken) -> None:
     ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
 
 
-def _finish_queued(job: Job, reason: Reason, *, message: str, actor: AbstractUser | None) -> bool:
+def _finish_queued(job: Job, reason: Reason, *, message: str, actor: User | None) -> bool:
     finished = Job.objects.filter(pk=job.pk, state=State.QUEUED).update(
         state=State.CANCELLED, held=False, reason=reason, message=message, reasons=[], finished_at=timezone.now()
     )
@@ -80,5 +82,5 @@ def _finish_queued(job: Job, reason: Reason, *, message: str, actor: AbstractUse
     return bool(finished)
 
 
-def _by(actor: AbstractUser | None) -> str:
+def _by(actor: User | None) -> str:
     return f"by {actor.get_username()}" if actor else ""

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import yaml
-from motley_client.spec import PlainLoader
 from rest_framework import serializers
 
 from jobs_app.errors import InvalidSpec, faults_of
 from jobs_app.models import Job, JobDependency
 from jobs_app.models.job import LARGEST_ARRAY
 from jobs_app.quantities import Memory, Seconds
+from motley_client.spec import PlainLoader
 
 LARGEST_YAML_BYTES = 256 * 1024
 LARGEST_COMMAND_BYTES = 64 * 1024
@@ -74,11 +74,10 @@ class Gpus(serializers.Field[dict[str, int], Any, Any, Any]):
     """4, or {min: 1, max: 16}: elastic."""
 
     def to_internal_value(self, data: Any) -> dict[str, int]:
-        least, most = (data.get("min"), data.get("max")) if isinstance(data, Mapping) else (data, data)
-        keys = set(data) - {"min", "max"} if isinstance(data, Mapping) else set()
-        whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (least, most))
-        if keys or not whole:
+        asked = dict(data) if isinstance(data, Mapping) else {"min": data, "max": data}
+        if set(asked) != {"min", "max"} or not all(type(value) is int for value in asked.values()):
             raise serializers.ValidationError("Write a whole number of GPUs, or {min: 1, max: 16}.")
+        least, most = asked["min"], asked["max"]
         if not 1 <= least <= most <= MOST_GPUS:
             raise serializers.ValidationError(f"Must be from 1 to {MOST_GPUS:,}, the least before the most.")
         return {"gpus_min": least, "gpus_max": most}

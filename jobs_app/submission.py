@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import User
 from django.db import transaction
 
 from cluster_app.feasibility import Request, inventory, why_never
@@ -15,13 +15,13 @@ from jobs_app.models import Job, JobArray, JobDependency, JobEvent, Reason, Team
 from jobs_app.spec import parse_spec, spec_of
 
 
-def submit_job(data: Any, *, owner: AbstractUser) -> Job:
+def submit_job(data: Any, *, owner: User) -> Job:
     """Queue the job that the spec describes; for an array all of it, and the answer is its first."""
     columns, needs, array = _checked(parse_spec(data), owner)
     return _queue(columns, needs, array)
 
 
-def clone_job(job: Job, *, owner: AbstractUser) -> Job:
+def clone_job(job: Job, *, owner: User) -> Job:
     """Submit the same again, as the person who asks."""
     return submit_job({name: value for name, value in spec_of(job).items() if name != "after"}, owner=owner)
 
@@ -29,7 +29,7 @@ def clone_job(job: Job, *, owner: AbstractUser) -> Job:
 Needs = list[dict[str, Any]]
 
 
-def _checked(columns: dict[str, Any], owner: AbstractUser) -> tuple[dict[str, Any], Needs, dict[str, int] | None]:
+def _checked(columns: dict[str, Any], owner: User) -> tuple[dict[str, Any], Needs, dict[str, int] | None]:
     """What the spec alone cannot know: the team, its limits, the cluster, the other jobs."""
     needs, array = columns.pop("after", []), columns.pop("array", None)
     team = _team_of(columns.pop("team_name", None), owner)
@@ -72,7 +72,7 @@ def _words(command: str) -> list[str]:
         return command.split()
 
 
-def _team_of(name: str | None, owner: AbstractUser) -> Team:
+def _team_of(name: str | None, owner: User) -> Team:
     """The named team, or the submitter's only one."""
     teams = Team.objects.all() if owner.is_staff else Team.objects.filter(members=owner)
     mine = list(teams if name is None else teams.filter(name=name))
@@ -90,7 +90,7 @@ def _choices(teams: Iterable[Team]) -> str:
     return f"Yours: {', '.join(names)}." if names else "You are in none yet: an administrator adds you to one."
 
 
-def _weight_faults(columns: dict[str, Any], team: Team, owner: AbstractUser) -> Iterable[Fault]:
+def _weight_faults(columns: dict[str, Any], team: Team, owner: User) -> Iterable[Fault]:
     """Staff may exceed the team's limit."""
     if columns.get("weight", 1.0) > max(team.max_job_weight, 1.0) and not owner.is_staff:
         text = f"Team {team} allows a job at most weight {max(team.max_job_weight, 1.0):g}."
@@ -114,7 +114,7 @@ def _cluster_faults(columns: dict[str, Any], team: Team) -> Iterable[Fault]:
         yield Fault(pointer="/gpus", code="quota", detail=text)
 
 
-def _need_faults(needs: Needs, owner: AbstractUser) -> Iterable[Fault]:
+def _need_faults(needs: Needs, owner: User) -> Iterable[Fault]:
     visible: set[UUID] = set(
         Job.objects.visible_to(owner).filter(pk__in=[need["job"] for need in needs]).values_list("pk", flat=True)
     )

@@ -50,7 +50,7 @@ class RoundViewSet(viewsets.ReadOnlyModelViewSet[Round]):
         return RoundAnswer if self.action == "list" else RoundInFull
 
     def get_serializer_context(self) -> dict[str, Any]:
-        context = super().get_serializer_context()
+        context = dict(super().get_serializer_context())
         if self.action == "retrieve":
             context["decisions"] = self._decisions(int(self.kwargs["number"]))
         return context

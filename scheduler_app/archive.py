@@ -55,11 +55,13 @@ def unpack(blob: bytes) -> Archived:
     with np.load(io.BytesIO(blob), allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     words = json.loads(arrays["words"].tobytes())
-    parts = {
+    parts: dict[str, Any] = {
         part: kind(**{field.name: arrays[f"{part}.{field.name}"] for field in fields(kind)})
         for part, kind in PARTS.items()
     }
-    names = {name: tuple(words[name]) if isinstance(words[name], list) else words[name] for name in NAMES}
+    names: dict[str, Any] = {
+        name: tuple(words[name]) if isinstance(words[name], list) else words[name] for name in NAMES
+    }
     decision = Decision(
         shares=arrays.get("decided.shares"),
         picks=arrays.get("decided.picks"),

@@ -78,7 +78,13 @@ def _ranked(snapshot: Snapshot, gpus: Sequence[int]) -> tuple[int, ...]:
 
 @transaction.atomic
 def commit_round(
-    holder: str, record_of_round: Round, snapshot: Snapshot, plan: Plan, reasons: Mapping[str, list[Any]], now: datetime
+    record_of_round: Round,
+    snapshot: Snapshot,
+    plan: Plan,
+    *,
+    holder: str,
+    reasons: Mapping[str, Sequence[Mapping[str, Any]]],
+    now: datetime,
 ) -> None:
     """Write the round, its stops, its starts, and why the others wait. `LeaseLost` if another scheduler took over."""
     fence(holder, record_of_round.number)
@@ -86,7 +92,9 @@ def commit_round(
     accrue(now)
     startable = _startable(snapshot, changes)
     stopped = _stop(snapshot, changes, startable)
-    started = _start(snapshot, plan, changes, startable, stopped, record_of_round.number, now)
+    chosen = [s for s in changes.starts if s.row in startable and (s.row not in changes.moves or s.row in stopped)]
+    _start(snapshot, plan, chosen, number=record_of_round.number, now=now)
+    started = {start.row for start in chosen}
     _explain(reasons)
     record_of_round.starts = len(started - stopped)
     record_of_round.stops = len(stopped - started)
@@ -129,17 +137,8 @@ def _stop(snapshot: Snapshot, changes: Changes, startable: set[int]) -> set[int]
     return stopped
 
 
-def _start(
-    snapshot: Snapshot,
-    plan: Plan,
-    changes: Changes,
-    startable: set[int],
-    stopped: set[int],
-    number: int,
-    now: datetime,
-) -> set[int]:
+def _start(snapshot: Snapshot, plan: Plan, chosen: Sequence[Start], *, number: int, now: datetime) -> None:
     """Attempts with claims that wait for their GPUs; those that are vacant are granted when commands are sent."""
-    chosen = [s for s in changes.starts if s.row in startable and (s.row not in changes.moves or s.row in stopped)]
     ids = [snapshot.jobs[start.row] for start in chosen]
     jobs = Job.objects.in_bulk([UUID(pk) for pk in ids])
     gpus = Gpu.objects.select_related("node").in_bulk([gpu for start in chosen for gpu in start.gpus])
@@ -158,7 +157,6 @@ def _start(
     ]
     GpuClaim.objects.bulk_create(claims, batch_size=500)
     _mark_starting(attempts)
-    return {start.row for start in chosen}
 
 
 def _attempt(snapshot: Snapshot, plan: Plan, start: Start, nodes: Sequence[Node], job: Job) -> Attempt:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import User
 from django.db import transaction
 
 from cluster_app.models import GpuType
@@ -88,7 +88,7 @@ def declare_emulated_cluster() -> None:
 
 
 @transaction.atomic
-def create_teams(demo_username: str) -> AbstractUser:
+def create_teams(demo_username: str) -> User:
     """Two teams of different weight, the demo user in both."""
     user = get_user_model().objects.get(username=demo_username)
     for name, weight in (("vision", 2.0), ("language", 1.0)):
@@ -97,7 +97,7 @@ def create_teams(demo_username: str) -> AbstractUser:
     return user
 
 
-def submit_samples(owner: AbstractUser) -> None:
+def submit_samples(owner: User) -> None:
     """A dozen small trainings: long and short, wide and narrow, fast on one type or on all."""
     for spec in sample_jobs():
         submit_job(spec, owner=owner)

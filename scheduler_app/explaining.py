@@ -49,7 +49,7 @@ class _Loose(dict[str, Any]):
     """A number that a reason does not carry is left out of its sentence."""
 
     def __missing__(self, key: str) -> str:
-        return "–"
+        return "-"
 
 
 _TEXT = {

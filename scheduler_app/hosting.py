@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,11 +56,10 @@ def _engine_root(user: str) -> Path:
 
 
 def _runtime(user: str) -> Path:
-    uv = shutil.which("uv") or settings.BASE_DIR / ".tools" / "bin" / "uv"
     _make_passable(SYSTEM_STATE)
-    return ensure_runtime(
-        SYSTEM_STATE / "runtime", client=settings.BASE_DIR / "client", user=user, uv=Path(uv) if Path(uv).exists() else None
-    )
+    own_uv = settings.BASE_DIR / ".tools" / "bin" / "uv"
+    client = settings.BASE_DIR / "client"
+    return ensure_runtime(SYSTEM_STATE / "runtime", client=client, user=user, uv=own_uv if own_uv.exists() else None)
 
 
 def _make_passable(*folders: Path) -> None:

@@ -1,17 +1,21 @@
 """What pages and REST ask of the scheduler: rounds opened, jobs explained, logs, nodes with their GPUs."""
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic, sleep
 from typing import Any
 
-from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.contrib.auth.models import AbstractUser
+from django.db.models import Count, F, OuterRef, Prefetch, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
 from cluster_app.models import Gpu, Node
 from engines.protocol import LogChunk, Stream
 from estimation.rates import Source
 from jobs_app.models import Attempt, Job
+from jobs_app.models.job import JobQuerySet
 from scheduler_app.archive import Archived, unpack
 from scheduler_app.fleet import engine_over
 from scheduler_app.models import GpuClaim, Round, SchedulerLease
@@ -41,6 +45,49 @@ def gpus_with_holders() -> list[tuple[Gpu, Attempt | None]]:
         Gpu.objects.present().select_related("node__gpu_type").order_by("node__gpu_type__name", "node__name", "index")
     )
     return [(gpu, holder.get(gpu.pk)) for gpu in gpus]
+
+
+def job_rows(user: AbstractUser) -> JobQuerySet:
+    """The jobs that the person may see, each with its latest attempt alone: as many queries for one as for many."""
+    latest = Attempt.objects.filter(number=F("job__attempt_count")).select_related("gpu_type")
+    rows = Job.objects.visible_to(user).select_related("team", "owner")
+    return rows.prefetch_related(Prefetch("attempts", latest))
+
+
+def emulated_nodes() -> set[str]:
+    return set(Node.objects.filter(emulated=True).values_list("name", flat=True))
+
+
+def condition_of(gpu: Gpu, *, busy: bool) -> str:
+    """unhealthy, draining, busy or idle: what matters most about a GPU."""
+    if not gpu.healthy or gpu.node.health != Node.Health.HEALTHY:
+        return "unhealthy"
+    if gpu.node.state != Node.State.READY:
+        return "draining"
+    return "busy" if busy else "idle"
+
+
+@dataclass(frozen=True)
+class GpuCounts:
+    """How many GPUs of a type are in which condition."""
+
+    gpu_type: str
+    total: int
+    busy: int
+    idle: int
+    draining: int
+    unhealthy: int
+
+
+def gpu_counts() -> list[GpuCounts]:
+    """Per GPU type, by name."""
+    held = set(GpuClaim.objects.holding().values_list("gpu", flat=True))
+    counts: dict[str, Counter[str]] = {}
+    for gpu in Gpu.objects.present().select_related("node__gpu_type"):
+        of_type = counts.setdefault(gpu.node.gpu_type.name, Counter())
+        of_type[condition_of(gpu, busy=gpu.pk in held)] += 1
+    conditions = ("busy", "idle", "draining", "unhealthy")
+    return [GpuCounts(name, n.total(), *(n[condition] for condition in conditions)) for name, n in sorted(counts.items())]
 
 
 def latest_round() -> Round | None:
@@ -108,6 +155,13 @@ def read_log(attempt: Attempt, stream: Stream, *, rank: int, offset: int, wait: 
         if chunk.data or chunk.eof or monotonic() >= until:
             return chunk
         sleep(LOG_PAUSE_S)
+
+
+def log_tail(attempt: Attempt, stream: Stream, *, rank: int, limit: int) -> LogChunk:
+    """The end of the log so far."""
+    now = timedelta()
+    size = read_log(attempt, stream, rank=rank, offset=0, wait=now, limit=1).size
+    return read_log(attempt, stream, rank=rank, offset=max(0, size - limit), wait=now, limit=limit)
 
 
 def scheduler_heartbeat() -> tuple[SchedulerLease | None, Round | None]:

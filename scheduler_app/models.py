@@ -98,6 +98,10 @@ class Round(models.Model):
 
     class Meta:
         ordering = ("-number",)
+        indexes = [models.Index(fields=("started_at",), name="round_by_start")]
+        constraints = [
+            models.CheckConstraint(condition=Q(result__in=("committed", "failed")), name="round_result_known"),
+        ]
 
     def __str__(self) -> str:
         return f"round {self.number}"

@@ -159,7 +159,8 @@ def _measured(jobs: Iterable[JobRow]) -> list[tuple[Any, ...]]:
 def _received(since: datetime) -> list[tuple[UUID, int, datetime, datetime | None]]:
     """Attempts that ran after this moment: whose, on which type, from when to when."""
     ran = Attempt.objects.filter(Q(ended_at=None) | Q(ended_at__gt=since), started_at__isnull=False)
-    return list(ran.filter(job__finished_at=None).values_list("job_id", "gpu_type_id", "started_at", "ended_at"))
+    rows = ran.filter(job__finished_at=None).values_list("job_id", "gpu_type_id", "started_at", "ended_at")
+    return [(job, kind, start, end) for job, kind, start, end in rows if start is not None]
 
 
 def busy_in_arrays() -> dict[UUID, int]:

@@ -45,7 +45,7 @@ class RoundAnswer(serializers.ModelSerializer[Round]):
 
     class Meta:
         model = Round
-        fields = (
+        fields: tuple[str, ...] = (
             "number",
             "started_at",
             "ended_at",
@@ -65,10 +65,11 @@ class RoundAnswer(serializers.ModelSerializer[Round]):
             "seconds",
             "prices",
         )
-        read_only_fields = fields
+        read_only_fields: tuple[str, ...] = fields
 
     def get_solve_seconds(self, record: Round) -> float | None:
-        return record.seconds.get("decide")
+        seconds: float | None = record.seconds.get("decide")
+        return seconds
 
 
 class RateUsed(serializers.Serializer[Any]):
@@ -76,7 +77,7 @@ class RateUsed(serializers.Serializer[Any]):
     gpus = serializers.IntegerField()
     nodes = serializers.IntegerField()
     rate = serializers.FloatField(help_text="Steps/s of the whole job.")
-    source = serializers.ChoiceField(["measured", "declared", "estimated"])
+    source = serializers.ChoiceField(["measured", "declared", "estimated"])  # type: ignore[assignment]  # a field's own
     share = serializers.FloatField(allow_null=True, help_text="Fraction of time that the policy gives it so.")
 
 
@@ -90,7 +91,7 @@ class RoundInFull(RoundAnswer):
     decisions = serializers.SerializerMethodField()
 
     class Meta(RoundAnswer.Meta):
-        fields = (*RoundAnswer.Meta.fields, "decisions")  # type: ignore[assignment]
+        fields = (*RoundAnswer.Meta.fields, "decisions")
         read_only_fields = fields
 
     @extend_schema_field(DecisionOnJob(many=True))

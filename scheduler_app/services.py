@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import perf_counter
 from typing import Any
 
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import User
 from django.db.models import Max
+from django.utils import timezone
 
 from allocation.planning import Plan, plan_round
 from allocation.policies import POLICIES
@@ -64,33 +66,53 @@ def newest_events() -> tuple[int, int]:
 
 def run_round(holder: str, now: datetime) -> Round | None:
     """Decide once and write it down; a failure is written down too, and the next round tries again."""
-    number = open_round(holder, now)
-    events = newest_events()
+    opening = Opening(open_round(holder, now), now, *newest_events())
     clock = Stopwatch()
     try:
-        return _decide_and_commit(holder, number, events, now, clock)
+        return _decide_and_commit(holder, opening, clock)
     except LeaseLost:
-        log.warning("round %s was given up: another scheduler took over", number)
+        log.warning("round %s was given up: another scheduler took over", opening.number)
         return None
     except Exception as error:  # whatever a policy or a solver does, running jobs go on and the next round comes
-        log.exception("round %s failed", number)
-        return _record_failure(number, error, events, now, clock)
+        log.exception("round %s failed", opening.number)
+        return _record_failure(opening, error, clock)
 
 
-def _decide_and_commit(holder: str, number: int, events: tuple[int, int], now: datetime, clock: "Stopwatch") -> Round:
+@dataclass(frozen=True)
+class Opening:
+    """A round that was opened: its number, when, and the last events before its snapshot."""
+
+    number: int
+    now: datetime
+    job_event: int
+    node_event: int
+
+    def record(self, result: Round.Result, *, policy: str, shares_since: datetime) -> Round:
+        return Round(
+            number=self.number,
+            started_at=self.now,
+            result=result,
+            policy=policy,
+            shares_since=shares_since,
+            last_job_event=self.job_event,
+            last_node_event=self.node_event,
+        )
+
+
+def _decide_and_commit(holder: str, opening: Opening, clock: "Stopwatch") -> Round:
     setting = PolicySetting.objects.current()
     with clock.step("snapshot"):
-        snapshot, left_out, rows, shares_since = take_snapshot(now, setting)
+        snapshot, left_out, rows, shares_since = take_snapshot(opening.now, setting)
     with clock.step("decide"):
         plan = decide(snapshot, setting.policy)
     with clock.step("explain"):
         reasons = _reasons(snapshot, plan, left_out, rows)
     with clock.step("archive"):
-        record = _record(number, setting.policy, snapshot, plan, events, now, shares_since)
-    record.seconds = clock.seconds
+        record = opening.record(Round.Result.COMMITTED, policy=setting.policy, shares_since=shares_since)
+        _fill(record, snapshot, plan)
     with clock.step("commit"):
-        commit_round(holder, record, snapshot, plan, reasons, now)
-    Round.objects.filter(pk=number).update(seconds=clock.seconds)
+        commit_round(record, snapshot, plan, holder=holder, reasons=reasons, now=opening.now)
+    Round.objects.filter(pk=record.pk).update(seconds=clock.seconds)
     return record
 
 
@@ -118,11 +140,10 @@ def replay_round(number: int) -> tuple[Archived, Plan, bool]:
     return archived, again, same_plan(archived.plan, again)
 
 
-def choose_policy(setting: PolicySetting, *, actor: AbstractUser | None) -> PolicySetting:
+def choose_policy(setting: PolicySetting, *, actor: User | None) -> PolicySetting:
     """From now on decide so. The old setting stays as history."""
-    setting.pk, setting.created_by = None, actor
-    setting._state.adding = True
-    setting.save()
+    setting.pk, setting.created_by, setting.created_at = None, actor, timezone.now()
+    setting.save(force_insert=True)
     return setting
 
 
@@ -143,47 +164,22 @@ def _reasons(snapshot: Snapshot, plan: Plan, left_out: LeftOut, rows: Rows) -> d
     return words | words_of_round(snapshot, plan, names)
 
 
-def _record(
-    number: int,
-    policy: str,
-    snapshot: Snapshot,
-    plan: Plan,
-    events: tuple[int, int],
-    now: datetime,
-    shares_since: datetime,
-) -> Round:
+def _fill(record: Round, snapshot: Snapshot, plan: Plan) -> None:
+    """What pages show of the decision, and the archive that it can be replayed from."""
     decision = plan.decision
-    return Round(
-        number=number,
-        started_at=now,
-        result=Round.Result.COMMITTED,
-        policy=policy,
-        jobs=len(snapshot.jobs),
-        gpus=len(snapshot.gpus),
-        objective=decision.objective,
-        bound=decision.bound,
-        gap=decision.gap,
-        status=decision.status.value,
-        prices=dict(zip(snapshot.types, (float(price) for price in decision.prices), strict=True)),
-        shares_since=shares_since,
-        last_job_event=events[0],
-        last_node_event=events[1],
-        archive=pack(policy, snapshot, plan),
-    )
+    record.jobs, record.gpus = len(snapshot.jobs), len(snapshot.gpus)
+    record.objective, record.bound, record.gap = decision.objective, decision.bound, decision.gap
+    record.status = decision.status.value
+    record.prices = dict(zip(snapshot.types, (float(price) for price in decision.prices), strict=True))
+    record.archive = pack(record.policy, snapshot, plan)
 
 
-def _record_failure(number: int, error: Exception, events: tuple[int, int], now: datetime, clock: "Stopwatch") -> Round:
-    return Round.objects.create(
-        number=number,
-        started_at=now,
-        result=Round.Result.FAILED,
-        message=f"{type(error).__name__}: {error}"[:500],
-        policy=PolicySetting.objects.current().policy,
-        shares_since=now,
-        last_job_event=events[0],
-        last_node_event=events[1],
-        seconds=clock.seconds,
-    )
+def _record_failure(opening: Opening, error: Exception, clock: "Stopwatch") -> Round:
+    policy = PolicySetting.objects.current().policy
+    record = opening.record(Round.Result.FAILED, policy=policy, shares_since=opening.now)
+    record.message, record.seconds = f"{type(error).__name__}: {error}"[:500], clock.seconds
+    record.save(force_insert=True)
+    return record
 
 
 class Stopwatch:

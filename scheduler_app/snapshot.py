@@ -82,29 +82,26 @@ def build_snapshot(
     service = _in_service(rows, pinned)
     queue, throttled = _queue(rows, service, busy_in_arrays)
     offered = _configurations(rows, service, queue)
-    rate, source = _rates(rows, offered, queue)
-    held = _held(rows, service, offered, queue)
-    locked = _locked(service, queue, timing) & (held >= 0)
-    rate = np.where(locked[:, None] & (np.arange(rate.shape[1]) != held[:, None]), 0, rate)
     capacity = _capacity(rows, service)
-    keep = _can_run(rate, offered, capacity)
-    misfits = {service.attempt_of[job.id].id for job in compress(queue, ~keep) if job.id in service.attempt_of}
+    everybody = _bids(rows, service, offered, queue, timing)
+    can_run = _can_run(everybody.rate, offered, capacity)
+    misfits = {service.attempt_of[job.id].id for job in compress(queue, ~can_run) if job.id in service.attempt_of}
     if misfits:  # they run all the same, on terms that the inventory has since outgrown
         return build_snapshot(rows, timing, busy_in_arrays, pinned=pinned | misfits)
-    chosen = list(compress(queue, keep))
+    bids = everybody.of(can_run)
     snapshot = Snapshot(
-        jobs=tuple(str(job.id) for job in chosen),
-        attempts=tuple(service.attempt_of[job.id].id if job.id in service.attempt_of else 0 for job in chosen),
+        jobs=tuple(str(job.id) for job in bids.jobs),
+        attempts=tuple(service.attempt_of[job.id].id if job.id in service.attempt_of else 0 for job in bids.jobs),
         types=tuple(row.name for row in rows.types),
         nodes=tuple(node.name for node in rows.nodes),
         gpus=tuple(gpu.id for gpu in service.gpus),
         round_s=timing.round_s,
-        problem=_problem(rows, service, offered, chosen, timing, rate[keep], capacity, held[keep], locked[keep]),
-        floor=_floor(rows, service, chosen),
-        limits=_limits(rows, chosen),
-        source=source[keep],
+        problem=_problem(rows, service, offered, bids, timing),
+        floor=_floor(rows, service, bids.jobs),
+        limits=_limits(rows, bids.jobs),
+        source=bids.source,
     )
-    return snapshot, LeftOut(cannot_run=tuple(compress(queue, ~keep)), throttled=tuple(throttled))
+    return snapshot, LeftOut(cannot_run=tuple(compress(queue, ~can_run)), throttled=tuple(throttled))
 
 
 # -- which GPUs and which jobs -----------------------------------------------------------------------------------
@@ -157,6 +154,30 @@ def _can_run(rate: Floats, offered: Configurations, capacity: Ints) -> Bools:
     fits = (offered.usage <= capacity[:, None]).all(axis=0)
     base_rate = normaliser(np.where(fits, rate, 0), offered.usage, capacity)[1]
     return runnable(rate, offered.usage, capacity) & (base_rate > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Bids:
+    """Jobs, with what each could do in every configuration, and what it holds."""
+
+    jobs: list[JobRow]
+    rate: Floats
+    source: Ints
+    held: Ints
+    locked: Bools
+
+    def of(self, kept: Bools) -> "_Bids":
+        jobs = list(compress(self.jobs, kept))
+        return _Bids(jobs, self.rate[kept], self.source[kept], self.held[kept], self.locked[kept])
+
+
+def _bids(rows: Rows, service: _InService, offered: Configurations, queue: list[JobRow], timing: Timing) -> _Bids:
+    """A locked job can do nothing but go on as it does."""
+    rate, source = _rates(rows, offered, queue)
+    held = _held(rows, service, offered, queue)
+    locked = _locked(service, queue, timing) & (held >= 0)
+    elsewhere = np.arange(rate.shape[1]) != held[:, None]
+    return _Bids(queue, np.where(locked[:, None] & elsewhere, 0, rate), source, held, locked)
 
 
 # -- configurations and rates ------------------------------------------------------------------------------------
@@ -247,26 +268,17 @@ def _keeps(attempt: AttemptRow | None, job: JobRow, timing: Timing) -> bool:
 # -- the three inputs of the core --------------------------------------------------------------------------------
 
 
-def _problem(
-    rows: Rows,
-    service: _InService,
-    offered: Configurations,
-    jobs: Sequence[JobRow],
-    timing: Timing,
-    rate: Floats,
-    capacity: Ints,
-    held: Ints,
-    locked: Bools,
-) -> Problem:
+def _problem(rows: Rows, service: _InService, offered: Configurations, bids: _Bids, timing: Timing) -> Problem:
+    capacity, jobs = _capacity(rows, service), bids.jobs
     now = timing.now
     age_s = np.array([max((now - job.created_at).total_seconds(), 0.0) for job in jobs])
     total = np.array([job.total_steps or np.inf for job in jobs], dtype=float)
     step = np.array([job.step for job in jobs], dtype=float)
     deadline_s = [(job.deadline - now).total_seconds() if job.deadline else np.inf for job in jobs]
-    base_gpus, base_rate = normaliser(rate, offered.usage, capacity) if jobs else (np.zeros(0), np.zeros(0))
+    base_gpus, base_rate = normaliser(bids.rate, offered.usage, capacity)
     isolated_rate = base_rate * np.minimum(1, capacity.sum() / np.maximum(base_gpus * len(jobs), 1))
     return Problem.of(
-        rate,
+        bids.rate,
         offered.usage,
         capacity,
         nodes=offered.nodes,
@@ -275,10 +287,10 @@ def _problem(
         total_steps=total,
         remaining_steps=np.maximum(total - step, 0),
         attained_gpu_s=_attained(service, jobs, now),
-        isolated_s=step / isolated_rate if jobs else step,
+        isolated_s=step / isolated_rate,
         received_s=_received(rows, jobs, timing),
-        held=held,
-        locked=locked,
+        held=bids.held,
+        locked=bids.locked,
         restart_s=np.array([job.restore_s for job in jobs], dtype=float),
         restarts=np.array([max(job.attempt_count - 1, 0) for job in jobs], dtype=np.int64),
         deadline_s=np.array(deadline_s, dtype=float),

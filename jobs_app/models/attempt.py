@@ -94,6 +94,7 @@ class Attempt(models.Model):
         indexes = [
             models.Index(fields=("state",), condition=~Q(state="ended"), name="attempt_live"),
             models.Index(fields=("id",), condition=Q(gone_at=None), name="attempt_ungone"),
+            models.Index(fields=("ended_at",), name="attempt_by_end"),
         ]
         constraints = [
             models.UniqueConstraint(fields=("job", "number"), name="attempt_number_once"),
@@ -111,6 +112,15 @@ class Attempt(models.Model):
             models.CheckConstraint(condition=Q(state="ended") ^ Q(outcome=""), name="attempt_outcome_when_ended"),
             models.CheckConstraint(condition=Q(state="ended") ^ Q(ended_at=None), name="attempt_ended_at_when_ended"),
             models.CheckConstraint(condition=Q(gpu_count__gt=0), name="attempt_has_gpus"),
+            models.CheckConstraint(
+                condition=Q(state__in=("claimed", "launching", "running", "stopping", "ended")),
+                name="attempt_state_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(outcome__in=("", "succeeded", "failed", "preempted", "cancelled", "timed_out", "lost")),
+                name="attempt_outcome_known",
+            ),
+            models.CheckConstraint(condition=Q(gone_at=None) | Q(state="ended"), name="attempt_gone_only_when_ended"),
         ]
 
     def __str__(self) -> str:

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from django.conf import settings
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import User
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
@@ -62,7 +62,7 @@ class JobArray(models.Model):
 
 
 class JobQuerySet(models.QuerySet["Job"]):
-    def visible_to(self, user: AbstractUser) -> "JobQuerySet":
+    def visible_to(self, user: User) -> "JobQuerySet":
         """A team's jobs are seen by its members; staff see all."""
         return self if user.is_staff else self.filter(team__members=user)
 
@@ -168,8 +168,18 @@ class Job(models.Model):
                 name="job_finished_at_when_final",
             ),
             models.CheckConstraint(
-                condition=Q(state__in=("queued", "starting", "running", "stopping"))
-                | Q(state__in=("succeeded", "failed", "cancelled", "timed_out")),
+                condition=Q(
+                    state__in=(
+                        "queued",
+                        "starting",
+                        "running",
+                        "stopping",
+                        "succeeded",
+                        "failed",
+                        "cancelled",
+                        "timed_out",
+                    )
+                ),
                 name="job_state_known",
             ),
             models.CheckConstraint(

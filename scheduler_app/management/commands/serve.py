@@ -126,7 +126,8 @@ def _refuse_busy_port(port: int) -> None:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise CommandError(f"Port {port} is in use: stop what listens there, or choose another, MOTLEY_PORT=8001.") from error
+            remedy = "stop what listens there, or choose another one: MOTLEY_PORT=8001 make run"
+            raise CommandError(f"Port {port} is in use: {remedy}") from error
 
 
 def _demo_env(url: str, login: demo.Login) -> str:

@@ -1,0 +1,104 @@
+"""The inventory in Django admin."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+
+from cluster_app.errors import ReasonMissing
+from cluster_app.models import MOST_GPUS_PER_NODE, GpuType, Node, NodeEvent, NodeQuerySet
+from cluster_app.services import cordon, drain, record, resume, set_gpu_count
+
+
+@admin.register(GpuType)
+class GpuTypeAdmin(admin.ModelAdmin[GpuType]):
+    list_display = ("name", "memory_mib", "tflops", "bandwidth_gbs", "power_w", "price_per_hour")
+    search_fields = ("name",)
+
+
+class NodeForm(forms.ModelForm[Node]):
+    gpu_count = forms.IntegerField(
+        min_value=0, max_value=MOST_GPUS_PER_NODE, label="GPUs", help_text="How many are in the node."
+    )
+
+    class Meta:
+        model = Node
+        fields = ("name", "gpu_type", "gpu_count", "cpus", "memory_mib", "engine", "labels", "emulated")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk:
+            self.fields["gpu_count"].initial = self.instance.gpu_set.present().count()
+
+
+class NodeEventInline(admin.TabularInline[NodeEvent, Node]):
+    model = NodeEvent
+    fields = readonly_fields = ("at", "kind", "message", "actor")
+    extra = 0
+    can_delete = False
+    max_num = 0
+    verbose_name_plural = "history"
+
+
+@admin.register(Node)
+class NodeAdmin(admin.ModelAdmin[Node]):
+    form = NodeForm
+    list_display = ("name", "gpu_type", "gpus", "cpus", "memory_mib", "state", "health", "reason", "emulated")
+    list_filter = ("state", "health", "gpu_type", "engine", "emulated")
+    search_fields = ("name",)
+    list_select_related = ("gpu_type",)
+    inlines = (NodeEventInline,)
+    actions = ("cordon_nodes", "drain_nodes", "resume_nodes")
+
+    def get_queryset(self, request: HttpRequest) -> NodeQuerySet:
+        return Node.objects.with_gpu_counts()
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Node | None = None) -> tuple[str, ...]:
+        """GPUs do not change their kind: another kind is another node."""
+        return ("name", "gpu_type") if obj else ()
+
+    @admin.display(description="GPUs", ordering="gpus")
+    def gpus(self, node: Node) -> int:
+        count: int = node.gpus  # type: ignore[attr-defined]  # an annotation of the query
+        return count
+
+    def save_model(self, request: HttpRequest, obj: Node, form: forms.ModelForm[Node], change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        set_gpu_count(obj, form.cleaned_data["gpu_count"])
+        kind = NodeEvent.Kind.CHANGED if change else NodeEvent.Kind.ADDED
+        record(obj, kind, ", ".join(form.changed_data), actor=request.user if request.user.is_authenticated else None)
+
+    @admin.action(description="Cordon: place nothing new there")
+    def cordon_nodes(self, request: HttpRequest, nodes: QuerySet[Node]) -> TemplateResponse | None:
+        return self._with_reason(request, nodes, "cordon_nodes", "Cordon", cordon)
+
+    @admin.action(description="Drain: move the jobs away")
+    def drain_nodes(self, request: HttpRequest, nodes: QuerySet[Node]) -> TemplateResponse | None:
+        return self._with_reason(request, nodes, "drain_nodes", "Drain", drain)
+
+    @admin.action(description="Resume: take new jobs again")
+    def resume_nodes(self, request: HttpRequest, nodes: QuerySet[Node]) -> None:
+        for node in nodes:
+            resume(node, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+        self.message_user(request, f"{len(nodes)} nodes take jobs again.")
+
+    def _with_reason(
+        self, request: HttpRequest, nodes: QuerySet[Node], action: str, verb: str, take_out: Any
+    ) -> TemplateResponse | None:
+        """Ask for the reason on a page of its own, then do it."""
+        reason = request.POST.get("reason")
+        if reason is not None:
+            try:
+                for node in nodes:
+                    take_out(node, reason=reason, actor=request.user)
+            except ReasonMissing as error:
+                self.message_user(request, str(error), messages.ERROR)
+            else:
+                self.message_user(request, f"{verb}: {', '.join(node.name for node in nodes)} ({reason}).")
+                return None
+        context = {**self.admin_site.each_context(request), "title": f"{verb} nodes", "verb": verb}
+        context |= {"nodes": nodes, "action": action, "opts": self.opts}
+        return TemplateResponse(request, "admin/cluster_app/node/reason.html", context)

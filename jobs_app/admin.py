@@ -1,0 +1,94 @@
+"""Teams, tokens and jobs in Django admin."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from jobs_app.errors import JobsError
+from jobs_app.models import ApiToken, Attempt, Job, JobEvent, Team, Throughput
+from jobs_app.services import cancel_job, revoke_token
+
+
+@admin.register(Team)
+class TeamAdmin(admin.ModelAdmin[Team]):
+    list_display = ("name", "weight", "max_job_weight", "max_gpus", "max_gpus_per_member")
+    search_fields = ("name",)
+    filter_horizontal = ("members",)
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(admin.ModelAdmin[ApiToken]):
+    list_display = ("name", "user", "scope", "prefix", "created_at", "expires_at", "used_at", "revoked_at")
+    list_filter = ("scope",)
+    fields = ("user", "name", "scope", "expires_at")
+    list_select_related = ("user",)
+    actions = ("revoke",)
+
+    def save_model(self, request: HttpRequest, obj: ApiToken, form: forms.ModelForm[ApiToken], change: bool) -> None:
+        """A new token's text is shown in the message, and never again."""
+        if not change:
+            self.message_user(request, f"The token, shown only now: {obj.set_text()}")
+        super().save_model(request, obj, form, change)
+
+    def has_delete_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
+        return False  # revoked tokens stay, so that it is known who had access
+
+    @admin.action(description="Revoke")
+    def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> None:
+        for token in tokens:
+            revoke_token(token)
+
+
+class Unchangeable:
+    """Rows that the service writes: to look at, not to edit."""
+
+    def has_add_permission(self, *args: Any) -> bool:
+        return False
+
+    def has_change_permission(self, *args: Any) -> bool:
+        return False
+
+    def has_delete_permission(self, *args: Any) -> bool:
+        return False
+
+
+class AttemptInline(Unchangeable, admin.TabularInline[Attempt, Job]):
+    model = Attempt
+    fields = ("number", "state", "outcome", "exit_code", "gpu_type", "gpu_count", "nodes", "started_at", "ended_at")
+    extra = 0
+
+
+class JobEventInline(Unchangeable, admin.TabularInline[JobEvent, Job]):
+    model = JobEvent
+    fields = ("at", "kind", "attempt", "message", "actor")
+    extra = 0
+
+
+@admin.register(Job)
+class JobAdmin(Unchangeable, admin.ModelAdmin[Job]):
+    list_display = ("name", "state", "team", "owner", "reason", "created_at", "finished_at")
+    list_filter = ("state", "team")
+    search_fields = ("name__startswith",)
+    list_select_related = ("team", "owner")
+    show_full_result_count = False
+    inlines = (AttemptInline, JobEventInline)
+    actions = ("cancel",)
+
+    @admin.action(description="Cancel", permissions=["view"])
+    def cancel(self, request: HttpRequest, jobs: QuerySet[Job]) -> None:
+        for job in jobs:
+            try:
+                cancel_job(job, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+            except JobsError as error:
+                self.message_user(request, f"{job}: {error}")
+
+
+@admin.register(Throughput)
+class ThroughputAdmin(Unchangeable, admin.ModelAdmin[Throughput]):
+    list_display = ("workload", "team", "gpu_type", "gpus", "nodes", "steps_per_second", "reports", "spread")
+    list_filter = ("gpu_type", "team")
+    search_fields = ("workload__startswith",)
+    list_select_related = ("team", "gpu_type")

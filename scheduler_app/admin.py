@@ -1,0 +1,66 @@
+"""The policy and its history, and the rounds, in Django admin."""
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from scheduler_app.models import PolicySetting, Round
+from scheduler_app.services import choose_policy
+
+
+@admin.register(PolicySetting)
+class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
+    """The newest row counts. To change the policy is to add a row; to undo is to choose an old one again."""
+
+    list_display = ("policy", "parameters", "round_length_s", "min_run_s", "note", "created_at", "created_by")
+    fields = ("policy", "parameters", "round_length_s", "min_run_s", "note")
+    list_display_links = None
+    actions = ("choose_again",)
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, str | list[str]]:
+        current = PolicySetting.objects.current()
+        return {name: getattr(current, name) for name in self.fields if name != "note"}
+
+    def save_model(
+        self,
+        request: HttpRequest,
+        obj: PolicySetting,
+        form: forms.ModelForm[PolicySetting],
+        change: bool,
+    ) -> None:
+        choose_policy(obj, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+
+    def has_change_permission(self, request: HttpRequest, obj: PolicySetting | None = None) -> bool:
+        return obj is None and super().has_change_permission(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: PolicySetting | None = None) -> bool:
+        return False
+
+    @admin.action(description="Choose again (undo what came after)")
+    def choose_again(self, request: HttpRequest, settings: QuerySet[PolicySetting]) -> None:
+        if settings.count() != 1:
+            self.message_user(request, "Select the one setting to go back to.")
+            return
+        setting = settings.get()
+        setting.note = f"back to the setting of {setting.created_at:%F %H:%M}"
+        choose_policy(setting, actor=request.user)  # type: ignore[arg-type]
+
+
+@admin.register(Round)
+class RoundAdmin(admin.ModelAdmin[Round]):
+    list_display = ("number", "started_at", "result", "policy", "jobs", "starts", "stops", "moves", "objective", "gap")
+    list_filter = ("result", "policy")
+    show_full_result_count = False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Round]:
+        return super().get_queryset(request).defer("archive")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Round | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Round | None = None) -> bool:
+        return False
