@@ -24,7 +24,8 @@ class Quantity(serializers.Field[int, Any, str, Any]):
             raise serializers.ValidationError(
                 f"Write a number with a unit ({', '.join(self.units)}), as {self.example}."
             )
-        value = round(float(match[1]) * self.units[match[2] or self.bare_unit])
+        amount = float(match[1]) * self.units[match[2] or self.bare_unit]
+        value = round(min(amount, LARGEST + 1))  # four hundred digits are infinity, which has no integer
         if not 0 < value <= LARGEST:
             raise serializers.ValidationError(f"Must be more than zero and at most {LARGEST:,} {self.bare_unit}.")
         return value

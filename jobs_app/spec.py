@@ -3,7 +3,6 @@
 `parse_spec` turns what a person wrote into the columns of `Job`; `spec_of` turns a job back into what to write.
 """
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +20,7 @@ LARGEST_YAML_BYTES = 256 * 1024
 LARGEST_COMMAND_BYTES = 64 * 1024
 MOST_GPUS = 100_000
 LONGEST_GRACE_S = 3600
+LARGEST_RATE = 1e12
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 DEFAULTS: dict[str, Any] = {
@@ -39,15 +39,24 @@ class Strict(serializers.Serializer[Any]):
     """Unknown fields are errors: a misspelt field must not be ignored in silence."""
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
-        if isinstance(data, Mapping):
-            unknown = [str(name) for name in data if name not in self.fields]
-            if unknown:
-                raise serializers.ValidationError({name: [self._no_such(name)] for name in unknown})
-        result: dict[str, Any] = super().to_internal_value(data)
+        names = data if isinstance(data, Mapping) else {}
+        faults: dict[str, Any] = {str(name): [self._no_such(str(name))] for name in names if name not in self.fields}
+        result: dict[str, Any] = {}
+        try:
+            result = super().to_internal_value(data)
+        except serializers.ValidationError as error:
+            faults |= error.detail  # type: ignore[arg-type]  # a serializer's is a map
+        if faults:
+            raise serializers.ValidationError(faults)
         return result
 
     def _no_such(self, name: str) -> serializers.ErrorDetail:
         return serializers.ErrorDetail(f"There is no field {name!r}; there are {', '.join(self.fields)}.", "unknown")
+
+
+def is_text(value: Any) -> bool:
+    """Without NUL and halves of surrogate pairs, which neither a process nor every database takes."""
+    return isinstance(value, str) and not re.search(r"[\0\ud800-\udfff]", value)
 
 
 class PlainText(serializers.CharField):
@@ -65,7 +74,7 @@ class Command(serializers.Field[Any, Any, Any, Any]):
 
     def to_internal_value(self, data: Any) -> str | list[str]:
         parts = data if isinstance(data, list) else [data]
-        if not parts or not all(isinstance(part, str) and "\0" not in part for part in parts) or not parts[0].strip():
+        if not parts or not all(is_text(part) for part in parts) or not parts[0].strip():
             raise serializers.ValidationError("Write a command line, or a list of a program and its arguments.")
         return data  # type: ignore[no-any-return]
 
@@ -89,16 +98,22 @@ class Rates(serializers.Field[dict[str, Any], Any, Any, Any]):
     def to_internal_value(self, data: Any) -> dict[str, dict[str, float]]:
         if not isinstance(data, Mapping):
             raise serializers.ValidationError("Write a map from GPU type to steps/s, as {a100: 24.1}.")
-        return {str(kind): self._of_type(kind, value) for kind, value in data.items()}
+        by_kind = {str(kind): self._by_gpus(value) for kind, value in data.items()}
+        faulty = [kind for kind, by_gpus in by_kind.items() if not (is_text(kind) and self._are_rates(by_gpus))]
+        if faulty:
+            text = "Write steps/s greater than 0, or {GPUs: steps/s}."
+            raise serializers.ValidationError({kind: [text] for kind in faulty})
+        return {kind: {str(gpus): float(rate) for gpus, rate in by.items()} for kind, by in by_kind.items()}
 
-    def _of_type(self, kind: Any, value: Any) -> dict[str, float]:
+    def _by_gpus(self, value: Any) -> Mapping[Any, Any]:
         """A bare number stands for the least gang, written as "" until the gang is known."""
-        by_gpus = value if isinstance(value, Mapping) else {"": value}
-        for gpus, rate in by_gpus.items():
-            number = isinstance(rate, int | float) and not isinstance(rate, bool) and math.isfinite(rate) and rate > 0
-            if not number or not re.fullmatch(r"([1-9]\d{0,5})?", str(gpus)):
-                raise serializers.ValidationError({str(kind): ["Write steps/s greater than 0, or {GPUs: steps/s}."]})
-        return {str(gpus): float(rate) for gpus, rate in by_gpus.items()}
+        return value if isinstance(value, Mapping) else {"": value}
+
+    def _are_rates(self, by_gpus: Mapping[Any, Any]) -> bool:
+        return all(
+            type(rate) in (int, float) and 0 < rate <= LARGEST_RATE and re.fullmatch(r"([1-9]\d{0,5})?", str(gpus))
+            for gpus, rate in by_gpus.items()
+        )
 
 
 class Checkpoint(Strict):
@@ -114,7 +129,9 @@ class After(Strict):
 class Array(Strict):
     start = serializers.IntegerField(min_value=0, max_value=2**31 - 1, default=0)
     end = serializers.IntegerField(min_value=0, max_value=2**31 - 1)
-    at_a_time = serializers.IntegerField(min_value=1, required=False, allow_null=True, default=None)
+    at_a_time = serializers.IntegerField(
+        min_value=1, max_value=2**31 - 1, required=False, allow_null=True, default=None
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if not attrs["start"] <= attrs["end"] < attrs["start"] + LARGEST_ARRAY:
@@ -155,21 +172,31 @@ class JobSpec(Strict):
         return path
 
     def validate_env(self, env: dict[str, str]) -> dict[str, str]:
-        for name, value in env.items():
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
-                raise serializers.ValidationError({name: ["Name variables by letters, digits and '_'; no NUL bytes."]})
-            if name.startswith("MOTLEY_"):
-                raise serializers.ValidationError({name: ["Names that begin with MOTLEY_ are set by Motley."]})
+        if faults := {name: [fault] for name, value in env.items() if (fault := _env_fault(name, value))}:
+            raise serializers.ValidationError(faults)
         return env
 
+    def validate_tags(self, tags: dict[str, str]) -> dict[str, str]:
+        if unprintable := [name for name in tags if not name.isprintable()]:
+            text = "Use printable characters only, on one line."
+            raise serializers.ValidationError({name: [text] for name in unprintable})
+        return tags
+
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        size = len(str(attrs["command"]).encode()) + sum(len(k) + len(v) for k, v in attrs.get("env", {}).items())
+        env = "".join(name + value for name, value in attrs.get("env", {}).items())
+        size = len(str(attrs["command"]).encode()) + len(env.encode())
         if size > LARGEST_COMMAND_BYTES:
             raise serializers.ValidationError({"env": ["Command and environment are more than 64 KiB together."]})
         if "rates" in attrs:
             least = str(attrs["gpus_min"])
             attrs["rates"] = {k: {gpus or least: v for gpus, v in by.items()} for k, by in attrs["rates"].items()}
         return attrs
+
+
+def _env_fault(name: str, value: str) -> str | None:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or not is_text(value):
+        return "Name variables by letters, digits and '_'; no NUL bytes."
+    return "Names that begin with MOTLEY_ are set by Motley." if name.startswith("MOTLEY_") else None
 
 
 def parse_spec(data: Any) -> dict[str, Any]:
@@ -215,7 +242,7 @@ def parse_yaml(text: str) -> Any:
         raise InvalidSpec.at("", "too_large", "The YAML is larger than 256 KiB.")
     try:
         return yaml.load(text, Loader=PlainLoader)  # noqa: S506 - a SafeLoader with fewer rules
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # numbers of 5,000 digits, 5,000 brackets
         raise InvalidSpec.at("", "not_yaml", f"This is not YAML: {' '.join(str(error).split())}") from error
 
 

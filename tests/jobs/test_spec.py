@@ -1,0 +1,238 @@
+"""The spec: one schema at every door, in both directions, and every fault named with its place and its remedy."""
+
+import json
+from typing import Any
+
+import pytest
+from service_lab import Lab
+
+from jobs_app.errors import Fault, InvalidSpec
+from jobs_app.spec import parse_spec, parse_yaml, spec_of, write_yaml
+
+LEAST: dict[str, Any] = {"name": "net", "command": "true", "gpus": 1}
+RICH: dict[str, Any] = {
+    "name": "resnet50-imagenet",
+    "team": "vision",
+    "command": "torchrun train.py --epochs 90",
+    "workdir": "/data/projects/resnet",
+    "env": {"OMP_NUM_THREADS": "4", "EMPTY": ""},
+    "gpus": {"min": 1, "max": 4},
+    "gpu_types": ["a100", "v100"],
+    "gpu_memory": "16GiB",
+    "cpus_per_gpu": 4,
+    "memory_per_gpu": "32GiB",
+    "workload": "resnet50/bs64",
+    "rates": {"a100": 24.1, "v100": {1: 10.2, 2: 19.0, 4: 36.5}},
+    "total_steps": 450_000,
+    "checkpoint": {"grace_seconds": 120, "restore_seconds": 12.5},
+    "preemptible": False,
+    "uneven_gang": True,
+    "weight": 0.5,
+    "deadline": "2099-12-01T12:00:00+00:00",
+    "time_limit": "48h",
+    "retries": 3,
+    "tags": {"project": "imagenet"},
+}
+
+
+def faults(data: Any) -> list[Fault]:
+    with pytest.raises(InvalidSpec) as refused:
+        parse_spec(data)
+    return list(refused.value.faults)
+
+
+def pointers(data: Any) -> set[str]:
+    return {fault["pointer"] for fault in faults(data)}
+
+
+# -- there and back ----------------------------------------------------------------------------------------------
+
+
+def test_what_a_job_says_of_itself_gives_the_same_job_again(lab: Lab) -> None:
+    for kind in ("a100", "v100"):
+        lab.node(kind, kind, gpus=4)
+    parent = lab.submit()
+    job = lab.submit(**RICH, after=[{"job": str(parent.pk), "on": "end"}])
+    assert parse_spec(spec_of(job)) == parse_spec(RICH | {"after": [{"job": str(parent.pk), "on": "end"}]})
+
+
+def test_what_a_job_says_of_itself_survives_yaml_and_json(lab: Lab) -> None:
+    for kind in ("a100", "v100"):
+        lab.node(kind, kind, gpus=4)
+    spec = spec_of(lab.submit(**RICH))
+    read = parse_yaml(write_yaml(spec)), json.loads(json.dumps(spec))
+    assert [parse_spec(text) for text in read] == [parse_spec(RICH)] * 2
+
+
+def test_what_is_at_its_default_is_not_written(lab: Lab) -> None:
+    lab.node("n1")
+    assert spec_of(lab.submit(**LEAST)) == LEAST | {"team": "vision", "workload": "net/true"}
+
+
+# -- units and shapes --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("48h", 172_800), ("90m", 5400), ("2d", 172_800), (30, 30), ("1.5h", 5400)]
+)
+def test_times_have_units(text: Any, seconds: int) -> None:
+    assert parse_spec(LEAST | {"time_limit": text})["time_limit_s"] == seconds
+
+
+@pytest.mark.parametrize(("text", "mib"), [("16GiB", 16_384), ("512MiB", 512), ("1TiB", 1_048_576), (100, 100)])
+def test_memory_has_units(text: Any, mib: int) -> None:
+    assert parse_spec(LEAST | {"gpu_memory": text})["gpu_memory_mib"] == mib
+
+
+@pytest.mark.parametrize("text", ["16GB", "48 hours", "-1h", "0", "h", "1e3s", True, None, [], "", "0.0001MiB"])
+def test_a_quantity_without_sense_is_refused_with_an_example(text: Any) -> None:
+    (fault,) = faults(LEAST | {"gpu_memory": text})
+    assert fault["pointer"] == "/gpu_memory"
+
+
+def test_a_number_of_gpus_is_both_least_and_most() -> None:
+    columns = parse_spec(LEAST | {"gpus": 4})
+    assert (columns["gpus_min"], columns["gpus_max"]) == (4, 4)
+
+
+def test_a_bare_rate_holds_for_the_least_gang() -> None:
+    columns = parse_spec(LEAST | {"gpus": {"min": 2, "max": 8}, "rates": {"a100": 24.1}})
+    assert columns["rates"] == {"a100": {"2": 24.1}}
+
+
+def test_a_command_may_be_a_list() -> None:
+    assert parse_spec(LEAST | {"command": ["python", "a b.py"]})["command"] == ["python", "a b.py"]
+
+
+def test_on_is_a_word_in_yaml() -> None:
+    spec = parse_yaml("after: [{job: 0190c3a0-0000-7000-8000-000000000000, on: end}]")
+    assert spec["after"][0]["on"] == "end"
+
+
+# -- faults ------------------------------------------------------------------------------------------------------
+
+FAULTY: list[tuple[str, Any, str]] = [
+    ("name", "", "/name"),
+    ("name", "x" * 101, "/name"),
+    ("name", "two\nlines", "/name"),
+    ("name", "nul\0", "/name"),
+    ("name", True, "/name"),
+    ("command", "", "/command"),
+    ("command", [], "/command"),
+    ("command", ["", "a"], "/command"),
+    ("command", ["a", 1], "/command"),
+    ("command", "nul\0", "/command"),
+    ("command", "lone \ud800 surrogate", "/command"),
+    ("command", 5, "/command"),
+    ("workdir", "relative", "/workdir"),
+    ("workdir", "/data/../root", "/workdir"),
+    ("env", {"MOTLEY_JOB_TOKEN": "x"}, "/env/MOTLEY_JOB_TOKEN"),
+    ("env", {"A-B": "x"}, "/env/A-B"),
+    ("env", {"A": "nul\0"}, "/env/A"),
+    ("env", {"A": True}, "/env/A"),
+    ("env", [], "/env"),
+    ("gpus", 0, "/gpus"),
+    ("gpus", -1, "/gpus"),
+    ("gpus", True, "/gpus"),
+    ("gpus", 1.5, "/gpus"),
+    ("gpus", "many", "/gpus"),
+    ("gpus", {"min": 4, "max": 2}, "/gpus"),
+    ("gpus", {"min": 1}, "/gpus"),
+    ("gpus", {"min": 1, "max": True}, "/gpus"),
+    ("gpus", 10**30, "/gpus"),
+    ("gpu_types", "a100", "/gpu_types"),
+    ("cpus_per_gpu", -1, "/cpus_per_gpu"),
+    ("cpus_per_gpu", 10**400, "/cpus_per_gpu"),
+    ("gpu_memory", 10**400, "/gpu_memory"),
+    ("time_limit", "9" * 400 + "h", "/time_limit"),
+    ("rates", 24.1, "/rates"),
+    ("rates", {"a100": 0}, "/rates/a100"),
+    ("rates", {"a100": True}, "/rates/a100"),
+    ("rates", {"a100": "fast"}, "/rates/a100"),
+    ("rates", {"a100": float("inf")}, "/rates/a100"),
+    ("rates", {"a100": float("nan")}, "/rates/a100"),
+    ("rates", {"a100": 10**400}, "/rates/a100"),
+    ("rates", {"a100": {"two": 1.0}}, "/rates/a100"),
+    ("rates", {"a100": {0: 1.0}}, "/rates/a100"),
+    ("total_steps", 0, "/total_steps"),
+    ("total_steps", 2**70, "/total_steps"),
+    ("checkpoint", {"grace_seconds": 0}, "/checkpoint/grace_seconds"),
+    ("checkpoint", {"restore_seconds": float("nan")}, "/checkpoint/restore_seconds"),
+    ("checkpoint", {"grace": 10}, "/checkpoint/grace"),
+    ("preemptible", "perhaps", "/preemptible"),
+    ("weight", 0, "/weight"),
+    ("weight", float("nan"), "/weight"),
+    ("weight", float("inf"), "/weight"),
+    ("weight", 10**400, "/weight"),
+    ("deadline", "tomorrow", "/deadline"),
+    ("retries", -1, "/retries"),
+    ("after", [{"job": "first"}], "/after/0/job"),
+    ("after", [{"job": "0190c3a0-0000-7000-8000-000000000000", "on": "monday"}], "/after/0/on"),
+    ("array", {"start": 5, "end": 4}, "/array"),
+    ("array", {"start": 0, "end": 10_000}, "/array"),
+    ("array", {"start": 0, "end": 1, "at_a_time": 0}, "/array/at_a_time"),
+    ("array", {"start": 0, "end": 1, "at_a_time": 10**30}, "/array/at_a_time"),
+    ("tags", {"a": "two\nlines"}, "/tags/a"),
+    ("tags", {"two\nlines": "a"}, "/tags/two\nlines"),
+    ("gpu", 1, "/gpu"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "pointer"), FAULTY, ids=lambda value: str(value)[:30])
+def test_a_fault_is_named_by_its_place(field: str, value: Any, pointer: str) -> None:
+    assert pointers(LEAST | {field: value}) == {pointer}
+
+
+@pytest.mark.parametrize("data", [None, "job", 5, [LEAST], []])
+def test_what_is_no_map_is_refused(data: Any) -> None:
+    assert pointers(data) == {""}
+
+
+def test_all_faults_are_named_at_once() -> None:
+    data = {
+        "comand": "true",
+        "gpus": 0,
+        "gpu_memory": "16GB",
+        "env": {"MOTLEY_A": "1", "B-": "2"},
+        "rates": {"a": 0, "b": 0},
+    }
+    expected = {
+        "/name",
+        "/command",
+        "/comand",
+        "/gpus",
+        "/gpu_memory",
+        "/env/MOTLEY_A",
+        "/env/B-",
+        "/rates/a",
+        "/rates/b",
+    }
+    assert pointers(data) == expected
+
+
+def test_every_fault_has_a_code_and_words() -> None:
+    assert all(fault["code"] and fault["detail"] for fault in faults({"gpu": 1, "gpus": 0}))
+
+
+def test_an_unknown_field_is_told_which_there_are() -> None:
+    (fault,) = faults(LEAST | {"gpu": 1})
+    assert fault["code"] == "unknown"
+    assert "gpus" in fault["detail"]
+
+
+def test_command_and_environment_fit_into_64_kib_together() -> None:
+    half = "é" * (16 * 1024)  # two bytes each
+    assert pointers(LEAST | {"command": f"echo {half}", "env": {"A": half}}) == {"/env"}
+
+
+@pytest.mark.parametrize(
+    "text", ["a: [", "a: \0", "!!python/object:os.system {}", "a: &x [*x", "[" * 100_000, "x" * 300_000]
+)
+def test_text_that_is_no_yaml_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSpec):
+        parse_yaml(text)
+
+
+def test_a_number_of_five_thousand_digits_is_refused() -> None:
+    with pytest.raises(InvalidSpec):
+        parse_spec(LEAST | parse_yaml(f"gpus: {'9' * 5000}"))
