@@ -21,6 +21,8 @@ AFTER_STOP: dict[Attempt.StopReason, tuple[Attempt.Outcome, Job.State, Reason]] 
     Attempt.StopReason.REQUEUE: (Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED),
 }
 
+FOR_GOOD = (Attempt.StopReason.CANCEL, Attempt.StopReason.TIMEOUT)
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -63,8 +65,10 @@ def judge(ending: Ending) -> Verdict:
 
 
 def _lost(ending: Ending) -> Verdict:
-    if ending.stop_reason == Attempt.StopReason.CANCEL:
-        return _keep(ending, Outcome.LOST, State.CANCELLED, Reason.CANCELLED_BY_USER)
+    """What was told to end for good has ended; the others run again."""
+    if ending.stop_reason in FOR_GOOD:
+        _, state, reason = AFTER_STOP[Attempt.StopReason(ending.stop_reason)]
+        return _keep(ending, Outcome.LOST, state, reason)
     if ending.losses <= MOST_LOSSES:
         return _keep(ending, Outcome.LOST, State.QUEUED, Reason.NODE_LOST, "its node or supervisor was lost")
     return _try_again(ending, Outcome.LOST, Reason.NODE_LOST, f"lost {ending.losses} times")
