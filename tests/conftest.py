@@ -1,0 +1,80 @@
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.conf import settings as service_settings
+from pytest_django import Settings
+from rest_framework.test import APIClient
+from service_lab import Lab
+
+from engines.host import ensure_job_user, ensure_runtime
+from scheduler_app import fleet
+from scheduler_app.hosting import JOB_USER, SYSTEM_STATE
+
+
+@pytest.fixture(scope="session")
+def job_user() -> str:
+    """The unprivileged user that jobs run as when we are root."""
+    if os.geteuid() != 0:
+        return ""
+    ensure_job_user(JOB_USER)
+    return JOB_USER
+
+
+@pytest.fixture
+def engine_root() -> Iterator[Path]:
+    """A folder that the job's user can reach: pytest's own lie below a private one."""
+    root = Path(tempfile.mkdtemp(prefix="motley-rules-", dir="/tmp"))
+    root.chmod(0o711)
+    yield root
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+def lab(db: None, settings: Settings, engine_root: Path, job_user: str) -> Iterator[Lab]:
+    """An empty cluster with the real local engine; afterwards nothing of it is left."""
+    settings.MOTLEY_ENGINE_ROOT, settings.MOTLEY_JOB_USER, settings.MOTLEY_JOB_PATH = engine_root, job_user, ""
+    fleet.engine_over.cache_clear()
+    lab = Lab(engine_root)
+    lab.policy()
+    yield lab
+    lab.end_everything()
+    fleet.engine_over.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def runtime(job_user: str) -> Path:
+    """Where the Python is that jobs can run, with NumPy and the client."""
+    if not job_user:
+        return Path(sys.prefix) / "bin"
+    SYSTEM_STATE.mkdir(mode=0o711, parents=True, exist_ok=True)
+    base = service_settings.BASE_DIR
+    own_uv = base / ".tools" / "bin" / "uv"
+    uv = own_uv if own_uv.exists() else None
+    return ensure_runtime(SYSTEM_STATE / "runtime", client=base / "client", user=job_user, uv=uv)
+
+
+@pytest.fixture
+def job_python(runtime: Path, lab: Lab, settings: Settings) -> Path:
+    """Jobs find that Python as `python`."""
+    settings.MOTLEY_JOB_PATH = str(runtime)
+    return runtime
+
+
+@pytest.fixture
+def plain_static(settings: Settings, tmp_path: Path) -> None:
+    """Pages need no `collectstatic`."""
+    settings.STATIC_ROOT = tmp_path
+    settings.STORAGES = settings.STORAGES | {
+        "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    }
+
+
+@pytest.fixture
+def api(plain_static: None) -> APIClient:
+    """A caller without a token."""
+    return APIClient()

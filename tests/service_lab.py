@@ -1,0 +1,150 @@
+"""A small emulated cluster in this process, with real jobs, and the words in which its tests are written."""
+
+import os
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from cluster_app.models import GpuType, Node
+from cluster_app.services import add_node
+from engines.folder import AttemptFolder
+from engines.processes import kill, marked
+from engines.protocol import Stream
+from jobs_app.models import Attempt, Job, Team
+from jobs_app.submission import submit_job
+from scheduler_app.demo import SPECIFICATIONS
+from scheduler_app.fleet import engine_over
+from scheduler_app.models import GpuClaim, PolicySetting
+from scheduler_app.services import choose_policy, tick
+
+Found = TypeVar("Found")
+GIVE_UP_AFTER_S = 60.0
+PAUSE_S = 0.05
+UNTIL_LET_GO = 'while [ ! -e "$MOTLEY_CHECKPOINT_DIR/go" ]; do sleep 0.05; done'
+"""A job that runs until the test lets it go."""
+
+
+class Lab:
+    """The service's rules on real rows and real processes. The clock is an argument, so a test may put it forward."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.ahead = timedelta()
+
+    @property
+    def now(self) -> datetime:
+        return timezone.now() + self.ahead
+
+    # -- what there is ------------------------------------------------------------------------------------------
+
+    def node(self, name: str, gpu_type: str = "a100", *, gpus: int = 2, cpus: int = 64, memory_gib: int = 512) -> Node:
+        kind, _ = GpuType.objects.get_or_create(name=gpu_type, defaults=SPECIFICATIONS[gpu_type])
+        return add_node(name, kind, gpus=gpus, cpus=cpus, memory_mib=memory_gib * 1024, emulated=True)
+
+    def team(self, name: str = "vision", **columns: Any) -> Team:
+        return Team.objects.get_or_create(name=name, defaults=columns)[0]
+
+    def user(self, name: str = "ada", *teams: str, staff: bool = False) -> User:
+        """A member of these teams, of `vision` if none is named."""
+        user, _ = User.objects.get_or_create(username=name, defaults={"is_staff": staff, "is_superuser": staff})
+        user.teams.add(*(self.team(team) for team in teams or ("vision",)))  # type: ignore[attr-defined]
+        return user
+
+    def policy(self, name: str = "max_min_fairness", *, round_s: float = 1, min_run_s: float = 0) -> None:
+        choose_policy(PolicySetting(policy=name, round_length_s=round_s, min_run_s=min_run_s), actor=None)
+
+    def submit(self, command: str | list[str] = "true", *, owner: User | None = None, **spec: Any) -> Job:
+        return submit_job({"name": "job", "command": command, "gpus": 1, **spec}, owner=owner or self.user())
+
+    # -- what happens -------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        assert tick("lab", self.now)
+
+    def round(self) -> None:
+        """A tick in which a round is due."""
+        self.ahead += timedelta(seconds=PolicySetting.objects.current().round_length_s)
+        self.tick()
+
+    def until(self, look: Callable[[], Found | None]) -> Found:
+        """What `look` finds, as soon as that is something, the scheduler working meanwhile."""
+        give_up_at = time.monotonic() + GIVE_UP_AFTER_S
+        while not (found := look()):
+            assert time.monotonic() < give_up_at, f"what was waited for did not come: {_standing()}"
+            self.tick()
+            time.sleep(PAUSE_S)
+        return found
+
+    def until_state(self, job: Job, state: Job.State) -> Job:
+        """The job, once it is in that state; it must not end in another."""
+
+        def reached() -> bool:
+            job.refresh_from_db()
+            assert job.state == state or not job.is_final, f"{job} is {job.state}: {job.message}"
+            return job.state == state
+
+        self.until(reached)
+        return job
+
+    def running(self, *jobs: Job) -> None:
+        for job in jobs:
+            self.until_state(job, Job.State.RUNNING)
+
+    def let_go(self, *jobs: Job) -> None:
+        """What runs `UNTIL_LET_GO` ends."""
+        for job in jobs:
+            (self.root / "jobs" / str(job.pk) / "checkpoints" / "go").touch()
+
+    # -- what came of it ----------------------------------------------------------------------------------------
+
+    def attempts(self, job: Job) -> list[Attempt]:
+        return list(job.attempts.select_related("gpu_type").order_by("number"))
+
+    def output(self, job: Job, *, rank: int = 0) -> str:
+        """What the job's latest attempt printed."""
+        attempt = self.attempts(job)[-1]
+        engine = engine_over(attempt.engine, tuple(attempt.nodes))
+        return engine.logs(attempt.pk, Stream.STDOUT, rank, 0, 10**6).data.decode()
+
+    def environment(self, job: Job, *, rank: int = 0) -> dict[str, str]:
+        """What a job that ran `env` has printed."""
+        return dict(line.split("=", 1) for line in self.output(job, rank=rank).splitlines() if "=" in line)
+
+    def gpus_held(self, job: Job) -> set[str]:
+        """As node/index."""
+        return {str(claim.gpu) for claim in GpuClaim.objects.holding().filter(attempt__job=job)}
+
+    def end_everything(self) -> None:
+        """No supervisor and no process of a job is left."""
+        folders = [AttemptFolder(path) for path in (self.root / "attempts").glob("*")]
+        while left := [pid for folder in folders for pid in _processes_of(folder)]:
+            kill(left)
+            time.sleep(0.01)
+
+
+def _processes_of(folder: AttemptFolder) -> list[int]:
+    launch = folder.read_launch()
+    jobs = marked(launch["mark"]) if launch is not None else []
+    return _with_word(str(folder.path)) + jobs
+
+
+def _with_word(word: str) -> list[int]:
+    """Processes that have the word on their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:  # it has just ended
+                continue
+            found += [int(entry.name)] if word in words else []
+    return found
+
+
+def _standing() -> list[str]:
+    return [f"{job} is {job.state} ({job.reason}: {job.message})" for job in Job.objects.all()]
