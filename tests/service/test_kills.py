@@ -1,0 +1,114 @@
+"""Any process may be killed at any moment: no job is lost or run twice, no GPU double-booked, nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from running_service import ROOT, Service, wait_for
+
+OVERLAPS = """
+from scheduler_app.models import GpuClaim
+claims = GpuClaim.objects.exclude(held_from=None).order_by("gpu", "held_from")
+spans = list(claims.values_list("gpu", "held_from", "released_at"))
+answer = sum(a[0] == b[0] and (a[2] is None or a[2] > b[1]) for a, b in zip(spans, spans[1:]))
+"""
+
+
+def test_jobs_finish_once_though_the_scheduler_is_killed_again_and_again(service: Service) -> None:
+    service.declare(a100=4)
+    jobs = [service.sample(name=f"job-{n}", steps=150, rate=25, gpus=1 + n % 2) for n in range(6)]
+    for pause_s in (0.3, 0.9, 1.4, 0.1, 0.7, 1.1):  # anywhere in a round
+        scheduler = wait_for("a scheduler works", lambda: service.processes("manage.py schedule"))
+        time.sleep(pause_s)
+        for pid in scheduler:
+            os.kill(pid, signal.SIGKILL)
+    for job in jobs:
+        service.wait_for_state(job, "succeeded")
+        assert service.trace(job) == list(range(1, 151))
+    assert service.python(OVERLAPS) == 0
+
+
+def test_a_killed_service_finds_its_running_jobs_again(service: Service) -> None:
+    service.declare(a100=2)
+    jobs = [service.sample(name=f"job-{n}", steps=300, rate=30) for n in range(2)]
+    for job in jobs:
+        service.wait_for_state(job, "running")
+    service.kill()
+    service.start()
+    for job in jobs:
+        done = service.wait_for_state(job, "succeeded")
+        assert len(done["attempts"]) == 1
+        assert service.trace(job) == list(range(1, 301))
+    wait_for("nothing of the jobs is left", lambda: not service.job_processes())
+
+
+def test_ctrl_c_stops_the_service_and_leaves_the_jobs_running(service: Service) -> None:
+    service.declare(a100=1)
+    job = service.sample(steps=300, rate=30)
+    service.wait_for_state(job, "running")
+    service.stop()
+    assert not service.service_processes()
+    assert service.job_processes()
+    service.start()
+    assert len(service.wait_for_state(job, "succeeded")["attempts"]) == 1
+
+
+def test_a_job_whose_supervisor_is_killed_runs_again_to_its_end(service: Service) -> None:
+    service.declare(a100=1)
+    job = service.sample(steps=200, rate=40)
+    wait_for("a checkpoint is there", lambda: service.client.job(job)["progress"]["step"] > 60)
+    for pid in _supervisors(service):
+        os.kill(pid, signal.SIGKILL)
+    done = service.wait_for_state(job, "succeeded")
+
+    assert [attempt["outcome"] for attempt in done["attempts"]] == ["lost", "succeeded"]
+    assert set(service.trace(job)) == set(range(1, 201))
+    wait_for("nothing of the job is left", lambda: not service.job_processes())
+
+
+ESCAPES = "(setsid sh -c 'sleep 1000 & sleep 1000' >/dev/null 2>&1 &) ; setsid -f sleep 1000 ; echo ready; sleep 1000"
+
+
+@pytest.mark.parametrize("end", ["cancel", "kill the supervisor"])
+def test_grandchildren_that_left_the_session_are_gone_too(service: Service, end: str) -> None:
+    service.declare(a100=1)
+    job = service.submit(ESCAPES, checkpoint={"grace_seconds": 1})
+    wait_for("it has spawned them", lambda: service.client.logs(job).data == b"ready\n")
+    if end == "cancel":
+        service.client.cancel(job)
+        service.wait_for_state(job, "cancelled")
+    else:
+        for pid in _supervisors(service):
+            os.kill(pid, signal.SIGKILL)
+        wait_for("the loss is noticed", lambda: service.client.job(job)["attempts"][0]["outcome"] == "lost")
+        service.client.cancel(job)
+        service.wait_for_state(job, "cancelled")
+    wait_for("no process of the job is left", lambda: not service.job_processes())
+
+
+def test_of_two_schedulers_one_works_and_one_waits(service: Service) -> None:
+    service.declare(a100=1)
+    holder = "from scheduler_app.models import SchedulerLease as L\nanswer = L.objects.get().holder"
+    first = wait_for("the first scheduler works", lambda: service.python(holder))
+    command = [sys.executable, str(ROOT / "manage.py"), "schedule"]
+    second = subprocess.Popen(command, env=service.environment, cwd=ROOT, stderr=subprocess.DEVNULL)
+    try:
+        job = service.submit("echo done")
+        service.wait_for_state(job, "succeeded")
+        assert service.python(holder) == first
+        service.stop()
+        wait_for("the second takes over", lambda: service.python(holder) != first)
+        assert second.poll() is None
+    finally:
+        second.terminate()
+        second.wait()
+
+
+def _supervisors(service: Service) -> list[int]:
+    return [
+        pid for pid in service.job_processes() if b"engines.supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]

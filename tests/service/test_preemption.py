@@ -1,0 +1,30 @@
+"""A preempted job goes on where it stopped."""
+
+from running_service import Service, wait_for
+
+
+def test_a_preempted_job_resumes_from_its_checkpoint_and_repeats_no_step(service: Service) -> None:
+    service.declare(a100=1)
+    victim = service.sample(name="victim", steps=400, rate=40)
+    wait_for("the victim has made progress", lambda: service.client.job(victim)["progress"]["step"] > 20)
+    other = service.sample(name="other", steps=40, rate=40)
+    service.wait_for_state(other, "succeeded")
+    done = service.wait_for_state(victim, "succeeded")
+
+    assert len(done["attempts"]) > 1
+    assert done["attempts"][0]["outcome"] == "preempted"
+    assert service.trace(victim) == list(range(1, 401))
+
+
+def test_the_victim_gets_a_receipt(service: Service) -> None:
+    service.declare(a100=1)
+    victim = service.sample(name="victim", steps=4000, rate=40)
+    service.wait_for_state(victim, "running")
+    service.sample(name="rival", steps=4000, rate=40)
+    first = wait_for(
+        "the victim's first attempt ends", lambda: (a := service.client.job(victim)["attempts"][0])["outcome"] and a
+    )
+
+    assert first["stop_reason"] == "preempt"
+    assert first["stop_note"] == "made room for rival"
+    assert first["work_lost_gpu_s"] >= 0
