@@ -38,10 +38,12 @@ def hold_job(job: Job, *, actor: User | None) -> None:
 
 
 def release_job(job: Job, *, actor: User | None) -> None:
-    """Let a held job be scheduled again."""
+    """Let a held job be scheduled again; one that is to be held once it has stopped will not be."""
     with transaction.atomic():
         held = Job.objects.filter(pk=job.pk, held=True)
-        if not held.update(held=False, reason=Reason.NEXT_ROUND, message=Reason.NEXT_ROUND.label):
+        to_be_held = Job.objects.filter(pk=job.pk, hold_next=True)
+        released = held.update(held=False, reason=Reason.NEXT_ROUND, message=Reason.NEXT_ROUND.label)
+        if not released and not to_be_held.update(hold_next=False):
             raise JobIsNotHeld
         record(job, Kind.RELEASED, _by(actor), actor=actor)
 

@@ -118,7 +118,11 @@ def _need_faults(needs: Needs, owner: User) -> Iterable[Fault]:
     visible: set[UUID] = set(
         Job.objects.visible_to(owner).filter(pk__in=[need["job"] for need in needs]).values_list("pk", flat=True)
     )
+    named: set[UUID] = set()
     for position, need in enumerate(needs):
-        if need["job"] not in visible:
-            text = f"There is no job {need['job']} that you may see."
-            yield Fault(pointer=f"/after/{position}/job", code="no_such_job", detail=text)
+        pointer, parent = f"/after/{position}/job", need["job"]
+        if parent not in visible:
+            yield Fault(pointer=pointer, code="no_such_job", detail=f"There is no job {parent} that you may see.")
+        if parent in named:
+            yield Fault(pointer=pointer, code="named_twice", detail=f"The job {parent} is named twice; say it once.")
+        named.add(parent)
