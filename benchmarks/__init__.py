@@ -1,0 +1,1 @@
+"""How long things take, measured on this machine; figures for the docs come from here."""

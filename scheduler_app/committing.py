@@ -13,7 +13,7 @@ from django.db.models import F
 
 from allocation.planning import Plan
 from cluster_app.models import Gpu, Node
-from jobs_app.attempts import stop_attempt_of
+from jobs_app.attempts import preempt
 from jobs_app.models import Attempt, Job, JobEvent, Reason
 from scheduler_app.lease import fence
 from scheduler_app.ledger import accrue
@@ -123,18 +123,15 @@ def _startable(snapshot: Snapshot, changes: Changes) -> set[int]:
 
 def _stop(snapshot: Snapshot, changes: Changes, startable: set[int]) -> set[int]:
     """Preempt, but only where somebody who can still start gets the GPUs."""
-    stopped = set()
-    names = _names(snapshot, {row for takers in changes.takers.values() for row in takers})
-    for row in changes.stops:
-        takers = [taker for taker in changes.takers[row] if taker in startable and taker in names]
-        if not takers and row not in startable:
-            continue
-        note = f"made room for {', '.join(names[taker] for taker in takers)}" if takers else "moved"
-        job = Job.objects.get(pk=snapshot.jobs[row])
-        current = Attempt.objects.filter(pk=snapshot.attempts[row], state=Attempt.State.RUNNING)
-        if current.exists() and stop_attempt_of(job, Attempt.StopReason.PREEMPT, note=note):
-            stopped.add(row)
-    return stopped
+    names = _names(snapshot, startable)
+    takers = {row: [names[taker] for taker in changes.takers[row] if taker in names] for row in changes.stops}
+    notes = {
+        snapshot.attempts[row]: f"made room for {', '.join(takers[row])}" if takers[row] else "moved"
+        for row in changes.stops
+        if takers[row] or row in startable
+    }
+    told = preempt({attempt: note[:500] for attempt, note in notes.items()})
+    return {row for row in changes.stops if snapshot.attempts[row] in told}
 
 
 def _start(snapshot: Snapshot, plan: Plan, chosen: Sequence[Start], *, number: int, now: datetime) -> None:

@@ -5,10 +5,10 @@ by the speed of the GPUs for that job, the cluster's average GPU being 1. Rounds
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import models
 from django.db.models import Count, F, Q
@@ -27,14 +27,19 @@ def accrue(now: datetime) -> None:
     lease = SchedulerLease.objects.get()
     since = max(lease.accrued_until or now, now - LONGEST_GAP)
     if since < now:
-        _accrue_teams(since, now)
-        _accrue_types(since, now)
+        ran = _ran(since, now)
+        _accrue_teams(since, now, ran)
+        _accrue_types(since, now, ran)
     SchedulerLease.objects.update(accrued_until=now)
 
 
-def _accrue_teams(since: datetime, now: datetime) -> None:
+def _accrue_teams(since: datetime, now: datetime, ran: Sequence["Ran"]) -> None:
     entitled = entitlement(_active_team_weights())
-    gpu_s, work_gpu_s = _delivered(since, now)
+    gpu_s: dict[int, float] = defaultdict(float)
+    work_gpu_s: dict[int, float] = defaultdict(float)
+    for run in ran:
+        gpu_s[run.team] += run.gpu_s
+        work_gpu_s[run.team] += run.gpu_s * run.relative_speed
     for minute, seconds in minutes_between(since, now):
         part = seconds / (now - since).total_seconds()
         for team in entitled.keys() | gpu_s.keys():
@@ -48,10 +53,10 @@ def _accrue_teams(since: datetime, now: datetime) -> None:
             )
 
 
-def _accrue_types(since: datetime, now: datetime) -> None:
+def _accrue_types(since: datetime, now: datetime, ran: Sequence["Ran"]) -> None:
     busy: dict[int, float] = defaultdict(float)
-    for attempt in _ran(since):
-        busy[attempt.gpu_type_id] += _overlap_s(attempt, since, now) * attempt.gpu_count
+    for run in ran:
+        busy[run.gpu_type] += run.gpu_s
     present = dict(Gpu.objects.present().values_list("node__gpu_type").annotate(Count("pk")).order_by())
     for minute, seconds in minutes_between(since, now):
         part = seconds / (now - since).total_seconds()
@@ -85,23 +90,24 @@ def _active_team_weights() -> dict[int, float]:
     return dict(Team.objects.filter(pk__in=active).values_list("pk", "weight"))
 
 
-def _delivered(since: datetime, now: datetime) -> tuple[dict[int, float], dict[int, float]]:
-    gpu_s: dict[int, float] = defaultdict(float)
-    work_gpu_s: dict[int, float] = defaultdict(float)
-    for attempt in _ran(since).select_related("job"):
-        seconds = _overlap_s(attempt, since, now) * attempt.gpu_count
-        gpu_s[attempt.job.team_id] += seconds
-        work_gpu_s[attempt.job.team_id] += seconds * attempt.relative_speed
-    return gpu_s, work_gpu_s
+class Ran(NamedTuple):
+    """What an attempt held within the interval."""
+
+    team: int
+    gpu_type: int
+    relative_speed: float
+    gpu_s: float
 
 
-def _ran(since: datetime) -> models.QuerySet[Attempt]:
-    return Attempt.objects.filter(Q(ended_at=None) | Q(ended_at__gt=since), started_at__isnull=False)
-
-
-def _overlap_s(attempt: Attempt, since: datetime, now: datetime) -> float:
-    start, end = max(attempt.started_at or now, since), min(attempt.ended_at or now, now)
-    return max((end - start).total_seconds(), 0.0)
+def _ran(since: datetime, now: datetime) -> list[Ran]:
+    rows = Attempt.objects.filter(Q(ended_at=None) | Q(ended_at__gt=since), started_at__isnull=False).values_list(
+        "job__team", "gpu_type", "relative_speed", "gpu_count", "started_at", "ended_at"
+    )
+    return [
+        Ran(team, kind, speed, gpus * max((min(end or now, now) - max(start, since)).total_seconds(), 0.0))
+        for team, kind, speed, gpus, start, end in rows
+        if start is not None
+    ]
 
 
 def _add(model: type[models.Model], key: Mapping[str, Any], **amounts: float) -> None:

@@ -29,6 +29,11 @@ class SchedulerLease(models.Model):
         return f"{self.holder or 'nobody'} until {self.expires_at:%H:%M:%S}, round {self.round_number}"
 
 
+def policy_names() -> dict[str, str]:
+    """Called by Django, so that a new policy needs no migration."""
+    return {name: name for name in POLICIES}
+
+
 class PolicySettingQuerySet(models.QuerySet["PolicySetting"]):
     def current(self) -> "PolicySetting":
         """The newest; before anybody chose, the defaults."""
@@ -38,7 +43,7 @@ class PolicySettingQuerySet(models.QuerySet["PolicySetting"]):
 class PolicySetting(models.Model):
     """How rounds are decided from now on. Rows are never changed: the newest counts, the others are history."""
 
-    policy = models.CharField(max_length=60, choices=[(name, name) for name in POLICIES], default="max_min_fairness")
+    policy = models.CharField(max_length=60, choices=policy_names, default="max_min_fairness")
     parameters = models.JSONField(default=dict, blank=True)
     round_length_s = models.FloatField(
         "round length (s)", default=60, validators=[MinValueValidator(1)], help_text="A decision is made so often."

@@ -112,7 +112,8 @@ def _decide_and_commit(holder: str, opening: Opening, clock: "Stopwatch") -> Rou
         _fill(record, snapshot, plan)
     with clock.step("commit"):
         commit_round(record, snapshot, plan, holder=holder, reasons=reasons, now=opening.now)
-    Round.objects.filter(pk=record.pk).update(seconds=clock.seconds)
+    record.seconds = clock.seconds
+    record.save(update_fields=["seconds"])
     return record
 
 
