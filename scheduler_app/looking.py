@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import groupby
 from time import monotonic, sleep
 from typing import Any
 
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import User
 from django.db.models import Count, F, OuterRef, Prefetch, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
@@ -47,7 +48,7 @@ def gpus_with_holders() -> list[tuple[Gpu, Attempt | None]]:
     return [(gpu, holder.get(gpu.pk)) for gpu in gpus]
 
 
-def job_rows(user: AbstractUser) -> JobQuerySet:
+def job_rows(user: User) -> JobQuerySet:
     """The jobs that the person may see, each with its latest attempt alone: as many queries for one as for many."""
     latest = Attempt.objects.filter(number=F("job__attempt_count")).select_related("gpu_type")
     rows = Job.objects.visible_to(user).select_related("team", "owner")
@@ -87,7 +88,45 @@ def gpu_counts() -> list[GpuCounts]:
         of_type = counts.setdefault(gpu.node.gpu_type.name, Counter())
         of_type[condition_of(gpu, busy=gpu.pk in held)] += 1
     conditions = ("busy", "idle", "draining", "unhealthy")
-    return [GpuCounts(name, n.total(), *(n[condition] for condition in conditions)) for name, n in sorted(counts.items())]
+    return [
+        GpuCounts(name, n.total(), *(n[condition] for condition in conditions)) for name, n in sorted(counts.items())
+    ]
+
+
+@dataclass(frozen=True)
+class GpuCell:
+    """One GPU: its condition, and the job on it where the person may see that."""
+
+    gpu: Gpu
+    condition: str
+    job: Job | None
+    hidden: bool
+    """Somebody else's job is on it."""
+
+
+@dataclass(frozen=True)
+class NodeCells:
+    node: Node
+    cells: list[GpuCell]
+
+
+def gpus_by_node(user: User) -> list[NodeCells]:
+    """Every node with its GPUs, by type and name."""
+    teams = None if user.is_staff else set(user.teams.values_list("pk", flat=True))
+    return [
+        NodeCells(node, [_cell(gpu, attempt, teams) for gpu, attempt in of_node])
+        for node, of_node in groupby(gpus_with_holders(), key=lambda pair: pair[0].node)
+    ]
+
+
+def _cell(gpu: Gpu, attempt: Attempt | None, teams: set[int] | None) -> GpuCell:
+    seen = attempt is not None and (teams is None or attempt.job.team_id in teams)
+    return GpuCell(
+        gpu=gpu,
+        condition=condition_of(gpu, busy=attempt is not None),
+        job=attempt.job if attempt and seen else None,
+        hidden=attempt is not None and not seen,
+    )
 
 
 def latest_round() -> Round | None:

@@ -3,4 +3,22 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-urlpatterns = [path("", RedirectView.as_view(pattern_name="docs"), name="home")]
+from scheduler_app.views import cluster, home, job, jobs, new_job, rounds, trends
+
+urlpatterns = [
+    path("", home.home, name="home"),
+    path("jobs", jobs.jobs, name="jobs"),
+    path("jobs/new", new_job.new_job, name="new-job"),
+    path("jobs/cancel", jobs.cancel, name="cancel-jobs"),
+    path("jobs/<uuid:pk>", job.job, name="job"),
+    path("jobs/<uuid:pk>/log", job.raw_log, name="raw-log"),
+    path("jobs/<uuid:pk>/<slug:verb>", jobs.act, name="act"),
+    path("cluster", cluster.cluster, name="cluster"),
+    path("nodes/<str:name>/<slug:verb>", cluster.act_on_node, name="act-on-node"),
+    path("rounds", rounds.rounds, name="rounds"),
+    path("rounds/<int:number>", rounds.round_opened, name="round"),
+    path("rounds/<int:number>/replay", rounds.replay, name="replay"),
+    path("fairness", trends.fairness_page, name="fairness"),
+    path("utilization", trends.utilization_page, name="utilization"),
+    path("favicon.ico", RedirectView.as_view(url="/static/motley/icon.svg", permanent=False)),
+]

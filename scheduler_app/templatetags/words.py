@@ -1,0 +1,136 @@
+"""Numbers, times and sizes as people read them."""
+
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+NOTHING = "\N{EN DASH}"
+LEAST_SHOWN, LEAST_PLAIN, MOST_PLAIN, LEAST_WHOLE_MS = 0.05, 0.001, 1e6, 0.01
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """The two largest units: 3 min 12 s."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 1:
+        return f"{seconds:.1f} s" if seconds >= LEAST_SHOWN else "0 s"
+    left = round(seconds)
+    parts: list[str] = []
+    for name, size in UNITS:
+        if left >= size and len(parts) < 2:
+            parts.append(f"{left // size} {name}")
+        elif parts:
+            break
+        left %= size
+    return " ".join(parts)
+
+
+@register.filter
+def duration_since(start: datetime | None) -> str:
+    return duration((timezone.now() - start).total_seconds()) if start else NOTHING
+
+
+@register.filter
+def ago(at: datetime | None) -> SafeString | str:
+    """12 s ago; the exact time on hover, which the page's script turns into the reader's zone."""
+    if at is None:
+        return NOTHING
+    seconds = (timezone.now() - at).total_seconds()
+    words = f"{_largest(abs(seconds))} ago" if seconds >= 0 else f"in {_largest(abs(seconds))}"
+    return _time(at, words)
+
+
+@register.filter
+def clock(at: datetime | None) -> SafeString | str:
+    """The exact time."""
+    if at is None:
+        return NOTHING
+    return _time(at, f"{at:%H:%M:%S}")
+
+
+def _time(at: datetime, words: str) -> SafeString:
+    return format_html('<time datetime="{}" title="{} UTC">{}</time>', at.isoformat(), f"{at:%F %T}", words)
+
+
+def _largest(seconds: float) -> str:
+    return duration(seconds).split(" ", 2)[0] + " " + duration(seconds).split(" ")[1]
+
+
+@register.filter
+def number(value: float | None) -> str:
+    """Three significant digits; whole numbers with thousands apart."""
+    if value is None:
+        return NOTHING
+    if float(value).is_integer():
+        return f"{int(value):,}"
+    if not LEAST_PLAIN <= abs(value) < MOST_PLAIN:
+        return f"{value:.2e}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+@register.filter
+def percent(fraction: float | None) -> str:
+    """41 %, with more digits where it is small."""
+    if fraction is None:
+        return NOTHING
+    value = 100 * fraction
+    return f"{value:.0f} %" if abs(value) >= 1 or value == 0 else f"{value:.2g} %"
+
+
+@register.filter
+def percent_of(part: float | None, whole: float | None) -> float:
+    """0 to 100, for bars."""
+    return round(min(100.0, 100 * (part or 0) / whole), 2) if whole else 0.0
+
+
+@register.filter
+def ms(seconds: float | None) -> str:
+    if seconds is None:
+        return NOTHING
+    return f"{1000 * seconds:,.0f} ms" if seconds >= LEAST_WHOLE_MS else f"{1000 * seconds:.1f} ms"
+
+
+@register.filter
+def gpu_time(gpu_s: float | None) -> str:
+    """GPU-seconds in the unit that fits."""
+    if not gpu_s:
+        return "none"
+    for name, size in (("GPU-hours", 3600), ("GPU-minutes", 60)):
+        if gpu_s >= size:
+            return f"{gpu_s / size:.2g} {name}" if gpu_s < 100 * size else f"{gpu_s / size:,.0f} {name}"
+    return f"{gpu_s:.2g} GPU-seconds"
+
+
+@register.filter
+def gib(mib: int | None) -> str:
+    return f"{(mib or 0) / 1024:,.0f} GiB"
+
+
+@register.filter
+def any_in(names: Any, others: set[str]) -> bool:
+    """Whether one of the names is among the others."""
+    return any(name in others for name in names or ())
+
+
+@register.filter
+def minus(one: float, other: float) -> float:
+    return one - other
+
+
+@register.filter
+def total(parts: dict[str, float]) -> float:
+    return sum(parts.values())
+
+
+@register.filter
+def spaced(name: str) -> str:
+    """A field's name as words."""
+    return name.replace("_", " ")

@@ -1,0 +1,36 @@
+"""The first page: my jobs, my teams' shares, the cluster and its scheduler."""
+
+from datetime import timedelta
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from scheduler_app.heartbeat import heartbeat
+from scheduler_app.ledger import team_shares
+from scheduler_app.looking import emulated_nodes, gpu_counts, job_rows
+from scheduler_app.views.visit import Visit
+
+WINDOW = timedelta(days=7)
+MOST_JOBS = 20
+
+
+@login_required
+@require_safe
+def home(request: Visit) -> HttpResponse:
+    now = timezone.now()
+    mine = job_rows(request.user).filter(owner=request.user)
+    teams = set(request.user.teams.values_list("name", flat=True))
+    shares = [share for share in team_shares(now - WINDOW) if request.user.is_staff or share.team in teams]
+    context = {
+        "jobs": list(mine.unfinished()[:MOST_JOBS]),
+        "most_jobs": MOST_JOBS,
+        "nothing_yet": not mine.exists(),
+        "emulated_nodes": emulated_nodes(),
+        "shares": shares,
+        "gpu_counts": gpu_counts() if request.user.is_staff else [],
+        "heartbeat": heartbeat(now),
+    }
+    return render(request, "scheduler_app/home.html", context)

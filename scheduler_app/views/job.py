@@ -1,0 +1,171 @@
+"""One job: where its time went, why it is where it is, what it prints, what it was told."""
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
+from django.utils.text import slugify
+from django.views.decorators.http import require_safe
+
+from engines.protocol import Stream
+from jobs_app.models import Attempt, Job
+from jobs_app.spec import spec_of, write_yaml
+from scheduler_app.logtext import readable
+from scheduler_app.looking import emulated_nodes, explain_job, latest_round, log_tail, read_log
+from scheduler_app.stakes import at_stake
+from scheduler_app.timeline import OWNERS, placed, seconds_by_state, spans_of
+from scheduler_app.views.visit import Visit
+from scheduler_app.why import rate_rows, why_here
+
+TAIL_BYTES = 64 * 1024
+RAW_CHUNK_BYTES = 1024 * 1024
+
+Context = dict[str, Any]
+Tab = Callable[[Visit, Job, Sequence[Attempt]], Context]
+
+
+@login_required
+@require_safe
+def job(request: Visit, pk: UUID) -> HttpResponse:
+    seen = get_object_or_404(_seen(request), pk=pk)
+    tab = request.GET.get("tab", "overview")
+    if tab not in TABS:
+        raise Http404
+    attempts, now = list(seen.attempts.all()), timezone.now()
+    spans = spans_of(seen, attempts, now)
+    emulated = emulated_nodes()
+    context = {
+        "job": seen,
+        "attempts": attempts,
+        "latest": attempts[-1] if attempts else None,
+        "pieces": placed(spans),
+        "delays": [(state, seconds, OWNERS[state]) for state, seconds in seconds_by_state(spans).items()],
+        "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
+        "tab": tab,
+        "tabs": list(TABS),
+    }
+    return render(request, f"scheduler_app/job/{tab}.html", context | TABS[tab](request, seen, attempts))
+
+
+def _seen(request: Visit) -> Any:
+    jobs = Job.objects.visible_to(request.user).select_related("team", "owner")
+    return jobs.prefetch_related("attempts__gpu_type", "needs__parent")
+
+
+def _overview(request: Visit, job: Job, attempts: Sequence[Attempt]) -> Context:
+    now = timezone.now()
+    gpu_hours = [(attempt, attempt.ran_s(now) * attempt.gpu_count / 3600) for attempt in attempts]
+    return {
+        "command": job.command if isinstance(job.command, str) else shlex.join(job.command),
+        "gpu_hours": sum(hours for _, hours in gpu_hours),
+        "cost": sum(hours * float(attempt.gpu_type.price_per_hour) for attempt, hours in gpu_hours),
+        "stake": at_stake(job, now),
+        "waited_s": job.waited_s(now),
+        "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
+    }
+
+
+def _why(request: Visit, job: Job, attempts: Sequence[Attempt]) -> Context:
+    explanation, record = explain_job(job), latest_round()
+    live = [attempt for attempt in attempts if attempt.state != Attempt.State.ENDED]
+    here = live[-1].gpu_type.name if live else None
+    rows = rate_rows(explanation["rates_used"], here=here, prices=record.prices if record else {})
+    return {"rates": rows, "why_here": why_here(rows), "round": record}
+
+
+def _logs(request: Visit, job: Job, attempts: Sequence[Attempt]) -> Context:
+    launched = [attempt for attempt in attempts if attempt.launched_at]
+    attempt, stream, rank = _chosen_log(request, launched)
+    chunk = log_tail(attempt, stream, rank=rank, limit=TAIL_BYTES) if attempt else None
+    return {
+        "launched": launched,
+        "chosen": attempt,
+        "stream": stream.value,
+        "streams": [each.value for each in Stream],
+        "rank": rank,
+        "ranks": range(len(attempt.nodes)) if attempt else [],
+        "text": readable(chunk.data) if chunk else "",
+        "chunk": chunk,
+        "tail_kib": TAIL_BYTES // 1024,
+        "complete": chunk is not None and chunk.eof and attempt is not None and attempt.state == Attempt.State.ENDED,
+    }
+
+
+def _chosen_log(request: Visit, launched: Sequence[Attempt]) -> tuple[Attempt | None, Stream, int]:
+    """The log that the address names: of the latest attempt's first node, if it says nothing."""
+    asked = {name: request.GET.get(name, "") for name in ("attempt", "rank")}
+    by_number = {str(attempt.number): attempt for attempt in launched}
+    attempt = by_number.get(asked["attempt"]) if asked["attempt"] else (launched[-1] if launched else None)
+    rank = int(asked["rank"]) if asked["rank"].isascii() and asked["rank"].isdigit() else 0
+    try:
+        stream = Stream(request.GET.get("stream", Stream.STDOUT.value))
+    except ValueError as error:
+        raise Http404 from error
+    if (asked["attempt"] and attempt is None) or (attempt and rank >= len(attempt.nodes)):
+        raise Http404
+    return attempt, stream, rank
+
+
+def _attempts(request: Visit, job: Job, attempts: Sequence[Attempt]) -> Context:
+    now = timezone.now()
+    return {"newest": [(attempt, attempt.ran_s(now)) for attempt in reversed(attempts)]}
+
+
+def _events(request: Visit, job: Job, attempts: Sequence[Attempt]) -> Context:
+    events = job.events.select_related("actor").order_by("id")
+    return {"days": [(day, list(of_day)) for day, of_day in groupby(events, key=lambda event: event.at.date())]}
+
+
+def _spec(request: Visit, job: Job, attempts: Sequence[Attempt]) -> Context:
+    spec = spec_of(job)
+    return {
+        "yaml": write_yaml(spec),
+        "cli": f"motley submit - <<'END'\n{write_yaml(spec)}END",
+        "curl": "curl -sS -X POST -H 'Content-Type: application/json' "
+        f'-H "Authorization: Bearer $MOTLEY_TOKEN" \\\n  -d {shlex.quote(json.dumps(spec))} \\\n'
+        f"  {settings.PUBLIC_URL}/api/v1/jobs",
+    }
+
+
+TABS: dict[str, Tab] = {
+    "overview": _overview,
+    "why": _why,
+    "logs": _logs,
+    "attempts": _attempts,
+    "events": _events,
+    "spec": _spec,
+}
+
+
+@login_required
+@require_safe
+def raw_log(request: Visit, pk: UUID) -> StreamingHttpResponse:
+    """The bytes as the job wrote them, as a file."""
+    seen = get_object_or_404(_seen(request), pk=pk)
+    attempt, stream, rank = _chosen_log(request, [a for a in seen.attempts.all() if a.launched_at])
+    if attempt is None:
+        raise Http404
+    name = f"{slugify(seen.name) or seen.pk}-{attempt.number}-{stream.value}-{rank}.log"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
+    chunks = _chunks(attempt, stream, rank)
+    return StreamingHttpResponse(chunks, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+def _chunks(attempt: Attempt, stream: Stream, rank: int) -> Iterator[bytes]:
+    """The log so far: what is written meanwhile is left to the next download."""
+    offset, size = 0, 1
+    while offset < size:
+        chunk = read_log(attempt, stream, rank=rank, offset=offset, wait=timedelta(), limit=RAW_CHUNK_BYTES)
+        if not chunk.data:
+            return
+        yield chunk.data
+        offset, size = chunk.next_offset, chunk.size if offset == 0 else size

@@ -1,0 +1,82 @@
+"""The decision log: every round, what it was decided from, and whether it can be decided again."""
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_POST, require_safe
+
+from cluster_app.pagination import ByNumber
+from jobs_app.models import Job
+from scheduler_app.errors import NotReplayable
+from scheduler_app.looking import decisions_of, latest_round, opened
+from scheduler_app.models import Round
+from scheduler_app.services import replay_round
+from scheduler_app.views.visit import Visit, one_page, tell
+
+
+@login_required
+@require_safe
+def rounds(request: Visit) -> HttpResponse:
+    page = one_page(request, Round.objects.defer("archive"), ByNumber)
+    return render(request, "scheduler_app/rounds.html", page)
+
+
+@login_required
+@require_safe
+def round_opened(request: Visit, number: int) -> HttpResponse:
+    return _page(request, number)
+
+
+@login_required
+@require_POST
+def replay(request: Visit, number: int) -> HttpResponse:
+    """Solve the round again, here and now, and say whether the answer is the same."""
+    try:
+        _, again, equal = replay_round(number)
+    except NotReplayable as error:
+        tell(request, error)
+        return _page(request, number)
+    return _page(request, number, replayed=True, equal=equal, solve_ms=1000 * again.decision.solve_seconds)
+
+
+def _page(request: Visit, number: int, **more: Any) -> HttpResponse:
+    record = get_object_or_404(Round.objects.defer("archive"), number=number)
+    archived, latest = opened(record), latest_round()
+    context = {
+        "round": record,
+        "archived": archived,
+        "seconds": sum(record.seconds.values()),
+        "is_latest": latest is not None and latest.number == number,
+        **more,
+    }
+    if archived:
+        decisions = list(decisions_of(archived))
+        capacity = archived.snapshot.problem.capacity.tolist()
+        context |= _split_by_sight(request, decisions)
+        context["types"] = [
+            {
+                "name": name,
+                "gpus": int(gpus),
+                "given": sum(decision["gpus"] for decision in decisions if decision["gpu_type"] == name),
+                "price": record.prices.get(name),
+            }
+            for name, gpus in zip(archived.snapshot.types, capacity, strict=True)
+        ]
+    return render(request, "scheduler_app/round.html", context)
+
+
+def _split_by_sight(request: Visit, decisions: list[dict[str, Any]]) -> dict[str, Any]:
+    """The decisions on jobs that the person may see, and how many others there are."""
+    ids = [decision["job"] for decision in decisions]
+    jobs = Job.objects.visible_to(request.user).select_related("team").in_bulk(ids)
+    by_id = {str(pk): job for pk, job in jobs.items()}
+    seen = [decision | {"job": by_id[decision["job"]]} for decision in decisions if decision["job"] in by_id]
+    hidden = [decision for decision in decisions if decision["job"] not in by_id]
+    return {
+        "placed": [decision for decision in seen if decision["gpus"]],
+        "left": [decision for decision in seen if not decision["gpus"]],
+        "hidden_placed": sum(bool(decision["gpus"]) for decision in hidden),
+        "hidden_left": sum(not decision["gpus"] for decision in hidden),
+    }

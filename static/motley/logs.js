@@ -1,0 +1,63 @@
+"use strict";
+// Follows a log from where the server's page left off. What a job prints only ever becomes text.
+(() => {
+  const log = document.getElementById("log");
+  if (!log) return;
+  const MOST_CHARACTERS = 2_000_000;
+  const PAUSE_MS = 2000;
+  const ESCAPES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])/g;
+  const CONTROLS = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]/g;
+  const mark = document.getElementById("log-mark");
+  const follow = document.getElementById("follow");
+  const decoder = new TextDecoder(); // keeps a character that two chunks share
+  let offset = Number(log.dataset.offset);
+  let complete = log.dataset.complete === "true";
+  let text = log.textContent;
+
+  const readable = (raw) =>
+    raw.replace(ESCAPES, "").replace(/\r\n/g, "\n").replace(/[^\n]*\r(?!\n|$)/g, "").replace(CONTROLS, "");
+
+  const toEnd = () => { if (follow.checked) log.scrollTop = log.scrollHeight; };
+
+  const take = async (answer) => {
+    text = readable(text + decoder.decode(await answer.arrayBuffer(), { stream: true })).slice(-MOST_CHARACTERS);
+    offset = Number(answer.headers.get("Motley-Next-Offset"));
+    complete = answer.headers.get("Motley-Log-Complete") === "true";
+    // Growing the text node keeps a selection; only an overwritten line needs a new one.
+    const node = log.firstChild;
+    if (node && text.startsWith(node.data)) node.appendData(text.slice(node.data.length));
+    else log.textContent = text;
+    toEnd();
+  };
+
+  const look = async () => {
+    try {
+      const answer = await fetch(`${log.dataset.url}&offset=${offset}&wait=5`, { credentials: "same-origin" });
+      if (answer.ok) await take(answer);
+      mark.textContent = complete ? "complete" : answer.ok ? "following" : `error ${answer.status}, trying again`;
+      return answer.ok;
+    } catch {
+      mark.textContent = "not reached, trying again";
+      return false;
+    }
+  };
+
+  const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
+  const seen = () => new Promise((resolve) => {
+    if (!document.hidden) resolve();
+    else document.addEventListener("visibilitychange", resolve, { once: true });
+  });
+
+  (async () => {
+    document.querySelector("[data-follow]").hidden = false;
+    follow.addEventListener("change", toEnd);
+    log.addEventListener("wheel", (event) => { if (event.deltaY < 0) follow.checked = false; }, { passive: true });
+    toEnd();
+    while (!complete) {
+      await seen();
+      const before = offset;
+      const reached = await look();
+      if (!reached || offset === before) await pause(PAUSE_MS);
+    }
+  })();
+})();

@@ -1,0 +1,48 @@
+"use strict";
+// Keyboard, copy buttons, and times in the reader's zone. Every page works without this.
+(() => {
+  const help = document.getElementById("help");
+  const isTyping = (target) => target.closest?.("input, textarea, select, [contenteditable]");
+
+  const search = () => {
+    const field = document.querySelector("[data-search]");
+    if (field) field.focus();
+    else location.href = document.querySelector('nav a[href$="/jobs"]').href;
+  };
+  const step = (by) => {
+    const rows = [...document.querySelectorAll("[data-row]")];
+    const at = rows.indexOf(document.activeElement);
+    rows[at < 0 ? 0 : Math.min(rows.length - 1, Math.max(0, at + by))]?.focus();
+  };
+  const keys = { "/": search, j: () => step(1), k: () => step(-1), "?": () => help.showModal() };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || help.open) return;
+    const act = keys[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  });
+
+  document.addEventListener("click", async (event) => {
+    if (event.target.closest("[data-help]")) help.showModal();
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+    button.textContent = "Copied";
+  });
+
+  const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  document.addEventListener("mouseover", (event) => {
+    const time = event.target.closest?.("time");
+    if (time) time.title = exact.format(new Date(time.dateTime));
+  });
+
+  // A page served over plain HTTP from another machine has no clipboard.
+  const reveal = () => {
+    if (navigator.clipboard) document.querySelectorAll("[data-copy][hidden]").forEach((button) => { button.hidden = false; });
+    document.querySelectorAll("[data-help][hidden]").forEach((button) => { button.hidden = false; });
+  };
+  document.addEventListener("htmx:after:swap", reveal);
+  reveal();
+})();
