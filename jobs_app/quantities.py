@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 MIB_PER = {"MiB": 1, "GiB": 1024, "TiB": 1024**2}
@@ -36,9 +37,11 @@ class Quantity(serializers.Field[int, Any, str, Any]):
         return f"{value // self.units[unit]}{unit}"
 
 
+@extend_schema_field({"type": "string", "examples": ["16GiB", "512MiB"]})
 class Memory(Quantity):
     units, bare_unit, example = MIB_PER, "MiB", "16GiB"
 
 
+@extend_schema_field({"type": "string", "examples": ["48h", "90m", "3600"]})
 class Seconds(Quantity):
     units, bare_unit, example = SECONDS_PER, "s", "48h"

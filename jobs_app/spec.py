@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import yaml
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from jobs_app.errors import InvalidSpec, faults_of
@@ -69,6 +70,7 @@ class PlainText(serializers.CharField):
         return text
 
 
+@extend_schema_field({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]})
 class Command(serializers.Field[Any, Any, Any, Any]):
     """A string for the shell, or a list that is executed as it is."""
 
@@ -79,6 +81,19 @@ class Command(serializers.Field[Any, Any, Any, Any]):
         return data  # type: ignore[no-any-return]
 
 
+@extend_schema_field(
+    {
+        "oneOf": [
+            {"type": "integer", "minimum": 1},
+            {
+                "type": "object",
+                "properties": {"min": {"type": "integer", "minimum": 1}, "max": {"type": "integer", "minimum": 1}},
+                "required": ["min", "max"],
+                "additionalProperties": False,
+            },
+        ]
+    }
+)
 class Gpus(serializers.Field[dict[str, int], Any, Any, Any]):
     """4, or {min: 1, max: 16}: elastic."""
 
@@ -92,6 +107,14 @@ class Gpus(serializers.Field[dict[str, int], Any, Any, Any]):
         return {"gpus_min": least, "gpus_max": most}
 
 
+@extend_schema_field(
+    {
+        "type": "object",
+        "additionalProperties": {
+            "oneOf": [{"type": "number"}, {"type": "object", "additionalProperties": {"type": "number"}}]
+        },
+    }
+)
 class Rates(serializers.Field[dict[str, Any], Any, Any, Any]):
     """{a100: 24.1, v100: {1: 10.2, 2: 19.0}}: steps/s of the whole job."""
 
