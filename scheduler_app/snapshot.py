@@ -241,6 +241,8 @@ def _knowledge(rows: Rows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], In
 
 def _held(rows: Rows, service: _InService, offered: Configurations, queue: Sequence[JobRow]) -> Ints:
     """The configuration that each job holds, -1 for none or one that is offered no more."""
+    if not service.attempt_of:  # a cluster without a GPU type has no columns to look in
+        return np.full(len(queue), -1, dtype=np.int64)
     index = {row.id: j for j, row in enumerate(rows.types)}
     columns = zip(offered.gpu_type.tolist(), offered.gpus.tolist(), offered.uneven.tolist(), strict=True)
     where = {column: k for k, column in enumerate(columns)}

@@ -1,13 +1,30 @@
-"""Where jobs run: on the GPUs that suit them best, in whole gangs, and with what the others leave."""
+"""Where jobs run: on the GPUs that suit them best, in whole gangs; and who waits is told why, with numbers."""
 
 from service_lab import UNTIL_LET_GO, Lab
 
-from jobs_app.models import Job
+from cluster_app.services import cordon
+from jobs_app.models import Job, Reason
+from scheduler_app.models import Round
+
+State = Job.State
+
+
+def waits(lab: Lab, job: Job) -> Job:
+    """The job after a round in which it was left waiting."""
+    lab.round()
+    job.refresh_from_db()
+    assert job.state == State.QUEUED
+    return job
+
+
+def numbers(job: Job, code: Reason) -> dict[str, float | str]:
+    found: dict[str, float | str] = next(reason["numbers"] for reason in job.reasons if reason["code"] == code)
+    return found
 
 
 def test_a_job_runs_and_succeeds(lab: Lab) -> None:
     lab.node("n1")
-    job = lab.until_state(lab.submit("echo hello"), Job.State.SUCCEEDED)
+    job = lab.until_state(lab.submit("echo hello"), State.SUCCEEDED)
     assert lab.output(job) == "hello\n"
 
 
@@ -17,3 +34,99 @@ def test_a_job_starts_on_the_type_that_is_faster_for_it(lab: Lab) -> None:
     job = lab.submit(UNTIL_LET_GO, rates={"t4": 20, "a100": 10})
     lab.running(job)
     assert lab.attempts(job)[0].gpu_type.name == "t4"
+
+
+def test_each_job_gets_the_type_on_which_it_gains_most(lab: Lab) -> None:
+    lab.node("n1", "t4", gpus=1)
+    lab.node("n2", "a100", gpus=1)
+    even = lab.submit(UNTIL_LET_GO, name="even", rates={"t4": 10, "a100": 11})
+    keen = lab.submit(UNTIL_LET_GO, name="keen", rates={"t4": 10, "a100": 90})
+    lab.running(even, keen)
+    assert [lab.attempts(job)[0].gpu_type.name for job in (even, keen)] == ["t4", "a100"]
+
+
+def test_only_allowed_types_are_used(lab: Lab) -> None:
+    lab.node("n1", "t4")
+    lab.node("n2", "a100")
+    job = lab.submit(UNTIL_LET_GO, gpu_types=["t4"], rates={"t4": 1, "a100": 100})
+    lab.running(job)
+    assert lab.attempts(job)[0].nodes == ["n1"]
+
+
+def test_an_elastic_job_alone_gets_the_whole_node(lab: Lab) -> None:
+    lab.node("n1", gpus=4)
+    job = lab.submit(UNTIL_LET_GO, gpus={"min": 1, "max": 4}, rates={"a100": {1: 10, 2: 18, 4: 30}})
+    lab.running(job)
+    assert len(lab.gpus_held(job)) == 4
+
+
+def test_two_elastic_jobs_share_a_node(lab: Lab) -> None:
+    lab.node("n1", gpus=4)
+    spec = {"gpus": {"min": 1, "max": 4}, "rates": {"a100": {1: 10, 2: 18, 4: 30}}}
+    jobs = [lab.submit(UNTIL_LET_GO, name=name, **spec) for name in ("one", "two")]
+    lab.running(*jobs)
+    assert [len(lab.gpus_held(job)) for job in jobs] == [2, 2]
+
+
+# -- who waits ---------------------------------------------------------------------------------------------------
+
+
+def test_too_few_gpus_are_counted(lab: Lab) -> None:
+    lab.node("n1", gpus=3)
+    lab.running(lab.submit(UNTIL_LET_GO, gpus=2, preemptible=False))
+    job = waits(lab, lab.submit(gpus=2))
+    assert numbers(job, Reason.INSUFFICIENT_GPUS) == {"gpu_type": "a100", "needed": 2, "left": 1}
+
+
+def test_scattered_gpus_are_counted(lab: Lab) -> None:
+    for name in ("n1", "n2"):
+        lab.node(name, gpus=2, cpus=4)
+    lab.running(*(lab.submit(UNTIL_LET_GO, cpus_per_gpu=4, preemptible=False) for _ in range(2)))
+    job = waits(lab, lab.submit(gpus=2))
+    assert job.reason == Reason.FRAGMENTED
+    assert numbers(job, Reason.FRAGMENTED)["largest_block"] == 1
+
+
+def test_the_teams_limit_is_counted(lab: Lab) -> None:
+    lab.node("n1")
+    lab.team("vision", max_gpus=1)
+    lab.running(lab.submit(UNTIL_LET_GO, preemptible=False))
+    job = waits(lab, lab.submit())
+    assert job.reason == Reason.QUOTA
+    assert numbers(job, Reason.QUOTA) == {"limit": 1, "used": 1, "needed": 1}
+
+
+def test_the_limit_of_one_member_leaves_the_others_room(lab: Lab) -> None:
+    lab.node("n1")
+    lab.team("vision", max_gpus_per_member=1)
+    lab.running(lab.submit(UNTIL_LET_GO, preemptible=False))
+    mine, theirs = lab.submit(UNTIL_LET_GO), lab.submit(UNTIL_LET_GO, owner=lab.user("bob"))
+    lab.running(theirs)
+    assert waits(lab, mine).reason == Reason.QUOTA
+
+
+def test_the_headline_is_the_first_reason_in_words(lab: Lab) -> None:
+    lab.node("n1", gpus=1)
+    lab.running(lab.submit(UNTIL_LET_GO, preemptible=False))
+    job = waits(lab, lab.submit())
+    assert job.message == job.reasons[0]["detail"] == "1 a100 needed, 0 left over after the jobs that come first."
+
+
+def test_a_job_that_can_run_nowhere_does_not_stop_the_round(lab: Lab) -> None:
+    lab.node("n1")
+    cordon(lab.node("h1", "h100"), reason="repair", actor=None)
+    stuck = lab.submit(name="stuck", gpu_types=["h100"])
+    lab.until_state(lab.submit(), State.SUCCEEDED)
+    stuck.refresh_from_db()
+    assert (stuck.state, stuck.reason) == (State.QUEUED, Reason.NO_HEALTHY_NODE)
+
+
+def test_an_empty_queue_is_a_round_too(lab: Lab) -> None:
+    lab.node("n1")
+    lab.tick()
+    assert Round.objects.get().result == Round.Result.COMMITTED
+
+
+def test_a_cluster_without_nodes_is_a_round_too(lab: Lab) -> None:
+    lab.tick()
+    assert Round.objects.get().result == Round.Result.COMMITTED

@@ -1,0 +1,90 @@
+"""What a job finds in its environment, printed by the job itself."""
+
+from service_lab import Lab
+
+from jobs_app.models import Job
+
+
+def environment(lab: Lab, **spec: object) -> dict[str, str]:
+    return lab.environment(lab.until_state(lab.submit("env", **spec), Job.State.SUCCEEDED))
+
+
+def both_ranks(lab: Lab, *names: str, **spec: object) -> list[tuple[str, ...]]:
+    """These variables, as either node's processes see them."""
+    job = lab.until_state(lab.submit("env", **spec), Job.State.SUCCEEDED)
+    ranks = [lab.environment(job, rank=rank) for rank in (0, 1)]
+    return [tuple(found[name] for name in names) for found in ranks]
+
+
+def test_a_gang_on_one_node_sees_its_gpus(lab: Lab) -> None:
+    lab.node("n1", gpus=4)
+    found = environment(lab, gpus=2)
+    assert (found["CUDA_VISIBLE_DEVICES"], found["CUDA_DEVICE_ORDER"]) == ("0,1", "PCI_BUS_ID")
+
+
+def test_two_jobs_on_a_node_see_different_gpus(lab: Lab) -> None:
+    lab.node("n1")
+    jobs = [lab.submit("env; sleep 0.2", name=name) for name in ("one", "two")]
+    seen = {lab.environment(lab.until_state(job, Job.State.SUCCEEDED))["CUDA_VISIBLE_DEVICES"] for job in jobs}
+    assert seen == {"0", "1"}
+
+
+def test_torchrun_on_one_node_needs_no_options(lab: Lab) -> None:
+    lab.node("n1")
+    found = environment(lab, gpus=2)
+    names = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_RDZV_BACKEND")
+    assert [found[name] for name in names] == ["1", "2", "0", "static"]
+
+
+def test_the_nodes_of_a_gang_know_their_ranks(lab: Lab) -> None:
+    for name in ("n1", "n2"):
+        lab.node(name)
+    names = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "CUDA_VISIBLE_DEVICES")
+    assert both_ranks(lab, *names, gpus=4) == [("2", "2", "0", "0,1"), ("2", "2", "1", "0,1")]
+
+
+def test_the_nodes_of_a_gang_meet_at_one_port(lab: Lab) -> None:
+    for name in ("n1", "n2"):
+        lab.node(name)
+    names = ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT", "PET_RDZV_ID")
+    first, second = both_ranks(lab, *names, gpus=4)
+    assert first == second
+    assert first[1] == first[2] == first[3].rpartition(":")[2]
+
+
+def test_an_uneven_gang_has_as_many_processes_as_gpus_on_each_node(lab: Lab) -> None:
+    for name in ("n1", "n2"):
+        lab.node(name)
+    names = ("PET_NPROC_PER_NODE", "CUDA_VISIBLE_DEVICES", "MOTLEY_WORLD_SIZE")
+    assert both_ranks(lab, *names, gpus=3, uneven_gang=True) == [("2", "0,1", "3"), ("1", "0", "3")]
+
+
+def test_jobs_do_not_meet_on_a_port(lab: Lab) -> None:
+    lab.node("n1")
+    jobs = [lab.submit("env; sleep 0.2", name=name) for name in ("one", "two")]
+    ports = {lab.environment(lab.until_state(job, Job.State.SUCCEEDED))["MASTER_PORT"] for job in jobs}
+    assert len(ports) == 2
+
+
+def test_a_job_knows_who_it_is(lab: Lab) -> None:
+    lab.node("n1")
+    found = environment(lab, name="net", env={"MINE": "a b"})
+    names = ("MOTLEY_JOB_NAME", "MOTLEY_TEAM", "MOTLEY_ATTEMPT", "MOTLEY_RESUME", "MOTLEY_GPU_TYPE", "MINE")
+    assert [found[name] for name in names] == ["net", "vision", "1", "0", "a100", "a b"]
+
+
+def test_the_job_cannot_change_what_motley_says(lab: Lab) -> None:
+    lab.node("n1")
+    found = environment(lab, env={"CUDA_VISIBLE_DEVICES": "7", "MASTER_PORT": "1"})
+    assert (found["CUDA_VISIBLE_DEVICES"], found["MASTER_PORT"] != "1") == ("0", True)
+
+
+def test_nothing_of_the_services_own_environment_reaches_the_job(lab: Lab) -> None:
+    lab.node("n1")
+    assert "DJANGO_SETTINGS_MODULE" not in environment(lab)
+
+
+def test_an_emulated_gang_is_told_the_rate_to_keep(lab: Lab) -> None:
+    lab.node("n1")
+    found = environment(lab, gpus=2, rates={"a100": 24.5})
+    assert (found["MOTLEY_EMULATED"], found["MOTLEY_EMULATED_RATE"]) == ("1", "24.5")
