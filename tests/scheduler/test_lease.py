@@ -1,0 +1,106 @@
+"""One scheduler at a time, and a round that was overtaken writes nothing."""
+
+from datetime import timedelta
+
+import pytest
+from service_lab import UNTIL_LET_GO, Lab
+from undecided import Decided
+
+from jobs_app.models import Attempt, Job
+from scheduler_app.errors import LeaseLost
+from scheduler_app.lease import LEASE, hold_lease, open_round, release_lease
+from scheduler_app.models import GpuClaim, Round, SchedulerLease
+from scheduler_app.services import tick
+
+A_MOMENT = timedelta(seconds=1)
+
+
+def test_the_first_to_ask_schedules(lab: Lab) -> None:
+    assert tick("one", lab.now)
+
+
+def test_a_second_scheduler_waits(lab: Lab) -> None:
+    tick("one", lab.now)
+    assert not tick("two", lab.now)
+
+
+def test_who_waits_does_nothing(lab: Lab) -> None:
+    tick("one", lab.now)
+    rounds = Round.objects.count()
+    tick("two", lab.now + A_MOMENT)
+    assert Round.objects.count() == rounds
+
+
+def test_the_lease_is_kept_by_ticking(lab: Lab) -> None:
+    now = lab.now
+    hold_lease("one", now)
+    hold_lease("one", now + LEASE - A_MOMENT)
+    assert not hold_lease("two", now + LEASE + A_MOMENT)
+
+
+def test_another_takes_over_when_the_lease_has_run_out(lab: Lab) -> None:
+    now = lab.now
+    tick("one", now)
+    assert tick("two", now + LEASE + A_MOMENT)
+    assert not tick("one", now + LEASE + 2 * A_MOMENT)
+
+
+def test_a_released_lease_is_taken_at_once(lab: Lab) -> None:
+    now = lab.now
+    hold_lease("one", now)
+    release_lease("one", now)
+    assert hold_lease("two", now)
+
+
+def test_who_takes_over_begins_to_listen_then(lab: Lab) -> None:
+    now = lab.now
+    hold_lease("one", now)
+    hold_lease("two", now + 2 * LEASE)
+    assert SchedulerLease.objects.get().listening_since == now + 2 * LEASE
+
+
+def test_a_round_is_not_opened_without_the_lease(lab: Lab) -> None:
+    hold_lease("one", lab.now)
+    with pytest.raises(LeaseLost):
+        open_round("two", lab.now)
+
+
+@pytest.fixture
+def overtaken(lab: Lab) -> int:
+    """The number of a round of `one`, who lost the lease to `two` while deciding on a waiting job."""
+    lab.node("n1")
+    lab.submit(UNTIL_LET_GO)
+    hold_lease("one", lab.now)
+    number = open_round("one", lab.now)
+    lab.ahead += 2 * LEASE
+    assert hold_lease("two", lab.now)
+    return number
+
+
+def test_the_commit_of_an_overtaken_round_is_refused(lab: Lab, overtaken: int) -> None:
+    with pytest.raises(LeaseLost):
+        Decided.now(lab, "one", overtaken).commit(lab)
+
+
+def test_an_overtaken_round_writes_nothing(lab: Lab, overtaken: int) -> None:
+    with pytest.raises(LeaseLost):
+        Decided.now(lab, "one", overtaken).commit(lab)
+    written = [model.objects.count() for model in (Round, Attempt, GpuClaim)]
+    assert (written, Job.objects.get().state) == ([0, 0, 0], Job.State.QUEUED)
+
+
+def test_an_earlier_round_of_the_same_scheduler_is_refused_too(lab: Lab) -> None:
+    lab.node("n1")
+    hold_lease("one", lab.now)
+    number = open_round("one", lab.now)
+    open_round("one", lab.now)
+    with pytest.raises(LeaseLost):
+        Decided.now(lab, "one", number).commit(lab)
+
+
+def test_a_round_that_was_not_overtaken_is_committed(lab: Lab) -> None:
+    lab.node("n1")
+    lab.submit(UNTIL_LET_GO)
+    hold_lease("one", lab.now)
+    Decided.now(lab, "one", open_round("one", lab.now)).commit(lab)
+    assert Attempt.objects.get().state == Attempt.State.CLAIMED

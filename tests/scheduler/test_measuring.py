@@ -1,0 +1,91 @@
+"""Progress reports become rates, and rates that were measured replace those that were declared."""
+
+from pathlib import Path
+
+import pytest
+from service_lab import Lab
+
+from jobs_app.measuring import merge
+from jobs_app.models import Job, Throughput
+from scheduler_app.looking import explain_job
+
+REPORTING = (
+    'n=0; while :; do n=$((n+1)); echo "{\\"step\\": $n, \\"loss\\": 0.5}" >> $MOTLEY_PROGRESS; sleep 0.05; done'
+)
+"""At most 20 steps a second."""
+
+
+def source(job: Job) -> str:
+    return str(explain_job(job)["rates_used"][0]["source"])
+
+
+@pytest.fixture
+def reporting(lab: Lab) -> Job:
+    """A job that promised a thousand steps a second, and does twenty."""
+    lab.node("n1", gpus=1)
+    job = lab.submit(REPORTING, rates={"a100": 1000})
+    lab.until(lambda: Throughput.objects.filter(reports__gte=3).exists())
+    lab.round()
+    return job
+
+
+def test_an_unknown_rate_is_estimated(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit(REPORTING)
+    lab.running(job)
+    assert source(job) == "estimated"
+
+
+def test_a_declared_rate_is_believed_at_first(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit("sleep 1000", rates={"a100": 1000})
+    lab.running(job)
+    assert source(job) == "declared"
+
+
+def test_three_reports_replace_what_was_declared(reporting: Job) -> None:
+    assert source(reporting) == "measured"
+
+
+def test_the_measured_rate_is_what_the_job_did(reporting: Job) -> None:
+    assert 0 < Throughput.objects.get().steps_per_second < 25
+
+
+def test_the_job_shows_its_last_step(lab: Lab, reporting: Job) -> None:
+    reporting.refresh_from_db()
+    assert reporting.step >= 3
+
+
+def test_another_job_of_the_workload_is_counted_at_the_measured_rate(lab: Lab, reporting: Job) -> None:
+    other = lab.submit(REPORTING, rates={"a100": 1000})
+    lab.round()
+    assert source(other) == "measured"
+
+
+def test_a_workload_of_that_name_in_another_team_is_another(lab: Lab, reporting: Job) -> None:
+    other = lab.submit(REPORTING, owner=lab.user("bob", "language"), rates={"a100": 1000})
+    lab.round()
+    assert source(other) == "declared"
+
+
+def test_the_sample_trains_at_no_more_than_the_emulated_rate(lab: Lab, job_python: Path) -> None:
+    lab.node("n1")
+    job = lab.submit(["python", "-m", "motley_client.sample", "--steps", "40"], rates={"a100": 40})
+    lab.until_state(job, Job.State.SUCCEEDED)
+    rate = lab.attempts(job)[0].measured_rate
+    assert job.step == 40
+    assert rate is not None
+    assert 0 < rate < 42
+
+
+def test_rates_are_merged_by_the_reports_behind_them() -> None:
+    known = Throughput(steps_per_second=10, reports=3)
+    merge(known, rate=20, reports=1)
+    assert (known.steps_per_second, known.reports) == (12.5, 4)
+
+
+def test_the_spread_is_that_of_the_reports() -> None:
+    known = Throughput(steps_per_second=0, reports=0)
+    for rate in (10, 20):
+        merge(known, rate=rate, reports=1)
+    assert known.spread == pytest.approx(5)

@@ -1,0 +1,157 @@
+"""When rounds happen, what they record, and that a failed one harms nobody."""
+
+from datetime import timedelta
+
+import pytest
+from service_lab import UNTIL_LET_GO, Lab
+from undecided import Decided
+
+from allocation.decision import Decision
+from allocation.policies import POLICIES
+from allocation.problem import Problem
+from cluster_app.models import Node
+from cluster_app.services import cordon
+from jobs_app.attempts import AttemptIsNotLive, end_attempt, ending_of
+from jobs_app.models import Attempt, Job
+from jobs_app.services import cancel_job, hold_job, release_job
+from scheduler_app.errors import NotReplayable
+from scheduler_app.lease import hold_lease, open_round
+from scheduler_app.models import Round
+from scheduler_app.services import replay_round, round_is_due
+
+
+def broken(problem: Problem) -> Decision:
+    raise ZeroDivisionError("the policy has a fault")
+
+
+@pytest.fixture
+def broken_policy(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy that somebody added, and that fails; a job was running before it was chosen."""
+    lab.node("n1")
+    lab.running(lab.submit(UNTIL_LET_GO))
+    monkeypatch.setitem(POLICIES, "broken", broken)
+    lab.policy("broken")
+    lab.round()
+
+
+def test_a_failed_policy_is_recorded_with_its_error(broken_policy: None) -> None:
+    failed = Round.objects.latest("number")
+    assert (failed.result, failed.message) == (Round.Result.FAILED, "ZeroDivisionError: the policy has a fault")
+
+
+def test_running_jobs_go_on_while_rounds_fail(lab: Lab, broken_policy: None) -> None:
+    job = Job.objects.get()
+    lab.let_go(job)
+    lab.until_state(job, Job.State.SUCCEEDED)
+
+
+def test_after_another_policy_is_chosen_rounds_succeed_again(lab: Lab, broken_policy: None) -> None:
+    lab.policy()
+    lab.until_state(lab.submit(), Job.State.SUCCEEDED)
+
+
+def test_a_failed_round_cannot_be_replayed(broken_policy: None) -> None:
+    with pytest.raises(NotReplayable):
+        replay_round(Round.objects.latest("number").number)
+
+
+def test_a_failed_snapshot_is_recorded_too(lab: Lab) -> None:
+    lab.policy("no_such_policy")
+    lab.tick()
+    assert Round.objects.get().result == Round.Result.FAILED
+
+
+# -- when a round is due -----------------------------------------------------------------------------------------
+
+
+def test_a_round_is_due_after_its_length(lab: Lab) -> None:
+    lab.policy(round_s=60)
+    lab.tick()
+    lab.ahead += timedelta(seconds=59)
+    assert not round_is_due(lab.now)
+    lab.ahead += timedelta(seconds=2)
+    assert round_is_due(lab.now)
+
+
+def test_news_is_answered_sooner(lab: Lab) -> None:
+    lab.policy(round_s=60)
+    lab.node("n1")
+    lab.tick()
+    lab.submit()
+    lab.ahead += timedelta(seconds=2)
+    assert round_is_due(lab.now)
+
+
+def test_a_burst_of_news_is_one_round(lab: Lab) -> None:
+    lab.policy(round_s=60)
+    lab.node("n1")
+    lab.tick()
+    lab.submit()
+    assert not round_is_due(Round.objects.get().started_at + timedelta(milliseconds=900))
+
+
+def test_what_the_round_did_itself_is_no_news(lab: Lab) -> None:
+    lab.policy(round_s=60)
+    lab.node("n1")
+    lab.running(lab.submit(UNTIL_LET_GO))
+    lab.ahead += timedelta(seconds=2)
+    assert not round_is_due(lab.now)
+
+
+# -- what a round may not do -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def queued(lab: Lab) -> Job:
+    """A job that waits, on a cluster with room for it."""
+    lab.node("n1")
+    return lab.submit()
+
+
+def decided(lab: Lab) -> Decided:
+    """The next round, up to its commit."""
+    assert hold_lease("lab", lab.now)
+    return Decided.now(lab, "lab", open_round("lab", lab.now))
+
+
+def test_a_job_cancelled_meanwhile_does_not_start(lab: Lab, queued: Job) -> None:
+    round_ = decided(lab)
+    cancel_job(queued, actor=None)
+    round_.commit(lab)
+    assert not Attempt.objects.exists()
+
+
+def test_a_job_held_meanwhile_does_not_start(lab: Lab, queued: Job) -> None:
+    round_ = decided(lab)
+    hold_job(queued, actor=None)
+    round_.commit(lab)
+    assert not Attempt.objects.exists()
+
+
+def test_nothing_starts_on_a_node_cordoned_meanwhile(lab: Lab, queued: Job) -> None:
+    round_ = decided(lab)
+    cordon(Node.objects.get(), reason="repair", actor=None)
+    round_.commit(lab)
+    assert not Attempt.objects.exists()
+
+
+def test_nobody_is_preempted_for_a_job_cancelled_meanwhile(lab: Lab) -> None:
+    lab.node("n1", gpus=1)
+    victim, rival = lab.submit(UNTIL_LET_GO, name="victim"), lab.submit(name="rival")
+    hold_job(rival, actor=None)
+    lab.running(victim)
+    release_job(rival, actor=None)
+    lab.ahead += timedelta(seconds=1)
+    round_ = decided(lab)
+    assert round_.starts(rival)
+    cancel_job(rival, actor=None)
+    round_.commit(lab)
+    assert Attempt.objects.get().state == Attempt.State.RUNNING
+
+
+def test_an_attempt_ends_once(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.until_state(lab.submit(), Job.State.SUCCEEDED)
+    attempt = lab.attempts(job)[0]
+    with pytest.raises(AttemptIsNotLive):
+        end_attempt(attempt, ending_of(attempt, exit_code=1), ended_at=lab.now, gone=True)

@@ -1,0 +1,37 @@
+"""A round taken apart, so that something can happen between its decision and its commit."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from service_lab import Lab
+
+from allocation.planning import Plan
+from jobs_app.models import Job
+from scheduler_app.committing import changes_of, commit_round
+from scheduler_app.models import PolicySetting, Round
+from scheduler_app.services import Opening, decide, newest_events, take_snapshot
+from scheduler_app.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A round that was decided and not yet committed."""
+
+    holder: str
+    record: Round
+    snapshot: Snapshot
+    plan: Plan
+
+    @classmethod
+    def now(cls, lab: Lab, holder: str, number: int) -> Self:
+        setting, opening = PolicySetting.objects.current(), Opening(number, lab.now, *newest_events())
+        snapshot, _, _, since = take_snapshot(lab.now, setting)
+        record = opening.record(Round.Result.COMMITTED, policy=setting.policy, shares_since=since)
+        return cls(holder, record, snapshot, decide(snapshot, setting.policy))
+
+    def starts(self, job: Job) -> bool:
+        rows = changes_of(self.snapshot, self.plan).starts
+        return str(job.pk) in {self.snapshot.jobs[start.row] for start in rows}
+
+    def commit(self, lab: Lab) -> None:
+        commit_round(self.record, self.snapshot, self.plan, holder=self.holder, reasons={}, now=lab.now)
