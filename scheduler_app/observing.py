@@ -101,11 +101,12 @@ def _give_up_on_lost_nodes(now: datetime) -> None:
     lost = set(Node.objects.filter(health=Node.Health.LOST).values_list("name", flat=True))
     if not lost:
         return
-    for attempt in Attempt.objects.at_engine().select_related("job"):
-        gone = lost & set(attempt.nodes)
-        if gone:
-            message = f"nothing was heard from {', '.join(sorted(gone))}"
-            end_attempt(attempt, ending_of(attempt, lost=True), ended_at=now, gone=False, message=message)
+    for attempt in Attempt.objects.live().select_related("job"):
+        silent = lost & set(attempt.nodes)
+        if silent:
+            message = f"nothing was heard from {', '.join(sorted(silent))}"
+            nothing_began = attempt.state == State.CLAIMED
+            end_attempt(attempt, ending_of(attempt, lost=True), ended_at=now, gone=nothing_began, message=message)
 
 
 def _stop_at_time_limit(now: datetime) -> None:
