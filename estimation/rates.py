@@ -26,7 +26,7 @@ Bools = npt.NDArray[np.bool_]
 
 SCALING_EXPONENT = 0.8
 SPANNING_FACTOR = 0.7
-REFERENCE_SPEED = 1000.0  # a GPU of 1000 TFLOPS x GB/s under the root, about a V100's half, is taken to make 1 step/s
+REFERENCE_SPEED = 33.5  # nothing is known: a V100, whose speed is 335, is taken to make 10 steps/s
 
 
 class Source(IntEnum):

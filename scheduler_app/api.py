@@ -100,10 +100,9 @@ class LogView(GenericAPIView[Job]):
         return log_answer(job, attempt, query.validated_data)
 
     def _attempt(self, job: Job, number: int | None) -> Attempt | None:
-        attempts = job.attempts.exclude(launched_at=None)
         if number is not None:
-            return get_object_or_404(attempts, number=number)
-        return attempts.last()
+            return get_object_or_404(job.attempts, number=number)
+        return job.attempts.exclude(launched_at=None).last()
 
 
 def log_answer(job: Job, attempt: Attempt | None, query: dict[str, Any]) -> HttpResponse:
@@ -112,6 +111,8 @@ def log_answer(job: Job, attempt: Attempt | None, query: dict[str, Any]) -> Http
     answer = HttpResponse(content_type="text/plain; charset=utf-8", headers=headers)
     if attempt is None:
         next_offset, complete = query["offset"], job.is_final
+    elif attempt.launched_at is None:
+        next_offset, complete = query["offset"], attempt.state == Attempt.State.ENDED
     else:
         chunk = read_log(
             attempt,

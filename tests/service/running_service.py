@@ -99,7 +99,9 @@ class Service:
 
     def python(self, code: str) -> Any:
         """Run code beside the service, on its database; what it assigns to `answer` comes back through JSON."""
-        done = self.manage("shell", "--no-imports", "-c", f"answer = None\n{code}\nimport json; print(json.dumps(answer))")
+        done = self.manage(
+            "shell", "--no-imports", "-c", f"answer = None\n{code}\nimport json; print(json.dumps(answer))"
+        )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,0 +1,87 @@
+"""What a newcomer does with `make run` and the README."""
+
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running_service import ROOT, Service, a_service, wait_for
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Service]:
+    """The service as `make run` starts it: an emulated cluster with sample jobs."""
+    with a_service(DEMO="1") as running:
+        yield running
+
+
+def test_sample_jobs_run_on_several_gpu_types(demo: Service) -> None:
+    def types() -> set[str]:
+        return {job["gpu_type"] for job in demo.client.jobs(state=["running"]) if job["gpu_type"]}
+
+    wait_for("jobs run on two GPU types", lambda: len(types()) >= 2)
+
+
+def test_faster_gpus_make_a_job_faster(demo: Service) -> None:
+    """Measured from the progress of the processes, not declared: emulated GPU types differ visibly."""
+    command = ["python", "-m", "motley_client.sample", "--steps", "100000"]
+    rates = {"a100": 40.0, "t4": 10.0}
+
+    def measured(kind: str) -> float:
+        job = demo.submit(command, name=f"on-{kind}", gpu_types=[kind], rates=rates, preemptible=False)
+        rate = wait_for(f"a rate on {kind}", lambda: demo.client.job(job)["progress"]["rate"])
+        demo.client.cancel(job)
+        return rate
+
+    assert measured("a100") > 2 * measured("t4")
+
+
+def test_the_cluster_says_that_it_is_emulated(demo: Service) -> None:
+    assert all(node["emulated"] for node in demo.client.nodes())
+
+
+def test_the_examples_of_the_readme_work_as_they_stand(demo: Service, tmp_path: Path) -> None:
+    (tmp_path / "var").symlink_to(demo.var)
+    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    script = "set -e\n" + "".join(block for block in blocks if "make run" not in block)
+    done = subprocess.run(
+        ["/bin/sh", "-c", script], cwd=tmp_path, env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "step 500/500" in done.stdout
+    assert '"name":"from-curl"' in done.stdout
+
+
+def test_logins_are_printed_and_kept_private(demo: Service) -> None:
+    assert "administrator: admin" in demo.log.read_text()
+    assert stat.S_IMODE((demo.var / "demo.env").stat().st_mode) == 0o600
+
+
+def test_every_round_replays_to_the_same_decision(demo: Service) -> None:
+    wait_for("some rounds", lambda: len(list(demo.client.rounds())) > 3)
+    for record in demo.client.rounds():
+        done = demo.manage("replayround", str(record["number"]))
+        assert "The same decision." in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="as an ordinary user jobs run as the service does")
+@pytest.mark.parametrize("secret", ["motley.sqlite3", "secret_key", "demo.env"])
+def test_a_job_of_a_root_service_cannot_read_its_secrets(demo: Service, secret: str) -> None:
+    path = demo.var / secret
+    assert path.exists()
+    job = demo.submit(f"id -u; cat {path}", name="thief")
+    done = demo.wait_for_state(job, "failed", "succeeded")
+    assert done["state"] == "failed"
+    assert demo.client.logs(job).data != b"0\n"
+    assert b"Permission denied" in demo.client.logs(job, stream="stderr").data
+
+
+def test_a_jobs_environment_holds_nothing_of_the_service(demo: Service) -> None:
+    job = demo.submit("env", name="env")
+    demo.wait_for_state(job, "succeeded")
+    assert b"MOTLEY_TEST_MARK" not in demo.client.logs(job).data
