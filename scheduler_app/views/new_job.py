@@ -54,13 +54,13 @@ def _from_form(request: Visit) -> HttpResponse:
     try:
         spec = form.written() if form.is_valid() else None
         if spec is None:
-            return _as_form(request, form, status=422)
+            return _as_form(request, form)
         if request.POST.get("do") == "yaml":
             return _as_yaml(request, write_yaml(spec))
         return _submit(request, spec)
     except InvalidSpec as error:
         form.show(error.faults)
-        return _as_form(request, form, status=422)
+        return _as_form(request, form)
 
 
 def _from_yaml(request: Visit, text: str) -> HttpResponse:
@@ -72,7 +72,7 @@ def _from_yaml(request: Visit, text: str) -> HttpResponse:
             return _as_form(request, JobForm(initial=fields_of(spec), user=request.user))
         return _submit(request, spec)
     except InvalidSpec as error:
-        return _as_yaml(request, text, faults=error.faults, status=422)
+        return _as_yaml(request, text, faults=error.faults)
 
 
 def _submit(request: Visit, spec: dict[str, Any]) -> HttpResponse:
@@ -81,10 +81,10 @@ def _submit(request: Visit, spec: dict[str, Any]) -> HttpResponse:
     return redirect("jobs") if job.array_id else redirect("job", job.pk)
 
 
-def _as_form(request: Visit, form: JobForm, *, status: int = 200) -> HttpResponse:
-    return render(request, "scheduler_app/new_job.html", {"form": form, "mode": "form"}, status=status)
+def _as_form(request: Visit, form: JobForm) -> HttpResponse:
+    return render(request, "scheduler_app/new_job.html", {"form": form, "mode": "form"})
 
 
-def _as_yaml(request: Visit, text: str, *, faults: Iterable[Fault] = (), status: int = 200) -> HttpResponse:
+def _as_yaml(request: Visit, text: str, *, faults: Iterable[Fault] = ()) -> HttpResponse:
     context = {"yaml": text, "faults": faults, "mode": "yaml"}
-    return render(request, "scheduler_app/new_job.html", context, status=status)
+    return render(request, "scheduler_app/new_job.html", context)

@@ -1,0 +1,95 @@
+"""A demo cluster with its jobs, made by the service's own functions; nothing is launched unless a test does it."""
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from jobs_app.models import Job, Team
+from jobs_app.submission import submit_job
+from scheduler_app import demo
+from scheduler_app.lease import hold_lease
+from scheduler_app.ledger import accrue
+from scheduler_app.models import Round
+from scheduler_app.services import run_round
+
+HOLDER = "tests"
+
+
+@pytest.fixture(autouse=True)
+def _quick_pages(settings, plain_static) -> None:
+    """Passwords are hashed for show: nobody here attacks them."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture
+def member(db) -> User:
+    """In both teams."""
+    demo.create_login("mia", staff=False)
+    demo.create_teams("mia")
+    return User.objects.get(username="mia")
+
+
+@pytest.fixture
+def staff(member) -> User:
+    demo.create_login("ada", staff=True)
+    return User.objects.get(username="ada")
+
+
+@pytest.fixture
+def stranger(member) -> User:
+    """In a team of their own."""
+    demo.create_login("sam", staff=False)
+    user = User.objects.get(username="sam")
+    Team.objects.create(name="speech").members.add(user)
+    return user
+
+
+@pytest.fixture
+def cluster(db) -> None:
+    demo.declare_emulated_cluster()
+
+
+@pytest.fixture
+def jobs(cluster, member) -> list[Job]:
+    """The samples in the queue, newest first."""
+    demo.submit_samples(member)
+    return list(Job.objects.all())
+
+
+@pytest.fixture
+def decided(jobs) -> Round:
+    """A round was decided: some jobs have GPUs, some wait with reasons; and the ledger has a first entry."""
+    record = decide()
+    accrue(timezone.now())
+    return record
+
+
+def decide() -> Round:
+    now = timezone.now()
+    assert hold_lease(HOLDER, now)
+    record = run_round(HOLDER, now)
+    assert record is not None
+    return record
+
+
+@pytest.fixture
+def web() -> Callable[[User], Client]:
+    """A browser session of somebody."""
+
+    def session(user: User) -> Client:
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return session
+
+
+@pytest.fixture
+def submit(member, cluster) -> Callable[..., Job]:
+    def of(**spec: object) -> Job:
+        return submit_job({"name": "one", "team": "vision", "command": "true", "gpus": 1, **spec}, owner=member)
+
+    return of

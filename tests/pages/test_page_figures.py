@@ -1,0 +1,150 @@
+"""The pure parts behind the pages: timelines, words, logs, charts, reasons."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cluster_app.models import GpuType
+from jobs_app.models import Attempt, Job, Team
+from scheduler_app.charts import OKABE_ITO, fairness_figure, utilization_figure
+from scheduler_app.logtext import readable
+from scheduler_app.models import GpuTypeUsage, TeamUsage
+from scheduler_app.templatetags.words import duration, gpu_time, number, percent, percent_of
+from scheduler_app.timeline import placed, spans_of
+from scheduler_app.trends import WINDOWS, Point, fairness, utilization
+from scheduler_app.why import rate_rows, why_here
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def attempt(number: int, **times: float) -> Attempt:
+    return Attempt(number=number, **{f"{name}_at": at(second) for name, second in times.items()})
+
+
+def spans(job: Job, attempts: list[Attempt], *, now: float) -> list[tuple[str, float]]:
+    return [(span.state, span.seconds) for span in spans_of(job, attempts, at(now))]
+
+
+def test_a_preempted_and_resumed_job_has_a_span_for_each_state():
+    first = attempt(1, claimed=10, started=12, stopping=30, ended=33)
+    second = attempt(2, claimed=50, started=51)
+    expected = [("queued", 10), ("starting", 2), ("running", 18), ("stopping", 3)]
+    expected += [("queued", 17), ("starting", 1), ("running", 9)]
+    assert spans(Job(created_at=NOON), [first, second], now=60) == expected
+
+
+def test_a_moved_job_does_not_count_the_same_second_twice():
+    moved = attempt(1, claimed=0, started=1, stopping=10, ended=14)
+    onwards = attempt(2, claimed=10, started=16)
+    job = Job(created_at=NOON)
+    assert sum(seconds for _, seconds in spans(job, [moved, onwards], now=20)) == 20
+
+
+def test_a_job_that_only_waits_has_one_span():
+    assert spans(Job(created_at=NOON), [], now=5) == [("queued", 5)]
+
+
+def test_a_finished_job_ends_at_its_end():
+    done = attempt(1, claimed=1, started=2, ended=8)
+    assert spans(Job(created_at=NOON, finished_at=at(8)), [done], now=900)[-1] == ("running", 6)
+
+
+def test_the_pieces_of_a_bar_fill_it():
+    pieces = placed(spans_of(Job(created_at=NOON), [attempt(1, claimed=1, started=4)], at(9)))
+    assert sum(piece.width for piece in pieces) == pytest.approx(1000, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        (b"a\r\nb", "a\nb"),
+        (b"10%\r50%\r99%\ndone", "99%\ndone"),
+        (b"10%\r", "10%"),
+        (b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07x", "red x"),
+        (b"\xff\x00ok", "\ufffdok"),
+    ],
+)
+def test_a_log_reads_as_a_terminal_shows_it_in_the_end(printed, shown):
+    assert readable(printed) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0, "0 s"), (0.4, "0.4 s"), (59.6, "1 min"), (192, "3 min 12 s"), (90_061, "1 d 1 h")]
+)
+def test_a_duration_is_said_in_its_two_largest_units(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_numbers_keep_three_digits_and_percents_do_not_vanish():
+    assert [number(1234567), number(0.01234), percent(0.0002), percent(0.314)] == [
+        "1,234,567",
+        "0.0123",
+        "0.02 %",
+        "31 %",
+    ]
+
+
+def test_gpu_time_is_said_in_the_unit_that_fits():
+    assert [gpu_time(0), gpu_time(90), gpu_time(7200)] == ["none", "1.5 GPU-minutes", "2 GPU-hours"]
+
+
+def test_a_bar_of_nothing_is_empty():
+    assert percent_of(3, 0) == 0.0
+
+
+RATES: list[dict[str, Any]] = [
+    {"gpu_type": "a100", "gpus": 2, "nodes": 1, "rate": 58.0, "source": "declared", "share": 0.2},
+    {"gpu_type": "v100", "gpus": 2, "nodes": 1, "rate": 20.0, "source": "measured", "share": 0.8},
+]
+
+
+def test_why_a_job_runs_on_the_slower_type_names_shares_and_prices():
+    words = why_here(rate_rows(RATES, here="v100", prices={"a100": 0.3, "v100": 0.1}))
+    assert words == (
+        "A100 2.9x, V100 1x; it runs on V100 because its fair share of time is 20% on A100, 80% on V100, "
+        "and one more A100 is worth 3 times as much as one more V100."
+    )
+
+
+def test_a_job_on_its_fastest_type_is_told_so():
+    assert why_here(rate_rows(RATES, here="a100", prices={})).endswith("the fastest for it.")
+
+
+def test_nothing_is_said_of_a_job_that_no_round_considered():
+    assert why_here(rate_rows([], here=None, prices={})) == ""
+
+
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=list(WINDOWS))
+def test_a_window_has_at_most_200_points_of_each_team(window):
+    assert window.length / window.bucket <= 200
+
+
+def test_minutes_are_added_up_to_points_by_the_database(db):
+    team = Team.objects.create(name="vision")
+    for minute in range(20):
+        TeamUsage.objects.create(team=team, minute=at(60 * minute), work_gpu_s=1, entitled_share_s=60)
+    points = fairness(WINDOWS["24h"], at(1200))
+    assert [(point.at, point.value, point.fair) for point in points] == [(at(0), 1, 1), (at(600), 1, 1)]
+
+
+def test_utilization_is_busy_over_present(db, cluster):
+    GpuTypeUsage.objects.create(gpu_type=GpuType.objects.get(name="t4"), minute=NOON, busy_gpu_s=30, present_gpu_s=120)
+    assert [(p.name, p.value) for p in utilization(WINDOWS["1h"], at(60))] == [("t4", 0.25)]
+
+
+POINTS = [Point(NOON, "language", 0.6, 0.5), Point(NOON, "vision", 0.4, 0.5)]
+
+
+def test_a_team_has_two_lines_of_one_colour():
+    lines = fairness_figure(POINTS)["data"]
+    assert [trace["line"]["color"] for trace in lines] == [OKABE_ITO[0], OKABE_ITO[0], OKABE_ITO[1], OKABE_ITO[1]]
+
+
+def test_a_figure_holds_plain_lists_that_json_can_carry():
+    trace = utilization_figure(POINTS)["data"][0]
+    assert (trace["x"], trace["y"]) == (["2026-01-01T12:00:00+00:00"], [0.6])

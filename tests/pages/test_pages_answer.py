@@ -1,0 +1,154 @@
+"""Every page answers, shows what its reader may see, and costs as many queries for many rows as for few."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from jobs_app.models import Attempt, Job
+from scheduler_app import demo
+from scheduler_app.dispatching import grant_claims
+from scheduler_app.models import PolicySetting, Round
+
+LISTS = ["home", "jobs", "cluster", "rounds", "fairness", "utilization", "new-job"]
+TABS = ["overview", "why", "logs", "attempts", "events", "spec"]
+
+
+@pytest.mark.parametrize("page", LISTS)
+@pytest.mark.parametrize("who", ["member", "staff", "stranger"])
+def test_every_page_answers_once_there_are_jobs_and_rounds(page, who, decided, web, request):
+    answer = web(request.getfixturevalue(who)).get(reverse(page))
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("page", LISTS)
+def test_every_page_answers_on_an_empty_service(page, member, web):
+    assert web(member).get(reverse(page)).status_code == 200
+
+
+@pytest.mark.parametrize("page", LISTS)
+def test_every_page_asks_who_you_are(page, db, client):
+    answer = client.get(reverse(page))
+    assert answer.url.startswith("/login/")
+
+
+@pytest.mark.parametrize("tab", TABS)
+@pytest.mark.parametrize("state", [Job.State.QUEUED, Job.State.STARTING])
+def test_every_tab_of_a_job_answers(tab, state, decided, member, web):
+    job = Job.objects.filter(state=state).first()
+    answer = web(member).get(reverse("job", args=[job.pk]), {"tab": tab})
+    assert answer.status_code == 200
+
+
+def test_an_unknown_tab_is_not_found(decided, member, web):
+    assert web(member).get(reverse("job", args=[Job.objects.first().pk]), {"tab": "no"}).status_code == 404
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_a_job_of_another_team_is_not_found(tab, jobs, stranger, web):
+    assert web(stranger).get(reverse("job", args=[jobs[0].pk]), {"tab": tab}).status_code == 404
+
+
+@pytest.mark.parametrize("verb", ["hold", "release", "requeue"])
+def test_a_job_of_another_team_cannot_be_touched(verb, jobs, stranger, web):
+    assert web(stranger).post(reverse("act", args=[jobs[0].pk, verb])).status_code == 404
+
+
+def test_a_job_of_another_team_cannot_be_cancelled(jobs, stranger, web):
+    web(stranger).post(reverse("cancel-jobs"), {"job": str(jobs[0].pk)})
+    assert Job.objects.get(pk=jobs[0].pk).state == Job.State.QUEUED
+
+
+@pytest.mark.parametrize("page", ["jobs", "cluster", "rounds"])
+def test_no_name_of_another_teams_job_is_shown(page, decided, stranger, web):
+    shown = web(stranger).get(reverse(page)).content.decode()
+    assert not [job.name for job in Job.objects.all() if job.name in shown]
+
+
+def test_an_opened_round_counts_the_jobs_of_other_teams(decided, stranger, web):
+    shown = web(stranger).get(reverse("round", args=[decided.number])).content.decode()
+    assert re.search(r"and \d+ jobs of other teams", shown)
+
+
+def test_a_gpu_with_a_job_of_another_team_says_only_that(decided, stranger, web):
+    grant_claims(timezone.now())
+    assert "another team" in web(stranger).get(reverse("cluster")).content.decode()
+
+
+def queries(client, address) -> int:
+    with CaptureQueriesContext(
+        connection,
+    ) as captured:
+        assert client.get(address).status_code == 200
+    return len(captured)
+
+
+@pytest.mark.parametrize("page", ["home", "jobs", "cluster", "rounds", "fairness", "utilization"])
+def test_the_number_of_queries_does_not_grow_with_rows(page, decided, member, staff, web):
+    client, address = web(staff), reverse(page)
+    Job.objects.update(owner=staff)
+    few = queries(client, address)
+    demo.submit_samples(member)
+    Job.objects.update(owner=staff)
+    for number in range(decided.number + 1, decided.number + 20):
+        now = timezone.now()
+        Round.objects.create(number=number, started_at=now, shares_since=now, result="committed", policy="fifo")
+    assert queries(client, address) <= few
+
+
+def test_the_list_is_cut_into_pages_that_lead_on(cluster, member, web):
+    for _ in range(5):
+        demo.submit_samples(member)
+    client = web(member)
+    first = client.get(reverse("jobs"))
+    second = client.get(first.context["older"])
+    names = [str(job.pk) for page in (first, second) for job in page.context["rows"]]
+    assert names == [str(pk) for pk in Job.objects.values_list("pk", flat=True)]
+
+
+def test_filters_become_chips_that_can_be_removed(jobs, member, web):
+    answer = web(member).get(reverse("jobs"), {"q": "bert", "state": "queued", "owner": ""})
+    assert [chip["without"] for chip in answer.context["chips"]] == ["?state=queued", "?q=bert"]
+
+
+def test_a_filter_that_matches_nothing_offers_to_clear_it(jobs, member, web):
+    assert "Clear filters" in web(member).get(reverse("jobs"), {"q": "no-such-job"}).content.decode()
+
+
+def test_a_live_update_brings_the_rows_alone(jobs, member, web):
+    shown = web(member).get(reverse("jobs"), headers={"HX-Request": "true"}).content.decode()
+    assert jobs[0].name in shown
+    assert "<html" not in shown
+
+
+def test_the_home_page_tells_a_newcomer_what_to_type(member, cluster, web):
+    assert "motley submit --gpus 1 --name hello" in web(member).get("/").content.decode()
+
+
+def test_the_home_page_says_when_the_scheduler_is_silent(decided, member, web):
+    long_ago = timezone.now() - timedelta(seconds=10 * PolicySetting.objects.current().round_length_s)
+    Round.objects.update(started_at=long_ago)
+    assert "The scheduler is silent" in web(member).get("/").content.decode()
+
+
+def test_a_waiting_job_says_why_with_numbers(decided, member, web):
+    job = next(job for job in Job.objects.queued() if job.reasons)
+    shown = web(member).get(reverse("job", args=[job.pk]), {"tab": "why"}).content.decode()
+    assert job.reasons[0]["detail"].split(":")[0] in shown
+
+
+def test_a_job_on_emulated_gpus_says_so(decided, member, web):
+    job = Attempt.objects.first().job
+    assert "emulated" in web(member).get(reverse("job", args=[job.pk])).content.decode()
+
+
+@pytest.mark.parametrize("page", [*LISTS, "job"])
+def test_no_page_needs_a_relaxed_content_security_policy(page, decided, staff, web):
+    address = reverse(page, args=[Job.objects.first().pk] if page == "job" else [])
+    shown = web(staff).get(address).content.decode()
+    inline = r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*(\ssrc=|type=\"application/json\"))"
+    assert not re.search(inline, shown)

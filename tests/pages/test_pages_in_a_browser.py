@@ -1,0 +1,133 @@
+"""What only a browser can show: live rows keep focus and choice, keys, themes, and nothing breaks a strict policy."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+
+from jobs_app.models import Job
+from jobs_app.services import hold_job
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+STRICT = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'"
+
+if CHROMIUM is None and os.environ.get("CI") != "true":
+    pytest.skip("no Chromium: install the package chromium", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    # Playwright's loop runs in this thread, and Django would take its own queries for blocking ones.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+def strictly(route: Route) -> None:
+    answer = route.fetch(max_redirects=0)
+    route.fulfill(response=answer, headers=answer.headers | {"content-security-policy": STRICT})
+
+
+@pytest.fixture
+def page(browser: Browser, live_server: Any, decided: Any, staff: User) -> Iterator[Page]:
+    """Signed in as staff under a strict content security policy; nothing may complain on the console."""
+    client = Client()
+    client.force_login(staff)
+    context = browser.new_context(base_url=live_server.url, viewport={"width": 1280, "height": 900})
+    name = settings.SESSION_COOKIE_NAME
+    context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": live_server.url}])
+    opened = context.new_page()
+    opened.route(f"{live_server.url}/**", strictly)
+    faults: list[str] = []
+    opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    yield opened
+    opened.goto("about:blank")
+    opened.unroute_all(behavior="wait")
+    context.close()
+    assert not faults
+
+
+@pytest.mark.parametrize("name", ["home", "jobs", "cluster", "rounds", "new-job"])
+def test_a_page_shows_under_a_strict_policy(name: str, page: Page) -> None:
+    page.goto(reverse(name))
+    expect(page.locator("h1").first).to_be_attached()
+
+
+@pytest.mark.parametrize("name", ["fairness", "utilization"])
+def test_a_chart_is_drawn_under_a_strict_policy(name: str, page: Page) -> None:
+    page.goto(reverse(name))
+    expect(page.locator(".chart .main-svg").first).to_be_visible()
+
+
+def test_a_change_arrives_while_focus_and_choice_stay(page: Page) -> None:
+    job = Job.objects.queued().first()
+    page.goto(reverse("jobs"))
+    row = page.locator(f"#job-{job.pk}")
+    row.locator("input[type=checkbox]").check()
+    row.locator("a").focus()
+    hold_job(job, actor=None)
+    expect(row.locator(".state")).to_have_text("held")
+    expect(row.locator("input[type=checkbox]")).to_be_checked()
+    expect(row.locator("a")).to_be_focused()
+
+
+def test_what_is_being_typed_survives_a_live_update(page: Page) -> None:
+    page.goto(reverse("cluster"))
+    page.locator("summary", has_text="Take out of service").first.click()
+    field = page.locator("input[name=reason]").first
+    field.fill("a fan is lo")
+    with page.expect_response(lambda answer: answer.url.endswith("/cluster")):
+        pass
+    field.press_sequentially("ud")
+    expect(field).to_have_value("a fan is loud")
+
+
+def test_the_rows_are_walked_and_opened_by_keys(page: Page) -> None:
+    page.goto(reverse("jobs"))
+    rows = page.locator("[data-row]")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(rows.nth(1)).to_be_focused()
+    page.keyboard.press("k")
+    expect(rows.nth(0)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("nav.tabs")).to_be_visible()
+
+
+def test_slash_goes_to_the_search_and_a_question_mark_helps(page: Page) -> None:
+    page.goto(reverse("jobs"))
+    page.keyboard.press("?")
+    expect(page.locator("#help")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    expect(page.locator("#q")).to_be_focused()
+
+
+def test_the_chosen_theme_is_kept(page: Page) -> None:
+    page.goto(reverse("jobs"))
+    page.locator("#theme").click()
+    page.goto(reverse("home"))
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_a_page_says_how_fresh_it_is(page: Page) -> None:
+    page.goto(reverse("jobs"))
+    expect(page.locator("#freshness")).to_have_text("live, 0 s")
+
+
+@pytest.mark.parametrize("name", ["home", "jobs", "cluster", "rounds", "fairness", "utilization", "new-job"])
+def test_a_page_fits_a_phone(name: str, page: Page) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto(reverse(name))
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
