@@ -19,6 +19,7 @@ from cluster_app.feasibility import inventory
 from cluster_app.models import NodeEvent
 from jobs_app.models import Job, JobEvent
 from scheduler_app.archive import Archived, pack, same_plan, unpack
+from scheduler_app.bids import Timing
 from scheduler_app.committing import commit_round
 from scheduler_app.dispatching import dispatch
 from scheduler_app.errors import LeaseLost, NotReplayable
@@ -27,7 +28,7 @@ from scheduler_app.lease import hold_lease, open_round
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.observing import observe
 from scheduler_app.reading import Rows, busy_in_arrays, read_rows
-from scheduler_app.snapshot import LeftOut, Snapshot, Timing, build_snapshot
+from scheduler_app.snapshot import LeftOut, Snapshot, build_snapshot
 
 log = logging.getLogger(__name__)
 

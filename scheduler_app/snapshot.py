@@ -1,7 +1,6 @@
 """The cluster and the queue at one moment, as arrays and the primary keys behind them. Built without a query."""
 
-import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,27 +9,23 @@ from uuid import UUID
 
 import numpy as np
 
-from allocation.arrays import Bools, Floats, Ints
-from allocation.configurations import Configurations, gang_sizes
+from allocation.arrays import Floats, Ints
+from allocation.configurations import Configurations
 from allocation.floor import Floor
 from allocation.limits import Limits
-from allocation.problem import Problem, normaliser, runnable
-from estimation.knowledge import GpuSpec, Knowledge, Measurement
-from estimation.rates import Machines, estimate_rates, valid_configurations
-from jobs_app.models import Attempt, Job
-from scheduler_app.reading import AttemptRow, GpuRow, JobRow, Rows
-
-NOT_YET_RUNNING = (Attempt.State.CLAIMED, Attempt.State.LAUNCHING)
-
-
-@dataclass(frozen=True)
-class Timing:
-    """What the policy's setting says of time; `shares_since`: time received counts from here."""
-
-    now: datetime
-    round_s: float
-    min_run_s: float
-    shares_since: datetime
+from allocation.problem import Problem, normaliser
+from scheduler_app.bids import (
+    Bids,
+    InService,
+    Timing,
+    bids_of,
+    can_run,
+    capacity_of,
+    configurations,
+    gpus_in_service,
+    queue_of,
+)
+from scheduler_app.reading import JobRow, Rows
 
 
 @dataclass(frozen=True)
@@ -61,17 +56,6 @@ class LeftOut:
     """As many of their array as may run at a time do."""
 
 
-@dataclass(frozen=True)
-class _InService:
-    """The GPUs that this round may hand out, and the attempts whose GPUs are all among them."""
-
-    gpus: list[GpuRow]
-    owner: list[int]
-    """Per GPU: the attempt that holds or awaits it and is a row's; 0: nobody."""
-    releasing: list[bool]
-    attempt_of: Mapping[UUID, AttemptRow]
-
-
 def build_snapshot(
     rows: Rows, timing: Timing, busy_in_arrays: Mapping[UUID, int], *, pinned: frozenset[int] = frozenset()
 ) -> tuple[Snapshot, LeftOut]:
@@ -79,16 +63,16 @@ def build_snapshot(
 
     Attempts that are `pinned` keep their GPUs, and neither they nor those take part.
     """
-    service = _in_service(rows, pinned)
-    queue, throttled = _queue(rows, service, busy_in_arrays)
-    offered = _configurations(rows, service, queue)
-    capacity = _capacity(rows, service)
-    everybody = _bids(rows, service, offered, queue, timing)
-    can_run = _can_run(everybody.rate, offered, capacity)
-    misfits = {service.attempt_of[job.id].id for job in compress(queue, ~can_run) if job.id in service.attempt_of}
+    service = gpus_in_service(rows, pinned)
+    queue, throttled = queue_of(rows, service, busy_in_arrays)
+    offered = configurations(rows, service, queue)
+    capacity = capacity_of(rows, service)
+    everybody = bids_of(rows, service, offered, queue, timing)
+    able = can_run(everybody.rate, offered, capacity)
+    misfits = {service.attempt_of[job.id].id for job in compress(queue, ~able) if job.id in service.attempt_of}
     if misfits:  # they run all the same, on terms that the inventory has since outgrown
         return build_snapshot(rows, timing, busy_in_arrays, pinned=pinned | misfits)
-    bids = everybody.of(can_run)
+    bids = everybody.of(able)
     snapshot = Snapshot(
         jobs=tuple(str(job.id) for job in bids.jobs),
         attempts=tuple(service.attempt_of[job.id].id if job.id in service.attempt_of else 0 for job in bids.jobs),
@@ -101,177 +85,11 @@ def build_snapshot(
         limits=_limits(rows, bids.jobs),
         source=bids.source,
     )
-    return snapshot, LeftOut(cannot_run=tuple(compress(queue, ~can_run)), throttled=tuple(throttled))
+    return snapshot, LeftOut(cannot_run=tuple(compress(queue, ~able)), throttled=tuple(throttled))
 
 
-# -- which GPUs and which jobs -----------------------------------------------------------------------------------
-
-
-def _in_service(rows: Rows, pinned: frozenset[int]) -> _InService:
-    """A GPU whose node is out of service, or that goes with one, stays with whom it has."""
-    in_service = {node.id for node in rows.nodes if node.in_service}
-    live = {gpu.id for gpu in rows.gpus if gpu.healthy and gpu.node_id in in_service}
-    gpus_of: dict[int, set[int]] = defaultdict(set)
-    for gpu_id, attempt_id in {**rows.holders, **rows.heirs}.items():  # an heir comes before who still holds it
-        gpus_of[attempt_id].add(gpu_id)
-    movable = {
-        attempt.id: attempt
-        for attempt in rows.attempts.values()
-        if attempt.state != Attempt.State.STOPPING
-        and attempt.id not in pinned
-        and gpus_of[attempt.id]
-        and gpus_of[attempt.id] <= live
-    }
-    gpus, owners, releasing = [], [], []
-    for gpu in rows.gpus:
-        owner = rows.heirs.get(gpu.id) or rows.holders.get(gpu.id) or 0
-        stopping = owner in rows.attempts and rows.attempts[owner].state == Attempt.State.STOPPING
-        if gpu.id in live and (not owner or stopping or owner in movable):
-            gpus.append(gpu)
-            owners.append(0 if stopping else owner)
-            releasing.append(stopping)
-    return _InService(gpus, owners, releasing, {attempt.job_id: attempt for attempt in movable.values()})
-
-
-def _queue(rows: Rows, service: _InService, busy_in_arrays: Mapping[UUID, int]) -> tuple[list[JobRow], list[JobRow]]:
-    """Jobs to decide on, and members of arrays whose turn has not come."""
-    queue, throttled, busy = [], [], Counter(busy_in_arrays)
-    for job in rows.jobs:
-        if job.state != Job.State.QUEUED:
-            queue += [job] if job.id in service.attempt_of else []
-        elif job.array_id and job.at_a_time and busy[job.array_id] >= job.at_a_time:
-            throttled.append(job)
-        else:
-            queue.append(job)
-            busy.update([job.array_id] if job.array_id else [])
-    return queue, throttled
-
-
-def _can_run(rate: Floats, offered: Configurations, capacity: Ints) -> Bools:
-    """Which jobs have a configuration that the GPUs in service hold, and a rate on the average GPU."""
-    if not rate.size:
-        return np.zeros(len(rate), dtype=np.bool_)
-    fits = (offered.usage <= capacity[:, None]).all(axis=0)
-    base_rate = normaliser(np.where(fits, rate, 0), offered.usage, capacity)[1]
-    return runnable(rate, offered.usage, capacity) & (base_rate > 0)
-
-
-@dataclass(frozen=True, eq=False)
-class _Bids:
-    """Jobs, with what each could do in every configuration, and what it holds."""
-
-    jobs: list[JobRow]
-    rate: Floats
-    source: Ints
-    held: Ints
-    locked: Bools
-
-    def of(self, kept: Bools) -> "_Bids":
-        jobs = list(compress(self.jobs, kept))
-        return _Bids(jobs, self.rate[kept], self.source[kept], self.held[kept], self.locked[kept])
-
-
-def _bids(rows: Rows, service: _InService, offered: Configurations, queue: list[JobRow], timing: Timing) -> _Bids:
-    """A locked job can do nothing but go on as it does."""
-    rate, source = _rates(rows, offered, queue)
-    held = _held(rows, service, offered, queue)
-    locked = _locked(service, queue, timing) & (held >= 0)
-    elsewhere = np.arange(rate.shape[1]) != held[:, None]
-    return _Bids(queue, np.where(locked[:, None] & elsewhere, 0, rate), source, held, locked)
-
-
-# -- configurations and rates ------------------------------------------------------------------------------------
-
-
-def _sizes(job: JobRow) -> tuple[int, ...]:
-    return gang_sizes(job.gpus_min, job.gpus_max)
-
-
-def _configurations(rows: Rows, service: _InService, queue: Sequence[JobRow]) -> Configurations:
-    """What the nodes in service offer to these jobs."""
-    per_node = Counter(gpu.node_id for gpu in service.gpus)
-    node_gpus = [[per_node[n.id] for n in rows.nodes if n.gpu_type_id == t.id and n.id in per_node] for t in rows.types]
-    even = {size for job in queue if not job.uneven_gang for size in _sizes(job)}
-    uneven = {size for job in queue if job.uneven_gang for size in _sizes(job)}
-    return Configurations.of(node_gpus, even, uneven=uneven)
-
-
-def _rates(rows: Rows, offered: Configurations, queue: Sequence[JobRow]) -> tuple[Floats, Ints]:
-    specs = [GpuSpec(t.name, t.tflops, t.bandwidth_gbs, t.memory_mib) for t in rows.types]
-    machines = Machines(specs, offered.usage, offered.nodes)
-    known, workload = _knowledge(rows, queue)
-    names = np.array([row.name for row in rows.types])
-    valid = np.zeros((len(queue), len(offered.nodes)), dtype=np.bool_)
-    for i, job in enumerate(queue):
-        valid[i] = (
-            valid_configurations(
-                machines,
-                gpu_types=np.isin(names, job.gpu_types) if job.gpu_types else np.ones(len(names), dtype=np.bool_),
-                least_gpus=job.gpus_min,
-                most_gpus=job.gpus_max,
-                gpu_memory_mib=job.gpu_memory_mib,
-            )
-            & np.isin(offered.gpus, _sizes(job))
-            & (job.uneven_gang == offered.uneven)
-        )
-    return estimate_rates(machines, known, workload, valid)
-
-
-def _knowledge(rows: Rows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], Ints]:
-    """What is known of each distinct workload, and which of them each job has."""
-    index = {row.id: j for j, row in enumerate(rows.types)}
-    by_name = {row.name: j for j, row in enumerate(rows.types)}
-    measured: dict[tuple[int, str], dict[tuple[int, int, int], Measurement]] = defaultdict(dict)
-    for team, workload, kind, gpus, nodes, rate, reports, spread in rows.measured:
-        measured[team, workload][index[kind], gpus, nodes] = Measurement(rate, reports, spread)
-    known: dict[tuple[int, str, str], tuple[int, Knowledge]] = {}
-    of_job = []
-    for job in queue:
-        key = (job.team_id, job.workload, json.dumps(job.rates, sort_keys=True))
-        if key not in known:
-            declared = {
-                by_name[kind]: {int(gpus): rate for gpus, rate in by.items()}
-                for kind, by in job.rates.items()
-                if kind in by_name
-            }
-            known[key] = len(known), Knowledge(measured[key[:2]], declared)
-        of_job.append(known[key][0])
-    return [knowledge for _, knowledge in known.values()], np.array(of_job, dtype=np.int64)
-
-
-def _held(rows: Rows, service: _InService, offered: Configurations, queue: Sequence[JobRow]) -> Ints:
-    """The configuration that each job holds, -1 for none or one that is offered no more."""
-    if not service.attempt_of:  # a cluster without a GPU type has no columns to look in
-        return np.full(len(queue), -1, dtype=np.int64)
-    index = {row.id: j for j, row in enumerate(rows.types)}
-    columns = zip(offered.gpu_type.tolist(), offered.gpus.tolist(), offered.uneven.tolist(), strict=True)
-    where = {column: k for k, column in enumerate(columns)}
-    held = [
-        where.get((index[a.gpu_type_id], a.gpu_count, job.uneven_gang), -1)
-        if (a := service.attempt_of.get(job.id))
-        else -1
-        for job in queue
-    ]
-    return np.array(held, dtype=np.int64)
-
-
-def _locked(service: _InService, queue: Sequence[JobRow], timing: Timing) -> Bools:
-    """Jobs that keep what they hold: not preemptible, not running yet, or not long enough to be worth a restart."""
-    return np.array([_keeps(service.attempt_of.get(job.id), job, timing) for job in queue], dtype=np.bool_)
-
-
-def _keeps(attempt: AttemptRow | None, job: JobRow, timing: Timing) -> bool:
-    if attempt is None:
-        return False
-    young = attempt.started_at is None or (timing.now - attempt.started_at).total_seconds() < timing.min_run_s
-    return young or not job.preemptible or attempt.state in NOT_YET_RUNNING
-
-
-# -- the three inputs of the core --------------------------------------------------------------------------------
-
-
-def _problem(rows: Rows, service: _InService, offered: Configurations, bids: _Bids, timing: Timing) -> Problem:
-    capacity, jobs = _capacity(rows, service), bids.jobs
+def _problem(rows: Rows, service: InService, offered: Configurations, bids: Bids, timing: Timing) -> Problem:
+    capacity, jobs = capacity_of(rows, service), bids.jobs
     now = timing.now
     age_s = np.array([max((now - job.created_at).total_seconds(), 0.0) for job in jobs])
     total = np.array([job.total_steps or np.inf for job in jobs], dtype=float)
@@ -310,7 +128,7 @@ def _weights(rows: Rows, jobs: Sequence[JobRow]) -> Floats:
     return weight / weight.mean() if len(weight) else weight
 
 
-def _attained(service: _InService, jobs: Sequence[JobRow], now: datetime) -> Floats:
+def _attained(service: InService, jobs: Sequence[JobRow], now: datetime) -> Floats:
     """GPU-seconds of ended attempts and of the one that runs."""
 
     def of_running(job: JobRow) -> float:
@@ -334,13 +152,7 @@ def _received(rows: Rows, jobs: Sequence[JobRow], timing: Timing) -> Floats:
     return received
 
 
-def _capacity(rows: Rows, service: _InService) -> Ints:
-    kind = {node.id: node.gpu_type_id for node in rows.nodes}
-    count = Counter(kind[gpu.node_id] for gpu in service.gpus)
-    return np.array([count[row.id] for row in rows.types], dtype=np.int64)
-
-
-def _floor(rows: Rows, service: _InService, jobs: Sequence[JobRow]) -> Floor:
+def _floor(rows: Rows, service: InService, jobs: Sequence[JobRow]) -> Floor:
     row_of = {service.attempt_of[job.id].id: i for i, job in enumerate(jobs) if job.id in service.attempt_of}
     node_index = {node.id: index for index, node in enumerate(rows.nodes)}
     type_index = {row.id: j for j, row in enumerate(rows.types)}
