@@ -17,6 +17,7 @@ from engines.processes import kill, marked
 from engines.protocol import Stream
 from jobs_app.models import Attempt, Job, Team
 from jobs_app.submission import submit_job
+from scheduler_app.committing import PORTS
 from scheduler_app.demo import SPECIFICATIONS
 from scheduler_app.fleet import engine_over
 from scheduler_app.models import GpuClaim, PolicySetting
@@ -60,6 +61,13 @@ class Lab:
 
     def submit(self, command: str | list[str] = "true", *, owner: User | None = None, **spec: Any) -> Job:
         return submit_job({"name": "job", "command": command, "gpus": 1, **spec}, owner=owner or self.user())
+
+    def attempt(self, job: Job, **columns: Any) -> Attempt:
+        """One written by hand, of which no engine knows."""
+        number = job.attempts.count() + 1
+        fixed = {"gpu_type": GpuType.objects.get(), "gpu_count": 1, "engine": "local", "round_number": 1}
+        ports = {"number": number, "master_port": PORTS[Attempt.objects.count()]}
+        return Attempt.objects.create(job=job, **(fixed | ports | columns))
 
     # -- what happens -------------------------------------------------------------------------------------------
 

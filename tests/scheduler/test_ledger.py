@@ -1,0 +1,133 @@
+"""What teams were entitled to and got, over an hour written by hand.
+
+Vision (weight 2) runs all the hour on a GPU of speed 1.5; language (weight 1) waits for half of it, then runs on one
+of speed 0.5.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db.models import Sum
+from service_lab import Lab
+
+from jobs_app.models import Attempt, Job
+from scheduler_app.ledger import TeamShare, accrue, entitlement, jain_index, minutes_between, team_shares
+from scheduler_app.models import GpuTypeUsage, SchedulerLease, TeamUsage
+
+HOUR = timedelta(hours=1)
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+Running = Attempt.State.RUNNING
+
+
+def pass_time(start: datetime, end: datetime, *, step: timedelta) -> None:
+    while start < end:
+        start += step
+        accrue(start)
+
+
+@pytest.fixture
+def hour(lab: Lab) -> Lab:
+    """The hour before one o'clock, in the ledger."""
+    lab.node("n1", gpus=2)
+    lab.team("vision", weight=2)
+    seeing, speaking = lab.submit(), lab.submit(owner=lab.user("bob", "language"))
+    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    lab.attempt(seeing, state=Running, started_at=NOON, relative_speed=1.5)
+    pass_time(NOON, NOON + HOUR / 2, step=timedelta(seconds=45))
+    lab.attempt(speaking, state=Running, started_at=NOON + HOUR / 2, relative_speed=0.5)
+    pass_time(NOON + HOUR / 2, NOON + HOUR, step=timedelta(seconds=45))
+    return lab
+
+
+def of_team(name: str, column: str) -> float:
+    return float(TeamUsage.objects.filter(team__name=name).aggregate(sum=Sum(column))["sum"])
+
+
+@pytest.mark.parametrize(("team", "seconds"), [("vision", 2400), ("language", 1200)])
+def test_entitlement_follows_the_weights(hour: Lab, team: str, seconds: float) -> None:
+    assert of_team(team, "entitled_share_s") == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("team", "gpu_s"), [("vision", 3600), ("language", 1800)])
+def test_gpu_seconds_are_those_of_the_attempts(hour: Lab, team: str, gpu_s: float) -> None:
+    assert of_team(team, "gpu_s") == pytest.approx(gpu_s)
+
+
+@pytest.mark.parametrize(("team", "work"), [("vision", 5400), ("language", 900)])
+def test_work_is_weighed_by_speed(hour: Lab, team: str, work: float) -> None:
+    assert of_team(team, "work_gpu_s") == pytest.approx(work)
+
+
+def test_entitlements_add_up_to_the_whole_cluster_in_every_minute(hour: Lab) -> None:
+    sums = TeamUsage.objects.values("minute").annotate(sum=Sum("entitled_share_s")).order_by("minute")
+    assert [row["sum"] for row in sums] == pytest.approx([60.0] * 60)
+
+
+def test_shares_of_what_was_delivered_add_up(hour: Lab) -> None:
+    shares = {share.team: share for share in team_shares(NOON)}
+    assert [shares[name].delivered for name in ("vision", "language")] == pytest.approx([6 / 7, 1 / 7])
+
+
+def test_the_ratio_is_what_was_delivered_over_what_was_due(hour: Lab) -> None:
+    shares = {share.team: share for share in team_shares(NOON)}
+    assert [shares[name].ratio for name in ("vision", "language")] == pytest.approx([9 / 7, 3 / 7])
+
+
+def test_jains_index_of_the_hour(hour: Lab) -> None:
+    assert jain_index(team_shares(NOON)) == pytest.approx(0.8)
+
+
+def test_busy_and_present_gpu_seconds_of_a_type(hour: Lab) -> None:
+    sums = GpuTypeUsage.objects.aggregate(busy=Sum("busy_gpu_s"), present=Sum("present_gpu_s"))
+    assert (sums["busy"], sums["present"]) == pytest.approx((5400, 7200))
+
+
+def test_accruing_again_at_the_same_moment_adds_nothing(hour: Lab) -> None:
+    accrue(NOON + HOUR)
+    assert of_team("vision", "gpu_s") == pytest.approx(3600)
+
+
+def test_a_team_without_jobs_is_entitled_to_nothing(hour: Lab) -> None:
+    hour.team("idle", weight=10)
+    accrue(NOON + HOUR + timedelta(minutes=1))
+    assert not TeamUsage.objects.filter(team__name="idle").exists()
+
+
+def test_a_team_whose_jobs_are_all_held_is_entitled_to_nothing(lab: Lab) -> None:
+    lab.node("n1")
+    lab.submit()
+    Job.objects.update(held=True)
+    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    accrue(NOON + HOUR / 2)
+    assert not TeamUsage.objects.exists()
+
+
+def test_of_a_long_outage_only_the_last_hour_is_told(lab: Lab) -> None:
+    lab.node("n1")
+    lab.submit()
+    SchedulerLease.objects.create(pk=1, accrued_until=NOON - 5 * HOUR)
+    accrue(NOON)
+    assert of_team("vision", "entitled_share_s") == pytest.approx(3600)
+
+
+def test_an_interval_is_cut_at_the_minutes() -> None:
+    cut = list(minutes_between(NOON + timedelta(seconds=50), NOON + timedelta(seconds=130)))
+    minutes = [NOON + timedelta(minutes=n) for n in range(3)]
+    assert cut == list(zip(minutes, (10, 60, 10), strict=True))
+
+
+def test_nobody_active_is_entitled_to_nothing() -> None:
+    assert entitlement({}) == {}
+
+
+def shares(*delivered: float) -> list[TeamShare]:
+    return [TeamShare(str(n), 1, 1 / len(delivered), got, 0) for n, got in enumerate(delivered)]
+
+
+@pytest.mark.parametrize(("delivered", "index"), [((0.5, 0.5), 1.0), ((1.0, 0.0), 0.5), ((1.0, 0.0, 0.0, 0.0), 0.25)])
+def test_jains_index_goes_from_one_for_all_to_one_over_n(delivered: tuple[float, ...], index: float) -> None:
+    assert jain_index(shares(*delivered)) == pytest.approx(index)
+
+
+def test_jains_index_of_nothing_is_unknown() -> None:
+    assert jain_index([]) is None
