@@ -1,11 +1,14 @@
 """Jobs over REST: submit, list, show, cancel."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import Prefetch
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, status, viewsets
 from rest_framework.decorators import action
+from rest_framework.exceptions import ParseError
+from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
@@ -27,9 +30,20 @@ def jobs_seen_by(request: Request) -> JobQuerySet:
     return Job.objects.visible_to(request.user)  # type: ignore[arg-type]
 
 
+class Json(JSONParser):
+    """JSON; ten thousand brackets are a fault of the caller and no crash of ours."""
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        try:
+            return super().parse(stream, media_type, parser_context)
+        except RecursionError as error:
+            raise ParseError("The JSON is nested too deeply.") from error
+
+
 class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Job]):
     queryset = Job.objects.none()
     filterset_class = JobFilter
+    parser_classes = (Json,)
 
     def get_queryset(self) -> JobQuerySet:
         jobs = jobs_seen_by(self.request).select_related("team", "owner")

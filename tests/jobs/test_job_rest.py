@@ -1,0 +1,400 @@
+"""Jobs over REST: who may do what, what faults look like, and lists that hold still while jobs arrive."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+from service_lab import UNTIL_LET_GO, Lab
+
+from jobs_app.authentication import JobToken
+from jobs_app.models import ApiToken, Attempt, Job
+from jobs_app.services import issue_token, revoke_token
+
+Scope = ApiToken.Scope
+SPEC = {"name": "net", "command": "true", "gpus": 1}
+ROUTES = ["/api/v1/jobs", "/api/v1/nodes", "/api/v1/nodes/n1", "/api/v1/rounds", "/api/v1/rounds/1"]
+OF_A_JOB = ["", "/explain", "/logs"]
+
+
+@pytest.fixture
+def cluster(lab: Lab, plain_static: None) -> Lab:
+    lab.node("n1", gpus=4)
+    return lab
+
+
+def with_token(text: str) -> APIClient:
+    return APIClient(headers={"authorization": f"Bearer {text}"})
+
+
+def caller(user: User, scope: Scope = Scope.SUBMIT) -> APIClient:
+    return with_token(issue_token(user, name="test", scope=scope))
+
+
+@pytest.fixture
+def ada(cluster: Lab) -> APIClient:
+    """A member of vision, by a token that may submit."""
+    return caller(cluster.user())
+
+
+@pytest.fixture
+def running(cluster: Lab) -> Job:
+    job = cluster.submit(f"echo hello; {UNTIL_LET_GO}")
+    cluster.running(job)
+    return job
+
+
+# -- tokens ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_without_a_token_nothing_is_shown(cluster: Lab, api: APIClient, route: str) -> None:
+    answer = api.get(route)
+    assert (answer.status_code, answer["WWW-Authenticate"]) == (401, 'Bearer realm="motley"')
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_token_to_read_reads(cluster: Lab, route: str) -> None:
+    cluster.tick()
+    assert caller(cluster.user(), Scope.READ).get(route).status_code == 200
+
+
+def test_a_token_to_read_cannot_submit(cluster: Lab) -> None:
+    assert caller(cluster.user(), Scope.READ).post("/api/v1/jobs", SPEC, format="json").status_code == 403
+
+
+def test_a_token_to_read_cannot_cancel(cluster: Lab) -> None:
+    job = cluster.submit()
+    assert caller(cluster.user(), Scope.READ).post(f"/api/v1/jobs/{job.pk}/cancel").status_code == 403
+
+
+@pytest.mark.parametrize("text", ["mot_guessed", "job_guessed", "", "\xff"])
+def test_a_token_that_was_never_issued_is_refused(cluster: Lab, text: str) -> None:
+    assert with_token(text).get("/api/v1/jobs").status_code == 401
+
+
+def test_an_expired_token_is_refused(cluster: Lab) -> None:
+    text = issue_token(cluster.user(), name="old", scope=Scope.READ, expires_at=cluster.now - timedelta(seconds=1))
+    assert with_token(text).get("/api/v1/jobs").status_code == 401
+
+
+def test_a_token_that_expires_later_is_good(cluster: Lab) -> None:
+    text = issue_token(cluster.user(), name="new", scope=Scope.READ, expires_at=cluster.now + timedelta(hours=1))
+    assert with_token(text).get("/api/v1/jobs").status_code == 200
+
+
+def test_a_revoked_token_is_refused(cluster: Lab) -> None:
+    text = issue_token(cluster.user(), name="test", scope=Scope.READ)
+    revoke_token(ApiToken.objects.get())
+    assert with_token(text).get("/api/v1/jobs").status_code == 401
+
+
+def test_the_token_of_somebody_who_left_is_refused(cluster: Lab, ada: APIClient) -> None:
+    User.objects.update(is_active=False)
+    assert ada.get("/api/v1/jobs").status_code == 401
+
+
+def test_the_text_of_a_token_is_kept_nowhere(cluster: Lab) -> None:
+    text = issue_token(cluster.user(), name="test", scope=Scope.READ)
+    assert text not in str(ApiToken.objects.values().get())
+
+
+def test_the_use_of_a_token_is_noted(cluster: Lab, ada: APIClient) -> None:
+    ada.get("/api/v1/jobs")
+    assert ApiToken.objects.get().used_at is not None
+
+
+# -- the token of a job ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def from_within(running: Job) -> APIClient:
+    """The running job, with the token from its environment."""
+    return with_token(JobToken.issue(running.attempts.get().pk))
+
+
+def test_a_job_finds_its_token_in_its_environment(cluster: Lab) -> None:
+    job = cluster.submit(f'echo "$MOTLEY_JOB_TOKEN"; {UNTIL_LET_GO}')
+    text = cluster.until(lambda: job.attempts.exclude(launched_at=None).exists() and cluster.output(job).strip())
+    assert with_token(text).get(f"/api/v1/jobs/{job.pk}").status_code == 200
+
+
+@pytest.mark.parametrize("route", OF_A_JOB)
+def test_a_job_sees_itself(running: Job, from_within: APIClient, route: str) -> None:
+    assert from_within.get(f"/api/v1/jobs/{running.pk}{route}").status_code == 200
+
+
+@pytest.mark.parametrize("route", OF_A_JOB)
+def test_a_job_does_not_see_another_of_its_owner(cluster: Lab, from_within: APIClient, route: str) -> None:
+    assert from_within.get(f"/api/v1/jobs/{cluster.submit().pk}{route}").status_code == 404
+
+
+def test_a_job_sees_a_list_of_itself(cluster: Lab, running: Job, from_within: APIClient) -> None:
+    cluster.submit()
+    assert [job["id"] for job in from_within.get("/api/v1/jobs").json()["results"]] == [str(running.pk)]
+
+
+@pytest.mark.parametrize("route", ROUTES[1:])
+def test_a_job_sees_neither_nodes_nor_rounds(from_within: APIClient, route: str) -> None:
+    assert from_within.get(route).status_code == 403
+
+
+def test_a_job_cannot_submit(from_within: APIClient) -> None:
+    assert from_within.post("/api/v1/jobs", SPEC, format="json").status_code == 403
+
+
+def test_the_token_of_an_attempt_that_ended_is_refused(cluster: Lab, running: Job, from_within: APIClient) -> None:
+    cluster.let_go(running)
+    cluster.until_state(running, Job.State.SUCCEEDED)
+    assert from_within.get(f"/api/v1/jobs/{running.pk}").status_code == 401
+
+
+# -- teams -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("route", OF_A_JOB)
+def test_a_stranger_is_told_that_there_is_no_such_job(cluster: Lab, route: str) -> None:
+    job, eve = cluster.submit(), caller(cluster.user("eve", "language"))
+    assert eve.get(f"/api/v1/jobs/{job.pk}{route}").status_code == 404
+
+
+def test_a_stranger_cannot_cancel(cluster: Lab) -> None:
+    job, eve = cluster.submit(), caller(cluster.user("eve", "language"))
+    assert eve.post(f"/api/v1/jobs/{job.pk}/cancel").status_code == 404
+
+
+def test_the_list_holds_the_jobs_of_the_callers_teams(cluster: Lab, ada: APIClient) -> None:
+    mine = cluster.submit()
+    cluster.submit(owner=cluster.user("eve", "language"))
+    assert [job["id"] for job in ada.get("/api/v1/jobs").json()["results"]] == [str(mine.pk)]
+
+
+@pytest.mark.parametrize("route", OF_A_JOB)
+def test_another_member_of_the_team_sees_the_job(cluster: Lab, route: str) -> None:
+    job, bob = cluster.submit(), caller(cluster.user("bob"))
+    assert bob.get(f"/api/v1/jobs/{job.pk}{route}").status_code == 200
+
+
+def test_staff_see_all_jobs(cluster: Lab) -> None:
+    job = cluster.submit()
+    assert caller(cluster.user("root", "admins", staff=True)).get(f"/api/v1/jobs/{job.pk}").status_code == 200
+
+
+@pytest.mark.parametrize("route", OF_A_JOB)
+def test_a_job_that_does_not_exist_is_not_found(ada: APIClient, route: str) -> None:
+    assert ada.get(f"/api/v1/jobs/{uuid4()}{route}").status_code == 404
+
+
+def test_an_id_that_is_none_is_not_found(ada: APIClient) -> None:
+    assert ada.get("/api/v1/jobs/first").status_code == 404
+
+
+# -- submit and cancel -------------------------------------------------------------------------------------------
+
+
+def test_a_submitted_job_is_answered_whole(ada: APIClient) -> None:
+    answer = ada.post("/api/v1/jobs", SPEC, format="json")
+    job = answer.json()
+    assert (answer.status_code, job["state"], job["team"], job["owner"], job["attempts"]) == (
+        201,
+        "queued",
+        "vision",
+        "ada",
+        [],
+    )
+
+
+def test_faults_are_problem_details_with_pointers(ada: APIClient) -> None:
+    answer = ada.post("/api/v1/jobs", {"name": "net", "gpu": 1, "gpus": 0}, format="json")
+    problem = answer.json()
+    assert (answer.status_code, answer["Content-Type"]) == (422, "application/problem+json")
+    assert (problem["code"], problem["status"], problem["instance"]) == ("invalid_spec", 422, "/api/v1/jobs")
+    assert {fault["pointer"] for fault in problem["errors"]} == {"/command", "/gpu", "/gpus"}
+
+
+@pytest.mark.parametrize("body", ["{", "[]", "null", '"job"', '{"weight": NaN}', "\xff", "[" * 100_000])
+def test_a_body_that_is_no_job_is_a_fault_of_the_caller(ada: APIClient, body: str) -> None:
+    answer = ada.post("/api/v1/jobs", body.encode("latin-1"), content_type="application/json")
+    assert answer.status_code in {400, 422}
+    assert answer["Content-Type"] == "application/problem+json"
+
+
+def test_an_infeasible_job_is_refused(ada: APIClient) -> None:
+    answer = ada.post("/api/v1/jobs", SPEC | {"gpus": 100}, format="json")
+    assert answer.json()["errors"][0]["code"] == "gang_too_large"
+
+
+def test_cancelling_answers_the_job(cluster: Lab, ada: APIClient) -> None:
+    answer = ada.post(f"/api/v1/jobs/{cluster.submit().pk}/cancel")
+    assert (answer.status_code, answer.json()["state"]) == (202, "cancelled")
+
+
+def test_cancelling_a_finished_job_is_a_conflict(cluster: Lab, ada: APIClient) -> None:
+    job = cluster.until_state(cluster.submit(), Job.State.SUCCEEDED)
+    answer = ada.post(f"/api/v1/jobs/{job.pk}/cancel")
+    assert (answer.status_code, answer.json()["code"]) == (409, "job_is_finished")
+
+
+def test_a_running_job_says_where_it_runs(running: Job, ada: APIClient) -> None:
+    job = ada.get(f"/api/v1/jobs/{running.pk}").json()
+    assert (job["gpu_type"], job["gpu_count"], job["nodes"]) == ("a100", 1, ["n1"])
+
+
+def test_what_a_job_says_of_its_spec_can_be_submitted(cluster: Lab, ada: APIClient) -> None:
+    job = cluster.submit(gpus={"min": 1, "max": 4}, rates={"a100": {1: 3.0, 4: 9.0}}, time_limit="2h")
+    spec = ada.get(f"/api/v1/jobs/{job.pk}").json()["spec"]
+    again = ada.post("/api/v1/jobs", spec, format="json").json()
+    assert again["spec"] == spec
+
+
+# -- lists -------------------------------------------------------------------------------------------------------
+
+
+def pages(client: APIClient, limit: int) -> Iterator[list[str]]:
+    cursor: str | None = ""
+    while cursor is not None:
+        page = client.get("/api/v1/jobs", {"limit": limit, **({"cursor": cursor} if cursor else {})}).json()
+        cursor = page["next"]
+        yield [job["name"] for job in page["results"]]
+
+
+def test_pages_hold_every_job_once(cluster: Lab, ada: APIClient) -> None:
+    for n in range(7):
+        cluster.submit(name=f"job-{n}")
+    assert list(pages(ada, 3)) == [["job-6", "job-5", "job-4"], ["job-3", "job-2", "job-1"], ["job-0"]]
+
+
+def test_pages_repeat_nothing_while_jobs_arrive(cluster: Lab, ada: APIClient) -> None:
+    for n in range(7):
+        cluster.submit(name=f"job-{n}")
+    seen = []
+    for page in pages(ada, 3):
+        seen += page
+        cluster.submit(name="late")
+    assert seen == [f"job-{n}" for n in range(6, -1, -1)]
+
+
+def test_a_page_has_at_most_two_hundred_jobs(cluster: Lab, ada: APIClient) -> None:
+    cluster.submit(array={"start": 0, "end": 250})
+    assert len(next(pages(ada, 1000))) == 200
+
+
+def queries_of(client: APIClient, route: str) -> int:
+    with CaptureQueriesContext(connection) as queries:
+        assert client.get(route).status_code == 200
+    return len(queries)
+
+
+def test_a_list_takes_as_many_queries_for_many_jobs_as_for_few(cluster: Lab, ada: APIClient) -> None:
+    parent = cluster.submit(UNTIL_LET_GO)
+    cluster.running(parent)
+    ada.get("/api/v1/jobs")
+    few = queries_of(ada, "/api/v1/jobs")
+    cluster.running(*(cluster.submit(UNTIL_LET_GO, name=f"job-{n}") for n in range(3)))
+    cluster.submit(array={"start": 0, "end": 30}, after=[{"job": str(parent.pk)}])
+    assert queries_of(ada, "/api/v1/jobs") == few
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ({"state": "cancelled"}, ["two"]),
+        ({"state": ["queued", "cancelled"]}, ["two", "one"]),
+        ({"q": "on"}, ["one"]),
+        ({"team": "language"}, []),
+        ({"owner": "ada"}, ["two", "one"]),
+    ],
+)
+def test_lists_are_narrowed(cluster: Lab, ada: APIClient, query: dict[str, Any], names: list[str]) -> None:
+    cluster.submit(name="one")
+    ada.post(f"/api/v1/jobs/{cluster.submit(name='two').pk}/cancel")
+    assert [job["name"] for job in ada.get("/api/v1/jobs", query).json()["results"]] == names
+
+
+@pytest.mark.parametrize("query", [{"state": "thinking"}, {"array": "x"}, {"created_after": "noon"}, {"cursor": "x"}])
+def test_a_query_without_sense_is_a_problem_and_no_crash(ada: APIClient, query: dict[str, str]) -> None:
+    assert ada.get("/api/v1/jobs", query).status_code in {400, 404}
+
+
+# -- logs --------------------------------------------------------------------------------------------------------
+
+
+def log(client: APIClient, job: Job, **query: Any) -> tuple[bytes, str, str]:
+    answer = client.get(f"/api/v1/jobs/{job.pk}/logs", query)
+    assert answer.status_code == 200
+    return answer.content, answer["Motley-Next-Offset"], answer["Motley-Log-Complete"]
+
+
+def test_a_log_is_followed_by_its_offset(cluster: Lab, running: Job, ada: APIClient) -> None:
+    cluster.until(lambda: log(ada, running)[0] == b"hello\n")
+    assert [log(ada, running, offset=n)[:2] for n in (2, 6)] == [(b"llo\n", "6"), (b"", "6")]
+
+
+def test_a_log_is_cut_at_the_limit(cluster: Lab, running: Job, ada: APIClient) -> None:
+    cluster.until(lambda: log(ada, running)[0])
+    assert log(ada, running, limit=2)[:2] == (b"he", "2")
+
+
+def test_the_log_of_a_finished_job_is_complete(cluster: Lab, running: Job, ada: APIClient) -> None:
+    cluster.let_go(running)
+    cluster.until_state(running, Job.State.SUCCEEDED)
+    assert log(ada, running) == (b"hello\n", "6", "true")
+
+
+def test_the_log_of_a_job_that_waits_is_empty_and_not_complete(cluster: Lab, ada: APIClient) -> None:
+    assert log(ada, cluster.submit()) == (b"", "0", "false")
+
+
+def test_an_earlier_attempt_has_a_log_of_its_own(cluster: Lab, ada: APIClient) -> None:
+    job = cluster.submit('echo "attempt $MOTLEY_ATTEMPT"; test "$MOTLEY_RESUME" = 1 || exit 75')
+    cluster.until_state(job, Job.State.SUCCEEDED)
+    assert [log(ada, job, attempt=n)[0] for n in (1, 2)] == [b"attempt 1\n", b"attempt 2\n"]
+
+
+def test_the_browser_never_interprets_a_log(running: Job, ada: APIClient) -> None:
+    answer = ada.get(f"/api/v1/jobs/{running.pk}/logs")
+    assert answer["X-Content-Type-Options"] == "nosniff"
+    assert answer["Content-Type"].startswith("text/plain")
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [({"offset": -1}, 400), ({"stream": "both"}, 400), ({"limit": 10**9}, 400), ({"attempt": 9}, 404)],
+)
+def test_a_request_for_a_log_that_cannot_be_is_refused(
+    running: Job, ada: APIClient, query: dict[str, Any], status: int
+) -> None:
+    assert ada.get(f"/api/v1/jobs/{running.pk}/logs", query).status_code == status
+
+
+def test_a_rank_that_does_not_exist_has_an_empty_log(running: Job, ada: APIClient) -> None:
+    assert log(ada, running, rank=5)[0] == b""
+
+
+# -- nodes and rounds --------------------------------------------------------------------------------------------
+
+
+def test_a_node_says_how_many_gpus_are_free(running: Job, ada: APIClient) -> None:
+    node = ada.get("/api/v1/nodes/n1").json()
+    assert (node["gpus"], node["free_gpus"]) == (4, 3)
+
+
+def test_a_round_says_what_the_callers_jobs_were_given(cluster: Lab, running: Job, ada: APIClient) -> None:
+    cluster.running(cluster.submit(UNTIL_LET_GO, owner=cluster.user("eve", "language")))
+    number = Attempt.objects.latest("id").round_number
+    decisions = ada.get(f"/api/v1/rounds/{number}").json()["decisions"]
+    assert [(decision["job"], decision["gpu_type"]) for decision in decisions] == [(str(running.pk), "a100")]
+
+
+def test_an_explanation_has_reasons_and_rates(cluster: Lab, ada: APIClient) -> None:
+    cluster.running(cluster.submit(UNTIL_LET_GO, gpus=4, preemptible=False))
+    job = cluster.submit(rates={"a100": 5.0})
+    cluster.round()
+    found = ada.get(f"/api/v1/jobs/{job.pk}/explain").json()
+    assert found["reason"] == "insufficient_gpus"
+    assert [(rate["rate"], rate["source"]) for rate in found["rates_used"]] == [(5.0, "declared")]
