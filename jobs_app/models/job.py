@@ -64,7 +64,11 @@ class JobArray(models.Model):
 class JobQuerySet(models.QuerySet["Job"]):
     def visible_to(self, user: User) -> "JobQuerySet":
         """A team's jobs are seen by its members; staff see all."""
-        return self if user.is_staff else self.filter(team__members=user)
+        if user.is_staff:
+            return self
+        # Not a join: SQLite would then collect and sort all of the teams' jobs for one page of the newest.
+        mine = Team.members.through._default_manager.filter(team=models.OuterRef("team"), user=user)
+        return self.filter(models.Exists(mine))
 
     def queued(self) -> "JobQuerySet":
         return self.filter(state=Job.State.QUEUED)

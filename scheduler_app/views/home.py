@@ -22,13 +22,14 @@ MOST_JOBS = 20
 def home(request: Visit) -> HttpResponse:
     now = timezone.now()
     mine = job_rows(request.user).filter(owner=request.user)
-    teams = set(request.user.teams.values_list("name", flat=True))
+    teams = list(request.user.teams.values_list("name", flat=True))
     shares = [share for share in team_shares(now - WINDOW) if request.user.is_staff or share.team in teams]
     context = {
         "jobs": list(mine.unfinished()[:MOST_JOBS]),
         "most_jobs": MOST_JOBS,
         "nothing_yet": not mine.exists(),
         "emulated_nodes": emulated_nodes(),
+        "teams": teams,
         "shares": shares,
         "gpu_counts": gpu_counts() if request.user.is_staff else [],
         "heartbeat": heartbeat(now),

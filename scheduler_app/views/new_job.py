@@ -46,7 +46,9 @@ def _template(request: Visit) -> dict[str, Any]:
         except ValueError as error:
             raise Http404 from error
         return {name: value for name, value in spec_of(job).items() if name != "after"}
-    return dict(SAMPLE) if Node.objects.filter(emulated=True).exists() else {"gpus": 1}
+    team = request.user.teams.values_list("name", flat=True).first()
+    first = {"team": team} if team else {}
+    return first | (SAMPLE if Node.objects.filter(emulated=True).exists() else {"gpus": 1})
 
 
 def _from_form(request: Visit) -> HttpResponse:

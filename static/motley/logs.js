@@ -1,8 +1,6 @@
 "use strict";
 // Follows a log from where the server's page left off. What a job prints only ever becomes text.
-(() => {
-  const log = document.getElementById("log");
-  if (!log) return;
+const followLog = (log) => {
   const MOST_CHARACTERS = 2_000_000;
   const PAUSE_MS = 2000;
   const ESCAPES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])/g;
@@ -53,11 +51,24 @@
     follow.addEventListener("change", toEnd);
     log.addEventListener("wheel", (event) => { if (event.deltaY < 0) follow.checked = false; }, { passive: true });
     toEnd();
-    while (!complete) {
+    while (!complete && log.isConnected) {
       await seen();
       const before = offset;
       const reached = await look();
       if (!reached || offset === before) await pause(PAUSE_MS);
     }
   })();
+};
+
+// A job may be started while its page is open: then the log comes with a live update.
+(() => {
+  let followed = null;
+  const look = () => {
+    const log = document.getElementById("log");
+    if (!log || log === followed) return;
+    followed = log;
+    followLog(log);
+  };
+  document.addEventListener("htmx:after:swap", look);
+  look();
 })();

@@ -62,6 +62,15 @@ def test_yaml_submits_the_same_job(member, cluster, web):
     assert Job.objects.get().command == ["python", "train.py"]
 
 
+@pytest.mark.parametrize("mode", ["form", "yaml"])
+def test_what_is_filled_in_for_a_newcomer_can_be_submitted_as_it_is(mode, member, cluster, web):
+    client = web(member)
+    given = client.get(reverse("new-job"), {"mode": mode}).context
+    typed = {"yaml": given["yaml"]} if mode == "yaml" else given["form"].initial
+    client.post(reverse("new-job"), {"mode": mode, "do": "submit", **typed})
+    assert Job.objects.get().name == "hello"
+
+
 def test_text_that_is_not_yaml_is_kept_and_its_line_named(member, cluster, web):
     text = "name: train\ngpus: [1\ncommand: x\n"
     shown = web(member).post(reverse("new-job"), {"mode": "yaml", "do": "submit", "yaml": text}).content.decode()

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from service_lab import UNTIL_LET_GO
 
 from jobs_app.models import Job
 from jobs_app.services import hold_job
@@ -38,11 +40,11 @@ def strictly(route: Route) -> None:
     route.fulfill(response=answer, headers=answer.headers | {"content-security-policy": STRICT})
 
 
-@pytest.fixture
-def page(browser: Browser, live_server: Any, decided: Any, staff: User) -> Iterator[Page]:
-    """Signed in as staff under a strict content security policy; nothing may complain on the console."""
+@contextmanager
+def signed_in(browser: Browser, live_server: Any, user: User) -> Iterator[Page]:
+    """A page under a strict content security policy; nothing may complain on the console."""
     client = Client()
-    client.force_login(staff)
+    client.force_login(user)
     context = browser.new_context(base_url=live_server.url, viewport={"width": 1280, "height": 900})
     name = settings.SESSION_COOKIE_NAME
     context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": live_server.url}])
@@ -56,6 +58,12 @@ def page(browser: Browser, live_server: Any, decided: Any, staff: User) -> Itera
     opened.unroute_all(behavior="wait")
     context.close()
     assert not faults
+
+
+@pytest.fixture
+def page(browser: Browser, live_server: Any, decided: Any, staff: User) -> Iterator[Page]:
+    with signed_in(browser, live_server, staff) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("name", ["home", "jobs", "cluster", "rounds", "new-job"])
@@ -131,3 +139,17 @@ def test_a_page_fits_a_phone(name: str, page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(reverse(name))
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_log_is_followed_from_before_the_start_to_the_end(browser: Browser, lab: Any, live_server: Any) -> None:
+    lab.node("n1")
+    job = lab.submit(f"echo first; {UNTIL_LET_GO}; printf 'last <b>\\033[1m'; echo")
+    with signed_in(browser, live_server, lab.user()) as page:
+        page.goto(f"{reverse('job', args=[job.pk])}?tab=logs")
+        expect(page.locator("main")).to_contain_text("Nothing was printed yet")
+        lab.running(job)
+        expect(page.locator("#log")).to_contain_text("first")
+        lab.let_go(job)
+        lab.until_state(job, Job.State.SUCCEEDED)
+        expect(page.locator("#log")).to_have_text("first\nlast <b>\n")
+        expect(page.locator("#log-mark")).to_have_text("complete")
