@@ -1,0 +1,191 @@
+"""Django admin: the inventory, the policy and tokens, as an administrator edits them."""
+
+from typing import Any
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import reverse
+from service_lab import UNTIL_LET_GO, Lab
+
+from cluster_app.models import Gpu, GpuType, Node
+from jobs_app.models import ApiToken, Job
+from jobs_app.submission import submit_job
+from scheduler_app.models import PolicySetting
+
+NODE = {"name": "n2", "cpus": 64, "memory_mib": 1024, "engine": "local", "labels": "{}"}
+EVENTS = {f"events-{name}": 0 for name in ("TOTAL_FORMS", "INITIAL_FORMS")}
+
+
+@pytest.fixture
+def admin(lab: Lab, plain_static: None) -> Client:
+    """A browser in which an administrator is signed in; there is a node `n1`."""
+    lab.node("n1", gpus=2)
+    client = Client()
+    client.force_login(lab.user("root", staff=True))
+    return client
+
+
+def post(admin: Client, url: str, **data: Any) -> HttpResponse:
+    return admin.post(url, data, follow=True)
+
+
+def act(admin: Client, model: str, action: str, *rows: Any, **data: Any) -> HttpResponse:
+    """Choose an action on rows of a list."""
+    picked = {"action": action, "_selected_action": [row.pk for row in rows]}
+    return post(admin, reverse(f"admin:{model}_changelist"), **picked, **data)
+
+
+def says(answer: HttpResponse, text: str) -> bool:
+    return text in answer.content.decode()
+
+
+LISTS = ["cluster_app_gputype", "cluster_app_node", "jobs_app_team", "jobs_app_apitoken", "jobs_app_job"]
+LISTS += ["jobs_app_throughput", "scheduler_app_policysetting", "scheduler_app_round"]
+
+
+@pytest.mark.parametrize("model", LISTS)
+def test_every_list_opens(lab: Lab, admin: Client, model: str) -> None:
+    lab.until_state(lab.submit(), Job.State.SUCCEEDED)
+    assert admin.get(reverse(f"admin:{model}_changelist")).status_code == 200
+
+
+@pytest.mark.parametrize("model", LISTS)
+def test_who_is_no_staff_is_sent_to_sign_in(lab: Lab, admin: Client, model: str) -> None:
+    admin.force_login(lab.user("ada"))
+    assert admin.get(reverse(f"admin:{model}_changelist")).status_code == 302
+
+
+# -- the inventory -----------------------------------------------------------------------------------------------
+
+
+def test_a_node_is_added_with_its_gpus(admin: Client) -> None:
+    kind = GpuType.objects.get()
+    post(admin, reverse("admin:cluster_app_node_add"), gpu_type=kind.pk, gpu_count=4, **NODE, **EVENTS)
+    assert Gpu.objects.filter(node__name="n2", present=True).count() == 4
+
+
+def test_a_node_that_was_added_takes_jobs(lab: Lab, admin: Client) -> None:
+    kind = GpuType.objects.get()
+    post(admin, reverse("admin:cluster_app_node_add"), gpu_type=kind.pk, gpu_count=4, **NODE, **EVENTS)
+    lab.until_state(lab.submit(gpus=4), Job.State.SUCCEEDED)
+
+
+def test_the_number_of_gpus_of_a_node_is_changed(admin: Client) -> None:
+    node = Node.objects.get()
+    changed = {"gpu_count": 1, "cpus": 64, "memory_mib": 1024, "engine": "local", "labels": "{}"}
+    post(admin, reverse("admin:cluster_app_node_change", args=[node.pk]), **changed, **EVENTS)
+    assert Gpu.objects.present().count() == 1
+
+
+@pytest.mark.parametrize(("field", "value"), [("name", "Two Words"), ("cpus", 0), ("gpu_count", 65), ("memory_mib", 0)])
+def test_a_node_without_sense_is_refused(admin: Client, field: str, value: Any) -> None:
+    data = {"gpu_type": GpuType.objects.get().pk, "gpu_count": 4, **NODE, **EVENTS, field: value}
+    answer = post(admin, reverse("admin:cluster_app_node_add"), **data)
+    assert says(answer, "Please correct")
+    assert Node.objects.count() == 1
+
+
+def test_a_node_is_cordoned_with_a_reason(admin: Client) -> None:
+    act(admin, "cluster_app_node", "cordon_nodes", Node.objects.get(), reason="new driver")
+    node = Node.objects.get()
+    assert (node.state, node.reason) == (Node.State.CORDONED, "new driver")
+
+
+def test_the_reason_is_asked_for(admin: Client) -> None:
+    answer = act(admin, "cluster_app_node", "cordon_nodes", Node.objects.get())
+    assert says(answer, 'name="reason"')
+    assert Node.objects.get().state == Node.State.READY
+
+
+def test_a_node_is_not_cordoned_without_a_reason(admin: Client) -> None:
+    answer = act(admin, "cluster_app_node", "cordon_nodes", Node.objects.get(), reason=" ")
+    assert says(answer, "Say why")
+    assert Node.objects.get().state == Node.State.READY
+
+
+def test_a_drained_node_is_resumed(admin: Client) -> None:
+    act(admin, "cluster_app_node", "drain_nodes", Node.objects.get(), reason="new driver")
+    act(admin, "cluster_app_node", "resume_nodes", Node.objects.get())
+    assert Node.objects.get().state == Node.State.READY
+
+
+# -- the policy --------------------------------------------------------------------------------------------------
+
+FIFO = {"policy": "fifo", "parameters": "{}", "round_length_s": 5, "min_run_s": 10, "note": "for a week"}
+
+
+def test_a_policy_is_chosen(admin: Client) -> None:
+    post(admin, reverse("admin:scheduler_app_policysetting_add"), **FIFO)
+    current = PolicySetting.objects.current()
+    assert (current.policy, str(current.created_by)) == ("fifo", "root")
+
+
+def test_a_choice_is_undone_by_choosing_the_old_one_again(admin: Client) -> None:
+    before = PolicySetting.objects.current()
+    post(admin, reverse("admin:scheduler_app_policysetting_add"), **FIFO)
+    act(admin, "scheduler_app_policysetting", "choose_again", before)
+    assert PolicySetting.objects.current().policy == "max_min_fairness"
+
+
+def test_history_stays_when_a_choice_is_undone(admin: Client) -> None:
+    before = PolicySetting.objects.current()
+    post(admin, reverse("admin:scheduler_app_policysetting_add"), **FIFO)
+    act(admin, "scheduler_app_policysetting", "choose_again", before)
+    policies = PolicySetting.objects.order_by("id").values_list("policy", flat=True)
+    assert list(policies) == ["max_min_fairness", "fifo", "max_min_fairness"]
+
+
+@pytest.mark.parametrize(("field", "value"), [("policy", "best"), ("round_length_s", 0), ("min_run_s", -1)])
+def test_a_policy_without_sense_is_refused(admin: Client, field: str, value: Any) -> None:
+    post(admin, reverse("admin:scheduler_app_policysetting_add"), **(FIFO | {field: value}))
+    assert PolicySetting.objects.count() == 1
+
+
+# -- tokens, teams and jobs --------------------------------------------------------------------------------------
+
+
+def make_token(admin: Client, lab: Lab) -> HttpResponse:
+    data = {"user": lab.user().pk, "name": "laptop", "scope": "submit", "expires_at_0": "", "expires_at_1": ""}
+    return post(admin, reverse("admin:jobs_app_apitoken_add"), **data)
+
+
+def test_the_text_of_a_new_token_is_shown(lab: Lab, admin: Client) -> None:
+    answer = make_token(admin, lab)
+    assert says(answer, ApiToken.objects.get().prefix)
+    assert says(answer, "shown only now")
+
+
+def test_the_text_of_a_token_is_shown_once(lab: Lab, admin: Client) -> None:
+    make_token(admin, lab)
+    answer = admin.get(reverse("admin:jobs_app_apitoken_changelist"))
+    assert not says(answer, "shown only now")
+
+
+def test_a_token_is_revoked(lab: Lab, admin: Client) -> None:
+    make_token(admin, lab)
+    act(admin, "jobs_app_apitoken", "revoke", ApiToken.objects.get())
+    assert ApiToken.objects.get().revoked_at is not None
+
+
+def test_a_team_is_added_with_its_members(lab: Lab, admin: Client) -> None:
+    team = {"name": "speech", "weight": 2, "max_job_weight": 4, "members": [lab.user().pk]}
+    post(admin, reverse("admin:jobs_app_team_add"), **team)
+    assert submit_job({"name": "a", "command": "true", "gpus": 1, "team": "speech"}, owner=lab.user()).pk
+
+
+def test_an_administrator_cancels_jobs(lab: Lab, admin: Client) -> None:
+    job = lab.submit(UNTIL_LET_GO)
+    act(admin, "jobs_app_job", "cancel", job)
+    job.refresh_from_db()
+    assert job.state == Job.State.CANCELLED
+
+
+def test_cancelling_a_finished_job_is_a_message(lab: Lab, admin: Client) -> None:
+    job = lab.until_state(lab.submit(), Job.State.SUCCEEDED)
+    assert says(act(admin, "jobs_app_job", "cancel", job), "succeeded already")
+
+
+def test_a_job_is_shown_with_its_attempts_and_history(lab: Lab, admin: Client) -> None:
+    job = lab.until_state(lab.submit(), Job.State.SUCCEEDED)
+    assert says(admin.get(reverse("admin:jobs_app_job_change", args=[job.pk])), "placed")
