@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded
 	@./bootstrap.sh run
-	@exec $(PYTHON) manage.py serve
+	@exec $(PYTHON) -u manage.py serve
 
 test:  ## all tests; ARGS are pytest's
 	@./bootstrap.sh test

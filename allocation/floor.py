@@ -7,7 +7,7 @@ import numpy as np
 from allocation.arrays import Bools, Floats, Ints
 
 
-class InvalidFloor(ValueError):  # noqa: N818
+class InvalidFloor(ValueError):
     """An array of the floor has the wrong length or names a node that does not exist."""
 
 

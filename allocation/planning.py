@@ -95,9 +95,16 @@ def _backfilled(
             break
         barred[homeless, picks[homeless]] = True
         settled = np.where(homeless, -1, picks)
-        picks = realise(problem, decision, limits, round_s=round_s, settled=settled, barred=barred)
+        soon = problem.locked & np.isfinite(problem.unlock_s)
+        reserved = _types(problem, picks[homeless]) & _types(problem, problem.held[soon])
+        picks = realise(problem, decision, limits, round_s=round_s, settled=settled, barred=barred, reserved=reserved)
         owner = assign(problem, picks, floor, owner)
     return np.where(_homeless(picks, owner), -1, picks), owner
+
+
+def _types(problem: Problem, configurations: Ints) -> Bools:
+    """Which types (n,) these configurations use."""
+    return np.asarray((problem.usage[:, configurations] > 0).any(axis=1))
 
 
 def _homeless(picks: Ints, owner: Ints) -> Bools:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from allocation.arrays import Bools, Floats, Ints
 
 
-class InvalidProblem(ValueError):  # noqa: N818
+class InvalidProblem(ValueError):
     """A column of a problem is unusable; says which, in which row, and why."""
 
     def __init__(self, column: str, reason: str, *, row: int | None = None) -> None:
@@ -85,6 +85,7 @@ _COLUMNS: dict[str, _Column] = {
     "restarts": _Column("m", np.int64, least=0),
     "scale_unit": _Column("mn", np.int64, least=1, default=1),
     "locked": _Column("m", np.bool_),
+    "unlock_s": _Column("m", least=0, finite=False, default=np.inf),
     "deadline_s": _Column("m", finite=False, default=np.inf),
     "price_per_gpu_hour": _Column("n", least=0),
     "team": _Column("m", np.int64),
@@ -112,7 +113,8 @@ class Problem:
     held : (m,) int, the configuration held now, or -1.
     restart_s, restarts : (m,) float, seconds that a restart costs, and (m,) int, restarts so far.
     scale_unit : (m, n) int, GPUs of one replica of the job on that type.
-    locked : (m,) bool, the job keeps what it holds: its only valid configuration.
+    locked : (m,) bool, the job keeps what it holds this round.
+    unlock_s : (m,) float, seconds until its lock ends; inf: never.
     deadline_s : (m,) float, seconds from now, negative when missed; inf: none.
     price_per_gpu_hour : (n,) float, >= 0.
     team : (m,) int, any labels.
@@ -122,7 +124,7 @@ class Problem:
     ------
     InvalidProblem
         A column has the wrong shape, type, sign or range; a job has no valid configuration; a rate stands for a
-        configuration that the capacity can never hold, or that a locked job does not hold.
+        configuration that the capacity can never hold.
     """
 
     rate: Floats
@@ -143,6 +145,7 @@ class Problem:
     restarts: Ints
     scale_unit: Ints
     locked: Bools
+    unlock_s: Floats
     deadline_s: Floats
     price_per_gpu_hour: Floats
     team: Ints
@@ -186,14 +189,9 @@ class Problem:
 
     def _check_rows(self) -> None:
         m, K = self.rate.shape
-        locked = np.flatnonzero(self.locked)
-        elsewhere = np.zeros((m, K), dtype=np.bool_)
-        elsewhere[locked] = self.rate[locked] > 0
-        elsewhere[locked, self.held[locked]] = False
         too_large = (self.usage > self.capacity[:, None]).any(axis=0)
         _refuse("held", self.held >= K, "names no configuration")
         _refuse("held", self.locked & (self.held < 0), "is locked and holds nothing")
-        _refuse("rate", elsewhere.any(axis=1), "is locked, and valid in a configuration that it does not hold")
         _refuse("rate", (self.rate[:, too_large] > 0).any(axis=1), "is valid in a configuration beyond the capacity")
         _refuse("rate", ~(self.rate > 0).any(axis=1), "has no valid configuration")
         _refuse("usage", (self.usage.sum(axis=0) == 0), "is a configuration without GPUs")
@@ -226,13 +224,8 @@ def runnable(rate: npt.ArrayLike, usage: npt.ArrayLike, capacity: npt.ArrayLike)
 
 def _usable_rate(rate: npt.ArrayLike, columns: dict[str, npt.ArrayLike], sizes: dict[str, int]) -> Floats:
     read = {"rate": rate, **columns}
-    locked, held, usage, capacity, usable = (
-        _COLUMNS[name].read(name, read.get(name, _COLUMNS[name].blank(sizes)), sizes)
-        for name in ("locked", "held", "usage", "capacity", "rate")
-    )
-    fits = (usage <= capacity[:, None]).all(axis=0)
-    allowed = ~locked[:, None] | (held[:, None] == np.arange(sizes["K"]))
-    return np.where(fits & allowed, usable, 0)
+    usage, capacity, usable = (_COLUMNS[name].read(name, read[name], sizes) for name in ("usage", "capacity", "rate"))
+    return np.where((usage <= capacity[:, None]).all(axis=0), usable, 0)
 
 
 def _sizes(rate: npt.ArrayLike, usage: npt.ArrayLike, pairs: npt.ArrayLike) -> dict[str, int]:

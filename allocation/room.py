@@ -1,5 +1,7 @@
 """What is left of a round while it is being filled."""
 
+from math import inf
+
 import numpy as np
 
 from allocation.arrays import Bools, Ints
@@ -10,25 +12,42 @@ from allocation.problem import Problem
 class Room:
     """GPUs left per type, and GPUs that each group may still use; plain lists, for they are read row by row."""
 
-    def __init__(self, problem: Problem, limits: Limits) -> None:
+    def __init__(self, problem: Problem, limits: Limits, reserved: Bools | None = None) -> None:
         self._needs = [[(j, u) for j, u in enumerate(column) if u] for column in problem.usage.T.tolist()]
         self._gpus: list[int] = problem.gpus.tolist()
         self._groups = [[g for g in row if g >= 0] for row in limits.group.tolist()]
         self._free: list[int] = problem.capacity.tolist()
         self._left: list[int] = limits.left_gpus.tolist()
+        self._held: list[int] = problem.held.tolist()
+        self._awaited = [0] * len(self._free)
+        self._reserved = set() if reserved is None else set(np.flatnonzero(reserved).tolist())
+        self._has_reserved: set[int] = set()
 
     def fits(self, i: int, k: int) -> bool:
-        """Whether job i can have configuration k now."""
-        return self.allows(i, k) and all(self._free[j] >= u for j, u in self._needs[k])
+        """Whether job i can have configuration k now; what is reserved is only for those who hold it."""
+        needs = self._needs[k]
+        open_to_i = self._held[i] == k or not any(j in self._reserved for j, _ in needs)
+        return open_to_i and self.allows(i, k) and all(self._free[j] >= u for j, u in needs)
+
+    def reserve(self, i: int, k: int) -> None:
+        """Keep others from starting on the types of k, if job i lacks only GPUs whose locks end; once per job."""
+        needs = self._needs[k]
+        lacks = any(self._free[j] < u for j, u in needs)
+        if self._held[i] >= 0 or i in self._has_reserved or not lacks or not self.allows(i, k):
+            return
+        if all(self._free[j] + self._awaited[j] >= u for j, u in needs):
+            self._reserved.update(j for j, _ in needs)
+            self._has_reserved.add(i)
 
     def allows(self, i: int, k: int) -> bool:
         """Whether the limits let job i have configuration k now."""
         return all(self._left[g] >= self._gpus[k] for g in self._groups[i])
 
-    def take(self, i: int, k: int) -> None:
-        """Give configuration k to job i."""
+    def take(self, i: int, k: int, *, until_s: float = inf) -> None:
+        """Give configuration k to job i; where its lock ends, others may wait for that."""
         for j, u in self._needs[k]:
             self._free[j] -= u
+            self._awaited[j] += u if until_s < inf else 0
         for g in self._groups[i]:
             self._left[g] -= self._gpus[k]
 

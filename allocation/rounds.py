@@ -45,6 +45,7 @@ def realise(
     deficit: Floats | None = None,
     settled: Ints | None = None,
     barred: Bools | None = None,
+    reserved: Bools | None = None,
 ) -> Ints:
     """Give each job its configuration for this round (m,), -1 for none.
 
@@ -52,12 +53,15 @@ def realise(
     (ties: deficit (m, n), share, held, row), work conserving: GPUs left over go to jobs without a share, each in its
     fastest configuration. Picks are taken as they are, held ones first. What does not fit, breaks a limit or is
     `barred` (m, K) is skipped. With `type_order` the types are filled one after the other.
+
+    A waiting job that only locks which end keep from its GPUs reserves the type (n,): nobody else starts there, so that
+    the locks run out and a gang is not starved by a stream of smaller jobs.
     """
-    room = Room(problem, limits)
+    room = Room(problem, limits, reserved)
     picks = np.full(len(problem.weight), -1, dtype=np.int64)
     for i in np.flatnonzero(problem.locked).tolist():  # whatever the limits say now: it is never stopped
         picks[i] = problem.held[i]
-        room.take(i, int(picks[i]))
+        room.take(i, int(picks[i]), until_s=float(problem.unlock_s[i]))
     allowed = problem.rate > 0 if barred is None else (problem.rate > 0) & ~barred
     if settled is not None:
         _fill(room, picks, _in_turn(problem, settled, allowed))
@@ -124,6 +128,8 @@ def _fill(room: Room, picks: Ints, wanted: Iterable[tuple[int, int]]) -> None:
             room.take(i, k)
             picks[i] = k
             served.add(i)
+        elif i not in served:
+            room.reserve(i, k)
 
 
 def _picks_of(decision: Decision) -> Ints:

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from allocation.arrays import Floats, Ints
 
 
-class SolverFailed(RuntimeError):  # noqa: N818
+class SolverFailed(RuntimeError):
     """The solver has no feasible answer."""
 
 

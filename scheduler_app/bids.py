@@ -99,20 +99,19 @@ class Bids:
     rate: Floats
     source: Ints
     held: Ints
-    locked: Bools
+    unlock_s: Floats
 
     def of(self, kept: Bools) -> "Bids":
         jobs = list(compress(self.jobs, kept))
-        return Bids(jobs, self.rate[kept], self.source[kept], self.held[kept], self.locked[kept])
+        return Bids(jobs, self.rate[kept], self.source[kept], self.held[kept], self.unlock_s[kept])
 
 
 def bids_of(rows: Rows, service: InService, offered: Configurations, queue: list[JobRow], timing: Timing) -> Bids:
-    """A locked job can do nothing but go on as it does."""
+    """Locks do not touch the rates: shares are for many rounds, and a lock is for this one."""
     rate, source = _rates(rows, offered, queue)
     held = _held(rows, service, offered, queue)
-    locked = _locked(service, queue, timing) & (held >= 0)
-    elsewhere = np.arange(rate.shape[1]) != held[:, None]
-    return Bids(queue, np.where(locked[:, None] & elsewhere, 0, rate), source, held, locked)
+    unlock_s = np.where(held >= 0, _unlock_s(service, queue, timing), 0)
+    return Bids(queue, rate, source, held, unlock_s)
 
 
 def capacity_of(rows: Rows, service: InService) -> Ints:
@@ -193,13 +192,17 @@ def _held(rows: Rows, service: InService, offered: Configurations, queue: Sequen
     return np.array(held, dtype=np.int64)
 
 
-def _locked(service: InService, queue: Sequence[JobRow], timing: Timing) -> Bools:
-    """Jobs that keep what they hold: not preemptible, not running yet, or not long enough to be worth a restart."""
-    return np.array([_keeps(service.attempt_of.get(job.id), job, timing) for job in queue], dtype=np.bool_)
+def _unlock_s(service: InService, queue: Sequence[JobRow], timing: Timing) -> Floats:
+    """Seconds for which each job keeps what it holds: 0 for none."""
+    return np.array([_lock_s(service.attempt_of.get(job.id), job, timing) for job in queue], dtype=float)
 
 
-def _keeps(attempt: AttemptRow | None, job: JobRow, timing: Timing) -> bool:
+def _lock_s(attempt: AttemptRow | None, job: JobRow, timing: Timing) -> float:
+    """For good if it is not preemptible; until it has run long enough to be worth a restart."""
     if attempt is None:
-        return False
-    young = attempt.started_at is None or (timing.now - attempt.started_at).total_seconds() < timing.min_run_s
-    return young or not job.preemptible or attempt.state in NOT_YET_RUNNING
+        return 0.0
+    if not job.preemptible:
+        return np.inf
+    ran_s = (timing.now - attempt.started_at).total_seconds() if attempt.started_at else 0.0
+    least_s = timing.round_s if attempt.state in NOT_YET_RUNNING else 0.0
+    return max(timing.min_run_s - ran_s, least_s)

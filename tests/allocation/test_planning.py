@@ -52,6 +52,21 @@ def test_gpus_of_a_pick_that_finds_no_node_go_to_another_job():
     assert planned.picks.tolist() == [-1, 0, 0, 0]
 
 
+def test_a_gang_that_waits_for_locks_to_end_is_not_overtaken_by_newcomers():
+    """Else a stream of small jobs, each locked for a while, would keep it waiting for ever."""
+    columns = {"held": [-1, 0, -1], "locked": [False, True, False], "unlock_s": [0, 20, 0]}
+    problem = Problem.of([[0, 1], [1, 0], [1, 0]], [[1, 2]], [2], **columns)
+    planned = plan(problem, build_floor([[2]], 3, holder=[1, IDLE]), of_shares([[0, 1], [1, 0], [0.5, 0]]))
+    assert planned.picks.tolist() == [-1, 0, -1]
+
+
+def test_a_lock_without_end_reserves_nothing():
+    columns = {"held": [-1, 0, -1], "locked": [False, True, False]}
+    problem = Problem.of([[0, 1], [1, 0], [1, 0]], [[1, 2]], [2], **columns)
+    planned = plan(problem, build_floor([[2]], 3, holder=[1, IDLE]), of_shares([[0, 1], [1, 0], [0.5, 0]]))
+    assert planned.picks.tolist() == [-1, 0, 0]
+
+
 def test_a_job_in_pieces_of_the_cluster_is_told_how_large_the_pieces_are():
     problem = Problem.of([[0, 1], [1, 0], [1, 0]], [[1, 2]], [4], held=[-1, 0, 0], locked=[False, True, True])
     planned = plan(problem, build_floor([[2, 2]], 3, holder=[1, IDLE, 2, IDLE]))

@@ -20,7 +20,7 @@ USAGE = [[1, 4, 0], [0, 0, 1]]
         ({"age_s": [1]}, "age_s", None),
         ({"held": [0, 3]}, "held", 1),
         ({"held": [0, 0.5]}, "held", None),
-        ({"held": [0, -1], "locked": [True, True]}, "base_gpus", 1),
+        ({"held": [0, -1], "locked": [True, True]}, "held", 1),
         ({"deadline_s": [np.nan, 1]}, "deadline_s", 0),
         ({"team": ["a", "b"]}, "team", None),
         ({"pairs": [[0, 2]]}, "pairs", 0),
@@ -33,9 +33,10 @@ def test_a_bad_column_is_refused_by_name_and_row(columns, column, row):
     assert (refused.value.column, refused.value.row) == (column, row)
 
 
-def test_a_locked_job_is_valid_only_in_what_it_holds():
+def test_a_lock_does_not_touch_the_rates():
+    """Shares are for many rounds, a lock is for this one."""
     problem = Problem.of(np.ones((2, 3)), USAGE, [4, 1], held=[1, -1], locked=[True, False])
-    assert problem.rate.tolist() == [[0, 1, 0], [1, 1, 1]]
+    assert problem.rate.tolist() == [[1, 1, 1], [1, 1, 1]]
 
 
 def test_a_configuration_beyond_the_capacity_is_never_valid():
