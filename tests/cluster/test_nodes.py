@@ -133,7 +133,7 @@ def test_an_unhealthy_gpu_gets_no_jobs(lab: Lab) -> None:
         (LOST_AFTER + A_TICK, Health.LOST),
     ],
 )
-def test_health_follows_from_silence(lab: Lab, silence: timedelta, health: Health) -> None:
+def test_health_follows_from_silence(lab: Lab, silence: timedelta, health: Node.Health) -> None:
     node, now = lab.node("n1"), lab.now
     node.heard_at = now
     assert node.health_at(now + silence, listening_since=now) == health

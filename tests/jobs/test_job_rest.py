@@ -120,7 +120,8 @@ def from_within(running: Job) -> APIClient:
 
 def test_a_job_finds_its_token_in_its_environment(cluster: Lab) -> None:
     job = cluster.submit(f'echo "$MOTLEY_JOB_TOKEN"; {UNTIL_LET_GO}')
-    text = cluster.until(lambda: job.attempts.exclude(launched_at=None).exists() and cluster.output(job).strip())
+    cluster.running(job)
+    text = cluster.until(lambda: cluster.output(job).strip())
     assert with_token(text).get(f"/api/v1/jobs/{job.pk}").status_code == 200
 
 
@@ -256,10 +257,10 @@ def test_what_a_job_says_of_its_spec_can_be_submitted(cluster: Lab, ada: APIClie
 
 
 def pages(client: APIClient, limit: int) -> Iterator[list[str]]:
-    cursor: str | None = ""
-    while cursor is not None:
-        page = client.get("/api/v1/jobs", {"limit": limit, **({"cursor": cursor} if cursor else {})}).json()
-        cursor = page["next"]
+    query: dict[str, Any] = {"limit": limit}
+    while query.get("cursor", "first"):
+        page = client.get("/api/v1/jobs", query).json()
+        query["cursor"] = page["next"]
         yield [job["name"] for job in page["results"]]
 
 

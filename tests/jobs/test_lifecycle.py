@@ -95,7 +95,7 @@ def test_an_ending_has_one_verdict(ending: dict[str, Any], verdict: tuple[Any, A
 
 
 @pytest.mark.parametrize("reason", [Stop.PREEMPT, Stop.DRAIN, Stop.REQUEUE])
-def test_being_stopped_by_others_costs_no_retry(reason: Stop) -> None:
+def test_being_stopped_by_others_costs_no_retry(reason: Attempt.StopReason) -> None:
     judged = judge(Ending(143, reason, failures=1, retries=3))
     assert (judged.failures, judged.requeues, judged.losses) == (1, 0, 0)
 

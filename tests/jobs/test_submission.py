@@ -85,7 +85,7 @@ def test_who_is_in_two_teams_must_say_which(cluster: Lab) -> None:
 
 def test_who_is_in_no_team_is_told_to_ask(cluster: Lab) -> None:
     bob = cluster.user("bob")
-    bob.teams.clear()  # type: ignore[attr-defined]
+    bob.teams.clear()
     assert "administrator" in refusal(cluster, owner=bob)["detail"]
 
 

@@ -215,8 +215,17 @@ def test_exit_75_costs_no_retry(lab: Lab) -> None:
 
 def test_the_time_limit_counts_all_attempts_together(lab: Lab) -> None:
     lab.node("n1")
-    job = lab.until_state(lab.submit("sleep 2; exit 75", time_limit="3s"), State.TIMED_OUT)
-    assert outcomes(lab, job) == [Outcome.PREEMPTED, Outcome.TIMED_OUT]
+    limited = lab.submit(UNTIL_LET_GO, time_limit="1h")
+    lab.running(limited)
+    Job.objects.filter(pk=limited.pk).update(ran_s=3599)  # in earlier attempts
+    lab.until_state(limited, State.TIMED_OUT)
+    assert outcomes(lab, limited) == [Outcome.TIMED_OUT]
+
+
+def test_the_running_time_of_ended_attempts_is_added_up(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.until_state(lab.submit('test "$MOTLEY_RESUME" = 1 || exit 75'), State.SUCCEEDED)
+    assert job.ran_s == pytest.approx(sum(attempt.ran_s(lab.now) for attempt in lab.attempts(job)))
 
 
 def test_a_job_that_finishes_during_its_grace_has_succeeded(lab: Lab) -> None:

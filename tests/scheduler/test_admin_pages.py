@@ -3,14 +3,12 @@
 from typing import Any
 
 import pytest
-from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 from service_lab import UNTIL_LET_GO, Lab
 
 from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models import ApiToken, Job
-from jobs_app.submission import submit_job
 from scheduler_app.models import PolicySetting
 
 NODE = {"name": "n2", "cpus": 64, "memory_mib": 1024, "engine": "local", "labels": "{}"}
@@ -26,17 +24,18 @@ def admin(lab: Lab, plain_static: None) -> Client:
     return client
 
 
-def post(admin: Client, url: str, **data: Any) -> HttpResponse:
+def post(admin: Client, url: str, **data: Any) -> Any:
+    """The page to which that leads."""
     return admin.post(url, data, follow=True)
 
 
-def act(admin: Client, model: str, action: str, *rows: Any, **data: Any) -> HttpResponse:
+def act(admin: Client, model: str, action: str, *rows: Any, **data: Any) -> Any:
     """Choose an action on rows of a list."""
     picked = {"action": action, "_selected_action": [row.pk for row in rows]}
     return post(admin, reverse(f"admin:{model}_changelist"), **picked, **data)
 
 
-def says(answer: HttpResponse, text: str) -> bool:
+def says(answer: Any, text: str) -> bool:
     return text in answer.content.decode()
 
 
@@ -145,7 +144,7 @@ def test_a_policy_without_sense_is_refused(admin: Client, field: str, value: Any
 # -- tokens, teams and jobs --------------------------------------------------------------------------------------
 
 
-def make_token(admin: Client, lab: Lab) -> HttpResponse:
+def make_token(admin: Client, lab: Lab) -> Any:
     data = {"user": lab.user().pk, "name": "laptop", "scope": "submit", "expires_at_0": "", "expires_at_1": ""}
     return post(admin, reverse("admin:jobs_app_apitoken_add"), **data)
 
@@ -171,7 +170,7 @@ def test_a_token_is_revoked(lab: Lab, admin: Client) -> None:
 def test_a_team_is_added_with_its_members(lab: Lab, admin: Client) -> None:
     team = {"name": "speech", "weight": 2, "max_job_weight": 4, "members": [lab.user().pk]}
     post(admin, reverse("admin:jobs_app_team_add"), **team)
-    assert submit_job({"name": "a", "command": "true", "gpus": 1, "team": "speech"}, owner=lab.user()).pk
+    assert lab.submit(team="speech").team.name == "speech"
 
 
 def test_an_administrator_cancels_jobs(lab: Lab, admin: Client) -> None:

@@ -1,15 +1,17 @@
 """What a job finds in its environment, printed by the job itself."""
 
+from typing import Any
+
 from service_lab import Lab
 
 from jobs_app.models import Job
 
 
-def environment(lab: Lab, **spec: object) -> dict[str, str]:
+def environment(lab: Lab, **spec: Any) -> dict[str, str]:
     return lab.environment(lab.until_state(lab.submit("env", **spec), Job.State.SUCCEEDED))
 
 
-def both_ranks(lab: Lab, *names: str, **spec: object) -> list[tuple[str, ...]]:
+def both_ranks(lab: Lab, *names: str, **spec: Any) -> list[tuple[str, ...]]:
     """These variables, as either node's processes see them."""
     job = lab.until_state(lab.submit("env", **spec), Job.State.SUCCEEDED)
     ranks = [lab.environment(job, rank=rank) for rank in (0, 1)]

@@ -1,5 +1,7 @@
 """Where jobs run: on the GPUs that suit them best, in whole gangs; and who waits is told why, with numbers."""
 
+from typing import Any
+
 from service_lab import UNTIL_LET_GO, Lab
 
 from cluster_app.services import cordon
@@ -62,7 +64,7 @@ def test_an_elastic_job_alone_gets_the_whole_node(lab: Lab) -> None:
 
 def test_two_elastic_jobs_share_a_node(lab: Lab) -> None:
     lab.node("n1", gpus=4)
-    spec = {"gpus": {"min": 1, "max": 4}, "rates": {"a100": {1: 10, 2: 18, 4: 30}}}
+    spec: dict[str, Any] = {"gpus": {"min": 1, "max": 4}, "rates": {"a100": {1: 10, 2: 18, 4: 30}}}
     jobs = [lab.submit(UNTIL_LET_GO, name=name, **spec) for name in ("one", "two")]
     lab.running(*jobs)
     assert [len(lab.gpus_held(job)) for job in jobs] == [2, 2]
