@@ -61,8 +61,8 @@ def _take(attempt: Attempt, report: AttemptReport, engine: Engine, now: datetime
             _end(attempt, report, now, lost=True)
         case Phase.UNKNOWN if attempt.state == State.LAUNCHING:
             Attempt.objects.filter(pk=attempt.pk, state=State.LAUNCHING).update(launched_at=None)
-        case Phase.UNKNOWN:
-            _end(attempt, report, now, lost=True)
+        case Phase.UNKNOWN:  # what was stopped before it began has lost nothing
+            _end(attempt, report, now, lost=attempt.started_at is not None)
     return None
 
 

@@ -1,0 +1,106 @@
+"""The service goes on where it was: what a crash left between two writes is taken up, once."""
+
+import shutil
+
+import pytest
+from service_lab import UNTIL_LET_GO, Lab
+
+from engines.folder import AttemptFolder
+from jobs_app.models import Attempt, Job
+from jobs_app.services import cancel_job, requeue_job
+from scheduler_app import fleet
+from scheduler_app.dispatching import dispatch
+from scheduler_app.lease import hold_lease
+from scheduler_app.observing import observe
+from scheduler_app.services import run_round
+
+State = Attempt.State
+
+
+@pytest.fixture
+def unsent(lab: Lab) -> Job:
+    """A job of whose launch the engine was not told, because the service died just before."""
+    lab.node("n1")
+    job = lab.submit(UNTIL_LET_GO)
+    hold_lease("lab", lab.now)
+    run_round("lab", lab.now)
+    Attempt.objects.update(state=State.LAUNCHING)
+    return job
+
+
+def test_a_launch_that_was_not_sent_is_sent(lab: Lab, unsent: Job) -> None:
+    lab.running(unsent)
+    assert unsent.attempts.count() == 1
+
+
+def test_a_job_cancelled_before_its_launch_was_sent_never_runs(lab: Lab, unsent: Job) -> None:
+    cancel_job(unsent, actor=None)
+    lab.until_state(unsent, Job.State.CANCELLED)
+    assert unsent.attempts.get().started_at is None
+
+
+def test_a_job_requeued_before_its_launch_was_sent_has_lost_nothing(lab: Lab, unsent: Job) -> None:
+    requeue_job(unsent, actor=None)
+    lab.until(lambda: unsent.attempts.filter(number=2).exists())
+    unsent.refresh_from_db()
+    assert (unsent.losses, unsent.attempts.get(number=1).outcome) == (0, Attempt.Outcome.PREEMPTED)
+
+
+def test_commands_that_are_sent_again_do_nothing_twice(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit('echo started >> "$MOTLEY_CHECKPOINT_DIR/starts"; ' + UNTIL_LET_GO)
+    lab.running(job)
+    Attempt.objects.update(state=State.LAUNCHING, launched_at=None)
+    dispatch(lab.now)
+    lab.running(job)
+    lab.let_go(job)
+    lab.until_state(job, Job.State.SUCCEEDED)
+    assert (lab.root / "jobs" / str(job.pk) / "checkpoints" / "starts").read_text() == "started\n"
+
+
+def test_a_new_process_of_the_service_finds_running_jobs_again(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit(UNTIL_LET_GO)
+    lab.running(job)
+    fleet.engine_over.cache_clear()
+    lab.let_go(job)
+    lab.until_state(job, Job.State.SUCCEEDED)
+    assert job.attempt_count == 1
+
+
+def test_looking_twice_changes_nothing(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.until_state(lab.submit(), Job.State.SUCCEEDED)
+    before = job.events.count()
+    for _ in range(2):
+        observe(lab.now)
+    assert job.events.count() == before
+
+
+def test_a_job_whose_supervisor_dies_runs_again(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit(UNTIL_LET_GO)
+    lab.running(job)
+    lab.end_everything()
+    lab.until(lambda: job.attempts.filter(number=2, state=State.RUNNING).exists())
+    assert job.attempts.get(number=1).outcome == Attempt.Outcome.LOST
+
+
+def test_a_job_that_loses_its_supervisor_again_and_again_fails(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit(UNTIL_LET_GO)
+    for number in range(1, 5):
+        lab.until(lambda n=number: job.attempts.filter(number=n, state=State.RUNNING).exists())  # type: ignore[misc]
+        lab.end_everything()
+    lab.until_state(job, Job.State.FAILED)
+    assert job.message.startswith("lost 4 times")
+
+
+def test_an_attempt_whose_files_are_gone_is_lost(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit(UNTIL_LET_GO)
+    lab.running(job)
+    lab.end_everything()
+    shutil.rmtree(AttemptFolder(lab.root / "attempts" / str(job.attempts.get().pk)).path)
+    lab.until(lambda: job.attempts.filter(number=2).exists())
+    assert job.attempts.get(number=1).outcome == Attempt.Outcome.LOST
