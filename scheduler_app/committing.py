@@ -18,6 +18,7 @@ from jobs_app.models import Attempt, Job, JobEvent, Reason
 from scheduler_app.lease import fence
 from scheduler_app.ledger import accrue
 from scheduler_app.models import GpuClaim, Round
+from scheduler_app.naming import Named, names_of
 from scheduler_app.snapshot import Snapshot
 
 PORTS = range(29_600, 49_600)
@@ -91,7 +92,7 @@ def commit_round(
     changes = changes_of(snapshot, plan)
     accrue(now)
     startable = _startable(snapshot, changes)
-    stopped = _stop(snapshot, changes, startable)
+    stopped = _stop(snapshot, plan, changes, startable)
     chosen = [s for s in changes.starts if s.row in startable and (s.row not in changes.moves or s.row in stopped)]
     _start(snapshot, plan, chosen, number=record_of_round.number, now=now)
     started = {start.row for start in chosen}
@@ -121,17 +122,31 @@ def _startable(snapshot: Snapshot, changes: Changes) -> set[int]:
     }
 
 
-def _stop(snapshot: Snapshot, changes: Changes, startable: set[int]) -> set[int]:
+def _stop(snapshot: Snapshot, plan: Plan, changes: Changes, startable: set[int]) -> set[int]:
     """Preempt, but only where somebody who can still start gets the GPUs."""
-    names = _names(snapshot, startable)
-    takers = {row: [names[taker] for taker in changes.takers[row] if taker in names] for row in changes.stops}
+    names = names_of(snapshot.jobs[row] for row in startable)
     notes = {
-        snapshot.attempts[row]: f"made room for {', '.join(takers[row])}" if takers[row] else "moved"
-        for row in changes.stops
-        if takers[row] or row in startable
+        snapshot.attempts[row]: _receipt(snapshot, plan, row, [names[snapshot.jobs[t]] for t in takers], moved=moved)
+        for row, takers, moved in _stops_that_pay(snapshot, changes, startable)
     }
-    told = preempt({attempt: note[:500] for attempt, note in notes.items()})
+    told = preempt(notes)
     return {row for row in changes.stops if snapshot.attempts[row] in told}
+
+
+def _stops_that_pay(snapshot: Snapshot, changes: Changes, startable: set[int]) -> Iterator[tuple[int, list[int], bool]]:
+    """Rows to stop, each with the rows that get its GPUs, and whether it goes on elsewhere."""
+    for row in changes.stops:
+        takers = [taker for taker in changes.takers[row] if taker in startable]
+        if takers or row in startable:
+            yield row, takers, row in startable
+
+
+def _receipt(snapshot: Snapshot, plan: Plan, row: int, takers: Iterable[Named], *, moved: bool) -> str:
+    """Where the job goes on, if it does, and for whom it made room."""
+    team, k = int(snapshot.problem.team[row]), int(plan.picks[row])
+    parts = [f"moved to {snapshot.problem.gpus[k]} x {snapshot.type_of(k)}"] if moved else []
+    made_room = ", ".join(dict.fromkeys(taker.before(team) for taker in takers))
+    return "; ".join([*parts, *([f"made room for {made_room}"] if made_room else [])])[:500]
 
 
 def _start(snapshot: Snapshot, plan: Plan, chosen: Sequence[Start], *, number: int, now: datetime) -> None:
@@ -205,9 +220,3 @@ def _explain(reasons: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     for job in changed:
         job.reason, job.message = job.reasons[0]["code"], job.reasons[0]["detail"][:500]
     Job.objects.bulk_update(changed, ["reasons", "reason", "message"], batch_size=200)
-
-
-def _names(snapshot: Snapshot, rows: Iterable[int]) -> dict[int, str]:
-    ids = {row: UUID(snapshot.jobs[row]) for row in rows}
-    jobs = Job.objects.only("name", "array_index").in_bulk(list(ids.values()))
-    return {row: str(jobs[pk]) for row, pk in ids.items() if pk in jobs}

@@ -6,6 +6,7 @@ from typing import Any
 from allocation.planning import Plan
 from allocation.reasons import Reason, ReasonCode
 from cluster_app.feasibility import NodeShape, Request, why_never
+from scheduler_app.naming import Named
 from scheduler_app.reading import JobRow
 from scheduler_app.snapshot import LeftOut, Snapshot
 
@@ -13,10 +14,11 @@ Words = dict[str, Any]
 """`{code, detail, numbers}`, as in answers and in `Job.reasons`."""
 
 
-def words_of_round(snapshot: Snapshot, plan: Plan, names: Mapping[str, str]) -> dict[str, list[Words]]:
+def words_of_round(snapshot: Snapshot, plan: Plan, names: Mapping[str, Named]) -> dict[str, list[Words]]:
     """For each row left waiting, all its reasons; `names` gives the name of a job by its id."""
     return {
-        snapshot.jobs[row]: [_word(reason, snapshot, names) for reason in reasons] for row, reasons in plan.left.items()
+        snapshot.jobs[row]: [_word(reason, row, snapshot, names) for reason in reasons]
+        for row, reasons in plan.left.items()
     }
 
 
@@ -33,16 +35,20 @@ def word(code: ReasonCode, detail: str, **numbers: Any) -> Words:
     return {"code": code.value, "detail": detail, "numbers": numbers}
 
 
-def _word(reason: Reason, snapshot: Snapshot, names: Mapping[str, str]) -> Words:
+def _word(reason: Reason, row: int, snapshot: Snapshot, names: Mapping[str, Named]) -> Words:
     numbers: dict[str, Any] = {name: _round(value) for name, value in reason.numbers.items()}
     if "gpu_type" in numbers:
         numbers["gpu_type"] = snapshot.types[int(reason.numbers["gpu_type"])]
-    rival = names.get(snapshot.jobs[reason.rival], "another job") if reason.rival is not None else ""
+    rival = names.get(snapshot.jobs[reason.rival]) if reason.rival is not None else None
     if rival:
-        numbers["rival"] = rival
-    return word(
-        reason.code, _TEXT.get(reason.code, _TEXT[ReasonCode.NEXT_ROUND]).format_map(_Loose(numbers)), **numbers
-    )
+        numbers["rival"] = rival.before(int(snapshot.problem.team[row]))
+    return word(reason.code, _text_of(reason).format_map(_Loose(numbers)), **numbers)
+
+
+def _text_of(reason: Reason) -> str:
+    if reason.code == ReasonCode.OUTBID and "priority" not in reason.numbers:
+        return "It is queued behind {rival}."
+    return _TEXT.get(reason.code, _TEXT[ReasonCode.NEXT_ROUND])
 
 
 class _Loose(dict[str, Any]):

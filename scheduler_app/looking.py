@@ -141,11 +141,11 @@ def opened(record: Round) -> Archived | None:
 
 def decisions_of(archived: Archived) -> Iterator[dict[str, Any]]:
     """Per job of the round: what it was given and, for share policies, its share."""
-    problem, types, plan = archived.snapshot.problem, archived.snapshot.types, archived.plan
+    problem, plan = archived.snapshot.problem, archived.plan
     for row, (job, k) in enumerate(zip(archived.snapshot.jobs, plan.picks.tolist(), strict=True)):
         yield {
             "job": job,
-            "gpu_type": types[int(problem.usage[:, k].argmax())] if k >= 0 else None,
+            "gpu_type": archived.snapshot.type_of(k) if k >= 0 else None,
             "gpus": int(problem.gpus[k]) if k >= 0 else 0,
             "share": None if plan.decision.shares is None else float(plan.decision.shares[row].sum()),
         }
@@ -159,7 +159,7 @@ def rates_used(job: Job, archived: Archived | None) -> list[dict[str, Any]]:
     row, problem = snapshot.jobs.index(str(job.pk)), snapshot.problem
     used = [
         {
-            "gpu_type": snapshot.types[int(problem.usage[:, k].argmax())],
+            "gpu_type": snapshot.type_of(k),
             "gpus": int(problem.gpus[k]),
             "nodes": int(problem.nodes[k]),
             "rate": float(problem.rate[row, k]),

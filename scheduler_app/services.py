@@ -17,7 +17,7 @@ from allocation.policies import POLICIES
 from allocation.rounds import reset_due
 from cluster_app.feasibility import inventory
 from cluster_app.models import NodeEvent
-from jobs_app.models import Job, JobEvent
+from jobs_app.models import JobEvent
 from scheduler_app.archive import Archived, pack, same_plan, unpack
 from scheduler_app.bids import Timing
 from scheduler_app.committing import commit_round
@@ -26,6 +26,7 @@ from scheduler_app.errors import LeaseLost, NotReplayable
 from scheduler_app.explaining import words_of_left_out, words_of_round
 from scheduler_app.lease import hold_lease, open_round
 from scheduler_app.models import PolicySetting, Round
+from scheduler_app.naming import names_of
 from scheduler_app.observing import observe
 from scheduler_app.reading import Rows, busy_in_arrays, read_rows
 from scheduler_app.snapshot import LeftOut, Snapshot, build_snapshot
@@ -161,9 +162,8 @@ def _shares_since(now: datetime, setting: PolicySetting) -> datetime:
 
 def _reasons(snapshot: Snapshot, plan: Plan, left_out: LeftOut, rows: Rows) -> dict[str, list[dict[str, Any]]]:
     rivals = {snapshot.jobs[r.rival] for reasons in plan.left.values() for r in reasons if r.rival is not None}
-    names = {str(pk): name for pk, name in Job.objects.filter(pk__in=rivals).values_list("pk", "name")}
     words = words_of_left_out(left_out, rows.waiting_for, inventory())
-    return words | words_of_round(snapshot, plan, names)
+    return words | words_of_round(snapshot, plan, names_of(rivals))
 
 
 def _fill(record: Round, snapshot: Snapshot, plan: Plan) -> None:

@@ -45,6 +45,10 @@ class Snapshot:
     source: Ints
     """Where each rate (m, K) comes from: `estimation.rates.Source`."""
 
+    def type_of(self, k: int) -> str:
+        """The GPU type of a configuration."""
+        return self.types[int(self.problem.usage[:, k].argmax())]
+
 
 @dataclass(frozen=True)
 class LeftOut:

@@ -31,10 +31,10 @@ class Command(BaseCommand):
 
 def _lines(archived: Archived, plan: Plan) -> list[str]:
     """Each job with what it was given."""
-    problem, types = archived.snapshot.problem, archived.snapshot.types
+    problem = archived.snapshot.problem
     lines = []
     for row, (job, k) in enumerate(zip(archived.snapshot.jobs, plan.picks.tolist(), strict=True)):
-        given = "waits" if k < 0 else f"{problem.gpus[k]} x {types[int(problem.usage[:, k].argmax())]}"
+        given = "waits" if k < 0 else f"{problem.gpus[k]} x {archived.snapshot.type_of(k)}"
         share = "" if plan.decision.shares is None else f"  share {plan.decision.shares[row].sum():.3f}"
         lines.append(f"{job}  {given}{share}")
     return lines
