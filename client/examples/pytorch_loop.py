@@ -10,9 +10,10 @@ import sys
 
 import torch
 import torch.distributed as dist
-from motley_client.training import EXIT_REQUEUE, checkpoint_dir, progress, resume, save_atomically, should_stop
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+from motley_client.training import EXIT_REQUEUE, checkpoint_dir, progress, resume, save_atomically, should_stop
 
 STEPS, BATCH_SIZE, CHECKPOINT_EVERY = 20_000, 128, 500
 

@@ -29,15 +29,15 @@ class AuthError(MotleyError):
     """The token is missing, wrong, expired, or may not do this."""
 
 
-class NotFound(MotleyError):  # noqa: N818
+class NotFound(MotleyError):
     """There is no such thing, or it belongs to a team of others."""
 
 
-class Conflict(MotleyError):  # noqa: N818
+class Conflict(MotleyError):
     """The state of things forbids it: the job has finished, or somebody was first."""
 
 
-class InvalidRequest(MotleyError):  # noqa: N818
+class InvalidRequest(MotleyError):
     """The request is at fault; `errors` holds what is wrong with each field."""
 
 
@@ -45,7 +45,7 @@ class ServerError(MotleyError):
     """The service failed, or what answers at this address is no Motley."""
 
 
-class Unreachable(MotleyError):  # noqa: N818
+class Unreachable(MotleyError):
     """Nobody answers, or the service is starting, stopping or too busy. Asking again later can help."""
 
 

@@ -14,7 +14,7 @@ from motley_client.errors import NotFound
 MOST_CANDIDATES = 200
 
 
-class AmbiguousJob(Exception):  # noqa: N818
+class AmbiguousJob(Exception):
     """Several jobs answer to what was typed."""
 
     def __init__(self, typed: str, candidates: Sequence[Job]) -> None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from motley_client.cli import app
 from typer.testing import CliRunner, Result
+
+from motley_client.cli import app
 
 
 @dataclass

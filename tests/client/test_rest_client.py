@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from contract_service import TOKEN, Answer, Service, answer, attempt_answer, problem
+
 from motley_client import client as client_module
 from motley_client.client import Client
 from motley_client.errors import (

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from client_conditions import TIMEOUT_S, wait_until
+
 from motley_client import sample
 from motley_client.spirals import Training, loss_and_gradients, two_spirals
 
