@@ -1,5 +1,6 @@
 # `make run` and `make test` do all their set-up on a fresh Debian machine with Python 3.11+, make and git.
 PYTHON := .venv/bin/python
+SCRATCH := $(CURDIR)/.cache/check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .PHONY: run test check format bench schema
@@ -18,14 +19,14 @@ check:  ## format, lint, types, layers, deployment, migrations, API schema
 	ruff check .
 	mypy
 	lint-imports
-	MOTLEY_VAR=$$(mktemp -d) MOTLEY_TLS=1 $(PYTHON) manage.py check --deploy --fail-level WARNING
-	MOTLEY_VAR=$$(mktemp -d) $(PYTHON) manage.py makemigrations --check --dry-run
-	MOTLEY_VAR=$$(mktemp -d) $(PYTHON) manage.py spectacular --validate --fail-on-warn | diff docs/openapi.yaml - \
+	MOTLEY_VAR=$(SCRATCH) MOTLEY_TLS=1 $(PYTHON) manage.py check --deploy --fail-level WARNING
+	MOTLEY_VAR=$(SCRATCH) $(PYTHON) manage.py makemigrations --check --dry-run
+	MOTLEY_VAR=$(SCRATCH) $(PYTHON) manage.py spectacular --validate --fail-on-warn | diff docs/openapi.yaml - \
 		|| { echo "docs/openapi.yaml is out of date: run 'make schema'"; exit 1; }
 
 schema:  ## write docs/openapi.yaml anew
 	@./bootstrap.sh test
-	MOTLEY_VAR=$$(mktemp -d) $(PYTHON) manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
+	MOTLEY_VAR=$(SCRATCH) $(PYTHON) manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
 
 format:  ## format and mend what can be mended
 	@./bootstrap.sh test
