@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 SCRATCH := $(CURDIR)/.cache/check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: run test check format bench schema
+.PHONY: run test check format bench schema screenshots
 
 run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded
 	@./bootstrap.sh run
@@ -36,3 +36,9 @@ format:  ## format and mend what can be mended
 bench:  ## a round of 2,000 jobs on 2,000 GPUs, split by step
 	@./bootstrap.sh test
 	$(PYTHON) -m benchmarks.round
+
+screenshots:  ## pictures of every page, by the browser test; the README's is one of them
+	@./bootstrap.sh test
+	@mkdir -p .cache/pages
+	MOTLEY_SCREENSHOTS=$(CURDIR)/.cache/pages $(PYTHON) -m pytest tests/service/test_browser.py -k every_page
+	cp .cache/pages/light-jobs.png docs/screenshot.png

@@ -9,3 +9,10 @@ def service() -> Iterator[Service]:
     """An empty service of its own for this test."""
     with a_service() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def demo() -> Iterator[Service]:
+    """The service as `make run` starts it: an emulated cluster with sample jobs."""
+    with a_service(DEMO="1") as running:
+        yield running

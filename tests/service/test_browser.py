@@ -3,14 +3,16 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from running_service import PATIENCE_S, Service
+from running_service import PATIENCE_S, Service, wait_for
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 SCREENSHOTS = os.environ.get("MOTLEY_SCREENSHOTS")
-"""A folder for pictures of the pages; the README's comes from here."""
 
 if CHROMIUM is None and os.environ.get("CI") != "true":
     pytest.skip("no Chromium: install the package chromium", allow_module_level=True)
@@ -24,22 +26,45 @@ def browser() -> Iterator[Browser]:
         running.close()
 
 
-@pytest.fixture
-def page(browser: Browser, service: Service) -> Iterator[Page]:
-    """Signed in as the demo user; nothing may be written to the console as an error."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    opened = context.new_page()
+@contextmanager
+def signed_in(browser: Browser, service: Service, **look: Any) -> Iterator[Page]:
+    """A page of the demo user; nothing may be written to the console as an error."""
+    context = browser.new_context(viewport={"width": 1280, "height": 760}, **look)
+    page = context.new_page()
     faults: list[str] = []
-    opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    opened.on("pageerror", lambda error: faults.append(str(error)))
-    opened.set_default_timeout(PATIENCE_S * 1000)
-    opened.goto(f"{service.url}/login/")
-    opened.fill("input[name=username]", service.login["MOTLEY_USER"])
-    opened.fill("input[name=password]", service.login["MOTLEY_PASSWORD"])
-    opened.click("main button[type=submit]")
-    yield opened
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.set_default_timeout(PATIENCE_S * 1000)
+    page.goto(f"{service.url}/login/")
+    page.fill("input[name=username]", service.login["MOTLEY_USER"])
+    page.fill("input[name=password]", service.login["MOTLEY_PASSWORD"])
+    page.click("main button[type=submit]")
+    yield page
     context.close()
     assert not faults
+
+
+@pytest.fixture
+def page(browser: Browser, service: Service) -> Iterator[Page]:
+    with signed_in(browser, service) as opened:
+        yield opened
+
+
+PAGES = ("", "jobs", "jobs/new", "cluster", "rounds", "fairness", "utilization")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_opens_without_an_error(browser: Browser, demo: Service, scheme: str) -> None:
+    """With MOTLEY_SCREENSHOTS=folder it leaves a picture of each there; the README's is one of them."""
+    wait_for("most sample jobs are there", lambda: len(list(demo.client.jobs())) >= 10)
+    with signed_in(browser, demo, color_scheme=scheme) as page:
+        for address in PAGES:
+            answer = page.goto(f"{demo.url}/{address}")
+            assert answer is not None
+            assert answer.ok
+            page.wait_for_load_state("networkidle")
+            if SCREENSHOTS:
+                page.screenshot(path=Path(SCREENSHOTS) / f"{scheme}-{address.replace('/', '-') or 'home'}.png")
 
 
 def test_a_job_submitted_by_the_form_runs_to_its_end(page: Page, service: Service) -> None:

@@ -4,18 +4,10 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running_service import ROOT, Service, a_service, wait_for
-
-
-@pytest.fixture(scope="module")
-def demo() -> Iterator[Service]:
-    """The service as `make run` starts it: an emulated cluster with sample jobs."""
-    with a_service(DEMO="1") as running:
-        yield running
+from running_service import ROOT, Service, wait_for
 
 
 def test_sample_jobs_run_on_several_gpu_types(demo: Service) -> None:
