@@ -1,6 +1,6 @@
 """Verbs on the inventory: add GPUs, cordon, drain, resume, hear from nodes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -79,6 +79,13 @@ def record(node: Node, kind: NodeEvent.Kind, message: str = "", *, actor: Abstra
 def hear_from(names: Iterable[str], *, now: datetime) -> None:
     """Note that these nodes are alive."""
     Node.objects.filter(name__in=list(names)).update(heard_at=now)
+
+
+def note_gpu_health(node: str, healthy: Mapping[str, bool]) -> None:
+    """What the hardware says of each GPU, by UUID; a GPU that fails gets no new job."""
+    for fine in (True, False):
+        uuids = [uuid for uuid, is_healthy in healthy.items() if is_healthy is fine]
+        Gpu.objects.filter(node__name=node, uuid__in=uuids).exclude(healthy=fine).update(healthy=fine)
 
 
 def judge_silence(now: datetime, *, listening_since: datetime) -> None:

@@ -16,7 +16,7 @@ from engines.folder import AttemptFolder, ExitFile, LaunchFile, RankPlan, StopFi
 from engines.host import reachable_by
 from engines.isolation import Isolation, best_isolation
 from engines.kernel import lock
-from engines.nvml import this_machine
+from engines.nvml import device_is_free, this_machine
 from engines.processes import MARK, kill, marked, someone_is_dying
 from engines.progress import progress_from_json
 from engines.protocol import (
@@ -245,7 +245,7 @@ def _ended(attempt: int, folder: AttemptFolder, ended: ExitFile) -> AttemptRepor
     return AttemptReport(
         attempt,
         Phase.ENDED,
-        proven_gone=True,
+        proven_gone=_devices_are_free(folder),
         exit_code=ended["exit_code"],
         started_at=datetime.fromisoformat(ended["started_at"]) if ended["started_at"] else None,
         ended_at=datetime.fromisoformat(ended["ended_at"]),
@@ -261,7 +261,15 @@ def _lost(report: AttemptReport, folder: AttemptFolder) -> AttemptReport:
     dying = someone_is_dying()  # after the look for marks: whoever had lost its own by then is still seen here
     kill(left)
     message = "The supervisor of this attempt was killed, and the job with it: see the machine's log for why."
-    return replace(report, phase=Phase.LOST, proven_gone=not left and not dying, message=message)
+    gone = not left and not dying and _devices_are_free(folder)
+    return replace(report, phase=Phase.LOST, proven_gone=gone, message=message)
+
+
+def _devices_are_free(folder: AttemptFolder) -> bool:
+    """Whether the driver, too, knows of no process on the GPUs that the attempt had; emulated ones have no driver."""
+    launch = folder.read_launch()
+    had = [plan["env"].get("CUDA_VISIBLE_DEVICES", "") for plan in launch["ranks"]] if launch is not None else []
+    return all(device_is_free(uuid) for names in had for uuid in names.split(",") if uuid.startswith("GPU-"))
 
 
 def _progress(folder: AttemptFolder) -> Progress | None:

@@ -27,7 +27,7 @@ def this_machine() -> NodeReport | None:
         return None
     gpu_type, _ = Counter(model for model, _ in gpus).most_common(1)[0]  # a node is of one type
     return NodeReport(
-        name=socket.gethostname(),
+        name=node_name(socket.gethostname()),
         gpu_type=gpu_type,
         gpus=tuple(report for model, report in gpus if model == gpu_type),
         cpus=len(os.sched_getaffinity(0)),
@@ -43,6 +43,11 @@ def device_is_free(uuid: str) -> bool:
         return not pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByUUID(uuid))
     except pynvml.NVMLError:
         return False  # a GPU that does not answer is not given to the next job
+
+
+def node_name(hostname: str) -> str:
+    """The host's name in the letters that names of nodes have."""
+    return re.sub(r"[^a-z0-9._-]", "-", hostname.lower()).lstrip("._-") or "this-machine"
 
 
 def normal_gpu_type(name: str) -> str:

@@ -69,8 +69,9 @@ def register_this_machine() -> str | None:
     found = this_machine()
     if found is None or not found.gpus:
         return None
-    memory_mib = min(gpu.memory_mib for gpu in found.gpus)
-    specification = SPECIFICATIONS.get(found.gpu_type, UNKNOWN_GPU) | {"memory_mib": memory_mib}
+    specification = dict(SPECIFICATIONS.get(found.gpu_type, UNKNOWN_GPU))
+    told = [gpu.memory_mib for gpu in found.gpus if gpu.memory_mib]  # a broken GPU does not tell
+    specification["memory_mib"] = min(told, default=specification["memory_mib"])
     kind, _ = GpuType.objects.get_or_create(name=found.gpu_type, defaults=specification)
     uuids = [gpu.uuid for gpu in found.gpus]
     add_node(found.name, kind, gpus=len(uuids), cpus=found.cpus, memory_mib=found.memory_mib, uuids=uuids)

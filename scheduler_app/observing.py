@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from cluster_app.models import Node
-from cluster_app.services import hear_from, judge_silence
+from cluster_app.services import hear_from, judge_silence, note_gpu_health
 from engines.protocol import AttemptReport, Engine, Phase, StopReason
 from jobs_app.attempts import AttemptIsNotLive, end_attempt, ending_of, note_gone, note_running, stop_attempt_of
 from jobs_app.measuring import Advance, note_progress
@@ -21,7 +21,10 @@ State = Attempt.State
 def observe(now: datetime) -> None:
     """Listen to every engine, then draw the conclusions that need no decision."""
     for name, engine in engines().items():
-        hear_from([report.name for report in engine.nodes()], now=now)
+        nodes = engine.nodes()
+        hear_from([node.name for node in nodes], now=now)
+        for node in nodes:
+            note_gpu_health(node.name, {gpu.uuid: gpu.healthy for gpu in node.gpus if gpu.uuid})
         _take_reports(name, engine, now)
     judge_silence(now, listening_since=SchedulerLease.objects.get().listening_since)
     _give_up_on_lost_nodes(now)

@@ -2,46 +2,16 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from nvml_driver import compiled_driver
 
 from engines.nvml import normal_gpu_type
 
 ROOT = Path(__file__).parent.parent.parent
-DRIVER = r"""
-#include <string.h>
-#include <stdint.h>
-typedef struct { unsigned long long total, free, used; } memory;
-int nvmlInit_v2(void) { return 0; }
-int nvmlInitWithFlags(unsigned flags) { return 0; }
-const char *nvmlErrorString(int code) { return "gone"; }
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = (void *)(uintptr_t)(index + 1); return 0; }
-int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
-    *device = (void *)(uintptr_t)(uuid[4] - '0' + 1);
-    return uuid[4] > '1' ? 6 : 0;
-}
-int nvmlDeviceGetName(void *device, char *name, unsigned size) { strncpy(name, "NVIDIA H200", size); return 0; }
-int nvmlDeviceGetUUID(void *device, char *uuid, unsigned size) {
-    strncpy(uuid, (uintptr_t)device == 1 ? "GPU-0" : "GPU-1", size);
-    return 0;
-}
-int nvmlDeviceGetMemoryInfo(void *device, memory *info) {
-    info->total = 141ULL << 30;
-    return (uintptr_t)device == 2 ? 15 : 0;  /* the second GPU is lost */
-}
-int processes(void *device, unsigned *count, void *infos) {
-    unsigned room = *count;
-    *count = (uintptr_t)device == 2;
-    return *count > room ? 7 : 0;  /* 7: the list does not fit */
-}
-int nvmlDeviceGetComputeRunningProcesses_v2(void *d, unsigned *c, void *i) { return processes(d, c, i); }
-int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *c, void *i) { return processes(d, c, i); }
-"""
 ASK = """
 import json
 from dataclasses import asdict
@@ -64,15 +34,7 @@ def ask(**env: str) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     """What is found with a driver of two GPUs: one is free, the other lost while a process still computes on it."""
-    if shutil.which("gcc") is None:
-        pytest.skip("there is no gcc to compile the driver library with")
-    place = tmp_path_factory.mktemp("driver")
-    (place / "driver.c").write_text(DRIVER)
-    library = "libnvidia-ml.so.1"
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{library}", "-o", library, "driver.c"], cwd=place, check=True
-    )
-    return ask(LD_LIBRARY_PATH=str(place))
+    return ask(LD_LIBRARY_PATH=str(compiled_driver(tmp_path_factory.mktemp("driver"))))
 
 
 def test_this_machine_is_a_node_of_the_gpus_that_the_driver_names(answer: dict[str, object]) -> None:
