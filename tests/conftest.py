@@ -65,6 +65,12 @@ def job_python(runtime: Path, lab: Lab, settings: Settings) -> Path:
     return runtime
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _static_folder() -> None:
+    """A live server looks for it before a test could name another; a fresh clone has none."""
+    Path(service_settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
+
+
 @pytest.fixture
 def plain_static(settings: Settings, tmp_path: Path) -> None:
     """Pages need no `collectstatic`."""

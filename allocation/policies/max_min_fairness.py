@@ -1,6 +1,6 @@
 """Max-min fairness of normalised throughput (Gavel)."""
 
-from numpy import append, concatenate, ones, zeros
+from numpy import append, concatenate, ones, repeat, zeros
 from scipy.sparse import block_array, csr_array, eye_array, kron, vstack
 
 from allocation.decision import Decision
@@ -26,7 +26,8 @@ def max_min_fairness(problem: Problem) -> Decision:
     GPUs, so that what the worst-off job leaves is used, and the answer does not hang on the solver's path:
 
     .. math::
-        \max_{X,\,z}\ \textstyle \sum_{ik} w_i\, a_{ik} X_{ik} \quad\text{s.t. the same and}\quad z \ge z^*
+        \max_X\ \textstyle \sum_{ik} w_i\, a_{ik} X_{ik} \quad\text{s.t. time, capacity and}\quad
+        \sum_k \tfrac{a_{ik}}{z^*} X_{ik} \ge 1 \ \ \forall i \quad\text{(no worse)}
 
     Solved in units of sum(c) / sum(w), the value of an even split, so that the solver's absolute tolerances mean the
     same whatever the unit of the weights.
@@ -58,22 +59,28 @@ def max_min_fairness(problem: Problem) -> Decision:
     a = T * (problem.base_gpus / (w * even * problem.base_rate))[:, None]
     over_k = kron(eye_array(m), ones((1, K)))  # sum_k X[i, k]
     used = kron(ones((1, m)), u)  # sum_i sum_k u[j, k] X[i, k]
-    rows = block_array(
-        [
-            [-over_k.multiply(a.ravel()), csr_array(ones((m, 1)))],  # fair
-            [over_k, None],  # time
-            [used, None],  # capacity
-        ]
+    best = maximize(
+        append(zeros(m * K), 1),
+        block_array(
+            [
+                [-over_k.multiply(a.ravel()), csr_array(ones((m, 1)))],  # fair
+                [over_k, None],  # time
+                [used, None],  # capacity
+            ]
+        ),
+        concatenate([zeros(m), ones(m), c]),
+        most=append(T.ravel() > 0, float("inf")),
+        time_limit_s=TIME_LIMIT_S,
     )
-    upper = concatenate([zeros(m), ones(m), c])
-    most = append(T.ravel() > 0, float("inf"))
-    worst_off = append(zeros(m * K), 1)
-    work = append((a * w[:, None]).ravel(), 0)
-    best = maximize(worst_off, rows, upper, most=most, time_limit_s=TIME_LIMIT_S)
-    no_worse = append(upper, -best.value * (1 - SLACK))
-    full = maximize(work, vstack([rows, -csr_array([worst_off])]), no_worse, most=most, time_limit_s=TIME_LIMIT_S)
+    full = maximize(
+        (a * w[:, None]).ravel(),
+        vstack([-over_k.multiply(a.ravel() / best.value), over_k, used]),  # no worse, time, capacity
+        concatenate([repeat(SLACK - 1, m), ones(m), c]),
+        most=T.ravel() > 0,
+        time_limit_s=TIME_LIMIT_S,
+    )
     return Decision.of_shares(
-        full.x[:-1].reshape(m, K),
+        full.x.reshape(m, K),
         prices=even * best.duals[-c.size :],
         objective=even * best.value,
         bound=even * best.bound,

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,8 +26,7 @@ def test_jobs_finish_once_though_the_scheduler_is_killed_again_and_again(service
     for pause_s in (0.3, 0.9, 1.4, 0.1, 0.7, 1.1):  # anywhere in a round
         scheduler = wait_for("a scheduler works", lambda: service.processes("manage.py schedule"))
         time.sleep(pause_s)
-        for pid in scheduler:
-            os.kill(pid, signal.SIGKILL)
+        _kill(scheduler)
     for job in jobs:
         service.wait_for_state(job, "succeeded")
         assert service.trace(job) == list(range(1, 151))
@@ -61,8 +62,7 @@ def test_a_job_whose_supervisor_is_killed_runs_again_to_its_end(service: Service
     service.declare(a100=1)
     job = service.sample(steps=200, rate=40)
     wait_for("a checkpoint is there", lambda: service.client.job(job)["progress"]["step"] > 60)
-    for pid in _supervisors(service):
-        os.kill(pid, signal.SIGKILL)
+    _kill(_supervisors(service))
     done = service.wait_for_state(job, "succeeded")
 
     assert [attempt["outcome"] for attempt in done["attempts"]] == ["lost", "succeeded"]
@@ -82,8 +82,7 @@ def test_grandchildren_that_left_the_session_are_gone_too(service: Service, end:
         service.client.cancel(job)
         service.wait_for_state(job, "cancelled")
     else:
-        for pid in _supervisors(service):
-            os.kill(pid, signal.SIGKILL)
+        _kill(_supervisors(service))
         wait_for("the loss is noticed", lambda: service.client.job(job)["attempts"][0]["outcome"] == "lost")
         service.client.cancel(job)
         service.wait_for_state(job, "cancelled")
@@ -106,6 +105,12 @@ def test_of_two_schedulers_one_works_and_one_waits(service: Service) -> None:
     finally:
         second.terminate()
         second.wait()
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):  # a child that was about to become another program
+            os.kill(pid, signal.SIGKILL)
 
 
 def _supervisors(service: Service) -> list[int]:
