@@ -92,6 +92,6 @@ def judge_silence(now: datetime, *, listening_since: datetime) -> None:
     """Set each node's health by how long it has been silent."""
     for node in Node.objects.all():
         health = node.health_at(now, listening_since=listening_since)
-        changed = Node.objects.filter(pk=node.pk).exclude(health=health).update(health=health)
-        if changed:
+        if health != node.health:
+            Node.objects.filter(pk=node.pk).update(health=health)
             record(node, NodeEvent.Kind.HEALTH, f"{health.label}")
