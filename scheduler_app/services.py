@@ -42,19 +42,23 @@ def tick(holder: str, now: datetime) -> bool:
     if not hold_lease(holder, now):
         return False
     observe(now)
-    if round_is_due(now):
-        run_round(holder, now)
+    try:
+        if round_is_due(now):
+            run_round(holder, now)
+    except LeaseLost as error:
+        log.warning("%s", error)
+        return False
     dispatch(now)
     return True
 
 
 def round_is_due(now: datetime) -> bool:
     """Every round length; sooner when something happened since the last round."""
-    last = Round.objects.first()
+    last = Round.objects.defer("archive").first()
     if last is None:
         return True
-    since = now - last.started_at
-    if since >= timedelta(seconds=PolicySetting.objects.current().round_length_s):
+    since, length = now - last.started_at, timedelta(seconds=PolicySetting.objects.current().round_length_s)
+    if not timedelta() <= since < length:  # nor is a clock that was set back waited for
         return True
     return since >= DEBOUNCE and newest_events() > (last.last_job_event, last.last_node_event)
 
@@ -66,15 +70,17 @@ def newest_events() -> tuple[int, int]:
     return jobs, nodes
 
 
-def run_round(holder: str, now: datetime) -> Round | None:
-    """Decide once and write it down; a failure is written down too, and the next round tries again."""
+def run_round(holder: str, now: datetime) -> Round:
+    """Decide once and write it down; a failure is written down too, and the next round tries again.
+
+    `LeaseLost` if another scheduler took over: then nothing was written.
+    """
     opening = Opening(open_round(holder, now), now, *newest_events())
     clock = Stopwatch()
     try:
         return _decide_and_commit(holder, opening, clock)
     except LeaseLost:
-        log.warning("round %s was given up: another scheduler took over", opening.number)
-        return None
+        raise
     except Exception as error:  # whatever a policy or a solver does, running jobs go on and the next round comes
         log.exception("round %s failed", opening.number)
         return _record_failure(opening, error, clock)
@@ -152,7 +158,7 @@ def choose_policy(setting: PolicySetting, *, actor: User | None) -> PolicySettin
 
 def _shares_since(now: datetime, setting: PolicySetting) -> datetime:
     """Time received counts anew when jobs, nodes or the policy changed, but not so often that nothing is received."""
-    last = Round.objects.filter(result=Round.Result.COMMITTED).first()
+    last = Round.objects.filter(result=Round.Result.COMMITTED).defer("archive").first()
     if last is None:
         return now
     changed = newest_events() > (last.last_job_event, last.last_node_event) or last.policy != setting.policy
