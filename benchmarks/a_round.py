@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from cluster_app.models import Gpu, GpuType, Node
-from jobs_app.attempts import end_attempt, ending_of, note_running
+from jobs_app.attempts import end_attempt, note_running
 from jobs_app.models import Attempt, Job, JobEvent, Team
 from scheduler_app.demo import SPECIFICATIONS
 from scheduler_app.dispatching import grant_claims
@@ -44,7 +44,7 @@ class Bench:
         began = perf_counter()
         record = run_round(HOLDER, now)
         seconds = perf_counter() - began
-        assert record is not None and record.result == "committed", record
+        assert record.result == "committed", record
         self._replace()
         return {**record.seconds, "whole round": seconds}
 
@@ -80,7 +80,7 @@ class Bench:
     def _replace(self) -> None:
         now = timezone.now()
         for attempt in Attempt.objects.filter(state=Attempt.State.STOPPING).select_related("job"):
-            end_attempt(attempt, ending_of(attempt, exit_code=75), ended_at=now, gone=True)
+            end_attempt(attempt, exit_code=75, ended_at=now, gone=True)
         release_claims(now)
         grant_claims(now)
         Attempt.objects.filter(state=Attempt.State.CLAIMED).update(state=Attempt.State.LAUNCHING)
@@ -89,6 +89,6 @@ class Bench:
         running = list(Attempt.objects.filter(state=Attempt.State.RUNNING).select_related("job"))
         ended = self.rng.choice(len(running), int(len(running) * REPLACED), replace=False)
         for position in ended.tolist():
-            end_attempt(running[position], ending_of(running[position], exit_code=0), ended_at=now, gone=True)
+            end_attempt(running[position], exit_code=0, ended_at=now, gone=True)
         release_claims(now)
         self._submit(len(ended))

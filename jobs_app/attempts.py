@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -24,9 +25,16 @@ class AttemptIsNotLive(JobsError):
     code = "attempt_is_not_live"
 
 
+def lock_job(job_id: UUID) -> None:
+    """Inside a transaction: until it ends nobody else changes the job or its live attempts; the job first, always."""
+    list(Job.objects.select_for_update().filter(pk=job_id).values_list("pk"))
+    list(Attempt.objects.live().select_for_update().filter(job=job_id).values_list("pk"))
+
+
 def note_running(attempt: Attempt, *, started_at: datetime) -> bool:
     """The processes have begun. False if that was known, or if it is stopping already."""
     with transaction.atomic():
+        lock_job(attempt.job_id)
         if not Attempt.objects.filter(pk=attempt.pk, state=State.LAUNCHING).update(
             state=State.RUNNING, started_at=started_at
         ):
@@ -46,8 +54,9 @@ def stop_attempt_of(job: Job, reason: StopReason, *, note: str, actor: User | No
     One that still waits for its GPUs has no processes, and ends at once.
     """
     with transaction.atomic():
+        lock_job(job.pk)
         told = _tell(job, reason, note)
-        waiting = Attempt.objects.select_related("job").filter(job=job, state=State.CLAIMED).first()
+        waiting = Attempt.objects.filter(job=job, state=State.CLAIMED).first()
         if told:
             Job.objects.filter(pk=job.pk, state__in=Job.ACTIVE).update(state=Job.State.STOPPING, message=note)
             record(job, Kind.STOPPING, f"{reason.label}: {note}" if note else reason.label, actor=actor)
@@ -80,43 +89,42 @@ def preempt(notes: Mapping[int, str]) -> set[int]:
 
 def withdraw(attempt: Attempt, reason: StopReason, *, note: str = "") -> None:
     """End an attempt that was never launched."""
-    attempt.stop_reason, attempt.stop_note = reason, note
     Attempt.objects.filter(pk=attempt.pk, state=State.CLAIMED).update(stop_reason=reason, stop_note=note)
-    end_attempt(attempt, ending_of(attempt), ended_at=timezone.now(), gone=True)
+    end_attempt(attempt, ended_at=timezone.now())
 
 
-def ending_of(attempt: Attempt, *, exit_code: int | None = None, lost: bool = False) -> Ending:
-    """How the attempt ended, with what its job has been through."""
-    job = attempt.job
-    return Ending(
-        exit_code=exit_code,
-        stop_reason=attempt.stop_reason,
-        lost=lost,
-        failures=job.failures,
-        retries=job.retries,
-        requeues=job.requeues,
-        losses=job.losses,
-    )
+def end_attempt(
+    attempt: Attempt,
+    *,
+    ended_at: datetime,
+    exit_code: int | None = None,
+    lost: bool = False,
+    gone: bool = False,
+    message: str = "",
+) -> Verdict:
+    """Close the attempt and move its job on, once; `AttemptIsNotLive` if somebody was first.
 
-
-def end_attempt(attempt: Attempt, ending: Ending, *, ended_at: datetime, gone: bool, message: str = "") -> Verdict:
-    """Close the attempt and move its job on, once; `AttemptIsNotLive` if somebody was first."""
-    verdict = judge(ending)
-    lost_gpu_s = work_lost_gpu_s(attempt, ended_at) if verdict.state != Job.State.SUCCEEDED else 0.0
+    Judged by what the rows say now, under lock: a cancel that came a moment ago counts. Of an attempt that still waits
+    for its GPUs nothing is left; of others `gone` says so.
+    """
     with transaction.atomic():
-        closed = Attempt.objects.live().filter(pk=attempt.pk)
-        if not closed.update(
+        lock_job(attempt.job_id)
+        live = Attempt.objects.live().select_related("job").filter(pk=attempt.pk).first()
+        if live is None:
+            raise AttemptIsNotLive(str(attempt))
+        verdict = judge(_ending_of(live, exit_code=exit_code, lost=lost))
+        lost_gpu_s = work_lost_gpu_s(live, ended_at) if verdict.state != Job.State.SUCCEEDED else 0.0
+        Attempt.objects.filter(pk=live.pk).update(
             state=State.ENDED,
             outcome=verdict.outcome,
-            exit_code=ending.exit_code,
+            exit_code=exit_code,
             message=message[:500],
             ended_at=ended_at,
-            gone_at=ended_at if gone else None,
+            gone_at=ended_at if gone or live.state == State.CLAIMED else None,
             work_lost_gpu_s=lost_gpu_s,
-        ):
-            raise AttemptIsNotLive(str(attempt))
-        _account(attempt, ended_at, lost_gpu_s)
-        _move_job_on(attempt, verdict, exit_code=ending.exit_code, at=ended_at, message=message)
+        )
+        _account(live, ended_at, lost_gpu_s)
+        _move_job_on(live, verdict, exit_code=exit_code, at=ended_at, message=message)
     return verdict
 
 
@@ -129,6 +137,20 @@ def work_lost_gpu_s(attempt: Attempt, ended_at: datetime) -> float:
     """GPU-seconds since the last progress report; the report at the end of a graceful stop makes that small."""
     since = attempt.step_at or attempt.started_at
     return max(0.0, (ended_at - since).total_seconds()) * attempt.gpu_count if since else 0.0
+
+
+def _ending_of(attempt: Attempt, *, exit_code: int | None, lost: bool) -> Ending:
+    """How the attempt ended, with what its job has been through."""
+    job = attempt.job
+    return Ending(
+        exit_code=exit_code,
+        stop_reason=attempt.stop_reason,
+        lost=lost,
+        failures=job.failures,
+        retries=job.retries,
+        requeues=job.requeues,
+        losses=job.losses,
+    )
 
 
 def _tell(job: Job, reason: StopReason, note: str) -> bool:
@@ -150,12 +172,12 @@ def _account(attempt: Attempt, ended_at: datetime, lost_gpu_s: float) -> None:
 
 def _move_job_on(attempt: Attempt, verdict: Verdict, *, exit_code: int | None, at: datetime, message: str) -> None:
     """The job's next state: its verdict, but for what another attempt of it still does."""
-    job = Job.objects.get(pk=attempt.job_id)
+    job = attempt.job
     counts = {"failures": verdict.failures, "requeues": verdict.requeues, "losses": verdict.losses}
     text = "; ".join(part for part in (attempt.stop_note, verdict.message, message) if part)[:500]
     if Attempt.objects.at_engine().filter(job=job).exists():
         return  # a withdrawn successor: the attempt at the engine will move the job on
-    successor = Attempt.objects.select_related("job").filter(job=job, state=State.CLAIMED).first()
+    successor = Attempt.objects.filter(job=job, state=State.CLAIMED).first()
     if verdict.state == Job.State.QUEUED and successor and not job.hold_next:
         Job.objects.filter(pk=job.pk).update(
             state=Job.State.STARTING, reason=Reason.AWAITING_RELEASE, message=text, reasons=[], **counts

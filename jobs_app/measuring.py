@@ -34,8 +34,8 @@ def note_progress(advances: Iterable[Advance]) -> None:
     with transaction.atomic():
         for advance in fresh:
             _learn(advance)
-        _write_attempts(fresh)
-        _write_jobs(fresh)
+        _write_jobs(advance for advance in fresh if advance.attempt.state != Attempt.State.ENDED)
+        _write_attempts(fresh)  # after the jobs, as everywhere: who locks in another order may wait for ever
 
 
 def _write_attempts(fresh: Iterable[Advance]) -> None:

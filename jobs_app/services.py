@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
-from jobs_app.attempts import stop_attempt_of
+from jobs_app.attempts import lock_job, stop_attempt_of
 from jobs_app.errors import Conflict, JobIsFinished, JobIsNotHeld
 from jobs_app.history import record
 from jobs_app.models import ApiToken, Attempt, Job, JobDependency, JobEvent, Reason
@@ -19,6 +19,7 @@ Kind = JobEvent.Kind
 def cancel_job(job: Job, *, actor: User | None) -> None:
     """End the job: at once if it is queued, else as soon as its processes are proven gone."""
     with transaction.atomic():
+        lock_job(job.pk)
         if _finish_queued(job, Reason.CANCELLED_BY_USER, message=_by(actor), actor=actor):
             return
         if not stop_attempt_of(job, StopReason.CANCEL, note=_by(actor), actor=actor):
@@ -28,6 +29,7 @@ def cancel_job(job: Job, *, actor: User | None) -> None:
 def hold_job(job: Job, *, actor: User | None) -> None:
     """Keep the job in the queue; one that runs is requeued gracefully first."""
     with transaction.atomic():
+        lock_job(job.pk)
         queued = Job.objects.filter(pk=job.pk, state=State.QUEUED)
         if queued.update(held=True, reason=Reason.HELD, message=_by(actor), reasons=[]):
             record(job, Kind.HELD, _by(actor), actor=actor)
@@ -40,6 +42,7 @@ def hold_job(job: Job, *, actor: User | None) -> None:
 def release_job(job: Job, *, actor: User | None) -> None:
     """Let a held job be scheduled again; one that is to be held once it has stopped will not be."""
     with transaction.atomic():
+        lock_job(job.pk)
         held = Job.objects.filter(pk=job.pk, held=True)
         to_be_held = Job.objects.filter(pk=job.pk, hold_next=True)
         released = held.update(held=False, reason=Reason.NEXT_ROUND, message=Reason.NEXT_ROUND.label)

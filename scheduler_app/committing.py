@@ -105,9 +105,9 @@ def commit_round(
 
 def _startable(snapshot: Snapshot, changes: Changes) -> set[int]:
     """Rows to start whose job still waits, or still runs what is to be moved, and whose GPUs are still in service."""
-    ids = {start.row: UUID(snapshot.jobs[start.row]) for start in changes.starts}
-    jobs = Job.objects.select_for_update().filter(pk__in=ids.values(), held=False)
-    states = dict(jobs.values_list("pk", "state"))
+    ids = {row: UUID(snapshot.jobs[row]) for row in {*changes.stops, *(start.row for start in changes.starts)}}
+    jobs = Job.objects.select_for_update().filter(pk__in=ids.values()).order_by("pk")  # before any attempt of theirs
+    states = {pk: state for pk, state, held in jobs.values_list("pk", "state", "held") if not held}
     wanted = {gpu for start in changes.starts for gpu in start.gpus}
     in_service = set(
         Gpu.objects.filter(pk__in=wanted, present=True, healthy=True)
@@ -215,7 +215,8 @@ def _free_ports() -> Iterator[int]:
 def _explain(reasons: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """Rewrite a waiting job's reasons where they changed; the first is the headline."""
     ids = [UUID(pk) for pk in reasons]
-    known = Job.objects.filter(pk__in=ids, state=Job.State.QUEUED, held=False).values_list("pk", "reasons")
+    waiting = Job.objects.select_for_update().filter(pk__in=ids, state=Job.State.QUEUED, held=False)
+    known = waiting.order_by("pk").values_list("pk", "reasons")
     changed = [Job(pk=pk, reasons=list(reasons[str(pk)])) for pk, old in known if old != reasons[str(pk)]]
     for job in changed:
         job.reason, job.message = job.reasons[0]["code"], job.reasons[0]["detail"][:500]

@@ -1,13 +1,14 @@
 """Commands to the engines: stops first, then the attempts whose GPUs have come free. Every one may be repeated."""
 
 import logging
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db.models import Exists, OuterRef
 
-from engines.protocol import Engine, EngineError, StopReason
-from jobs_app.attempts import end_attempt, ending_of
+from engines.protocol import Engine, EngineError, Launch, StopReason
+from jobs_app.attempts import AttemptIsNotLive, end_attempt
 from jobs_app.authentication import JobToken
 from jobs_app.models import Attempt, Job
 from scheduler_app.environment import Run, Seat, launch_of
@@ -45,9 +46,13 @@ def _send_stops(running: dict[str, Engine], now: datetime) -> None:
     stops = Attempt.objects.filter(state=State.STOPPING, stop_told_at=None).select_related("job")
     for attempt in stops:
         reason = Attempt.StopReason(attempt.stop_reason)
-        running[attempt.engine].stop(attempt.pk, reason=WORD[reason], grace=timedelta(seconds=attempt.job.grace_s))
-        told = Attempt.objects.filter(pk=attempt.pk, stop_reason=reason)
-        told.update(stop_told_at=now)
+        grace = timedelta(seconds=attempt.job.grace_s)
+        try:
+            running[attempt.engine].stop(attempt.pk, reason=WORD[reason], grace=grace)
+        except EngineError:  # said again with the next look
+            log.exception("attempt %s could not be told to stop", attempt.pk)
+        else:
+            Attempt.objects.filter(pk=attempt.pk, stop_reason=reason).update(stop_told_at=now)
 
 
 def _claimed_to_launching() -> None:
@@ -62,16 +67,19 @@ def _claimed_to_launching() -> None:
 def _send_launches(running: dict[str, Engine], now: datetime) -> None:
     due = Attempt.objects.filter(state=State.LAUNCHING, launched_at=None).select_related("job__team", "gpu_type")
     for attempt in due.prefetch_related("claims__gpu__node"):
-        launch = launch_of(
-            _run_of(attempt), workdir=attempt.job.workdir, log_limit_bytes=settings.MOTLEY_LOG_LIMIT_BYTES
-        )
         try:
-            running[attempt.engine].launch(launch)
+            running[attempt.engine].launch(launch_command(attempt))
         except EngineError as error:
             log.exception("attempt %s could not be launched", attempt.pk)
-            end_attempt(attempt, ending_of(attempt, lost=True), ended_at=now, gone=True, message=str(error))
+            with suppress(AttemptIsNotLive):  # that nothing of it runs is for the engine to prove
+                end_attempt(attempt, lost=True, ended_at=now, message=str(error))
         else:
             Attempt.objects.filter(pk=attempt.pk).update(launched_at=now)
+
+
+def launch_command(attempt: Attempt) -> Launch:
+    """Everything its engine needs to start it."""
+    return launch_of(_run_of(attempt), workdir=attempt.job.workdir, log_limit_bytes=settings.MOTLEY_LOG_LIMIT_BYTES)
 
 
 def _run_of(attempt: Attempt) -> Run:

@@ -2,12 +2,15 @@
 
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
+
+from django.db.models.functions import Coalesce, Greatest
 
 from cluster_app.models import Node
 from cluster_app.services import hear_from, judge_silence, note_gpu_health
-from engines.protocol import AttemptReport, Engine, Phase, StopReason
-from jobs_app.attempts import AttemptIsNotLive, end_attempt, ending_of, note_gone, note_running, stop_attempt_of
+from engines.protocol import AttemptReport, Engine, EngineError, Phase, StopReason
+from jobs_app.attempts import AttemptIsNotLive, end_attempt, note_gone, note_running, stop_attempt_of
 from jobs_app.measuring import Advance, note_progress
 from jobs_app.models import Attempt
 from jobs_app.services import settle_dependencies
@@ -36,7 +39,8 @@ def observe(now: datetime) -> None:
 
 def release_claims(now: datetime) -> None:
     """GPUs of attempts that are proven gone are free."""
-    GpuClaim.objects.open().filter(attempt__gone_at__isnull=False).update(released_at=now)
+    free = GpuClaim.objects.open().filter(attempt__gone_at__isnull=False)
+    free.update(released_at=Greatest(now, Coalesce("held_from", now)))  # not before they were held, if a clock was set
 
 
 def _take_reports(engine_name: str, engine: Engine, now: datetime) -> None:
@@ -49,6 +53,8 @@ def _take_reports(engine_name: str, engine: Engine, now: datetime) -> None:
             _take(attempts[report.attempt], report, engine, now)
         except AttemptIsNotLive:
             log.info("attempt %s had ended already", report.attempt)
+        except EngineError:  # said again with the next look; the others are heard meanwhile
+            log.exception("attempt %s could not be told to stop", report.attempt)
 
 
 def _take(attempt: Attempt, report: AttemptReport, engine: Engine, now: datetime) -> None:
@@ -58,12 +64,15 @@ def _take(attempt: Attempt, report: AttemptReport, engine: Engine, now: datetime
         case Phase.RUNNING:
             note_running(attempt, started_at=report.started_at or now)
         case Phase.ENDED:
-            note_running(attempt, started_at=report.started_at or now)
+            if report.started_at:  # else it was stopped before it began
+                note_running(attempt, started_at=report.started_at)
             _end(attempt, report, now)
         case Phase.LOST:
             _end(attempt, report, now, lost=True)
         case Phase.UNKNOWN if attempt.state == State.LAUNCHING:
             Attempt.objects.filter(pk=attempt.pk, state=State.LAUNCHING).update(launched_at=None)
+        case Phase.UNKNOWN if attempt.state == State.STOPPING and not attempt.stop_told_at:
+            pass  # until the engine has been told, a launch that is still on its way could begin it
         case Phase.UNKNOWN:  # what was stopped before it began has lost nothing
             _end(attempt, report, now, lost=attempt.started_at is not None)
     return None
@@ -78,10 +87,14 @@ def _take_late(attempt: Attempt, report: AttemptReport, engine: Engine, now: dat
 
 
 def _end(attempt: Attempt, report: AttemptReport, now: datetime, *, lost: bool = False) -> None:
-    attempt.refresh_from_db()  # started_at and the last progress report decide what was lost
-    ending = ending_of(attempt, exit_code=report.exit_code, lost=lost)
-    ended_at = report.ended_at or now
-    end_attempt(attempt, ending, ended_at=ended_at, gone=report.proven_gone, message=report.message)
+    end_attempt(
+        attempt,
+        ended_at=report.ended_at or now,
+        exit_code=report.exit_code,
+        lost=lost,
+        gone=report.proven_gone,
+        message=report.message,
+    )
 
 
 def _advance(attempt: Attempt, report: AttemptReport) -> Advance | None:
@@ -104,12 +117,12 @@ def _give_up_on_lost_nodes(now: datetime) -> None:
     lost = set(Node.objects.filter(health=Node.Health.LOST).values_list("name", flat=True))
     if not lost:
         return
-    for attempt in Attempt.objects.live().select_related("job"):
+    for attempt in Attempt.objects.live():
         silent = lost & set(attempt.nodes)
         if silent:
             message = f"nothing was heard from {', '.join(sorted(silent))}"
-            nothing_began = attempt.state == State.CLAIMED
-            end_attempt(attempt, ending_of(attempt, lost=True), ended_at=now, gone=nothing_began, message=message)
+            with suppress(AttemptIsNotLive):  # the end of its predecessor, or a person, was first
+                end_attempt(attempt, lost=True, ended_at=now, message=message)
 
 
 def _stop_at_time_limit(now: datetime) -> None:

@@ -11,7 +11,7 @@ from allocation.policies import POLICIES
 from allocation.problem import Problem
 from cluster_app.models import Node
 from cluster_app.services import cordon
-from jobs_app.attempts import AttemptIsNotLive, end_attempt, ending_of
+from jobs_app.attempts import AttemptIsNotLive, end_attempt
 from jobs_app.models import Attempt, Job
 from jobs_app.services import cancel_job, hold_job, release_job
 from scheduler_app.errors import NotReplayable
@@ -154,4 +154,4 @@ def test_an_attempt_ends_once(lab: Lab) -> None:
     job = lab.until_state(lab.submit(), Job.State.SUCCEEDED)
     attempt = lab.attempts(job)[0]
     with pytest.raises(AttemptIsNotLive):
-        end_attempt(attempt, ending_of(attempt, exit_code=1), ended_at=lab.now, gone=True)
+        end_attempt(attempt, exit_code=1, ended_at=lab.now, gone=True)

@@ -1,0 +1,149 @@
+"""Two do something to the same job, or a scheduler is overtaken: what came a moment ago counts, and is done once."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from service_lab import UNTIL_LET_GO, Lab
+
+from cluster_app.models import Node
+from engines.folder import AttemptFolder
+from engines.local import LocalEngine
+from engines.protocol import NodeReport
+from jobs_app.attempts import end_attempt
+from jobs_app.models import Attempt, Job
+from jobs_app.services import cancel_job
+from scheduler_app import fleet
+from scheduler_app.dispatching import dispatch, launch_command
+from scheduler_app.fleet import engine_over
+from scheduler_app.lease import LEASE, hold_lease
+from scheduler_app.models import GpuClaim, Round
+from scheduler_app.observing import observe, release_claims
+from scheduler_app.services import round_is_due, run_round, tick
+
+State = Attempt.State
+
+
+@pytest.fixture
+def running(lab: Lab) -> Job:
+    """A job that runs, and would be tried again if it failed."""
+    lab.node("n1")
+    job = lab.submit(UNTIL_LET_GO, retries=3)
+    lab.running(job)
+    return job
+
+
+@pytest.fixture
+def unsent(lab: Lab) -> Job:
+    """A job whose launch is on its way: the engine knows nothing of it yet."""
+    lab.node("n1")
+    job = lab.submit(UNTIL_LET_GO)
+    hold_lease("lab", lab.now)
+    run_round("lab", lab.now)
+    Attempt.objects.update(state=State.LAUNCHING)
+    return job
+
+
+def folder_of(lab: Lab, job: Job) -> AttemptFolder:
+    return AttemptFolder(lab.root / "attempts" / str(job.attempts.get().pk))
+
+
+@pytest.mark.parametrize("how", [{"exit_code": 1}, {"lost": True}])
+def test_a_cancel_that_comes_as_the_attempt_ends_is_heard(lab: Lab, running: Job, how: dict[str, Any]) -> None:
+    seen_before = running.attempts.select_related("job").get()
+    cancel_job(running, actor=None)
+    end_attempt(seen_before, ended_at=lab.now, **how)
+    running.refresh_from_db()
+    assert running.state == Job.State.CANCELLED
+
+
+def test_an_attempt_that_was_launched_meanwhile_is_not_taken_for_gone(lab: Lab, unsent: Job) -> None:
+    Attempt.objects.update(state=State.CLAIMED)
+    seen_before = unsent.attempts.get()
+    Attempt.objects.update(state=State.LAUNCHING)
+    end_attempt(seen_before, lost=True, ended_at=lab.now)
+    assert unsent.attempts.get().gone_at is None
+
+
+def test_a_launch_that_arrives_after_the_job_was_cancelled_begins_nothing(lab: Lab, unsent: Job) -> None:
+    late = launch_command(unsent.attempts.get())
+    cancel_job(unsent, actor=None)
+    lab.until_state(unsent, Job.State.CANCELLED)
+    engine_over("local", ("n1",)).launch(late)
+    lab.until(folder_of(lab, unsent).exit.exists)
+    assert not folder_of(lab, unsent).started.exists()
+
+
+def test_a_launch_that_fails_halfway_does_not_free_gpus_that_are_in_use(lab: Lab, running: Job) -> None:
+    lock = folder_of(lab, running).lock
+    lock.rename(lock.with_name("away"))
+    lock.mkdir()  # the lock cannot be opened any more, though the job runs
+    Attempt.objects.update(state=State.LAUNCHING, launched_at=None)
+    dispatch(lab.now)
+    release_claims(lab.now)
+    assert lab.gpus_held(running) == {"n1/0"}
+
+
+class SlowEngine(LocalEngine):
+    """While it looks for its nodes, another scheduler takes over."""
+
+    def nodes(self) -> list[NodeReport]:
+        assert hold_lease("two", timezone.now() + 2 * LEASE)
+        return super().nodes()
+
+
+def test_who_is_overtaken_before_a_round_gives_up_in_peace(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fleet._MAKERS, Node.Engine.LOCAL.value, lambda nodes: SlowEngine(lab.root, declared=nodes))
+    lab.node("n1")
+    lab.submit()
+    assert not tick("one", lab.now)
+    assert not Round.objects.exists()
+
+
+# -- a clock that is set back ------------------------------------------------------------------------------------
+
+
+def test_rounds_go_on_after_the_clock_was_set_back(lab: Lab) -> None:
+    lab.policy(round_s=60)
+    lab.tick()
+    assert round_is_due(Round.objects.get().started_at - timedelta(hours=1))
+
+
+def test_gpus_are_released_after_the_clock_was_set_back(lab: Lab, running: Job) -> None:
+    end_attempt(running.attempts.get(), exit_code=0, ended_at=lab.now, gone=True)
+    release_claims(lab.now - timedelta(hours=1))
+    assert not GpuClaim.objects.open().exists()
+
+
+# -- what is heard late ------------------------------------------------------------------------------------------
+
+
+def test_an_attempt_that_was_given_up_does_not_set_its_jobs_progress_back(lab: Lab, running: Job) -> None:
+    lost = running.attempts.get()
+    lost_progress = folder_of(lab, running).progress_lines(0)
+    end_attempt(lost, lost=True, ended_at=lab.now)
+    Job.objects.update(step=500)
+    lost_progress.write_text('{"step": 300}\n')
+    lab.until(lambda: (observe(lab.now), Attempt.objects.get(pk=lost.pk).reports)[1])
+    running.refresh_from_db()
+    assert running.step == 500
+
+
+def test_one_engine_that_cannot_be_told_does_not_keep_others_from_starting(lab: Lab, running: Job) -> None:
+    stop = folder_of(lab, running).stop
+    stop.mkdir()  # a request to stop cannot be left there
+    cancel_job(running, actor=None)
+    other = lab.submit(UNTIL_LET_GO)
+    lab.running(other)
+    stop.rmdir()
+    lab.until_state(running, Job.State.CANCELLED)
+
+
+def test_the_look_at_silence_writes_nothing_where_nothing_changed(lab: Lab, django_assert_max_num_queries: Any) -> None:
+    for number in range(20):
+        lab.node(f"n{number}")
+    lab.tick()
+    assert Node.objects.count() == 20
+    with django_assert_max_num_queries(20):
+        observe(lab.now)
