@@ -1,13 +1,20 @@
 """One scheduler at a time: a row with a holder and an expiry, taken and kept by conditional updates."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from threading import Event, Thread
+from time import monotonic
 
+from django.db import DatabaseError, connection
 from django.db.models import F
 
 from scheduler_app.errors import LeaseLost
 from scheduler_app.models import SchedulerLease
 
 LEASE = timedelta(seconds=10)
+LONGEST_TICK = timedelta(minutes=5)
+"""A scheduler that takes longer is taken for stuck."""
 
 
 def hold_lease(holder: str, now: datetime) -> bool:
@@ -33,6 +40,29 @@ def fence(holder: str, number: int) -> None:
     mine = SchedulerLease.objects.filter(pk=SchedulerLease.THE_ONE, holder=holder, round_number=number)
     if not mine.update(round_number=number):
         raise LeaseLost(f"another scheduler took over during round {number}")
+
+
+@contextmanager
+def lease_kept(holder: str, now: datetime) -> Iterator[None]:
+    """Meanwhile the lease does not run out: of two who take it from each other as they solve, neither would commit."""
+    done = Event()
+    renewal = Thread(target=_renew, args=(holder, now, done), daemon=True)
+    renewal.start()
+    try:
+        yield
+    finally:
+        done.set()
+        renewal.join()
+
+
+def _renew(holder: str, began: datetime, done: Event) -> None:
+    mine = SchedulerLease.objects.filter(pk=SchedulerLease.THE_ONE, holder=holder)
+    start, now = monotonic(), began
+    while not done.wait(LEASE.total_seconds() / 3) and now < began + LONGEST_TICK:
+        now = began + timedelta(seconds=monotonic() - start)
+        with suppress(DatabaseError):  # tried again soon; if it goes on, the lease runs out, as it should
+            mine.update(expires_at=now + LEASE)
+    connection.close()
 
 
 def release_lease(holder: str, now: datetime) -> None:

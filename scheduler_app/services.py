@@ -24,7 +24,7 @@ from scheduler_app.committing import commit_round
 from scheduler_app.dispatching import dispatch
 from scheduler_app.errors import LeaseLost, NotReplayable
 from scheduler_app.explaining import words_of_left_out, words_of_round
-from scheduler_app.lease import hold_lease, open_round
+from scheduler_app.lease import hold_lease, lease_kept, open_round
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.naming import names_of
 from scheduler_app.observing import observe
@@ -41,14 +41,15 @@ def tick(holder: str, now: datetime) -> bool:
     """Do what is due. False: another scheduler is at work. Safe to call at any time, any number of times."""
     if not hold_lease(holder, now):
         return False
-    observe(now)
     try:
-        if round_is_due(now):
-            run_round(holder, now)
+        with lease_kept(holder, now):
+            observe(now)
+            if round_is_due(now):
+                run_round(holder, now)
+            dispatch(now)
     except LeaseLost as error:
         log.warning("%s", error)
         return False
-    dispatch(now)
     return True
 
 

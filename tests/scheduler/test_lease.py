@@ -1,12 +1,19 @@
 """One scheduler at a time, and a round that was overtaken writes nothing."""
 
 from datetime import timedelta
+from time import sleep
 
 import pytest
+from django.utils import timezone
 from service_lab import UNTIL_LET_GO, Lab
 from undecided import Decided
 
+from allocation.decision import Decision
+from allocation.policies import POLICIES
+from allocation.policies.fifo import fifo
+from allocation.problem import Problem
 from jobs_app.models import Attempt, Job
+from scheduler_app import lease
 from scheduler_app.errors import LeaseLost
 from scheduler_app.lease import LEASE, hold_lease, open_round, release_lease
 from scheduler_app.models import GpuClaim, Round, SchedulerLease
@@ -104,3 +111,21 @@ def test_a_round_that_was_not_overtaken_is_committed(lab: Lab) -> None:
     hold_lease("one", lab.now)
     Decided.now(lab, "one", open_round("one", lab.now)).commit(lab)
     assert Attempt.objects.get().state == Attempt.State.CLAIMED
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_solve_that_takes_longer_than_the_lease_is_not_overtaken(
+    transactional_db: None, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(problem: Problem) -> Decision:
+        sleep(4 * lease.LEASE.total_seconds())
+        assert not hold_lease("two", timezone.now())
+        return fifo(problem)
+
+    monkeypatch.setattr(lease, "LEASE", timedelta(seconds=0.3))
+    monkeypatch.setitem(POLICIES, "slow", slow)
+    lab.policy("slow")
+    lab.node("n1")
+    lab.submit()
+    assert tick("one", timezone.now())
+    assert Round.objects.get().result == Round.Result.COMMITTED
