@@ -161,17 +161,31 @@ def _floor(rows: Rows, service: InService, jobs: Sequence[JobRow]) -> Floor:
     row_of = {service.attempt_of[job.id].id: i for i, job in enumerate(jobs) if job.id in service.attempt_of}
     node_index = {node.id: index for index, node in enumerate(rows.nodes)}
     type_index = {row.id: j for j, row in enumerate(rows.types)}
+    cpus_taken, memory_taken = _taken_by_others(rows, service)
     return Floor(
         gpu_node=np.array([node_index[gpu.node_id] for gpu in service.gpus], dtype=np.int64),
         node_type=np.array([type_index[node.gpu_type_id] for node in rows.nodes], dtype=np.int64),
         holder=np.array([row_of.get(owner, -1) for owner in service.owner], dtype=np.int64),
         releasing=np.array(service.releasing, dtype=np.bool_),
-        node_cpus=np.array([node.cpus for node in rows.nodes], dtype=float),
-        node_memory_mib=np.array([node.memory_mib for node in rows.nodes], dtype=float),
+        node_cpus=np.array([node.cpus - cpus_taken[node.id] for node in rows.nodes], dtype=float),
+        node_memory_mib=np.array([node.memory_mib - memory_taken[node.id] for node in rows.nodes], dtype=float),
         cpus_per_gpu=np.array([job.cpus_per_gpu for job in jobs], dtype=float),
         memory_per_gpu_mib=np.array([job.memory_per_gpu_mib for job in jobs], dtype=float),
         uneven=np.array([job.uneven_gang for job in jobs], dtype=np.bool_),
     )
+
+
+def _taken_by_others(rows: Rows, service: InService) -> tuple[Counter[int], Counter[int]]:
+    """CPUs and MiB of memory, by node, of attempts that run on GPUs which this round may not hand out."""
+    jobs, in_service = {job.id: job for job in rows.jobs}, {gpu.id for gpu in service.gpus}
+    cpus, memory_mib = Counter[int](), Counter[int]()
+    for gpu in rows.gpus:
+        attempt = rows.attempts.get(rows.holders.get(gpu.id, 0))
+        job = jobs.get(attempt.job_id) if attempt and gpu.id not in in_service else None
+        if job:
+            cpus[gpu.node_id] += job.cpus_per_gpu
+            memory_mib[gpu.node_id] += job.memory_per_gpu_mib
+    return cpus, memory_mib
 
 
 def _limits(rows: Rows, jobs: Sequence[JobRow]) -> Limits:

@@ -114,6 +114,14 @@ def test_the_headline_is_the_first_reason_in_words(lab: Lab) -> None:
     assert job.message == job.reasons[0]["detail"] == "1 a100 needed, 0 left over after the jobs that come first."
 
 
+def test_the_cpus_of_a_gang_that_a_cordon_ties_to_its_nodes_are_not_given_twice(lab: Lab) -> None:
+    nodes = [lab.node(name, gpus=3, cpus=4) for name in ("n1", "n2")]
+    gang = lab.submit(UNTIL_LET_GO, gpus=4, cpus_per_gpu=2)
+    lab.running(gang)
+    cordon(nodes[1], reason="repair", actor=None)
+    waits(lab, lab.submit(cpus_per_gpu=1))
+
+
 def test_a_job_that_can_run_nowhere_does_not_stop_the_round(lab: Lab) -> None:
     lab.node("n1")
     cordon(lab.node("h1", "h100"), reason="repair", actor=None)
