@@ -6,10 +6,11 @@ import pytest
 from service_lab import UNTIL_LET_GO, Lab
 
 from engines.folder import AttemptFolder
+from jobs_app.attempts import end_attempt
 from jobs_app.models import Attempt, Job
 from jobs_app.services import cancel_job, requeue_job
 from scheduler_app import fleet
-from scheduler_app.dispatching import dispatch
+from scheduler_app.dispatching import dispatch, launch_command
 from scheduler_app.lease import hold_lease
 from scheduler_app.observing import observe
 from scheduler_app.services import run_round
@@ -44,6 +45,24 @@ def test_a_job_requeued_before_its_launch_was_sent_has_lost_nothing(lab: Lab, un
     lab.until(lambda: unsent.attempts.filter(number=2).exists())
     unsent.refresh_from_db()
     assert (unsent.losses, unsent.attempts.get(number=1).outcome) == (0, Attempt.Outcome.PREEMPTED)
+
+
+def test_an_attempt_that_was_launched_meanwhile_is_not_taken_for_gone(lab: Lab, unsent: Job) -> None:
+    Attempt.objects.update(state=State.CLAIMED)
+    seen_before = unsent.attempts.get()
+    Attempt.objects.update(state=State.LAUNCHING)
+    end_attempt(seen_before, lost=True, ended_at=lab.now)
+    assert unsent.attempts.get().gone_at is None
+
+
+def test_a_launch_that_arrives_after_the_job_was_cancelled_begins_nothing(lab: Lab, unsent: Job) -> None:
+    attempt = unsent.attempts.get()
+    late, folder = launch_command(attempt), AttemptFolder(lab.root / "attempts" / str(attempt.pk))
+    cancel_job(unsent, actor=None)
+    lab.until_state(unsent, Job.State.CANCELLED)
+    fleet.engine_over("local", ("n1",)).launch(late)
+    lab.until(folder.exit.exists)
+    assert not folder.started.exists()
 
 
 def test_commands_that_are_sent_again_do_nothing_twice(lab: Lab) -> None:

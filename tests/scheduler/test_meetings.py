@@ -15,12 +15,11 @@ from jobs_app.attempts import end_attempt
 from jobs_app.models import Attempt, Job
 from jobs_app.services import cancel_job
 from scheduler_app import fleet
-from scheduler_app.dispatching import dispatch, launch_command
-from scheduler_app.fleet import engine_over
+from scheduler_app.dispatching import dispatch
 from scheduler_app.lease import LEASE, hold_lease
 from scheduler_app.models import GpuClaim, Round
 from scheduler_app.observing import observe, release_claims
-from scheduler_app.services import round_is_due, run_round, tick
+from scheduler_app.services import round_is_due, tick
 
 State = Attempt.State
 
@@ -31,17 +30,6 @@ def running(lab: Lab) -> Job:
     lab.node("n1")
     job = lab.submit(UNTIL_LET_GO, retries=3)
     lab.running(job)
-    return job
-
-
-@pytest.fixture
-def unsent(lab: Lab) -> Job:
-    """A job whose launch is on its way: the engine knows nothing of it yet."""
-    lab.node("n1")
-    job = lab.submit(UNTIL_LET_GO)
-    hold_lease("lab", lab.now)
-    run_round("lab", lab.now)
-    Attempt.objects.update(state=State.LAUNCHING)
     return job
 
 
@@ -56,23 +44,6 @@ def test_a_cancel_that_comes_as_the_attempt_ends_is_heard(lab: Lab, running: Job
     end_attempt(seen_before, ended_at=lab.now, **how)
     running.refresh_from_db()
     assert running.state == Job.State.CANCELLED
-
-
-def test_an_attempt_that_was_launched_meanwhile_is_not_taken_for_gone(lab: Lab, unsent: Job) -> None:
-    Attempt.objects.update(state=State.CLAIMED)
-    seen_before = unsent.attempts.get()
-    Attempt.objects.update(state=State.LAUNCHING)
-    end_attempt(seen_before, lost=True, ended_at=lab.now)
-    assert unsent.attempts.get().gone_at is None
-
-
-def test_a_launch_that_arrives_after_the_job_was_cancelled_begins_nothing(lab: Lab, unsent: Job) -> None:
-    late = launch_command(unsent.attempts.get())
-    cancel_job(unsent, actor=None)
-    lab.until_state(unsent, Job.State.CANCELLED)
-    engine_over("local", ("n1",)).launch(late)
-    lab.until(folder_of(lab, unsent).exit.exists)
-    assert not folder_of(lab, unsent).started.exists()
 
 
 def test_a_launch_that_fails_halfway_does_not_free_gpus_that_are_in_use(lab: Lab, running: Job) -> None:
