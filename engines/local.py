@@ -92,7 +92,7 @@ class LocalEngine:
         try:
             with folder.log(stream, int(rank)).open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                file.seek(offset)
+                file.seek(min(offset, size))
                 data = file.read(limit)
         except FileNotFoundError:
             size, data = 0, b""

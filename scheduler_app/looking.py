@@ -187,7 +187,7 @@ def explain_job(job: Job) -> dict[str, Any]:
 
 def read_log(attempt: Attempt, stream: Stream, *, rank: int, offset: int, wait: timedelta, limit: int) -> LogChunk:
     """The log from an offset; where there is nothing new, wait a little for it."""
-    engine = engine_over(attempt.engine, tuple(attempt.nodes))
+    engine = engine_over(attempt.engine)  # whatever its nodes: an engine per gang would be kept for ever
     until = monotonic() + min(wait, LONGEST_WAIT).total_seconds()
     while True:
         chunk = engine.logs(attempt.pk, stream, rank, offset, limit)

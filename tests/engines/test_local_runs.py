@@ -106,6 +106,11 @@ def test_a_log_is_read_on_from_its_offset(lab: Lab) -> None:
     assert (chunk.data, chunk.next_offset, chunk.size, chunk.eof) == (b"456", 7, 10, False)
 
 
+def test_an_offset_beyond_all_files_finds_nothing(lab: Lab) -> None:
+    attempt = lab.run("printf 0123456789")
+    assert lab.engine.logs(attempt, Stream.STDOUT, 0, 10**30).data == b""
+
+
 def test_a_log_has_ended_when_its_attempt_has_and_all_is_read(lab: Lab) -> None:
     assert lab.engine.logs(lab.run("printf 0123456789"), Stream.STDOUT, 0, 10).eof
 
