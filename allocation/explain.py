@@ -55,7 +55,10 @@ class _Outcome:
         ]
 
     def _capacity(self, i: int) -> list[Reason]:
-        """For each type that the job can use: too few GPUs are left, or they are in pieces that are too small."""
+        """For each type that the job can use: too few GPUs are left, or they are in pieces that are too small.
+
+        Where it would find room on one of them, it is not for want of GPUs that it waits.
+        """
         found = []
         valid = np.flatnonzero(self.problem.rate[i] > 0)
         block = self._blocks(i)
@@ -70,6 +73,8 @@ class _Outcome:
                 found.append(Reason(ReasonCode.INSUFFICIENT_GPUS, where))
             elif largest < per_node:
                 found.append(Reason(ReasonCode.FRAGMENTED, where | {"per_node": per_node, "largest_block": largest}))
+            else:
+                return []
         return found
 
     def _outbid(self, i: int) -> list[Reason]:

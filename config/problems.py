@@ -3,7 +3,8 @@
 from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import Http404
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -16,6 +17,9 @@ STATUS_OF: dict[type[JobsError], int] = {InvalidSpec: 422, NotAllowed: 403, Conf
 
 def answer(error: Exception, context: dict[str, Any]) -> Response | None:
     """The problem document of any error that we or DRF raise on purpose; None (a 500) for the rest."""
+    if isinstance(error, RequestDataTooBig):
+        detail = f"A request may be at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes long."
+        return _problem(413, code="too_large", detail=detail, errors=[], context=context)
     if isinstance(error, JobsError):
         status = next(code for kind, code in STATUS_OF.items() if isinstance(error, kind))
         return _problem(status, code=error.code, detail=str(error), errors=list(error.faults), context=context)

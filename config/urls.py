@@ -1,13 +1,28 @@
 """Every address of the service."""
 
+from typing import NoReturn
+
 from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
+from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from rest_framework.decorators import api_view, permission_classes
+from rest_framework.exceptions import NotFound
+from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 
 from jobs_app.api import JobViewSet
 from scheduler_app.api import NodeViewSet, RoundViewSet
+
+
+@extend_schema(exclude=True)
+@api_view(["GET", "POST", "PUT", "PATCH", "DELETE"])
+@permission_classes([])
+def no_such_route(request: Request, unknown: str) -> NoReturn:
+    """A script gets JSON for a misspelt address, too."""
+    raise NotFound(f"There is no /api/v1/{unknown}; /api/docs/ lists what there is.")
+
 
 router = SimpleRouter(trailing_slash=False)
 router.register("jobs", JobViewSet, basename="job")
@@ -20,6 +35,7 @@ urlpatterns = [
     path("logout/", LogoutView.as_view(), name="logout"),
     path("api/v1/", include("scheduler_app.api_urls")),
     path("api/v1/", include(router.urls)),
+    path("api/v1/<path:unknown>", no_such_route),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
     path("", include("scheduler_app.urls")),

@@ -210,6 +210,7 @@ def _settle(
         hold_next=False,
         exit_code=exit_code if final else None,
         finished_at=at if final else None,
+        queued_at=job.queued_at if final else at,
         **counts,
     )
     kind = Kind.FINISHED if final else Kind.REQUEUED

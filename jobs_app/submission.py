@@ -108,10 +108,10 @@ def _cluster_faults(columns: dict[str, Any], team: Team) -> Iterable[Fault]:
     )
     if refusal := why_never(request, inventory()):
         yield Fault(pointer=refusal.pointer, code=refusal.code, detail=refusal.detail)
-    caps = [cap for cap in (team.max_gpus, team.max_gpus_per_member) if cap is not None]
-    if caps and request.gpus > min(caps):
-        text = f"Team {team} may use at most {min(caps)} GPUs at once in one member's jobs; ask for that or fewer."
-        yield Fault(pointer="/gpus", code="quota", detail=text)
+    for cap, whose in ((team.max_gpus, ""), (team.max_gpus_per_member, " in one member's jobs")):
+        if cap is not None and request.gpus > cap:
+            text = f"Team {team} may use at most {cap} GPUs at once{whose}; ask for that or fewer."
+            yield Fault(pointer="/gpus", code="quota", detail=text)
 
 
 def _need_faults(needs: Needs, owner: User) -> Iterable[Fault]:

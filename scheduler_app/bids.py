@@ -198,11 +198,16 @@ def _unlock_s(service: InService, queue: Sequence[JobRow], timing: Timing) -> Fl
 
 
 def _lock_s(attempt: AttemptRow | None, job: JobRow, timing: Timing) -> float:
-    """For good if it is not preemptible; until it has run long enough to be worth a restart."""
+    """For good if it is not preemptible; until it has run long enough to be worth a restart.
+
+    That is as long as what preemptions have cost it so far: a job that saves nothing then runs at least twice as long
+    each time, and comes to its end.
+    """
     if attempt is None:
         return 0.0
     if not job.preemptible:
         return np.inf
     ran_s = (timing.now - attempt.started_at).total_seconds() if attempt.started_at else 0.0
     least_s = timing.round_s if attempt.state in NOT_YET_RUNNING else 0.0
-    return max(timing.min_run_s - ran_s, least_s)
+    worth_s = max(timing.min_run_s, job.work_lost_gpu_s / attempt.gpu_count)
+    return max(worth_s - ran_s, least_s)

@@ -29,7 +29,7 @@ def nodes_with_gpus() -> QuerySet[Node]:
     """Nodes with `gpus` and `busy_gpus`."""
     busy = (
         GpuClaim.objects.holding()
-        .filter(gpu__node=OuterRef("pk"))
+        .filter(gpu__node=OuterRef("pk"), gpu__present=True)
         .order_by()
         .values("gpu__node")
         .annotate(count=Count("pk"))

@@ -72,6 +72,7 @@ class JobRow(NamedTuple):
     deadline: datetime | None
     created_at: datetime
     attained_gpu_s: float
+    work_lost_gpu_s: float
     attempt_count: int
 
 

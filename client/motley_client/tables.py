@@ -101,8 +101,9 @@ def age(at: str | None, now: datetime) -> str:
 
 
 def _job_row(job: Job, now: datetime) -> Sequence[str | Text]:
+    index = job.get("array_index")
     return (
-        job["name"],
+        job["name"] if index is None else f"{job['name']}[{index}]",
         job["id"][:ID_LENGTH],
         job["team"],
         _state(job),

@@ -148,6 +148,7 @@ class Job(models.Model):
     attained_gpu_s = models.FloatField(default=0, help_text="GPU-seconds of its ended attempts.")
     work_lost_gpu_s = models.FloatField(default=0)
     created_at = models.DateTimeField(default=timezone.now)
+    queued_at = models.DateTimeField(default=timezone.now, help_text="When it last came into the queue.")
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     updated_at = models.DateTimeField(auto_now=True)

@@ -28,3 +28,11 @@ def test_the_victim_gets_a_receipt(service: Service) -> None:
     assert first["stop_reason"] == "preempt"
     assert first["stop_note"] == "made room for rival"
     assert first["work_lost_gpu_s"] >= 0
+
+
+def test_jobs_that_save_nothing_come_to_their_end_all_the_same(service: Service) -> None:
+    """With no least run at all: each loss locks the next start for as long as was lost so far."""
+    service.declare(a100=1)
+    jobs = [service.submit("sleep 6", name=f"job-{n}") for n in range(2)]
+    for job in jobs:
+        service.wait_for_state(job, "succeeded")

@@ -82,7 +82,9 @@ class Child:
         return subprocess.Popen(self.command, env=self.environment, cwd=settings.BASE_DIR, start_new_session=True)  # noqa: S603
 
     def look_after(self) -> None:
-        if self.process.poll() is not None and not self.once:
+        code = self.process.poll()
+        if code is not None and not self.once:
+            print(f"A process of the service ended with {code}, and is started again: {self.command[-1]}")
             self.process = self._start()
 
     def stop(self) -> None:
