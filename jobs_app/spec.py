@@ -22,6 +22,7 @@ LARGEST_COMMAND_BYTES = 64 * 1024
 MOST_GPUS = 100_000
 LONGEST_GRACE_S = 3600
 LARGEST_RATE = 1e12
+LEAST_RATE = 1e-6
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 DEFAULTS: dict[str, Any] = {
@@ -124,7 +125,7 @@ class Rates(serializers.Field[dict[str, Any], Any, Any, Any]):
         by_kind = {str(kind): self._by_gpus(value) for kind, value in data.items()}
         faulty = [kind for kind, by_gpus in by_kind.items() if not (is_text(kind) and self._are_rates(by_gpus))]
         if faulty:
-            text = "Write steps/s greater than 0, or {GPUs: steps/s}."
+            text = f"Write steps/s from {LEAST_RATE:g} to {LARGEST_RATE:g}, or {{GPUs: steps/s}}."
             raise serializers.ValidationError({kind: [text] for kind in faulty})
         return {kind: {str(gpus): float(rate) for gpus, rate in by.items()} for kind, by in by_kind.items()}
 
@@ -134,7 +135,9 @@ class Rates(serializers.Field[dict[str, Any], Any, Any, Any]):
 
     def _are_rates(self, by_gpus: Mapping[Any, Any]) -> bool:
         return all(
-            type(rate) in (int, float) and 0 < rate <= LARGEST_RATE and re.fullmatch(r"([1-9]\d{0,5})?", str(gpus))
+            type(rate) in (int, float)
+            and LEAST_RATE <= rate <= LARGEST_RATE
+            and re.fullmatch(r"([1-9]\d{0,5})?", str(gpus))
             for gpus, rate in by_gpus.items()
         )
 

@@ -19,6 +19,7 @@ from engines.protocol import Stream
 from jobs_app.api import jobs_seen_by
 from jobs_app.models import Attempt, Job
 from jobs_app.permissions import NotForJobs
+from jobs_app.spec import MOST_GPUS
 from scheduler_app.looking import decisions_of, explain_job, nodes_with_gpus, opened, read_log
 from scheduler_app.models import Round
 from scheduler_app.serializers import Explanation, NodeAnswer, RoundAnswer, RoundInFull
@@ -75,7 +76,9 @@ class ExplainView(GenericAPIView[Job]):
 
 class LogQuery(serializers.Serializer[Any]):
     stream = serializers.ChoiceField([stream.value for stream in Stream], default=Stream.STDOUT.value)
-    rank = serializers.IntegerField(min_value=0, default=0, help_text="The node's rank in the gang.")
+    rank = serializers.IntegerField(
+        min_value=0, max_value=MOST_GPUS, default=0, help_text="The node's rank in the gang."
+    )
     attempt = serializers.IntegerField(min_value=1, required=False, help_text="The job's attempt; default: the latest.")
     offset = serializers.IntegerField(min_value=0, default=0, help_text="Bytes from the start.")
     limit = serializers.IntegerField(min_value=1, max_value=LARGEST_CHUNK, default=65_536)
