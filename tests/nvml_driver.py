@@ -1,5 +1,6 @@
 """A driver library that answers as NVIDIA's does, for two GPUs: one is free, the other lost with a process on it."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -40,7 +41,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *c, void *i) { ret
 
 def compiled_driver(place: Path) -> Path:
     """The folder to name in LD_LIBRARY_PATH."""
-    if shutil.which("cc") is None:
+    if shutil.which("cc") is None and os.environ.get("CI") != "true":
         pytest.skip("there is no C compiler for the driver library: install gcc and libc6-dev")
     (place / "driver.c").write_text(DRIVER)
     library = "libnvidia-ml.so.1"

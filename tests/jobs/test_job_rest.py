@@ -6,31 +6,11 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from rest_callers import SPEC, caller
+from rest_callers import SPEC
 from rest_framework.test import APIClient
 from service_lab import UNTIL_LET_GO, Lab
 
 from jobs_app.models import Attempt, Job
-
-
-@pytest.fixture
-def cluster(lab: Lab, plain_static: None) -> Lab:
-    lab.node("n1", gpus=4)
-    return lab
-
-
-@pytest.fixture
-def ada(cluster: Lab) -> APIClient:
-    """A member of vision, by a token that may submit."""
-    return caller(cluster.user())
-
-
-@pytest.fixture
-def running(cluster: Lab) -> Job:
-    job = cluster.submit(f"echo hello; {UNTIL_LET_GO}")
-    cluster.running(job)
-    return job
-
 
 # -- submit and cancel -------------------------------------------------------------------------------------------
 

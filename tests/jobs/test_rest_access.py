@@ -17,25 +17,6 @@ ROUTES = ["/api/v1/jobs", "/api/v1/nodes", "/api/v1/nodes/n1", "/api/v1/rounds",
 OF_A_JOB = ["", "/explain", "/logs"]
 
 
-@pytest.fixture
-def cluster(lab: Lab, plain_static: None) -> Lab:
-    lab.node("n1", gpus=4)
-    return lab
-
-
-@pytest.fixture
-def ada(cluster: Lab) -> APIClient:
-    """A member of vision, by a token that may submit."""
-    return caller(cluster.user())
-
-
-@pytest.fixture
-def running(cluster: Lab) -> Job:
-    job = cluster.submit(f"echo hello; {UNTIL_LET_GO}")
-    cluster.running(job)
-    return job
-
-
 # -- tokens ------------------------------------------------------------------------------------------------------
 
 
