@@ -24,6 +24,7 @@ INSTALLED_APPS = [
     "scheduler_app",
     "jobs_app",
     "cluster_app",
+    "audit_app",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",

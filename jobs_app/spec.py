@@ -203,9 +203,10 @@ class JobSpec(Strict):
         return env
 
     def validate_tags(self, tags: dict[str, str]) -> dict[str, str]:
-        if unprintable := [name for name in tags if not name.isprintable()]:
-            text = "Use printable characters only, on one line."
-            raise serializers.ValidationError({name: [text] for name in unprintable})
+        faulty = [name for name in tags if not (0 < len(name) <= 100 and name.isprintable()) or "=" in name]
+        if faulty:
+            text = "Name a tag by 1 to 100 printable characters without '='."
+            raise serializers.ValidationError({name: [text] for name in faulty})
         return tags
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from cluster_app.feasibility import Request, inventory, why_never
 from jobs_app.errors import Fault, InvalidSpec
-from jobs_app.models import Job, JobArray, JobDependency, JobEvent, Reason, Team
+from jobs_app.models import Job, JobArray, JobDependency, JobEvent, JobTag, Reason, Team
 from jobs_app.spec import parse_spec, spec_of
 
 
@@ -52,6 +52,9 @@ def _queue(columns: dict[str, Any], needs: Needs, array: dict[str, int] | None) 
     )
     JobDependency.objects.bulk_create(
         [JobDependency(child=job, parent_id=need["job"], on=need["on"]) for job in jobs for need in needs]
+    )
+    JobTag.objects.bulk_create(
+        [JobTag(job=job, name=name, value=value) for job in jobs for name, value in job.tags.items()], batch_size=500
     )
     JobEvent.objects.bulk_create(
         [JobEvent(job=job, kind=JobEvent.Kind.SUBMITTED, actor=job.owner) for job in jobs], batch_size=500

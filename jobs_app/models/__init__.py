@@ -1,9 +1,22 @@
 """Teams and tokens, jobs, their attempts, and the rates measured from them."""
 
 from jobs_app.models.attempt import Attempt
-from jobs_app.models.job import Job, JobArray, JobDependency, Reason
+from jobs_app.models.idempotency_key import IdempotencyKey
+from jobs_app.models.job import Job, JobArray, JobDependency, JobTag, Reason
 from jobs_app.models.job_event import JobEvent
 from jobs_app.models.team import ApiToken, Team
 from jobs_app.models.throughput import Throughput
 
-__all__ = ["ApiToken", "Attempt", "Job", "JobArray", "JobDependency", "JobEvent", "Reason", "Team", "Throughput"]
+__all__ = [
+    "ApiToken",
+    "Attempt",
+    "IdempotencyKey",
+    "Job",
+    "JobArray",
+    "JobDependency",
+    "JobEvent",
+    "JobTag",
+    "Reason",
+    "Team",
+    "Throughput",
+]

@@ -245,3 +245,18 @@ class JobDependency(models.Model):
 
     def __str__(self) -> str:
         return f"{self.child_id} after {self.parent_id} {self.on}"
+
+
+class JobTag(models.Model):
+    """A job's tag as a row: `Job.tags` is what people wrote, this is what a list is narrowed by."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="tag_rows")
+    name = models.CharField(max_length=100)
+    value = models.CharField(max_length=100, blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=("name", "value", "-job"), name="tag_by_value")]
+        constraints = [models.UniqueConstraint(fields=("job", "name"), name="tag_once_per_job")]
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}"
