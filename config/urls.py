@@ -13,7 +13,8 @@ from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 
 from jobs_app.api import JobViewSet
-from scheduler_app.api import NodeViewSet, RoundViewSet
+from scheduler_app.api.nodes import NodeViewSet
+from scheduler_app.api.rounds import RoundViewSet
 
 
 @extend_schema(exclude=True)

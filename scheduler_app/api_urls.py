@@ -2,7 +2,8 @@
 
 from django.urls import path
 
-from scheduler_app.api import ExplainView, LogView
+from scheduler_app.api.jobs import ExplainView
+from scheduler_app.api.logs import LogView
 
 urlpatterns = [
     path("jobs/<uuid:pk>/explain", ExplainView.as_view(), name="job-explain"),

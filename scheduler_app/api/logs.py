@@ -1,77 +1,23 @@
-"""Over REST: nodes, rounds, and what joins jobs with them: explanations and logs."""
+"""Logs over REST."""
 
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers, viewsets
+from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
-from rest_framework.response import Response
 
-from cluster_app.models import Node
-from cluster_app.pagination import ByName, ByNumber
 from engines.protocol import Stream
 from jobs_app.api import jobs_seen_by
 from jobs_app.models import Attempt, Job
-from jobs_app.permissions import NotForJobs
 from jobs_app.spec import MOST_GPUS
-from scheduler_app.looking import decisions_of, explain_job, nodes_with_gpus, opened, read_log
-from scheduler_app.models import Round
-from scheduler_app.serializers import Explanation, NodeAnswer, RoundAnswer, RoundInFull
+from scheduler_app.looking import read_log
 
 LARGEST_CHUNK = 1024 * 1024
-
-
-class NodeViewSet(viewsets.ReadOnlyModelViewSet[Node]):
-    serializer_class = NodeAnswer
-    permission_classes = (NotForJobs,)
-    pagination_class = ByName
-    lookup_field = "name"
-    lookup_value_regex = r"[a-z0-9._-]+"
-
-    def get_queryset(self) -> QuerySet[Node]:
-        return nodes_with_gpus()
-
-
-class RoundViewSet(viewsets.ReadOnlyModelViewSet[Round]):
-    """Rounds, the latest first; one round is opened with what every job was given."""
-
-    queryset = Round.objects.defer("archive")
-    permission_classes = (NotForJobs,)
-    pagination_class = ByNumber
-    lookup_field = "number"
-    lookup_value_regex = r"\d+"
-
-    def get_serializer_class(self) -> type[RoundAnswer]:
-        return RoundAnswer if self.action == "list" else RoundInFull
-
-    def get_serializer_context(self) -> dict[str, Any]:
-        context = dict(super().get_serializer_context())
-        if self.action == "retrieve":
-            context["decisions"] = self._decisions(int(self.kwargs["number"]))
-        return context
-
-    def _decisions(self, number: int) -> list[dict[str, Any]]:
-        """Only the jobs that the caller may see."""
-        archived = opened(Round(number=number))
-        seen = {str(pk) for pk in jobs_seen_by(self.request).values_list("pk", flat=True)} if archived else set()
-        return [decision for decision in decisions_of(archived) if decision["job"] in seen] if archived else []
-
-
-class ExplainView(GenericAPIView[Job]):
-    queryset = Job.objects.none()
-    serializer_class = Explanation
-
-    @extend_schema(responses=Explanation)
-    def get(self, request: Request, pk: str) -> Response:
-        """Why the job waits, with numbers, and the rates that the scheduler counts on."""
-        job = get_object_or_404(jobs_seen_by(request), pk=pk)
-        return Response(Explanation(explain_job(job)).data)
 
 
 class LogQuery(serializers.Serializer[Any]):
