@@ -5,6 +5,33 @@ from django.db import models
 from django.utils import timezone
 
 
+class Action(models.TextChoices):
+    """Thing and verb."""
+
+    JOB_SUBMIT = "job.submit", "submitted a job"
+    JOB_BATCH = "job.batch", "submitted many jobs"
+    JOB_CHANGE = "job.change", "changed a job"
+    JOB_CANCEL = "job.cancel", "cancelled a job"
+    JOB_HOLD = "job.hold", "held a job"
+    JOB_RELEASE = "job.release", "released a job"
+    JOB_REQUEUE = "job.requeue", "requeued a job"
+    NODE_CORDON = "node.cordon", "cordoned a node"
+    NODE_DRAIN = "node.drain", "drained a node"
+    NODE_RESUME = "node.resume", "resumed a node"
+    NODE_IMPORT = "node.import", "imported nodes"
+    POLICY_CHOOSE = "policy.choose", "chose a policy"
+    TOKEN_CREATE = "token.create", "made a token"
+    TOKEN_REVOKE = "token.revoke", "revoked a token"
+    LOGIN = "login", "signed in"
+    LOGIN_FAILED = "login.failed", "could not sign in"
+    LOGIN_LOCKED = "login.locked", "was locked out"
+    LOGOUT = "logout", "signed out"
+    PASSWORD_CHANGE = "password.change", "changed their password"
+    ADMIN_ADD = "admin.add", "added in the administration"
+    ADMIN_CHANGE = "admin.change", "changed in the administration"
+    ADMIN_DELETE = "admin.delete", "deleted in the administration"
+
+
 class AuditEntry(models.Model):
     """Rows are written once and never changed; the actor's name stays when the account goes."""
 
@@ -38,3 +65,8 @@ class AuditEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.actor_name or 'the service'}: {self.action} {self.target}".rstrip()
+
+    @property
+    def deed(self) -> str:
+        """The action in words."""
+        return Action(self.action).label if self.action in Action.values else self.action

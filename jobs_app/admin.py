@@ -7,13 +7,14 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from audit_app.admin import Audited
 from jobs_app.errors import JobsError
 from jobs_app.models import ApiToken, Attempt, Job, JobEvent, Team, Throughput
 from jobs_app.services import cancel_job, revoke_token
 
 
 @admin.register(Team)
-class TeamAdmin(admin.ModelAdmin[Team]):
+class TeamAdmin(Audited, admin.ModelAdmin[Team]):
     list_display = ("name", "weight", "max_job_weight", "max_gpus", "max_gpus_per_member")
     search_fields = ("name",)
     filter_horizontal = ("members",)

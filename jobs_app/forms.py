@@ -1,7 +1,8 @@
-"""A job as a form: the common fields one by one, everything else as YAML. Both ways without loss."""
+"""Forms. A job: the common fields one by one, everything else as YAML, both ways without loss. A token."""
 
 import shlex
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
@@ -9,7 +10,7 @@ from django.contrib.auth.models import User
 
 from cluster_app.models import GpuType
 from jobs_app.errors import Fault, InvalidSpec
-from jobs_app.models import Team
+from jobs_app.models import ApiToken, Team
 from jobs_app.spec import parse_yaml, write_yaml
 
 WHOLE_NUMBERS = ("cpus_per_gpu", "total_steps", "retries")
@@ -61,13 +62,8 @@ class JobForm(forms.Form):
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         teams = Team.objects.all() if user.is_staff else Team.objects.filter(members=user)
-        self._choices("team").choices = [(team.name, team.name) for team in teams]
-        self._choices("gpu_types").choices = [(kind.name, kind.name.upper()) for kind in GpuType.objects.all()]
-
-    def _choices(self, name: str) -> forms.ChoiceField:
-        field = self.fields[name]
-        assert isinstance(field, forms.ChoiceField)  # noqa: S101 - declared so above
-        return field
+        _choices(self, "team").choices = [(team.name, team.name) for team in teams]
+        _choices(self, "gpu_types").choices = [(kind.name, kind.name.upper()) for kind in GpuType.objects.all()]
 
     def written(self) -> dict[str, Any]:
         """The spec that the fields say, or `InvalidSpec` where the YAML among them cannot be read."""
@@ -117,6 +113,12 @@ def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     return values | {"more": write_yaml(rest) if rest else ""}
 
 
+def _choices(form: forms.Form, name: str) -> forms.ChoiceField:
+    field = form.fields[name]
+    assert isinstance(field, forms.ChoiceField)  # noqa: S101 - declared so
+    return field
+
+
 def _gpus(least: str, most: str) -> Any:
     if most.strip() and most.strip() != least.strip():
         return {"min": number_or_text(least), "max": number_or_text(most)}
@@ -127,3 +129,23 @@ def number_or_text(text: str) -> int | str:
     """A whole number where it is one; what else was typed is for the spec to refuse."""
     stripped = text.strip()
     return int(stripped) if stripped.isascii() and stripped.isdigit() else stripped
+
+
+LIFETIMES = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("", "never expires"))
+
+
+class TokenForm(forms.Form):
+    """A new token; the scope that only administrators can use is offered to them alone."""
+
+    name = forms.CharField(max_length=100, help_text="What will use it, as laptop or nightly-eval.")
+    scope = forms.ChoiceField(choices=ApiToken.Scope.choices, initial=ApiToken.Scope.SUBMIT)
+    lifetime = forms.ChoiceField(choices=LIFETIMES, initial="90", required=False, label="Expires after")
+
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not user.is_staff:
+            _choices(self, "scope").choices = ApiToken.Scope.choices[:2]
+
+    def expires_at(self, now: datetime) -> datetime | None:
+        days = self.cleaned_data["lifetime"]
+        return now + timedelta(days=int(days)) if days else None

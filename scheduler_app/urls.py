@@ -3,7 +3,7 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from scheduler_app.views import cluster, home, job, jobs, new_job, rounds, trends
+from scheduler_app.views import account, audit, cluster, home, job, jobs, new_job, rounds, trends
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -20,5 +20,9 @@ urlpatterns = [
     path("rounds/<int:number>/replay", rounds.replay, name="replay"),
     path("fairness", trends.fairness_page, name="fairness"),
     path("utilization", trends.utilization_page, name="utilization"),
+    path("tokens", account.tokens, name="tokens"),
+    path("tokens/<int:pk>/revoke", account.revoke, name="revoke-token"),
+    path("password", account.ChangePassword.as_view(), name="change-password"),
+    path("audit", audit.audit, name="audit"),
     path("favicon.ico", RedirectView.as_view(url="/static/motley/icon.svg", permanent=False)),
 ]

@@ -14,7 +14,18 @@ from scheduler_app import demo
 from scheduler_app.dispatching import grant_claims
 from scheduler_app.models import PolicySetting, Round
 
-LISTS = ["home", "jobs", "cluster", "rounds", "fairness", "utilization", "new-job"]
+LISTS = [
+    "home",
+    "jobs",
+    "cluster",
+    "rounds",
+    "fairness",
+    "utilization",
+    "new-job",
+    "tokens",
+    "change-password",
+    "audit",
+]
 TABS = ["overview", "why", "logs", "attempts", "events", "spec"]
 
 

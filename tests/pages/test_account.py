@@ -1,0 +1,156 @@
+"""Tokens and the password, and the list of who did what."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from audit_app.models import AuditEntry
+from audit_app.services import note
+from jobs_app.models import ApiToken
+
+FORM = {"name": "laptop", "scope": "read", "lifetime": "30"}
+
+
+def new_token(client: Client, **changed: str) -> str:
+    """The token that the page shows."""
+    shown = client.post(reverse("tokens"), FORM | changed).content.decode()
+    return re.search(r'id="new-token">(mot_[\w-]+)<', shown)[1]
+
+
+# -- tokens ------------------------------------------------------------------------------------------------------
+
+
+def test_the_token_that_the_page_shows_is_good(member, web):
+    text = new_token(web(member))
+    assert APIClient(headers={"authorization": f"Bearer {text}"}).get("/api/v1/jobs").status_code == 200
+
+
+def test_the_token_is_shown_once(member, web):
+    client = web(member)
+    text = new_token(client)
+    assert text not in client.get(reverse("tokens")).content.decode()
+
+
+def test_the_page_with_a_token_is_kept_by_no_cache(member, web):
+    assert "no-store" in web(member).post(reverse("tokens"), FORM)["Cache-Control"]
+
+
+def test_a_token_has_the_scope_and_the_lifetime_that_were_chosen(member, web):
+    new_token(web(member))
+    token = ApiToken.objects.get()
+    assert (token.scope, round((token.expires_at - token.created_at).total_seconds() / 86_400)) == ("read", 30)
+
+
+def test_a_token_can_be_good_for_ever(member, web):
+    new_token(web(member), lifetime="")
+    assert ApiToken.objects.get().expires_at is None
+
+
+def test_a_token_needs_a_name(member, web):
+    answer = web(member).post(reverse("tokens"), FORM | {"name": " "})
+    assert (list(answer.context["form"].errors), ApiToken.objects.count()) == (["name"], 0)
+
+
+@pytest.mark.parametrize(("who", "may"), [("member", False), ("staff", True)])
+def test_only_staff_make_tokens_that_administer(who, may, request, web):
+    web(request.getfixturevalue(who)).post(reverse("tokens"), FORM | {"scope": "admin"})
+    assert ApiToken.objects.exists() is may
+
+
+def test_a_revoked_token_is_refused(member, web):
+    client = web(member)
+    text = new_token(client)
+    client.post(reverse("revoke-token", args=[ApiToken.objects.get().pk]))
+    assert APIClient(headers={"authorization": f"Bearer {text}"}).get("/api/v1/jobs").status_code == 401
+
+
+def test_nobody_sees_or_revokes_the_token_of_another(member, staff, web):
+    new_token(web(member))
+    token = ApiToken.objects.get()
+    assert web(staff).post(reverse("revoke-token", args=[token.pk])).status_code == 404
+    assert token.prefix not in web(staff).get(reverse("tokens")).content.decode()
+
+
+# -- the password ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mia(member: User) -> User:
+    member.set_password("the old one 1")
+    member.save()
+    return member
+
+
+def change(client: Client, old: str, new: str) -> object:
+    fields = {"old_password": old, "new_password1": new, "new_password2": new}
+    return client.post(reverse("change-password"), fields)
+
+
+def test_a_password_is_changed_and_the_session_stays(mia, web):
+    client = web(mia)
+    change(client, "the old one 1", "a better one 2")
+    mia.refresh_from_db()
+    assert mia.check_password("a better one 2")
+    assert client.get(reverse("home")).status_code == 200
+
+
+def test_the_other_sessions_end_with_the_password(mia, web):
+    elsewhere = web(mia)
+    change(web(mia), "the old one 1", "a better one 2")
+    assert elsewhere.get(reverse("home")).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"), [("wrong", "a better one 2", "old_password"), ("the old one 1", "short", "new_password2")]
+)
+def test_a_fault_is_said_at_its_field(old, new, field, mia, web):
+    answer = change(web(mia), old, new)
+    assert list(answer.context["form"].errors) == [field]
+
+
+# -- who did what ------------------------------------------------------------------------------------------------
+
+
+def test_staff_see_what_everybody_did(member, staff, web):
+    note("job.cancel", actor=member, target="resnet", target_id="1")
+    shown = web(staff).get(reverse("audit")).content.decode()
+    assert all(word in shown for word in ("mia", "cancelled a job", "resnet"))
+
+
+def test_others_see_what_they_did_themselves(member, staff, stranger, web):
+    note("job.cancel", actor=member, target="resnet", target_id="1")
+    assert "resnet" in web(member).get(reverse("audit")).content.decode()
+    assert "resnet" not in web(stranger).get(reverse("audit")).content.decode()
+
+
+@pytest.mark.parametrize("asked", [{"actor": "mia"}, {"action": "job.hold"}, {"target": "1"}])
+def test_the_list_is_narrowed(asked, member, staff, web):
+    note("job.hold", actor=member, target="resnet", target_id="1")
+    note("node.drain", actor=staff, target="n1", target_id="2")
+    shown = web(staff).get(reverse("audit"), asked).content.decode()
+    assert "resnet" in shown
+    assert "n1" not in shown
+
+
+def test_a_changed_password_is_on_the_list_without_the_password(mia, web):
+    change(web(mia), "the old one 1", "a better one 2")
+    entry = AuditEntry.objects.get(action="password.change")
+    assert (entry.actor, "better" in str(entry.__dict__)) == (mia, False)
+
+
+def test_what_is_changed_in_the_admin_is_on_the_list_with_the_fields(staff, member, web):
+    team = member.teams.get(name="vision")
+    fields = {"name": "vision", "weight": 3, "max_job_weight": team.max_job_weight, "members": [member.pk]}
+    web(staff).post(reverse("admin:jobs_app_team_change", args=[team.pk]), fields)
+    entry = AuditEntry.objects.get(action="admin.change")
+    assert (entry.actor, entry.target, entry.message) == (staff, "team vision", "Weight")
+
+
+def test_what_is_deleted_in_the_admin_is_on_the_list(staff, stranger, web):
+    row = stranger.teams.get()
+    web(staff).post(reverse("admin:jobs_app_team_delete", args=[row.pk]), {"post": "yes"})
+    assert AuditEntry.objects.get(action="admin.delete").target == "team speech"
