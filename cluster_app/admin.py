@@ -5,16 +5,22 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.template.response import TemplateResponse
+from import_export.admin import ImportMixin
+from import_export.formats.base_formats import CSV
+from import_export.results import Result
 
+from audit_app.admin import Audited
 from cluster_app.errors import ReasonMissing
+from cluster_app.importing import NodeResource
 from cluster_app.models import MOST_GPUS_PER_NODE, GpuType, Node, NodeEvent, NodeQuerySet
 from cluster_app.services import cordon, drain, record, resume, set_gpu_count
 
 
 @admin.register(GpuType)
-class GpuTypeAdmin(admin.ModelAdmin[GpuType]):
+class GpuTypeAdmin(Audited, admin.ModelAdmin[GpuType]):
     list_display = ("name", "memory_mib", "tflops", "bandwidth_gbs", "power_w", "price_per_hour")
     search_fields = ("name",)
 
@@ -44,8 +50,11 @@ class NodeEventInline(admin.TabularInline[NodeEvent, Node]):
 
 
 @admin.register(Node)
-class NodeAdmin(admin.ModelAdmin[Node]):
+class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[misc]  # the library has no types
     form = NodeForm
+    resource_classes = (NodeResource,)
+    formats = (CSV,)
+    import_template_name = "admin/cluster_app/node/import.html"
     list_display = ("name", "gpu_type", "gpus", "cpus", "memory_mib", "state", "health", "reason", "emulated")
     list_filter = ("state", "health", "gpu_type", "engine", "emulated")
     search_fields = ("name",)
@@ -59,6 +68,20 @@ class NodeAdmin(admin.ModelAdmin[Node]):
     def get_readonly_fields(self, request: HttpRequest, obj: Node | None = None) -> tuple[str, ...]:
         """GPUs do not change their kind: another kind is another node."""
         return ("name", "gpu_type") if obj else ()
+
+    def get_import_data_kwargs(self, **kwargs: Any) -> dict[str, Any]:
+        """All rows or none."""
+        return super().get_import_data_kwargs(**kwargs) | {"rollback_on_validation_errors": True}  # type: ignore[no-any-return]
+
+    def add_data_read_fail_error_to_form(self, form: forms.Form, e: Exception) -> None:
+        form.add_error("import_file", f"This is not a CSV file in UTF-8: {e}.")
+
+    def process_result(self, result: Result, request: HttpRequest) -> HttpResponse:
+        """What was right in the preview may have become wrong since; then nothing was imported."""
+        if not (result.has_errors() or result.has_validation_errors()):
+            return super().process_result(result, request)  # type: ignore[no-any-return]
+        self.message_user(request, "Nothing was imported: the cluster has changed since the preview.", messages.ERROR)
+        return redirect("admin:cluster_app_node_import")
 
     @admin.display(description="GPUs", ordering="gpus")
     def gpus(self, node: Node) -> int:

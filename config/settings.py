@@ -35,6 +35,7 @@ INSTALLED_APPS = [
     "django.contrib.humanize",
     "rest_framework",
     "django_filters",
+    "import_export",
     "django_htmx",
     "drf_spectacular",
     "drf_spectacular_sidecar",

@@ -1,0 +1,151 @@
+"""Nodes from a CSV file, as an administrator brings them in: a preview, then all rows or none."""
+
+import re
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+from service_lab import Lab
+
+from audit_app.models import AuditEntry
+from cluster_app.models import Gpu, Node
+
+URL = "admin:cluster_app_node_import"
+HEAD = "name,gpu_type,gpus,cpus,memory_mib,emulated,labels\n"
+ROW = "r1-01,{kind},8,128,1048576,yes,\n"
+
+
+@pytest.fixture
+def admin(lab: Lab, plain_static: None) -> Client:
+    """An administrator's browser; there is a node `n1` with two GPUs."""
+    lab.node("n1", gpus=2)
+    client = Client()
+    client.force_login(lab.user("root", staff=True))
+    return client
+
+
+@pytest.fixture
+def kind(admin: Client) -> str:
+    return Node.objects.get().gpu_type.name
+
+
+def preview(admin: Client, text: str | bytes) -> str:
+    content = text if isinstance(text, bytes) else text.encode()
+    file = SimpleUploadedFile("nodes.csv", content, "text/csv")
+    answer = admin.post(reverse(URL), {"import_file": file, "format": "0", "resource": ""})
+    assert answer.status_code == 200
+    return str(answer.content.decode())
+
+
+def confirm(admin: Client, shown: str) -> Any:
+    names = ("import_file_name", "original_file_name", "format", "resource")
+    fields = {name: re.search(rf'name="{name}"[^>]*value="([^"]*)"', shown) for name in names}
+    values = {name: match[1] for name, match in fields.items() if match}
+    return admin.post(reverse("admin:cluster_app_node_process_import"), values, follow=True)
+
+
+def test_a_preview_shows_what_would_change_and_changes_nothing(admin: Client, kind: str) -> None:
+    shown = preview(admin, HEAD + ROW.format(kind=kind))
+    assert "r1-01" in shown
+    assert "Confirm import" in shown
+    assert Node.objects.count() == 1
+
+
+def test_confirmed_nodes_are_there_with_their_gpus(admin: Client, kind: str) -> None:
+    confirm(admin, preview(admin, HEAD + ROW.format(kind=kind)))
+    node = Node.objects.get(name="r1-01")
+    assert (node.cpus, node.emulated, node.labels) == (128, True, {})
+    assert Gpu.objects.present().filter(node=node).count() == 8
+
+
+def test_a_node_that_is_there_is_brought_up_to_date(admin: Client, kind: str) -> None:
+    confirm(admin, preview(admin, HEAD + f'n1,{kind},4,32,2048,no,"{{""rack"": ""b2""}}"\n'))
+    node = Node.objects.get()
+    assert (node.cpus, node.memory_mib, node.labels) == (32, 2048, {"rack": "b2"})
+    assert Gpu.objects.present().count() == 4
+
+
+def test_columns_that_are_left_out_stay_as_they_are(admin: Client, kind: str) -> None:
+    Node.objects.update(emulated=True, labels={"rack": "b2"})
+    confirm(admin, preview(admin, f"name,gpu_type,gpus,cpus,memory_mib\nn1,{kind},2,99,1024\n"))
+    node = Node.objects.get()
+    assert (node.cpus, node.emulated, node.labels) == (99, True, {"rack": "b2"})
+
+
+def test_an_import_is_in_the_nodes_history_and_on_the_audit_list(admin: Client, kind: str) -> None:
+    confirm(admin, preview(admin, HEAD + ROW.format(kind=kind)))
+    event = Node.objects.get(name="r1-01").events.get()
+    assert (event.kind, event.actor.username) == ("added", "root")
+    assert AuditEntry.objects.get(action="node.import").target == "1 nodes"
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "words"),
+    [
+        ("r1,h900,8,1,1,no,", "gpu_type", "There is no GPU type"),
+        ("r1,{kind},2.7,1,1,no,", "gpus", "whole number"),
+        ("r1,{kind},65,1,1,no,", "gpus", "at most 64"),
+        ("r1,{kind},8,0,1,no,", "cpus", "greater than or equal to 1"),
+        ("r1,{kind},8,1,-5,no,", "memory_mib", "whole number"),
+        ("r1,{kind},8,1,99999999999,no,", "memory_mib", "whole number"),
+        ("Rack One,{kind},8,1,1,no,", "name", "lower-case"),
+        ("r1,{kind},8,1,1,perhaps,", "emulated", "yes or no"),
+        ("r1,{kind},8,1,1,no,{{rack", "labels", "JSON"),
+    ],
+)
+def test_a_fault_is_said_with_its_line_and_column(admin: Client, kind: str, row: str, column: str, words: str) -> None:
+    shown = preview(admin, HEAD + ROW.format(kind=kind) + row.format(kind=kind) + "\n")
+    fault = re.search(r"<td>3</td><td>.*?</td><td><code>(\w+)</code></td><td class=\"errors\">(.*?)</td>", shown)
+    assert fault is not None, shown
+    assert (fault[1], words in fault[2]) == (column, True)
+
+
+def test_one_faulty_row_keeps_all_rows_out(admin: Client, kind: str) -> None:
+    shown = preview(admin, HEAD + ROW.format(kind=kind) + "r2,h900,8,1,1,no,\n")
+    assert "Confirm import" not in shown
+    assert Node.objects.count() == 1
+
+
+def test_every_faulty_row_is_named(admin: Client) -> None:
+    shown = preview(admin, HEAD + "r1,h900,8,1,1,no,\nr2,h901,8,1,1,no,\n")
+    assert "h900" in shown
+    assert "h901" in shown
+
+
+def test_the_kind_of_a_nodes_gpus_cannot_be_changed(lab: Lab, admin: Client) -> None:
+    lab.node("n2", gpu_type="v100", gpus=1)
+    assert "do not change their kind" in preview(admin, HEAD + "n1,v100,2,1,1,no,\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name,gpus\nn1,2\n", "lacks gpu_type, cpus, memory_mib"),
+        (HEAD.strip() + ",colour\nr1,a100,1,1,1,no,,red\n", "There is no column colour"),
+        (HEAD + ROW + ROW, "more than one row"),
+        ("", "file is empty"),
+        (HEAD, "No valid data"),
+        (b"name,gpu_type\n\xff\xfe,\xc3\x28\n", "not a CSV file in UTF-8"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused_in_words(admin: Client, text: str | bytes, words: str) -> None:
+    shown = preview(admin, text)
+    assert words in shown
+    assert "Traceback" not in shown
+
+
+def test_what_became_wrong_since_the_preview_is_not_imported(lab: Lab, admin: Client) -> None:
+    lab.node("n2", gpu_type="v100", gpus=1)
+    shown = preview(admin, HEAD + "r1,v100,2,1,1,no,\n")
+    Gpu.objects.filter(node__name="n2").delete()
+    Node.objects.get(name="n2").delete()
+    Node.objects.get().gpu_type.__class__.objects.filter(name="v100").delete()
+    assert "Nothing was imported" in confirm(admin, shown).content.decode()
+    assert Node.objects.count() == 1
+
+
+def test_who_is_no_staff_cannot_import(lab: Lab, admin: Client) -> None:
+    admin.force_login(lab.user("ada"))
+    assert admin.get(reverse(URL)).status_code == 302
