@@ -10,6 +10,7 @@ from django.db import DatabaseError, connection
 from django.db.models import F
 
 from scheduler_app.errors import LeaseLost
+from scheduler_app.holder import has_ended
 from scheduler_app.models import SchedulerLease
 
 LEASE = timedelta(seconds=10)
@@ -18,13 +19,15 @@ LONGEST_TICK = timedelta(minutes=5)
 
 
 def hold_lease(holder: str, now: datetime) -> bool:
-    """Keep the lease, or take it when it has run out. False: another scheduler has it."""
+    """Keep the lease, or take it when it has run out or its holder was killed. False: another scheduler has it."""
     row, _ = SchedulerLease.objects.get_or_create(pk=SchedulerLease.THE_ONE, defaults={"expires_at": now})
     lease = SchedulerLease.objects.filter(pk=row.pk)
     if lease.filter(holder=holder, expires_at__gt=now).update(expires_at=now + LEASE):
         return True
-    free = lease.filter(expires_at__lte=now)
-    return bool(free.update(holder=holder, expires_at=now + LEASE, listening_since=now))
+    taken = {"holder": holder, "expires_at": now + LEASE, "listening_since": now}
+    if lease.filter(expires_at__lte=now).update(**taken):
+        return True
+    return has_ended(row.holder) and bool(lease.filter(holder=row.holder).update(**taken))
 
 
 def open_round(holder: str, now: datetime) -> int:

@@ -1,6 +1,12 @@
 """One scheduler at a time, and a round that was overtaken writes nothing."""
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from time import sleep
 
 import pytest
@@ -15,10 +21,12 @@ from allocation.problem import Problem
 from jobs_app.models import Attempt, Job
 from scheduler_app import lease
 from scheduler_app.errors import LeaseLost
+from scheduler_app.holder import has_ended, own_name
 from scheduler_app.lease import LEASE, hold_lease, open_round, release_lease
 from scheduler_app.models import GpuClaim, Round, SchedulerLease
 from scheduler_app.services import tick
 
+ROOT = Path(__file__).resolve().parents[2]
 A_MOMENT = timedelta(seconds=1)
 
 
@@ -129,3 +137,52 @@ def test_a_solve_that_takes_longer_than_the_lease_is_not_overtaken(
     lab.submit()
     assert tick("one", timezone.now())
     assert Round.objects.get().result == Round.Result.COMMITTED
+
+
+# -- a holder that was killed -------------------------------------------------------------------------------------
+
+SAY_YOUR_NAME = "from scheduler_app.holder import own_name; print(own_name(), flush=True); input()"
+
+
+@pytest.fixture
+def other_scheduler() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A process that might schedule, and the name that it would hold the lease under."""
+    command = [sys.executable, "-c", SAY_YOUR_NAME]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip(), process
+        process.kill()
+
+
+def test_the_lease_of_a_killed_process_is_taken_at_once(
+    lab: Lab, other_scheduler: tuple[str, subprocess.Popen[str]]
+) -> None:
+    name, process = other_scheduler
+    hold_lease(name, lab.now)
+    assert not hold_lease("two", lab.now)
+    process.kill()
+    process.wait()
+    assert hold_lease("two", lab.now)
+
+
+def test_a_zombie_holds_no_lease(lab: Lab, other_scheduler: tuple[str, subprocess.Popen[str]]) -> None:
+    name, process = other_scheduler
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, but not waited for
+    assert has_ended(name)
+
+
+def test_of_a_scheduler_elsewhere_nothing_is_concluded() -> None:
+    host, _, *rest = own_name().split(":")
+    assert not has_ended(":".join([host, "another.4026531836", *rest]))
+
+
+def test_a_process_that_got_the_number_of_a_killed_one_is_not_taken_for_it() -> None:
+    host, place, pid, _, chance = own_name().split(":")
+    assert has_ended(":".join([host, place, pid, "1", chance]))
+
+
+def test_every_thread_holds_the_lease_under_a_name_of_its_own() -> None:
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(own_name).result() != own_name()
+    assert own_name() == own_name()

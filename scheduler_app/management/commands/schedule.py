@@ -2,15 +2,14 @@
 
 import logging
 import signal
-import socket
 import threading
 from typing import Any
-from uuid import uuid4
 
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import OperationalError, close_old_connections
 from django.utils import timezone
 
+from scheduler_app.holder import own_name
 from scheduler_app.lease import release_lease
 from scheduler_app.services import tick
 
@@ -25,7 +24,7 @@ class Command(BaseCommand):
         parser.add_argument("--once", action="store_true", help="One look, and a round if one is due.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        holder = f"{socket.gethostname()}:{uuid4().hex[:8]}"
+        holder = own_name()
         asked_to_stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: asked_to_stop.set())
