@@ -1,10 +1,23 @@
 """The Celery application of the full stack."""
 
 import os
+from pathlib import Path
+from typing import Any
 
 from celery import Celery
+from celery.signals import after_task_publish, heartbeat_sent
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 app = Celery("motley")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+
+def show_life(**signal: Any) -> None:
+    """The file's age tells a health check whether we still reach the broker; `celery inspect` takes seconds to ask."""
+    Path(os.environ["MOTLEY_SIGN_OF_LIFE"]).touch()
+
+
+if "MOTLEY_SIGN_OF_LIFE" in os.environ:
+    heartbeat_sent.connect(show_life)  # by the worker, also while a round takes long
+    after_task_publish.connect(show_life)  # by beat

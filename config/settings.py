@@ -74,6 +74,7 @@ TEMPLATES = [
 
 DATABASES = {"default": env.dj_db_url("MOTLEY_DATABASE", f"sqlite:///{VAR_DIR / 'motley.sqlite3'}")}
 DATABASES["default"]["CONN_MAX_AGE"] = 60
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True  # after a restart of the database the next request finds it again
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     # IMMEDIATE takes the write lock at BEGIN, where the busy timeout can wait for it; a deferred transaction that
@@ -155,10 +156,21 @@ SPECTACULAR_SETTINGS = {
 # -- Celery (full stack only; the embedded mode has no broker) --------------------------------------------------
 
 CELERY_BROKER_URL = env.str("MOTLEY_REDIS", "redis://localhost:6379/0")
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 600,  # longer than any tick: what nobody has acknowledged by then is given out again
+    "socket_connect_timeout": 5,
+    "socket_timeout": 30,  # a broker that went away without a word must not be waited for until TCP gives up
+    "socket_keepalive": True,
+    "retry_on_timeout": True,
+}
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker that gave up would be a scheduler that stands still
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_PUBLISH_RETRY = False  # beat sends the next trigger a second later
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# A tick needs no broker to end well, and one that comes a second time does nothing: none is cut short.
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_BEAT_SCHEDULE = {
     "tick": {"task": "scheduler_app.tasks.run_tick", "schedule": 1.0, "options": {"expires": 5}},
 }
