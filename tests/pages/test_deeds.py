@@ -8,7 +8,7 @@ from django.urls import reverse
 from service_lab import UNTIL_LET_GO
 
 from cluster_app.models import Node
-from jobs_app.models import Job
+from jobs_app.models import Attempt, Job
 from jobs_app.services import requeue_job
 from scheduler_app.models import Round
 
@@ -215,4 +215,5 @@ def preempted(lab) -> Job:
     job = lab.submit(UNTIL_LET_GO)
     lab.running(job)
     requeue_job(job, actor=lab.user())
-    return lab.until_state(job, Job.State.QUEUED)
+    lab.until(lambda: job.attempts.filter(number=1, state=Attempt.State.ENDED).exists())  # a second may run already
+    return job
