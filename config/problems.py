@@ -1,55 +1,143 @@
 """Errors become RFC 9457 problem details, here and nowhere else."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
-from django.http import Http404
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views import defaults
 from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
+from structlog.contextvars import get_contextvars
 
-from jobs_app.errors import Conflict, InvalidSpec, JobsError, NotAllowed, faults_of
+from cluster_app.errors import ClusterError, ReasonMissing
+from jobs_app.errors import Conflict, Fault, InvalidSpec, JobsError, NotAllowed, faults_of
+from scheduler_app.errors import LeaseLost, SchedulerError
 
-STATUS_OF: dict[type[JobsError], int] = {InvalidSpec: 422, NotAllowed: 403, Conflict: 409}
+CONTENT_TYPE = "application/problem+json"
+OURS = (JobsError, ClusterError, SchedulerError)
+STATUS_OF: dict[type[Exception], int] = {
+    InvalidSpec: 422,
+    NotAllowed: 403,
+    Conflict: 409,
+    ReasonMissing: 422,
+    LeaseLost: 503,
+    JobsError: 400,
+    ClusterError: 409,
+    SchedulerError: 409,
+}
+"""The first that fits: the base of each tree stands after its branches."""
+POINTERS: dict[type[Exception], str] = {ReasonMissing: "/reason"}
+RETRY_AFTER_S = "5"
 
 
 def answer(error: Exception, context: dict[str, Any]) -> Response | None:
     """The problem document of any error that we or DRF raise on purpose; None (a 500) for the rest."""
+    request: HttpRequest = context["request"]
     if isinstance(error, RequestDataTooBig):
-        detail = f"A request may be at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes long."
-        return _problem(413, code="too_large", detail=detail, errors=[], context=context)
-    if isinstance(error, JobsError):
-        status = next(code for kind, code in STATUS_OF.items() if isinstance(error, kind))
-        return _problem(status, code=error.code, detail=str(error), errors=list(error.faults), context=context)
+        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        return _response(request, 413, code="too_large", detail=f"A request may be at most {limit} bytes long.")
+    if isinstance(error, OURS):
+        return _answer_of_ours(request, error)
     response = exception_handler(error, context)
     if response is None:
         return None
-    headers = dict(response.items())
-    problem = _problem(
-        response.status_code,
-        code=_code_of(error),
-        detail=_detail_of(error),
-        errors=list(faults_of(error.detail)) if isinstance(error, exceptions.ValidationError) else [],
-        context=context,
-    )
-    for name in headers.keys() & {"WWW-Authenticate", "Retry-After"}:
-        problem[name] = headers[name]
-    return problem
+    faults = list(faults_of(error.detail)) if isinstance(error, exceptions.ValidationError) else []
+    document = _response(request, response.status_code, code=_code_of(error), detail=_detail_of(error), errors=faults)
+    for name in dict(response.items()).keys() & {"WWW-Authenticate", "Retry-After"}:
+        document[name] = response[name]
+    return document
 
 
-def _problem(status: int, *, code: str, detail: str, errors: list[Any], context: dict[str, Any]) -> Response:
-    body = {
+def _answer_of_ours(request: HttpRequest, error: Exception) -> Response:
+    status = next(status for kind, status in STATUS_OF.items() if isinstance(error, kind))
+    code = getattr(error, "code", "error")
+    response = _response(request, status, code=code, detail=str(error), errors=_faults_of_ours(error, code))
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        response["Retry-After"] = RETRY_AFTER_S
+    return response
+
+
+def _faults_of_ours(error: Exception, code: str) -> list[Fault]:
+    pointer = POINTERS.get(type(error))
+    if pointer is not None:
+        return [Fault(pointer=pointer, code=code, detail=str(error))]
+    return list(getattr(error, "faults", ()))
+
+
+def document_of(
+    request: HttpRequest, status: int, *, code: str, detail: str, errors: Sequence[Fault] = ()
+) -> dict[str, Any]:
+    """RFC 9457's members, and ours: `code` for machines, `errors` with a JSON pointer each, the request's id."""
+    return {
         "type": f"urn:motley:problem:{code}",
         "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
-        "instance": context["request"].path,
+        "instance": request.path,
         "code": code,
-        "errors": errors,
+        "errors": list(errors),
+        "request_id": request_id(),
     }
-    return Response(body, status=status, content_type="application/problem+json")
+
+
+def _response(request: HttpRequest, status: int, *, code: str, detail: str, errors: Sequence[Fault] = ()) -> Response:
+    document = document_of(request, status, code=code, detail=detail, errors=errors)
+    return Response(document, status=status, content_type=CONTENT_TYPE)
+
+
+def problem(request: HttpRequest, status: int, *, code: str, detail: str) -> HttpResponse:
+    """The same, where no view of REST framework is at work."""
+    return JsonResponse(
+        document_of(request, status, code=code, detail=detail), status=status, content_type=CONTENT_TYPE
+    )
+
+
+def request_id() -> str:
+    return str(get_contextvars().get("request_id", ""))
+
+
+def is_rest(request: HttpRequest) -> bool:
+    return request.path == "/api" or request.path.startswith("/api/")
+
+
+# -- what no view answers ----------------------------------------------------------------------------------------
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if not is_rest(request):
+        return defaults.bad_request(request, exception)
+    return problem(
+        request, 400, code="bad_request", detail="The request cannot be read; look at its address and headers."
+    )
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if not is_rest(request):
+        return defaults.permission_denied(request, exception)
+    return problem(request, 403, code="permission_denied", detail="You may not do this.")
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if not is_rest(request):
+        return defaults.page_not_found(request, exception)
+    return problem(
+        request, 404, code="not_found", detail=f"There is no {request.path}; /api/docs/ lists what there is."
+    )
+
+
+def broken(request: HttpRequest) -> HttpResponse:
+    """Nothing of what went wrong: that is in the log, under the id."""
+    if not is_rest(request):
+        return render(request, "500.html", {"request_id": request_id()}, status=500)
+    detail = (
+        "Something broke here. Running jobs are not touched by it; the service's log says more under this request_id."
+    )
+    return problem(request, 500, code="broken", detail=detail)
 
 
 def _code_of(error: Exception) -> str:
@@ -61,7 +149,8 @@ def _code_of(error: Exception) -> str:
         case exceptions.ValidationError():
             return "invalid"
         case exceptions.APIException():
-            return str(error.default_code)
+            codes = error.get_codes()
+            return codes if isinstance(codes, str) else str(error.default_code)
     return "error"
 
 

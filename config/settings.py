@@ -1,11 +1,15 @@
 """All settings, from the environment; the defaults are those of the embedded mode (SQLite, no broker)."""
 
+import logging
 import os
+import tomllib
+from datetime import timedelta
 from pathlib import Path
 
 import django_stubs_ext
-from environs import Env
+from environs import Env, validate
 
+from config.logs import logging_config, wants_json
 from config.secret_key import read_or_create
 
 django_stubs_ext.monkeypatch()  # Django's own generic classes, such as ModelAdmin, become subscriptable
@@ -39,18 +43,26 @@ INSTALLED_APPS = [
     "django_htmx",
     "drf_spectacular",
     "drf_spectacular_sidecar",
+    "django_structlog",
+    "csp",
+    "axes",
 ]
 
 MIDDLEWARE = [
+    "config.middleware.Correlation",
     "django.middleware.security.SecurityMiddleware",
+    "config.middleware.permissions_policy",
+    "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "config.middleware.limit_by_address",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "axes.middleware.AxesMiddleware",
 ]
 
 ROOT_URLCONF = "config.urls"
@@ -87,6 +99,7 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
 
 # -- people and sessions ----------------------------------------------------------------------------------------
 
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
@@ -96,15 +109,38 @@ LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
 
+# Who guesses passwords waits; others, from other addresses, do not wait with them.
+AXES_FAILURE_LIMIT = 5
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_LOCKOUT_CALLABLE = "config.lockout.locked_out"
+AXES_CLIENT_IP_CALLABLE = "config.throttling.address_of"
+AXES_RESET_ON_SUCCESS = True
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_DISABLE_ACCESS_LOG = True  # the audit list has it
+
 # Behind TLS (the full stack) cookies are secure and HSTS is on; the embedded mode speaks plain HTTP on this machine.
 TLS = env.bool("MOTLEY_TLS", False)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = TLS
 SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_HSTS_SECONDS = 31_536_000 if TLS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = TLS
+SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|healthz/scheduler|metrics)$"]  # asked from beside the service
+SECURE_REFERRER_POLICY = "same-origin"
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TLS else None
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("MOTLEY_TRUSTED_ORIGINS", [])
 X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "object-src": ["'none'"],
+        "base-uri": ["'none'"],
+        "form-action": ["'self'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
 
 # -- language, time, static files -------------------------------------------------------------------------------
 
@@ -119,6 +155,29 @@ STORAGES = {
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
 
+# -- how much anybody may ask -------------------------------------------------------------------------------------
+
+_RATE = validate.Regexp(r"\A[1-9][0-9]*/[1-9]?[0-9]*[smhd]\Z", error="Write a count and a time, as 100000/m.")
+MOTLEY_REST_RATE = env.str("MOTLEY_REST_RATE", "100000/m", validate=_RATE)
+"""Requests over REST of one user."""
+MOTLEY_ANONYMOUS_RATE = env.str("MOTLEY_ANONYMOUS_RATE", "6000/m", validate=_RATE)
+"""Requests of one address by nobody in particular."""
+MOTLEY_LOGIN_RATE = env.str("MOTLEY_LOGIN_RATE", "60/m", validate=_RATE)
+"""Passwords tried from one address, for whomever: each costs a good part of a second to check."""
+MOTLEY_ADDRESS_HEADER = env.str("MOTLEY_ADDRESS_HEADER", "")
+"""Where a proxy that is trusted writes the caller's address, as X-Real-IP; empty: the address of the connection."""
+RATELIMIT_IP_META_KEY = "config.throttling.address_of"
+
+# Each process counts for itself, unless it is given a Redis to count in together with the others.
+CACHE_URL = env.str("MOTLEY_CACHE_URL", "")
+CACHES: dict[str, dict[str, object]] = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+if CACHE_URL:
+    CACHES["default"] = {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": CACHE_URL,
+        "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5},
+    }
+
 # -- REST -------------------------------------------------------------------------------------------------------
 
 REST_FRAMEWORK = {
@@ -132,6 +191,7 @@ REST_FRAMEWORK = {
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
     "DEFAULT_PAGINATION_CLASS": "cluster_app.pagination.NewestFirst",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_THROTTLE_CLASSES": ["config.throttling.ByUser"],
     "EXCEPTION_HANDLER": "config.problems.answer",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
@@ -183,11 +243,24 @@ MOTLEY_JOB_USER = env.str("MOTLEY_JOB_USER", "")
 MOTLEY_JOB_PATH = env.str("MOTLEY_JOB_PATH", "")
 """Put in front of a job's PATH: where its python with NumPy and motley_client is."""
 MOTLEY_LOG_LIMIT_BYTES = env.int("MOTLEY_LOG_LIMIT_BYTES", 64 * 1024 * 1024)
+MOTLEY_LOG_STREAMS = env.int("MOTLEY_LOG_STREAMS", 8)
+"""Open event streams of logs in one process, each of which keeps a thread."""
+MOTLEY_METRICS_TOKEN = env.str("MOTLEY_METRICS_TOKEN", "")
+"""What Prometheus sends as its bearer token; empty: anybody who reaches /metrics may read it."""
+MOTLEY_VERSION: str = tomllib.loads((BASE_DIR / "pyproject.toml").read_text())["project"]["version"]
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": env.str("MOTLEY_LOG_LEVEL", "INFO")},
-}
+# -- logs -------------------------------------------------------------------------------------------------------
+
+LOG_AS_JSON = wants_json(env.str("MOTLEY_LOG_FORMAT", "auto", validate=validate.OneOf(["auto", "json", "text"])))
+LOGGING = logging_config(as_json=LOG_AS_JSON, level=env.str("MOTLEY_LOG_LEVEL", "INFO"))
+DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID = True  # config.middleware has looked at it
+DJANGO_STRUCTLOG_USER_ID_FIELD = ""
+DJANGO_STRUCTLOG_IP_LOGGING_ENABLED = False
+DJANGO_STRUCTLOG_CELERY_ENABLED = True
+DJANGO_STRUCTLOG_STATUS_START_LOG_LEVEL = DJANGO_STRUCTLOG_CELERY_TASK_START_LOG_LEVEL = logging.DEBUG
+DJANGO_STRUCTLOG_CELERY_TASK_SUCCESS_LOG_LEVEL = logging.DEBUG
+DJANGO_STRUCTLOG_STATUS_DEFAULT_LOG_LEVEL = logging.INFO if LOG_AS_JSON else logging.DEBUG
+DJANGO_STRUCTLOG_STATUS_2XX_LOG_LEVEL = DJANGO_STRUCTLOG_STATUS_4XX_LOG_LEVEL = (
+    DJANGO_STRUCTLOG_STATUS_DEFAULT_LOG_LEVEL
+)
+"""A terminal is for what a person should see; each request is for machines."""

@@ -30,6 +30,11 @@ router.register("jobs", JobViewSet, basename="job")
 router.register("nodes", NodeViewSet, basename="node")
 router.register("rounds", RoundViewSet, basename="round")
 
+handler400 = "config.problems.bad_request"
+handler403 = "config.problems.forbidden"
+handler404 = "config.problems.not_found"
+handler500 = "config.problems.broken"
+
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("login/", LoginView.as_view(template_name="registration/login.html"), name="login"),

@@ -17,13 +17,18 @@ def faults_of(detail: Any, pointer: str = "") -> Iterator[Fault]:
     match detail:
         case dict():
             for name, inner in detail.items():
-                yield from faults_of(inner, pointer if name == "non_field_errors" else f"{pointer}/{name}")
+                yield from faults_of(inner, pointer if name == "non_field_errors" else f"{pointer}/{escaped(name)}")
         case list():
             for position, inner in enumerate(detail):
                 nested = isinstance(inner, dict | list)
                 yield from faults_of(inner, f"{pointer}/{position}" if nested else pointer)
         case _:
             yield Fault(pointer=pointer, code=getattr(detail, "code", "invalid"), detail=str(detail))
+
+
+def escaped(name: Any) -> str:
+    """As a step of a JSON pointer (RFC 6901)."""
+    return str(name).replace("~", "~0").replace("/", "~1")
 
 
 class JobsError(Exception):

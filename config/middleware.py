@@ -1,0 +1,96 @@
+"""What every request and every answer has: an id, a door, a limit, and headers that forbid what nothing here needs."""
+
+import re
+from collections.abc import Callable
+from time import monotonic
+from uuid import uuid4
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django_structlog.middlewares import RequestMiddleware
+from structlog.contextvars import bind_contextvars, clear_contextvars
+
+from config.problems import is_rest, problem
+from config.throttling import address_of, counter
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+DOORS = {"/api": "rest", "/admin": "admin"}
+NOT_NEEDED = ("accelerometer", "camera", "geolocation", "gyroscope", "magnetometer", "microphone", "payment", "usb")
+PERMISSIONS = ", ".join(f"{feature}=()" for feature in NOT_NEEDED)
+UNLIMITED = ("/livez", "/readyz", "/healthz/", "/metrics", "/static/")
+"""Asked by machines beside the service, which must hear from it above all when it is busy."""
+
+Answer = Callable[[HttpRequest], HttpResponse]
+
+
+class Correlation(RequestMiddleware):
+    """One id in a request's logs, problem, audit entries and answer: the caller's, if it looks like one."""
+
+    def prepare(self, request: HttpRequest) -> None:
+        clear_contextvars()
+        given = request.META.get("HTTP_X_REQUEST_ID", "")  # not `headers`, which are read once and kept
+        request.META["HTTP_X_REQUEST_ID"] = given if REQUEST_ID.fullmatch(given) else uuid4().hex
+        bind_contextvars(door=door_of(request.path))
+        request.META["motley.began"] = monotonic()
+        super().prepare(request)
+
+    def handle_response(self, request: HttpRequest, response: HttpResponse) -> None:
+        response["X-Request-ID"] = request.META["HTTP_X_REQUEST_ID"]
+        bind_contextvars(duration_ms=round(1000 * (monotonic() - request.META["motley.began"]), 1))
+        super().handle_response(request, response)
+
+    @staticmethod
+    def format_request(request: HttpRequest) -> str:
+        """Without the query: people paste tokens there."""
+        return f"{request.method} {request.path}"
+
+
+def door_of(path: str) -> str:
+    """Through which door a request came, as the audit list names it."""
+    return next((door for prefix, door in DOORS.items() if path.startswith(prefix)), "page")
+
+
+def permissions_policy(get_response: Answer) -> Answer:
+    """Nothing here needs a camera."""
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        response.setdefault("Permissions-Policy", PERMISSIONS)
+        return response
+
+    return answer
+
+
+def limit_by_address(get_response: Answer) -> Answer:
+    """Requests by nobody in particular are counted for their address; and tokens that nobody issued."""
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        if request.path.startswith(UNLIMITED):
+            return get_response(request)
+        if "Authorization" not in request.headers and not request.user.is_authenticated:
+            return _too_many(request) or get_response(request)
+        response = get_response(request)
+        return (response.status_code == 401 and _too_many(request)) or response
+
+    return answer
+
+
+def _too_many(request: HttpRequest) -> HttpResponse | None:
+    """Counts the request; the refusal, if that was one too many."""
+    tries = request.method == "POST" and request.path in (reverse("login"), reverse("admin:login"))
+    group, rate = ("login", settings.MOTLEY_LOGIN_RATE) if tries else ("anybody", settings.MOTLEY_ANONYMOUS_RATE)
+    wait_s = counter.count(request, group, f"address {address_of(request)}", rate)
+    return refusal(request, wait_s) if wait_s else None
+
+
+def refusal(request: HttpRequest, wait_s: int) -> HttpResponse:
+    """429, with the wait in seconds: a problem to a script, a page to a person."""
+    if is_rest(request):
+        detail = f"Too many requests from this address; ask again in {wait_s} s."
+        response = problem(request, 429, code="throttled", detail=detail)
+    else:
+        response = render(request, "429.html", {"wait_s": wait_s}, status=429)
+    response["Retry-After"] = str(wait_s)
+    return response

@@ -1,0 +1,39 @@
+import pytest
+from django.test import Client
+from rest_callers import Scope, caller
+from rest_framework.test import APIClient
+from service_lab import UNTIL_LET_GO, Lab
+
+from jobs_app.models import Job
+
+
+@pytest.fixture
+def cluster(lab: Lab, plain_static: None) -> Lab:
+    lab.node("n1", gpus=4)
+    return lab
+
+
+@pytest.fixture
+def ada(cluster: Lab) -> APIClient:
+    """A member of vision, by a token that may submit."""
+    return caller(cluster.user())
+
+
+@pytest.fixture
+def root(cluster: Lab) -> APIClient:
+    """Staff, by a token of scope admin."""
+    return caller(cluster.user("root", "admins", staff=True), Scope.ADMIN)
+
+
+@pytest.fixture
+def running(cluster: Lab) -> Job:
+    job = cluster.submit(f"echo hello; {UNTIL_LET_GO}")
+    cluster.running(job)
+    return job
+
+
+@pytest.fixture
+def browser_of_ada(cluster: Lab) -> Client:
+    client = Client()
+    client.force_login(cluster.user())
+    return client

@@ -1,0 +1,108 @@
+"""Guessing passwords is slow, at both doors that take one; and the audit list says who came and who could not."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from service_lab import Lab
+
+from audit_app.models import Action, AuditEntry
+
+DOORS = ["/login/", "/admin/login/"]
+RIGHT, WRONG = "a right password", "a wrong password"
+
+
+@pytest.fixture
+def eve(cluster: Lab, settings) -> User:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    user = cluster.user("eve", staff=True)
+    user.set_password(RIGHT)
+    user.save()
+    return user
+
+
+@pytest.fixture
+def browser(eve: User) -> Client:
+    return Client()
+
+
+def log_in(browser: Client, password: str, *, door: str = "/login/", name: str = "eve", address: str = "10.0.0.1"):
+    return browser.post(door, {"username": name, "password": password}, REMOTE_ADDR=address)
+
+
+def fail(browser: Client, times: int, **how: str) -> None:
+    for _ in range(times):
+        log_in(browser, WRONG, **how)
+
+
+def listed() -> list[tuple[str, str, str]]:
+    return list(AuditEntry.objects.order_by("id").values_list("action", "target", "door"))
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_the_right_password_lets_in(browser: Client, door: str) -> None:
+    assert log_in(browser, RIGHT, door=door).status_code == 302
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_after_five_wrong_ones_even_the_right_one_waits(browser: Client, door: str) -> None:
+    fail(browser, 5, door=door)
+    answer = log_in(browser, RIGHT, door=door)
+    assert answer.status_code == 429
+    assert 0 < int(answer["Retry-After"]) <= 900
+    assert "Try again in 15 minutes" in answer.content.decode()
+
+
+def test_the_fifth_wrong_one_says_so_already(browser: Client) -> None:
+    fail(browser, 4)
+    assert log_in(browser, WRONG).status_code == 429
+
+
+def test_a_lockout_holds_at_the_other_door_too(browser: Client) -> None:
+    fail(browser, 5)
+    assert log_in(browser, RIGHT, door="/admin/login/").status_code == 429
+
+
+def test_who_comes_from_elsewhere_is_not_locked_out(browser: Client) -> None:
+    fail(browser, 5)
+    assert log_in(browser, RIGHT, address="10.0.0.2").status_code == 302
+
+
+def test_four_wrong_ones_are_forgotten_with_the_right_one(browser: Client) -> None:
+    fail(browser, 4)
+    log_in(browser, RIGHT)
+    fail(browser, 4)
+    assert log_in(browser, RIGHT).status_code == 302
+
+
+def test_trying_on_does_not_make_the_wait_longer(browser: Client) -> None:
+    fail(browser, 5)
+    first = int(log_in(browser, WRONG)["Retry-After"])
+    fail(browser, 3)
+    assert int(log_in(browser, WRONG)["Retry-After"]) <= first
+
+
+def test_coming_and_going_are_on_the_list(browser: Client) -> None:
+    log_in(browser, RIGHT)
+    browser.post("/logout/")
+    assert listed() == [("login", "eve", "page"), ("logout", "eve", "page")]
+
+
+def test_the_list_tells_the_door(browser: Client) -> None:
+    log_in(browser, RIGHT, door="/admin/login/")
+    assert listed() == [("login", "eve", "admin")]
+
+
+def test_a_lockout_is_listed_once_however_long_they_try(browser: Client) -> None:
+    fail(browser, 9)
+    assert [action for action, _, _ in listed()] == [Action.LOGIN_FAILED] * 4 + [Action.LOGIN_LOCKED]
+    assert AuditEntry.objects.filter(action=Action.LOGIN_LOCKED).get().message == "from 10.0.0.1"
+
+
+def test_a_password_that_was_typed_as_the_name_is_not_listed(browser: Client) -> None:
+    log_in(browser, WRONG, name="correct horse battery staple")
+    assert listed() == [("login.failed", "an unknown name", "page")]
+
+
+def test_entries_have_the_id_of_their_request(browser: Client) -> None:
+    browser.post("/login/", {"username": "eve", "password": RIGHT}, headers={"x-request-id": "r1"})
+    assert AuditEntry.objects.get().request_id == "r1"

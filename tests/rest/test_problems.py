@@ -1,0 +1,90 @@
+"""Every refusal below /api is a problem document: with a status, a code, and pointers to what is wrong."""
+
+from typing import Any
+
+import pytest
+from django.http import HttpResponse
+from rest_framework.request import Request
+from rest_framework.test import APIClient, APIRequestFactory
+
+from cluster_app.errors import ClusterError, ReasonMissing
+from config.problems import answer
+from jobs_app.errors import Conflict, InvalidSpec, JobsError, NotAllowed, faults_of
+from scheduler_app.errors import LeaseLost, NotReplayable, SchedulerError
+
+
+def is_a_problem(answer: Any, status: int, code: str) -> bool:
+    document = answer.json()
+    assert answer["Content-Type"] == "application/problem+json"
+    assert document.keys() == {"type", "title", "status", "detail", "instance", "code", "errors", "request_id"}
+    assert document["type"] == f"urn:motley:problem:{code}"
+    return (answer.status_code, document["status"], document["code"]) == (status, status, code)
+
+
+def test_without_a_token(db: None, api: APIClient) -> None:
+    assert is_a_problem(api.get("/api/v1/jobs"), 401, "not_authenticated")
+
+
+def test_a_verb_that_the_route_does_not_know(ada: APIClient) -> None:
+    answer = ada.put("/api/v1/jobs")
+    assert is_a_problem(answer, 405, "method_not_allowed")
+    assert "GET" in answer["Allow"]
+
+
+def test_an_answer_that_cannot_be_had(ada: APIClient) -> None:
+    assert is_a_problem(ada.get("/api/v1/jobs", headers={"accept": "application/xml"}), 406, "not_acceptable")
+
+
+def test_a_body_of_another_kind(ada: APIClient) -> None:
+    answer = ada.post("/api/v1/jobs", "<job/>", content_type="application/xml")
+    assert is_a_problem(answer, 415, "unsupported_media_type")
+
+
+def test_a_body_that_is_no_json(ada: APIClient) -> None:
+    assert is_a_problem(ada.post("/api/v1/jobs", "{", content_type="application/json"), 400, "parse_error")
+
+
+@pytest.mark.parametrize("address", ["/api", "/api/", "/api/v2/jobs", "/api/v1/jbos", "/api/v1/"])
+def test_an_address_that_is_none(ada: APIClient, address: str) -> None:
+    assert is_a_problem(ada.get(address, follow=True), 404, "not_found")
+
+
+def test_a_host_that_is_not_ours(ada: APIClient) -> None:
+    assert is_a_problem(ada.get("/api/v1/jobs", headers={"host": "evil.example"}), 400, "bad_request")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (JobsError("no"), 400),
+        (NotAllowed("no"), 403),
+        (Conflict("no"), 409),
+        (InvalidSpec.at("/gpus", "invalid", "no"), 422),
+        (ClusterError("no"), 409),
+        (ReasonMissing(), 422),
+        (SchedulerError("no"), 409),
+        (NotReplayable("no"), 409),
+        (LeaseLost("no"), 503),
+    ],
+)
+def test_every_error_of_ours_has_a_status(error: Exception, status: int) -> None:
+    assert _answer(error).status_code == status
+
+
+def test_what_is_away_for_a_while_says_when_to_come_back() -> None:
+    assert int(_answer(LeaseLost("no"))["Retry-After"]) > 0
+
+
+def test_a_missing_reason_is_pointed_at() -> None:
+    assert [fault["pointer"] for fault in _answer(ReasonMissing()).data["errors"]] == ["/reason"]
+
+
+def test_pointers_escape_what_json_pointers_escape() -> None:
+    faults = list(faults_of({"tags": {"a/b": {"c~d": ["too long"]}}}))
+    assert [fault["pointer"] for fault in faults] == ["/tags/a~1b/c~0d"]
+
+
+def _answer(error: Exception) -> HttpResponse:
+    response = answer(error, {"request": Request(APIRequestFactory().get("/api/v1/x"))})
+    assert response is not None
+    return response
