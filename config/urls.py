@@ -12,7 +12,7 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 
-from jobs_app.api import JobViewSet
+from jobs_app.api.jobs import JobViewSet
 from scheduler_app.api.nodes import NodeViewSet
 from scheduler_app.api.rounds import RoundViewSet
 

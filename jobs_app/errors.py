@@ -52,6 +52,14 @@ class InvalidSpec(JobsError):
         return cls([Fault(pointer=pointer, code=code, detail=detail)])
 
 
+class TooManyJobs(InvalidSpec):
+    code = "too_many"
+
+    def __init__(self, most: int, given: int) -> None:
+        text = f"A batch has at most {most:,} jobs, and this one has {given:,}: part it."
+        super().__init__([Fault(pointer="/jobs", code=self.code, detail=text)])
+
+
 class NotAllowed(JobsError):
     """The person may see the job but not do this to it."""
 

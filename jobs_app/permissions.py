@@ -31,3 +31,20 @@ class NotForJobs(InScope):
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
         return not isinstance(request.auth, JobToken) and super().has_permission(request, view)
+
+
+class StaffChange(NotForJobs):
+    """Everybody reads; what changes the cluster or the policy needs staff, by token one of scope admin."""
+
+    message = "Only an administrator may do this; a token needs the scope admin."
+
+    def has_permission(self, request: Request, view: "APIView") -> bool:
+        if not super().has_permission(request, view):
+            return False
+        return request.method in SAFE_METHODS or is_administrator(request)
+
+
+def is_administrator(request: Request) -> bool:
+    """Staff, by session or by a token of scope admin."""
+    narrow = isinstance(request.auth, ApiToken) and request.auth.scope != ApiToken.Scope.ADMIN
+    return bool(request.user.is_staff) and not narrow

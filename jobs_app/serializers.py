@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from jobs_app.models import Attempt, Job
-from jobs_app.spec import spec_of
+from jobs_app.spec import JobSpec, spec_of
 
 
 class AttemptAnswer(serializers.ModelSerializer[Attempt]):
@@ -132,3 +132,14 @@ class JobInFull(JobAnswer):
     class Meta(JobAnswer.Meta):
         fields = (*JobAnswer.Meta.fields, "attempts")
         read_only_fields = fields
+
+
+class JobBatch(serializers.Serializer[Any]):
+    """Describes the body; it is read by `jobs_app.batch`, ten thousand at a time."""
+
+    jobs = JobSpec(many=True)
+
+
+class BatchAnswer(serializers.Serializer[Any]):
+    count = serializers.IntegerField()
+    ids = serializers.ListField(child=serializers.UUIDField(), help_text="In the order of the jobs.")

@@ -1,25 +1,34 @@
-"""What people do to jobs and tokens after submission: cancel, hold, release, requeue; issue and revoke."""
+"""What people do to jobs and tokens after submission: cancel, hold, release, requeue, change; issue and revoke."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
+from audit_app.services import note
 from jobs_app.attempts import lock_job, stop_attempt_of
-from jobs_app.errors import Conflict, JobIsFinished, JobIsNotHeld
+from jobs_app.errors import Conflict, InvalidSpec, JobIsFinished, JobIsNotHeld
 from jobs_app.history import record
-from jobs_app.models import ApiToken, Attempt, Job, JobDependency, JobEvent, Reason
+from jobs_app.limits import note_of_weight, weight_faults
+from jobs_app.models import ApiToken, Attempt, Job, JobDependency, JobEvent, JobTag, Reason
+from jobs_app.spec import parse_change
 
 State = Job.State
 StopReason = Attempt.StopReason
 Kind = JobEvent.Kind
+
+DESCRIPTIVE = {"name", "tags"}
+"""Columns that may change after the end, for they decide nothing."""
 
 
 def cancel_job(job: Job, *, actor: User | None) -> None:
     """End the job: at once if it is queued, else as soon as its processes are proven gone."""
     with transaction.atomic():
         lock_job(job.pk)
+        _note("cancel", job, actor)
         if _finish_queued(job, Reason.CANCELLED_BY_USER, message=_by(actor), actor=actor):
             return
         if not stop_attempt_of(job, StopReason.CANCEL, note=_by(actor), actor=actor):
@@ -30,6 +39,7 @@ def hold_job(job: Job, *, actor: User | None) -> None:
     """Keep the job in the queue; one that runs is requeued gracefully first."""
     with transaction.atomic():
         lock_job(job.pk)
+        _note("hold", job, actor)
         queued = Job.objects.filter(pk=job.pk, state=State.QUEUED)
         if queued.update(held=True, reason=Reason.HELD, message=_by(actor), reasons=[]):
             record(job, Kind.HELD, _by(actor), actor=actor)
@@ -43,6 +53,7 @@ def release_job(job: Job, *, actor: User | None) -> None:
     """Let a held job be scheduled again; one that is to be held once it has stopped will not be."""
     with transaction.atomic():
         lock_job(job.pk)
+        _note("release", job, actor)
         held = Job.objects.filter(pk=job.pk, held=True)
         to_be_held = Job.objects.filter(pk=job.pk, hold_next=True)
         released = held.update(held=False, reason=Reason.NEXT_ROUND, message=Reason.NEXT_ROUND.label)
@@ -54,8 +65,38 @@ def release_job(job: Job, *, actor: User | None) -> None:
 def requeue_job(job: Job, *, actor: User | None) -> None:
     """Stop a running job gracefully and put it back in the queue."""
     with transaction.atomic():
+        _note("requeue", job, actor)
         if not stop_attempt_of(job, StopReason.REQUEUE, note=_by(actor), actor=actor):
             raise Conflict("Only a job that has been started can be requeued.")
+
+
+def change_job(job: Job, data: Any, *, actor: User) -> None:
+    """Give the job another name, weight, deadline, time limit, other tags or retries; finished, only name and tags."""
+    asked = parse_change(data)
+    with transaction.atomic():
+        lock_job(job.pk)
+        found = Job.objects.select_related("team").get(pk=job.pk)
+        if found.is_final and not asked.keys() <= DESCRIPTIVE:
+            raise JobIsFinished(found.get_state_display())
+        if faults := list(weight_faults(asked.get("weight", 0.0), found.team, actor)):
+            raise InvalidSpec(faults)
+        changes = {column: value for column, value in asked.items() if getattr(found, column) != value}
+        if changes:
+            _change(found, changes, actor)
+
+
+def _change(job: Job, changes: Mapping[str, Any], actor: User) -> None:
+    """Under the job's lock."""
+    words = [
+        f"{column.removesuffix('_s')} {_word(getattr(job, column))} → {_word(changes[column])}" for column in changes
+    ]
+    words += [text for text in [note_of_weight(changes.get("weight", 0), job.team)] if text]
+    Job.objects.filter(pk=job.pk).update(**changes)
+    if "tags" in changes:
+        JobTag.objects.filter(job=job).delete()
+        JobTag.objects.bulk_create(JobTag.rows_of(job.pk, changes["tags"]))
+    record(job, Kind.CHANGED, "; ".join(words), actor=actor)
+    _note("change", job, actor, "; ".join(words))
 
 
 def settle_dependencies() -> None:
@@ -89,3 +130,19 @@ def _finish_queued(job: Job, reason: Reason, *, message: str, actor: User | None
 
 def _by(actor: User | None) -> str:
     return f"by {actor.get_username()}" if actor else ""
+
+
+def _note(verb: str, job: Job, actor: User | None, message: str = "") -> None:
+    note(f"job.{verb}", actor=actor, target=str(job), target_id=job.pk, message=message)
+
+
+def _word(value: Any) -> str:
+    """Of a column, for the history."""
+    match value:
+        case None:
+            return "none"
+        case dict():
+            return ", ".join(f"{name}={text}" for name, text in value.items()) or "none"
+        case float():
+            return f"{value:g}"
+    return str(value)

@@ -1,6 +1,9 @@
 """A job: what it asks for, where it stands, and why."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -62,6 +65,13 @@ class JobArray(models.Model):
 
 
 class JobQuerySet(models.QuerySet["Job"]):
+    def update(self, **columns: Any) -> int:
+        """Also `updated_at`, which `auto_now` would leave alone: callers ask for what changed since.
+
+        Here rather than by a trigger: one rule for both databases, and `bulk_update` comes by here, too.
+        """
+        return super().update(**{"updated_at": timezone.now(), **columns})
+
     def visible_to(self, user: User) -> "JobQuerySet":
         """A team's jobs are seen by its members; staff see all."""
         if user.is_staff:
@@ -260,3 +270,8 @@ class JobTag(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name}={self.value}"
+
+    @classmethod
+    def rows_of(cls, job_id: UUID, tags: Mapping[str, str]) -> "list[JobTag]":
+        """The rows that say what `Job.tags` says."""
+        return [cls(job_id=job_id, name=name, value=value) for name, value in tags.items()]

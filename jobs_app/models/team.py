@@ -41,6 +41,11 @@ class Team(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def most_job_weight(self) -> float:
+        """What a job may ask; the ordinary weight of 1 is always allowed."""
+        return max(self.max_job_weight, 1.0)
+
 
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
     def valid(self, now: datetime) -> "ApiTokenQuerySet":

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from engines.protocol import Stream
 from jobs_app.api import jobs_seen_by
 from jobs_app.models import Attempt, Job
-from jobs_app.spec import MOST_GPUS
+from jobs_app.fields import MOST_GPUS
 from scheduler_app.looking import read_log
 
 LARGEST_CHUNK = 1024 * 1024

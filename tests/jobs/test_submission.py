@@ -9,7 +9,8 @@ from service_lab import Lab
 from cluster_app.services import cordon
 from jobs_app.errors import Fault, InvalidSpec
 from jobs_app.models import Job, JobArray, Reason
-from jobs_app.submission import clone_job, default_workload
+from jobs_app.submission import clone_job
+from jobs_app.workload import default_workload
 
 
 def refusal(lab: Lab, **spec: Any) -> Fault:

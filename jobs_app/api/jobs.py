@@ -1,0 +1,102 @@
+"""Jobs over REST: submit, list, show, change, and the verbs."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import Prefetch
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+
+from jobs_app.api.parsers import LARGEST_BATCH_BYTES, Json, read_large_body
+from jobs_app.api.seen import jobs_seen_by
+from jobs_app.filters import JobFilter
+from jobs_app.models import Attempt, Job
+from jobs_app.models.job import JobQuerySet
+from jobs_app.serializers import BatchAnswer, JobAnswer, JobBatch, JobInFull
+from jobs_app.services import cancel_job, change_job, hold_job, release_job, requeue_job
+from jobs_app.spec import JobChange, JobSpec
+from jobs_app.submission import clone_job, submit_batch, submit_job
+
+
+class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Job]):
+    queryset = Job.objects.none()
+    filterset_class = JobFilter
+    parser_classes = (Json,)
+
+    def get_queryset(self) -> JobQuerySet:
+        jobs = jobs_seen_by(self.request).select_related("team", "owner")
+        attempts = Attempt.objects.live() if self.action == "list" else Attempt.objects.all()
+        return jobs.prefetch_related(Prefetch("attempts", attempts.select_related("gpu_type")), "needs")
+
+    def get_serializer_class(self) -> type[BaseSerializer[Job]]:
+        return JobAnswer if self.action == "list" else JobInFull
+
+    @extend_schema(request=JobSpec, responses={201: JobInFull})
+    def create(self, request: Request) -> Response:
+        """Submit a job. For an array the answer is its first member."""
+        job = submit_job(request.data, owner=_person(request))
+        return Response(self._in_full(job), status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=JobChange, responses={200: JobInFull})
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Change a job. Of a finished job only the name and the tags."""
+        job = self.get_object()
+        change_job(job, request.data, actor=_person(request))
+        return Response(self._in_full(job))
+
+    @extend_schema(request=None, responses={202: JobInFull})
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: str) -> Response:
+        """End the job: at once if it waits, else gracefully, then for certain."""
+        return self._done(cancel_job)
+
+    @extend_schema(request=None, responses={202: JobInFull})
+    @action(detail=True, methods=["post"])
+    def hold(self, request: Request, pk: str) -> Response:
+        """Keep the job in the queue; one that runs is requeued gracefully first."""
+        return self._done(hold_job)
+
+    @extend_schema(request=None, responses={202: JobInFull})
+    @action(detail=True, methods=["post"])
+    def release(self, request: Request, pk: str) -> Response:
+        """Let a held job be scheduled again."""
+        return self._done(release_job)
+
+    @extend_schema(request=None, responses={202: JobInFull})
+    @action(detail=True, methods=["post"])
+    def requeue(self, request: Request, pk: str) -> Response:
+        """Stop a running job gracefully and put it back in the queue."""
+        return self._done(requeue_job)
+
+    @extend_schema(request=JobSpec, responses={201: JobInFull})
+    @action(detail=True, methods=["post"])
+    def clone(self, request: Request, pk: str) -> Response:
+        """Submit the same again; the body, if any, overrides fields of the spec. What it waited for is left out."""
+        job = clone_job(self.get_object(), owner=_person(request), changes=request.data)
+        return Response(self._in_full(job), status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=JobBatch, responses={201: BatchAnswer})
+    @action(detail=False, methods=["post"])
+    def batch(self, request: Request) -> Response:
+        """Submit up to 10,000 jobs: all or none. `#3` in `after` stands for the fourth, which must come before."""
+        read_large_body(request, most=LARGEST_BATCH_BYTES)
+        jobs = submit_batch(request.data, owner=_person(request))
+        return Response({"count": len(jobs), "ids": [job.pk for job in jobs]}, status=status.HTTP_201_CREATED)
+
+    def _done(self, verb: Callable[..., None]) -> Response:
+        job = self.get_object()
+        verb(job, actor=self.request.user)
+        return Response(self._in_full(job), status=status.HTTP_202_ACCEPTED)
+
+    def _in_full(self, job: Job) -> Any:
+        return JobInFull(self.get_queryset().get(pk=job.pk)).data
+
+
+def _person(request: Request) -> User:
+    user: User = request.user  # type: ignore[assignment]  # `InScope` lets nobody else in
+    return user
