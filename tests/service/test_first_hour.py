@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from running_service import ROOT, Service, wait_for
+from deployment import ROOT, wait_for
+from running_service import Service
 
 
 def test_sample_jobs_run_on_several_gpu_types(demo: Service) -> None:

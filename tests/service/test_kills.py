@@ -1,23 +1,13 @@
 """Any process may be killed at any moment: no job is lost or run twice, no GPU double-booked, nothing left behind."""
 
-import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from running_service import ROOT, Service, wait_for
-
-OVERLAPS = """
-from scheduler_app.models import GpuClaim
-claims = GpuClaim.objects.exclude(held_from=None).order_by("gpu", "held_from")
-spans = list(claims.values_list("gpu", "held_from", "released_at"))
-answer = sum(a[0] == b[0] and (a[2] is None or a[2] > b[1]) for a, b in zip(spans, spans[1:]))
-"""
+from deployment import OVERLAPS, ROOT, kill_all, wait_for
+from running_service import Service
 
 
 def test_jobs_finish_once_though_the_scheduler_is_killed_again_and_again(service: Service) -> None:
@@ -26,7 +16,7 @@ def test_jobs_finish_once_though_the_scheduler_is_killed_again_and_again(service
     for pause_s in (0.3, 0.9, 1.4, 0.1, 0.7, 1.1):  # anywhere in a round
         scheduler = wait_for("a scheduler works", lambda: service.processes("manage.py schedule"))
         time.sleep(pause_s)
-        _kill(scheduler)
+        kill_all(scheduler)
     for job in jobs:
         service.wait_for_state(job, "succeeded")
         assert service.trace(job) == list(range(1, 151))
@@ -62,7 +52,7 @@ def test_a_job_whose_supervisor_is_killed_runs_again_to_its_end(service: Service
     service.declare(a100=1)
     job = service.sample(steps=200, rate=40)
     wait_for("a checkpoint is there", lambda: service.client.job(job)["progress"]["step"] > 60)
-    _kill(_supervisors(service))
+    kill_all(_supervisors(service))
     done = service.wait_for_state(job, "succeeded")
 
     assert [attempt["outcome"] for attempt in done["attempts"]] == ["lost", "succeeded"]
@@ -82,7 +72,7 @@ def test_grandchildren_that_left_the_session_are_gone_too(service: Service, end:
         service.client.cancel(job)
         service.wait_for_state(job, "cancelled")
     else:
-        _kill(_supervisors(service))
+        kill_all(_supervisors(service))
         wait_for("the loss is noticed", lambda: service.client.job(job)["attempts"][0]["outcome"] == "lost")
         service.client.cancel(job)
         service.wait_for_state(job, "cancelled")
@@ -105,12 +95,6 @@ def test_of_two_schedulers_one_works_and_one_waits(service: Service) -> None:
     finally:
         second.terminate()
         second.wait()
-
-
-def _kill(pids: Iterable[int]) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):  # a child that was about to become another program
-            os.kill(pid, signal.SIGKILL)
 
 
 def _supervisors(service: Service) -> list[int]:

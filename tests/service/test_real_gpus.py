@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from deployment import wait_for
 from nvml_driver import compiled_driver
-from running_service import Service, a_service, wait_for
+from running_service import Service, a_service
 
 
 @pytest.fixture(scope="module")

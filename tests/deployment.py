@@ -1,0 +1,147 @@
+"""A whole Motley that runs beside the test, and what a test says to it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from motley_client.client import Client
+
+ROOT = Path(__file__).resolve().parents[1]
+PATIENCE_S = 120
+T = TypeVar("T")
+
+OVERLAPS = """
+from scheduler_app.models import GpuClaim
+claims = GpuClaim.objects.exclude(held_from=None).order_by("gpu", "held_from")
+spans = list(claims.values_list("gpu", "held_from", "released_at"))
+answer = sum(a[0] == b[0] and (a[2] is None or a[2] > b[1]) for a, b in zip(spans, spans[1:]))
+"""
+"""How often a GPU was held by two at once."""
+
+
+def wait_for(what: str, question: Callable[[], T], *, patience_s: float = PATIENCE_S) -> T:
+    """Ask until the answer is true; the time is a limit for a loaded machine, nothing depends on it."""
+    until = time.monotonic() + patience_s
+    while not (answer := question()):
+        assert time.monotonic() < until, f"waited {patience_s} s in vain: {what}"
+        time.sleep(0.1)
+    return answer
+
+
+class Deployment:
+    """Words for tests; where it runs, and how, is for its kinds to say."""
+
+    engine_root: Path
+    environment: Mapping[str, str]
+    mark: str
+    """In the environment of every process of the service, as MOTLEY_TEST_MARK."""
+    url: str
+
+    @property
+    def token(self) -> str:
+        raise NotImplementedError
+
+    @cached_property
+    def client(self) -> Client:
+        return Client(self.url, self.token)
+
+    def manage(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(ROOT / "manage.py"), *words]
+        return subprocess.run(
+            command, env=self.environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    def python(self, code: str) -> Any:
+        """Run code beside the service, on its database; what it assigns to `answer` comes back through JSON."""
+        done = self.manage(
+            "shell", "--no-imports", "-c", f"answer = None\n{code}\nimport json; print(json.dumps(answer))"
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def declare(self, *, round_s: float = 1, min_run_s: float = 0, **gpus: int) -> None:
+        """An emulated node for each GPU type: declare(a100=4, v100=2)."""
+        self.python(
+            "from cluster_app.models import GpuType\n"
+            "from cluster_app.services import add_node\n"
+            "from scheduler_app.demo import SPECIFICATIONS\n"
+            f"for name, gpus in {gpus!r}.items():\n"
+            "    kind = GpuType.objects.create(name=name, **SPECIFICATIONS[name])\n"
+            "    add_node(f'node-{name}', kind, gpus=gpus, cpus=64, memory_mib=2**19, emulated=True)\n"
+        )
+        self.decide_every(round_s, min_run_s=min_run_s)
+
+    def decide_every(self, round_s: float, *, min_run_s: float = 0) -> None:
+        self.python(
+            "from scheduler_app.models import PolicySetting\n"
+            "from scheduler_app.services import choose_policy\n"
+            f"choose_policy(PolicySetting(round_length_s={round_s}, min_run_s={min_run_s}), actor=None)\n"
+        )
+
+    def submit(self, command: str | list[str], **spec: Any) -> str:
+        return self.client.submit({"name": "test", "team": "vision", "gpus": 1, "command": command, **spec})["id"]
+
+    def sample(self, *, steps: int, rate: float, **spec: Any) -> str:
+        """The sample training, which notes each step that it does in trace.txt of its working folder."""
+        command = ["python", "-m", "motley_client.sample", "--steps", str(steps), "--trace", "trace.txt"]
+        return self.submit(command, rates={"a100": rate}, total_steps=steps, **spec)
+
+    def wait_for_state(self, job: str, *states: str) -> Any:
+        return wait_for(f"job {job} is {states}", lambda: (j := self.client.job(job))["state"] in states and j)
+
+    def trace(self, job: str) -> list[int]:
+        path = self.engine_root / "jobs" / job / "work" / "trace.txt"
+        return [int(line) for line in path.read_text().split()]
+
+    def service_processes(self) -> list[int]:
+        """The service's own; supervisors and jobs are none of them."""
+        return [pid for pid in self._marked() if b"engines." not in told(pid, "cmdline")]
+
+    def processes(self, name: str) -> list[int]:
+        return [pid for pid in self._marked() if name.encode() in told(pid, "cmdline")]
+
+    def job_processes(self) -> list[int]:
+        """Supervisors and whatever jobs left, found by this engine's folder."""
+        root, ours = str(self.engine_root).encode(), self.service_processes()
+        found = [pid for pid in others() if root in told(pid, "cmdline") + told(pid, "environ")]
+        return sorted({*found} - {*ours})
+
+    def _marked(self) -> Iterator[int]:
+        mark = f"MOTLEY_TEST_MARK={self.mark}".encode()
+        return (pid for pid in others() if mark in told(pid, "environ"))
+
+    def clear_away(self) -> None:
+        """Of jobs nothing is left, whatever they were doing."""
+        if "client" in vars(self):
+            self.client.close()
+        while left := self.job_processes():
+            kill_all(left)
+            time.sleep(0.01)
+
+
+def others() -> Iterator[int]:
+    """All processes but this one."""
+    return (
+        int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and entry.name != str(os.getpid())
+    )
+
+
+def told(pid: int, what: str) -> bytes:
+    """A process's command line (cmdline) or environment (environ); empty once it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/{what}").read_bytes().replace(b"\0", b" ")
+    return b""
+
+
+def kill_all(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):  # a child that was about to become another program
+            os.kill(pid, signal.SIGKILL)
