@@ -1,6 +1,7 @@
 """The machines as arrays: GPUs on nodes, who holds them, and what else a node has to give."""
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -42,13 +43,13 @@ class Floor:
         if G and not -1 <= self.holder.min() <= self.holder.max() < m:
             raise InvalidFloor("holder names a job that does not exist")
 
-    @property
+    @cached_property
     def vacant(self) -> Bools:
         """Which GPUs (G,) nobody uses."""
         vacant: Bools = (self.holder < 0) & ~self.releasing
         return vacant
 
-    @property
+    @cached_property
     def gpu_type(self) -> Ints:
         """The type of each GPU (G,)."""
         types: Ints = self.node_type[self.gpu_node]

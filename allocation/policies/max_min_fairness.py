@@ -1,8 +1,9 @@
 """Max-min fairness of normalised throughput (Gavel)."""
 
-from numpy import append, concatenate, ones, repeat, zeros
+from numpy import append, column_stack, concatenate, ones, repeat, zeros
 from scipy.sparse import block_array, csr_array, eye_array, kron, vstack
 
+from allocation.classes import alike
 from allocation.decision import Decision
 from allocation.problem import Problem
 from allocation.solve import maximize
@@ -29,6 +30,10 @@ def max_min_fairness(problem: Problem) -> Decision:
         \max_X\ \textstyle \sum_{ik} w_i\, a_{ik} X_{ik} \quad\text{s.t. time, capacity and}\quad
         \sum_k \tfrac{a_{ik}}{z^*} X_{ik} \ge 1 \ \ \forall i \quad\text{(no worse)}
 
+    Jobs with equal rows a and equal weights are interchangeable, and some optimum treats them alike: one row stands for
+    all N_i of its kind, counted so often in the capacity and in the work. Exact, and the size of the programs is that
+    of the kinds, not of the jobs.
+
     Solved in units of sum(c) / sum(w), the value of an even split, so that the solver's absolute tolerances mean the
     same whatever the unit of the weights.
 
@@ -54,11 +59,13 @@ def max_min_fairness(problem: Problem) -> Decision:
        section 4.1.
     """
     T, u, c, w = problem.rate, problem.usage, problem.capacity, problem.weight
-    m, K = T.shape
     even = c.sum() / w.sum()
     a = T * (problem.base_gpus / (w * even * problem.base_rate))[:, None]
+    kinds = alike(column_stack([a, w]))
+    a, w, N = a[kinds.first], w[kinds.first], kinds.count
+    m, K = a.shape
     over_k = kron(eye_array(m), ones((1, K)))  # sum_k X[i, k]
-    used = kron(ones((1, m)), u)  # sum_i sum_k u[j, k] X[i, k]
+    used = kron(N[None, :], u)  # sum_i N_i sum_k u[j, k] X[i, k]
     best = maximize(
         append(zeros(m * K), 1),
         block_array(
@@ -69,18 +76,18 @@ def max_min_fairness(problem: Problem) -> Decision:
             ]
         ),
         concatenate([zeros(m), ones(m), c]),
-        most=append(T.ravel() > 0, float("inf")),
+        most=append(a.ravel() > 0, float("inf")),
         time_limit_s=TIME_LIMIT_S,
     )
     full = maximize(
-        (a * w[:, None]).ravel(),
+        (a * (N * w)[:, None]).ravel(),
         vstack([-over_k.multiply(a.ravel() / best.value), over_k, used]),  # no worse, time, capacity
         concatenate([repeat(SLACK - 1, m), ones(m), c]),
-        most=T.ravel() > 0,
+        most=a.ravel() > 0,
         time_limit_s=TIME_LIMIT_S,
     )
     return Decision.of_shares(
-        full.x.reshape(m, K),
+        full.x.reshape(m, K)[kinds.of_row],
         prices=even * best.duals[-c.size :],
         objective=even * best.value,
         bound=even * best.bound,

@@ -73,6 +73,22 @@ def test_max_min_fairness_reaches_the_value_of_the_formula(cluster):
 
 @few
 @given(clusters())
+def test_max_min_fairness_of_many_alike_reaches_the_value_of_the_formula_too(cluster):
+    """They are solved as one row that counts for all."""
+    many = cluster.problem.subset(np.arange(3 * len(cluster.problem.weight)) % len(cluster.problem.weight))
+    assert max_min_fairness(many).objective == pytest.approx(max_min_by_cvxpy(many), rel=1e-6)
+
+
+@few
+@given(clusters())
+def test_jobs_that_are_alike_get_alike_shares(cluster):
+    m = len(cluster.problem.weight)
+    shares = max_min_fairness(cluster.problem.subset(np.arange(3 * m) % m)).shares
+    assert np.array_equal(shares, np.tile(shares[:m], (3, 1)))
+
+
+@few
+@given(clusters())
 def test_shares_are_worth_what_the_objective_says(cluster):
     problem = cluster.problem
     decision = max_min_fairness(problem)
