@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 POSTGRESQL = Path("/usr/lib/postgresql/15/bin")
@@ -24,18 +24,27 @@ FOR_TESTS = ("fsync=off", "full_page_writes=off", "max_connections=100")
 
 
 class Server:
-    """A process that can be killed and started again on the same folder and port."""
+    """A process that can be killed and started again on the same folder and port; it ends with us."""
 
-    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
-        self.command, self.log, self.environment = tuple(command), log, environment
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        cwd: Path = Path("/"),
+        before: Sequence[str] = (),
+    ) -> None:
+        self.command = ["setpriv", *before, "--pdeathsig", "QUIT", *command]
+        self.log, self.environment, self.cwd = log, environment, cwd
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            command = ["setpriv", "--pdeathsig", "QUIT", *self.command]
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment, cwd="/"
-            )
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment, cwd=self.cwd,
+                start_new_session=True,
+            )  # fmt: skip
 
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
@@ -45,31 +54,49 @@ class Server:
             self.process.send_signal(how)
             self.process.wait(PATIENCE_S)
 
+    def kill(self) -> None:
+        """With its children, all at once."""
+        assert self.process is not None
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE_S)
 
-def postgresql_server(folder: Path, port: int) -> Server:
-    """One that is set up in `folder`, with the superuser motley; not started yet."""
+
+def postgresql_server(
+    folder: Path, port: int, *, password: str = "", environment: Mapping[str, str] | None = None
+) -> Server:
+    """One that is set up in `folder`, with the superuser motley and a database of that name; not started yet."""
     data = folder / "data"
     data.mkdir()
     if os.geteuid() == 0:
         folder.chmod(0o711)
         shutil.chown(data, UNPRIVILEGED)
-    options = ("-U", "motley", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C.UTF-8")
-    _run([*as_unprivileged(), str(POSTGRESQL / "initdb"), "-D", str(data), *options])
+    _set_up(data, folder / "password", password)
     wanted = (f"port={port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={data}", *FOR_TESTS)
     words = ["-D", str(data), *(word for setting in wanted for word in ("-c", setting))]
-    return Server([*as_unprivileged(), str(POSTGRESQL / "postgres"), *words], folder / "postgresql.log")
+    command = [str(POSTGRESQL / "postgres"), *words]
+    return Server(command, folder / "postgresql.log", environment, before=as_unprivileged())
+
+
+def _set_up(data: Path, password_file: Path, password: str) -> None:
+    options = ["-D", str(data), "-U", "motley", "--no-sync", "-E", "UTF8", "--locale", "C.UTF-8"]
+    password_file.write_text(password)
+    password_file.chmod(0o644)
+    access = ["-A", "scram-sha-256", "--pwfile", str(password_file)] if password else ["-A", "trust"]
+    _run([str(POSTGRESQL / "initdb"), *options, *access])
+    _run([str(POSTGRESQL / "postgres"), "--single", "-D", str(data), "postgres"], told="CREATE DATABASE motley;\n")
 
 
 def as_unprivileged() -> list[str]:
-    """The words before a command that root may not run."""
+    """What setpriv is told if we are root."""
     if os.geteuid() != 0:
         return []
     group = subprocess.run(["id", "-gn", UNPRIVILEGED], check=True, capture_output=True, text=True).stdout.strip()
-    return ["setpriv", "--reuid", UNPRIVILEGED, "--regid", group, "--clear-groups"]
+    return ["--reuid", UNPRIVILEGED, "--regid", group, "--clear-groups"]
 
 
 def accepts_connections(port: int) -> bool:
-    where = ("-h", "127.0.0.1", "-p", str(port), "-U", "motley", "-d", "postgres")
+    where = ("-h", "127.0.0.1", "-p", str(port), "-U", "motley", "-d", "motley")
     return subprocess.run([str(POSTGRESQL / "pg_isready"), "-q", *where], check=False).returncode == 0
 
 
@@ -82,7 +109,7 @@ def postgresql() -> Iterator[str]:
         server.start()
         try:
             _wait_for(server, lambda: accepts_connections(port))
-            yield f"postgresql://motley@127.0.0.1:{port}/postgres"
+            yield f"postgresql://motley@127.0.0.1:{port}/motley"
         finally:
             server.end(signal.SIGINT)  # without waiting for its clients
 
@@ -110,8 +137,9 @@ def _wait_for(server: Server, ready: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd="/")
+def _run(command: Sequence[str], *, told: str = "") -> None:
+    whole = ["setpriv", *as_unprivileged(), *command]
+    done = subprocess.run(whole, check=False, capture_output=True, text=True, cwd="/", input=told)
     assert done.returncode == 0, done.stderr
 
 
