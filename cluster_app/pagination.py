@@ -1,9 +1,14 @@
 """Keyset pages: as fast on the last page as on the first, and stable while rows arrive."""
 
-from typing import Any
+import re
+from typing import Any, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
+from django.core.exceptions import ValidationError as NoSuchValue
+from django.db import DataError
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 
@@ -14,6 +19,26 @@ class NewestFirst(CursorPagination):
     page_size = 50
     page_size_query_param = "limit"
     max_page_size = 200
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
+        try:
+            return super().paginate_queryset(queryset, request, view)
+        except (NotFound, NoSuchValue, ValueError, DataError):  # one that was made up, or that is of another list
+            if self.cursor_query_param not in request.query_params:
+                raise
+            self._refuse(self.cursor_query_param, "Send what `next` of the page before says; leave it out to begin.")
+
+    def get_page_size(self, request: Request) -> int:
+        """More than a page holds gives a full page; what is no number is refused."""
+        text = request.query_params.get(self.page_size_query_param)
+        if text is None:
+            return self.page_size
+        if not re.fullmatch(r"0*[1-9][0-9]{0,9}", text):
+            self._refuse(self.page_size_query_param, f"Write a whole number from 1 to {self.max_page_size}.")
+        return min(int(text), self.max_page_size)
+
+    def _refuse(self, parameter: str, text: str) -> NoReturn:
+        raise ValidationError({parameter: [text]})
 
     def get_paginated_response(self, data: Any) -> Response:
         return Response({"next": self.next_cursor(), "results": data})
@@ -32,6 +57,29 @@ class NewestFirst(CursorPagination):
                 "results": schema,
             },
         }
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        size = {"type": "integer", "minimum": 1, "default": self.page_size}
+        return [
+            {
+                "name": self.cursor_query_param,
+                "in": "query",
+                "description": "What `next` of the page before says.",
+                "schema": {"type": "string"},
+            },
+            {
+                "name": self.page_size_query_param,
+                "in": "query",
+                "description": f"Results per page; more than {self.max_page_size} gives {self.max_page_size}.",
+                "schema": size,
+            },
+        ]
+
+
+class OldestFirst(NewestFirst):
+    """Histories are read in the order in which they happened."""
+
+    ordering = "pk"
 
 
 class ByName(NewestFirst):

@@ -12,9 +12,16 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 
+from jobs_app.api.history import AttemptViewSet, EventViewSet
 from jobs_app.api.jobs import JobViewSet
+from scheduler_app.api.gpu_types import GpuTypeViewSet
+from scheduler_app.api.me import MeView
 from scheduler_app.api.nodes import NodeViewSet
+from scheduler_app.api.policies import PolicyViewSet
 from scheduler_app.api.rounds import RoundViewSet
+from scheduler_app.api.teams import TeamViewSet
+from scheduler_app.api.throughputs import ThroughputViewSet
+from scheduler_app.api.tokens import TokenViewSet
 
 
 @extend_schema(exclude=True)
@@ -29,6 +36,11 @@ router = SimpleRouter(trailing_slash=False)
 router.register("jobs", JobViewSet, basename="job")
 router.register("nodes", NodeViewSet, basename="node")
 router.register("rounds", RoundViewSet, basename="round")
+router.register("gpu-types", GpuTypeViewSet, basename="gpu-type")
+router.register("teams", TeamViewSet, basename="team")
+router.register("policies", PolicyViewSet, basename="policy")
+router.register("throughputs", ThroughputViewSet, basename="throughput")
+router.register("tokens", TokenViewSet, basename="token")
 
 handler400 = "config.problems.bad_request"
 handler403 = "config.problems.forbidden"
@@ -39,6 +51,9 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("login/", LoginView.as_view(template_name="registration/login.html"), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
+    path("api/v1/jobs/<uuid:pk>/events", EventViewSet.as_view({"get": "list"}), name="job-events"),
+    path("api/v1/jobs/<uuid:pk>/attempts", AttemptViewSet.as_view({"get": "list"}), name="job-attempts"),
+    path("api/v1/me", MeView.as_view(), name="me"),
     path("api/v1/", include("scheduler_app.api_urls")),
     path("api/v1/", include(router.urls)),
     path("api/v1/<path:unknown>", no_such_route),

@@ -33,7 +33,7 @@ class NotForJobs(InScope):
         return not isinstance(request.auth, JobToken) and super().has_permission(request, view)
 
 
-class StaffChange(NotForJobs):
+class StaffChanges(NotForJobs):
     """Everybody reads; what changes the cluster or the policy needs staff, by token one of scope admin."""
 
     message = "Only an administrator may do this; a token needs the scope admin."

@@ -6,7 +6,8 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from jobs_app.models import Attempt, Job
+from cluster_app.representation import etag_of
+from jobs_app.models import Attempt, Job, JobEvent
 from jobs_app.spec import JobSpec, spec_of
 
 
@@ -128,9 +129,26 @@ class JobInFull(JobAnswer):
     """One job, with all its attempts."""
 
     attempts = AttemptAnswer(many=True, read_only=True)
+    etag = serializers.SerializerMethodField(help_text="Of all the rest; send it as `If-Match` to change this state.")
 
     class Meta(JobAnswer.Meta):
-        fields = (*JobAnswer.Meta.fields, "attempts")
+        fields = (*JobAnswer.Meta.fields, "attempts", "etag")
+        read_only_fields = fields
+
+    def get_etag(self, job: Job) -> str:
+        return ""  # it is of the whole, which is not yet there
+
+    def to_representation(self, instance: Job) -> dict[str, Any]:
+        whole: dict[str, Any] = super().to_representation(instance)
+        return whole | {"etag": etag_of(whole)}
+
+
+class EventAnswer(serializers.ModelSerializer[JobEvent]):
+    actor = serializers.CharField(source="actor.username", default=None, read_only=True)
+
+    class Meta:
+        model = JobEvent
+        fields = ("id", "at", "kind", "attempt", "message", "actor")
         read_only_fields = fields
 
 

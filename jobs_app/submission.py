@@ -6,6 +6,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from audit_app.models import Action
 from audit_app.services import note
 from jobs_app.admission import Admission, Asked
 from jobs_app.batch import admitted_batch
@@ -49,12 +50,12 @@ def enter(asked: Asked) -> Job:
     """Write down the job, or the whole array, of which the answer is the first."""
     jobs = enqueue([asked])
     many = f"an array of {len(jobs)}" if asked.array else ""
-    note("job.submit", actor=jobs[0].owner, target=str(jobs[0]), target_id=jobs[0].pk, message=many)
+    note(Action.JOB_SUBMIT, actor=jobs[0].owner, target=str(jobs[0]), target_id=jobs[0].pk, message=many)
     return jobs[0]
 
 
 @transaction.atomic
 def enter_batch(asked: Sequence[Asked]) -> list[Job]:
     jobs = enqueue(asked)
-    note("job.batch", actor=jobs[0].owner, target=f"{len(jobs)} jobs", target_id=jobs[0].pk)
+    note(Action.JOB_BATCH, actor=jobs[0].owner, target=f"{len(jobs)} jobs", target_id=jobs[0].pk)
     return jobs

@@ -4,16 +4,19 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.db.models import Prefetch
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, status, viewsets
+from rest_framework import status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
+from cluster_app.representation import IF_MATCH, ShowMany, ShowOne, refuse_stale, single
 from jobs_app.api.parsers import LARGEST_BATCH_BYTES, Json, read_large_body
 from jobs_app.api.seen import jobs_seen_by
+from jobs_app.attempts import lock_job
 from jobs_app.filters import JobFilter
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
@@ -23,7 +26,7 @@ from jobs_app.spec import JobChange, JobSpec
 from jobs_app.submission import clone_job, submit_batch, submit_job
 
 
-class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Job]):
+class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
     queryset = Job.objects.none()
     filterset_class = JobFilter
     parser_classes = (Json,)
@@ -39,15 +42,17 @@ class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gene
     @extend_schema(request=JobSpec, responses={201: JobInFull})
     def create(self, request: Request) -> Response:
         """Submit a job. For an array the answer is its first member."""
-        job = submit_job(request.data, owner=_person(request))
-        return Response(self._in_full(job), status=status.HTTP_201_CREATED)
+        return self._shown(submit_job(request.data, owner=_person(request)), status.HTTP_201_CREATED)
 
-    @extend_schema(request=JobChange, responses={200: JobInFull})
+    @extend_schema(request=JobChange, responses={200: JobInFull}, parameters=[IF_MATCH])
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change a job. Of a finished job only the name and the tags."""
         job = self.get_object()
-        change_job(job, request.data, actor=_person(request))
-        return Response(self._in_full(job))
+        with transaction.atomic():
+            lock_job(job.pk)
+            refuse_stale(request, lambda: self._in_full(job))
+            change_job(job, request.data, actor=_person(request))
+        return self._shown(job)
 
     @extend_schema(request=None, responses={202: JobInFull})
     @action(detail=True, methods=["post"])
@@ -78,7 +83,7 @@ class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gene
     def clone(self, request: Request, pk: str) -> Response:
         """Submit the same again; the body, if any, overrides fields of the spec. What it waited for is left out."""
         job = clone_job(self.get_object(), owner=_person(request), changes=request.data)
-        return Response(self._in_full(job), status=status.HTTP_201_CREATED)
+        return self._shown(job, status.HTTP_201_CREATED)
 
     @extend_schema(request=JobBatch, responses={201: BatchAnswer})
     @action(detail=False, methods=["post"])
@@ -91,7 +96,10 @@ class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gene
     def _done(self, verb: Callable[..., None]) -> Response:
         job = self.get_object()
         verb(job, actor=self.request.user)
-        return Response(self._in_full(job), status=status.HTTP_202_ACCEPTED)
+        return self._shown(job, status.HTTP_202_ACCEPTED)
+
+    def _shown(self, job: Job, code: int = status.HTTP_200_OK) -> Response:
+        return single(self.request, self._in_full(job), code)
 
     def _in_full(self, job: Job) -> Any:
         return JobInFull(self.get_queryset().get(pk=job.pk)).data

@@ -5,7 +5,8 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from cluster_app.errors import ClusterError
@@ -25,7 +26,10 @@ class Visit(HttpRequest):
 def one_page(request: HttpRequest, rows: QuerySet[Any], pagination: type[NewestFirst] = NewestFirst) -> dict[str, Any]:
     """A keyset page of the rows, with the links to its neighbours."""
     paginator = pagination()
-    page: list[Model] = paginator.paginate_queryset(rows, Request(request)) or []
+    try:
+        page: list[Model] = paginator.paginate_queryset(rows, Request(request)) or []
+    except ValidationError as error:  # an address that was made up
+        raise Http404 from error
     return {"rows": page, "newer": paginator.get_previous_link(), "older": paginator.get_next_link()}
 
 
