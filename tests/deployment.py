@@ -119,9 +119,13 @@ class Deployment:
         return (pid for pid in others() if mark in told(pid, "environ"))
 
     def clear_away(self) -> None:
-        """Of jobs nothing is left, whatever they were doing."""
+        """After the service itself has stopped."""
         if "client" in vars(self):
             self.client.close()
+        self.end_jobs()
+
+    def end_jobs(self) -> None:
+        """Nothing of them is left, whatever they were doing."""
         while left := self.job_processes():
             kill_all(left)
             time.sleep(0.01)

@@ -5,6 +5,7 @@ health checks, volumes and tmpfs. Not done: users, capabilities, read-only roots
 """
 
 import json
+import os
 import re
 import secrets
 import signal
@@ -74,6 +75,11 @@ class Member:
     def kill(self) -> None:
         """The process and its children, but not the jobs: on a host they would go on, too."""
         self.server.kill()
+
+    def tell(self, what: signal.Signals) -> None:
+        """To the process and its children."""
+        assert self.server.process is not None
+        os.killpg(self.server.process.pid, what)
 
     @property
     def running(self) -> bool:

@@ -1,0 +1,218 @@
+"""What rivals do to the same rows. Words and numbers come in, words and numbers go out: they cross a pipe."""
+
+from datetime import timedelta
+from time import sleep
+from typing import Any
+from unittest.mock import patch
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import transaction
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from allocation.planning import Plan
+from cluster_app.models import Gpu, GpuType
+from cluster_app.services import add_node
+from jobs_app.attempts import end_attempt, lock_job, note_running, preempt
+from jobs_app.models import ApiToken, Attempt, Job, JobEvent, Team
+from jobs_app.services import cancel_job, hold_job, issue_token, release_job, settle_dependencies
+from jobs_app.submission import submit_job
+from scheduler_app import lease
+from scheduler_app.committing import commit_round
+from scheduler_app.demo import SPECIFICATIONS
+from scheduler_app.dispatching import grant_claims
+from scheduler_app.holder import own_name
+from scheduler_app.models import GpuClaim, PolicySetting, Round, SchedulerLease
+from scheduler_app.observing import release_claims
+from scheduler_app.services import Opening, decide, newest_events, take_snapshot
+from scheduler_app.snapshot import Snapshot
+
+SHORT_LEASE = timedelta(seconds=0.05)
+decided: list[tuple[Round, Snapshot, Plan]] = []
+"""What this rival has decided and not yet committed."""
+
+
+def nothing() -> None:
+    """Look on."""
+
+
+# -- what there is --------------------------------------------------------------------------------------------------
+
+
+def prepare(gpus: int) -> None:
+    """A new database with one node and one person."""
+    call_command("migrate", verbosity=0)
+    kind = GpuType.objects.create(name="a100", **SPECIFICATIONS["a100"])
+    add_node("n1", kind, gpus=gpus, cpus=64, memory_mib=2**19, emulated=True)
+    Team.objects.create(name="vision").members.add(User.objects.create(username="ada"))
+
+
+def clear() -> None:
+    Job.objects.all().delete()
+    Round.objects.all().delete()
+    SchedulerLease.objects.all().delete()
+
+
+def token() -> str:
+    return issue_token(User.objects.get(), name="rival", scope=ApiToken.Scope.SUBMIT)
+
+
+def submit(spec: dict[str, Any] | None = None) -> str:
+    whole = {"name": "job", "team": "vision", "command": "true", "gpus": 1, **(spec or {})}
+    return str(submit_job(whole, owner=User.objects.get()).pk)
+
+
+def attempted() -> Attempt:
+    """Of a job of its own, without a GPU."""
+    job = submit()
+    ports = {"master_port": 29_600 + Attempt.objects.count(), "round_number": 1}
+    where = {"gpu_type": GpuType.objects.get(), "gpu_count": 1, "engine": "local", "nodes": ["n1"]}
+    return Attempt.objects.create(job_id=UUID(job), number=1, state=Attempt.State.LAUNCHING, **where, **ports)
+
+
+def attempt_without_gpu() -> int:
+    return attempted().pk
+
+
+def launched() -> tuple[str, int]:
+    """A job of which an engine has been told, and its attempt, which holds a GPU."""
+    attempt = attempted()
+    job = str(attempt.job_id)
+    GpuClaim.objects.create(gpu=Gpu.objects.order_by("pk")[0], attempt=attempt, held_from=timezone.now())
+    Job.objects.filter(pk=job).update(state=Job.State.STARTING, attempt_count=1)
+    return job, attempt.pk
+
+
+def running() -> tuple[str, int]:
+    job, attempt = launched()
+    note_running(Attempt.objects.select_related("job").get(pk=attempt), started_at=timezone.now())
+    return job, attempt
+
+
+def failed_with_child() -> tuple[str, str]:
+    """A job that is failing, and one that needs its success."""
+    parent = submit()
+    child = submit({"after": [{"job": parent, "on": "success"}]})
+    Job.objects.filter(pk=parent).update(state=Job.State.FAILED, finished_at=timezone.now())
+    return parent, child
+
+
+# -- deeds ----------------------------------------------------------------------------------------------------------
+
+
+def cancel(job: str) -> None:
+    cancel_job(Job.objects.get(pk=job), actor=None)
+
+
+def hold(job: str) -> None:
+    hold_job(Job.objects.get(pk=job), actor=None)
+
+
+def release(job: str) -> None:
+    release_job(Job.objects.get(pk=job), actor=None)
+
+
+def begin(attempt: int) -> bool:
+    return note_running(Attempt.objects.select_related("job").get(pk=attempt), started_at=timezone.now())
+
+
+def end(attempt: int, exit_code: int) -> None:
+    seen = Attempt.objects.select_related("job").get(pk=attempt)
+    end_attempt(seen, exit_code=exit_code, ended_at=timezone.now(), gone=True)
+
+
+def make_room(job: str, attempt: int) -> bool:
+    with transaction.atomic():
+        lock_job(UUID(job))
+        return bool(preempt({attempt: "for another"}))
+
+
+def decide_on(number: int) -> None:
+    """A round up to its commit, with that number, whoever else has it."""
+    now, setting = timezone.now(), PolicySetting.objects.current()
+    opening = Opening(number, now, *newest_events())
+    snapshot, _, _, since = take_snapshot(now, setting)
+    record = opening.record(Round.Result.COMMITTED, policy=setting.policy, shares_since=since)
+    decided[:] = [(record, snapshot, decide(snapshot, setting.policy))]
+
+
+def commit(holder: str) -> None:
+    record, snapshot, plan = decided.pop()
+    commit_round(record, snapshot, plan, holder=holder, reasons={}, now=timezone.now())
+
+
+def open_round(holder: str) -> int:
+    assert lease.hold_lease(holder, timezone.now())
+    return lease.open_round(holder, timezone.now())
+
+
+def claim(attempt: int) -> None:
+    GpuClaim.objects.create(gpu=Gpu.objects.order_by("pk")[0], attempt_id=attempt, held_from=timezone.now())
+
+
+def grant() -> None:
+    release_claims(timezone.now())
+    grant_claims(timezone.now())
+
+
+def settle() -> None:
+    settle_dependencies()
+
+
+def post(token: str, key: str, body: dict[str, Any]) -> tuple[int, str]:
+    """Submit over REST with an idempotency key: the status, and the job's id."""
+    caller = APIClient(headers={"authorization": f"Bearer {token}", "idempotency-key": key, "host": "localhost"})
+    answer = caller.post("/api/v1/jobs", body, format="json")
+    return answer.status_code, answer.json().get("id", "")
+
+
+def strive(times: int) -> list[tuple[str, float, float]]:
+    """Take the lease again and again: who had it, and for certain from when until when."""
+    had = []
+    name = own_name()
+    with patch.object(lease, "LEASE", SHORT_LEASE):
+        for turn in range(times):
+            asked = timezone.now()
+            if not lease.hold_lease(name, asked):
+                continue
+            begun = timezone.now()
+            if turn % 3 == 0:  # now and then it is given back, else it runs out
+                had.append((name, begun.timestamp(), timezone.now().timestamp()))
+                lease.release_lease(name, timezone.now())
+            else:
+                had.append((name, begun.timestamp(), (asked + SHORT_LEASE).timestamp()))
+                sleep(SHORT_LEASE.total_seconds() * (turn % 2) * 1.5)
+    return had
+
+
+# -- what came of it ------------------------------------------------------------------------------------------------
+
+
+def state(job: str) -> tuple[str, bool]:
+    found = Job.objects.get(pk=job)
+    return found.state, found.held
+
+
+def column(job: str, name: str) -> Any:
+    return Job.objects.values_list(name, flat=True).get(pk=job)
+
+
+def events(job: str, kind: str) -> int:
+    return JobEvent.objects.filter(job=job, kind=kind).count()
+
+
+def jobs() -> int:
+    return Job.objects.count()
+
+
+def live_attempts(job: str) -> int:
+    return Attempt.objects.live().filter(job=job).count()
+
+
+def holders_of_gpus() -> list[int]:
+    """How many hold each GPU that is held."""
+    release_claims(timezone.now())
+    held = list(GpuClaim.objects.holding().values_list("gpu", flat=True))
+    return [held.count(gpu) for gpu in {*held}]
