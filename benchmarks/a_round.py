@@ -1,94 +1,136 @@
 """The cluster and the queue that rounds are measured on."""
 
+from datetime import timedelta
 from time import perf_counter
 
 import numpy as np
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from benchmarks.engine import InstantEngine
 from cluster_app.models import Gpu, GpuType, Node
-from jobs_app.attempts import end_attempt, note_running
 from jobs_app.models import Attempt, Job, JobEvent, Team
+from scheduler_app import fleet
 from scheduler_app.demo import SPECIFICATIONS
-from scheduler_app.dispatching import grant_claims
+from scheduler_app.dispatching import dispatch
 from scheduler_app.lease import hold_lease
 from scheduler_app.models import PolicySetting
-from scheduler_app.observing import release_claims
+from scheduler_app.observing import observe
 from scheduler_app.services import choose_policy, run_round
 
 GPUS_PER_NODE = 8
-KINDS = ("a100", "v100", "t4")
+SPEEDS = {"a100": 4.0, "t4": 1.0, "v100": 2.0}
+GANGS, GANG_ODDS = (1, 2, 4, 8), (0.7, 0.1, 0.15, 0.05)
+TEAMS, WORKLOADS = 10, 200
 HOLDER = "benchmark"
 REPLACED = 0.1
+ROUND = timedelta(seconds=60)
+PROGRESS_EVERY = timedelta(seconds=30)
 
 
 class Bench:
-    """A cluster of three GPU types in equal parts, and jobs of 1 to 8 GPUs in ten teams."""
+    """A cluster of three GPU types in equal parts, and jobs of 1 to 8 GPUs in ten teams.
 
-    def __init__(self, *, jobs: int, gpus: int, seed: int) -> None:
+    The engine is in memory: it is the service that is measured, not the processes of jobs. Where jobs are
+    `all_different`, each declares rates of its own; else those of its workload, of which there are 200.
+    """
+
+    def __init__(self, *, jobs: int, gpus: int, seed: int, all_different: bool, progressing: int = 0) -> None:
         from django.core.management import call_command
 
         call_command("migrate", verbosity=0)
         self.rng = np.random.default_rng(seed)
-        self.jobs = jobs
-        self._add_nodes(gpus // GPUS_PER_NODE)
-        self.teams = Team.objects.bulk_create([Team(name=f"team-{n}", weight=1 + n % 3) for n in range(10)])
+        self.all_different, self.progressing = all_different, progressing
+        self.now, self.submitted = timezone.now(), 0
+        self.teams = Team.objects.bulk_create([Team(name=f"team-{n}", weight=1 + n % 3) for n in range(TEAMS)])
         self.owner = User.objects.create_user("bench")
-        choose_policy(PolicySetting(round_length_s=60, min_run_s=0), actor=None)
+        self.workloads = [self._speeds(gang) for gang in self._gangs(WORKLOADS)]
+        self.engine = self._engine_of(gpus // GPUS_PER_NODE)
+        choose_policy(PolicySetting(round_length_s=ROUND.total_seconds()), actor=None)
         self._submit(jobs)
 
     def round(self) -> dict[str, float]:
-        """One round; then its jobs run, and a tenth of them end and are replaced by new ones."""
-        now = timezone.now()
-        hold_lease(HOLDER, now)
-        began = perf_counter()
-        record = run_round(HOLDER, now)
-        seconds = perf_counter() - began
-        assert record.result == "committed", record
-        self._replace()
-        return {**record.seconds, "whole round": seconds}
+        """One round from observing to the commands; then its jobs run, and a tenth of them end and are replaced."""
+        self.now += ROUND / 2
+        self._make_progress()
+        hold_lease(HOLDER, self.now)
+        times = [perf_counter()]
+        for step in (self._observe, self._decide, self._dispatch):
+            step()
+            times.append(perf_counter())
+        observed, decided, dispatched = np.diff(times).tolist()
+        seconds = {"observe": observed, **self.seconds, "round": decided, "dispatch": dispatched}
+        return seconds | {"end to end": times[-1] - times[0], "changes heard": self._replace()}
 
-    def _add_nodes(self, nodes: int) -> None:
-        for position in range(nodes):
-            name = KINDS[position % len(KINDS)]
-            kind, _ = GpuType.objects.get_or_create(name=name, defaults=SPECIFICATIONS[name])
-            node = Node.objects.create(name=f"node-{position}", gpu_type=kind, cpus=64, memory_mib=2**19)
-            Gpu.objects.bulk_create([Gpu(node=node, index=index) for index in range(GPUS_PER_NODE)])
+    def _observe(self) -> None:
+        observe(self.now)
+
+    def _decide(self) -> None:
+        record = run_round(HOLDER, self.now)
+        assert record.result == "committed", record.message
+        self.seconds, self.record = record.seconds, record
+
+    def _dispatch(self) -> None:
+        dispatch(self.now)
+
+    def _engine_of(self, nodes: int) -> InstantEngine:
+        kinds = [GpuType.objects.create(name=name, **SPECIFICATIONS[name]) for name in SPEEDS]
+        rows = Node.objects.bulk_create(
+            [
+                Node(name=f"node-{n}", gpu_type=kinds[n % len(kinds)], cpus=64, memory_mib=2**19, heard_at=self.now)
+                for n in range(nodes)
+            ]
+        )
+        Gpu.objects.bulk_create([Gpu(node=node, index=index) for node in rows for index in range(GPUS_PER_NODE)])
+        engine = InstantEngine([node.name for node in rows], self.now)
+        fleet._MAKERS[Node.Engine.LOCAL.value] = lambda _: engine  # type: ignore[assignment]
+        fleet.engine_over.cache_clear()
+        return engine
 
     def _submit(self, count: int) -> None:
-        """All different: every job declares rates of its own."""
-        gangs = self.rng.choice([1, 2, 4, 8], count, p=[0.7, 0.1, 0.15, 0.05])
-        speeds = self.rng.uniform(0.7, 1.3, (count, 3)) * np.array([4.0, 2.0, 1.0])
-        jobs = Job.objects.bulk_create(
-            [
-                Job(
-                    name=f"job-{n}",
-                    team=self.teams[n % len(self.teams)],
-                    owner=self.owner,
-                    command="true",
-                    gpus_min=int(gang),
-                    gpus_max=int(gang),
-                    workload=f"workload-{n % 200}",
-                    rates={k: {str(gang): float(s * gang**0.9)} for k, s in zip(KINDS, speed, strict=True)},
-                )
-                for n, (gang, speed) in enumerate(zip(gangs, speeds, strict=True))
-            ],
-            batch_size=500,
-        )
-        JobEvent.objects.bulk_create([JobEvent(job=job, kind=JobEvent.Kind.SUBMITTED) for job in jobs], batch_size=500)
+        jobs = Job.objects.bulk_create(map(self._job, self._gangs(count)), batch_size=2000)
+        events = [JobEvent(job=job, kind=JobEvent.Kind.SUBMITTED) for job in jobs]
+        JobEvent.objects.bulk_create(events, batch_size=2000)
 
-    def _replace(self) -> None:
-        now = timezone.now()
-        for attempt in Attempt.objects.filter(state=Attempt.State.STOPPING).select_related("job"):
-            end_attempt(attempt, exit_code=75, ended_at=now, gone=True)
-        release_claims(now)
-        grant_claims(now)
-        Attempt.objects.filter(state=Attempt.State.CLAIMED).update(state=Attempt.State.LAUNCHING)
-        for attempt in Attempt.objects.filter(state=Attempt.State.LAUNCHING).select_related("job", "gpu_type"):
-            note_running(attempt, started_at=now)
-        running = list(Attempt.objects.filter(state=Attempt.State.RUNNING).select_related("job"))
-        ended = self.rng.choice(len(running), int(len(running) * REPLACED), replace=False)
-        for position in ended.tolist():
-            end_attempt(running[position], exit_code=0, ended_at=now, gone=True)
-        release_claims(now)
+    def _job(self, gang: int) -> Job:
+        self.submitted += 1
+        kind = self.submitted % WORKLOADS
+        gang, speeds = self._speeds(gang) if self.all_different else self.workloads[kind]
+        return Job(
+            name=f"job-{self.submitted}",
+            team=self.teams[kind % TEAMS],
+            owner=self.owner,
+            command="true",
+            gpus_min=gang,
+            gpus_max=gang,
+            workload=f"workload-{kind}",
+            rates={name: {str(gang): speed} for name, speed in speeds.items()},
+            created_at=self.now,
+        )
+
+    def _gangs(self, count: int) -> list[int]:
+        return [int(gang) for gang in self.rng.choice(GANGS, count, p=GANG_ODDS)]
+
+    def _speeds(self, gang: int) -> tuple[int, dict[str, float]]:
+        """A gang and its steps/s on each type; the types' speeds differ by up to 30 % from job to job."""
+        luck = self.rng.uniform(0.7, 1.3, len(SPEEDS))
+        return gang, {name: float(v * x * gang**0.9) for (name, v), x in zip(SPEEDS.items(), luck, strict=True)}
+
+    def _make_progress(self) -> None:
+        running = Attempt.objects.filter(state=Attempt.State.RUNNING).values_list("pk", flat=True)
+        self.engine.report_progress(running[: self.progressing], now=self.now, steps=100)
+
+    def _replace(self) -> float:
+        """What was started runs, a tenth of it ends, and new jobs come; gives the seconds of hearing of it."""
+        self.now = self.engine.now = self.now + ROUND / 2
+        running = list(Attempt.objects.filter(state=Attempt.State.RUNNING).values_list("pk", flat=True))
+        ended = self.rng.choice(len(running), int(len(running) * REPLACED), replace=False).tolist()
+        self.engine.ended |= {running[position]: 0 for position in ended}
+        hold_lease(HOLDER, self.now)
+        began = perf_counter()
+        observe(self.now)
+        dispatch(self.now)
+        seconds = perf_counter() - began
+        observe(self.now)
         self._submit(len(ended))
+        return seconds

@@ -21,7 +21,7 @@ def main() -> None:
         django.setup()
         from benchmarks.a_round import Bench
 
-        bench = Bench(jobs=arguments.jobs, gpus=arguments.gpus, seed=arguments.seed)
+        bench = Bench(jobs=arguments.jobs, gpus=arguments.gpus, seed=arguments.seed, all_different=True)
         rounds = [bench.round() for _ in range(arguments.rounds)]
         database_mib = Path(folder, "motley.sqlite3").stat().st_size / 2**20
     _print(rounds, database_mib, as_json=arguments.json)

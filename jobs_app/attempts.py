@@ -1,6 +1,6 @@
 """What happens to attempts: they run, are told to stop, end, and are proven gone."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from uuid import UUID
 
@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from cluster_app.bulk import rewrite
 from jobs_app.errors import JobsError
 from jobs_app.history import record
 from jobs_app.lifecycle import Ending, Verdict, judge
@@ -33,19 +34,48 @@ def lock_job(job_id: UUID) -> None:
 
 def note_running(attempt: Attempt, *, started_at: datetime) -> bool:
     """The processes have begun. False if that was known, or if it is stopping already."""
-    with transaction.atomic():
-        lock_job(attempt.job_id)
-        if not Attempt.objects.filter(pk=attempt.pk, state=State.LAUNCHING).update(
-            state=State.RUNNING, started_at=started_at
-        ):
-            Attempt.objects.filter(pk=attempt.pk, started_at=None).update(started_at=started_at)
-            return False
-        job = Job.objects.filter(pk=attempt.job_id)
-        job.filter(state=Job.State.STARTING).update(state=Job.State.RUNNING, reason="", message="", reasons=[])
-        job.filter(started_at=None).update(started_at=started_at)
-        where = f"{attempt.gpu_count} x {attempt.gpu_type} on {', '.join(attempt.nodes)}"
-        record(attempt.job, Kind.STARTED, where, attempt=attempt.number)
-        return True
+    return attempt.pk in note_all_running({attempt.pk: started_at})
+
+
+@transaction.atomic
+def note_all_running(started: Mapping[int, datetime]) -> set[int]:
+    """The processes of these attempts have begun; in a handful of queries, however many. Answers for which it was news.
+
+    Those that are stopping already only learn when they began.
+    """
+    jobs = _locked_jobs_of(started)
+    found = Attempt.objects.select_for_update(of=("self",)).filter(pk__in=started, started_at=None)
+    fields = ("job_id", "number", "state", "nodes", "gpu_count", "gpu_type__name")
+    attempts = list(found.select_related("gpu_type").only(*fields).order_by("pk"))
+    begun = [attempt for attempt in attempts if attempt.state == State.LAUNCHING]
+    for attempt in attempts:
+        attempt.started_at = started[attempt.pk]
+        attempt.state = State.RUNNING if attempt.state == State.LAUNCHING else attempt.state
+    rewrite(attempts, ["state", "started_at"])
+    _begin_jobs({jobs[attempt.job_id]: started[attempt.pk] for attempt in begun})
+    JobEvent.objects.bulk_create(
+        JobEvent(job_id=a.job_id, kind=Kind.STARTED, message=_where(a)[:500], attempt=a.number) for a in begun
+    )
+    return {attempt.pk for attempt in begun}
+
+
+def _locked_jobs_of(attempts: Iterable[int]) -> dict[UUID, Job]:
+    """Before any attempt of theirs, as everywhere."""
+    of_these = Attempt.objects.filter(pk__in=attempts).values("job")
+    jobs = Job.objects.select_for_update().filter(pk__in=of_these).order_by("pk")
+    return {job.pk: job for job in jobs.only("started_at")}
+
+
+def _begin_jobs(begun: Mapping[Job, datetime]) -> None:
+    for job, started_at in begun.items():
+        job.started_at = job.started_at or started_at
+    rewrite(list(begun), ["started_at"])
+    starting = Job.objects.filter(pk__in=[job.pk for job in begun], state=Job.State.STARTING)
+    starting.update(state=Job.State.RUNNING, reason="", message="", reasons=[])
+
+
+def _where(attempt: Attempt) -> str:
+    return f"{attempt.gpu_count} x {attempt.gpu_type} on {', '.join(attempt.nodes)}"
 
 
 def stop_attempt_of(job: Job, reason: StopReason, *, note: str, actor: User | None = None) -> bool:
@@ -71,19 +101,18 @@ def preempt(notes: Mapping[int, str]) -> set[int]:
     In a handful of queries, however many; inside a transaction, because it locks the rows it is about to change.
     """
     running = Attempt.objects.select_for_update(of=("self",)).filter(pk__in=notes, state=State.RUNNING)
-    attempts, now = list(running.select_related("job")), timezone.now()
+    attempts, now = list(running.only("number", "job__state").select_related("job")), timezone.now()
     for attempt in attempts:
         attempt.state, attempt.stopping_at = State.STOPPING, now
         attempt.stop_reason, attempt.stop_note = StopReason.PREEMPT, notes[attempt.pk]
         attempt.job.state, attempt.job.message = Job.State.STOPPING, notes[attempt.pk]
-    fields = ["state", "stopping_at", "stop_reason", "stop_note"]
-    Attempt.objects.bulk_update(attempts, fields, batch_size=200)
-    Job.objects.bulk_update([attempt.job for attempt in attempts], ["state", "message"], batch_size=200)
+    rewrite(attempts, ["state", "stopping_at", "stop_reason", "stop_note"])
+    rewrite([attempt.job for attempt in attempts], ["state", "message"])
     text = f"{StopReason.PREEMPT.label}: "
     events = [
         JobEvent(job=a.job, kind=Kind.STOPPING, message=(text + a.stop_note)[:500], attempt=a.number) for a in attempts
     ]
-    JobEvent.objects.bulk_create(events, batch_size=500)
+    JobEvent.objects.bulk_create(events)
     return {attempt.pk for attempt in attempts}
 
 

@@ -1,12 +1,14 @@
 """Progress reports become rates: of the attempt, and of its workload on its kind of GPUs."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from math import sqrt
+from typing import NamedTuple
 
 from django.db import transaction
 
+from cluster_app.bulk import rewrite
 from jobs_app.models import Attempt, Job, Throughput
 
 MOST_REPORTS = 200
@@ -17,7 +19,7 @@ MOST_REPORTS = 200
 class Advance:
     """What an attempt's progress file says now."""
 
-    attempt: Attempt
+    attempt: int
     reports: int
     first_step: int
     first_at: datetime
@@ -26,51 +28,97 @@ class Advance:
     loss: float | None
 
 
+@transaction.atomic
 def note_progress(advances: Iterable[Advance]) -> None:
-    """Bring attempts, jobs and measured rates up to date; an advance already known changes nothing."""
-    fresh = [advance for advance in advances if advance.reports > advance.attempt.reports]
-    if not fresh:
-        return
-    with transaction.atomic():
-        for advance in fresh:
-            _learn(advance)
-        _write_jobs(advance for advance in fresh if advance.attempt.state != Attempt.State.ENDED)
-        _write_attempts(fresh)  # after the jobs, as everywhere: who locks in another order may wait for ever
+    """Bring attempts, jobs and measured rates up to date, in a handful of queries, however many.
+
+    An advance already known changes nothing.
+    """
+    by_attempt = {advance.attempt: advance for advance in advances}
+    attempts = _attempts_of(by_attempt)
+    fresh = [
+        (attempt, by_attempt[attempt.pk]) for attempt in attempts if by_attempt[attempt.pk].reports > attempt.reports
+    ]
+    _learn(fresh)
+    _write_jobs((attempt, advance) for attempt, advance in fresh if attempt.state != Attempt.State.ENDED)
+    _write_attempts(fresh)  # after the jobs, as everywhere: who locks in another order may wait for ever
 
 
-def _write_attempts(fresh: Iterable[Advance]) -> None:
-    attempts = [advance.attempt for advance in fresh]
-    for advance in fresh:
-        attempt = advance.attempt
+Fresh = Iterable[tuple[Attempt, Advance]]
+
+
+def _attempts_of(pks: Iterable[int]) -> Iterable[Attempt]:
+    fields = ("state", "reports", "step", "step_at", "gpu_type_id", "gpu_count", "nodes")
+    attempts = Attempt.objects.filter(pk__in=list(pks)).select_related("job").order_by("pk")
+    return attempts.only(*fields, "job__team_id", "job__workload")
+
+
+def _write_attempts(fresh: Fresh) -> None:
+    attempts = []
+    for attempt, advance in fresh:
         attempt.reports, attempt.loss = advance.reports, advance.loss
         attempt.first_step, attempt.first_step_at = advance.first_step, advance.first_at
         attempt.step, attempt.step_at = advance.step, advance.at
-    fields = ["reports", "loss", "first_step", "first_step_at", "step", "step_at"]
-    Attempt.objects.bulk_update(attempts, fields, batch_size=200)
+        attempts.append(attempt)
+    rewrite(attempts, ["reports", "loss", "first_step", "first_step_at", "step", "step_at"])
 
 
-def _write_jobs(fresh: Iterable[Advance]) -> None:
-    jobs = [Job(pk=advance.attempt.job_id, step=advance.step, step_at=advance.at) for advance in fresh]
-    Job.objects.bulk_update(jobs, ["step", "step_at"], batch_size=200)
+def _write_jobs(fresh: Fresh) -> None:
+    jobs = [Job(pk=attempt.job_id, step=advance.step, step_at=advance.at) for attempt, advance in fresh]
+    rewrite(jobs, ["step", "step_at"])
 
 
-def _learn(advance: Advance) -> None:
-    """Merge the rate since the last look into the workload's mean (West's incremental variance)."""
-    attempt = advance.attempt
-    seconds = (advance.at - (attempt.step_at or advance.first_at)).total_seconds()
-    steps = advance.step - (attempt.step if attempt.step is not None else advance.first_step)
-    if seconds <= 0 or steps < 0:
-        return
-    known, _ = Throughput.objects.get_or_create(
-        team=attempt.job.team,
-        workload=attempt.job.workload,
-        gpu_type=attempt.gpu_type,
-        gpus=attempt.gpu_count,
-        nodes=len(attempt.nodes),
-        defaults={"steps_per_second": 0.0},
+class Place(NamedTuple):
+    """Where a workload's rate is measured: the key of a `Throughput`."""
+
+    team: int
+    workload: str
+    gpu_type: int
+    gpus: int
+    nodes: int
+
+
+def _learn(fresh: Fresh) -> None:
+    """Merge the rates since the last look into the workloads' means (West's incremental variance)."""
+    news = [(_place_of(attempt), rate, reports) for attempt, rate, reports in _rates(fresh)]
+    known = _known_rates({place for place, _, _ in news})
+    for place, rate, reports in news:
+        merge(known[place], rate=rate, reports=reports)
+    rewrite([throughput for throughput in known.values() if throughput.pk], ["steps_per_second", "spread", "reports"])
+    Throughput.objects.bulk_create([throughput for throughput in known.values() if not throughput.pk])
+
+
+def _rates(fresh: Fresh) -> Iterator[tuple[Attempt, float, int]]:
+    """Steps/s since the last look, and the reports behind it."""
+    for attempt, advance in fresh:
+        seconds = (advance.at - (attempt.step_at or advance.first_at)).total_seconds()
+        steps = advance.step - (attempt.step if attempt.step is not None else advance.first_step)
+        if seconds > 0 and steps >= 0:
+            yield attempt, steps / seconds, advance.reports - attempt.reports
+
+
+def _place_of(attempt: Attempt) -> Place:
+    job = attempt.job
+    return Place(job.team_id, job.workload, attempt.gpu_type_id, attempt.gpu_count, len(attempt.nodes))
+
+
+def _known_rates(places: Collection[Place]) -> dict[Place, Throughput]:
+    """Of each place what is known of it, or a blank to be filled in."""
+    blank = {place: _blank(place) for place in sorted(places)}
+    rows = Throughput.objects.filter(workload__in={place.workload for place in places})
+    found = {Place(t.team_id, t.workload, t.gpu_type_id, t.gpus, t.nodes): t for t in rows}
+    return blank | {place: throughput for place, throughput in found.items() if place in places}
+
+
+def _blank(place: Place) -> Throughput:
+    return Throughput(
+        team_id=place.team,
+        workload=place.workload,
+        gpu_type_id=place.gpu_type,
+        gpus=place.gpus,
+        nodes=place.nodes,
+        steps_per_second=0.0,
     )
-    merge(known, rate=steps / seconds, reports=advance.reports - attempt.reports)
-    known.save()
 
 
 def merge(known: Throughput, *, rate: float, reports: int) -> None:

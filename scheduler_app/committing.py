@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import F
 
 from allocation.planning import Plan
+from cluster_app.bulk import rewrite
 from cluster_app.models import Gpu, Node
 from jobs_app.attempts import preempt
 from jobs_app.models import Attempt, Job, JobEvent, Reason
@@ -21,6 +22,8 @@ from scheduler_app.models import GpuClaim, Round
 from scheduler_app.naming import Named, names_of
 from scheduler_app.snapshot import Snapshot
 
+Reasons = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Job → why it waits, the headline first."""
 PORTS = range(29_600, 49_600)
 """One per attempt on the whole cluster, so that no two jobs meet on a node."""
 
@@ -84,10 +87,13 @@ def commit_round(
     plan: Plan,
     *,
     holder: str,
-    reasons: Mapping[str, Sequence[Mapping[str, Any]]],
+    reasons: Reasons,
     now: datetime,
 ) -> None:
-    """Write the round, its stops, its starts, and why the others wait. `LeaseLost` if another scheduler took over."""
+    """Write the round, its stops, its starts, and why the others wait, where there is news of that.
+
+    `LeaseLost` if another scheduler took over.
+    """
     fence(holder, record_of_round.number)
     changes = changes_of(snapshot, plan)
     accrue(now)
@@ -149,52 +155,66 @@ def _receipt(snapshot: Snapshot, plan: Plan, row: int, takers: Iterable[Named], 
     return "; ".join([*parts, *([f"made room for {made_room}"] if made_room else [])])[:500]
 
 
+class Seat(NamedTuple):
+    """Where a GPU is."""
+
+    node: str
+    gpu_type: int
+    engine: str
+
+
 def _start(snapshot: Snapshot, plan: Plan, chosen: Sequence[Start], *, number: int, now: datetime) -> None:
     """Attempts with claims that wait for their GPUs; those that are vacant are granted when commands are sent."""
-    ids = [snapshot.jobs[start.row] for start in chosen]
-    jobs = Job.objects.in_bulk([UUID(pk) for pk in ids])
-    gpus = Gpu.objects.select_related("node").in_bulk([gpu for start in chosen for gpu in start.gpus])
-    ports = _free_ports()
+    ids = [UUID(snapshot.jobs[start.row]) for start in chosen]
+    tries = dict(Job.objects.filter(pk__in=ids).values_list("pk", "attempt_count"))
+    seats, ports = _seats(chosen), _free_ports()
     attempts = [
-        _attempt(snapshot, plan, start, [gpus[pk].node for pk in start.gpus], jobs[UUID(snapshot.jobs[start.row])])
-        for start in chosen
+        _attempt(snapshot, plan, start, [seats[pk] for pk in start.gpus], number=tries[job] + 1)
+        for start, job in zip(chosen, ids, strict=True)
     ]
     for attempt in attempts:
         attempt.round_number, attempt.master_port, attempt.claimed_at = number, next(ports), now
-    Attempt.objects.bulk_create(attempts, batch_size=200)
+    Attempt.objects.bulk_create(attempts)
     claims = [
         GpuClaim(gpu_id=gpu, attempt=attempt)
         for start, attempt in zip(chosen, attempts, strict=True)
         for gpu in start.gpus
     ]
-    GpuClaim.objects.bulk_create(claims, batch_size=500)
+    GpuClaim.objects.bulk_create(claims)
     _mark_starting(attempts)
 
 
-def _attempt(snapshot: Snapshot, plan: Plan, start: Start, nodes: Sequence[Node], job: Job) -> Attempt:
+def _seats(chosen: Sequence[Start]) -> dict[int, Seat]:
+    gpus = Gpu.objects.filter(pk__in=[gpu for start in chosen for gpu in start.gpus])
+    rows = gpus.values_list("pk", "node__name", "node__gpu_type_id", "node__engine")
+    return {pk: Seat(node, gpu_type, engine) for pk, node, gpu_type, engine in rows}
+
+
+def _attempt(snapshot: Snapshot, plan: Plan, start: Start, seats: Sequence[Seat], *, number: int) -> Attempt:
     problem, row = snapshot.problem, start.row
     k = int(plan.picks[row])
     rate, gpus = float(problem.rate[row, k]), int(problem.gpus[k])
     average = float(problem.base_rate[row] / problem.base_gpus[row])
     return Attempt(
-        job=job,
-        number=job.attempt_count + 1,
-        gpu_type_id=nodes[0].gpu_type_id,
+        job_id=UUID(snapshot.jobs[row]),
+        number=number,
+        gpu_type_id=seats[0].gpu_type,
         gpu_count=len(start.gpus),
-        nodes=list(dict.fromkeys(node.name for node in nodes)),
-        engine=nodes[0].engine,
+        nodes=list(dict.fromkeys(seat.node for seat in seats)),
+        engine=seats[0].engine,
         rate=rate,
         relative_speed=rate / gpus / average,
     )
 
 
 def _mark_starting(attempts: Sequence[Attempt]) -> None:
-    jobs = Job.objects.filter(pk__in=[attempt.job_id for attempt in attempts])
+    """Queued jobs start; those that move are still to stop. Each has had one more attempt."""
+    jobs, once_more = Job.objects.filter(pk__in=[attempt.job_id for attempt in attempts]), F("attempt_count") + 1
     reason = Reason.AWAITING_RELEASE
+    jobs.exclude(state=Job.State.QUEUED).update(attempt_count=once_more)
     jobs.filter(state=Job.State.QUEUED).update(
-        state=Job.State.STARTING, reason=reason, message=reason.label, reasons=[]
+        state=Job.State.STARTING, reason=reason, message=reason.label, reasons=[], attempt_count=once_more
     )
-    jobs.update(attempt_count=F("attempt_count") + 1)
     placed = [
         JobEvent(
             job_id=attempt.job_id,
@@ -204,7 +224,7 @@ def _mark_starting(attempts: Sequence[Attempt]) -> None:
         )
         for attempt in attempts
     ]
-    JobEvent.objects.bulk_create(placed, batch_size=500)
+    JobEvent.objects.bulk_create(placed)
 
 
 def _free_ports() -> Iterator[int]:
@@ -212,12 +232,18 @@ def _free_ports() -> Iterator[int]:
     return (port for port in PORTS if port not in taken)
 
 
-def _explain(reasons: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Rewrite a waiting job's reasons where they changed; the first is the headline."""
+def news_of(reasons: Reasons) -> Reasons:
+    """Those that differ from what is written; read before the transaction, so that it locks only what it rewrites."""
+    waiting = Job.objects.filter(state=Job.State.QUEUED, held=False)
+    known = {str(pk): old for pk, old in waiting.values_list("pk", "reasons")}
+    return {pk: fresh for pk, fresh in reasons.items() if known.get(pk) != fresh}
+
+
+def _explain(reasons: Reasons) -> None:
+    """Rewrite the reasons of those that still wait; the first is the headline."""
     ids = [UUID(pk) for pk in reasons]
     waiting = Job.objects.select_for_update().filter(pk__in=ids, state=Job.State.QUEUED, held=False)
-    known = waiting.order_by("pk").values_list("pk", "reasons")
-    changed = [Job(pk=pk, reasons=list(reasons[str(pk)])) for pk, old in known if old != reasons[str(pk)]]
-    for job in changed:
+    jobs = [Job(pk=pk, reasons=list(reasons[str(pk)])) for pk in waiting.order_by("pk").values_list("pk", flat=True)]
+    for job in jobs:
         job.reason, job.message = job.reasons[0]["code"], job.reasons[0]["detail"][:500]
-    Job.objects.bulk_update(changed, ["reasons", "reason", "message"], batch_size=200)
+    rewrite(jobs, ["reasons", "reason", "message"])

@@ -1,8 +1,11 @@
 """Commands to the engines: stops first, then the attempts whose GPUs have come free. Every one may be repeated."""
 
 import logging
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from django.conf import settings
 from django.db.models import Exists, OuterRef
@@ -17,6 +20,10 @@ from scheduler_app.models import GpuClaim
 
 log = logging.getLogger(__name__)
 State = Attempt.State
+Item = TypeVar("Item")
+
+AT_ONCE = 100
+"""So many commands are sent before it is written down; those that a crash leaves unwritten are sent again."""
 
 WORD = {
     Attempt.StopReason.PREEMPT: StopReason.PREEMPT,
@@ -43,16 +50,28 @@ def grant_claims(now: datetime) -> None:
 
 
 def _send_stops(running: dict[str, Engine], now: datetime) -> None:
-    stops = Attempt.objects.filter(state=State.STOPPING, stop_told_at=None).select_related("job")
-    for attempt in stops:
-        reason = Attempt.StopReason(attempt.stop_reason)
-        grace = timedelta(seconds=attempt.job.grace_s)
-        try:
-            running[attempt.engine].stop(attempt.pk, reason=WORD[reason], grace=grace)
-        except EngineError:  # said again with the next look
-            log.exception("attempt %s could not be told to stop", attempt.pk)
-        else:
-            Attempt.objects.filter(pk=attempt.pk, stop_reason=reason).update(stop_told_at=now)
+    stops = Attempt.objects.filter(state=State.STOPPING, stop_told_at=None).order_by("pk")
+    rows = stops.values_list("pk", "engine", "stop_reason", "job__grace_s")
+    for batch in _batches(list(rows)):
+        told: dict[str, list[int]] = defaultdict(list)
+        for attempt, engine, reason, grace_s in batch:
+            if _stop(running[engine], attempt, reason, grace_s):
+                told[reason].append(attempt)
+        for reason, attempts in told.items():  # whose reason has changed meanwhile is told again
+            Attempt.objects.filter(pk__in=attempts, stop_reason=reason).update(stop_told_at=now)
+
+
+def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    return (items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE))
+
+
+def _stop(engine: Engine, attempt: int, reason: str, grace_s: int) -> bool:
+    try:
+        engine.stop(attempt, reason=WORD[Attempt.StopReason(reason)], grace=timedelta(seconds=grace_s))
+    except EngineError:  # said again with the next look
+        log.exception("attempt %s could not be told to stop", attempt)
+        return False
+    return True
 
 
 def _claimed_to_launching() -> None:
@@ -65,16 +84,22 @@ def _claimed_to_launching() -> None:
 
 
 def _send_launches(running: dict[str, Engine], now: datetime) -> None:
-    due = Attempt.objects.filter(state=State.LAUNCHING, launched_at=None).select_related("job__team", "gpu_type")
-    for attempt in due.prefetch_related("claims__gpu__node"):
-        try:
-            running[attempt.engine].launch(launch_command(attempt))
-        except EngineError as error:
-            log.exception("attempt %s could not be launched", attempt.pk)
-            with suppress(AttemptIsNotLive):  # that nothing of it runs is for the engine to prove
-                end_attempt(attempt, lost=True, ended_at=now, message=str(error))
-        else:
-            Attempt.objects.filter(pk=attempt.pk).update(launched_at=now)
+    due = Attempt.objects.filter(state=State.LAUNCHING, launched_at=None)
+    for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
+        attempts = due.filter(pk__in=batch).select_related("job__team", "gpu_type").order_by("pk")
+        sent = [a.pk for a in attempts.prefetch_related("claims__gpu__node") if _launch(running[a.engine], a, now)]
+        Attempt.objects.filter(pk__in=sent).update(launched_at=now)
+
+
+def _launch(engine: Engine, attempt: Attempt, now: datetime) -> bool:
+    try:
+        engine.launch(launch_command(attempt))
+    except EngineError as error:
+        log.exception("attempt %s could not be launched", attempt.pk)
+        with suppress(AttemptIsNotLive):  # that nothing of it runs is for the engine to prove
+            end_attempt(attempt, lost=True, ended_at=now, message=str(error))
+        return False
+    return True
 
 
 def launch_command(attempt: Attempt) -> Launch:

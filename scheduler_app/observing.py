@@ -4,21 +4,24 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from django.db.models.functions import Coalesce, Greatest
 
 from cluster_app.models import Node
 from cluster_app.services import hear_from, judge_silence, note_gpu_health
-from engines.protocol import AttemptReport, Engine, EngineError, Phase, StopReason
-from jobs_app.attempts import AttemptIsNotLive, end_attempt, note_gone, note_running, stop_attempt_of
+from engines.protocol import AttemptReport, Engine, EngineError, Phase, Progress, StopReason
+from jobs_app.attempts import AttemptIsNotLive, end_attempt, note_all_running, note_gone, stop_attempt_of
+from jobs_app.idempotency import forget_old_keys
 from jobs_app.measuring import Advance, note_progress
-from jobs_app.models import Attempt
+from jobs_app.models import Attempt, Job
 from jobs_app.services import settle_dependencies
 from scheduler_app.fleet import engines
 from scheduler_app.models import GpuClaim, SchedulerLease
 
 log = logging.getLogger(__name__)
 State = Attempt.State
+GOING_ON = (Phase.LAUNCHING, Phase.RUNNING)
 
 
 def observe(now: datetime) -> None:
@@ -35,6 +38,7 @@ def observe(now: datetime) -> None:
     _empty_draining_nodes()
     settle_dependencies()
     release_claims(now)
+    forget_old_keys(now)
 
 
 def release_claims(now: datetime) -> None:
@@ -44,28 +48,52 @@ def release_claims(now: datetime) -> None:
 
 
 def _take_reports(engine_name: str, engine: Engine, now: datetime) -> None:
-    known = Attempt.objects.ungone().filter(engine=engine_name).exclude(state=State.CLAIMED)
-    attempts = {attempt.pk: attempt for attempt in known.select_related("job__team", "gpu_type")}
-    reports = engine.poll(attempts)
-    note_progress(filter(None, (_advance(attempts[report.attempt], report) for report in reports)))
+    ungone = Attempt.objects.ungone().filter(engine=engine_name).exclude(state=State.CLAIMED)
+    known = {row[0]: Known(*row) for row in ungone.values_list(*Known._fields)}
+    reports = [report for report in engine.poll(known) if _is_news(known[report.attempt], report)]
+    note_progress([_advance(report, report.progress) for report in reports if report.progress])
+    note_all_running({r.attempt: r.started_at or now for r in reports if _has_begun(known[r.attempt], r)})
     for report in reports:
-        try:
-            _take(attempts[report.attempt], report, engine, now)
-        except AttemptIsNotLive:
-            log.info("attempt %s had ended already", report.attempt)
-        except EngineError:  # said again with the next look; the others are heard meanwhile
-            log.exception("attempt %s could not be told to stop", report.attempt)
+        if report.phase not in GOING_ON or known[report.attempt].state == State.ENDED:
+            _conclude(report, engine, now)
+
+
+class Known(NamedTuple):
+    """What the rows say of an attempt; of thousands that go on as before, nothing else is read."""
+
+    pk: int
+    state: str
+    started_at: datetime | None
+    reports: int
+
+
+def _is_news(known: Known, report: AttemptReport) -> bool:
+    progress = report.progress.reports if report.progress else 0
+    as_before = report.phase in GOING_ON and known.state != State.ENDED and progress <= known.reports
+    return not as_before or _has_begun(known, report)
+
+
+def _has_begun(known: Known, report: AttemptReport) -> bool:
+    """Also one that has ended already; what was stopped before it began did not begin."""
+    began = report.phase == Phase.RUNNING or (report.phase == Phase.ENDED and report.started_at is not None)
+    return began and known.state != State.ENDED and known.started_at is None
+
+
+def _conclude(report: AttemptReport, engine: Engine, now: datetime) -> None:
+    attempt = Attempt.objects.select_related("job").get(pk=report.attempt)
+    try:
+        _take(attempt, report, engine, now)
+    except AttemptIsNotLive:
+        log.info("attempt %s had ended already", report.attempt)
+    except EngineError:  # said again with the next look; the others are heard meanwhile
+        log.exception("attempt %s could not be told to stop", report.attempt)
 
 
 def _take(attempt: Attempt, report: AttemptReport, engine: Engine, now: datetime) -> None:
     if attempt.state == State.ENDED:
         return _take_late(attempt, report, engine, now)
     match report.phase:
-        case Phase.RUNNING:
-            note_running(attempt, started_at=report.started_at or now)
         case Phase.ENDED:
-            if report.started_at:  # else it was stopped before it began
-                note_running(attempt, started_at=report.started_at)
             _end(attempt, report, now)
         case Phase.LOST:
             _end(attempt, report, now, lost=True)
@@ -97,12 +125,9 @@ def _end(attempt: Attempt, report: AttemptReport, now: datetime, *, lost: bool =
     )
 
 
-def _advance(attempt: Attempt, report: AttemptReport) -> Advance | None:
-    progress = report.progress
-    if progress is None or progress.reports <= attempt.reports:
-        return None
+def _advance(report: AttemptReport, progress: Progress) -> Advance:
     return Advance(
-        attempt=attempt,
+        attempt=report.attempt,
         reports=progress.reports,
         first_step=progress.first_step,
         first_at=progress.first_at,
@@ -126,11 +151,11 @@ def _give_up_on_lost_nodes(now: datetime) -> None:
 
 
 def _stop_at_time_limit(now: datetime) -> None:
-    running = Attempt.objects.filter(state=State.RUNNING, job__time_limit_s__isnull=False).select_related("job")
-    for attempt in running:
-        if attempt.job.ran_s + attempt.ran_s(now) > (attempt.job.time_limit_s or 0):
-            note = f"the limit is {attempt.job.time_limit_s} s"
-            stop_attempt_of(attempt.job, Attempt.StopReason.TIMEOUT, note=note)
+    running = Attempt.objects.filter(state=State.RUNNING, job__time_limit_s__isnull=False)
+    rows = running.values_list("job", "started_at", "job__ran_s", "job__time_limit_s")
+    for job, started_at, ran_s, limit_s in rows:
+        if started_at and limit_s and ran_s + (now - started_at).total_seconds() > limit_s:
+            stop_attempt_of(Job.objects.get(pk=job), Attempt.StopReason.TIMEOUT, note=f"the limit is {limit_s} s")
 
 
 def _empty_draining_nodes() -> None:

@@ -9,18 +9,21 @@ from time import perf_counter
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.db.models import Max
 from django.utils import timezone
 
 from allocation.planning import Plan, plan_round
 from allocation.policies import POLICIES
 from allocation.rounds import reset_due
+from audit_app.models import Action
+from audit_app.services import note
 from cluster_app.feasibility import inventory
 from cluster_app.models import NodeEvent
 from jobs_app.models import JobEvent
 from scheduler_app.archive import Archived, pack, same_plan, unpack
 from scheduler_app.bids import Timing
-from scheduler_app.committing import commit_round
+from scheduler_app.committing import commit_round, news_of
 from scheduler_app.dispatching import dispatch
 from scheduler_app.errors import LeaseLost, NotReplayable
 from scheduler_app.explaining import words_of_left_out, words_of_round
@@ -115,7 +118,7 @@ def _decide_and_commit(holder: str, opening: Opening, clock: "Stopwatch") -> Rou
     with clock.step("decide"):
         plan = decide(snapshot, setting.policy)
     with clock.step("explain"):
-        reasons = _reasons(snapshot, plan, left_out, rows)
+        reasons = news_of(_reasons(snapshot, plan, left_out, rows))
     with clock.step("archive"):
         record = opening.record(Round.Result.COMMITTED, policy=setting.policy, shares_since=shares_since)
         _fill(record, snapshot, plan)
@@ -150,11 +153,19 @@ def replay_round(number: int) -> tuple[Archived, Plan, bool]:
     return archived, again, same_plan(archived.plan, again)
 
 
+@transaction.atomic
 def choose_policy(setting: PolicySetting, *, actor: User | None) -> PolicySetting:
     """From now on decide so. The old setting stays as history."""
     setting.pk, setting.created_by, setting.created_at = None, actor, timezone.now()
     setting.save(force_insert=True)
+    note(Action.POLICY_CHOOSE, actor=actor, target=setting.policy, target_id=setting.pk, message=setting.note)
     return setting
+
+
+def choose_again(setting: PolicySetting, *, actor: User | None) -> PolicySetting:
+    """Go back to a setting of the past: undo what came after."""
+    setting.note = f"back to the setting of {setting.created_at:%F %H:%M}"
+    return choose_policy(setting, actor=actor)
 
 
 def _shares_since(now: datetime, setting: PolicySetting) -> datetime:

@@ -1,0 +1,58 @@
+"""An engine without processes: it says what a fleet of machines would, at once."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from engines.protocol import AttemptReport, Launch, LogChunk, NodeReport, Phase, Progress, StopReason, Stream
+
+ASKED_TO_STOP = 75
+"""The exit code of a job that has written its checkpoint."""
+
+
+@dataclass
+class InstantEngine:
+    """Launches take no time, a stop is obeyed at once, and progress comes when the benchmark says so."""
+
+    names: list[str]
+    now: datetime
+    running: dict[int, datetime] = field(default_factory=dict)
+    ended: dict[int, int] = field(default_factory=dict)
+    progress: dict[int, Progress] = field(default_factory=dict)
+
+    def nodes(self) -> list[NodeReport]:
+        return [NodeReport(name) for name in self.names]
+
+    def launch(self, launch: Launch) -> None:
+        self.running.setdefault(launch.attempt, self.now)
+
+    def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
+        self.ended.setdefault(attempt, ASKED_TO_STOP)
+
+    def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
+        return [self._report(attempt) for attempt in attempts]
+
+    def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:
+        return LogChunk(b"", offset, offset, 0, eof=True)
+
+    def report_progress(self, attempts: Iterable[int], *, now: datetime, steps: int) -> None:
+        """Each of these has made so many steps since it last said something."""
+        for attempt in attempts:
+            known = self.progress.get(attempt)
+            begun = self.running[attempt]
+            self.progress[attempt] = Progress(
+                reports=known.reports + 1 if known else 1,
+                first_step=0,
+                first_at=begun,
+                step=(known.step if known else 0) + steps,
+                at=now,
+            )
+
+    def _report(self, attempt: int) -> AttemptReport:
+        if attempt not in self.running:
+            return AttemptReport(attempt, Phase.UNKNOWN, proven_gone=True)
+        begun, progress = self.running[attempt], self.progress.get(attempt)
+        if attempt in self.ended:
+            code = self.ended[attempt]
+            return AttemptReport(attempt, Phase.ENDED, True, code, begun, self.now, progress)
+        return AttemptReport(attempt, Phase.RUNNING, started_at=begun, progress=progress)
