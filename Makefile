@@ -1,17 +1,25 @@
 # `make run` and `make test` do all their set-up on a fresh Debian machine with Python 3.11+, make and git.
 PYTHON := .venv/bin/python
 SCRATCH := $(CURDIR)/.cache/check
+ON_POSTGRESQL := $(addprefix tests/,audit cluster config jobs pages rest scheduler)
+# Live tests wait as often as they work: one more than there are cores. Tests that share a service stay together.
+IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: run test check format bench schema screenshots
+.PHONY: run test test-postgresql check format bench schema screenshots
 
 run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded
 	@./bootstrap.sh run
 	@exec $(PYTHON) -u manage.py serve
 
-test:  ## all tests; ARGS are pytest's
+test:  ## all tests, then those that touch the database again on PostgreSQL; with ARGS, pytest's, those on SQLite only
 	@./bootstrap.sh test
-	$(PYTHON) -m pytest $(ARGS)
+	$(PYTHON) -m pytest $(IN_PARALLEL) $(ARGS)
+	$(if $(ARGS),,@$(MAKE) --no-print-directory test-postgresql)
+
+test-postgresql:  ## the same on a private PostgreSQL, which goes when they are done
+	@./bootstrap.sh test
+	$(PYTHON) tests/private_servers.py $(PYTHON) -m pytest $(IN_PARALLEL) $(or $(ARGS),$(ON_POSTGRESQL))
 
 check:  ## format, lint, types, layers, deployment, migrations, API schema
 	@./bootstrap.sh test

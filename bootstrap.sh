@@ -1,5 +1,6 @@
 #!/bin/sh
-# Sets up what `make` needs: uv, the Python packages of uv.lock and, for the tests, a browser and a C compiler.
+# Sets up what `make` needs: uv, the Python packages of uv.lock and, for the tests, a browser, a C compiler,
+# PostgreSQL and Redis.
 # As root it installs missing Debian packages; otherwise it says which ones are missing.
 #   ./bootstrap.sh run     packages of the service
 #   ./bootstrap.sh test    and those of the tests
@@ -20,6 +21,26 @@ install_packages() { # what for, packages...
         say "MISSING: $what. Install it as root: apt-get install $*"
         return 1
     fi
+}
+
+# No daemon is started and no database made: tests start servers of their own. What says so goes again at the end.
+POLICY=/usr/sbin/policy-rc.d
+NO_CLUSTER=/etc/postgresql-common/createcluster.d/motley.conf
+written=
+install_servers() { # what for, packages...
+    if [ "$(id -u)" = 0 ]; then
+        trap 'rm -f $written' EXIT
+        trap 'exit 130' INT TERM
+        if [ ! -e $POLICY ]; then
+            written="$written $POLICY"
+            printf '#!/bin/sh\nexit 101\n' >$POLICY
+            chmod 755 $POLICY
+        fi
+        written="$written $NO_CLUSTER"
+        mkdir -p "$(dirname $NO_CLUSTER)"
+        echo "create_main_cluster = false" >$NO_CLUSTER
+    fi
+    install_packages "$@"
 }
 
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
@@ -43,6 +64,10 @@ test)
     missing=
     command -v chromium >/dev/null || install_packages "a browser, for the tests of pages" chromium || missing=1
     command -v cc >/dev/null || install_packages "a C compiler, for a stand-in of NVML" gcc libc6-dev || missing=1
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
+        || install_servers "a database server, for the tests of the full stack" postgresql || missing=1
+    command -v redis-server >/dev/null \
+        || install_servers "a broker, for the tests of the full stack" redis-server || missing=1
     if [ -n "$missing" ] && [ "${CI:-}" = true ]; then exit 1; fi
     ;;
 *)

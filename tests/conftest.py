@@ -16,6 +16,18 @@ from scheduler_app import fleet
 from scheduler_app.hosting import JOB_USER, SYSTEM_STATE
 
 
+SHARED = ("stack", "demo", "machine", "arena", "replay", "browser")
+"""What is dear to start: with several workers, tests that share one go to the same."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        shared = next((name for name in SHARED if name in names), None)
+        if shared:
+            item.add_marker(pytest.mark.xdist_group(shared))
+
+
 @pytest.fixture(scope="session")
 def job_user() -> str:
     """The unprivileged user that jobs run as when we are root."""

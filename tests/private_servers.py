@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-POSTGRESQL = Path("/usr/lib/postgresql/15/bin")
+POSTGRESQL = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path("/usr/bin"))
+"""Debian keeps them apart by version; 15 is what the full stack has."""
 UNPRIVILEGED = "nobody"
 """PostgreSQL refuses to run as root."""
 PATIENCE_S = 60
