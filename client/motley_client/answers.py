@@ -1,10 +1,32 @@
 """The answers of the service as types. They are the JSON itself: what a newer service adds is kept, not refused."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, TypedDict
 
-FINAL_STATES = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
-ACTIVE_STATES = ("queued", "starting", "running", "stopping")
+
+class State(StrEnum):
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+
+ACTIVE_STATES = (State.QUEUED, State.STARTING, State.RUNNING, State.STOPPING)
+FINAL_STATES = frozenset(set(State) - set(ACTIVE_STATES))
+
+
+class Scope(StrEnum):
+    READ = "read"
+    SUBMIT = "submit"
+    ADMIN = "admin"
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------
 
 
 class Reason(TypedDict):
@@ -19,7 +41,7 @@ class Progress(TypedDict):
     step: int
     total_steps: int | None
     rate: float | None
-    at: str
+    at: str | None
 
 
 class Attempt(TypedDict):
@@ -27,11 +49,29 @@ class Attempt(TypedDict):
     state: str
     outcome: str | None
     exit_code: int | None
+    message: str
     gpu_type: str
     gpu_count: int
     nodes: list[str]
+    round_number: int
+    rate: float | None
+    measured_rate: float | None
+    claimed_at: str
     started_at: str | None
     ended_at: str | None
+    stop_reason: str
+    first_step: int | None
+    step: int | None
+    work_lost_gpu_s: float
+
+
+class RateUsed(TypedDict):
+    gpu_type: str
+    gpus: int
+    nodes: int
+    rate: float
+    source: str
+    share: float | None
 
 
 class Job(TypedDict):
@@ -44,48 +84,76 @@ class Job(TypedDict):
     message: str
     reasons: list[Reason]
     held: bool
+    array: str | None
+    array_index: int | None
     spec: dict[str, Any]
+    workload: str
+    weight: float
     created_at: str
     started_at: str | None
     finished_at: str | None
+    updated_at: str
     gpu_type: str | None
-    gpu_count: int | None
+    gpu_count: int
     nodes: list[str]
-    attempts: list[Attempt]
     progress: Progress | None
-    rates_used: list[dict[str, Any]]
     work_lost_gpu_seconds: float
     exit_code: int | None
 
 
-class Node(TypedDict):
-    name: str
-    gpu_type: str
-    gpus: int
-    free_gpus: int
+class JobInFull(Job):
+    """What one job answers, and a list does not."""
+
+    attempts: list[Attempt]
+    etag: str
+
+
+class Event(TypedDict):
+    """Something that happened to a job."""
+
+    id: int
+    at: str
+    kind: str
+    attempt: int | None
+    message: str
+    actor: str | None
+
+
+class Explanation(TypedDict):
+    """Why a job is where it is, and how fast it would be elsewhere."""
+
     state: str
     reason: str
-    emulated: bool
-    engine: str
-    cpus: int
-    memory_mib: int
-    labels: dict[str, str]
+    message: str
+    reasons: list[Reason]
+    rates_used: list[RateUsed]
+    round: int | None
 
 
-class Round(TypedDict):
-    number: int
-    started_at: str
-    policy: str
-    jobs: int
-    objective: float | None
-    bound: float | None
-    gap: float | None
-    solve_seconds: float
-    starts: int
-    stops: int
-    moves: int
-    status: str
-    prices: dict[str, float]
+class Option(TypedDict):
+    """One way in which a job could run."""
+
+    gpu_type: str
+    gpus: int
+    nodes: int
+    rate: float
+    source: str
+    cost_per_hour: float
+    run_seconds: float | None
+    cost: float | None
+    can_start_now: bool
+    free_gpus: int
+    reason: str
+    preferred: bool
+
+
+class Plan(TypedDict):
+    """What would come of a job, if it were submitted."""
+
+    valid: bool
+    spec: dict[str, Any]
+    options: list[Option]
+    note: str
 
 
 @dataclass(frozen=True)
@@ -95,3 +163,157 @@ class LogChunk:
     data: bytes
     next_offset: int
     complete: bool
+
+
+# -- the cluster -------------------------------------------------------------------------------------------------
+
+
+class Node(TypedDict):
+    name: str
+    gpu_type: str
+    gpus: int
+    free_gpus: int
+    state: str
+    health: str
+    reason: str
+    emulated: bool
+    engine: str
+    cpus: int
+    memory_mib: int
+    labels: dict[str, str]
+    heard_at: str | None
+    jobs_running: int
+    empty: bool
+    empty_at: str | None
+
+
+class GpuType(TypedDict):
+    name: str
+    memory_mib: int
+    tflops: float
+    bandwidth_gbs: float
+    power_w: float
+    price_per_hour: float
+    gpus: int
+    free_gpus: int
+
+
+class Throughput(TypedDict):
+    """A measured rate of a workload."""
+
+    team: str
+    workload: str
+    gpu_type: str
+    gpus: int
+    nodes: int
+    steps_per_second: float
+    reports: int
+    spread: float | None
+    updated_at: str
+
+
+# -- who gets what -----------------------------------------------------------------------------------------------
+
+
+class Share(TypedDict):
+    """Of the work that the cluster did for all: what the team was entitled to, and what it got."""
+
+    window_seconds: float
+    entitled: float
+    delivered: float
+
+
+class Team(TypedDict):
+    name: str
+    weight: float
+    max_job_weight: float
+    max_gpus: int | None
+    max_gpus_per_member: int | None
+    members: list[str]
+    gpus_in_use: int
+    share: Share
+
+
+class Decision(TypedDict):
+    """What a round gave a job; no `gpu_type`: it waits."""
+
+    job: str
+    gpu_type: str | None
+    gpus: int
+
+
+class Round(TypedDict):
+    number: int
+    started_at: str
+    ended_at: str | None
+    result: str
+    message: str
+    policy: str
+    jobs: int
+    gpus: int
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    solve_seconds: float | None
+    seconds: dict[str, float]
+    starts: int
+    stops: int
+    moves: int
+    status: str
+    prices: dict[str, float]
+
+
+class RoundInFull(Round):
+    decisions: list[Decision]
+
+
+class Policy(TypedDict):
+    """One that there is to choose."""
+
+    name: str
+    summary: str
+    parameters: dict[str, str]
+    current: bool
+
+
+class ChosenPolicy(TypedDict):
+    """One that was chosen, by whom and when; `id` and `created_at` are None for what counts before any choice."""
+
+    id: int | None
+    policy: str
+    parameters: dict[str, Any]
+    round_length_s: float
+    min_run_s: float
+    note: str
+    created_at: str | None
+    created_by: str | None
+
+
+# -- who asks ----------------------------------------------------------------------------------------------------
+
+
+class Token(TypedDict):
+    id: int
+    name: str
+    scope: str
+    prefix: str
+    created_at: str
+    expires_at: str | None
+    used_at: str | None
+    revoked_at: str | None
+
+
+class NewToken(Token):
+    """The only answer with the token's text."""
+
+    token: str
+
+
+class Me(TypedDict):
+    """Who asks. `scope` and `token`, its first characters, are null for a session of the browser."""
+
+    username: str
+    is_staff: bool
+    teams: list[str]
+    scope: str | None
+    token: str | None

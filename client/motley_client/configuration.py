@@ -46,7 +46,24 @@ def read_file(path: Path) -> dict[str, str]:
     return {name: str(value) for name, value in content.items()}
 
 
+def write_file(path: Path, settings: Configuration) -> None:
+    """Keep the settings where only their owner can read them; what is empty is left out."""
+    kept = {name: value for name, value in (("url", settings.url), ("token", settings.token)) if value}
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A new file that takes the place of the old: whoever had the old one open does not read the new token.
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            yaml.safe_dump(kept, file, sort_keys=False)
+        fresh.replace(path)
+    except OSError as error:
+        raise ConfigurationError(f"Cannot write {path}: {error}") from error
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
 def _missing(name: str, word: str, path: Path) -> str:
     raise ConfigurationError(
-        f"No {word} of a Motley service: give --{name}, set MOTLEY_{name.upper()}, or write `{name}: ...` to {path}."
+        f"No {word} of a Motley service: give --{name}, set MOTLEY_{name.upper()}, or run motley login, "
+        f"which keeps it in {path}."
     )

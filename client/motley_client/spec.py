@@ -25,15 +25,21 @@ PlainLoader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"(?:true
 PlainLoader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"-?(?:0|[1-9][0-9]*)\Z"), list("-0123456789"))
 
 
-def read_spec(file: TextIO) -> dict[str, Any]:
-    """The job described by a YAML or JSON file."""
+def read_specs(file: TextIO) -> list[dict[str, Any]]:
+    """The jobs described by a YAML or JSON file: one in each document, or a list of them under `jobs`."""
     try:
-        content = yaml.load(file, Loader=PlainLoader)  # noqa: S506 - a SafeLoader with fewer rules
+        documents = list(yaml.load_all(file, Loader=PlainLoader))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SpecError(f"{file.name} is not YAML: {error}") from error
-    if not isinstance(content, dict):
+    jobs = [job for document in documents if document is not None for job in _jobs_in(document)]
+    if not jobs or not all(isinstance(job, dict) for job in jobs):
         raise SpecError(f"{file.name} does not describe a job: it must hold `name: ...`, `command: ...` and so on.")
-    return content
+    return jobs
+
+
+def _jobs_in(document: Any) -> list[Any]:
+    several = isinstance(document, dict) and document.keys() == {"jobs"} and isinstance(document["jobs"], list)
+    return list(document["jobs"]) if several else [document]
 
 
 def merged(spec: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,3 +74,32 @@ def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
         if not re.match(r"[^=]+=", text):
             raise SpecError(f"{option} {text}: give it as NAME=VALUE.")
     return dict(text.split("=", 1) for text in texts)
+
+
+def values_of(option: str, texts: Sequence[str]) -> dict[str, Any]:
+    """`FIELD=VALUE` texts as fields of a job, each value as YAML reads it: `checkpoint={grace_seconds: 120}`."""
+    return {name: value_of(f"{option} {name}", text) for name, text in pairs_of(option, texts).items()}
+
+
+def value_of(option: str, text: str) -> Any:
+    try:
+        return yaml.load(text, Loader=PlainLoader)  # noqa: S506 - a SafeLoader with fewer rules
+    except yaml.YAMLError as error:
+        raise SpecError(f"{option}={text}: the value is not YAML.") from error
+
+
+def array_of(text: str | None) -> dict[str, int] | None:
+    """`0-99`, or `0-99%10` for at most ten at a time."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+)-(\d+)(?:%(\d+))?", text)
+    if match is None:
+        raise SpecError(f"--array {text}: give the first and the last index as in 0-99, or 0-99%10 for ten at a time.")
+    start, end, at_a_time = match.groups()
+    return {"start": int(start), "end": int(end)} | ({"at_a_time": int(at_a_time)} if at_a_time else {})
+
+
+def after_of(texts: Sequence[str]) -> list[dict[str, str]]:
+    """`JOB`, which must succeed first, or `JOB:end`, which must only end."""
+    pairs = [re.fullmatch(r"(.+?)(?::(success|end))?", text, re.DOTALL) for text in texts]
+    return [{"job": pair[1], "on": pair[2] or "success"} for pair in pairs if pair]

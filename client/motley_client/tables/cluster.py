@@ -1,0 +1,74 @@
+"""Nodes, types of GPUs, and measured rates."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from rich.console import RenderableType
+
+from motley_client.answers import GpuType, Node, Throughput
+from motley_client.tables.drawing import Cell, age, gib, number, table, until
+
+OUT_OF_SERVICE = {"cordoned", "draining"}
+
+
+def nodes_table(nodes: Iterable[Node], *, now: datetime) -> RenderableType:
+    headings = ("NODE", "GPU TYPE", "FREE", "GPUS", "STATE", "JOBS", "CPUS", "MEMORY", "ENGINE", "REASON")
+    return table(headings, [_node_row(node, now) for node in nodes], empty="No nodes.")
+
+
+def gpu_types_table(kinds: Iterable[GpuType]) -> RenderableType:
+    headings = ("GPU TYPE", "FREE", "GPUS", "MEMORY", "TFLOPS", "GB/S", "WATTS", "PRICE/H")
+    rows = [
+        (
+            kind["name"],
+            str(kind["free_gpus"]),
+            str(kind["gpus"]),
+            gib(kind["memory_mib"]),
+            number(kind["tflops"]),
+            number(kind["bandwidth_gbs"], "{:.0f}"),
+            number(kind["power_w"], "{:.0f}"),
+            number(kind["price_per_hour"], "{:.2f}"),
+        )
+        for kind in kinds
+    ]
+    return table(headings, rows, empty="No types of GPUs.")
+
+
+def throughputs_table(rates: Iterable[Throughput], *, now: datetime) -> RenderableType:
+    headings = ("WORKLOAD", "TEAM", "GPUS", "NODES", "STEPS/S", "REPORTS", "AGE")
+    rows = [
+        (
+            one["workload"],
+            one["team"],
+            f"{one['gpus']} {one['gpu_type']}",
+            str(one["nodes"]),
+            number(one["steps_per_second"]),
+            str(one["reports"]),
+            age(one["updated_at"], now),
+        )
+        for one in rates
+    ]
+    return table(headings, rows, empty="Nothing has been measured yet.")
+
+
+def occupancy(node: Node, now: datetime) -> str:
+    """Who still runs on a node that was taken out of service, and for how long: `3 jobs, empty in 20m`."""
+    if node["empty"]:
+        return "empty"
+    jobs = f"{node['jobs_running']} job{'s' if node['jobs_running'] != 1 else ''}"
+    return f"{jobs}, empty {until(node['empty_at'], now)}" if node["empty_at"] else jobs
+
+
+def _node_row(node: Node, now: datetime) -> Sequence[Cell]:
+    return (
+        node["name"],
+        node["gpu_type"] + (" (emulated)" if node["emulated"] else ""),
+        str(node["free_gpus"]),
+        str(node["gpus"]),
+        node["state"] if node["health"] == "healthy" else f"{node['state']}, {node['health']}",
+        occupancy(node, now) if node["state"] in OUT_OF_SERVICE else str(node["jobs_running"]),
+        str(node["cpus"]),
+        gib(node["memory_mib"]),
+        node["engine"],
+        node["reason"],
+    )
