@@ -6,6 +6,8 @@ from datetime import datetime
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
 
+from audit_app.models import Action
+from audit_app.services import note
 from cluster_app.errors import ReasonMissing
 from cluster_app.models import Gpu, GpuType, Node, NodeEvent
 
@@ -45,20 +47,26 @@ def add_node(
     return node
 
 
+@transaction.atomic
 def cordon(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> None:
     """Place nothing new there; what runs goes on."""
     _take_out(node, Node.State.CORDONED, NodeEvent.Kind.CORDONED, reason=reason, actor=actor)
+    note(Action.NODE_CORDON, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
 
 
+@transaction.atomic
 def drain(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> None:
     """Place nothing new there, and move what runs away, gracefully."""
     _take_out(node, Node.State.DRAINING, NodeEvent.Kind.DRAINED, reason=reason, actor=actor)
+    note(Action.NODE_DRAIN, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
 
 
-def resume(node: Node, *, actor: AbstractBaseUser | None) -> None:
+@transaction.atomic
+def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> None:
     """Take new jobs again."""
     Node.objects.filter(pk=node.pk).update(state=Node.State.READY, reason="")
-    record(node, NodeEvent.Kind.RESUMED, actor=actor)
+    record(node, NodeEvent.Kind.RESUMED, reason.strip(), actor=actor)
+    note(Action.NODE_RESUME, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
 
 
 def _take_out(
@@ -66,9 +74,8 @@ def _take_out(
 ) -> None:
     if not reason.strip():
         raise ReasonMissing
-    with transaction.atomic():
-        Node.objects.filter(pk=node.pk).update(state=state, reason=reason.strip())
-        record(node, kind, reason.strip(), actor=actor)
+    Node.objects.filter(pk=node.pk).update(state=state, reason=reason.strip())
+    record(node, kind, reason.strip(), actor=actor)
 
 
 def record(node: Node, kind: NodeEvent.Kind, message: str = "", *, actor: AbstractBaseUser | None = None) -> None:

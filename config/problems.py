@@ -16,7 +16,7 @@ from structlog.contextvars import get_contextvars
 
 from cluster_app.errors import ClusterError, ReasonMissing
 from jobs_app.errors import Conflict, Fault, InvalidSpec, JobsError, NotAllowed, faults_of
-from scheduler_app.errors import LeaseLost, SchedulerError
+from scheduler_app.errors import InvalidRequest, LeaseLost, SchedulerError, TooManyStreams
 
 CONTENT_TYPE = "application/problem+json"
 OURS = (JobsError, ClusterError, SchedulerError)
@@ -25,7 +25,9 @@ STATUS_OF: dict[type[Exception], int] = {
     NotAllowed: 403,
     Conflict: 409,
     ReasonMissing: 422,
+    InvalidRequest: 422,
     LeaseLost: 503,
+    TooManyStreams: 503,
     JobsError: 400,
     ClusterError: 409,
     SchedulerError: 409,
@@ -50,6 +52,8 @@ def answer(error: Exception, context: dict[str, Any]) -> Response | None:
     document = _response(request, response.status_code, code=_code_of(error), detail=_detail_of(error), errors=faults)
     for name in dict(response.items()).keys() & {"WWW-Authenticate", "Retry-After"}:
         document[name] = response[name]
+    for name, value in getattr(error, "headers", {}).items():
+        document[name] = value
     return document
 
 
@@ -59,6 +63,8 @@ def _answer_of_ours(request: HttpRequest, error: Exception) -> Response:
     response = _response(request, status, code=code, detail=str(error), errors=_faults_of_ours(error, code))
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         response["Retry-After"] = RETRY_AFTER_S
+    if hasattr(error, "retry_after_s"):
+        response["Retry-After"] = str(error.retry_after_s)
     return response
 
 

@@ -40,7 +40,7 @@ class ApiTokenAdmin(admin.ModelAdmin[ApiToken]):
     @admin.action(description="Revoke")
     def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> None:
         for token in tokens:
-            revoke_token(token)
+            revoke_token(token, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
 
 
 class Unchangeable:

@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
+from audit_app.models import Action
 from audit_app.services import note
 from jobs_app.attempts import lock_job, stop_attempt_of
 from jobs_app.errors import Conflict, InvalidSpec, JobIsFinished, JobIsNotHeld
@@ -107,16 +108,21 @@ def settle_dependencies() -> None:
             _finish_queued(need.child, Reason.DEPENDENCY_FAILED, message=message, actor=None)
 
 
+@transaction.atomic
 def issue_token(user: User, *, name: str, scope: ApiToken.Scope, expires_at: datetime | None = None) -> str:
     """A new token's text: the only time that it can be read."""
     token = ApiToken(user=user, name=name, scope=scope, expires_at=expires_at)
     text = token.set_text()
     token.save()
+    note(Action.TOKEN_CREATE, actor=user, target=name, target_id=token.pk, message=f"may {scope}")
     return text
 
 
-def revoke_token(token: ApiToken) -> None:
-    ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+@transaction.atomic
+def revoke_token(token: ApiToken, *, actor: User | None = None) -> None:
+    """Whatever uses it is refused from now on. By its owner, if nobody else is named."""
+    if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
+        note(Action.TOKEN_REVOKE, actor=actor or token.user, target=token.name, target_id=token.pk)
 
 
 def _finish_queued(job: Job, reason: Reason, *, message: str, actor: User | None) -> bool:

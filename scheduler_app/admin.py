@@ -6,7 +6,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from scheduler_app.models import PolicySetting, Round
-from scheduler_app.services import choose_policy
+from scheduler_app.services import choose_again, choose_policy
 
 
 @admin.register(PolicySetting)
@@ -42,9 +42,7 @@ class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
         if settings.count() != 1:
             self.message_user(request, "Select the one setting to go back to.")
             return
-        setting = settings.get()
-        setting.note = f"back to the setting of {setting.created_at:%F %H:%M}"
-        choose_policy(setting, actor=request.user)  # type: ignore[arg-type]
+        choose_again(settings.get(), actor=request.user)  # type: ignore[arg-type]
 
 
 @admin.register(Round)

@@ -7,15 +7,21 @@ from rest_framework import serializers
 
 from cluster_app.models import Node
 from jobs_app.serializers import ReasonAnswer
+from scheduler_app.emptying import Occupancy
 from scheduler_app.models import Round
+
+WHEN_EMPTY = "An estimate, while it is out of service: when the last job will have left. Null: nobody can know."
 
 
 class NodeAnswer(serializers.ModelSerializer[Node]):
-    """A node with the GPUs in it; `gpus` and `busy_gpus` are set by the query."""
+    """A node with the GPUs in it, and what is on it; `gpus` and `busy_gpus` are set by the query."""
 
     gpu_type = serializers.CharField(source="gpu_type.name")
     gpus = serializers.IntegerField()
     free_gpus = serializers.SerializerMethodField()
+    jobs_running = serializers.SerializerMethodField()
+    empty = serializers.SerializerMethodField()
+    empty_at = serializers.SerializerMethodField()
 
     class Meta:
         model = Node
@@ -33,11 +39,30 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
             "memory_mib",
             "labels",
             "heard_at",
+            "jobs_running",
+            "empty",
+            "empty_at",
         )
         read_only_fields = fields
 
     def get_free_gpus(self, node: Node) -> int:
         return int(node.gpus - node.busy_gpus)  # type: ignore[attr-defined]  # annotations of the query
+
+    def get_jobs_running(self, node: Node) -> int:
+        return self._occupancy(node).jobs_running
+
+    def get_empty(self, node: Node) -> bool:
+        """Nothing runs there, and of what ran there nothing is left."""
+        return self._occupancy(node).empty
+
+    @extend_schema_field(serializers.DateTimeField(allow_null=True, help_text=WHEN_EMPTY))
+    def get_empty_at(self, node: Node) -> str | None:
+        at = self._occupancy(node).empty_at
+        return str(serializers.DateTimeField().to_representation(at)) if at else None
+
+    def _occupancy(self, node: Node) -> Occupancy:
+        occupancy: Occupancy = self.context["occupancies"][node.name]
+        return occupancy
 
 
 class RoundAnswer(serializers.ModelSerializer[Round]):
@@ -85,6 +110,7 @@ class DecisionOnJob(serializers.Serializer[Any]):
     job = serializers.UUIDField()
     gpu_type = serializers.CharField(allow_null=True, help_text="Null: it waits.")
     gpus = serializers.IntegerField()
+    share = serializers.FloatField(allow_null=True, help_text="Fraction of time that the policy gives it.")
 
 
 class RoundInFull(RoundAnswer):

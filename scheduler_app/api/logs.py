@@ -1,23 +1,56 @@
-"""Logs over REST."""
+"""Logs over REST: by polling, by ranges of bytes, and as events."""
 
 from datetime import timedelta
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
+from rest_framework.exceptions import NotFound
 from rest_framework.generics import GenericAPIView
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
-from engines.protocol import Stream
+from engines.protocol import LogChunk, Stream
 from jobs_app.api import jobs_seen_by
-from jobs_app.models import Attempt, Job
 from jobs_app.fields import MOST_GPUS
+from jobs_app.models import Attempt, Job
+from scheduler_app.api.following import Following
+from scheduler_app.api.ranges import asks_for_part, part_of
+from scheduler_app.logreading import bytes_between, last_lines, log_size
 from scheduler_app.looking import read_log
 
 LARGEST_CHUNK = 1024 * 1024
+MOST_LINES = 100_000
+LARGEST_OFFSET = 2**62
+AS_IT_IS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox", "Accept-Ranges": "bytes"}
+"""What a job prints is never interpreted by the browser."""
+UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+RANGE = OpenApiParameter(
+    "Range",
+    str,
+    OpenApiParameter.HEADER,
+    description="One range of bytes, as `bytes=1000-`: 206, or 416 behind the end.",
+)
+LAST_EVENT_ID = OpenApiParameter(
+    "Last-Event-ID", int, OpenApiParameter.HEADER, description="The id of the last event that came: goes on behind it."
+)
+DESCRIPTION = """The bytes of the log from `offset`, or its last lines. `Motley-Next-Offset` says where to go on, \
+`Motley-Log-Complete` whether the attempt has ended and this was all.
+
+With `Accept: text/event-stream` the lines come as events `log`, as they are written; the event `eof` is the last."""
+
+
+class PlainText(JSONRenderer):
+    """Offers the type; what is rendered by it is a problem, in JSON."""
+
+    media_type = "text/plain"
+
+
+class EventStream(JSONRenderer):
+    media_type = "text/event-stream"
 
 
 class LogQuery(serializers.Serializer[Any]):
@@ -25,55 +58,121 @@ class LogQuery(serializers.Serializer[Any]):
     rank = serializers.IntegerField(
         min_value=0, max_value=MOST_GPUS, default=0, help_text="The node's rank in the gang."
     )
-    attempt = serializers.IntegerField(min_value=1, required=False, help_text="The job's attempt; default: the latest.")
-    offset = serializers.IntegerField(min_value=0, default=0, help_text="Bytes from the start.")
+    attempt = serializers.IntegerField(
+        min_value=1, max_value=2**31 - 1, required=False, help_text="The job's attempt; default: the latest."
+    )
+    offset = serializers.IntegerField(
+        min_value=0, max_value=LARGEST_OFFSET, default=0, help_text="Bytes from the start."
+    )
     limit = serializers.IntegerField(min_value=1, max_value=LARGEST_CHUNK, default=65_536)
     wait = serializers.FloatField(min_value=0, max_value=5, default=0, help_text="Seconds to wait for something new.")
+    tail = serializers.IntegerField(
+        min_value=1, max_value=MOST_LINES, required=False, help_text="Instead of offset: the last so many lines."
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "tail" in attrs and "offset" in self.initial_data:
+            raise serializers.ValidationError({"tail": "Write either this or offset."})
+        return attrs
 
 
 class LogView(GenericAPIView[Job]):
     queryset = Job.objects.none()
     serializer_class = LogQuery
+    renderer_classes = (PlainText, EventStream, JSONRenderer)
 
     @extend_schema(
-        parameters=[LogQuery],
-        responses={(200, "text/plain"): OpenApiTypes.BINARY},
-        description="The bytes of the log from `offset`. `Motley-Next-Offset` says where to go on, "
-        "`Motley-Log-Complete` whether the attempt has ended and this was all.",
+        parameters=[LogQuery, RANGE, LAST_EVENT_ID],
+        responses={
+            (200, "text/plain"): OpenApiTypes.BINARY,
+            (200, "text/event-stream"): OpenApiTypes.STR,
+            (206, "text/plain"): OpenApiTypes.BINARY,
+        },
+        description=DESCRIPTION,
     )
-    def get(self, request: Request, pk: str) -> HttpResponse:
+    def get(self, request: Request, pk: str) -> HttpResponseBase:
         job = get_object_or_404(jobs_seen_by(request), pk=pk)
         query = LogQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
-        attempt = self._attempt(job, query.validated_data.get("attempt"))
-        return log_answer(job, attempt, query.validated_data)
+        asked = query.validated_data
+        log = Log(job, _attempt(job, asked.get("attempt")), Stream(asked["stream"]), asked["rank"])
+        if isinstance(request.accepted_renderer, EventStream):
+            return log.events(_start(request, log, asked))
+        header = request.headers.get("Range", "")
+        if asks_for_part(header) and "tail" not in asked and "If-Range" not in request.headers:
+            return log.part(header)
+        return log.chunk(asked)
 
-    def _attempt(self, job: Job, number: int | None) -> Attempt | None:
-        if number is not None:
-            return get_object_or_404(job.attempts, number=number)
-        return job.attempts.exclude(launched_at=None).last()
+
+def _attempt(job: Job, number: int | None) -> Attempt | None:
+    if number is not None:
+        return get_object_or_404(job.attempts, number=number)
+    return job.attempts.exclude(launched_at=None).last()
 
 
-def log_answer(job: Job, attempt: Attempt | None, query: dict[str, Any]) -> HttpResponse:
-    """Plain bytes: what a job prints is never interpreted by the browser."""
-    headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
-    answer = HttpResponse(content_type="text/plain; charset=utf-8", headers=headers)
-    if attempt is None:
-        next_offset, complete = query["offset"], job.is_final
-    elif attempt.launched_at is None:
-        next_offset, complete = query["offset"], attempt.state == Attempt.State.ENDED
-    else:
-        chunk = read_log(
-            attempt,
-            Stream(query["stream"]),
-            rank=query["rank"],
-            offset=query["offset"],
-            wait=timedelta(seconds=query["wait"]),
-            limit=query["limit"],
+def _start(request: Request, log: "Log", asked: dict[str, Any]) -> int:
+    """Where the events begin: behind the last that came, at the last lines, or at the offset."""
+    seen = request.headers.get("Last-Event-ID", "")
+    if seen:
+        field = serializers.IntegerField(min_value=0, max_value=LARGEST_OFFSET)
+        try:
+            return int(field.run_validation(seen))
+        except serializers.ValidationError as error:
+            raise serializers.ValidationError({"Last-Event-ID": error.detail}) from error
+    return log.tail(asked["tail"]).offset if "tail" in asked else int(asked["offset"])
+
+
+class Log:
+    """One log of one attempt; of none, while the job has not been launched."""
+
+    def __init__(self, job: Job, attempt: Attempt | None, stream: Stream, rank: int) -> None:
+        self._job, self._attempt, self._stream, self._rank = job, attempt, stream, rank
+        if attempt and rank >= len(attempt.nodes):
+            raise NotFound(f"Attempt {attempt.number} has {len(attempt.nodes)} nodes; ranks begin with 0.")
+
+    @property
+    def _launched(self) -> Attempt | None:
+        return self._attempt if self._attempt and self._attempt.launched_at else None
+
+    def tail(self, lines: int) -> LogChunk:
+        if self._launched is None:
+            return self._nothing(0)
+        return last_lines(self._launched, self._stream, rank=self._rank, lines=lines)
+
+    def chunk(self, asked: dict[str, Any]) -> HttpResponse:
+        """What was asked for, as far as it has been written."""
+        chunk = self.tail(asked["tail"]) if "tail" in asked else self._from(asked)
+        answer = HttpResponse(chunk.data, content_type="text/plain; charset=utf-8", headers=AS_IT_IS)
+        answer["Motley-Offset"] = str(chunk.offset)
+        answer["Motley-Next-Offset"] = str(chunk.next_offset)
+        answer["Motley-Log-Complete"] = "true" if chunk.eof and self._is_over() else "false"
+        answer["Motley-Attempt"] = str(self._attempt.number if self._attempt else 0)
+        return answer
+
+    def part(self, header: str) -> StreamingHttpResponse:
+        """206, streamed; `NoSuchRange` behind the end."""
+        attempt = self._launched
+        part = part_of(header, log_size(attempt, self._stream, rank=self._rank) if attempt else 0)
+        assert attempt is not None  # noqa: S101 - a log without bytes has no parts
+        written = bytes_between(attempt, self._stream, rank=self._rank, start=part.start, end=part.end)
+        headers = AS_IT_IS | {"Content-Range": part.content_range, "Content-Length": str(part.end - part.start)}
+        return StreamingHttpResponse(written, status=206, content_type="text/plain; charset=utf-8", headers=headers)
+
+    def events(self, offset: int) -> StreamingHttpResponse:
+        """Server-sent events until the end; `TooManyStreams` when enough are open."""
+        following = Following(self._job, self._attempt, self._stream, rank=self._rank, offset=offset)
+        return StreamingHttpResponse(following, content_type="text/event-stream", headers=AS_IT_IS | UNBUFFERED)
+
+    def _from(self, asked: dict[str, Any]) -> LogChunk:
+        if self._launched is None:
+            return self._nothing(asked["offset"])
+        wait = timedelta(seconds=asked["wait"])
+        return read_log(
+            self._launched, self._stream, rank=self._rank, offset=asked["offset"], wait=wait, limit=asked["limit"]
         )
-        answer.write(chunk.data)
-        next_offset, complete = chunk.next_offset, chunk.eof and attempt.state == Attempt.State.ENDED
-    answer["Motley-Next-Offset"] = str(next_offset)
-    answer["Motley-Log-Complete"] = "true" if complete else "false"
-    answer["Motley-Attempt"] = str(attempt.number if attempt else 0)
-    return answer
+
+    def _nothing(self, offset: int) -> LogChunk:
+        return LogChunk(b"", offset=offset, next_offset=offset, size=0, eof=self._is_over())
+
+    def _is_over(self) -> bool:
+        return self._job.is_final if self._attempt is None else self._attempt.state == Attempt.State.ENDED

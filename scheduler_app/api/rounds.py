@@ -1,37 +1,77 @@
 """Rounds over REST."""
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
+from drf_spectacular.utils import extend_schema
 from rest_framework import viewsets
+from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from cluster_app.pagination import ByNumber
+from cluster_app.representation import FIELDS, ShowMany, ShowOne, fields_wanted
 from jobs_app.api import jobs_seen_by
 from jobs_app.permissions import NotForJobs
 from scheduler_app.looking import decisions_of, opened
 from scheduler_app.models import Round
-from scheduler_app.serializers import RoundAnswer, RoundInFull
+from scheduler_app.serializers import DecisionOnJob, RoundAnswer, RoundInFull
+
+AT_ONCE = 1000
+"""Jobs in one question to the database."""
+
+Decision = dict[str, Any]
 
 
-class RoundViewSet(viewsets.ReadOnlyModelViewSet[Round]):
+class RoundViewSet(ShowMany[Round], ShowOne[Round], viewsets.GenericViewSet[Round]):
     """Rounds, the latest first; one round is opened with what every job was given."""
 
     queryset = Round.objects.defer("archive")
     permission_classes = (NotForJobs,)
     pagination_class = ByNumber
     lookup_field = "number"
-    lookup_value_regex = r"\d+"
+    lookup_value_regex = r"\d{1,18}"
 
     def get_serializer_class(self) -> type[RoundAnswer]:
         return RoundAnswer if self.action == "list" else RoundInFull
 
     def get_serializer_context(self) -> dict[str, Any]:
         context = dict(super().get_serializer_context())
-        if self.action == "retrieve":
-            context["decisions"] = self._decisions(int(self.kwargs["number"]))
+        if self.action == "retrieve" and "number" in self.kwargs:
+            context["decisions"] = [decision for _, decision in self._seen(0)]
         return context
 
-    def _decisions(self, number: int) -> list[dict[str, Any]]:
-        """Only the jobs that the caller may see."""
-        archived = opened(Round(number=number))
-        seen = {str(pk) for pk in jobs_seen_by(self.request).values_list("pk", flat=True)} if archived else set()
-        return [decision for decision in decisions_of(archived) if decision["job"] in seen] if archived else []
+    @extend_schema(responses=DecisionOnJob(many=True), parameters=[FIELDS])
+    @action(detail=True, methods=["get"])
+    def decisions(self, request: Request, number: str) -> Response:
+        """What every job that the caller may see was given, in the order of submission."""
+        self.get_object()
+        wanted = fields_wanted(request, DecisionOnJob().fields)
+        limit = ByNumber().get_page_size(request)
+        page = list(islice(self._seen(_position(request)), limit + 1))
+        more = str(page[limit][0]) if len(page) > limit else None
+        results = [{name: given[name] for name in given if name in wanted} for _, given in page[:limit]]
+        return Response({"next": more, "results": results})
+
+    def _seen(self, start: int) -> Iterator[tuple[int, Decision]]:
+        """From a position on: where each decision stands, and what it is, if the caller may see its job."""
+        archived = opened(Round(number=int(self.kwargs["number"])))
+        decisions = list(decisions_of(archived)) if archived else []
+        for first in range(start, len(decisions), AT_ONCE):
+            some = decisions[first : first + AT_ONCE]
+            seen = self._jobs_seen([decision["job"] for decision in some])
+            yield from ((first + n, given) for n, given in enumerate(some) if given["job"] in seen)
+
+    def _jobs_seen(self, ids: Sequence[str]) -> set[str]:
+        jobs = jobs_seen_by(self.request).filter(pk__in=ids)
+        return {str(pk) for pk in jobs.values_list("pk", flat=True)}
+
+
+def _position(request: Request) -> int:
+    """An archive never changes, so a place in it is a cursor."""
+    text = request.query_params.get("cursor", "0")
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise ValidationError({"cursor": ["Send what `next` of the page before says; leave it out to begin."]})
+    return int(text)

@@ -35,7 +35,9 @@ def fail(browser: Client, times: int, **how: str) -> None:
 
 
 def listed() -> list[tuple[str, str, str]]:
-    return list(AuditEntry.objects.order_by("id").values_list("action", "target", "door"))
+    return list(
+        AuditEntry.objects.filter(action__startswith="log").order_by("id").values_list("action", "target", "door")
+    )
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -105,4 +107,4 @@ def test_a_password_that_was_typed_as_the_name_is_not_listed(browser: Client) ->
 
 def test_entries_have_the_id_of_their_request(browser: Client) -> None:
     browser.post("/login/", {"username": "eve", "password": RIGHT}, headers={"x-request-id": "r1"})
-    assert AuditEntry.objects.get().request_id == "r1"
+    assert AuditEntry.objects.get(action="login").request_id == "r1"

@@ -1,0 +1,78 @@
+"""Teams over REST: what they may use, what they use, and what they got."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Count, QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers, viewsets
+
+from cluster_app.pagination import ByName
+from cluster_app.representation import ShowMany, ShowOne
+from jobs_app.models import Team
+from jobs_app.permissions import NotForJobs
+from scheduler_app.ledger import TeamShare, team_shares
+from scheduler_app.models import GpuClaim
+
+WINDOW = timedelta(days=7)
+
+
+class ShareAnswer(serializers.Serializer[Any]):
+    """Fractions of the whole over the window: of what the active teams were entitled to, and of what was delivered."""
+
+    window_seconds = serializers.IntegerField()
+    entitled = serializers.FloatField()
+    delivered = serializers.FloatField()
+
+
+class TeamAnswer(serializers.ModelSerializer[Team]):
+    members: Any = serializers.SlugRelatedField(slug_field="username", many=True, read_only=True)
+    gpus_in_use = serializers.SerializerMethodField()
+    share = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Team
+        fields = (
+            "name",
+            "weight",
+            "max_job_weight",
+            "max_gpus",
+            "max_gpus_per_member",
+            "members",
+            "gpus_in_use",
+            "share",
+        )
+        read_only_fields = fields
+
+    def get_gpus_in_use(self, team: Team) -> int:
+        return int(self.context["gpus_in_use"].get(team.pk, 0))
+
+    @extend_schema_field(ShareAnswer)
+    def get_share(self, team: Team) -> dict[str, float]:
+        share: TeamShare | None = self.context["shares"].get(team.name)
+        got = {"entitled": share.entitled, "delivered": share.delivered} if share else {"entitled": 0, "delivered": 0}
+        return {"window_seconds": int(WINDOW.total_seconds()), **got}
+
+
+class TeamViewSet(ShowMany[Team], ShowOne[Team], viewsets.GenericViewSet[Team]):
+    """One's own teams; staff see all."""
+
+    serializer_class = TeamAnswer
+    permission_classes = (NotForJobs,)
+    pagination_class = ByName
+    lookup_field = "name"
+    lookup_value_regex = r"[\w.-]+"
+
+    def get_queryset(self) -> QuerySet[Team]:
+        user = self.request.user
+        teams = Team.objects.all() if user.is_staff else Team.objects.filter(members=user.pk)
+        return teams.prefetch_related("members")
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        context = dict(super().get_serializer_context())
+        if getattr(self, "swagger_fake_view", False):
+            return context
+        held = GpuClaim.objects.holding().values_list("attempt__job__team").annotate(Count("pk")).order_by()
+        shares = {share.team: share for share in team_shares(timezone.now() - WINDOW)}
+        return {**context, "gpus_in_use": dict(held), "shares": shares}

@@ -1,0 +1,138 @@
+"""Policies over REST: which there are, which counts, choosing and undoing; and rounds with their decisions."""
+
+import pytest
+from rest_callers import Scope, caller
+from rest_framework.test import APIClient
+from service_lab import Lab
+
+from allocation.policies import POLICIES
+from audit_app.models import AuditEntry
+from jobs_app.models import Job
+from scheduler_app.models import PolicySetting, Round
+
+CURRENT = "/api/v1/policies/current"
+
+
+def test_every_policy_is_listed_with_what_it_does(ada: APIClient) -> None:
+    listed = ada.get("/api/v1/policies").json()["results"]
+    assert [policy["name"] for policy in listed] == list(POLICIES)
+    assert all(policy["summary"].endswith(".") for policy in listed)
+    assert [policy["name"] for policy in listed if policy["current"]] == ["max_min_fairness"]
+
+
+def test_the_setting_that_counts(ada: APIClient) -> None:
+    setting = ada.get(CURRENT).json()
+    assert (setting["policy"], setting["round_length_s"], setting["min_run_s"]) == ("max_min_fairness", 1.0, 0.0)
+
+
+def test_before_anybody_chose_the_defaults_count(ada: APIClient) -> None:
+    PolicySetting.objects.all().delete()
+    setting = ada.get(CURRENT).json()
+    assert (setting["policy"], setting["id"], setting["created_at"]) == ("max_min_fairness", None, None)
+
+
+def test_staff_choose(root: APIClient) -> None:
+    answer = root.put(CURRENT, {"policy": "fifo", "round_length_s": 30, "note": "for a demo"}, format="json")
+    assert (answer.status_code, answer.json()["policy"]) == (200, "fifo")
+    setting = root.get(CURRENT).json()
+    assert (setting["round_length_s"], setting["min_run_s"], setting["created_by"]) == (30.0, 0.0, "root")
+    assert AuditEntry.objects.filter(action="policy.choose", actor_name="root", message="for a demo").exists()
+
+
+def test_nobody_else_does(cluster: Lab, ada: APIClient) -> None:
+    staff = cluster.user("rosa", "admins", staff=True)
+    for client in (ada, caller(cluster.user(), Scope.ADMIN), caller(staff, Scope.SUBMIT)):
+        assert client.put(CURRENT, {"policy": "fifo"}, format="json").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, "/policy"),
+        ({"policy": "lottery"}, "/policy"),
+        ({"policy": "fifo", "round_length_s": 0.5}, "/round_length_s"),
+        ({"policy": "fifo", "round_length_s": "NaN"}, "/round_length_s"),
+        ({"policy": "fifo", "min_run_s": -1}, "/min_run_s"),
+        ({"policy": "fifo", "min_run_s": 1e300}, "/min_run_s"),
+        ({"policy": "fifo", "parameters": {"p": -0.5}}, "/parameters"),
+        ({"policy": "fifo", "parameters": []}, "/parameters"),
+        ({"policy": "fifo", "weight": 1}, "/weight"),
+    ],
+)
+def test_what_is_wrong_is_pointed_at(root: APIClient, body: dict[str, object], pointer: str) -> None:
+    answer = root.put(CURRENT, body, format="json")
+    assert (answer.status_code, [fault["pointer"] for fault in answer.json()["errors"]]) == (422, [pointer])
+
+
+def test_who_looked_before_somebody_else_chose_is_told(root: APIClient) -> None:
+    seen = root.get(CURRENT)["ETag"]
+    root.put(CURRENT, {"policy": "fifo"}, format="json")
+    answer = root.put(CURRENT, {"policy": "fifo"}, format="json", headers={"if-match": seen})
+    assert (answer.status_code, answer.json()["code"]) == (412, "stale")
+
+
+def test_an_old_setting_is_chosen_again(root: APIClient) -> None:
+    root.put(CURRENT, {"policy": "fifo"}, format="json")
+    first = root.get("/api/v1/policies/history").json()["results"][-1]
+    answer = root.post(f"/api/v1/policies/history/{first['id']}/choose")
+    assert (answer.status_code, answer.json()["policy"]) == (201, "max_min_fairness")
+    assert answer.json()["note"].startswith("back to the setting of")
+    assert root.get(CURRENT).json()["policy"] == "max_min_fairness"
+
+
+def test_one_that_never_was_is_not_found(root: APIClient) -> None:
+    assert root.post("/api/v1/policies/history/999/choose").status_code == 404
+
+
+# -- rounds ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def decided(cluster: Lab) -> list[Job]:
+    """Six jobs for four GPUs, and one of another team among them."""
+    jobs = [cluster.submit() for _ in range(3)]
+    cluster.submit(owner=cluster.user("eve", "language"))
+    jobs += [cluster.submit() for _ in range(2)]
+    cluster.tick()
+    return jobs
+
+
+def walked(client: APIClient, route: str, limit: int) -> list[str]:
+    found: list[str] = []
+    cursor = ""
+    while cursor is not None:
+        page = client.get(f"{route}?limit={limit}" + (f"&cursor={cursor}" if cursor else "")).json()
+        assert len(page["results"]) <= limit
+        found += [decision["job"] for decision in page["results"]]
+        cursor = page["next"]
+    return found
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 200])
+def test_decisions_are_read_page_by_page_without_those_of_other_teams(
+    decided: list[Job], ada: APIClient, limit: int
+) -> None:
+    number = Round.objects.get().number
+    assert walked(ada, f"/api/v1/rounds/{number}/decisions", limit) == [str(job.pk) for job in decided]
+
+
+def test_staff_read_all(decided: list[Job], root: APIClient) -> None:
+    assert len(walked(root, f"/api/v1/rounds/{Round.objects.get().number}/decisions", 4)) == 6
+
+
+def test_a_round_is_opened_with_its_decisions(decided: list[Job], ada: APIClient) -> None:
+    decisions = ada.get(f"/api/v1/rounds/{Round.objects.get().number}").json()["decisions"]
+    assert [decision["job"] for decision in decisions] == [str(job.pk) for job in decided]
+    assert set(decisions[0]) == {"job", "gpu_type", "gpus", "share"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "pointer"), [("cursor=x", "/cursor"), ("limit=0", "/limit"), ("fields=x", "/fields")]
+)
+def test_what_no_page_can_be_is_refused(decided: list[Job], ada: APIClient, asked: str, pointer: str) -> None:
+    answer = ada.get(f"/api/v1/rounds/{Round.objects.get().number}/decisions?{asked}")
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, pointer)
+
+
+def test_the_decisions_of_no_round_are_not_found(ada: APIClient) -> None:
+    assert ada.get("/api/v1/rounds/999/decisions").status_code == 404

@@ -1,0 +1,121 @@
+"""Tokens over REST: shown once, revoked at once, and none makes one that may do more than itself."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.utils import timezone
+from rest_callers import Scope, caller, with_token
+from rest_framework.test import APIClient
+from service_lab import Lab
+
+from audit_app.models import AuditEntry
+from jobs_app.models import ApiToken
+from jobs_app.services import issue_token
+
+ROUTE = "/api/v1/tokens"
+
+
+def made(client: APIClient, **spec: object):
+    return client.post(ROUTE, {"name": "ci", **spec}, format="json")
+
+
+def test_a_new_token_works(ada: APIClient) -> None:
+    answer = made(ada, scope="read")
+    assert (answer.status_code, answer["Cache-Control"]) == (201, "no-store")
+    assert with_token(answer.json()["token"]).get("/api/v1/me").json()["scope"] == "read"
+
+
+def test_its_text_is_shown_once(ada: APIClient) -> None:
+    token = made(ada).json()
+    listed = ada.get(ROUTE).content + ada.get(f"{ROUTE}/{token['id']}").content
+    assert token["token"].encode() not in listed
+    assert token["prefix"].encode() in listed
+
+
+def test_one_sees_ones_own_the_newest_first(cluster: Lab, ada: APIClient) -> None:
+    issue_token(cluster.user("bob"), name="bobs", scope=Scope.READ)
+    made(ada)
+    assert [token["name"] for token in ada.get(ROUTE).json()["results"]] == ["ci", "test"]
+
+
+def test_those_of_others_are_not_there(cluster: Lab, ada: APIClient) -> None:
+    issue_token(cluster.user("bob"), name="bobs", scope=Scope.READ)
+    pk = ApiToken.objects.get(name="bobs").pk
+    assert ada.get(f"{ROUTE}/{pk}").status_code == ada.delete(f"{ROUTE}/{pk}").status_code == 404
+
+
+def test_a_revoked_token_is_refused_from_then_on(ada: APIClient) -> None:
+    token = made(ada).json()
+    assert ada.delete(f"{ROUTE}/{token['id']}").status_code == 204
+    assert with_token(token["token"]).get("/api/v1/me").status_code == 401
+    assert ada.get(f"{ROUTE}/{token['id']}").json()["revoked_at"]
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "status"),
+    [
+        (Scope.READ, "read", 403),
+        (Scope.SUBMIT, "read", 201),
+        (Scope.SUBMIT, "submit", 201),
+        (Scope.SUBMIT, "admin", 403),
+        (Scope.ADMIN, "admin", 201),
+    ],
+)
+def test_no_token_makes_a_wider_one(cluster: Lab, own: ApiToken.Scope, asked: str, status: int) -> None:
+    assert made(caller(cluster.user(), own), scope=asked).status_code == status
+
+
+def test_no_token_revokes_a_wider_one(cluster: Lab, ada: APIClient) -> None:
+    issue_token(cluster.user(), name="wide", scope=Scope.ADMIN)
+    assert ada.delete(f"{ROUTE}/{ApiToken.objects.get(name='wide').pk}").status_code == 403
+
+
+def test_a_session_may_make_any(browser_of_ada) -> None:
+    answer = browser_of_ada.post(ROUTE, {"name": "ci", "scope": "admin"}, content_type="application/json")
+    assert (answer.status_code, answer.json()["scope"]) == (201, "admin")
+
+
+def test_a_lifetime_is_counted_from_now(ada: APIClient) -> None:
+    before = timezone.now()
+    expires_at = datetime.fromisoformat(made(ada, expires_in="30d").json()["expires_at"])
+    assert before + timedelta(days=30) <= expires_at <= timezone.now() + timedelta(days=30)
+
+
+def test_without_one_it_is_for_ever(ada: APIClient) -> None:
+    assert made(ada).json()["expires_at"] is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "pointer"),
+    [
+        ({"name": ""}, "/name"),
+        ({"name": "two\nlines"}, "/name"),
+        ({"scope": "root"}, "/scope"),
+        ({"expires_in": "soon"}, "/expires_in"),
+        ({"expires_in": "-1d"}, "/expires_in"),
+        ({"expires_at": "2020-01-01T00:00:00Z"}, "/expires_at"),
+        ({"expires_at": "tomorrow"}, "/expires_at"),
+        ({"expires_at": "2099-01-01T00:00:00Z", "expires_in": "1d"}, "/expires_in"),
+        ({"expires": "1d"}, "/expires"),
+    ],
+)
+def test_what_is_wrong_is_pointed_at(ada: APIClient, spec: dict[str, str], pointer: str) -> None:
+    answer = made(ada, **spec)
+    assert (answer.status_code, [fault["pointer"] for fault in answer.json()["errors"]]) == (422, [pointer])
+
+
+def test_making_and_revoking_are_on_the_list_without_the_text(ada: APIClient) -> None:
+    token = made(ada).json()
+    ada.delete(f"{ROUTE}/{token['id']}")
+    ada.delete(f"{ROUTE}/{token['id']}")
+    entries = AuditEntry.objects.filter(target="ci").order_by("id")
+    assert [entry.action for entry in entries] == ["token.create", "token.revoke"]
+    assert token["token"] not in str(list(entries.values()))
+
+
+def test_a_change_by_somebody_else_is_noticed(ada: APIClient) -> None:
+    token = made(ada).json()
+    seen = ada.get(f"{ROUTE}/{token['id']}")["ETag"]
+    ApiToken.objects.filter(pk=token["id"]).update(used_at=timezone.now())
+    answer = ada.delete(f"{ROUTE}/{token['id']}", headers={"if-match": seen})
+    assert (answer.status_code, answer.json()["code"]) == (412, "stale")
