@@ -1,27 +1,77 @@
-"""The files of the full stack say what the code says."""
+"""The files of the full stack say what the code says. That they run is shown in tests/stack."""
 
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from django.conf import settings
 
 from config.celery import app
+from scheduler_app.lease import LONGEST_TICK
 
 ROOT = Path(__file__).resolve().parents[2]
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-SERVICES: dict[str, Any] = COMPOSE["services"]
+TEXT = (ROOT / "docker-compose.yml").read_text()
+SERVICES: dict[str, Any] = yaml.safe_load(TEXT)["services"]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+OURS = {name: spec for name, spec in SERVICES.items() if "build" in spec}
+SERVERS = {name: spec for name, spec in SERVICES.items() if "image" in spec}
+LASTING = {name: spec for name, spec in SERVICES.items() if name != "migrate"}
 
 
 def test_the_stack_has_web_worker_beat_and_its_servers() -> None:
-    assert set(SERVICES) == {"migrate", "web", "worker", "beat", "postgres", "redis"}
+    assert {*OURS} == {"migrate", "web", "worker", "beat"}
+    assert {*SERVERS} == {"postgres", "redis"}
 
 
 def test_no_secret_has_a_default() -> None:
-    values = re.findall(r"\$\{(\w*(?:PASSWORD|SECRET|KEY)\w*)([^}]*)\}", (ROOT / "docker-compose.yml").read_text())
+    values = re.findall(r"\$\{(\w*(?:PASSWORD|SECRET)\w*)([^}]*)\}", TEXT)
     assert values
     assert all(rest.startswith(":?") for _, rest in values)
+
+
+def test_the_example_names_every_variable_and_gives_none_a_value() -> None:
+    lines = [line for line in (ROOT / ".env.example").read_text().splitlines() if line and not line.startswith("#")]
+    assert all(line.endswith("=") for line in lines)
+    assert {line[:-1] for line in lines} == {*re.findall(r"\$\{(\w+)", TEXT)}
+
+
+def test_every_variable_of_ours_is_one_that_the_settings_know() -> None:
+    known = (ROOT / "config" / "settings.py").read_text() + (ROOT / "config" / "celery.py").read_text()
+    named = {name for spec in OURS.values() for name in spec["environment"]}
+    assert [name for name in named if f'"{name}"' not in known] == []
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_has_no_more_rights_than_it_needs(name: str) -> None:
+    spec = SERVICES[name]
+    assert (spec["read_only"], spec["cap_drop"], spec["init"]) == (True, ["ALL"], True)
+    assert spec["security_opt"] == ["no-new-privileges:true"]
+    assert name in OURS or spec["user"] == name, "the image would start as root"
+    assert "privileged" not in spec
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_a_service_comes_back_is_looked_after_and_may_end_in_peace(name: str) -> None:
+    spec = LASTING[name]
+    assert spec["restart"] == "unless-stopped"
+    assert {"test", "interval", "timeout", "retries", "start_period"} == {*spec["healthcheck"]}
+    assert spec["stop_grace_period"]
+
+
+def test_only_web_is_published_and_only_to_this_host() -> None:
+    assert {name: spec["ports"] for name, spec in SERVICES.items() if "ports" in spec} == {
+        "web": ["${MOTLEY_BIND:-127.0.0.1:8000}:8000"]
+    }
+    assert all(spec["networks"] == ["servers"] for spec in SERVERS.values())
+    assert yaml.safe_load(TEXT)["networks"]["servers"] == {"internal": True}
+
+
+def test_nothing_starts_before_the_migrations_are_done() -> None:
+    assert SERVICES["migrate"]["restart"] == "no"
+    for name in ("web", "worker", "beat"):
+        assert SERVICES[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
 
 
 def test_beat_triggers_a_task_that_the_worker_knows() -> None:
@@ -31,6 +81,20 @@ def test_beat_triggers_a_task_that_the_worker_knows() -> None:
     assert wanted <= set(app.tasks)
 
 
+def test_a_trigger_that_comes_too_late_is_dropped() -> None:
+    tick = app.conf.beat_schedule["tick"]
+    assert tick["schedule"] < tick["options"]["expires"] < LONGEST_TICK.total_seconds()
+    assert app.conf.broker_transport_options["visibility_timeout"] > LONGEST_TICK.total_seconds()
+
+
+def test_a_task_is_acknowledged_when_it_is_done() -> None:
+    assert (app.conf.task_acks_late, app.conf.worker_prefetch_multiplier) == (True, 1)
+
+
+def test_a_connection_is_looked_at_before_it_is_used_again() -> None:
+    assert settings.DATABASES["default"]["CONN_HEALTH_CHECKS"]
+
+
 def test_worker_and_beat_name_our_celery_application() -> None:
     for name in ("worker", "beat"):
         words = SERVICES[name]["command"]
@@ -38,11 +102,28 @@ def test_worker_and_beat_name_our_celery_application() -> None:
 
 
 def test_the_image_serves_the_web_as_the_compose_file_does() -> None:
-    image = re.findall(r"^CMD (\[.*\])$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    image = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
     assert yaml.safe_load(image[0]) == SERVICES["web"]["command"]
-    assert shlex.join(SERVICES["web"]["command"]).startswith("gunicorn config.wsgi ")
 
 
-def test_redis_keeps_what_it_was_told() -> None:
-    words = SERVICES["redis"]["command"]
-    assert words[words.index("--appendonly") + 1] == "yes"
+def test_the_image_runs_as_nobody_in_particular_and_holds_the_static_files() -> None:
+    assert re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE) == ["motley"]
+    assert "manage.py collectstatic" in DOCKERFILE
+
+
+def test_the_image_brings_the_uv_that_bootstrap_brings() -> None:
+    wanted = re.findall(r"^UV_VERSION=(.*)$", (ROOT / "bootstrap.sh").read_text(), re.MULTILINE)
+    assert re.findall(r"uv==(\S+)", DOCKERFILE) == wanted
+
+
+def test_the_engine_s_files_are_where_web_worker_and_image_have_them() -> None:
+    place = OURS["worker"]["environment"]["MOTLEY_ENGINE_ROOT"]
+    assert all(OURS[name]["volumes"] == [f"engine:{place}"] for name in ("web", "worker"))
+    assert place in DOCKERFILE
+
+
+def test_redis_keeps_what_it_was_told_and_asks_for_a_password() -> None:
+    words = " ".join(SERVICES["redis"]["command"])
+    assert "--appendonly yes" in words
+    assert "requirepass" in words
+    assert "REDIS_PASSWORD" not in words, "a command line is for everybody to read"
