@@ -60,6 +60,16 @@ class TooManyJobs(InvalidSpec):
         super().__init__([Fault(pointer="/jobs", code=self.code, detail=text)])
 
 
+class KeyReused(InvalidSpec):
+    """The Idempotency-Key was used for something else."""
+
+    code = "idempotency_key_reused"
+
+    def __init__(self, key: str) -> None:
+        text = f"The key {key!r} came with another body before: take a new key for a new request."
+        super().__init__([Fault(pointer="", code=self.code, detail=text)])
+
+
 class NotAllowed(JobsError):
     """The person may see the job but not do this to it."""
 
@@ -70,6 +80,16 @@ class Conflict(JobsError):
     """The job is not in a state in which this can be done."""
 
     code = "wrong_state"
+
+
+class InProgress(Conflict):
+    """Somebody is answering to the same Idempotency-Key at this moment."""
+
+    code = "in_progress"
+    retry_after_s = 1
+
+    def __init__(self) -> None:
+        super().__init__("A request with this key is under way: ask again in a moment.")
 
 
 class JobIsFinished(Conflict):

@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import UTC
 from typing import Any
 
 import yaml
@@ -161,11 +162,11 @@ def spec_of(job: Job) -> dict[str, Any]:
         "workload": job.workload,
         "rates": {kind: {int(gpus): rate for gpus, rate in by.items()} for kind, by in job.rates.items()},
         "total_steps": job.total_steps,
-        "checkpoint": {"grace_seconds": job.grace_s, "restore_seconds": job.restore_s},
+        "checkpoint": {"grace_seconds": job.grace_s, "restore_seconds": float(job.restore_s)},
         "preemptible": job.preemptible,
         "uneven_gang": job.uneven_gang,
         "weight": job.weight,
-        "deadline": job.deadline and job.deadline.isoformat(),
+        "deadline": job.deadline and job.deadline.astimezone(UTC).isoformat().replace("+00:00", "Z"),
         "time_limit": job.time_limit_s and Seconds().to_representation(job.time_limit_s),
         "retries": job.retries,
         "after": [{"job": str(need.parent_id), "on": need.on} for need in job.needs.all()],

@@ -1,9 +1,8 @@
 """Jobs over REST: submit, list, show, change, and the verbs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Prefetch
 from drf_spectacular.utils import extend_schema
@@ -14,16 +13,19 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from cluster_app.representation import IF_MATCH, ShowMany, ShowOne, refuse_stale, single
+from jobs_app.admission import Asked
+from jobs_app.api.once import IDEMPOTENCY_KEY, created_once, person
 from jobs_app.api.parsers import LARGEST_BATCH_BYTES, Json, read_large_body
 from jobs_app.api.seen import jobs_seen_by
 from jobs_app.attempts import lock_job
+from jobs_app.batch import admitted_batch
 from jobs_app.filters import JobFilter
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
 from jobs_app.serializers import BatchAnswer, JobAnswer, JobBatch, JobInFull
 from jobs_app.services import cancel_job, change_job, hold_job, release_job, requeue_job
 from jobs_app.spec import JobChange, JobSpec
-from jobs_app.submission import clone_job, submit_batch, submit_job
+from jobs_app.submission import admitted, enter, enter_batch, spec_of_clone
 
 
 class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
@@ -39,10 +41,10 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
     def get_serializer_class(self) -> type[BaseSerializer[Job]]:
         return JobAnswer if self.action == "list" else JobInFull
 
-    @extend_schema(request=JobSpec, responses={201: JobInFull})
+    @extend_schema(request=JobSpec, responses={201: JobInFull}, parameters=[IDEMPOTENCY_KEY])
     def create(self, request: Request) -> Response:
         """Submit a job. For an array the answer is its first member."""
-        return self._shown(submit_job(request.data, owner=_person(request)), status.HTTP_201_CREATED)
+        return self._submitted(lambda: admitted(request.data, person(request)))
 
     @extend_schema(request=JobChange, responses={200: JobInFull}, parameters=[IF_MATCH])
     def partial_update(self, request: Request, pk: str) -> Response:
@@ -51,7 +53,7 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
         with transaction.atomic():
             lock_job(job.pk)
             refuse_stale(request, lambda: self._in_full(job))
-            change_job(job, request.data, actor=_person(request))
+            change_job(job, request.data, actor=person(request))
         return self._shown(job)
 
     @extend_schema(request=None, responses={202: JobInFull})
@@ -78,20 +80,26 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
         """Stop a running job gracefully and put it back in the queue."""
         return self._done(requeue_job)
 
-    @extend_schema(request=JobSpec, responses={201: JobInFull})
+    @extend_schema(request=JobSpec, responses={201: JobInFull}, parameters=[IDEMPOTENCY_KEY])
     @action(detail=True, methods=["post"])
     def clone(self, request: Request, pk: str) -> Response:
         """Submit the same again; the body, if any, overrides fields of the spec. What it waited for is left out."""
-        job = clone_job(self.get_object(), owner=_person(request), changes=request.data)
-        return self._shown(job, status.HTTP_201_CREATED)
+        spec = spec_of_clone(self.get_object(), request.data)
+        return self._submitted(lambda: admitted(spec, person(request)))
 
-    @extend_schema(request=JobBatch, responses={201: BatchAnswer})
+    @extend_schema(request=JobBatch, responses={201: BatchAnswer}, parameters=[IDEMPOTENCY_KEY])
     @action(detail=False, methods=["post"])
     def batch(self, request: Request) -> Response:
         """Submit up to 10,000 jobs: all or none. `#3` in `after` stands for the fourth, which must come before."""
         read_large_body(request, most=LARGEST_BATCH_BYTES)
-        jobs = submit_batch(request.data, owner=_person(request))
-        return Response({"count": len(jobs), "ids": [job.pk for job in jobs]}, status=status.HTTP_201_CREATED)
+        return created_once(
+            request,
+            lambda: admitted_batch(request.data, person(request)),
+            lambda asked: ids_of(enter_batch(asked)),
+        )
+
+    def _submitted(self, admit: Callable[[], Asked]) -> Response:
+        return created_once(self.request, admit, lambda asked: dict(JobInFull(enter(asked)).data))
 
     def _done(self, verb: Callable[..., None]) -> Response:
         job = self.get_object()
@@ -105,6 +113,5 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
         return JobInFull(self.get_queryset().get(pk=job.pk)).data
 
 
-def _person(request: Request) -> User:
-    user: User = request.user  # type: ignore[assignment]  # `InScope` lets nobody else in
-    return user
+def ids_of(jobs: Sequence[Job]) -> dict[str, Any]:
+    return {"count": len(jobs), "ids": [str(job.pk) for job in jobs]}

@@ -1,0 +1,261 @@
+"""Verbs over REST: hold, release, requeue, clone, and changing a job in the state that one has seen."""
+
+from typing import Any
+
+import pytest
+from rest_callers import caller
+from rest_framework.response import Response
+from rest_framework.test import APIClient
+from service_lab import UNTIL_LET_GO, Lab
+
+from audit_app.models import AuditEntry
+from jobs_app.models import Job, JobTag
+from jobs_app.services import hold_job
+
+
+def deed(client: APIClient, job: Job, verb: str, body: Any = None) -> Response:
+    return client.post(f"/api/v1/jobs/{job.pk}/{verb}", body, format="json")
+
+
+def change(client: APIClient, job: Job, headers: Any = None, **fields: Any) -> Response:
+    return client.patch(f"/api/v1/jobs/{job.pk}", fields, format="json", headers=headers)
+
+
+def faults_of(answer: Response) -> list[tuple[str, str]]:
+    return [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]]
+
+
+@pytest.fixture
+def queued(cluster: Lab) -> Job:
+    return cluster.submit()
+
+
+@pytest.fixture
+def finished(cluster: Lab) -> Job:
+    return cluster.until_state(cluster.submit(), Job.State.SUCCEEDED)
+
+
+# -- hold, release, requeue --------------------------------------------------------------------------------------
+
+
+def test_holding_answers_the_held_job(ada: APIClient, queued: Job) -> None:
+    answer = deed(ada, queued, "hold")
+    assert (answer.status_code, answer.json()["held"], answer.json()["reason"]) == (202, True, "held")
+
+
+def test_releasing_answers_the_released_job(ada: APIClient, queued: Job) -> None:
+    hold_job(queued, actor=None)
+    answer = deed(ada, queued, "release")
+    assert (answer.status_code, answer.json()["held"]) == (202, False)
+
+
+def test_requeueing_stops_the_job_first(ada: APIClient, running: Job) -> None:
+    answer = deed(ada, running, "requeue")
+    assert (answer.status_code, answer.json()["state"]) == (202, "stopping")
+
+
+@pytest.mark.parametrize(("verb", "code"), [("release", "job_is_not_held"), ("requeue", "wrong_state")])
+def test_what_the_state_does_not_allow_is_a_conflict(ada: APIClient, queued: Job, verb: str, code: str) -> None:
+    answer = deed(ada, queued, verb)
+    assert (answer.status_code, answer.json()["code"]) == (409, code)
+
+
+@pytest.mark.parametrize("verb", ["cancel", "hold", "release", "requeue"])
+def test_nothing_can_be_done_to_a_finished_job(ada: APIClient, finished: Job, verb: str) -> None:
+    assert deed(ada, finished, verb).status_code == 409
+
+
+@pytest.mark.parametrize("verb", ["cancel", "hold", "release", "requeue", "clone"])
+def test_a_job_of_strangers_is_not_there(cluster: Lab, queued: Job, verb: str) -> None:
+    assert deed(caller(cluster.user("eve", "language")), queued, verb).status_code == 404
+
+
+@pytest.mark.parametrize("verb", ["cancel", "hold"])
+def test_who_did_it_is_on_the_audit_list(ada: APIClient, queued: Job, verb: str) -> None:
+    deed(ada, queued, verb)
+    entry = AuditEntry.objects.filter(action=f"job.{verb}").get()
+    assert (entry.actor_name, entry.target_id) == ("ada", str(queued.pk))
+
+
+def test_what_failed_is_not_on_the_audit_list(ada: APIClient, finished: Job) -> None:
+    deed(ada, finished, "cancel")
+    assert not AuditEntry.objects.filter(action="job.cancel").exists()
+
+
+# -- clone -------------------------------------------------------------------------------------------------------
+
+
+def test_a_clone_asks_for_the_same(ada: APIClient, cluster: Lab) -> None:
+    job = cluster.submit(gpus=2, tags={"project": "x"}, time_limit="2h")
+    answer = deed(ada, job, "clone")
+    copy = answer.json()
+    assert (answer.status_code, copy["spec"]) == (201, ada.get(f"/api/v1/jobs/{job.pk}").json()["spec"])
+    assert copy["id"] != str(job.pk)
+
+
+def test_a_clone_may_differ_where_one_says_so(ada: APIClient, finished: Job) -> None:
+    copy = deed(ada, finished, "clone", {"name": "again", "gpus": 2}).json()
+    assert (copy["name"], copy["spec"]["gpus"], copy["spec"]["command"]) == ("again", 2, "true")
+
+
+@pytest.mark.parametrize("body", [{"gpus": 100}, {"gpu": 1}, [], "again"])
+def test_a_clone_is_checked_like_any_job(ada: APIClient, queued: Job, body: Any) -> None:
+    assert deed(ada, queued, "clone", body).status_code == 422
+
+
+# -- change ------------------------------------------------------------------------------------------------------
+
+CHANGES = [
+    ({"name": "other"}, "name", "other"),
+    ({"weight": 0.5}, "weight", 0.5),
+    ({"tags": {"project": "x"}}, "tags", {"project": "x"}),
+    ({"time_limit": "2h"}, "time_limit", "2h"),
+    ({"deadline": "2030-01-01T01:00:00+01:00"}, "deadline", "2030-01-01T00:00:00Z"),
+    ({"retries": 3}, "retries", 3),
+]
+
+
+@pytest.mark.parametrize(("body", "field", "value"), CHANGES, ids=[field for _, field, _ in CHANGES])
+def test_what_may_change_changes(ada: APIClient, queued: Job, body: dict[str, Any], field: str, value: Any) -> None:
+    answer = change(ada, queued, **body)
+    assert (answer.status_code, answer.json()["spec"][field]) == (200, value)
+
+
+@pytest.mark.parametrize("field", ["time_limit", "deadline"])
+def test_null_lifts_a_limit(ada: APIClient, cluster: Lab, field: str) -> None:
+    job = cluster.submit(time_limit="2h", deadline="2030-01-01T00:00:00Z")
+    assert field not in change(ada, job, **{field: None}).json()["spec"]
+
+
+def test_a_change_is_told_in_the_history_and_wakes_the_scheduler(ada: APIClient, cluster: Lab, queued: Job) -> None:
+    change(ada, queued, weight=0.5, time_limit="2h")
+    event = queued.events.last()
+    assert event is not None
+    assert (event.kind, event.message) == ("changed", "weight 1 → 0.5; time_limit none → 7200")
+    assert event.kind in event.WAKING
+
+
+def test_a_change_that_changes_nothing_leaves_no_trace(ada: APIClient, queued: Job) -> None:
+    change(ada, queued, name=queued.name)
+    assert [event.kind for event in queued.events.all()] == ["submitted"]
+
+
+def test_new_tags_are_found_and_old_ones_are_not(ada: APIClient, cluster: Lab) -> None:
+    job = cluster.submit(tags={"a": "1", "b": "2"})
+    change(ada, job, tags={"b": "3"})
+    assert list(JobTag.objects.values_list("name", "value")) == [("b", "3")]
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ({"gpus": 2}, ("/gpus", "immutable")),
+        ({"gpu": 2}, ("/gpu", "unknown")),
+        ({"weight": 5}, ("/weight", "weight_too_large")),
+        ({"weight": "NaN"}, ("/weight", "invalid")),
+        ({"retries": -1}, ("/retries", "min_value")),
+        ({"name": ""}, ("/name", "blank")),
+        ({"tags": {"a=b": "c"}}, ("/tags/a=b", "invalid")),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_what_may_not_be_is_said_with_its_place(
+    ada: APIClient, queued: Job, body: dict[str, Any], fault: tuple[str, str]
+) -> None:
+    answer = change(ada, queued, **body)
+    assert (answer.status_code, faults_of(answer)) == (422, [fault])
+
+
+def test_staff_may_exceed_the_weight_and_it_is_recorded(cluster: Lab, queued: Job) -> None:
+    root = caller(cluster.user("root", "admins", staff=True))
+    assert change(root, queued, weight=5).json()["weight"] == 5
+    event = queued.events.last()
+    assert event is not None
+    assert "weight 5 is above the team's limit of 1" in event.message
+
+
+def test_a_finished_job_may_be_named_and_tagged(ada: APIClient, finished: Job) -> None:
+    assert change(ada, finished, name="best", tags={"keep": ""}).json()["name"] == "best"
+
+
+def test_a_finished_job_keeps_the_rest(ada: APIClient, finished: Job) -> None:
+    answer = change(ada, finished, name="best", weight=0.5)
+    assert (answer.status_code, answer.json()["code"]) == (409, "job_is_finished")
+
+
+def test_a_time_limit_lowered_below_what_it_ran_ends_the_job(ada: APIClient, cluster: Lab, running: Job) -> None:
+    Job.objects.filter(pk=running.pk).update(ran_s=3600)
+    change(ada, running, time_limit="1h")
+    cluster.until_state(running, Job.State.TIMED_OUT)
+
+
+# -- the state that one has seen ---------------------------------------------------------------------------------
+
+
+def test_a_change_to_the_state_that_was_seen_is_made(ada: APIClient, queued: Job) -> None:
+    etag = ada.get(f"/api/v1/jobs/{queued.pk}")["ETag"]
+    assert change(ada, queued, {"If-Match": etag}, name="other").status_code == 200
+
+
+def test_a_change_to_another_state_is_refused(ada: APIClient, queued: Job) -> None:
+    etag = ada.get(f"/api/v1/jobs/{queued.pk}")["ETag"]
+    change(ada, queued, name="first")
+    answer = change(ada, queued, {"If-Match": etag}, name="second")
+    queued.refresh_from_db()
+    assert (answer.status_code, answer.json()["code"], queued.name) == (412, "stale", "first")
+
+
+def test_the_answer_to_a_change_has_the_new_etag(ada: APIClient, queued: Job) -> None:
+    etag = change(ada, queued, name="first")["ETag"]
+    assert change(ada, queued, {"If-Match": etag}, name="second").status_code == 200
+
+
+def test_who_has_the_state_is_not_sent_it_again(ada: APIClient, queued: Job) -> None:
+    route = f"/api/v1/jobs/{queued.pk}"
+    etag = ada.get(route)["ETag"]
+    again = ada.get(route, headers={"If-None-Match": f'"other", W/{etag}'})
+    assert (again.status_code, again.content, again["ETag"]) == (304, b"", etag)
+
+
+def test_a_changed_job_is_sent_again(ada: APIClient, queued: Job) -> None:
+    etag = ada.get(f"/api/v1/jobs/{queued.pk}")["ETag"]
+    hold_job(queued, actor=None)
+    assert ada.get(f"/api/v1/jobs/{queued.pk}", headers={"If-None-Match": etag}).status_code == 200
+
+
+def test_the_etag_is_also_a_field(ada: APIClient, queued: Job) -> None:
+    answer = ada.get(f"/api/v1/jobs/{queued.pk}")
+    assert answer.json()["etag"] == answer["ETag"]
+
+
+# -- history -----------------------------------------------------------------------------------------------------
+
+
+def test_events_are_told_in_order_with_who_did_it(ada: APIClient, cluster: Lab, queued: Job) -> None:
+    deed(ada, queued, "hold")
+    page = ada.get(f"/api/v1/jobs/{queued.pk}/events").json()
+    assert [(event["kind"], event["actor"]) for event in page["results"]] == [("submitted", "ada"), ("held", "ada")]
+
+
+def test_a_history_comes_in_pages(ada: APIClient, queued: Job) -> None:
+    deed(ada, queued, "hold")
+    first = ada.get(f"/api/v1/jobs/{queued.pk}/events", {"limit": 1}).json()
+    second = ada.get(f"/api/v1/jobs/{queued.pk}/events", {"limit": 1, "cursor": first["next"]}).json()
+    assert [page["results"][0]["kind"] for page in (first, second)] == ["submitted", "held"]
+
+
+def test_attempts_are_told_in_order(ada: APIClient, cluster: Lab) -> None:
+    job = cluster.until_state(cluster.submit("exit 3", retries=1), Job.State.FAILED)
+    page = ada.get(f"/api/v1/jobs/{job.pk}/attempts").json()
+    assert [(attempt["number"], attempt["exit_code"]) for attempt in page["results"]] == [(1, 3), (2, 3)]
+
+
+def test_whatever_happens_to_a_job_moves_its_time_of_change(ada: APIClient, cluster: Lab) -> None:
+    job = cluster.submit(UNTIL_LET_GO)
+    seen = []
+    for verb in (lambda: cluster.running(job), lambda: deed(ada, job, "cancel"), lambda: change(ada, job, name="x")):
+        job.refresh_from_db()
+        seen.append(job.updated_at)
+        verb()
+    job.refresh_from_db()
+    assert sorted({*seen, job.updated_at}) == [*seen, job.updated_at]
