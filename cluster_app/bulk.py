@@ -1,43 +1,52 @@
 """Many rows rewritten at once, each with values of its own."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connection
-from django.db.models import DateTimeField, Field, Model
+from django.db.models import DateTimeField, Field, JSONField, Model
 from django.utils import timezone
 
 
-def rewrite(rows: Sequence[Model], names: Sequence[str]) -> None:
-    """Write these fields of these rows, and the time of it where the model keeps one.
+def rewrite(model: type[Model], names: Sequence[str], rows: Mapping[Any, Sequence[Any]]) -> None:
+    """Write these fields of the rows with these keys, and the time of it where the model keeps one.
 
     As `bulk_update`; but that builds a CASE with a branch per row for each column, which takes PostgreSQL and Django
     ten times as long as arrays that are joined with the table.
     """
-    if not rows:
-        return
-    stamps = [field for field in rows[0]._meta.concrete_fields if isinstance(field, DateTimeField) and field.auto_now]
-    now = timezone.now()
-    for row in rows:
-        for stamp in stamps:
-            setattr(row, stamp.attname, now)
-    columns = [*dict.fromkeys([*names, *(stamp.name for stamp in stamps)])]
-    if connection.vendor == "postgresql":
-        _join_arrays(rows, columns)
-    else:
-        type(rows[0])._default_manager.bulk_update(rows, columns, batch_size=200)
+    stamps = [f.name for f in model._meta.concrete_fields if isinstance(f, DateTimeField) and f.auto_now]
+    fields: list[Any] = [model._meta.get_field(name) for name in (*names, *stamps)]
+    now = [timezone.now()] * len(stamps)
+    if rows and connection.vendor == "postgresql":
+        _join_arrays(model, fields, [(key, *values, *now) for key, values in rows.items()])
+    elif rows:
+        attributes = [field.attname for field in fields]
+        objects = [model(pk=k, **dict(zip(attributes, (*v, *now), strict=True))) for k, v in rows.items()]
+        model._default_manager.bulk_update(objects, [field.name for field in fields], batch_size=200)
 
 
-def _join_arrays(rows: Sequence[Model], names: Sequence[str]) -> None:
-    meta, quote = rows[0]._meta, connection.ops.quote_name
-    fields: list[Field[Any, Any]] = [meta.pk, *map(meta.get_field, names)]  # type: ignore[list-item]  # columns all
-    arrays = [[field.get_db_prep_save(getattr(row, field.attname), connection) for row in rows] for field in fields]
-    places = ", ".join(f"%s::{field.cast_db_type(connection)}[]" for field in fields)
-    values = ", ".join(f"v{position}" for position in range(len(fields)))
-    key, *changes = (f"{quote(str(field.column))} = v{n}" for n, field in enumerate(fields))
-    statement = (
-        f"UPDATE {quote(meta.db_table)} SET {', '.join(changes)} FROM unnest({places}) AS fresh({values}) "  # noqa: S608  # names
-        f"WHERE {key}"
-    )
+def _join_arrays(model: type[Model], fields: Sequence[Field[Any, Any]], rows: Sequence[Sequence[Any]]) -> None:
+    columns = [model._meta.pk, *fields]
+    arrays = [_array(field, values) for field, values in zip(columns, zip(*rows, strict=True), strict=True)]
+    name = connection.ops.quote_name
+    places = ", ".join(_place(field) for field in columns)
+    fresh = ", ".join(f"v{position}" for position in range(len(columns)))
+    key, *changes = (f"{name(str(field.column))} = v{position}" for position, field in enumerate(columns))
+    statement = f"UPDATE {name(model._meta.db_table)} SET {', '.join(changes)} "  # noqa: S608  # names, no values
     with connection.cursor() as cursor:
-        cursor.execute(statement, arrays)
+        cursor.execute(f"{statement} FROM ROWS FROM ({places}) AS fresh({fresh}) WHERE {key}", arrays)
+
+
+def _array(field: Field[Any, Any], values: Sequence[Any]) -> Any:
+    """One document is quoted once; an array of documents is quoted piece by piece."""
+    if isinstance(field, JSONField):
+        return json.dumps(values, cls=field.encoder or DjangoJSONEncoder)
+    return [field.get_db_prep_save(value, connection) for value in values]
+
+
+def _place(field: Field[Any, Any]) -> str:
+    if isinstance(field, JSONField):
+        return "jsonb_array_elements(%s::jsonb)"
+    return f"unnest(%s::{field.cast_db_type(connection)}[])"

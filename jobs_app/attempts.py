@@ -13,7 +13,8 @@ from cluster_app.bulk import rewrite
 from jobs_app.errors import JobsError
 from jobs_app.history import record
 from jobs_app.lifecycle import Ending, Verdict, judge
-from jobs_app.models import Attempt, Job, JobEvent, Reason
+from jobs_app.models import Attempt, Job, JobEvent, Metric, Reason
+from jobs_app.tallying import Count, tally
 
 State = Attempt.State
 Kind = JobEvent.Kind
@@ -43,35 +44,38 @@ def note_all_running(started: Mapping[int, datetime]) -> set[int]:
 
     Those that are stopping already only learn when they began.
     """
-    jobs = _locked_jobs_of(started)
+    if not started:
+        return set()
+    first_start = _locked_jobs_of(started)
     found = Attempt.objects.select_for_update(of=("self",)).filter(pk__in=started, started_at=None)
     fields = ("job_id", "number", "state", "nodes", "gpu_count", "gpu_type__name")
     attempts = list(found.select_related("gpu_type").only(*fields).order_by("pk"))
     begun = [attempt for attempt in attempts if attempt.state == State.LAUNCHING]
-    for attempt in attempts:
-        attempt.started_at = started[attempt.pk]
-        attempt.state = State.RUNNING if attempt.state == State.LAUNCHING else attempt.state
-    rewrite(attempts, ["state", "started_at"])
-    _begin_jobs({jobs[attempt.job_id]: started[attempt.pk] for attempt in begun})
+    Attempt.objects.filter(pk__in=[attempt.pk for attempt in begun]).update(state=State.RUNNING)
+    rewrite(Attempt, ("started_at",), {attempt.pk: (started[attempt.pk],) for attempt in attempts})
+    jobs = Job.objects.filter(pk__in=[attempt.job_id for attempt in begun])
+    jobs.filter(state=Job.State.STARTING).update(state=Job.State.RUNNING, reason="", message="", reasons=[])
+    first = [attempt for attempt in begun if first_start[attempt.job_id] is None]
+    rewrite(Job, ("started_at",), {attempt.job_id: (started[attempt.pk],) for attempt in first})
     JobEvent.objects.bulk_create(
         JobEvent(job_id=a.job_id, kind=Kind.STARTED, message=_where(a)[:500], attempt=a.number) for a in begun
     )
+    _tally_waits({attempt.job_id: started[attempt.pk] for attempt in begun})
     return {attempt.pk for attempt in begun}
 
 
-def _locked_jobs_of(attempts: Iterable[int]) -> dict[UUID, Job]:
-    """Before any attempt of theirs, as everywhere."""
+def _tally_waits(started: Mapping[UUID, datetime]) -> None:
+    """Of the jobs that have started for the first time."""
+    rows = Job.objects.filter(pk__in=started).values_list("pk", "created_at", "started_at")
+    waits = [(at - created_at).total_seconds() for pk, created_at, at in rows if at and at == started[pk]]
+    tally(*(Count(Metric.JOB_WAIT, value=max(0.0, wait)) for wait in waits))
+
+
+def _locked_jobs_of(attempts: Iterable[int]) -> dict[UUID, datetime | None]:
+    """When each first started. Locked before any attempt of theirs, as everywhere."""
     of_these = Attempt.objects.filter(pk__in=attempts).values("job")
     jobs = Job.objects.select_for_update().filter(pk__in=of_these).order_by("pk")
-    return {job.pk: job for job in jobs.only("started_at")}
-
-
-def _begin_jobs(begun: Mapping[Job, datetime]) -> None:
-    for job, started_at in begun.items():
-        job.started_at = job.started_at or started_at
-    rewrite(list(begun), ["started_at"])
-    starting = Job.objects.filter(pk__in=[job.pk for job in begun], state=Job.State.STARTING)
-    starting.update(state=Job.State.RUNNING, reason="", message="", reasons=[])
+    return dict(jobs.values_list("pk", "started_at"))
 
 
 def _where(attempt: Attempt) -> str:
@@ -101,19 +105,19 @@ def preempt(notes: Mapping[int, str]) -> set[int]:
     In a handful of queries, however many; inside a transaction, because it locks the rows it is about to change.
     """
     running = Attempt.objects.select_for_update(of=("self",)).filter(pk__in=notes, state=State.RUNNING)
-    attempts, now = list(running.only("number", "job__state").select_related("job")), timezone.now()
-    for attempt in attempts:
-        attempt.state, attempt.stopping_at = State.STOPPING, now
-        attempt.stop_reason, attempt.stop_note = StopReason.PREEMPT, notes[attempt.pk]
-        attempt.job.state, attempt.job.message = Job.State.STOPPING, notes[attempt.pk]
-    rewrite(attempts, ["state", "stopping_at", "stop_reason", "stop_note"])
-    rewrite([attempt.job for attempt in attempts], ["state", "message"])
+    told = list(running.order_by("pk").values_list("pk", "job", "number"))
+    Attempt.objects.filter(pk__in=[pk for pk, _, _ in told]).update(
+        state=State.STOPPING, stopping_at=timezone.now(), stop_reason=StopReason.PREEMPT
+    )
+    rewrite(Attempt, ("stop_note",), {pk: (notes[pk],) for pk, _, _ in told})
+    rewrite(Job, ("state", "message"), {job: (Job.State.STOPPING, notes[pk]) for pk, job, _ in told})
     text = f"{StopReason.PREEMPT.label}: "
     events = [
-        JobEvent(job=a.job, kind=Kind.STOPPING, message=(text + a.stop_note)[:500], attempt=a.number) for a in attempts
+        JobEvent(job_id=job, kind=Kind.STOPPING, message=(text + notes[pk])[:500], attempt=number)
+        for pk, job, number in told
     ]
     JobEvent.objects.bulk_create(events)
-    return {attempt.pk for attempt in attempts}
+    return {pk for pk, _, _ in told}
 
 
 def withdraw(attempt: Attempt, reason: StopReason, *, note: str = "") -> None:
@@ -153,6 +157,8 @@ def end_attempt(
             work_lost_gpu_s=lost_gpu_s,
         )
         _account(live, ended_at, lost_gpu_s)
+        if verdict.outcome == Attempt.Outcome.PREEMPTED and live.state != State.CLAIMED:
+            tally(Count(Metric.PREEMPTIONS, live.stop_reason), Count(Metric.PREEMPTED_WORK, value=lost_gpu_s))
         _move_job_on(live, verdict, exit_code=exit_code, at=ended_at, message=message)
     return verdict
 
@@ -242,6 +248,8 @@ def _settle(
         queued_at=job.queued_at if final else at,
         **counts,
     )
+    if final:
+        tally(Count(Metric.JOBS_FINISHED, verdict.state))
     kind = Kind.FINISHED if final else Kind.REQUEUED
     record(job, kind, f"{verdict.outcome.label}{': ' + text if text else ''}", attempt=attempt)
 

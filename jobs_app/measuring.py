@@ -54,18 +54,15 @@ def _attempts_of(pks: Iterable[int]) -> Iterable[Attempt]:
 
 
 def _write_attempts(fresh: Fresh) -> None:
-    attempts = []
-    for attempt, advance in fresh:
-        attempt.reports, attempt.loss = advance.reports, advance.loss
-        attempt.first_step, attempt.first_step_at = advance.first_step, advance.first_at
-        attempt.step, attempt.step_at = advance.step, advance.at
-        attempts.append(attempt)
-    rewrite(attempts, ["reports", "loss", "first_step", "first_step_at", "step", "step_at"])
+    fields = ("reports", "loss", "first_step", "first_step_at", "step", "step_at")
+    rows = {
+        attempt.pk: (now.reports, now.loss, now.first_step, now.first_at, now.step, now.at) for attempt, now in fresh
+    }
+    rewrite(Attempt, fields, rows)
 
 
 def _write_jobs(fresh: Fresh) -> None:
-    jobs = [Job(pk=attempt.job_id, step=advance.step, step_at=advance.at) for attempt, advance in fresh]
-    rewrite(jobs, ["step", "step_at"])
+    rewrite(Job, ("step", "step_at"), {attempt.job_id: (now.step, now.at) for attempt, now in fresh})
 
 
 class Place(NamedTuple):
@@ -84,7 +81,8 @@ def _learn(fresh: Fresh) -> None:
     known = _known_rates({place for place, _, _ in news})
     for place, rate, reports in news:
         merge(known[place], rate=rate, reports=reports)
-    rewrite([throughput for throughput in known.values() if throughput.pk], ["steps_per_second", "spread", "reports"])
+    old = {t.pk: (t.steps_per_second, t.spread, t.reports) for t in known.values() if t.pk}
+    rewrite(Throughput, ("steps_per_second", "spread", "reports"), old)
     Throughput.objects.bulk_create([throughput for throughput in known.values() if not throughput.pk])
 
 

@@ -243,7 +243,9 @@ def _explain(reasons: Reasons) -> None:
     """Rewrite the reasons of those that still wait; the first is the headline."""
     ids = [UUID(pk) for pk in reasons]
     waiting = Job.objects.select_for_update().filter(pk__in=ids, state=Job.State.QUEUED, held=False)
-    jobs = [Job(pk=pk, reasons=list(reasons[str(pk)])) for pk in waiting.order_by("pk").values_list("pk", flat=True)]
-    for job in jobs:
-        job.reason, job.message = job.reasons[0]["code"], job.reasons[0]["detail"][:500]
-    rewrite(jobs, ["reasons", "reason", "message"])
+    rows = {pk: _told(reasons[str(pk)]) for pk in waiting.order_by("pk").values_list("pk", flat=True)}
+    rewrite(Job, ("reasons", "reason", "message"), rows)
+
+
+def _told(reasons: Sequence[Mapping[str, Any]]) -> tuple[Sequence[Mapping[str, Any]], str, str]:
+    return reasons, reasons[0]["code"], reasons[0]["detail"][:500]

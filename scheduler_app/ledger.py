@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from django.db import models
-from django.db.models import Count, F, Q
+from django.db.models import Count, Q
 
 from cluster_app.models import Gpu
 from jobs_app.models import Attempt, Job, Team
@@ -40,17 +40,24 @@ def _accrue_teams(since: datetime, now: datetime, ran: Sequence["Ran"]) -> None:
     for run in ran:
         gpu_s[run.team] += run.gpu_s
         work_gpu_s[run.team] += run.gpu_s * run.relative_speed
-    for minute, seconds in minutes_between(since, now):
-        part = seconds / (now - since).total_seconds()
-        for team in entitled.keys() | gpu_s.keys():
-            _add(
-                TeamUsage,
-                {"team_id": team, "minute": minute},
+    whole_s = (now - since).total_seconds()
+    _add(
+        TeamUsage,
+        [
+            TeamUsage(
+                team_id=team,
+                minute=minute,
                 entitled_share_s=entitled.get(team, 0.0) * seconds,
                 active_s=seconds if team in entitled else 0.0,
-                gpu_s=gpu_s[team] * part,
-                work_gpu_s=work_gpu_s[team] * part,
+                gpu_s=gpu_s[team] * seconds / whole_s,
+                work_gpu_s=work_gpu_s[team] * seconds / whole_s,
             )
+            for minute, seconds in minutes_between(since, now)
+            for team in entitled.keys() | gpu_s.keys()
+        ],
+        key=("team_id", "minute"),
+        amounts=("entitled_share_s", "active_s", "gpu_s", "work_gpu_s"),
+    )
 
 
 def _accrue_types(since: datetime, now: datetime, ran: Sequence["Ran"]) -> None:
@@ -58,15 +65,22 @@ def _accrue_types(since: datetime, now: datetime, ran: Sequence["Ran"]) -> None:
     for run in ran:
         busy[run.gpu_type] += run.gpu_s
     present = dict(Gpu.objects.present().values_list("node__gpu_type").annotate(Count("pk")).order_by())
-    for minute, seconds in minutes_between(since, now):
-        part = seconds / (now - since).total_seconds()
-        for kind in busy.keys() | present.keys():
-            _add(
-                GpuTypeUsage,
-                {"gpu_type_id": kind, "minute": minute},
-                busy_gpu_s=busy[kind] * part,
+    whole_s = (now - since).total_seconds()
+    _add(
+        GpuTypeUsage,
+        [
+            GpuTypeUsage(
+                gpu_type_id=kind,
+                minute=minute,
+                busy_gpu_s=busy[kind] * seconds / whole_s,
                 present_gpu_s=present.get(kind, 0) * seconds,
             )
+            for minute, seconds in minutes_between(since, now)
+            for kind in busy.keys() | present.keys()
+        ],
+        key=("gpu_type_id", "minute"),
+        amounts=("busy_gpu_s", "present_gpu_s"),
+    )
 
 
 def entitlement(weights: Mapping[int, float]) -> dict[int, float]:
@@ -110,11 +124,21 @@ def _ran(since: datetime, now: datetime) -> list[Ran]:
     ]
 
 
-def _add(model: type[models.Model], key: Mapping[str, Any], **amounts: float) -> None:
-    manager = model._default_manager
-    row = manager.filter(**key)
-    if not row.update(**{name: F(name) + amount for name, amount in amounts.items()}):
-        manager.create(**key, **amounts)
+Usage = TypeVar("Usage", TeamUsage, GpuTypeUsage)
+
+
+def _add(model: type[Usage], rows: Sequence[Usage], *, key: Sequence[str], amounts: Sequence[str]) -> None:
+    """Add these amounts to what is written of their minutes: two statements, however long the outage was.
+
+    Read and written back: nobody else writes here, for the round's transaction holds the lease's row.
+    """
+    written = model._default_manager.filter(minute__in={row.minute for row in rows})
+    known = {tuple(row[name] for name in key): row for row in written.values(*key, *amounts)}
+    for row in rows:
+        before = known.get(tuple(getattr(row, name) for name in key), {})
+        for name in amounts:
+            setattr(row, name, getattr(row, name) + before.get(name, 0.0))
+    model._default_manager.bulk_create(rows, update_conflicts=True, unique_fields=key, update_fields=amounts)
 
 
 @dataclass(frozen=True)
