@@ -1,16 +1,29 @@
 """The Celery application of the full stack."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from celery import Celery
 from celery.signals import after_task_publish, heartbeat_sent
+from celery.worker.consumer import Consumer
+
+RECONNECT_S = 2
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 app = Celery("motley")
 app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.worker_consumer = "config.celery:SteadyConsumer"
 app.autodiscover_tasks()
+
+
+class SteadyConsumer(Consumer):  # type: ignore[misc]
+    """Asks for a lost broker again and again; Celery's own waits longer each time, up to half a minute."""
+
+    def ensure_connected(self, conn: Any) -> Any:
+        conn.ensure_connection = partial(conn.ensure_connection, interval_max=RECONNECT_S)
+        return super().ensure_connected(conn)
 
 
 def show_life(**signal: Any) -> None:
