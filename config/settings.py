@@ -215,6 +215,7 @@ SPECTACULAR_SETTINGS = {
 
 # -- Celery (full stack only; the embedded mode has no broker) --------------------------------------------------
 
+MOTLEY_HAS_BROKER = "MOTLEY_REDIS" in os.environ
 CELERY_BROKER_URL = env.str("MOTLEY_REDIS", "redis://localhost:6379/0")
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 600,  # longer than any tick: what nobody has acknowledged by then is given out again

@@ -13,8 +13,8 @@ from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 
 from jobs_app.api.history import AttemptViewSet, EventViewSet
-from jobs_app.api.jobs import JobViewSet
 from scheduler_app.api.gpu_types import GpuTypeViewSet
+from scheduler_app.api.jobs import PlannedJobViewSet
 from scheduler_app.api.me import MeView
 from scheduler_app.api.nodes import NodeViewSet
 from scheduler_app.api.policies import PolicyViewSet
@@ -22,6 +22,7 @@ from scheduler_app.api.rounds import RoundViewSet
 from scheduler_app.api.teams import TeamViewSet
 from scheduler_app.api.throughputs import ThroughputViewSet
 from scheduler_app.api.tokens import TokenViewSet
+from scheduler_app.views import operations
 
 
 @extend_schema(exclude=True)
@@ -33,7 +34,7 @@ def no_such_route(request: Request, unknown: str) -> NoReturn:
 
 
 router = SimpleRouter(trailing_slash=False)
-router.register("jobs", JobViewSet, basename="job")
+router.register("jobs", PlannedJobViewSet, basename="job")
 router.register("nodes", NodeViewSet, basename="node")
 router.register("rounds", RoundViewSet, basename="round")
 router.register("gpu-types", GpuTypeViewSet, basename="gpu-type")
@@ -59,5 +60,9 @@ urlpatterns = [
     path("api/v1/<path:unknown>", no_such_route),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    path("metrics", operations.metrics, name="metrics"),
+    path("livez", operations.livez, name="livez"),
+    path("readyz", operations.readyz, name="readyz"),
+    path("healthz/scheduler", operations.scheduler, name="healthz-scheduler"),
     path("", include("scheduler_app.urls")),
 ]

@@ -157,7 +157,7 @@ def end_attempt(
             work_lost_gpu_s=lost_gpu_s,
         )
         _account(live, ended_at, lost_gpu_s)
-        if verdict.outcome == Attempt.Outcome.PREEMPTED and live.state != State.CLAIMED:
+        if verdict.outcome == Attempt.Outcome.PREEMPTED and live.started_at and live.stop_reason:
             tally(Count(Metric.PREEMPTIONS, live.stop_reason), Count(Metric.PREEMPTED_WORK, value=lost_gpu_s))
         _move_job_on(live, verdict, exit_code=exit_code, at=ended_at, message=message)
     return verdict

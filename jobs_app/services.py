@@ -14,8 +14,9 @@ from jobs_app.attempts import lock_job, stop_attempt_of
 from jobs_app.errors import Conflict, InvalidSpec, JobIsFinished, JobIsNotHeld
 from jobs_app.history import record
 from jobs_app.limits import note_of_weight, weight_faults
-from jobs_app.models import ApiToken, Attempt, Job, JobDependency, JobEvent, JobTag, Reason
+from jobs_app.models import ApiToken, Attempt, Job, JobDependency, JobEvent, JobTag, Metric, Reason
 from jobs_app.spec import parse_change
+from jobs_app.tallying import Count, tally
 
 State = Job.State
 StopReason = Attempt.StopReason
@@ -130,6 +131,7 @@ def _finish_queued(job: Job, reason: Reason, *, message: str, actor: User | None
         state=State.CANCELLED, held=False, reason=reason, message=message, reasons=[], finished_at=timezone.now()
     )
     if finished:
+        tally(Count(Metric.JOBS_FINISHED, State.CANCELLED))
         record(job, Kind.FINISHED, f"{reason.label}: {message}", actor=actor)
     return bool(finished)
 

@@ -1,9 +1,9 @@
-"""Whether the scheduler is alive, as a person wants to know it."""
+"""Whether the scheduler does its work, judged by progress: by its last good round. For persons, probes and metrics."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from scheduler_app.looking import scheduler_heartbeat
+from scheduler_app.looking import latest_round
 from scheduler_app.models import PolicySetting, Round
 
 SILENT_AFTER_ROUNDS = 3
@@ -13,11 +13,26 @@ LEAST_SILENCE = timedelta(seconds=15)
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """The last round and how long ago it was; `last` is None before the first."""
+    """The last round, the last good one and its age; None before the first."""
 
     last: Round | None
-    silent_for: timedelta | None
-    """Set when a round is overdue."""
+    good: Round | None
+    age: timedelta | None
+    patience: timedelta
+
+    @property
+    def healthy(self) -> bool:
+        return self.age is not None and self.age <= self.patience
+
+    @property
+    def silent_for(self) -> timedelta | None:
+        """Set when a good round is overdue; before the first there is nothing to be late."""
+        return None if self.healthy else self.age
+
+    @property
+    def failing(self) -> bool:
+        """The scheduler is at work, but its rounds come to nothing."""
+        return self.last is not None and self.last.result == Round.Result.FAILED
 
     @property
     def decided_ms(self) -> float:
@@ -25,10 +40,7 @@ class Heartbeat:
 
 
 def heartbeat(now: datetime) -> Heartbeat:
-    lease, last = scheduler_heartbeat()
+    last, good = Round.objects.defer("archive").first(), latest_round()
     patience = timedelta(seconds=SILENT_AFTER_ROUNDS * PolicySetting.objects.current().round_length_s)
-    heard = last.started_at if last else None
-    if lease is None or heard is None:
-        return Heartbeat(last, silent_for=None)
-    silence = now - heard
-    return Heartbeat(last, silent_for=silence if silence > max(patience, LEAST_SILENCE) else None)
+    age = now - good.started_at if good else None
+    return Heartbeat(last, good, age, max(patience, LEAST_SILENCE))

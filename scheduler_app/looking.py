@@ -19,7 +19,7 @@ from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.archive import Archived, unpack
 from scheduler_app.fleet import engine_over
-from scheduler_app.models import GpuClaim, Round, SchedulerLease
+from scheduler_app.models import GpuClaim, Round
 
 LONGEST_WAIT = timedelta(seconds=5)
 LOG_PAUSE_S = 0.2
@@ -201,8 +201,3 @@ def log_tail(attempt: Attempt, stream: Stream, *, rank: int, limit: int) -> LogC
     now = timedelta()
     size = read_log(attempt, stream, rank=rank, offset=0, wait=now, limit=1).size
     return read_log(attempt, stream, rank=rank, offset=max(0, size - limit), wait=now, limit=limit)
-
-
-def scheduler_heartbeat() -> tuple[SchedulerLease | None, Round | None]:
-    """Who schedules, and the last round, good or bad."""
-    return SchedulerLease.objects.first(), Round.objects.defer("archive").first()

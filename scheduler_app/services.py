@@ -20,13 +20,15 @@ from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.feasibility import inventory
 from cluster_app.models import NodeEvent
-from jobs_app.models import JobEvent
+from jobs_app.models import JobEvent, Metric
+from jobs_app.tallying import Count, tally, total_up
 from scheduler_app.archive import Archived, pack, same_plan, unpack
 from scheduler_app.bids import Timing
 from scheduler_app.committing import commit_round, news_of
 from scheduler_app.dispatching import dispatch
 from scheduler_app.errors import LeaseLost, NotReplayable
 from scheduler_app.explaining import words_of_left_out, words_of_round
+from scheduler_app.finish_times import rhos_between
 from scheduler_app.lease import hold_lease, lease_kept, open_round
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.naming import names_of
@@ -125,8 +127,23 @@ def _decide_and_commit(holder: str, opening: Opening, clock: "Stopwatch") -> Rou
     with clock.step("commit"):
         commit_round(record, snapshot, plan, holder=holder, reasons=reasons, now=opening.now)
     record.seconds = clock.seconds
-    record.save(update_fields=["seconds"])
+    _account(record, opening)
     return record
+
+
+@transaction.atomic
+def _account(record: Round, opening: Opening) -> None:
+    """What the round took, for who opens it and for metrics; and what was counted since the last one is added up."""
+    record.save(update_fields=["seconds"])
+    before = Round.objects.filter(result=Round.Result.COMMITTED, number__lt=record.number)
+    rhos = rhos_between(before.values_list("last_job_event", flat=True).first() or 0, opening.job_event)
+    tally(
+        Count(Metric.ROUNDS, record.result),
+        Count(Metric.ROUND_TIME, value=sum(record.seconds.values())),
+        Count(Metric.SOLVER_TIME, value=record.seconds["decide"]),
+        *(Count(Metric.FINISH_TIME_FAIRNESS, value=value) for value in rhos),
+    )
+    total_up()
 
 
 def take_snapshot(now: datetime, setting: PolicySetting) -> tuple[Snapshot, LeftOut, Rows, datetime]:
@@ -198,7 +215,9 @@ def _record_failure(opening: Opening, error: Exception, clock: "Stopwatch") -> R
     policy = PolicySetting.objects.current().policy
     record = opening.record(Round.Result.FAILED, policy=policy, shares_since=opening.now)
     record.message, record.seconds = f"{type(error).__name__}: {error}"[:500], clock.seconds
-    record.save(force_insert=True)
+    with transaction.atomic():
+        record.save(force_insert=True)
+        tally(Count(Metric.ROUNDS, record.result))
     return record
 
 

@@ -4,6 +4,7 @@ from jobs_app.models.attempt import Attempt
 from jobs_app.models.idempotency_key import IdempotencyKey
 from jobs_app.models.job import Job, JobArray, JobDependency, JobTag, Reason
 from jobs_app.models.job_event import JobEvent
+from jobs_app.models.tally import Metric, Tally, Total
 from jobs_app.models.team import ApiToken, Team
 from jobs_app.models.throughput import Throughput
 
@@ -16,7 +17,10 @@ __all__ = [
     "JobDependency",
     "JobEvent",
     "JobTag",
+    "Metric",
     "Reason",
+    "Tally",
     "Team",
     "Throughput",
+    "Total",
 ]

@@ -1,0 +1,47 @@
+"""What metrics add up, for ever and across processes: counts of rows that nobody wants to count again and again."""
+
+from django.db import models
+
+
+class Metric(models.TextChoices):
+    """What is added up; the label says by what."""
+
+    JOBS_FINISHED = "jobs_finished", "jobs that finished, by state"
+    JOB_WAIT = "job_wait_seconds", "seconds from submission to the first start"
+    PREEMPTIONS = "preemptions", "attempts that were stopped for something else, by reason"
+    PREEMPTED_WORK = "preempted_work_seconds", "GPU-seconds of work that was lost by that"
+    ROUNDS = "rounds", "rounds, by result"
+    ROUND_TIME = "round_seconds", "seconds of a round"
+    SOLVER_TIME = "solver_seconds", "seconds of deciding"
+    FINISH_TIME_FAIRNESS = "finish_time_fairness_ratio", "rho of a job that succeeded"
+
+
+class Tally(models.Model):
+    """Something to be added to the totals, written beside what it counts.
+
+    Only rows that are added: who counts waits for nobody, as all would who add to the same total.
+    """
+
+    metric = models.CharField(max_length=40, choices=Metric.choices)
+    label = models.CharField(max_length=40, blank=True)
+    value = models.FloatField(default=1)
+
+    class Meta:
+        verbose_name_plural = "tallies"
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.label} +{self.value:g}"
+
+
+class Total(models.Model):
+    """All tallies so far, but for those that are still to be added."""
+
+    metric = models.CharField(max_length=40, choices=Metric.choices)
+    label = models.CharField(max_length=40, blank=True)
+    value = models.FloatField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=("metric", "label"), name="total_once")]
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.label}: {self.value:g}"

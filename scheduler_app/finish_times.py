@@ -1,0 +1,71 @@
+r"""Finish-time fairness of jobs that succeeded: how much longer each took than alone on its part of the cluster.
+
+.. math:: \rho = \frac{\text{finished} - \text{submitted}}{W / \min(C / N,\ g)}
+
+W is the job's work in seconds of the cluster's average GPU, C the cluster's GPUs and N the jobs that shared them, both
+as means over its life, and g the most GPUs that the job can use. A gang is taken to scale evenly below g.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import accumulate
+
+from django.db.models import Prefetch
+
+from jobs_app.models import Attempt, Job, JobEvent
+from scheduler_app.models import Round
+
+MOST_ROUNDS = 20_000
+"""Of a life that saw more, the latest count."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """How many GPUs and jobs the cluster had at each round, the oldest first; summed up, from nothing on."""
+
+    at: Sequence[datetime]
+    gpus: Sequence[int]
+    jobs: Sequence[int]
+
+    @classmethod
+    def of(cls, rounds: Sequence[tuple[datetime, int, int]]) -> "Load":
+        at = accumulate((at for at, _, _ in rounds), max)  # a clock that was set back must not unsort them
+        gpus = accumulate((gpus for _, gpus, _ in rounds), initial=0)
+        jobs = accumulate((jobs for _, _, jobs in rounds), initial=0)
+        return cls(list(at), list(gpus), list(jobs))
+
+    def gpus_per_job(self, since: datetime, until: datetime) -> float:
+        """Mean GPUs over mean jobs in the interval, or at the last round before it ended."""
+        end = bisect_right(self.at, until)
+        start = min(bisect_left(self.at, since), max(0, end - 1))
+        return (self.gpus[end] - self.gpus[start]) / max(1, self.jobs[end] - self.jobs[start])
+
+
+def rho(job: Job, attempts: Sequence[Attempt], load: Load) -> float | None:
+    """None where nothing is known to compare with: no work, or no round in its life."""
+    if job.finished_at is None:
+        return None
+    work_s = sum(a.ran_s(job.finished_at) * a.gpu_count * a.relative_speed for a in attempts)
+    gpus = min(load.gpus_per_job(job.created_at, job.finished_at), job.gpus_max)
+    if work_s <= 0 or gpus <= 0:
+        return None
+    return (job.finished_at - job.created_at).total_seconds() / (work_s / gpus)
+
+
+def rhos_between(after: int, until: int) -> list[float]:
+    """Of the jobs that succeeded between these two events."""
+    ended = JobEvent.objects.filter(pk__gt=after, pk__lte=until, kind=JobEvent.Kind.FINISHED).values("job")
+    succeeded = Job.objects.filter(pk__in=ended, state=Job.State.SUCCEEDED)
+    jobs = list(succeeded.prefetch_related(Prefetch("attempts", Attempt.objects.order_by("number"))))
+    if not jobs:
+        return []
+    load = _load_since(min(job.created_at for job in jobs))
+    found = [rho(job, list(job.attempts.all()), load) for job in jobs]
+    return [value for value in found if value is not None]
+
+
+def _load_since(since: datetime) -> Load:
+    rounds = Round.objects.filter(result=Round.Result.COMMITTED, started_at__gte=since).order_by("-number")
+    return Load.of(list(rounds.values_list("started_at", "gpus", "jobs")[:MOST_ROUNDS])[::-1])
