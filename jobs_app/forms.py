@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from cluster_app.models import GpuType
 from jobs_app.errors import Fault, InvalidSpec
 from jobs_app.models import ApiToken, Team
-from jobs_app.spec import parse_yaml, write_yaml
+from jobs_app.spec import JobSpec, parse_yaml, write_yaml
 
 WHOLE_NUMBERS = ("cpus_per_gpu", "total_steps", "retries")
 TEXTS = ("name", "team", "command", "workdir", "gpu_memory", "memory_per_gpu", "workload", "time_limit")
@@ -77,7 +77,8 @@ class JobForm(forms.Form):
             spec["checkpoint"] = checkpoint
         if data["not_preemptible"]:
             spec["preemptible"] = False
-        return spec | self._more()
+        spec |= self._more()
+        return {name: spec[name] for name in sorted(spec, key=_place)}
 
     def _more(self) -> dict[str, Any]:
         if not self.cleaned_data["more"].strip():
@@ -111,6 +112,12 @@ def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     values |= checkpoint if isinstance(checkpoint, Mapping) else {}
     values["not_preemptible"] = rest.pop("preemptible", True) is False
     return values | {"more": write_yaml(rest) if rest else ""}
+
+
+def _place(name: str) -> int:
+    """Where people expect a field in the YAML: as in the documentation; what is unknown comes last."""
+    names = list(JobSpec._declared_fields)
+    return names.index(name) if name in names else len(names)
 
 
 def _choices(form: forms.Form, name: str) -> forms.ChoiceField:

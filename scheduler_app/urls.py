@@ -9,6 +9,7 @@ urlpatterns = [
     path("", home.home, name="home"),
     path("jobs", jobs.jobs, name="jobs"),
     path("jobs/new", new_job.new_job, name="new-job"),
+    path("jobs/new/check", new_job.check_job, name="check-job"),
     path("jobs/cancel", jobs.cancel, name="cancel-jobs"),
     path("jobs/<uuid:pk>", job.job, name="job"),
     path("jobs/<uuid:pk>/log", job.raw_log, name="raw-log"),
@@ -24,5 +25,5 @@ urlpatterns = [
     path("tokens/<int:pk>/revoke", account.revoke, name="revoke-token"),
     path("password", account.ChangePassword.as_view(), name="change-password"),
     path("audit", audit.audit, name="audit"),
-    path("favicon.ico", RedirectView.as_view(url="/static/motley/icon.svg", permanent=False)),
+    path("favicon.ico", RedirectView.as_view(url="/static/motley/icon.svg", permanent=False), name="favicon"),
 ]

@@ -1,24 +1,27 @@
-"""A new job, by form or by YAML: two ways to write the same spec."""
+"""A new job, by form or by YAML: two ways to write the same spec, side by side and kept in step."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_http_methods
+from django.template.loader import render_to_string
+from django.views.decorators.http import require_http_methods, require_POST
 
 from cluster_app.models import Node
 from jobs_app.errors import Fault, InvalidSpec
-from jobs_app.forms import JobForm, fields_of
+from jobs_app.forms import JobForm, field_of, fields_of
 from jobs_app.models import Job
 from jobs_app.spec import parse_yaml, spec_of, write_yaml
 from jobs_app.submission import submit_job
+from scheduler_app.outlook import outlook_of
+from scheduler_app.starting_points import EMULATED, STARTING_POINTS
 from scheduler_app.views.visit import Visit
 
-SAMPLE = {"name": "hello", "command": "python -m motley_client.sample --steps 500", "gpus": 1, "total_steps": 500}
+Spec = dict[str, Any]
 
 
 @login_required
@@ -31,15 +34,56 @@ def new_job(request: Visit) -> HttpResponse:
     return _from_form(request)
 
 
+@login_required
+@require_POST
+def check_job(request: Visit) -> JsonResponse:
+    """While somebody types: the other way to write it, what is wrong with it, and what it would get. Writes nothing."""
+    try:
+        spec, other = _read(request)
+    except InvalidSpec as error:
+        return JsonResponse(_faults(error.faults))
+    try:
+        plan = outlook_of(spec, owner=request.user)
+    except InvalidSpec as error:
+        return JsonResponse(other | _faults(error.faults))
+    shown = render_to_string("scheduler_app/_outlook.html", {"plan": plan}, request)
+    return JsonResponse(other | _faults(()) | {"plan": shown})
+
+
+def _read(request: Visit) -> tuple[Spec, dict[str, Any]]:
+    """The spec as written on one side, and what the other side shows of it."""
+    if request.POST.get("mode") == "yaml":
+        spec = _parsed(request.POST.get("yaml", ""))
+        return spec, {"fields": fields_of(spec)}
+    form = JobForm(request.POST, user=request.user)
+    form.is_valid()
+    if form.errors:
+        raise InvalidSpec(
+            Fault(pointer=f"/{name}", code="invalid", detail=" ".join(map(str, e))) for name, e in form.errors.items()
+        )
+    spec = form.written()
+    return spec, {"yaml": write_yaml(spec)}
+
+
+def _faults(faults: Iterable[Fault]) -> dict[str, Any]:
+    """Of the whole, and by field of the form."""
+    listed = list(faults)
+    names = list(JobForm.base_fields)
+    by_field: dict[str, str] = {}
+    for fault in listed:
+        name = field_of(fault["pointer"])
+        by_field.setdefault(name if name in names else "more", fault["detail"])
+    return {"faults": [dict(fault) for fault in listed], "by_field": by_field}
+
+
 def _fresh(request: Visit) -> HttpResponse:
     spec = _template(request)
-    if request.GET.get("mode") == "yaml":
-        return _as_yaml(request, write_yaml(spec))
-    return _as_form(request, JobForm(initial=fields_of(spec), user=request.user))
+    mode = "yaml" if request.GET.get("mode") == "yaml" else "form"
+    return _page(request, JobForm(initial=fields_of(spec), user=request.user), yaml=write_yaml(spec), mode=mode)
 
 
-def _template(request: Visit) -> dict[str, Any]:
-    """The job to clone, or where GPUs are emulated a job that runs there."""
+def _template(request: Visit) -> Spec:
+    """The job to clone, or the starting point that was chosen, or where GPUs are emulated a job that runs there."""
     if clone := request.GET.get("clone"):
         try:
             job = get_object_or_404(Job.objects.visible_to(request.user).select_related("team"), pk=UUID(clone))
@@ -48,45 +92,60 @@ def _template(request: Visit) -> dict[str, Any]:
         return {name: value for name, value in spec_of(job).items() if name != "after"}
     team = request.user.teams.values_list("name", flat=True).first()
     first = {"team": team} if team else {}
-    return first | (SAMPLE if Node.objects.filter(emulated=True).exists() else {"gpus": 1})
+    if (name := request.GET.get("template")) in STARTING_POINTS:
+        return first | STARTING_POINTS[name].spec
+    return first | (EMULATED.spec if Node.objects.filter(emulated=True).exists() else {"gpus": 1})
 
 
 def _from_form(request: Visit) -> HttpResponse:
     form = JobForm(request.POST, user=request.user)
+    written = request.POST.get("yaml", "")
     try:
         spec = form.written() if form.is_valid() else None
         if spec is None:
-            return _as_form(request, form)
+            return _page(request, form, yaml=written)
         if request.POST.get("do") == "yaml":
-            return _as_yaml(request, write_yaml(spec))
+            return _page(request, form, yaml=write_yaml(spec), mode="yaml")
         return _submit(request, spec)
     except InvalidSpec as error:
         form.show(error.faults)
-        return _as_form(request, form)
+        return _page(request, form, yaml=written)
 
 
 def _from_yaml(request: Visit, text: str) -> HttpResponse:
+    spec: Spec = {}
     try:
-        spec = parse_yaml(text)
-        if not isinstance(spec, dict):
-            raise InvalidSpec.at("", "not_a_map", "Write one field per line: name: hello, gpus: 1, command: …")
+        spec = _parsed(text)
         if request.POST.get("do") == "form":
-            return _as_form(request, JobForm(initial=fields_of(spec), user=request.user))
+            return _page(request, JobForm(initial=fields_of(spec), user=request.user), yaml=text)
         return _submit(request, spec)
     except InvalidSpec as error:
-        return _as_yaml(request, text, faults=error.faults)
+        form = JobForm(initial=fields_of(spec), user=request.user)
+        return _page(request, form, yaml=text, mode="yaml", faults=error.faults)
 
 
-def _submit(request: Visit, spec: dict[str, Any]) -> HttpResponse:
+def _parsed(text: str) -> Spec:
+    spec = parse_yaml(text)
+    if not isinstance(spec, Mapping):
+        raise InvalidSpec.at("", "not_a_map", "Write one field per line: name: hello, gpus: 1, command: …")
+    return dict(spec)
+
+
+def _submit(request: Visit, spec: Spec) -> HttpResponse:
     job = submit_job(spec, owner=request.user)
     messages.success(request, f"{job.name} is in the queue.")
     return redirect("jobs") if job.array_id else redirect("job", job.pk)
 
 
-def _as_form(request: Visit, form: JobForm) -> HttpResponse:
-    return render(request, "scheduler_app/new_job.html", {"form": form, "mode": "form"})
-
-
-def _as_yaml(request: Visit, text: str, *, faults: Iterable[Fault] = ()) -> HttpResponse:
-    context = {"yaml": text, "faults": faults, "mode": "yaml"}
+def _page(
+    request: Visit, form: JobForm, *, yaml: str, mode: str = "form", faults: Iterable[Fault] = ()
+) -> HttpResponse:
+    context = {
+        "form": form,
+        "yaml": yaml,
+        "mode": mode,
+        "faults": faults,
+        "starting_points": STARTING_POINTS,
+        "chosen": request.GET.get("template", ""),
+    }
     return render(request, "scheduler_app/new_job.html", context)

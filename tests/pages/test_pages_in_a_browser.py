@@ -1,6 +1,7 @@
 """What only a browser can show: live rows keep focus and choice, keys, themes, and nothing breaks a strict policy."""
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from jobs_app.services import hold_job
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 STRICT = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'"
+
+expect.set_options(timeout=30_000)  # a limit for a loaded machine; nothing waits for it
 
 if CHROMIUM is None and os.environ.get("CI") != "true":
     pytest.skip("no Chromium: install the package chromium", allow_module_level=True)
@@ -66,7 +69,7 @@ def page(browser: Browser, live_server: Any, decided: Any, staff: User) -> Itera
         yield opened
 
 
-@pytest.mark.parametrize("name", ["home", "jobs", "cluster", "rounds", "new-job"])
+@pytest.mark.parametrize("name", ["home", "jobs", "cluster", "rounds", "new-job", "tokens", "change-password", "audit"])
 def test_a_page_shows_under_a_strict_policy(name: str, page: Page) -> None:
     page.goto(reverse(name))
     expect(page.locator("h1").first).to_be_attached()
@@ -134,7 +137,9 @@ def test_a_page_says_how_fresh_it_is(page: Page) -> None:
     expect(page.locator("#freshness")).to_have_text("live, 0 s")
 
 
-@pytest.mark.parametrize("name", ["home", "jobs", "cluster", "rounds", "fairness", "utilization", "new-job"])
+@pytest.mark.parametrize(
+    "name", ["home", "jobs", "cluster", "rounds", "fairness", "utilization", "new-job", "tokens", "audit"]
+)
 def test_a_page_fits_a_phone(name: str, page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(reverse(name))
@@ -153,3 +158,60 @@ def test_a_log_is_followed_from_before_the_start_to_the_end(browser: Browser, la
         lab.until_state(job, Job.State.SUCCEEDED)
         expect(page.locator("#log")).to_have_text("first\nlast <b>\n")
         expect(page.locator("#log-mark")).to_have_text("complete")
+
+
+# -- a new job, by form and YAML side by side --------------------------------------------------------------------
+
+
+def test_the_yaml_follows_the_form(page: Page) -> None:
+    page.goto(reverse("new-job"))
+    page.get_by_label("Command").fill("python mine.py")
+    page.get_by_label("GPUs", exact=True).fill("2")
+    expect(page.locator("#yaml")).to_have_value(re.compile(r"command: python mine\.py\ngpus: 2"))
+
+
+def test_the_form_follows_the_yaml(page: Page) -> None:
+    page.goto(reverse("new-job"))
+    page.locator("#yaml").fill("name: mine\nteam: language\ncommand: x\ngpus: 3\ngpu_types: [t4]\ntags: {a: b}\n")
+    expect(page.get_by_label("Name")).to_have_value("mine")
+    expect(page.get_by_label("Team")).to_have_value("language")
+    expect(page.get_by_label("T4")).to_be_checked()
+    expect(page.get_by_label("Other fields, as YAML")).to_have_value("tags:\n  a: b\n")
+
+
+def test_a_plan_says_what_each_gpu_type_would_give(page: Page) -> None:
+    page.goto(reverse("new-job"))
+    rows = page.locator("#plan tbody tr")
+    expect(rows).to_have_count(3)
+    page.get_by_label("GPUs", exact=True).fill("8")
+    expect(rows.filter(has_text="A100")).to_contain_text("no gang of 8")
+
+
+def test_a_fault_appears_at_its_field_and_goes_when_it_is_mended(page: Page) -> None:
+    page.goto(reverse("new-job"))
+    field = page.locator("[data-field=gpus]")
+    page.get_by_label("GPUs", exact=True).fill("many")
+    expect(field.locator(".fault")).to_contain_text("whole number")
+    page.get_by_label("GPUs", exact=True).fill("1")
+    expect(field.locator(".fault")).to_have_count(0)
+
+
+def test_a_fault_of_the_yaml_is_named_with_its_line(page: Page) -> None:
+    page.goto(reverse("new-job"))
+    page.locator("#yaml").fill("name: [x\ngpus: 1\n")
+    expect(page.locator("#plan")).to_contain_text("line 2")
+
+
+def test_what_was_written_last_is_submitted(page: Page) -> None:
+    page.goto(reverse("new-job"))
+    page.get_by_label("Name").fill("from-the-form")
+    page.locator("#yaml").fill("name: from-the-yaml\nteam: vision\ncommand: 'true'\ngpus: 1\n")
+    page.get_by_role("button", name="Submit", exact=True).last.click()
+    expect(page.locator("h1")).to_contain_text("from-the-yaml")
+
+
+def test_a_starting_point_fills_both_sides(page: Page) -> None:
+    page.goto(reverse("new-job"))
+    page.get_by_label("Begin from").select_option("sweep")
+    expect(page.get_by_label("Name")).to_have_value("sweep")
+    expect(page.locator("#yaml")).to_have_value(re.compile("at_a_time: 10"))

@@ -1,0 +1,103 @@
+"use strict";
+// Form and YAML side by side: what is written on one side is shown on the other, with what the job would get.
+// Without this script one side is shown at a time, and the buttons above change over.
+(() => {
+  const page = document.getElementById("new-job");
+  if (!page) return;
+  const PAUSE_MS = 300;
+  const yaml = document.getElementById("yaml");
+  const plan = document.getElementById("plan");
+  const mode = page.elements.mode;
+  const touched = new Set();
+  let timer = 0;
+  let latest = 0;
+
+  page.classList.add("side-by-side");
+  page.querySelectorAll("[data-side]").forEach((side) => { side.hidden = false; });
+  page.querySelectorAll("[data-only-without-script]").forEach((part) => { part.hidden = true; });
+
+  const fieldOf = (name) => page.querySelector(`[data-field="${name}"]`);
+
+  const showFault = (name, text) => {
+    const field = fieldOf(name);
+    if (!field) return;
+    field.querySelectorAll(".fault").forEach((fault) => fault.remove());
+    field.classList.toggle("wrong", Boolean(text));
+    field.querySelectorAll("input, select, textarea").forEach((input) => {
+      if (text) input.setAttribute("aria-invalid", "true");
+      else input.removeAttribute("aria-invalid");
+    });
+    if (!text) return;
+    const fault = document.createElement("p");
+    fault.className = "fault";
+    fault.textContent = text;
+    field.append(fault);
+  };
+
+  const fill = (fields) => {
+    for (const input of page.querySelectorAll("[data-side=form] [name]")) {
+      const value = fields[input.name];
+      if (input.type === "checkbox" && input.name === "gpu_types") input.checked = (value || []).includes(input.value);
+      else if (input.type === "checkbox") input.checked = Boolean(value);
+      else if (input.name !== "team" || value) input.value = value ?? "";
+    }
+  };
+
+  const list = (faults) => {
+    const items = faults.map((fault) => {
+      const item = document.createElement("li");
+      if (fault.pointer) {
+        const where = document.createElement("code");
+        where.textContent = fault.pointer;
+        item.append(where, " ");
+      }
+      item.append(fault.detail);
+      return item;
+    });
+    const words = document.createElement("p");
+    words.className = "dim";
+    words.textContent = faults.length === 1 ? "To be mended before it can be submitted:" : `${faults.length} things to be mended before it can be submitted:`;
+    const all = document.createElement("ul");
+    all.className = "faults";
+    all.append(...items);
+    plan.replaceChildren(words, all);
+  };
+
+  const show = (answer) => {
+    if ("yaml" in answer) yaml.value = answer.yaml;
+    if (answer.fields) fill(answer.fields);
+    const wholly = mode.value === "yaml";
+    page.querySelectorAll("[data-field]").forEach((field) => {
+      const name = field.dataset.field;
+      showFault(name, wholly || touched.has(name) ? answer.by_field[name] : "");
+    });
+    if (answer.plan) plan.innerHTML = answer.plan; // our own template, escaped by Django
+    else list(answer.faults);
+  };
+
+  const check = async () => {
+    const asked = ++latest;
+    plan.setAttribute("aria-busy", "true");
+    try {
+      const response = await fetch(page.dataset.check, { method: "POST", body: new FormData(page), redirect: "error" });
+      if (!response.ok) throw new Error(`status ${response.status}`);
+      const answer = await response.json();
+      if (asked === latest) show(answer);
+    } catch {
+      if (asked === latest) plan.textContent = "The plan could not be made just now; submitting still works.";
+    }
+    if (asked === latest) plan.removeAttribute("aria-busy");
+  };
+
+  page.addEventListener("input", (event) => {
+    if (!event.target.name) return;
+    mode.value = event.target === yaml ? "yaml" : "form";
+    touched.add(event.target.closest("[data-field]")?.dataset.field);
+    clearTimeout(timer);
+    timer = setTimeout(check, PAUSE_MS);
+  });
+  document.getElementById("template")?.addEventListener("change", (event) => {
+    if (event.target.value) location.search = `?template=${encodeURIComponent(event.target.value)}`;
+  });
+  check();
+})();

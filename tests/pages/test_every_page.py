@@ -1,0 +1,125 @@
+"""Who may open and do what on the pages: every address against everybody. An address without a row fails."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
+
+from cluster_app.models import Node
+from jobs_app.models import ApiToken, Job
+from jobs_app.services import issue_token
+
+ELSEWHERE = ("admin/", "api/", "static/")
+"""Django's own site, and REST, whose routes have a table of their own."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Status codes: `anonymous`, `stranger` of another team, `member` of the job's team, `staff`."""
+
+    member: int = 200
+    stranger: int = 200
+    staff: int = 200
+    anonymous: int = 302
+    of: str = ""
+    """What the address names: a job, a node, a round, a token."""
+    post: dict[str, Any] | None = None
+    also: tuple[str, ...] = field(default=())
+
+
+LIST = Row()
+OPEN = Row(anonymous=200)
+DEED = {"member": 302, "staff": 302}
+PAGES: dict[str, Row] = {
+    "home": LIST,
+    "jobs": LIST,
+    "new-job": LIST,
+    "check-job": Row(post={"mode": "yaml", "yaml": "name: x\n"}),
+    "cancel-jobs": Row(**DEED, stranger=302, post={}),
+    "job": Row(of="job", stranger=404),
+    "raw-log": Row(of="job", stranger=404, member=404, staff=404),
+    "act": Row(of="job", stranger=404, **DEED, post={}, also=("hold",)),
+    "cluster": LIST,
+    "act-on-node": Row(of="node", stranger=403, member=403, staff=302, post={"reason": "fan"}, also=("drain",)),
+    "rounds": LIST,
+    "round": Row(of="round"),
+    "replay": Row(of="round", post={}),
+    "fairness": LIST,
+    "utilization": LIST,
+    "tokens": LIST,
+    "revoke-token": Row(of="token", stranger=404, member=302, staff=404, post={}),
+    "change-password": LIST,
+    "audit": LIST,
+    "favicon": Row(302, 302, 302),
+    "livez": OPEN,
+    "readyz": OPEN,
+    "healthz-scheduler": OPEN,
+    "metrics": OPEN,
+    "login": OPEN,
+    "logout": Row(302, 302, 302, post={}),
+}
+
+
+def names(patterns: Any = None, prefix: str = "") -> set[str]:
+    found: set[str] = set()
+    for pattern in patterns if patterns is not None else get_resolver().url_patterns:
+        route = prefix + str(pattern.pattern)
+        if route.startswith(ELSEWHERE):
+            continue
+        if isinstance(pattern, URLResolver):
+            found |= names(pattern.url_patterns, route)
+        elif isinstance(pattern, URLPattern):
+            found.add(pattern.name or route)
+    return found
+
+
+def test_every_address_has_a_row():
+    assert names() == set(PAGES)
+
+
+@pytest.fixture
+def places(decided, member) -> dict[str, Any]:
+    issue_token(member, name="test", scope=ApiToken.Scope.READ)
+    job = Job.objects.filter(state=Job.State.QUEUED).first()
+    return {
+        "job": job.pk,
+        "node": Node.objects.first().name,
+        "round": decided.number,
+        "token": ApiToken.objects.get(user=member).pk,
+    }
+
+
+@pytest.fixture
+def clients(member, stranger, staff, web) -> dict[str, Client]:
+    return {"anonymous": Client(), "stranger": web(stranger), "member": web(member), "staff": web(staff)}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_is_answered_what_is_theirs(page, places, clients):
+    row = PAGES[page]
+    address = address_of(page, places)
+    answers = {who: status_for(client, address, row.post) for who, client in clients.items()}
+    assert answers == {who: getattr(row, who) for who in clients}
+
+
+def address_of(page: str, places: dict[str, Any]) -> str:
+    row = PAGES[page]
+    return reverse(page, args=[*([places[row.of]] if row.of else []), *row.also])
+
+
+def status_for(client: Client, address: str, post: dict[str, Any] | None) -> int:
+    """It is undone, so that the next finds everything as it was."""
+    with transaction.atomic():
+        answer = client.get(address) if post is None else client.post(address, post)
+        transaction.set_rollback(True)
+    return answer.status_code
+
+
+@pytest.mark.parametrize("page", [page for page, row in PAGES.items() if row.post is not None])
+def test_nothing_is_done_without_the_csrf_token(page, places, member):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(member)
+    assert client.post(address_of(page, places), PAGES[page].post).status_code == 403
