@@ -1,6 +1,7 @@
 """Writing admitted jobs into the queue."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from django.db import transaction
 from uuid_utils.compat import uuid7
@@ -8,6 +9,7 @@ from uuid_utils.compat import uuid7
 from jobs_app.admission import Asked
 from jobs_app.limits import note_of_weight
 from jobs_app.models import Attempt, Job, JobArray, JobDependency, JobEvent, JobTag, Reason
+from jobs_app.spec import spec_of
 
 BATCH_SIZE = 500
 
@@ -27,6 +29,13 @@ def enqueue(asked: Sequence[Asked]) -> list[Job]:
     JobTag.objects.bulk_create([row for job in jobs for row in JobTag.rows_of(job.pk, job.tags)], batch_size=BATCH_SIZE)
     JobEvent.objects.bulk_create([_submitted(job) for job in jobs], batch_size=BATCH_SIZE)
     return jobs
+
+
+def draft_spec(asked: Asked) -> dict[str, Any]:
+    """The spec as it was understood; nothing is written."""
+    job = Job(**asked.columns)
+    _nothing_else_is_there(job, [JobDependency(parent_id=need["job"], on=need["on"]) for need in asked.needs])
+    return spec_of(job) | ({"array": asked.array} if asked.array else {})
 
 
 def _jobs_of(asked: Asked) -> Iterator[Job]:

@@ -134,3 +134,31 @@ class Explanation(serializers.Serializer[Any]):
     reasons = ReasonAnswer(many=True)
     rates_used = RateUsed(many=True)
     round = serializers.IntegerField(allow_null=True)
+
+
+class PlanOption(serializers.Serializer[Any]):
+    """One way to run the job, or a GPU type that has none."""
+
+    gpu_type = serializers.CharField()
+    gpus = serializers.IntegerField()
+    nodes = serializers.IntegerField()
+    rate = serializers.FloatField(allow_null=True, help_text="Steps/s of the whole job; null: it cannot run so.")
+    source = serializers.ChoiceField(  # type: ignore[assignment]  # a field's own
+        ["measured", "declared", "estimated"], allow_null=True
+    )
+    cost_per_hour = serializers.FloatField()
+    run_seconds = serializers.FloatField(allow_null=True, help_text="Null while `total_steps` is not known.")
+    cost = serializers.FloatField(allow_null=True)
+    can_start_now = serializers.BooleanField()
+    free_gpus = serializers.IntegerField(help_text="Of this type, healthy and on nodes in service.")
+    reason = serializers.CharField(help_text="Why not now, or why never.")
+    preferred = serializers.BooleanField(help_text="The fastest.")
+
+
+class PlanAnswer(serializers.Serializer[Any]):
+    """What a job would get that is not submitted; of an array, each member."""
+
+    valid = serializers.BooleanField()
+    spec = serializers.DictField(help_text="As it was understood, with what it leaves out at its default.")
+    options = PlanOption(many=True)
+    note = serializers.CharField()

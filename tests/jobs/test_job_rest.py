@@ -190,10 +190,6 @@ def test_a_request_for_a_log_that_cannot_be_is_refused(
     assert ada.get(f"/api/v1/jobs/{running.pk}/logs", query).status_code == status
 
 
-def test_a_rank_that_does_not_exist_has_an_empty_log(running: Job, ada: APIClient) -> None:
-    assert log(ada, running, rank=5)[0] == b""
-
-
 # -- nodes and rounds --------------------------------------------------------------------------------------------
 
 

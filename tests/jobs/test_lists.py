@@ -1,0 +1,158 @@
+"""Lists of jobs: narrowed in every way, in pages, with the fields that were asked for."""
+
+from base64 import b64encode
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from rest_framework.test import APIClient
+from service_lab import UNTIL_LET_GO, Lab
+
+from jobs_app.models import Job
+
+
+def names(client: APIClient, **query: Any) -> list[str]:
+    answer = client.get("/api/v1/jobs", query)
+    assert answer.status_code == 200, answer.content
+    return sorted(job["name"] for job in answer.json()["results"])
+
+
+@pytest.fixture
+def jobs(cluster: Lab) -> dict[str, Job]:
+    """Five, told apart by name, tags, owner and what became of them."""
+    cluster.node("t1", "t4", gpus=1)
+    found = {
+        "resnet one": cluster.submit(name="resnet one", tags={"project": "imagenet", "lr": "0.1"}),
+        "resnet-2": cluster.submit(name="resnet-2", tags={"project": "imagenet", "lr": "0.01"}),
+        "Resnet": cluster.submit(name="Resnet", tags={"project": ""}),
+        "100%_done": cluster.submit(name="100%_done", owner=cluster.user("bob", "vision", "language"), team="vision"),
+    }
+    for job in found.values():
+        cluster.until_state(job, Job.State.SUCCEEDED)
+    running = cluster.submit(UNTIL_LET_GO, name="running", gpu_types=["t4"])
+    cluster.running(running)
+    return found | {"running": running}
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"q": "resnet"}, ["resnet one", "resnet-2"]),
+        ({"q": "resnet o"}, ["resnet one"]),
+        ({"q": " resnet  one "}, ["resnet one"]),
+        ({"q": "project=imagenet"}, ["resnet one", "resnet-2"]),
+        ({"q": "project=imagenet lr=0.1"}, ["resnet one"]),
+        ({"q": "lr=0.01 resnet"}, ["resnet-2"]),
+        ({"q": "project=image"}, []),
+        ({"q": "100%_"}, ["100%_done"]),
+        ({"q": "_00"}, []),
+        ({"tag": "project"}, ["Resnet", "resnet one", "resnet-2"]),
+        ({"tag": "project="}, ["Resnet"]),
+        ({"tag": ["project=imagenet", "lr=0.01"]}, ["resnet-2"]),
+        ({"tag": "lr=1"}, []),
+        ({"gpu_type": "t4"}, ["running"]),
+        ({"gpu_type": "a100"}, []),
+        ({"owner": "bob"}, ["100%_done"]),
+        ({"owner": "nobody"}, []),
+        ({"team": "vision", "state": "running"}, ["running"]),
+        ({"team": "nobody"}, []),
+    ],
+    ids=str,
+)
+def test_a_list_holds_what_was_asked_for(
+    jobs: dict[str, Job], ada: APIClient, query: dict[str, Any], found: list[str]
+) -> None:
+    assert names(ada, **query) == found
+
+
+@pytest.mark.parametrize("length", [8, 13, 18, 36])
+def test_a_job_is_found_by_the_beginning_of_its_id(jobs: dict[str, Job], ada: APIClient, length: int) -> None:
+    assert "resnet-2" in names(ada, q=str(jobs["resnet-2"].pk)[:length])
+
+
+def test_a_whole_id_finds_one_job(jobs: dict[str, Job], ada: APIClient) -> None:
+    assert names(ada, q=jobs["resnet-2"].pk.hex.upper()) == ["resnet-2"]
+
+
+def test_seven_digits_are_no_id(jobs: dict[str, Job], ada: APIClient) -> None:
+    assert names(ada, q=str(jobs["resnet-2"].pk)[:7]) == []
+
+
+def test_what_changed_since_a_moment_is_found(jobs: dict[str, Job], ada: APIClient) -> None:
+    moment = timezone.now()
+    ada.post(f"/api/v1/jobs/{jobs['running'].pk}/cancel")
+    assert names(ada, updated_since=moment.isoformat()) == ["running"]
+
+
+def test_what_came_after_a_moment_is_found(jobs: dict[str, Job], ada: APIClient) -> None:
+    assert names(ada, created_after=jobs["resnet-2"].created_at.isoformat()) == ["100%_done", "Resnet", "running"]
+    assert names(ada, created_after=(timezone.now() + timedelta(hours=1)).isoformat()) == []
+
+
+# -- pages and fields --------------------------------------------------------------------------------------------
+
+
+def cursor(position: str) -> str:
+    return b64encode(f"p={position}".encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [
+        ({"limit": "-1"}, "/limit"),
+        ({"limit": "0"}, "/limit"),
+        ({"limit": "abc"}, "/limit"),
+        ({"limit": ""}, "/limit"),
+        ({"limit": "1.5"}, "/limit"),
+        ({"limit": "9" * 5000}, "/limit"),
+        ({"cursor": "x"}, "/cursor"),
+        ({"cursor": cursor("yesterday")}, "/cursor"),
+        ({"cursor": cursor("%00")}, "/cursor"),
+        ({"state": "thinking"}, "/state"),
+        ({"array": "x"}, "/array"),
+        ({"created_after": "noon"}, "/created_after"),
+        ({"tag": "a\0b"}, "/tag"),
+        ({"q": "a\0b"}, "/q"),
+        ({"fields": "id,colour"}, "/fields"),
+        ({"fields": ""}, "/fields"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_query_without_sense_is_refused_by_name(ada: APIClient, query: dict[str, str], pointer: str) -> None:
+    answer = ada.get("/api/v1/jobs", query)
+    assert (answer.status_code, [fault["pointer"] for fault in answer.json()["errors"]]) == (400, [pointer])
+
+
+def test_a_list_of_names_holds_nothing_else(cluster: Lab, ada: APIClient) -> None:
+    cluster.submit(name="one")
+    assert ada.get("/api/v1/jobs", {"fields": "name,state"}).json()["results"] == [{"name": "one", "state": "queued"}]
+
+
+def test_one_job_may_be_thinned_too_and_keeps_its_etag(cluster: Lab, ada: APIClient) -> None:
+    route = f"/api/v1/jobs/{cluster.submit().pk}"
+    thin = ada.get(route, {"fields": "state"})
+    assert (thin.json(), thin["ETag"]) == ({"state": "queued"}, ada.get(route)["ETag"])
+
+
+def test_a_misspelt_field_of_one_job_is_refused(cluster: Lab, ada: APIClient) -> None:
+    answer = ada.get(f"/api/v1/jobs/{cluster.submit().pk}", {"fields": "sate"})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "/fields")
+
+
+def test_a_submission_is_answered_with_the_state_that_is_read_later(cluster: Lab, ada: APIClient) -> None:
+    spec = {
+        "name": "net",
+        "command": ["python", "train.py"],
+        "gpus": {"min": 1, "max": 4},
+        "env": {"B": "1", "A": "2"},
+        "rates": {"a100": {4: 9, 1: 3}},
+        "deadline": "2030-01-01T01:00:00+01:00",
+        "checkpoint": {"grace_seconds": 5},
+        "tags": {"b": "1", "a": "2"},
+        "weight": 1,
+        "after": [{"job": str(cluster.submit().pk)}],
+    }
+    answer = ada.post("/api/v1/jobs", spec, format="json")
+    later = ada.get(f"/api/v1/jobs/{answer.json()['id']}")
+    assert (later.json(), later["ETag"]) == (answer.json(), answer["ETag"])
