@@ -1,0 +1,80 @@
+"""Every route of REST, and what it answers to whom."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rest_callers import SPEC
+
+
+@dataclass(frozen=True)
+class Row:
+    """Status codes; by token: `job`'s own, `stranger` of another team (submit), `reader` (read), `member` (submit),
+    `clerk` (staff, submit), `staff` (admin)."""
+
+    job: int
+    stranger: int
+    reader: int
+    member: int
+    clerk: int
+    staff: int
+    body: Any = None
+    anonymous: int = 401
+
+
+def of_the_team(*, body: Any = None, done: int = 202) -> Row:
+    """What changes a job: for whoever sees it and may submit."""
+    return Row(job=403, stranger=404, reader=403, member=done, clerk=done, staff=done, body=body)
+
+
+def for_staff(*, body: Any = None, done: int = 200) -> Row:
+    return Row(job=403, stranger=403, reader=403, member=403, clerk=403, staff=done, body=body)
+
+
+def for_all(*, body: Any = None, done: int = 200) -> Row:
+    """What everybody with a token may see, but no job by its own."""
+    return Row(job=403, stranger=done, reader=done, member=done, clerk=done, staff=done, body=body)
+
+
+OWN_JOB = Row(job=200, stranger=404, reader=200, member=200, clerk=200, staff=200)
+OWN_TEAM = Row(job=403, stranger=404, reader=200, member=200, clerk=200, staff=200)
+OWN_TOKEN = Row(job=403, stranger=404, reader=200, member=200, clerk=404, staff=404)
+
+ROUTES: dict[str, Row] = {
+    "GET /api/v1/jobs": Row(job=200, stranger=200, reader=200, member=200, clerk=200, staff=200),
+    "POST /api/v1/jobs": Row(403, 201, 403, 201, 201, 201, body=SPEC),
+    "POST /api/v1/jobs/batch": Row(403, 201, 403, 201, 201, 201, body={"jobs": [SPEC]}),
+    "GET /api/v1/jobs/{id}": OWN_JOB,
+    "PATCH /api/v1/jobs/{id}": of_the_team(body={"name": "renamed"}, done=200),
+    "POST /api/v1/jobs/{id}/cancel": of_the_team(),
+    "POST /api/v1/jobs/{id}/hold": of_the_team(),
+    "POST /api/v1/jobs/{id}/release": of_the_team(done=409),
+    "POST /api/v1/jobs/{id}/requeue": of_the_team(),
+    "POST /api/v1/jobs/{id}/clone": of_the_team(done=201),
+    "GET /api/v1/jobs/{id}/explain": OWN_JOB,
+    "GET /api/v1/jobs/{id}/events": OWN_JOB,
+    "GET /api/v1/jobs/{id}/attempts": OWN_JOB,
+    "GET /api/v1/jobs/{id}/logs": OWN_JOB,
+    "GET /api/v1/nodes": for_all(),
+    "GET /api/v1/nodes/{name}": for_all(),
+    "POST /api/v1/nodes/{name}/cordon": for_staff(body={"reason": "fan"}, done=202),
+    "POST /api/v1/nodes/{name}/drain": for_staff(body={"reason": "fan"}, done=202),
+    "POST /api/v1/nodes/{name}/resume": for_staff(done=202),
+    "GET /api/v1/gpu-types": for_all(),
+    "GET /api/v1/gpu-types/{name}": for_all(),
+    "GET /api/v1/teams": for_all(),
+    "GET /api/v1/teams/{name}": OWN_TEAM,
+    "GET /api/v1/rounds": for_all(),
+    "GET /api/v1/rounds/{number}": for_all(),
+    "GET /api/v1/rounds/{number}/decisions": for_all(),
+    "GET /api/v1/policies": for_all(),
+    "GET /api/v1/policies/current": for_all(),
+    "PUT /api/v1/policies/current": for_staff(body={"policy": "fifo"}),
+    "GET /api/v1/policies/history": for_all(),
+    "POST /api/v1/policies/history/{id}/choose": for_staff(done=201),
+    "GET /api/v1/throughputs": for_all(),
+    "GET /api/v1/tokens": for_all(),
+    "POST /api/v1/tokens": Row(403, 201, 403, 201, 201, 201, body={"name": "new", "scope": "read"}),
+    "GET /api/v1/tokens/{id}": OWN_TOKEN,
+    "DELETE /api/v1/tokens/{id}": Row(job=403, stranger=404, reader=403, member=204, clerk=404, staff=404),
+    "GET /api/v1/me": for_all(),
+}

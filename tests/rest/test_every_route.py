@@ -1,0 +1,108 @@
+"""Who may do what: every route of REST against everybody who could ask. A route without a row fails."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+from drf_spectacular.generators import SchemaGenerator
+from rest_callers import Scope, caller, with_token
+from rest_framework.test import APIClient
+from routes import ROUTES, Row
+from service_lab import Lab
+
+from jobs_app.authentication import JobToken
+from jobs_app.models import ApiToken, Attempt, Job
+from scheduler_app.models import PolicySetting
+
+WHO = ("anonymous", "job", "stranger", "reader", "member", "clerk", "staff")
+
+
+@dataclass(frozen=True)
+class World:
+    """A running job of ada's in vision, and everybody who may ask about it."""
+
+    callers: dict[str, APIClient]
+    places: dict[str, str]
+
+    def address(self, route: str) -> str:
+        path = route.split(" ")[1]
+        place = self.places.get(path.split("/")[3])
+        return path.format(id=place, name=place, number=place)
+
+
+@pytest.fixture
+def world(lab: Lab, plain_static: None) -> World:
+    lab.node("n1", gpus=4)
+    ada, root = lab.user(), lab.user("root", "admins", staff=True)
+    job = lab.submit()
+    lab.tick()
+    attempt = running(job)
+    tokens = {
+        "stranger": caller(lab.user("eve", "language")),
+        "reader": caller(ada, Scope.READ),
+        "member": caller(ada),
+        "clerk": caller(root),
+        "staff": caller(root, Scope.ADMIN),
+    }
+    callers = {"anonymous": APIClient(), "job": with_token(JobToken.issue(attempt.pk)), **tokens}
+    places = {
+        "jobs": str(job.pk),
+        "nodes": "n1",
+        "gpu-types": "a100",
+        "teams": "vision",
+        "rounds": "1",
+        "policies": str(PolicySetting.objects.latest("pk").pk),
+        "tokens": str(ApiToken.objects.filter(user=ada).latest("pk").pk),
+    }
+    return World(callers, places)
+
+
+def running(job: Job) -> Attempt:
+    """As far as the rows say: nothing here looks at the processes."""
+    attempt = Attempt.objects.filter(job=job).latest("pk")
+    Attempt.objects.filter(pk=attempt.pk).update(state=Attempt.State.RUNNING, started_at=timezone.now())
+    Job.objects.filter(pk=job.pk).update(state=Job.State.RUNNING)
+    return attempt
+
+
+def routes_of_the_service() -> set[str]:
+    paths = SchemaGenerator().get_schema(request=None, public=True)["paths"]
+    return {
+        f"{method.upper()} {path}" for path, methods in paths.items() for method in methods if method != "parameters"
+    }
+
+
+def test_every_route_has_a_row() -> None:
+    assert routes_of_the_service() == set(ROUTES)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_each_is_answered_what_is_theirs(world: World, route: str) -> None:
+    row = ROUTES[route]
+    answers = {who: status_for(world, route, who) for who in WHO}
+    assert answers == {who: getattr(row, who) for who in WHO}
+
+
+def status_for(world: World, route: str, who: str) -> int:
+    """What they are answered; it is undone, so that the next finds everything as it was."""
+    row: Row = ROUTES[route]
+    method: Callable[..., object] = getattr(world.callers[who], route.split(" ", maxsplit=1)[0].lower())
+    with transaction.atomic():
+        answer = method(world.address(route), row.body, format="json")
+        transaction.set_rollback(True)
+    return int(answer.status_code)  # type: ignore[attr-defined]  # a client's answer
+
+
+def test_a_session_may_do_what_its_user_may(world: World, lab: Lab) -> None:
+    client = APIClient()
+    client.force_login(User.objects.get(username="root"))
+    assert client.post("/api/v1/nodes/n1/drain", {"reason": "fan"}, format="json").status_code == 202
+
+
+def test_a_session_needs_the_csrf_token_to_change_anything(world: World) -> None:
+    client = APIClient(enforce_csrf_checks=True)
+    client.force_login(User.objects.get(username="root"))
+    assert client.post("/api/v1/nodes/n1/drain", {"reason": "fan"}, format="json").status_code == 403
