@@ -11,9 +11,11 @@ distributable workloads from 1 to 2, 4 and 8 GPUs lies between 0.6 and 0.9, and 
 of 0.7 of the rate on one (P100); the ratio of speeds is within 25 % of the median ratio of rates of each pair of types.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -74,63 +76,97 @@ def estimate_rates(machines: Machines, known: Sequence[Knowledge], workload: Int
 
     valid (m, K) says which configurations job i may have; the others get rate 0 and no source.
     """
-    rates = np.zeros((len(known), len(machines.nodes)))
-    sources = np.zeros(rates.shape, dtype=np.int64)
-    for w in np.unique(workload).tolist():
-        rates[w], sources[w] = workload_rates(machines, known[w])
+    rates, sources = _rates(machines, known)
     return np.where(valid, rates[workload], 0), np.where(valid, sources[workload], Source.NONE)
 
 
 def workload_rates(machines: Machines, knowledge: Knowledge) -> tuple[Floats, Ints]:
     """Give rate (K,) in steps/s and source (K,) of one workload in every configuration."""
-    points = _points(machines, knowledge)
-    by_type = [_type_rates(machines, points, j) for j in range(len(machines.specs))]
-    used = machines.usage > 0
-    rate = np.where(used, [rate for rate, _ in by_type], np.inf).min(axis=0)  # a mixed gang waits for its slowest GPU
-    source = np.where(used, [source for _, source in by_type], Source.MEASURED).min(axis=0)
-    mixed = used.sum(axis=0) > 1
-    return rate, np.where(mixed, Source.ESTIMATED, source)
+    rates, sources = _rates(machines, [knowledge])
+    return rates[0], sources[0]
+
+
+def _rates(machines: Machines, known: Sequence[Knowledge]) -> tuple[Floats, Ints]:
+    """Rates and sources (W, K); workloads that are known at the same points are estimated together."""
+    usual = _usual_nodes(machines)
+    alike: dict[tuple[Point, ...], list[tuple[int, tuple[float, ...]]]] = defaultdict(list)
+    for w, knowledge in enumerate(known):
+        points, rates_there = zip(*_points(machines, knowledge, usual).items(), strict=True)
+        alike[points].append((w, rates_there))
+    rates = np.zeros((len(known), len(machines.nodes)))
+    sources = np.zeros(rates.shape, dtype=np.int64)
+    for points, members in alike.items():
+        rows = [w for w, _ in members]
+        rates[rows], sources[rows] = _rates_from(machines, _Points.of(points), np.array([r for _, r in members]))
+    return rates, sources
+
+
+class Point(NamedTuple):
+    """Where a rate is known: so many GPUs of a type on so many nodes; and from what."""
+
+    gpu_type: int
+    gpus: int
+    nodes: int
+    source: Source
+
+
+def _usual_nodes(machines: Machines) -> dict[tuple[int, int], int]:
+    """Type and GPUs → nodes; the first offer is the one in equal parts."""
+    columns = zip(machines.usage.argmax(axis=0).tolist(), machines.gpus.tolist(), machines.nodes.tolist(), strict=True)
+    return {(j, gpus): nodes for j, gpus, nodes in reversed(list(columns))}
+
+
+def _points(machines: Machines, knowledge: Knowledge, usual: Mapping[tuple[int, int], int]) -> dict[Point, float]:
+    """The known rates of a workload, measured ones first; where there is none, a guess."""
+    known = {Point(j, g, d, Source.MEASURED): rate for (j, g, d), rate in knowledge.usable().items()}
+    declared = knowledge.trusted().items()
+    known |= {Point(j, g, usual.get((j, g), 1), Source.DECLARED): rate for (j, g), rate in declared}
+    if known:
+        return known
+    fastest = int(machines.speed.argmax())
+    return {Point(fastest, 1, 1, Source.ESTIMATED): float(machines.speed[fastest]) / REFERENCE_SPEED}
 
 
 @dataclass(frozen=True, eq=False)
 class _Points:
-    """Known rates (P,) of a workload, with the type, GPUs, nodes and source of each."""
+    """The points (P,) as columns."""
 
     gpu_type: Ints
     gpus: Ints
     nodes: Ints
     source: Ints
-    rate: Floats
+
+    @classmethod
+    def of(cls, points: Sequence[Point]) -> Self:
+        return cls(*(np.array(column) for column in zip(*points, strict=True)))
 
 
-def _points(machines: Machines, knowledge: Knowledge) -> _Points:
-    gpu_type = machines.usage.argmax(axis=0)
-    columns = zip(gpu_type.tolist(), machines.gpus.tolist(), machines.nodes.tolist(), strict=True)
-    usual = {
-        (j, gpus): nodes for j, gpus, nodes in reversed(list(columns))
-    }  # the first offer is the one in equal parts
-    measured = [(j, g, d, Source.MEASURED, rate) for (j, g, d), rate in knowledge.usable().items()]
-    declared = [(j, g, usual.get((j, g), 1), Source.DECLARED, rate) for (j, g), rate in knowledge.trusted().items()]
-    fastest = int(machines.speed.argmax())
-    guess = [(fastest, 1, 1, Source.ESTIMATED, float(machines.speed[fastest]) / REFERENCE_SPEED)]
-    return _Points(*(np.array(column) for column in zip(*(measured + declared or guess), strict=True)))
+def _rates_from(machines: Machines, points: _Points, known: Floats) -> tuple[Floats, Ints]:
+    """Rates (W, K) and sources (K,) of workloads whose rates at these points are known (W, P)."""
+    by_type = [_type_rates(machines, points, known, j) for j in range(len(machines.specs))]
+    used = machines.usage > 0
+    of_type = np.array([rate for rate, _ in by_type])
+    rate = np.where(used[:, None], of_type, np.inf).min(axis=0)  # a mixed gang waits for its slowest GPU
+    source = np.where(used, [source for _, source in by_type], Source.MEASURED).min(axis=0)
+    mixed = used.sum(axis=0) > 1
+    return rate, np.where(mixed, Source.ESTIMATED, source)
 
 
-def _type_rates(machines: Machines, points: _Points, j: int) -> tuple[Floats, Ints]:
-    """Rates and sources (K,) of gangs as large as each configuration's, if all their GPUs were of type j."""
+def _type_rates(machines: Machines, points: _Points, known: Floats, j: int) -> tuple[Floats, Ints]:
+    """Rates (W, K) and sources (K,) of gangs as large as each configuration's, if all their GPUs were of type j."""
     gpus, nodes = machines.gpus, machines.nodes
     faster = machines.speed[j] / machines.speed[points.gpu_type]
     nearest = _nearest(points, j, faster, gpus, nodes)
     alike = (points.nodes[nearest] == nodes) | (points.source[nearest] == Source.DECLARED)  # owners name no nodes
     exact = (points.gpu_type[nearest] == j) & (points.gpus[nearest] == gpus) & alike
     scaled = _scale(gpus, nodes) / _scale(points.gpus, points.nodes)[nearest]
-    rate = points.rate[nearest] * np.where(exact, 1, faster[nearest] * scaled)
+    rate = known[:, nearest] * np.where(exact, 1, faster[nearest] * scaled)
     return rate, np.where(exact, points.source[nearest], Source.ESTIMATED)
 
 
 def _nearest(points: _Points, j: int, faster: Floats, gpus: Ints, nodes: Ints) -> Ints:
     """The known point (K,) to go by: same type, then alike in speed, in GPUs, in nodes; measured first."""
-    P, K = len(points.rate), len(gpus)
+    P, K = len(points.source), len(gpus)
     closeness = np.abs(np.log(gpus[:, None] / points.gpus))
     keys = (
         np.broadcast_to(-points.source, (K, P)),

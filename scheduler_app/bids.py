@@ -1,11 +1,11 @@
 """What each job could do on the GPUs in service: which GPUs, which jobs, which configurations, how fast. No query."""
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import compress
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -128,8 +128,9 @@ def configurations(rows: Rows, service: InService, queue: Sequence[JobRow]) -> C
     """What the nodes in service offer to these jobs."""
     per_node = Counter(gpu.node_id for gpu in service.gpus)
     node_gpus = [[per_node[n.id] for n in rows.nodes if n.gpu_type_id == t.id and n.id in per_node] for t in rows.types]
-    even = {size for job in queue if not job.uneven_gang for size in _sizes(job)}
-    uneven = {size for job in queue if job.uneven_gang for size in _sizes(job)}
+    gangs = {(job.uneven_gang, job.gpus_min, job.gpus_max) for job in queue}
+    even = {size for is_uneven, *ends in gangs if not is_uneven for size in gang_sizes(*ends)}
+    uneven = {size for is_uneven, *ends in gangs if is_uneven for size in gang_sizes(*ends)}
     return Configurations.of(node_gpus, even, uneven=uneven)
 
 
@@ -137,21 +138,34 @@ def _rates(rows: Rows, offered: Configurations, queue: Sequence[JobRow]) -> tupl
     specs = [GpuSpec(t.name, t.tflops, t.bandwidth_gbs, t.memory_mib) for t in rows.types]
     machines = Machines(specs, offered.usage, offered.nodes)
     known, workload = _knowledge(rows, queue)
-    names = np.array([row.name for row in rows.types])
-    valid = np.zeros((len(queue), len(offered.nodes)), dtype=np.bool_)
-    for i, job in enumerate(queue):
-        valid[i] = (
-            valid_configurations(
-                machines,
-                gpu_types=np.isin(names, job.gpu_types) if job.gpu_types else np.ones(len(names), dtype=np.bool_),
-                least_gpus=job.gpus_min,
-                most_gpus=job.gpus_max,
-                gpu_memory_mib=job.gpu_memory_mib,
-            )
-            & np.isin(offered.gpus, _sizes(job))
-            & (job.uneven_gang == offered.uneven)
-        )
-    return estimate_rates(machines, known, workload, valid)
+    return estimate_rates(machines, known, workload, _valid(machines, offered, queue))
+
+
+def _valid(machines: Machines, offered: Configurations, queue: Sequence[JobRow]) -> Bools:
+    """Which configurations (m, K) each job may have; jobs that ask the same are answered once."""
+    answers: dict[tuple[Any, ...], int] = {}
+    rows: list[Bools] = []
+    of_job = []
+    for job in queue:
+        request = (tuple(job.gpu_types), job.gpus_min, job.gpus_max, job.gpu_memory_mib, job.uneven_gang)
+        if request not in answers:
+            answers[request] = len(rows)
+            rows.append(_valid_for(machines, offered, job))
+        of_job.append(answers[request])
+    return np.array(rows, dtype=np.bool_).reshape(len(rows), len(offered.nodes))[np.array(of_job, dtype=np.int64)]
+
+
+def _valid_for(machines: Machines, offered: Configurations, job: JobRow) -> Bools:
+    names = np.array([spec.name for spec in machines.specs])
+    allowed = valid_configurations(
+        machines,
+        gpu_types=np.isin(names, job.gpu_types) if job.gpu_types else np.ones(len(names), dtype=np.bool_),
+        least_gpus=job.gpus_min,
+        most_gpus=job.gpus_max,
+        gpu_memory_mib=job.gpu_memory_mib,
+    )
+    valid: Bools = allowed & np.isin(offered.gpus, _sizes(job)) & (job.uneven_gang == offered.uneven)
+    return valid
 
 
 def _knowledge(rows: Rows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], Ints]:
@@ -164,7 +178,7 @@ def _knowledge(rows: Rows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], In
     known: dict[tuple[int, str, str], tuple[int, Knowledge]] = {}
     of_job = []
     for job in queue:
-        key = (job.team_id, job.workload, json.dumps(job.rates, sort_keys=True))
+        key = (job.team_id, job.workload, str(job.rates))
         if key not in known:
             declared = {
                 by_name[kind]: {int(gpus): rate for gpus, rate in by.items()}

@@ -102,7 +102,7 @@ class Rows:
     """Queued jobs with unmet dependencies → the jobs that they wait for."""
     teams: Mapping[int, TeamRow]
     measured: list[tuple[int, str, int, int, int, float, int, float]]
-    received: list[tuple[UUID, int, datetime, datetime | None]]
+    received: list["Ran"]
 
 
 def read_rows(shares_since: datetime) -> Rows:
@@ -120,7 +120,7 @@ def read_rows(shares_since: datetime) -> Rows:
         waiting_for=_waiting_for(),
         teams={row[0]: TeamRow(*row) for row in Team.objects.values_list(*TeamRow._fields)},
         measured=_measured(jobs),
-        received=_received(shares_since),
+        received=[*_received(attempts.values()), *_received_before(shares_since)],
     )
 
 
@@ -157,11 +157,18 @@ def _measured(jobs: Iterable[JobRow]) -> list[tuple[Any, ...]]:
     return list(Throughput.objects.filter(workload__in=workloads).values_list(*fields))
 
 
-def _received(since: datetime) -> list[tuple[UUID, int, datetime, datetime | None]]:
-    """Attempts that ran after this moment: whose, on which type, from when to when."""
-    ran = Attempt.objects.filter(Q(ended_at=None) | Q(ended_at__gt=since), started_at__isnull=False)
-    rows = ran.filter(job__finished_at=None).values_list("job_id", "gpu_type_id", "started_at", "ended_at")
-    return [(job, kind, start, end) for job, kind, start, end in rows if start is not None]
+Ran = tuple[UUID, int, datetime, datetime | None]
+"""An attempt that ran: whose, on which type, from when to when."""
+
+
+def _received(live: Iterable[AttemptRow]) -> list[Ran]:
+    return [(a.job_id, a.gpu_type_id, a.started_at, None) for a in live if a.started_at is not None]
+
+
+def _received_before(since: datetime) -> list[Ran]:
+    """By attempts that have ended after this moment, of jobs that go on."""
+    ended = Attempt.objects.filter(ended_at__gt=since, started_at__isnull=False, job__finished_at=None)
+    return list(ended.values_list("job_id", "gpu_type_id", "started_at", "ended_at"))  # type: ignore[arg-type]  # as asked
 
 
 def busy_in_arrays() -> dict[UUID, int]:
