@@ -1,5 +1,6 @@
 """The inventory in Django admin."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
@@ -108,6 +109,10 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
             resume(node, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
         self.message_user(request, f"{len(nodes)} nodes take jobs again.")
 
+    def consequences(self, nodes: Sequence[Node], state: Node.State) -> dict[str, str]:
+        """By name: what would become of a node in that state; said by who knows of jobs."""
+        return {}
+
     def _with_reason(
         self, request: HttpRequest, nodes: QuerySet[Node], action: str, verb: str, take_out: Any
     ) -> TemplateResponse | None:
@@ -123,5 +128,7 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
                 self.message_user(request, f"{verb}: {', '.join(node.name for node in nodes)} ({reason}).")
                 return None
         context = {**self.admin_site.each_context(request), "title": f"{verb} nodes", "verb": verb}
-        context |= {"nodes": nodes, "action": action, "opts": self.opts}
+        told = self.consequences(list(nodes), Node.State.DRAINING if take_out is drain else Node.State.CORDONED)
+        listed = [(node, told.get(node.name, "")) for node in nodes]
+        context |= {"nodes": listed, "action": action, "opts": self.opts}
         return TemplateResponse(request, "admin/cluster_app/node/reason.html", context)

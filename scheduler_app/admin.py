@@ -1,12 +1,29 @@
-"""The policy and its history, and the rounds, in Django admin."""
+"""The policy and its history, the rounds, and nodes with their jobs, in Django admin."""
+
+from collections.abc import Sequence
 
 from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
 
+from cluster_app.admin import NodeAdmin
+from cluster_app.models import Node
+from scheduler_app.emptying import occupancies, words_of
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.services import choose_again, choose_policy
+
+admin.site.unregister(Node)
+
+
+@admin.register(Node)
+class NodeWithJobsAdmin(NodeAdmin):
+    """The inventory's own page for nodes, which knows no jobs, with what taking them out of service would mean."""
+
+    def consequences(self, nodes: Sequence[Node], state: Node.State) -> dict[str, str]:
+        now = timezone.now()
+        return {name: words_of(found, now) for name, found in occupancies(nodes, now, if_state=state).items()}
 
 
 @admin.register(PolicySetting)

@@ -17,15 +17,15 @@ class Occupancy:
     empty_at: datetime | None
 
 
-def occupancies(nodes: Sequence[Node], now: datetime) -> dict[str, Occupancy]:
-    """By the nodes' names; in one query, however many they are."""
+def occupancies(nodes: Sequence[Node], now: datetime, *, if_state: str | None = None) -> dict[str, Occupancy]:
+    """By the nodes' names; in one query, however many they are. `if_state`: as if all of them were in that state."""
     names = {node.name for node in nodes}
     there = Attempt.objects.ungone().filter(claims__released_at=None, claims__gpu__node__in=nodes).distinct()
     on: dict[str, list[Attempt]] = {name: [] for name in names}
     for attempt in there.select_related("job"):
         for name in names.intersection(attempt.nodes):
             on[name].append(attempt)
-    return {node.name: occupancy(node.state, on[node.name], now) for node in nodes}
+    return {node.name: occupancy(if_state or node.state, on[node.name], now) for node in nodes}
 
 
 def occupancy(state: str, attempts: Sequence[Attempt], now: datetime) -> Occupancy:
@@ -68,3 +68,20 @@ def _time_left_s(attempt: Attempt, now: datetime) -> float | None:
     if attempt.job.time_limit_s is None:
         return None
     return attempt.job.time_limit_s - attempt.job.ran_s - attempt.ran_s(now)
+
+
+def words_of(found: Occupancy, now: datetime) -> str:
+    """For a person who takes the node out, or waits for it."""
+    if found.empty:
+        return "nothing runs there"
+    jobs = f"{found.jobs_running} job{'s' * (found.jobs_running != 1)} there" if found.jobs_running else "being cleared"
+    if found.empty_at is None:
+        return f"{jobs}; when they end is not known"
+    minutes = max(0, (found.empty_at - now).total_seconds()) / 60
+    return f"{jobs}; empty in about {_span(minutes)}"
+
+
+def _span(minutes: float) -> str:
+    if minutes < 1:
+        return "a minute"
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"

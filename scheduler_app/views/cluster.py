@@ -7,11 +7,13 @@ from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from cluster_app.errors import ReasonMissing
 from cluster_app.models import Node
 from cluster_app.services import cordon, drain, resume
+from scheduler_app.emptying import occupancies, words_of
 from scheduler_app.looking import gpu_counts, gpus_by_node
 from scheduler_app.views.visit import Visit, tell
 
@@ -19,8 +21,13 @@ from scheduler_app.views.visit import Visit, tell
 @login_required
 @require_safe
 def cluster(request: Visit) -> HttpResponse:
-    nodes = gpus_by_node(request.user)
-    types = [(kind, list(of_type)) for kind, of_type in groupby(nodes, key=lambda held: held.node.gpu_type)]
+    nodes, now = gpus_by_node(request.user), timezone.now()
+    clearing = occupancies([held.node for held in nodes if held.node.state != Node.State.READY], now)
+    words = {name: words_of(found, now) for name, found in clearing.items()}
+    types = [
+        (kind, [(held, words.get(held.node.name, "")) for held in of_type])
+        for kind, of_type in groupby(nodes, key=lambda held: held.node.gpu_type)
+    ]
     return render(request, "scheduler_app/cluster.html", {"types": types, "gpu_counts": gpu_counts()})
 
 

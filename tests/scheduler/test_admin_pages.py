@@ -188,3 +188,23 @@ def test_cancelling_a_finished_job_is_a_message(lab: Lab, admin: Client) -> None
 def test_a_job_is_shown_with_its_attempts_and_history(lab: Lab, admin: Client) -> None:
     job = lab.until_state(lab.submit(), Job.State.SUCCEEDED)
     assert says(admin.get(reverse("admin:jobs_app_job_change", args=[job.pk])), "placed")
+
+
+# -- taking nodes out of service ---------------------------------------------------------------------------------
+
+
+def test_before_a_drain_the_jobs_there_and_the_time_it_takes_are_said(lab: Lab, admin: Client) -> None:
+    lab.running(lab.submit(UNTIL_LET_GO, checkpoint={"grace_seconds": 600, "restore_seconds": 0}))
+    asked = act(admin, "cluster_app_node", "drain_nodes", Node.objects.get())
+    assert says(asked, "1 job there; empty in about 10 min")
+
+
+def test_a_cordon_waits_for_jobs_whose_end_nobody_knows(lab: Lab, admin: Client) -> None:
+    lab.running(lab.submit(UNTIL_LET_GO))
+    asked = act(admin, "cluster_app_node", "cordon_nodes", Node.objects.get())
+    assert says(asked, "1 job there; when they end is not known")
+
+
+def test_the_cluster_page_says_that_a_drained_node_is_empty(lab: Lab, admin: Client) -> None:
+    act(admin, "cluster_app_node", "drain_nodes", Node.objects.get(), reason="fan")
+    assert says(admin.get(reverse("cluster")), "(nothing runs there)")
