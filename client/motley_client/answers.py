@@ -240,6 +240,7 @@ class Decision(TypedDict):
     job: str
     gpu_type: str | None
     gpus: int
+    share: float | None
 
 
 class Round(TypedDict):

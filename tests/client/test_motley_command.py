@@ -1,44 +1,61 @@
-"""The commands about jobs, nodes and rounds: what they find, print and exit with."""
+"""The commands about jobs: what they find, print and exit with."""
 
 import json
-import signal
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import yaml
-from client_conditions import TIMEOUT_S
-from contract_service import Service, attempt_answer, job_id
+from live_service import Live
 from motley_command import Motley
 
+from jobs_app.models import Job
 
-def test_ps_lists_the_jobs_that_have_not_finished(service: Service, motley: Motley) -> None:
-    for state in ("queued", "running", "failed"):
-        service.add(state=state)
-    assert motley("ps", "-o", "name").stdout.split() == [job_id(2), job_id(1)]
+State = Job.State
 
 
-def test_ps_of_all_lists_the_finished_too(service: Service, motley: Motley) -> None:
-    for state in ("queued", "failed"):
-        service.add(state=state)
-    assert motley("ps", "--all", "-o", "name").stdout.split() == [job_id(2), job_id(1)]
+def test_ps_lists_the_jobs_that_have_not_finished(service: Live, motley: Motley) -> None:
+    service.add("waits")
+    service.add("holds", held=True)
+    service.add("over", state=State.FAILED)
+    assert motley("ps", "-o", "name").stdout.split() == service.ids("holds", "waits")
 
 
-def test_ps_says_what_a_person_wants_to_know(service: Service, motley: Motley) -> None:
-    progress = {"step": 1200, "total_steps": 2000, "rate": 24.125, "at": "2026-01-01T00:00:00Z"}
-    service.add(name="resnet", gpu_type="a100", gpu_count=4, progress=progress)
+def test_ps_of_all_lists_the_finished_too(service: Live, motley: Motley) -> None:
+    service.add("waits")
+    service.add("over", state=State.FAILED)
+    assert motley("ps", "--all", "-o", "name").stdout.split() == service.ids("over", "waits")
+
+
+def test_ps_finds_jobs_by_what_is_known_of_them(service: Live, motley: Motley) -> None:
+    service.add("resnet", tags={"sweep": "1"})
+    service.add("bert", tags={"sweep": "2"})
+    (resnet,) = service.ids("resnet")
+    for arguments in (["res"], ["--tag", "sweep=1"], ["sweep=1"], ["res", "--owner", "ada", "--since", "1h"]):
+        assert motley("ps", *arguments, "-o", "name").stdout.split() == [resnet]
+
+
+def test_ps_says_when_there_is_more(service: Live, motley: Motley) -> None:
+    for name in ("a", "b", "c"):
+        service.add(name)
+    result = motley("ps", "--limit", "2", "-o", "name")
+    assert (result.stdout.split(), "--limit" in result.stderr) == (service.ids("c", "b"), True)
+
+
+def test_ps_says_what_a_person_wants_to_know(service: Live, motley: Motley) -> None:
+    job = service.add("resnet", total_steps=2000, step=1200, state=State.RUNNING)
+    service.attempt(job, gpu_count=4)
     lines = motley("ps").stdout.splitlines()
     assert lines[0].split() == ["NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "AGE", "WHY"]
     for words in ("resnet", "vision", "running", "4 a100", "1,200/2,000 (60%)"):
         assert words in lines[1]
 
 
-def test_ps_says_why_a_job_waits_and_for_what(service: Service, motley: Motley) -> None:
+def test_ps_says_why_a_job_waits_and_for_what(service: Live, motley: Motley) -> None:
+    service.lab.node("n2", "v100")
     reasons = [{"code": "insufficient_gpus", "detail": "needs 8, 3 are free", "numbers": {}}]
-    spec = {"gpus": {"min": 1, "max": 16}, "gpu_types": ["a100", "v100"]}
-    service.add(state="queued", reasons=reasons, spec=spec)
+    service.add(reasons=reasons, gpus={"min": 1, "max": 4}, gpu_types=["a100", "v100"])
     out = motley("ps").stdout
-    assert ("needs 8, 3 are free" in out, "1-16 a100|v100" in out) == (True, True)
+    assert ("needs 8, 3 are free" in out, "1-4 a100|v100" in out) == (True, True)
 
 
 def test_ps_of_nothing_says_so(motley: Motley) -> None:
@@ -47,116 +64,124 @@ def test_ps_of_nothing_says_so(motley: Motley) -> None:
 
 @pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
 def test_json_and_yaml_are_the_answers_of_the_service(
-    service: Service, motley: Motley, form: str, read: Callable[[str], object]
+    service: Live, motley: Motley, form: str, read: Callable[[str], list[dict[str, object]]]
 ) -> None:
-    service.add(new_field="kept")
-    assert read(motley("ps", "-o", form).stdout) == service.jobs
+    job = service.add(tags={"a": "1"})
+    (answer,) = read(motley("ps", "-o", form).stdout)
+    assert (answer["id"], answer["state"], answer["spec"]["tags"]) == (str(job.pk), "queued", {"a": "1"})  # type: ignore[index]
 
 
-def test_show_tells_all_of_a_job(service: Service, motley: Motley) -> None:
-    ended = attempt_answer(1, state="ended", outcome="preempted", exit_code=75)
-    service.add(name="resnet", message="Runs.", attempts=[ended, attempt_answer(2)], work_lost_gpu_seconds=12)
+def test_show_tells_all_of_a_job(service: Live, motley: Motley) -> None:
+    job = service.add("resnet", message="Runs.", work_lost_gpu_s=12, tags={"project": "imagenet"})
+    service.attempt(job)
     out = motley("show", "resnet").stdout
-    for words in ("ada (vision)", "Runs.", "preempted", "75", "12 GPU-seconds"):
+    for words in ("ada (vision)", "Runs.", "12 GPU-seconds", "1 a100", "project=imagenet"):
         assert words in out
 
 
-def test_nodes_says_what_is_free(service: Service, motley: Motley) -> None:
-    node = {"name": "n1", "gpu_type": "v100", "gpus": 8, "free_gpus": 3, "state": "ready", "reason": ""}
-    service.nodes = [{**node, "emulated": True, "engine": "local", "cpus": 64, "memory_mib": 262144, "labels": {}}]
-    (_, row) = motley("nodes").stdout.splitlines()
-    assert row.split() == ["n1", "v100", "(emulated)", "3", "8", "ready", "64", "256", "GiB", "local"]
+def test_explain_gives_every_reason_and_the_rates(service: Live, motley: Motley) -> None:
+    service.add("late", held=True)
+    service.lab.round()
+    out = motley("explain", "late").stdout
+    assert ("held" in out, "SHARE OF TIME" in out or "No round" in out) == (True, True)
 
 
-def a_round(number: int) -> dict[str, Any]:
-    counts = {"jobs": 118, "starts": 3, "stops": 2, "moves": 1}
-    solved = {"objective": 1.0, "bound": 1.0, "gap": 0.0002, "solve_seconds": 0.041, "status": "optimal"}
-    when = {"number": number, "started_at": "2026-01-01T00:00:00Z", "policy": "max_min_fairness"}
-    return {**when, **counts, **solved, "prices": {"a100": 0.31}}
+def test_events_and_attempts_tell_the_story_of_a_job(service: Live, motley: Motley) -> None:
+    job = service.add("resnet")
+    service.attempt(job, gpu_count=3)
+    motley("change", "resnet", "--weight", "0.5")
+    events = motley("events", "resnet").stdout
+    assert ("changed" in events, "weight 1 → 0.5" in events, "ada" in events) == (True, True, True)
+    assert "3 a100" in motley("attempts", "resnet").stdout
 
 
-def test_rounds_says_how_well_each_was_decided(service: Service, motley: Motley) -> None:
-    service.rounds = [a_round(812)]
-    row = motley("rounds").stdout.splitlines()[1]
-    for words in ("812", "max_min_fairness", "118", "0.02%", "41 ms", "optimal", "a100 0.31"):
-        assert words in row
+@pytest.mark.parametrize("typed", ["resnet", "resn", "ID", "PART OF ID", "a name = with words"])
+def test_a_job_is_found_by_name_prefix_or_id(service: Live, motley: Motley, typed: str) -> None:
+    service.add("bert")
+    wanted = str(service.add("resnet" if typed.startswith("resn") else "a name = with words").pk)
+    typed = {"ID": wanted, "PART OF ID": wanted[:24]}.get(typed, typed)
+    assert motley("show", typed, "-o", "name").stdout == f"{wanted}\n"
 
 
-def test_one_round_is_an_object_not_a_list(service: Service, motley: Motley) -> None:
-    service.rounds = [a_round(2), a_round(1)]
-    assert json.loads(motley("rounds", "1", "-o", "json").stdout)["number"] == 1
+def test_a_whole_name_goes_before_a_longer_one(service: Live, motley: Motley) -> None:
+    service.add("resnet")
+    service.add("resnet50")
+    assert motley("show", "resnet", "-o", "name").stdout.split() == service.ids("resnet")
 
 
-@pytest.mark.parametrize("typed", ["resnet", "resn", job_id(2)])
-def test_a_job_is_found_by_name_prefix_or_id(service: Service, motley: Motley, typed: str) -> None:
-    service.add(name="bert")
-    service.add(name="resnet")
-    assert motley("show", typed, "-o", "name").stdout == f"{job_id(2)}\n"
+def test_a_name_used_again_is_the_run_that_goes_on(service: Live, motley: Motley) -> None:
+    jobs = [service.add("resnet", state=state) for state in (State.FAILED, State.QUEUED, State.SUCCEEDED)]
+    assert motley("show", "resnet", "-o", "name").stdout == f"{jobs[1].pk}\n"
 
 
-def test_a_whole_name_goes_before_a_longer_one(service: Service, motley: Motley) -> None:
-    service.add(name="resnet")
-    service.add(name="resnet50")
-    assert motley("show", "resnet", "-o", "name").stdout == f"{job_id(1)}\n"
-
-
-def test_a_name_used_again_is_the_run_that_goes_on(service: Service, motley: Motley) -> None:
-    for state in ("failed", "running", "succeeded"):
-        service.add(name="resnet", state=state)
-    assert motley("show", "resnet", "-o", "name").stdout == f"{job_id(2)}\n"
-
-
-def test_an_ambiguous_name_is_a_usage_error_with_the_candidates(service: Service, motley: Motley) -> None:
-    service.add(name="resnet50")
-    service.add(name="resnet18")
+def test_an_ambiguous_name_is_a_usage_error_with_the_candidates(service: Live, motley: Motley) -> None:
+    service.add("resnet50")
+    service.add("resnet18")
     result = motley("cancel", "resnet")
     assert result.exit_code == 2
     assert ("resnet50" in result.stderr, "resnet18" in result.stderr) == (True, True)
-    assert {job["state"] for job in service.jobs} == {"running"}
+    assert {job.state for job in service.jobs} == {State.QUEUED}
 
 
-def test_cancel_cancels_every_job_named(service: Service, motley: Motley) -> None:
-    service.add()
-    service.add()
-    assert motley("cancel", "job-1", "job-2").exit_code == 0
-    assert {job["state"] for job in service.jobs} == {"stopping"}
+def test_verbs_are_done_to_every_job_named(service: Live, motley: Motley) -> None:
+    service.add("a")
+    service.add("b")
+    assert motley("hold", "a", "b").stdout.count(": held") == 2
+    assert {job.held for job in service.jobs} == {True}
+    assert motley("release", "a", "b").exit_code == 0
+    assert {job.held for job in service.jobs} == {False}
+    assert motley("cancel", "a", "b").stdout.count(": cancelled") == 2
 
 
-def test_a_job_that_cannot_be_cancelled_does_not_keep_the_others_from_it(service: Service, motley: Motley) -> None:
-    service.add(state="succeeded")
-    service.add()
-    result = motley("cancel", "job-1", "job-2")
-    assert (result.exit_code, service.jobs[1]["state"]) == (5, "stopping")
-    assert "already succeeded" in result.stderr
+def test_a_running_job_is_put_back_in_the_queue(service: Live, motley: Motley) -> None:
+    job = service.add("a", command="sleep 600")
+    service.lab.running(job)
+    assert motley("requeue", "a").stdout == f"a ({job.pk}): stopping\n"
+    service.lab.until(lambda: len(service.lab.attempts(job)) == 2)
 
 
-def test_logs_are_the_bytes_that_the_job_wrote(service: Service, motley: Motley) -> None:
-    service.add(attempts=[attempt_answer(1)])
-    service.logs[1] = b"\x1b[2Jstep 1\r\xff\n" * 200
-    assert motley("logs", "job-1").stdout_bytes == service.logs[1]
+def test_a_job_that_cannot_be_cancelled_does_not_keep_the_others_from_it(service: Live, motley: Motley) -> None:
+    service.add("over", state=State.SUCCEEDED)
+    service.add("goes on")
+    result = motley("cancel", "over", "goes on")
+    assert (result.exit_code, service.jobs[0].state) == (5, State.CANCELLED)
+    assert "already" in result.stderr
 
 
-def test_logs_asks_for_the_stream_rank_and_attempt_wanted(service: Service, motley: Motley) -> None:
-    service.add(attempts=[attempt_answer(1), attempt_answer(2)])
-    motley("logs", "job-1", "--stream", "stderr", "--rank", "3", "--attempt", "1")
-    query = service.requests[-1].query
-    assert (query["stream"], query["rank"], query["attempt"]) == (["stderr"], ["3"], ["1"])
+def test_change_changes_what_it_is_told_and_joins_the_tags(service: Live, motley: Motley) -> None:
+    service.add("a", tags={"x": "1", "y": "1"})
+    options = ["--name", "b", "--weight", "0.5", "--time-limit", "48h", "--tag", "y=2", "--tag", "z=3", "--untag", "x"]
+    assert motley("change", "a", *options, "--retries", "2").exit_code == 0
+    job = service.jobs[0]
+    assert (job.name, job.weight, job.time_limit_s, job.retries) == ("b", 0.5, 48 * 3600, 2)
+    assert job.tags == {"y": "2", "z": "3"}
+    assert motley("change", "b", "--time-limit", "none").exit_code == 0
+    assert service.jobs[0].time_limit_s is None
 
 
-def test_following_a_log_ends_with_the_job(service: Service, motley: Motley) -> None:
-    service.add(state="succeeded", attempts=[attempt_answer(1, state="ended")])
-    service.logs[1] = b"done\n"
-    result = motley("logs", "-f", "job-1")
-    assert (result.exit_code, result.stdout) == (0, "done\n")
+def test_of_a_finished_job_only_words_change(service: Live, motley: Motley) -> None:
+    service.add("a", state=State.FAILED)
+    assert motley("change", "a", "--tag", "note=look at this").exit_code == 0
+    assert motley("change", "a", "--retries", "2").exit_code == 5
+    assert motley("change", "a").exit_code == 2
 
 
-def test_ctrl_c_while_following_detaches_says_so_and_cancels_nothing(service: Service, motley: Motley) -> None:
-    service.add(attempts=[attempt_answer(1)])
-    service.logs[1] = b"step 1\n"
-    process = motley.start("logs", "-f", "job-1")
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"step 1\n"
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=TIMEOUT_S)
-    assert (process.returncode, b"Detached: job-1 goes on." in errors) == (0, True)
-    assert {request.method for request in service.requests} == {"GET"}
+def test_logs_are_the_bytes_that_the_job_wrote(service: Live, motley: Motley) -> None:
+    job = service.add("a", command=r"printf '\033[2Jstep 1\r\377\n'; echo oops >&2; echo end")
+    service.lab.until_state(job, State.SUCCEEDED)
+    assert motley("logs", "a").stdout_bytes == b"\x1b[2Jstep 1\r\xff\nend\n"
+    assert motley("logs", "a", "--stream", "stderr", "--rank", "0", "--attempt", "1").stdout_bytes == b"oops\n"
+    assert motley("logs", "a", "--tail", "1").stdout_bytes == b"end\n"
+    followed = motley("logs", "-f", "a")
+    assert (followed.exit_code, followed.stdout_bytes[-4:], "a: succeeded" in followed.stderr) == (0, b"end\n", True)
+
+
+def test_a_rank_and_an_attempt_that_there_are_not_are_not_found(service: Live, motley: Motley) -> None:
+    service.lab.until_state(service.add("a"), State.SUCCEEDED)
+    assert motley("logs", "a", "--rank", "9").exit_code == 4
+    assert motley("logs", "a", "--attempt", "9").exit_code == 4
+
+
+def test_the_log_of_a_job_that_waits_says_why(service: Live, motley: Motley) -> None:
+    service.add("a", reasons=[{"code": "insufficient_gpus", "detail": "needs 8, 3 are free", "numbers": {}}])
+    assert "needs 8, 3 are free" in motley("logs", "a").stderr

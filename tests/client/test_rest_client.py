@@ -1,203 +1,226 @@
-"""The Python client over real HTTP."""
+"""The Python client and the real service."""
 
-import socket
 from collections.abc import Iterator
 
 import pytest
-from contract_service import TOKEN, Answer, Service, answer, attempt_answer, problem
+from live_service import Live
 
-from motley_client import client as client_module
+from jobs_app.models import ApiToken, Job
 from motley_client.client import Client
-from motley_client.errors import (
-    AuthError,
-    Conflict,
-    InvalidRequest,
-    MotleyError,
-    NotFound,
-    ServerError,
-    Unreachable,
-)
+from motley_client.errors import AuthError, Conflict, InvalidRequest, NotFound
+
+SPEC = {"name": "resnet", "command": ["python", "train.py"], "gpus": 2}
+State = Job.State
 
 
 @pytest.fixture
-def client(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    monkeypatch.setattr(client_module, "POLL_PERIOD_S", 0.01)
-    monkeypatch.setattr(client_module, "NOTHING_NEW_S", 0.01)
-    with Client(service.url, TOKEN) as client:
+def root(service: Live) -> Iterator[Client]:
+    """An administrator's."""
+    with Client(service.url, service.staff_token) as client:
         yield client
 
 
-def test_submit_sends_the_spec_and_answers_the_job(service: Service, client: Client) -> None:
-    job = client.submit({"name": "resnet", "command": ["python", "train.py"]})
-    assert service.requests[-1].body == {"name": "resnet", "command": ["python", "train.py"]}
-    assert (job["name"], job["state"]) == ("resnet", "queued")
+# -- jobs --------------------------------------------------------------------------------------------------------
 
 
-def test_every_submit_has_an_idempotency_key_of_its_own(service: Service, client: Client) -> None:
-    for name in ("a", "b"):
-        client.submit({"name": name})
-    first, second = (request.headers["Idempotency-Key"] for request in service.requests)
-    assert len({first, second, ""}) == 3
+def test_submit_answers_the_job(client: Client) -> None:
+    job = client.submit(SPEC)
+    assert (job["name"], job["state"], job["spec"]["command"]) == ("resnet", "queued", ["python", "train.py"])
 
 
-def test_a_caller_may_repeat_a_submit_with_the_same_key(service: Service, client: Client) -> None:
-    client.submit({"name": "a"}, idempotency_key="again")
-    assert service.requests[-1].headers["Idempotency-Key"] == "again"
+def test_the_same_key_makes_one_job(service: Live, client: Client) -> None:
+    first, second = (client.submit(SPEC, idempotency_key="again") for _ in range(2))
+    assert (first["id"], len(service.jobs)) == (second["id"], 1)
 
 
-def test_jobs_goes_through_all_pages(service: Service, client: Client) -> None:
-    for _ in range(5):
-        service.add()
-    assert [job["name"] for job in client.jobs()] == ["job-5", "job-4", "job-3", "job-2", "job-1"]
+def test_many_are_submitted_at_once_and_may_wait_for_each_other(service: Live, client: Client) -> None:
+    ids = client.submit_many([SPEC, {**SPEC, "name": "test", "after": [{"job": "#0"}]}])
+    assert ids == service.ids("resnet", "test")
+    assert client.job(ids[1])["spec"]["after"] == [{"job": ids[0], "on": "success"}]
 
 
-def test_jobs_asks_for_no_page_that_nobody_reads(service: Service, client: Client) -> None:
-    for _ in range(5):
-        service.add()
-    next(client.jobs())
-    assert len(service.requests) == 1
+def test_of_many_with_a_fault_none_is_submitted(service: Live, client: Client) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        client.submit_many([SPEC, {**SPEC, "gpus": 0}])
+    assert ([fault.pointer for fault in caught.value.errors], service.jobs) == (["/jobs/1/gpus"], [])
 
 
-def test_jobs_filters_by_state_and_prefix(service: Service, client: Client) -> None:
-    for state in ("queued", "running", "failed"):
-        service.add(state=state)
-    assert [job["state"] for job in client.jobs(state=["queued", "running"], q="job-2")] == ["running"]
+def test_an_invalid_job_says_what_is_wrong_with_each_field(client: Client) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        client.submit({**SPEC, "gpus": 0, "colour": "red"})
+    assert {error.pointer for error in caught.value.errors} == {"/gpus", "/colour"}
+    assert caught.value.request_id
 
 
-def test_an_id_cannot_lead_to_another_address(service: Service, client: Client) -> None:
+def test_a_plan_says_where_a_job_could_run_and_submits_nothing(service: Live, client: Client) -> None:
+    plan = client.plan({**SPEC, "rates": {"a100": 10}, "total_steps": 36_000})
+    (option,) = plan["options"]
+    assert (option["gpu_type"], option["rate"], option["source"], option["run_seconds"]) == (
+        "a100",
+        10,
+        "declared",
+        3600,
+    )
+    assert (option["can_start_now"], option["preferred"], service.jobs) == (True, True, [])
+
+
+def test_jobs_goes_through_all_pages(service: Live, client: Client) -> None:
+    for number in range(5):
+        service.add(f"job-{number}")
+    assert [job["name"] for job in client.jobs(page_size=2)] == ["job-4", "job-3", "job-2", "job-1", "job-0"]
+
+
+def test_jobs_are_found_by_what_is_known_of_them(service: Live, client: Client) -> None:
+    service.add("old", state=State.FAILED)
+    service.add("resnet", tags={"sweep": "1"})
+    service.add("bert", tags={"sweep": "2"})
+
+    def names(**filters: object) -> list[str]:
+        return [job["name"] for job in client.jobs(**filters)]  # type: ignore[arg-type]
+
+    assert names(state=["failed"]) == ["old"]
+    assert names(tag=["sweep"]) == ["bert", "resnet"]
+    assert names(tag=["sweep=1"]) == ["resnet"]
+    assert names(q="res") == ["resnet"]
+    assert names(owner="ada", team="vision", q="bert") == ["bert"]
+    assert names(created_after=service.jobs[0].created_at) == []
+
+
+def test_only_the_fields_that_are_asked_for_are_sent(service: Live, client: Client) -> None:
+    service.add("a")
+    assert [list(job) for job in client.jobs(fields=["id", "state"])] == [["id", "state"]]
+
+
+def test_an_id_cannot_lead_to_another_address(client: Client) -> None:
     with pytest.raises(NotFound):
         client.job("../nodes?x=")
-    assert service.requests[-1].path == "/api/v1/jobs/..%2Fnodes%3Fx%3D"
 
 
-def test_cancel_answers_the_job_that_is_stopping(service: Service, client: Client) -> None:
-    assert client.cancel(service.add()["id"])["state"] == "stopping"
+def test_a_job_is_held_released_and_cancelled(service: Live, client: Client) -> None:
+    job = str(service.add().pk)
+    assert client.hold(job)["held"] is True
+    assert client.release(job)["held"] is False
+    assert client.cancel(job)["state"] == "cancelled"
+    with pytest.raises(Conflict):
+        client.cancel(job)
 
 
-def test_nodes_and_rounds_are_answered(service: Service, client: Client) -> None:
-    service.nodes, service.rounds = [{"name": "n1"}], [{"number": 2}, {"number": 1}]
-    assert [node["name"] for node in client.nodes()] == ["n1"]
-    assert [round_["number"] for round_ in client.rounds()] == [2, 1]
-    assert client.round(1)["number"] == 1
+def test_a_clone_differs_where_it_should(service: Live, client: Client) -> None:
+    job = client.clone(str(service.add("a", gpus=1).pk), {"gpus": 4})
+    assert (job["name"], job["spec"]["gpus"]) == ("a", 4)
 
 
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [
-        (400, InvalidRequest),
-        (401, AuthError),
-        (403, AuthError),
-        (404, NotFound),
-        (409, Conflict),
-        (412, Conflict),
-        (422, InvalidRequest),
-        (429, Unreachable),
-        (500, ServerError),
-        (503, Unreachable),
-    ],
-)
-def test_each_status_is_its_exception(service: Service, client: Client, status: int, kind: type[MotleyError]) -> None:
-    service.answers_first = [problem(status, "Because.", code="why", request_id="r-1")]
-    with pytest.raises(kind, match=r"Because\.") as caught:
-        client.job("x")
-    assert (type(caught.value), caught.value.code, caught.value.request_id) == (kind, "why", "r-1")
+def test_a_change_of_what_somebody_else_changed_is_a_conflict(service: Live, client: Client) -> None:
+    seen = client.job(str(service.add().pk))
+    assert client.change(seen["id"], {"name": "b"}, if_match=seen["etag"])["name"] == "b"
+    with pytest.raises(Conflict) as caught:
+        client.change(seen["id"], {"name": "c"}, if_match=seen["etag"])
+    assert caught.value.code == "stale"
 
 
-def test_an_invalid_request_says_what_is_wrong_with_each_field(service: Service, client: Client) -> None:
-    fault = {"pointer": "/gpus", "code": "min_value", "detail": "At least 1."}
-    service.answers_first = [problem(422, "Invalid.", errors=[fault])]
-    with pytest.raises(InvalidRequest) as caught:
-        client.submit({"gpus": 0})
-    assert [(error.pointer, error.detail) for error in caught.value.errors] == [("/gpus", "At least 1.")]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "kind", "words"),
-    [
-        (Answer(502, b"<h1>Bad gateway</h1>"), Unreachable, r"502 \(Bad Gateway\)"),
-        (Answer(200, b"<h1>Welcome</h1>"), ServerError, "no Motley service"),
-        (Answer(301, b"", {"Location": "https://elsewhere/"}), ServerError, "has moved to https://elsewhere/"),
-        (answer(["not", "a", "problem"], 500), ServerError, "500"),
-    ],
-)
-def test_what_is_no_motley_is_told_apart(
-    service: Service, client: Client, wrong: Answer, kind: type[MotleyError], words: str
-) -> None:
-    service.answers_first = [wrong]
-    with pytest.raises(kind, match=words):
-        client.job("x")
-
-
-def test_nobody_at_the_address_is_unreachable() -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # bound but not listening: every connection is refused
-        with Client(f"http://127.0.0.1:{nobody.getsockname()[1]}", TOKEN) as client, pytest.raises(Unreachable):
-            client.job("x")
-
-
-def test_a_token_pasted_with_other_characters_is_refused_here() -> None:
-    with pytest.raises(AuthError, match="copy it again"):
-        Client("http://motley.example", "mt_secret\n")
-
-
-def test_logs_answers_bytes_from_an_offset(service: Service, client: Client) -> None:
-    job = service.add(attempts=[attempt_answer(1)])
-    service.logs[1] = b"0123456789"
-    chunk = client.logs(job["id"], offset=4)
-    assert (chunk.data, chunk.next_offset, chunk.complete) == (b"456789", 10, False)
-
-
-def test_read_logs_reads_to_the_end_of_a_long_log(service: Service, client: Client) -> None:
-    job = service.add(attempts=[attempt_answer(1)])
-    service.logs[1] = b"line\n" * 1000
-    assert b"".join(client.read_logs(job["id"])) == service.logs[1]
-
-
-def test_follow_logs_goes_on_through_a_preemption_until_the_job_has_finished(service: Service, client: Client) -> None:
-    job = service.add(attempts=[attempt_answer(1)])
-    service.logs[1] = b"first "
-
-    def script() -> Iterator[None]:
-        yield
-        service.logs[1] += b"stopped "
-        job["attempts"][0]["state"], job["state"] = "ended", "queued"
-        yield
-        yield
-        job["attempts"].append(attempt_answer(2, state="ended"))
-        job["state"], service.logs[2] = "succeeded", b"second"
-
-    logs = client.follow_logs(job["id"])
-    received, story = [next(logs)], script()
-    service.on_request = lambda: next(story, None)
-    received += list(logs)
-    assert b"".join(received) == b"first stopped second"
-
-
-def test_follow_logs_waits_for_a_job_to_start(service: Service, client: Client) -> None:
-    job = service.add(state="queued")
-
-    def start() -> None:
-        if len(service.requests) == 3:
-            service.logs[1] = b"hello"
-            job.update(state="succeeded", attempts=[attempt_answer(1, state="ended")])
-
-    service.on_request = start
-    assert list(client.follow_logs(job["id"])) == [b"hello"]
-
-
-def test_wait_answers_the_finished_job(service: Service, client: Client) -> None:
+def test_a_job_says_what_happened_to_it(service: Live, client: Client) -> None:
     job = service.add()
-    service.on_request = lambda: job.update(state="failed") if len(service.requests) == 3 else None
-    assert (client.wait(job["id"])["state"], len(service.requests)) == ("failed", 3)
+    service.attempt(job)
+    client.change(str(job.pk), {"name": "b"})
+    assert "changed" in [event["kind"] for event in client.events(str(job.pk))]
+    assert [attempt["number"] for attempt in client.attempts(str(job.pk))] == [1]
 
 
-def test_wait_outlives_a_restart_of_the_service(service: Service, client: Client) -> None:
-    job = service.add(state="succeeded")
-    service.answers_first = [Answer(502, b""), problem(503, "Starting.")]
-    assert client.wait(job["id"])["state"] == "succeeded"
+def test_a_job_explains_why_it_waits(service: Live, client: Client) -> None:
+    job = service.add(gpus=4, gpu_types=["a100"])
+    service.lab.node("n2", gpus=8)
+    service.lab.submit(gpus=8)
+    service.lab.round()
+    explanation = client.explain(str(job.pk))
+    assert explanation["state"] in {"queued", "starting"}
+    assert {used["gpu_type"] for used in explanation["rates_used"]} == {"a100"}
 
 
-def test_wait_gives_up_when_its_patience_ends(service: Service) -> None:
-    service.answers_first = [problem(503, "Starting.")]
-    with Client(service.url, TOKEN, patience_s=0) as client, pytest.raises(Unreachable):
-        client.wait(service.add(state="succeeded")["id"])
+def test_logs_are_read_in_parts_to_the_end(service: Live, client: Client) -> None:
+    job = service.add(command="seq 1 20000")
+    service.lab.until_state(job, State.SUCCEEDED)
+    whole = "".join(f"{number}\n" for number in range(1, 20001)).encode()
+    assert b"".join(client.read_logs(str(job.pk))) == whole
+    assert b"".join(client.follow_logs(str(job.pk))) == whole
+    assert b"".join(client.read_logs(str(job.pk), tail=2)) == b"19999\n20000\n"
+    assert client.logs(str(job.pk), offset=4).data.startswith(b"3\n4\n")
+
+
+def test_wait_answers_the_finished_job(service: Live, client: Client) -> None:
+    job = service.add()
+    assert client.wait(str(job.pk), look=lambda job: client.cancel(job["id"]))["state"] == "cancelled"
+
+
+# -- the cluster, and who gets what ------------------------------------------------------------------------------
+
+
+def test_nodes_are_taken_out_of_service_and_back(service: Live, root: Client) -> None:
+    assert [node["name"] for node in root.nodes(gpu_type="a100")] == ["n1"]
+    assert root.cordon("n1", reason="new fan")["state"] == "cordoned"
+    drained = root.drain("n1", reason="new fan")
+    assert (drained["state"], drained["reason"], drained["empty"]) == ("draining", "new fan", True)
+    assert root.resume("n1")["state"] == root.node("n1")["state"] == "ready"
+
+
+def test_who_is_no_administrator_drains_nothing(client: Client) -> None:
+    with pytest.raises(AuthError):
+        client.drain("n1", reason="why not")
+
+
+def test_gpu_types_and_teams_say_what_there_is(service: Live, client: Client) -> None:
+    (kind,) = client.gpu_types()
+    assert (kind["name"], kind["gpus"], client.gpu_type("a100")["free_gpus"]) == ("a100", 4, 4)
+    (team,) = client.teams()
+    assert (team["name"], team["members"], client.team("vision")["gpus_in_use"]) == ("vision", ["ada"], 0)
+    assert team["share"].keys() == {"window_seconds", "entitled", "delivered"}
+
+
+def test_rounds_say_what_they_gave_to_whom(service: Live, client: Client) -> None:
+    job = service.add()
+    service.lab.round()
+    latest = next(client.rounds())
+    (given,) = client.round(latest["number"])["decisions"]
+    assert (given["job"], given["gpu_type"], given["gpus"]) == (str(job.pk), "a100", 1)
+    assert [decision["job"] for decision in client.decisions(latest["number"])] == [str(job.pk)]
+
+
+def test_a_policy_is_chosen_and_the_choice_undone(service: Live, root: Client) -> None:
+    before = root.current_policy()
+    chosen = root.choose_policy("fifo", round_length_s=30, note="to compare")
+    assert (chosen["policy"], chosen["round_length_s"], chosen["created_by"]) == ("fifo", 30, "root")
+    assert {policy["name"]: policy["current"] for policy in root.policies()}["fifo"] is True
+    assert next(root.policy_history())["id"] == chosen["id"]
+    assert before["id"] is not None
+    assert root.choose_policy_again(before["id"])["policy"] == before["policy"]
+
+
+def test_measured_rates_are_told(service: Live, client: Client) -> None:
+    assert list(client.throughputs(gpu_type="a100")) == []
+
+
+# -- who asks ----------------------------------------------------------------------------------------------------
+
+
+def test_me_says_who_asks_and_what_the_token_may(service: Live, client: Client) -> None:
+    me = client.me()
+    assert (me["username"], me["teams"], me["scope"]) == ("ada", ["vision"], "submit")
+    assert me["token"]
+    assert service.token.startswith(me["token"])
+
+
+def test_a_token_is_made_used_and_revoked(service: Live, client: Client) -> None:
+    made = client.create_token("CI", scope="read", expires_in="30d")
+    with Client(service.url, made["token"]) as reader:
+        assert reader.me()["scope"] == "read"
+        with pytest.raises(AuthError):
+            reader.submit(SPEC)
+        client.revoke_token(made["id"])
+        with pytest.raises(AuthError):
+            reader.me()
+    assert client.token(made["id"])["revoked_at"]
+    assert made["id"] in [token["id"] for token in client.tokens()]
+
+
+def test_a_token_makes_none_that_may_more_than_itself(client: Client) -> None:
+    with pytest.raises(AuthError):
+        client.create_token("wide", scope=ApiToken.Scope.ADMIN)

@@ -1,80 +1,118 @@
-"""`motley submit`: what it sends, says and exits with."""
+"""`motley submit`, `plan` and `clone`: what they ask for, say and exit with."""
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from client_conditions import TIMEOUT_S, wait_until
-from contract_service import Service, job_id
+from live_service import Live
 from motley_command import Motley
 
-
-def sent(service: Service) -> dict[str, Any]:
-    (request,) = (request for request in service.requests if request.method == "POST")
-    return request.body
+from jobs_app.models import Job
+from jobs_app.spec import spec_of
 
 
-def test_submit_of_options_sends_what_they_say(service: Service, motley: Motley) -> None:
+def asked(service: Live) -> dict[str, Any]:
+    """What the one job that was submitted asks for."""
+    (job,) = service.jobs
+    return spec_of(job)
+
+
+def test_submit_of_options_asks_for_what_they_say(service: Live, motley: Motley) -> None:
+    service.lab.node("n2", "v100")
     options = "--gpus 4 --name resnet --gpu-type a100 --gpu-type v100 --team vision --total-steps 9 --weight 0.5"
-    more = "--time-limit 48h --retries 3 --env A=1 --env B=x=y --tag project=imagenet --not-preemptible"
-    motley("submit", *options.split(), *more.split(), "--", "python", "train.py", "--epochs", "90")
-    assert sent(service) == {
-        "name": "resnet",
-        "command": ["python", "train.py", "--epochs", "90"],
-        "gpus": 4,
-        "gpu_types": ["a100", "v100"],
-        "team": "vision",
-        "total_steps": 9,
-        "weight": 0.5,
-        "time_limit": "48h",
-        "retries": 3,
-        "env": {"A": "1", "B": "x=y"},
-        "tags": {"project": "imagenet"},
-        "preemptible": False,
-    }
+    more = "--time-limit 48h --retries 3 --env A=1 --env B=x=y --tag project=imagenet --not-preemptible --workload w"
+    field = ["--set", "checkpoint={grace_seconds: 120, restore_seconds: 5}"]
+    result = motley("submit", *options.split(), *more.split(), *field, "--", "python", "train.py", "--epochs", "90")
+    assert (result.exit_code, asked(service)) == (
+        0,
+        {
+            "name": "resnet",
+            "command": ["python", "train.py", "--epochs", "90"],
+            "gpus": 4,
+            "gpu_types": ["a100", "v100"],
+            "team": "vision",
+            "total_steps": 9,
+            "weight": 0.5,
+            "time_limit": "2d",
+            "retries": 3,
+            "env": {"A": "1", "B": "x=y"},
+            "tags": {"project": "imagenet"},
+            "preemptible": False,
+            "workload": "w",
+            "checkpoint": {"grace_seconds": 120, "restore_seconds": 5},
+        },
+    )
 
 
-def test_a_command_of_one_word_is_a_line_for_the_shell(service: Service, motley: Motley) -> None:
-    motley("submit", "--name", "a", "--", "python a.py && python b.py")
-    assert sent(service)["command"] == "python a.py && python b.py"
+def test_a_command_of_one_word_is_a_line_for_the_shell(service: Live, motley: Motley) -> None:
+    motley("submit", "--name", "a", "--gpus", "1", "--", "python a.py && python b.py")
+    assert asked(service)["command"] == "python a.py && python b.py"
 
 
-def test_dashes_within_the_command_belong_to_it(service: Service, motley: Motley) -> None:
-    motley("submit", "--name", "a", "--", "torchrun", "--", "--gpus", "2")
-    assert sent(service)["command"] == ["torchrun", "--", "--gpus", "2"]
+def test_dashes_within_the_command_belong_to_it(service: Live, motley: Motley) -> None:
+    motley("submit", "--name", "a", "--gpus", "1", "--", "run", "--", "--name", "b")
+    assert (asked(service)["command"], asked(service)["name"]) == (["run", "--", "--name", "b"], "a")
 
 
-def test_a_range_of_gpus_makes_the_job_elastic(service: Service, motley: Motley) -> None:
-    motley("submit", "--name", "a", "--gpus", "1-16", "--", "true")
-    assert sent(service)["gpus"] == {"min": 1, "max": 16}
+def test_a_range_of_gpus_is_an_elastic_job(service: Live, motley: Motley) -> None:
+    motley("submit", "--name", "a", "--gpus", "1-4", "--", "true")
+    assert asked(service)["gpus"] == {"min": 1, "max": 4}
 
 
-def test_submit_of_a_file_sends_what_it_says(service: Service, motley: Motley, tmp_path: Path) -> None:
-    spec = {"name": "resnet", "command": "true", "rates": {"v100": {1: 10.2}}, "after": [{"job": "x", "on": "end"}]}
+def test_submit_of_a_file_asks_for_what_it_says(service: Live, motley: Motley, tmp_path: Path) -> None:
+    parent = service.add("parent")
+    after = [{"job": str(parent.pk), "on": "end"}]
+    spec = {"name": "resnet", "command": "true", "gpus": 1, "rates": {"a100": {1: 10.2}}, "after": after}
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(spec))
     motley("submit", str(tmp_path / "job.yaml"))
-    assert sent(service) == json.loads(json.dumps(spec))
+    made = spec_of(service.jobs[0])
+    assert {name: made[name] for name in spec} == spec
 
 
-def test_words_and_dates_of_a_file_stay_what_was_written(service: Service, motley: Motley) -> None:
-    text = "command: 'true'\ndeadline: 2026-12-01T12:00:00Z\nafter: [{job: x, on: success}]\nname: 010\nretries: 3\n"
-    motley("submit", "-", typed=text)
-    assert sent(service) == {
-        "command": "true",
-        "deadline": "2026-12-01T12:00:00Z",
-        "after": [{"job": "x", "on": "success"}],
-        "name": "010",
-        "retries": 3,
-    }
+def test_words_and_dates_of_a_file_stay_what_was_written(service: Live, motley: Motley) -> None:
+    service.add("parent")
+    text = "command: 'true'\ndeadline: 2036-12-01T12:00:00Z\nafter: [{job: parent, on: success}]\nname: 010\ngpus: 1\n"
+    assert motley("submit", "-", typed=text).exit_code == 0
+    made = spec_of(service.jobs[0])
+    assert (made["name"], made["deadline"], made["after"][0]["on"]) == ("010", "2036-12-01T12:00:00Z", "success")
 
 
-def test_options_beside_a_file_replace_its_fields_and_join_its_tags(service: Service, motley: Motley) -> None:
+def test_options_beside_a_file_replace_its_fields_and_join_its_tags(service: Live, motley: Motley) -> None:
     text = "{name: a, command: 'true', gpus: 1, tags: {x: '1', y: '1'}}"
-    motley("submit", "-", "--gpus", "8", "--tag", "y=2", typed=text)
-    assert sent(service) == {"name": "a", "command": "true", "gpus": 8, "tags": {"x": "1", "y": "2"}}
+    motley("submit", "-", "--gpus", "4", "--tag", "y=2", typed=text)
+    assert (asked(service)["gpus"], asked(service)["tags"]) == (4, {"x": "1", "y": "2"})
+
+
+def test_a_job_waits_for_others_by_name(service: Live, motley: Motley) -> None:
+    first, second = service.add("prepare"), service.add("clean")
+    after = ["--after", "prepare", "--after", "clean:end"]
+    assert motley("submit", "--name", "train", "--gpus", "1", *after, "--", "true").exit_code == 0
+    wanted = {(str(first.pk), "success"), (str(second.pk), "end")}
+    assert {(need["job"], need["on"]) for need in spec_of(service.jobs[0])["after"]} == wanted
+
+
+def test_several_documents_are_submitted_at_once(service: Live, motley: Motley) -> None:
+    text = "name: prepare\ncommand: 'true'\n---\nname: train\ncommand: 'true'\nafter: [{job: '#0'}]\n---\n"
+    result = motley("submit", "-", "--gpus", "2", typed=text)
+    prepare, train = service.ids("prepare", "train")
+    assert ("Submitted 2 jobs." in result.stdout, prepare in result.stdout) == (True, True)
+    assert spec_of(Job.objects.get(pk=train))["after"][0]["job"] == prepare
+    assert {job.gpus_min for job in service.jobs} == {2}
+
+
+def test_of_several_documents_with_a_fault_none_is_submitted(service: Live, motley: Motley) -> None:
+    text = "{name: a, command: 'true', gpus: 1}\n--- \n{name: b, command: 'true', gpus: 0}\n"
+    result = motley("submit", "-", typed=text)
+    assert (result.exit_code, "jobs[1].gpus" in result.stderr, service.jobs) == (2, True, [])
+
+
+def test_an_array_is_all_of_its_members(service: Live, motley: Motley) -> None:
+    result = motley("submit", "--name", "sweep", "--gpus", "1", "--array", "0-4%2", "--", "true")
+    assert "the first of the array" in result.stdout
+    arrays = {job.array for job in service.jobs}
+    assert (len(service.jobs), [array.at_a_time for array in arrays if array]) == (5, [2])
 
 
 @pytest.mark.parametrize(
@@ -84,45 +122,53 @@ def test_options_beside_a_file_replace_its_fields_and_join_its_tags(service: Ser
         (["python", "train.py"], "No such file"),
         (["--gpus", "many", "--", "true"], "--gpus many: give a number"),
         (["--env", "A", "--", "true"], "--env A: give it as NAME=VALUE"),
+        (["--array", "x", "--", "true"], "--array x: give the first"),
+        (["--set", "rates={", "--", "true"], "--set rates={: the value is not YAML"),
         (["-"], "does not describe a job"),
     ],
 )
-def test_what_cannot_be_a_job_is_a_usage_error(motley: Motley, arguments: list[str], words: str) -> None:
+def test_what_cannot_be_a_job_is_a_usage_error(service: Live, motley: Motley, arguments: list[str], words: str) -> None:
     result = motley("submit", *arguments, typed="just words")
-    assert (result.exit_code, words in result.stderr) == (2, True)
+    assert (result.exit_code, words in result.stderr, service.jobs) == (2, True, [])
 
 
-def test_submit_says_which_commands_come_next(service: Service, motley: Motley) -> None:
-    out = motley("submit", "--name", "a", "--", "true").stdout
+def test_submit_says_which_commands_come_next(service: Live, motley: Motley) -> None:
+    out = motley("submit", "--name", "a", "--gpus", "1", "--", "true").stdout
     (job,) = service.jobs
     for command in ("logs -f", "show   ", "cancel "):
-        assert f"motley {command} {job['id']}" in out
+        assert f"motley {command} {job.pk}" in out
 
 
-def test_submit_for_a_script_prints_the_id_alone(service: Service, motley: Motley) -> None:
-    assert motley("submit", "-o", "name", "--name", "a", "--", "true").stdout == f"{job_id(1)}\n"
+def test_submit_for_a_script_prints_the_ids_alone(service: Live, motley: Motley) -> None:
+    out = motley("submit", "-o", "name", "--name", "a", "--gpus", "1", "--", "true").stdout
+    assert out.split() == service.ids("a")
+    text = "{jobs: [{name: b, command: 'true', gpus: 1}, {name: c, command: 'true', gpus: 1}]}"
+    assert motley("submit", "-o", "name", "-", typed=text).stdout.split() == service.ids("b", "c")
 
 
-@pytest.mark.parametrize(
-    ("end", "code"),
-    [
-        ({"state": "succeeded", "exit_code": 0}, 0),
-        ({"state": "failed", "exit_code": 42}, 42),
-        ({"state": "failed", "exit_code": None}, 1),
-        ({"state": "timed_out", "exit_code": 0}, 1),
-    ],
-)
-def test_submit_and_wait_exits_as_the_job_does(
-    service: Service, motley: Motley, end: dict[str, Any], code: int
-) -> None:
-    service.on_request = lambda: [job.update(end) for job in service.jobs]
-    assert motley("submit", "--wait", "--name", "a", "--", "true").exit_code == code
+def test_a_plan_says_where_how_fast_and_at_what_cost(service: Live, motley: Motley) -> None:
+    service.lab.node("n2", "t4")
+    rates = ["--set", "rates={a100: 10, t4: 1}", "--total-steps", "36000"]
+    job = ["--name", "a", "--gpus", "2", *rates, "--", "true"]
+    planned = motley("plan", *job)
+    (best,) = (line.split() for line in planned.stdout.splitlines() if line.startswith("*"))
+    assert (best[1:6], best[-1]) == (["2", "a100", "1", "10", "declared"], "now")
+    assert "2 t4" in planned.stdout
+    assert motley("submit", "--dry-run", *job).stdout == planned.stdout
+    assert motley("plan", "-o", "name", *job).stdout.split()[0] == "a100"
+    assert json.loads(motley("plan", "-o", "json", *job).stdout)["valid"] is True
+    assert service.jobs == []
 
 
-def test_ctrl_c_while_waiting_detaches_says_so_and_cancels_nothing(service: Service, motley: Motley) -> None:
-    process = motley.start("submit", "--wait", "--name", "a", "--", "true")
-    wait_until(lambda: len(service.requests) > 1)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=TIMEOUT_S)
-    assert (process.returncode, b"Detached: a goes on." in errors) == (130, True)
-    assert {request.path for request in service.requests if request.method == "POST"} == {"/api/v1/jobs"}
+def test_a_plan_of_a_job_that_is_not_valid_has_the_faults_of_the_submission(service: Live, motley: Motley) -> None:
+    job = ["--name", "a", "--gpus", "0", "--", "true"]
+    assert motley("plan", *job).stderr == motley("submit", *job).stderr
+
+
+def test_a_clone_is_the_job_but_for_what_is_said(service: Live, motley: Motley) -> None:
+    service.add("a", gpus=1, tags={"x": "1"})
+    assert motley("clone", "a", "--gpus", "4", "--name", "b").exit_code == 0
+    made = spec_of(service.jobs[0])
+    assert (made["name"], made["gpus"], made["command"], made["tags"]) == ("b", 4, "true", {"x": "1"})
+    assert motley("clone", "b", "--name", "c", "--", "false").exit_code == 0
+    assert service.jobs[0].command == "false"

@@ -94,5 +94,12 @@ def _round_row(round_: Round, now: datetime) -> Sequence[Cell]:
 
 
 def _decisions_table(decisions: Iterable[Decision]) -> RenderableType:
-    rows = [(one["job"], f"{one['gpus']} {one['gpu_type']}" if one["gpu_type"] else "waits") for one in decisions]
-    return table(("JOB", "GETS"), rows, empty="It decided on no job that you may see.")
+    rows = [
+        (
+            one["job"],
+            f"{one['gpus']} {one['gpu_type']}" if one["gpu_type"] else "waits",
+            number(one["share"], "{:.0%}"),
+        )
+        for one in decisions
+    ]
+    return table(("JOB", "GETS", "SHARE OF TIME"), rows, empty="It decided on no job that you may see.")

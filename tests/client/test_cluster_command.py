@@ -1,0 +1,99 @@
+"""The commands about nodes, GPU types, rates, shares, rounds and the policy."""
+
+import json
+
+import pytest
+from live_service import Live
+from motley_command import Motley
+
+from cluster_app.models import GpuType
+from jobs_app.models import Throughput
+
+
+def test_nodes_says_what_is_free(service: Live, motley: Motley) -> None:
+    (_, row) = motley("nodes").stdout.splitlines()
+    assert row.split() == ["n1", "a100", "(emulated)", "4", "4", "ready", "0", "64", "512", "GiB", "local"]
+
+
+def test_nodes_are_cordoned_drained_and_resumed(service: Live, staff: Motley) -> None:
+    service.lab.running(service.add("a", command="sleep 600"))
+    assert staff("cordon", "n1", "--reason", "new fan").stdout.startswith("n1: cordoned, 1 job")
+    assert staff("drain", "n1", "-r", "new fan").stdout.startswith("n1: draining, 1 job")
+    assert "new fan" in staff("nodes", "--state", "draining").stdout
+    assert staff("resume", "n1").stdout == "n1: ready\n"
+
+
+def test_an_empty_node_is_drained_at_once(service: Live, staff: Motley) -> None:
+    assert staff("drain", "n1", "-r", "new fan", "--wait").stdout.splitlines()[-1] == "n1: draining, empty"
+
+
+def test_what_takes_a_node_away_needs_a_reason_and_an_administrator(motley: Motley, staff: Motley) -> None:
+    assert staff("drain", "n1").exit_code == 2
+    assert staff("drain", "nowhere", "-r", "new fan").exit_code == 4
+    assert motley("drain", "n1", "-r", "new fan").exit_code == 3
+
+
+def test_types_says_what_each_can_do(motley: Motley) -> None:
+    (headings, row) = motley("types").stdout.splitlines()
+    assert (headings.split()[0], row.split()[:4]) == ("GPU", ["a100", "4", "4", "40"])
+
+
+def test_rates_says_what_was_measured(service: Live, motley: Motley) -> None:
+    Throughput.objects.create(
+        team=service.lab.team(), workload="resnet", gpu_type=GpuType.objects.get(), gpus=4, nodes=1,
+        steps_per_second=24.125, reports=7,
+    )  # fmt: skip
+    out = motley("rates", "--gpu-type", "a100").stdout
+    for words in ("resnet", "vision", "4 a100", "24.1"):
+        assert words in out
+
+
+def test_share_says_what_a_team_was_entitled_to_and_got(service: Live, motley: Motley) -> None:
+    service.lab.team("nlp")
+    (headings, row) = motley("share").stdout.splitlines()
+    assert headings.split()[:5] == ["TEAM", "WEIGHT", "ENTITLED", "DELIVERED", "RATIO"]
+    assert row.split()[:4] == ["vision", "1", "0.0%", "0.0%"]
+
+
+def test_share_of_all_teams_is_for_staff(service: Live, staff: Motley) -> None:
+    service.lab.team("nlp")
+    assert staff("share", "-o", "name").stdout.split() == ["nlp", "vision"]
+
+
+def test_rounds_says_how_well_each_was_decided(service: Live, motley: Motley) -> None:
+    service.add()
+    service.lab.round()
+    row = motley("rounds").stdout.splitlines()[1]
+    for words in ("max_min_fairness", "optimal", "ms"):
+        assert words in row
+
+
+def test_one_round_says_what_it_gave_to_whom(service: Live, motley: Motley) -> None:
+    job = service.add()
+    service.lab.round()
+    (number,) = motley("rounds", "--limit", "1", "-o", "name").stdout.split()
+    assert json.loads(motley("rounds", number, "-o", "json").stdout)["number"] == int(number)
+    out = motley("rounds", number).stdout
+    assert (str(job.pk) in out, "1 a100" in out) == (True, True)
+
+
+def test_the_policy_is_shown_chosen_and_put_back(service: Live, staff: Motley) -> None:
+    first = staff("policy", "history", "-o", "name").stdout.split()[0]
+    assert staff("policy", "show", "-o", "name").stdout == "max_min_fairness\n"
+    chosen = staff("policy", "set", "fifo", "--round-length", "30", "--min-run", "60", "--note", "to compare")
+    for words in ("fifo", "every 30 s", "at least 60 s", "to compare", "root"):
+        assert words in chosen.stdout
+    assert "* fifo" in " ".join(staff("policy", "list").stdout.split())
+    assert "to compare" in staff("policy", "history").stdout
+    assert staff("policy", "undo", first, "-o", "name").stdout == "max_min_fairness\n"
+
+
+@pytest.mark.parametrize("arguments", [["fifi"], ["fifo", "--param", "x=1"], ["fifo", "--round-length", "0"]])
+def test_a_policy_that_cannot_be_is_refused_with_its_field(staff: Motley, arguments: list[str]) -> None:
+    result = staff("policy", "set", *arguments)
+    assert (result.exit_code, result.stderr.startswith("Error: ")) == (2, True)
+    assert "/" not in result.stderr.split(":")[1]
+
+
+def test_who_is_no_administrator_chooses_no_policy(motley: Motley) -> None:
+    assert motley("policy", "set", "fifo").exit_code == 3

@@ -1,0 +1,64 @@
+"""The client as a wheel, in an environment that knows nothing of the service."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+UV = next((str(uv) for uv in [ROOT / ".tools" / "bin" / "uv"] if uv.exists()), shutil.which("uv"))
+TRAINING = """
+import os, sys
+assert "httpx" not in sys.modules
+from motley_client.training import checkpoint_dir, progress, resume, should_stop
+progress(1, loss=0.5)
+print(should_stop(), resume(), checkpoint_dir())
+"""
+
+
+def uv(*words: str, cwd: Path) -> None:
+    assert UV is not None, "uv is missing: bootstrap.sh brings it"
+    settings = {"UV_NATIVE_TLS": "1", "UV_NO_PROGRESS": "1", "UV_LINK_MODE": "copy"}
+    done = subprocess.run([UV, *words], cwd=cwd, env=os.environ | settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def run(command: list[str], cwd: Path) -> str:
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(cwd), "MOTLEY_PROGRESS": "progress.jsonl"}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    uv("build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT / "client"), cwd=folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Path]:
+    """A virtual environment without anything in it."""
+    uv("venv", "--quiet", "--python", sys.executable, "fresh", cwd=tmp_path)
+    yield tmp_path / "fresh" / "bin"
+    shutil.rmtree(tmp_path / "fresh")
+
+
+def test_the_command_needs_nothing_of_the_service(wheel: Path, fresh: Path, tmp_path: Path) -> None:
+    uv("pip", "install", "--quiet", "--python", str(fresh / "python"), str(wheel), cwd=tmp_path)
+    assert run([str(fresh / "motley"), "version"], tmp_path) == "motley 0.1.0\n"
+    assert "Usage: motley" in run([str(fresh / "motley"), "--help"], tmp_path)
+    run([str(fresh / "python"), "-c", "from motley_client.client import Client"], tmp_path)
+    assert "django" not in run([str(fresh / "python"), "-c", "help('modules')"], tmp_path)
+
+
+def test_the_training_helper_needs_nothing_at_all(wheel: Path, fresh: Path, tmp_path: Path) -> None:
+    uv("pip", "install", "--quiet", "--no-deps", "--python", str(fresh / "python"), str(wheel), cwd=tmp_path)
+    assert run([str(fresh / "python"), "-c", TRAINING], tmp_path) == "False False checkpoints\n"
+    assert '"loss": 0.5' in (tmp_path / "progress.jsonl").read_text()
