@@ -61,6 +61,7 @@ class JobAnswer(serializers.ModelSerializer[Job]):
 
     team = serializers.CharField(source="team.name")
     owner = serializers.CharField(source="owner.username")
+    array = serializers.UUIDField(source="array_id", allow_null=True, read_only=True)
     reasons = ReasonAnswer(many=True)
     gpu_type = serializers.SerializerMethodField()
     gpu_count = serializers.SerializerMethodField()
