@@ -92,7 +92,8 @@ def note_gpu_health(node: str, healthy: Mapping[str, bool]) -> None:
     """What the hardware says of each GPU, by UUID; a GPU that fails gets no new job."""
     for fine in (True, False):
         uuids = [uuid for uuid, is_healthy in healthy.items() if is_healthy is fine]
-        Gpu.objects.filter(node__name=node, uuid__in=uuids).exclude(healthy=fine).update(healthy=fine)
+        if uuids:  # of a declared node nothing is seen, at every look
+            Gpu.objects.filter(node__name=node, uuid__in=uuids).exclude(healthy=fine).update(healthy=fine)
 
 
 def judge_silence(now: datetime, *, listening_since: datetime) -> None:
