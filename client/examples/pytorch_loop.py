@@ -1,63 +1,88 @@
 """A plain PyTorch training that Motley can stop and move without losing a step.
 
+motley submit --name cifar --gpus 1 --total-steps 20000 -- python pytorch_loop.py
 motley submit --name cifar --gpus 4 --total-steps 20000 -- torchrun pytorch_loop.py
 
-The lines that Motley needs are the ones that use `motley_client.training`; all else is an ordinary loop.
+The lines that Motley needs are the ones that use `motley_client.training`; all else is an ordinary loop. Outside
+Motley it is an ordinary loop altogether: it saves to ./checkpoints, and reports to nobody.
 """
 
+import argparse
 import os
 import sys
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from motley_client.training import EXIT_REQUEUE, checkpoint_dir, progress, resume, save_atomically, should_stop
+from motley_client.training import (
+    EXIT_REQUEUE,
+    checkpoint_dir,
+    progress,
+    resume,
+    save_atomically,
+    should_stop,
+    try_to_save,
+)
 
-STEPS, BATCH_SIZE, CHECKPOINT_EVERY = 20_000, 128, 500
+BATCH_SIZE, CHECKPOINT_EVERY, REPORT_EVERY = 128, 500, 20
 
 
-def main() -> int:
+def main(steps: int) -> int:
     should_stop()  # from here on a stop ends in a checkpoint
-    dist.init_process_group("nccl")
-    rank, device = dist.get_rank(), torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-    torch.cuda.set_device(device)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 10)).to(device))
+    rank, world_size, device = join()
+    model = nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 10)).to(device)
+    forward = DistributedDataParallel(model) if world_size > 1 else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     checkpoint, step = checkpoint_dir() / "last.pt", 0
 
     if resume() and checkpoint.exists():
         saved = torch.load(checkpoint, map_location=device)
-        model.module.load_state_dict(saved["model"])
+        model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         step = saved["step"]
 
-    def save() -> None:
-        state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-        if rank == 0:
-            save_atomically(checkpoint, lambda file: torch.save(state, file))
-        dist.barrier()  # no rank may leave while rank 0 still writes
+    def state() -> dict[str, Any]:
+        return {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
 
-    while step < STEPS and not stop_on_every_rank(device):
-        loss = nn.functional.cross_entropy(model(batch(device)), labels(device))
+    while step < steps and not stop_on_every_rank(device, world_size):
+        loss = nn.functional.cross_entropy(forward(batch(device)), labels(device))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         step += 1
-        if step % CHECKPOINT_EVERY == 0:
-            save()
-        if rank == 0 and step % 20 == 0:
-            progress(step, loss=loss.item(), batch_size=BATCH_SIZE * dist.get_world_size())
+        if rank == 0 and step % CHECKPOINT_EVERY == 0:
+            try_to_save(checkpoint, lambda file: torch.save(state(), file))
+        if rank == 0 and step % REPORT_EVERY == 0:
+            progress(step, loss=loss.item(), batch_size=BATCH_SIZE * world_size)
 
-    save()
-    dist.destroy_process_group()
+    if rank == 0:
+        save_atomically(checkpoint, lambda file: torch.save(state(), file))
+    if world_size > 1:
+        dist.barrier()  # no rank may leave while rank 0 still writes
+        dist.destroy_process_group()
     # torchrun exits 1 whatever its workers exit with. After a stop that Motley asked for, that does no harm.
-    return 0 if step >= STEPS else EXIT_REQUEUE
+    return 0 if step >= steps else EXIT_REQUEUE
 
 
-def stop_on_every_rank(device: torch.device) -> bool:
+def join() -> tuple[int, int, torch.device]:
+    """This process's rank, how many there are, and its device: by torchrun's variables, or alone."""
+    cuda = torch.cuda.is_available()
+    if cuda:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
+    if "RANK" not in os.environ:
+        return 0, 1, device
+    dist.init_process_group("nccl" if cuda else "gloo")
+    return dist.get_rank(), dist.get_world_size(), device
+
+
+def stop_on_every_rank(device: torch.device, world_size: int) -> bool:
     """The same answer on all ranks: SIGTERM reaches them between different steps, and a rank left alone would hang."""
+    if world_size == 1:
+        return should_stop()
     stop = torch.tensor(float(should_stop()), device=device)
     dist.all_reduce(stop, op=dist.ReduceOp.MAX)
     return bool(stop.item())
@@ -72,4 +97,6 @@ def labels(device: torch.device) -> torch.Tensor:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=20_000)
+    sys.exit(main(parser.parse_args().steps))

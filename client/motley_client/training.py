@@ -12,6 +12,7 @@ import json
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -106,7 +107,21 @@ def save_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     except OSError as error:
         raise _unwritable(path, error) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # there is none after a save that succeeded, nor in a folder that is gone
+            partial.unlink()
+
+
+def try_to_save(path: Path, write: Callable[[BinaryIO], object]) -> bool:
+    """As `save_atomically`, for saving now and then: False, and said once, if it fails; the old file stays.
+
+    Training goes on, and may lose more work when it is stopped. The last save of a run is one for `save_atomically`.
+    """
+    try:
+        save_atomically(path, write)
+    except (TrainingError, RuntimeError) as error:  # torch.save turns a full disk into a RuntimeError
+        _say_once("checkpoint", f"{error} Training goes on; the checkpoint before stays.")
+        return False
+    return True
 
 
 def progress(
@@ -120,6 +135,7 @@ def progress(
 ) -> None:
     """Tell Motley how far the job is; does nothing outside Motley. Once or twice a second is plenty.
 
+    A report that cannot be written is said once on stderr, and harms nothing else: training goes on.
     Call it on rank 0. Scalars of NumPy and PyTorch are welcome. `grad_sqr` and `grad_var`, the squared norm
     and the variance of the gradient, let Motley weigh speed against statistical efficiency.
     """
@@ -154,10 +170,22 @@ def _append(path: Path, line: bytes) -> None:
         finally:
             os.close(file)
     except OSError as error:
-        raise TrainingError(
-            f"Cannot append to {path}, named by MOTLEY_PROGRESS: {error}. "
-            "Free space there, or unset MOTLEY_PROGRESS to train without reports."
-        ) from error
+        _say_once(
+            "progress",
+            f"Cannot append to {path}, named by MOTLEY_PROGRESS: {error}. Training goes on without reports; "
+            "free space there, or unset MOTLEY_PROGRESS.",
+        )
+
+
+_said: set[str] = set()
+
+
+def _say_once(subject: str, text: str) -> None:
+    """On stderr, which is the job's log; a loop would say it a thousand times."""
+    if subject not in _said:
+        _said.add(subject)
+        sys.stderr.write(f"motley: {text}\n")
+        sys.stderr.flush()
 
 
 def _write_and_sync(path: Path, write: Callable[[BinaryIO], object]) -> None:

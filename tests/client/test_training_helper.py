@@ -70,9 +70,24 @@ def test_outside_motley_checkpoints_go_to_the_working_folder(tmp_path: Path) -> 
     assert (tmp_path / "checkpoints" / "last").read_bytes() == b"weights"
 
 
-def test_an_unwritable_progress_file_names_its_variable(tmp_path: Path) -> None:
-    process = script("progress(1)", tmp_path, MOTLEY_PROGRESS="missing/p.jsonl")
-    assert "named by MOTLEY_PROGRESS" in process.communicate(timeout=20)[1]
+@pytest.mark.parametrize("path", ["missing/p.jsonl", "/dev/full"])
+def test_reports_that_cannot_be_written_are_said_once_and_end_nothing(tmp_path: Path, path: str) -> None:
+    process = script("for step in range(3): progress(step)\nprint('trained')", tmp_path, MOTLEY_PROGRESS=path)
+    out, errors = process.communicate(timeout=20)
+    assert (process.returncode, out, errors.count("named by MOTLEY_PROGRESS")) == (0, "trained\n", 1)
+
+
+def test_a_save_now_and_then_that_fails_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    body = "print([try_to_save(Path('file') / 'last', lambda file: file.write(b'x')) for _ in range(2)])"
+    process = script(f"from pathlib import Path\n{body}", tmp_path)
+    out, errors = process.communicate(timeout=20)
+    assert (out, errors.count("Cannot write the checkpoint")) == ("[False, False]\n", 1)
+
+
+def test_a_save_now_and_then_that_succeeds_says_so(tmp_path: Path) -> None:
+    assert training.try_to_save(tmp_path / "last", lambda file: file.write(b"weights")) is True
+    assert (tmp_path / "last").read_bytes() == b"weights"
 
 
 def test_an_unwritable_checkpoint_folder_names_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
