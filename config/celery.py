@@ -1,13 +1,17 @@
 """The Celery application of the full stack."""
 
+import logging
 import os
 from functools import partial
+from logging.config import dictConfig
 from pathlib import Path
 from typing import Any
 
 from celery import Celery
-from celery.signals import after_task_publish, heartbeat_sent
+from celery.signals import after_task_publish, heartbeat_sent, setup_logging
 from celery.worker.consumer import Consumer
+from django.conf import settings
+from django_structlog.celery.steps import DjangoStructLogInitStep
 
 RECONNECT_S = 2
 
@@ -16,6 +20,14 @@ app = Celery("motley")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.worker_consumer = "config.celery:SteadyConsumer"
 app.autodiscover_tasks()
+app.steps["worker"].add(DjangoStructLogInitStep)  # the lines of a task have the id of what sent it
+
+
+@setup_logging.connect  # type: ignore[untyped-decorator]
+def log_as_the_web_does(loglevel: int, **signal: Any) -> None:
+    """Celery would put handlers of its own in the place of ours; its `--loglevel` is for its own lines."""
+    dictConfig(settings.LOGGING)
+    logging.getLogger("celery").setLevel(loglevel)
 
 
 class SteadyConsumer(Consumer):  # type: ignore[misc]

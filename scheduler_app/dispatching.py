@@ -16,6 +16,7 @@ from jobs_app.authentication import JobToken
 from jobs_app.models import Attempt, Job
 from scheduler_app.environment import Run, Seat, launch_of
 from scheduler_app.fleet import engines
+from scheduler_app.logwords import about
 from scheduler_app.models import GpuClaim
 
 log = logging.getLogger(__name__)
@@ -69,7 +70,8 @@ def _stop(engine: Engine, attempt: int, reason: str, grace_s: int) -> bool:
     try:
         engine.stop(attempt, reason=WORD[Attempt.StopReason(reason)], grace=timedelta(seconds=grace_s))
     except EngineError:  # said again with the next look
-        log.exception("attempt %s could not be told to stop", attempt)
+        with about(Attempt.objects.get(pk=attempt)):
+            log.exception("the attempt could not be told to stop")
         return False
     return True
 
@@ -92,13 +94,15 @@ def _send_launches(running: dict[str, Engine], now: datetime) -> None:
 
 
 def _launch(engine: Engine, attempt: Attempt, now: datetime) -> bool:
-    try:
-        engine.launch(launch_command(attempt))
-    except EngineError as error:
-        log.exception("attempt %s could not be launched", attempt.pk)
-        with suppress(AttemptIsNotLive):  # that nothing of it runs is for the engine to prove
-            end_attempt(attempt, lost=True, ended_at=now, message=str(error))
-        return False
+    with about(attempt):
+        try:
+            engine.launch(launch_command(attempt))
+        except EngineError as error:
+            log.exception("the attempt could not be launched")
+            with suppress(AttemptIsNotLive):  # that nothing of it runs is for the engine to prove
+                end_attempt(attempt, lost=True, ended_at=now, message=str(error))
+            return False
+        log.info("the attempt is launched on %s x %s", attempt.gpu_count, attempt.gpu_type)
     return True
 
 

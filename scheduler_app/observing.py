@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
+from uuid import UUID
 
+from django.db import transaction
 from django.db.models.functions import Coalesce, Greatest
 
 from cluster_app.models import Node
@@ -17,11 +19,14 @@ from jobs_app.measuring import Advance, note_progress
 from jobs_app.models import Attempt, Job
 from jobs_app.services import settle_dependencies
 from scheduler_app.fleet import engines
+from scheduler_app.logwords import about
 from scheduler_app.models import GpuClaim, SchedulerLease
 
 log = logging.getLogger(__name__)
 State = Attempt.State
 GOING_ON = (Phase.LAUNCHING, Phase.RUNNING)
+AT_ONCE = 50
+"""So many ends are one transaction: each of its own would wait for the disk, a thousand times after an outage."""
 
 
 def observe(now: datetime) -> None:
@@ -53,15 +58,19 @@ def _take_reports(engine_name: str, engine: Engine, now: datetime) -> None:
     reports = [report for report in engine.poll(known) if _is_news(known[report.attempt], report)]
     note_progress([_advance(report, report.progress) for report in reports if report.progress])
     note_all_running({r.attempt: r.started_at or now for r in reports if _has_begun(known[r.attempt], r)})
-    for report in reports:
-        if report.phase not in GOING_ON or known[report.attempt].state == State.ENDED:
-            _conclude(report, engine, now)
+    over = [r for r in reports if r.phase not in GOING_ON or known[r.attempt].state == State.ENDED]
+    over.sort(key=lambda report: known[report.attempt].job_id)  # rows are locked in the order of jobs, as everywhere
+    for start in range(0, len(over), AT_ONCE):
+        with transaction.atomic():
+            for report in over[start : start + AT_ONCE]:
+                _conclude(report, engine, now)
 
 
 class Known(NamedTuple):
     """What the rows say of an attempt; of thousands that go on as before, nothing else is read."""
 
     pk: int
+    job_id: UUID
     state: str
     started_at: datetime | None
     reports: int
@@ -81,12 +90,13 @@ def _has_begun(known: Known, report: AttemptReport) -> bool:
 
 def _conclude(report: AttemptReport, engine: Engine, now: datetime) -> None:
     attempt = Attempt.objects.select_related("job").get(pk=report.attempt)
-    try:
-        _take(attempt, report, engine, now)
-    except AttemptIsNotLive:
-        log.info("attempt %s had ended already", report.attempt)
-    except EngineError:  # said again with the next look; the others are heard meanwhile
-        log.exception("attempt %s could not be told to stop", report.attempt)
+    with about(attempt):
+        try:
+            _take(attempt, report, engine, now)
+        except AttemptIsNotLive:
+            log.info("the attempt had ended already")
+        except EngineError:  # said again with the next look; the others are heard meanwhile
+            log.exception("the attempt could not be told to stop")
 
 
 def _take(attempt: Attempt, report: AttemptReport, engine: Engine, now: datetime) -> None:
@@ -115,7 +125,7 @@ def _take_late(attempt: Attempt, report: AttemptReport, engine: Engine, now: dat
 
 
 def _end(attempt: Attempt, report: AttemptReport, now: datetime, *, lost: bool = False) -> None:
-    end_attempt(
+    verdict = end_attempt(
         attempt,
         ended_at=report.ended_at or now,
         exit_code=report.exit_code,
@@ -123,6 +133,7 @@ def _end(attempt: Attempt, report: AttemptReport, now: datetime, *, lost: bool =
         gone=report.proven_gone,
         message=report.message,
     )
+    log.info("the attempt ended: %s; its job is %s", verdict.outcome.label, verdict.state.label)
 
 
 def _advance(report: AttemptReport, progress: Progress) -> Advance:
@@ -146,8 +157,9 @@ def _give_up_on_lost_nodes(now: datetime) -> None:
         silent = lost & set(attempt.nodes)
         if silent:
             message = f"nothing was heard from {', '.join(sorted(silent))}"
-            with suppress(AttemptIsNotLive):  # the end of its predecessor, or a person, was first
+            with about(attempt), suppress(AttemptIsNotLive):  # the end of its predecessor, or a person, was first
                 end_attempt(attempt, lost=True, ended_at=now, message=message)
+                log.warning("the attempt is given up: %s", message)
 
 
 def _stop_at_time_limit(now: datetime) -> None:

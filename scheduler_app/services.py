@@ -30,6 +30,7 @@ from scheduler_app.errors import LeaseLost, NotReplayable
 from scheduler_app.explaining import words_of_left_out, words_of_round
 from scheduler_app.finish_times import rhos_between
 from scheduler_app.lease import hold_lease, lease_kept, open_round
+from scheduler_app.logwords import about_round
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.naming import names_of
 from scheduler_app.observing import observe
@@ -83,13 +84,14 @@ def run_round(holder: str, now: datetime) -> Round:
     """
     opening = Opening(open_round(holder, now), now, *newest_events())
     clock = Stopwatch()
-    try:
-        return _decide_and_commit(holder, opening, clock)
-    except LeaseLost:
-        raise
-    except Exception as error:  # whatever a policy or a solver does, running jobs go on and the next round comes
-        log.exception("round %s failed", opening.number)
-        return _record_failure(opening, error, clock)
+    with about_round(opening.number):
+        try:
+            return _decide_and_commit(holder, opening, clock)
+        except LeaseLost:
+            raise
+        except Exception as error:  # whatever a policy or a solver does, running jobs go on and the next round comes
+            log.exception("the round failed")
+            return _record_failure(opening, error, clock)
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ def _decide_and_commit(holder: str, opening: Opening, clock: "Stopwatch") -> Rou
         commit_round(record, snapshot, plan, holder=holder, reasons=reasons, now=opening.now)
     record.seconds = clock.seconds
     _account(record, opening)
+    level = logging.INFO if record.starts or record.stops or record.moves else logging.DEBUG
+    log.log(level, "%s jobs: %s start, %s stop, %s move", record.jobs, record.starts, record.stops, record.moves)
     return record
 
 
