@@ -1,0 +1,125 @@
+"""No page breaks the policy that it is sent with: neither ours, nor the administration, nor the description of REST."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib import admin
+from django.test import Client
+from django.urls import NoReverseMatch, reverse
+from playwright.sync_api import Page, expect, sync_playwright
+from service_lab import Lab
+
+from jobs_app.models import Job
+from scheduler_app.models import Round
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+PAGES = ["home", "jobs", "new-job", "cluster", "rounds", "fairness", "utilization", "tokens", "docs"]
+WATCH = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (v) => violations.push(`${v.violatedDirective}: ${v.blockedURI}`));
+"""
+
+if CHROMIUM is None and os.environ.get("CI") != "true":
+    pytest.skip("no Chromium: install the package chromium", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    # Playwright's loop runs in this thread, and Django would take its own queries for blocking ones.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture
+def page(chromium: Any, cluster: Lab, live_server: Any) -> Iterator[Page]:
+    """As staff; there is a job and a round to look at."""
+    cluster.submit()
+    cluster.tick()
+    client = Client()
+    client.force_login(cluster.user("root", staff=True))
+    context = chromium.new_context(base_url=live_server.url)
+    context.add_init_script(WATCH)
+    name = settings.SESSION_COOKIE_NAME
+    context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": live_server.url}])
+    yield context.new_page()
+    context.close()
+
+
+def looked_at(page: Page, address: str) -> list[str]:
+    """What the policy forbade there, and what else the browser complained of."""
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    answer = page.goto(address)
+    assert answer is not None
+    assert answer.ok, address
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    page.wait_for_load_state("networkidle" if address.startswith("/api/docs") else "load")
+    return complaints + page.evaluate("window.violations")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_keeps_to_the_policy(page: Page, name: str) -> None:
+    assert looked_at(page, reverse(name)) == []
+
+
+@pytest.mark.parametrize("tab", ["overview", "why", "logs", "attempts", "events", "spec"])
+def test_a_job_keeps_to_the_policy(page: Page, tab: str) -> None:
+    assert looked_at(page, f"{reverse('job', args=[Job.objects.get().pk])}?tab={tab}") == []
+
+
+def test_a_round_keeps_to_the_policy(page: Page) -> None:
+    assert looked_at(page, reverse("round", args=[Round.objects.get().pk])) == []
+
+
+def test_the_description_of_rest_is_drawn(page: Page) -> None:
+    page.goto(reverse("docs"))
+    expect(page.locator(".opblock").first).to_be_visible()
+
+
+def test_who_is_not_signed_in_meets_the_same_policy(page: Page) -> None:
+    page.context.clear_cookies()
+    assert looked_at(page, "/login/") == []
+    assert looked_at(page, "/admin/login/") == []
+
+
+def test_the_administration_keeps_to_the_policy(page: Page) -> None:
+    """Its lists, its forms, and a row of each kind that has one."""
+    addresses = [reverse("admin:index")]
+    for model in admin.site._registry:
+        of_model = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        row = model._default_manager.first()
+        for kind, args in (("changelist", []), ("add", []), ("change", [row.pk] if row else None)):
+            if args is not None:
+                addresses += _address(f"{of_model}_{kind}", args)
+    assert len(addresses) > 2 * len(admin.site._registry)
+    found = {address: looked_at(page, address) for address in addresses if _is_open(page, address)}
+    assert {address: faults for address, faults in found.items() if faults} == {}
+
+
+def _address(name: str, args: list[Any]) -> list[str]:
+    try:
+        return [reverse(name, args=args)]
+    except NoReverseMatch:
+        return []
+
+
+def _is_open(page: Page, address: str) -> bool:
+    """Some rows may not be added by hand."""
+    return page.request.get(address).ok
+
+
+def test_a_script_that_somebody_smuggled_in_does_not_run(page: Page) -> None:
+    """The policy is at work: this is what a violation looks like."""
+    page.goto(reverse("home"))
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.pwned = 1\">')")
+    page.wait_for_function("window.violations.length > 0")
+    assert page.evaluate("window.pwned") is None
