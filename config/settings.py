@@ -246,6 +246,17 @@ MOTLEY_JOB_PATH = env.str("MOTLEY_JOB_PATH", "")
 MOTLEY_LOG_LIMIT_BYTES = env.int("MOTLEY_LOG_LIMIT_BYTES", 64 * 1024 * 1024)
 MOTLEY_LOG_STREAMS = env.int("MOTLEY_LOG_STREAMS", 8)
 """Open event streams of logs in one process, each of which keeps a thread."""
+# How long things are kept, as 7d or 12h; `manage.py prune --dry-run` says what would go.
+_AN_HOUR = validate.Range(min=timedelta(hours=1))
+MOTLEY_KEEP_SNAPSHOTS = env.timedelta("MOTLEY_KEEP_SNAPSHOTS", timedelta(days=7), validate=_AN_HOUR)
+"""Of a round's snapshot, with which it can be opened and solved again."""
+MOTLEY_KEEP_ROUNDS = env.timedelta("MOTLEY_KEEP_ROUNDS", timedelta(days=90), validate=_AN_HOUR)
+MOTLEY_KEEP_EVENTS = env.timedelta("MOTLEY_KEEP_EVENTS", timedelta(days=180), validate=_AN_HOUR)
+"""Of nodes, and of jobs from their end on."""
+MOTLEY_KEEP_MINUTES = env.timedelta("MOTLEY_KEEP_MINUTES", timedelta(days=90), validate=_AN_HOUR)
+"""Of the ledger of teams and GPU types."""
+MOTLEY_KEEP_IDEMPOTENCY_KEYS = env.timedelta("MOTLEY_KEEP_IDEMPOTENCY_KEYS", timedelta(hours=72), validate=_AN_HOUR)
+MOTLEY_KEEP_AUDIT = env.timedelta("MOTLEY_KEEP_AUDIT", timedelta(days=730), validate=_AN_HOUR)
 MOTLEY_METRICS_TOKEN = env.str("MOTLEY_METRICS_TOKEN", "")
 """What Prometheus sends as its bearer token; empty: anybody who reaches /metrics may read it."""
 MOTLEY_VERSION: str = tomllib.loads((BASE_DIR / "pyproject.toml").read_text())["project"]["version"]

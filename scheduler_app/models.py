@@ -21,6 +21,7 @@ class SchedulerLease(models.Model):
     listening_since = models.DateTimeField(default=timezone.now, help_text="Silence of nodes counts from here.")
     round_number = models.PositiveBigIntegerField(default=0)
     accrued_until = models.DateTimeField(null=True, help_text="The ledger is complete up to here.")
+    pruned_at = models.DateTimeField(null=True, help_text="When what is out of date was last dropped.")
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="lease_is_one_row")]

@@ -34,6 +34,7 @@ from scheduler_app.logwords import about_round
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.naming import names_of
 from scheduler_app.observing import observe
+from scheduler_app.pruning import prune_when_due
 from scheduler_app.reading import Rows, busy_in_arrays, read_rows
 from scheduler_app.snapshot import LeftOut, Snapshot, build_snapshot
 
@@ -53,6 +54,7 @@ def tick(holder: str, now: datetime) -> bool:
             if round_is_due(now):
                 run_round(holder, now)
             dispatch(now)
+            prune_when_due(now)
     except LeaseLost as error:
         log.warning("%s", error)
         return False

@@ -33,7 +33,10 @@ class JobEvent(models.Model):
 
     class Meta:
         ordering = ("id",)
-        indexes = [models.Index(fields=("job", "id"), name="event_by_job")]
+        indexes = [
+            models.Index(fields=("job", "id"), name="event_by_job"),
+            models.Index(fields=("at",), name="event_by_time"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}" if self.message else self.kind
