@@ -205,6 +205,10 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "config.schema.describe_problems",
+    ],
     "ENUM_NAME_OVERRIDES": {
         "JobState": "jobs_app.models.Job.State",
         "AttemptState": "jobs_app.models.Attempt.State",
