@@ -92,7 +92,7 @@ class Member:
         return code == 0
 
     def said(self) -> str:
-        return self.server.log.read_text()[-3000:]
+        return self.server.log.read_text()[-3000:] if self.server.log.exists() else ""
 
     def is_healthy(self) -> bool:
         """What the health check says; a service without one is healthy as long as it runs."""
