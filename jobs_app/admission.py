@@ -34,6 +34,14 @@ class Asked:
         return cls(columns, needs or [], array, **fixed)
 
 
+@dataclass(frozen=True)
+class Admitted(Asked):
+    """One that was found good: for whom it is queued."""
+
+    team: Team = field(kw_only=True)
+    owner: User = field(kw_only=True)
+
+
 class Admission:
     """Checks the jobs of one person; what was looked up for one of them is not looked up for the next."""
 
@@ -44,10 +52,10 @@ class Admission:
         self._teams: dict[str | None, Team | InvalidSpec] = {}
         self._refusals: dict[Request, Refusal | None] = {}
 
-    def admit(self, asked: Asked) -> None:
-        """Complete the columns, or `InvalidSpec` with every fault."""
-        columns = asked.columns
-        team = self._team(columns.get("team_name"))
+    def admit(self, asked: Asked) -> Admitted:
+        """The job as it will be queued, or `InvalidSpec` with every fault."""
+        columns = dict(asked.columns)
+        team = self._team(columns.pop("team_name", None))
         faults = [
             *weight_faults(columns.get("weight", 1.0), team, self.owner),
             *self._cluster_faults(columns, team),
@@ -55,10 +63,9 @@ class Admission:
         ]
         if faults:
             raise InvalidSpec(faults)
-        columns.pop("team_name", None)
-        columns["team"], columns["owner"] = team, self.owner
         if "workload" not in columns:
             columns["workload"] = default_workload(columns["name"], columns["command"])
+        return Admitted(columns, asked.needs, asked.array, asked.id, team=team, owner=self.owner)
 
     def _team(self, name: str | None) -> Team:
         if name not in self._teams:

@@ -8,28 +8,29 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from uuid_utils.compat import uuid7
 
-from jobs_app.admission import Admission, Asked
+from jobs_app.admission import Admission, Admitted, Asked
 from jobs_app.errors import Fault, InvalidSpec, TooManyJobs
-from jobs_app.spec import parse_spec
+from jobs_app.spec import SpecReader
 
 LARGEST_BATCH = 10_000
 
 
-def admitted_batch(data: Any, owner: User) -> list[Asked]:
+def admitted_batch(data: Any, owner: User) -> list[Admitted]:
     """The jobs, parsed and found good, or `InvalidSpec` with every fault of every job; nothing is written."""
     specs = _specs_of(data)
     ids = [uuid7() for _ in specs]
     asked, faults = _parsed(specs, ids)
     parents = {need["job"] for one in asked for need in one.needs}
     admission, place = Admission(owner, parents, siblings=set(ids)), {pk: n for n, pk in enumerate(ids)}
+    admitted = []
     for one in asked:
         try:
-            admission.admit(one)
+            admitted.append(admission.admit(one))
         except InvalidSpec as refusal:
             faults += _placed(refusal, place[one.id])
     if faults:
         raise InvalidSpec(fault for _, fault in sorted(faults, key=lambda placed: placed[0]))
-    return asked
+    return admitted
 
 
 Placed = tuple[int, Fault]
@@ -47,11 +48,12 @@ def _specs_of(data: Any) -> Sequence[Any]:
 
 
 def _parsed(specs: Sequence[Any], ids: Sequence[UUID]) -> tuple[list[Asked], list[Placed]]:
+    read = SpecReader().read
     asked: list[Asked] = []
     faults: list[Placed] = []
     for position, spec in enumerate(specs):
         try:
-            one = Asked.of(parse_spec(_with_ids(spec, position, ids)), id=ids[position])
+            one = Asked.of(read(_with_ids(spec, position, ids)), id=ids[position])
             if one.array is not None:
                 text = "A batch lists its jobs one by one; submit the array by itself."
                 raise InvalidSpec.at("/array", "array_in_batch", text)

@@ -2,60 +2,78 @@
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
-from django.db import transaction
 from uuid_utils.compat import uuid7
 
-from jobs_app.admission import Asked
+from jobs_app.admission import Admitted
+from jobs_app.copying import insert_many
 from jobs_app.limits import note_of_weight
-from jobs_app.models import Attempt, Job, JobArray, JobDependency, JobEvent, JobTag, Reason
+from jobs_app.models import Job, JobArray, JobDependency, JobEvent, JobTag, Reason
 from jobs_app.spec import spec_of
 
-BATCH_SIZE = 500
+Row = dict[str, Any]
 
 
-@transaction.atomic
-def enqueue(asked: Sequence[Asked]) -> list[Job]:
-    """The jobs, in the order of what was asked; all of them or none."""
-    jobs, needs = [], []
+def enqueue(asked: Sequence[Admitted]) -> tuple[Job, list[UUID]]:
+    """The first job, and the ids of all in the order of what was asked; inside a transaction."""
+    rows, needs, tags, events = [], [], [], []
     for one in asked:
-        for job in _jobs_of(one):
-            waits = [JobDependency(child=job, parent_id=need["job"], on=need["on"]) for need in one.needs]
-            _nothing_else_is_there(job, waits)
-            jobs.append(job)
-            needs += waits
-    Job.objects.bulk_create(jobs, batch_size=BATCH_SIZE)
-    JobDependency.objects.bulk_create(needs, batch_size=BATCH_SIZE)
-    JobTag.objects.bulk_create([row for job in jobs for row in JobTag.rows_of(job.pk, job.tags)], batch_size=BATCH_SIZE)
-    JobEvent.objects.bulk_create([_submitted(job) for job in jobs], batch_size=BATCH_SIZE)
-    return jobs
+        for row in _rows_of(one):
+            rows.append(row)
+            needs += [{"child_id": row["id"], "parent_id": need["job"], "on": need["on"]} for need in one.needs]
+            tags += [{"job_id": row["id"], "name": name, "value": text} for name, text in row.get("tags", {}).items()]
+            events.append(_submitted(one, row))
+    first = _job_of(asked[0], rows[0])
+    first.save(force_insert=True)
+    for model, made in ((Job, rows[1:]), (JobDependency, needs), (JobTag, tags), (JobEvent, events)):
+        if made:
+            insert_many(model, made)
+    return first, [row["id"] for row in rows]
 
 
-def draft_spec(asked: Asked) -> dict[str, Any]:
+def draft_spec(asked: Admitted) -> dict[str, Any]:
     """The spec as it was understood; nothing is written."""
-    job = Job(**asked.columns)
-    _nothing_else_is_there(job, [JobDependency(parent_id=need["job"], on=need["on"]) for need in asked.needs])
-    return spec_of(job) | ({"array": asked.array} if asked.array else {})
+    return spec_of(just_written(draft(asked), asked)) | ({"array": asked.array} if asked.array else {})
 
 
-def _jobs_of(asked: Asked) -> Iterator[Job]:
+def draft(asked: Admitted) -> Job:
+    """The job, or any of the array, as it would be; nothing is written."""
+    return _job_of(asked, _row(asked))
+
+
+def _rows_of(asked: Admitted) -> Iterator[Row]:
     """One, or one for each index of the array."""
-    reason = Reason.DEPENDENCY if asked.needs else Reason.NEXT_ROUND
-    columns = asked.columns | {"reason": reason, "message": reason.label}
     if asked.array is None:
-        yield Job(**columns, pk=asked.id)
+        yield _row(asked)
         return
     array = JobArray.objects.create(**asked.array)
     for index in range(array.start, array.end + 1):
-        yield Job(**columns, pk=asked.id if index == array.start else uuid7(), array=array, array_index=index)
+        own = {} if index == array.start else {"id": uuid7()}
+        yield _row(asked) | {"array_id": array.pk, "array_index": index} | own
 
 
-def _nothing_else_is_there(job: Job, needs: list[JobDependency]) -> None:
-    """The answer shows what was just written: it need not be read for that."""
-    job._prefetched_objects_cache = {"attempts": Attempt.objects.none(), "needs": needs}  # type: ignore[attr-defined]
+def _row(asked: Admitted) -> Row:
+    reason = Reason.DEPENDENCY if asked.needs else Reason.NEXT_ROUND
+    fresh = {"reason": reason.value, "message": reason.label, "team_id": asked.team.pk, "owner_id": asked.owner.pk}
+    return {"id": asked.id, **asked.columns, **fresh}
 
 
-def _submitted(job: Job) -> JobEvent:
-    return JobEvent(
-        job=job, kind=JobEvent.Kind.SUBMITTED, actor=job.owner, message=note_of_weight(job.weight, job.team)
-    )
+def _job_of(asked: Admitted, row: Row) -> Job:
+    job = Job(**row)
+    job.team, job.owner = asked.team, asked.owner
+    return job
+
+
+def just_written(job: Job, asked: Admitted) -> Job:
+    """The job, to be shown: what was written a moment ago need not be read for that."""
+    needs = [JobDependency(child=job, parent_id=need["job"], on=need["on"]) for need in asked.needs]
+    known: dict[str, list[Any]] = {"attempts": [], "needs": needs}
+    job._prefetched_objects_cache = known  # type: ignore[attr-defined]  # as `prefetch_related` leaves it
+    return job
+
+
+def _submitted(asked: Admitted, row: Row) -> Row:
+    """For the history, which is where the scheduler looks for news."""
+    message = note_of_weight(row.get("weight", 0.0), asked.team)
+    return {"job_id": row["id"], "kind": JobEvent.Kind.SUBMITTED.value, "actor_id": row["owner_id"], "message": message}

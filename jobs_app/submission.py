@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import transaction
 
 from audit_app.models import Action
 from audit_app.services import note
-from jobs_app.admission import Admission, Asked
+from jobs_app.admission import Admission, Admitted, Asked
 from jobs_app.batch import admitted_batch
 from jobs_app.models import Job
 from jobs_app.queueing import enqueue
@@ -20,7 +21,7 @@ def submit_job(data: Any, *, owner: User) -> Job:
     return enter(admitted(data, owner))
 
 
-def submit_batch(data: Any, *, owner: User) -> list[Job]:
+def submit_batch(data: Any, *, owner: User) -> list[UUID]:
     """Queue all of `{jobs: [...]}` or none; `#3` in `after` is the fourth of them, which must come before."""
     return enter_batch(admitted_batch(data, owner))
 
@@ -38,24 +39,24 @@ def spec_of_clone(job: Job, changes: Any = None) -> Any:
     return {**spec, **changes} if isinstance(changes, Mapping) else changes
 
 
-def admitted(data: Any, owner: User) -> Asked:
+def admitted(data: Any, owner: User) -> Admitted:
     """The spec, parsed and found good for this person and this cluster; nothing is written."""
     asked = Asked.of(parse_spec(data))
-    Admission(owner, [need["job"] for need in asked.needs]).admit(asked)
-    return asked
+    return Admission(owner, [need["job"] for need in asked.needs]).admit(asked)
 
 
 @transaction.atomic
-def enter(asked: Asked) -> Job:
+def enter(one: Admitted) -> Job:
     """Write down the job, or the whole array, of which the answer is the first."""
-    jobs = enqueue([asked])
-    many = f"an array of {len(jobs)}" if asked.array else ""
-    note(Action.JOB_SUBMIT, actor=jobs[0].owner, target=str(jobs[0]), target_id=jobs[0].pk, message=many)
-    return jobs[0]
+    first, ids = enqueue([one])
+    many = f"an array of {len(ids)}" if one.array else ""
+    note(Action.JOB_SUBMIT, actor=one.owner, target=str(first), target_id=first.pk, message=many)
+    return first
 
 
 @transaction.atomic
-def enter_batch(asked: Sequence[Asked]) -> list[Job]:
-    jobs = enqueue(asked)
-    note(Action.JOB_BATCH, actor=jobs[0].owner, target=f"{len(jobs)} jobs", target_id=jobs[0].pk)
-    return jobs
+def enter_batch(many: Sequence[Admitted]) -> list[UUID]:
+    """Write down all of them, in this order."""
+    first, ids = enqueue(many)
+    note(Action.JOB_BATCH, actor=first.owner, target=f"{len(ids)} jobs", target_id=first.pk)
+    return ids

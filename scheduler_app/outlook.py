@@ -16,8 +16,9 @@ from django.utils import timezone
 from allocation.configurations import Configurations, gang_sizes
 from cluster_app.models import Gpu, GpuType, Node
 from estimation.rates import Source
-from jobs_app.admission import Asked
+from jobs_app.admission import Admitted
 from jobs_app.models import Attempt, Job, Team, Throughput
+from jobs_app.queueing import draft
 from jobs_app.submission import admitted
 from scheduler_app.bids import InService, Timing, bids_of
 from scheduler_app.models import GpuClaim
@@ -84,11 +85,10 @@ def outlook_of(data: Any, *, owner: User) -> dict[str, Any]:
     return outlook_of_admitted(admitted(data, owner))
 
 
-def outlook_of_admitted(asked: Asked) -> dict[str, Any]:
+def outlook_of_admitted(asked: Admitted) -> dict[str, Any]:
     """The same for a spec that was found good already."""
-    columns = dict(asked.columns)
-    job = _row_of(Job(**columns))
-    options = options_of(job, read_facts(job, columns["team"]))
+    job = _row_of(draft(asked))
+    options = options_of(job, read_facts(job, asked.team))
     return {
         "valid": True,
         "options": [asdict(option) for option in options],
@@ -198,7 +198,7 @@ def _preferred(option: Option, *, first: bool) -> Option:
     return Option(**(asdict(option) | {"preferred": first}))
 
 
-def _note(options: Sequence[Option], asked: Asked) -> str:
+def _note(options: Sequence[Option], asked: Admitted) -> str:
     now = [option.gpu_type for option in options if option.can_start_now]
     many = f"Each of the {asked.array['end'] - asked.array['start'] + 1} members: " if asked.array else ""
     if asked.needs:

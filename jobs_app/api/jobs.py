@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Prefetch
@@ -13,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from cluster_app.representation import IF_MATCH, ShowMany, ShowOne, refuse_stale, single
-from jobs_app.admission import Asked
+from jobs_app.admission import Admitted
 from jobs_app.api.once import IDEMPOTENCY_KEY, created_once, person
 from jobs_app.api.parsers import LARGEST_BATCH_BYTES, Json, read_large_body
 from jobs_app.api.seen import jobs_seen_by
@@ -22,6 +23,7 @@ from jobs_app.batch import admitted_batch
 from jobs_app.filters import JobFilter
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
+from jobs_app.queueing import just_written
 from jobs_app.serializers import BatchAnswer, JobAnswer, JobBatch, JobInFull
 from jobs_app.services import cancel_job, change_job, hold_job, release_job, requeue_job
 from jobs_app.spec import JobChange, JobSpec
@@ -95,11 +97,11 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
         return created_once(
             request,
             lambda: admitted_batch(request.data, person(request)),
-            lambda asked: ids_of(enter_batch(asked)),
+            lambda asked: _counted(enter_batch(asked)),
         )
 
-    def _submitted(self, admit: Callable[[], Asked]) -> Response:
-        return created_once(self.request, admit, lambda asked: dict(JobInFull(enter(asked)).data))
+    def _submitted(self, admit: Callable[[], Admitted]) -> Response:
+        return created_once(self.request, admit, lambda asked: dict(JobInFull(just_written(enter(asked), asked)).data))
 
     def _done(self, verb: Callable[..., None]) -> Response:
         job = self.get_object()
@@ -113,5 +115,5 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
         return JobInFull(self.get_queryset().get(pk=job.pk)).data
 
 
-def ids_of(jobs: Sequence[Job]) -> dict[str, Any]:
-    return {"count": len(jobs), "ids": [str(job.pk) for job in jobs]}
+def _counted(ids: Sequence[UUID]) -> dict[str, Any]:
+    return {"count": len(ids), "ids": [str(pk) for pk in ids]}

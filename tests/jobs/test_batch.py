@@ -13,6 +13,7 @@ from service_lab import Lab
 
 from audit_app.models import AuditEntry
 from jobs_app.batch import LARGEST_BATCH
+from jobs_app.copying import WORTH_COPYING
 from jobs_app.models import Job, JobTag, Reason
 
 
@@ -32,11 +33,13 @@ def test_the_ids_come_in_the_order_of_the_jobs(ada: APIClient) -> None:
     assert [names[UUID(pk)] for pk in ids] == [f"job-{n}" for n in range(600)]
 
 
-def test_each_job_is_as_if_it_had_come_alone(cluster: Lab, ada: APIClient) -> None:
+@pytest.mark.parametrize("among", [0, WORTH_COPYING])
+def test_each_job_is_as_if_it_had_come_alone(cluster: Lab, ada: APIClient, among: int) -> None:
     parent = cluster.submit()
     spec = SPEC | {
+        "command": "printf 'a\\tb\tc\\n' \\\n  | grep \"é\"\r",
         "gpus": {"min": 1, "max": 4},
-        "env": {"A": "1"},
+        "env": {"A": "1\n\\N", "EMPTY": ""},
         "rates": {"a100": 3},
         "tags": {"project": "x"},
         "deadline": "2030-01-01T00:00:00Z",
@@ -44,10 +47,11 @@ def test_each_job_is_as_if_it_had_come_alone(cluster: Lab, ada: APIClient) -> No
         "after": [{"job": str(parent.pk), "on": "end"}],
     }
     alone = ada.post("/api/v1/jobs", spec, format="json").json()
-    (pk,) = ada.post("/api/v1/jobs/batch", {"jobs": [spec]}, format="json").json()["ids"]
-    among = ada.get(f"/api/v1/jobs/{pk}").json()
+    *_, pk = ada.post("/api/v1/jobs/batch", {"jobs": [*[SPEC] * among, spec]}, format="json").json()["ids"]
+    of_many = ada.get(f"/api/v1/jobs/{pk}").json()
     own = {"id", "etag", "created_at", "updated_at"}
-    assert {k: v for k, v in among.items() if k not in own} == {k: v for k, v in alone.items() if k not in own}
+    assert {k: v for k, v in of_many.items() if k not in own} == {k: v for k, v in alone.items() if k not in own}
+    assert Job.objects.get(pk=pk).env == {"A": "1\n\\N", "EMPTY": ""}
 
 
 def test_each_job_has_its_tags_and_its_history(ada: APIClient) -> None:

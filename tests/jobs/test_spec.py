@@ -4,10 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from service_lab import Lab
 
-from jobs_app.errors import Fault, InvalidSpec
-from jobs_app.spec import parse_spec, parse_yaml, spec_of, write_yaml
+from jobs_app.errors import Fault, InvalidSpec, faults_of
+from jobs_app.spec import JobSpec, SpecReader, parse_spec, parse_yaml, spec_of, write_yaml
 
 LEAST: dict[str, Any] = {"name": "net", "command": "true", "gpus": 1}
 RICH: dict[str, Any] = {
@@ -236,3 +238,61 @@ def test_text_that_is_no_yaml_is_refused(text: str) -> None:
 def test_a_number_of_five_thousand_digits_is_refused() -> None:
     with pytest.raises(InvalidSpec):
         parse_spec(LEAST | parse_yaml(f"gpus: {'9' * 5000}"))
+
+
+# -- many specs, one reader --------------------------------------------------------------------------------------
+
+MORE: list[tuple[str, Any]] = [
+    *RICH.items(),
+    *((field, value) for field, value, _ in FAULTY),
+    *((field, None) for field in RICH),
+    ("gpus", 2),
+    ("weight", 1),
+    ("weight", True),
+    ("weight", "1"),
+    ("command", ["python", "train.py"]),
+    ("command", 10**400),
+    ("env", {"A": 1}),
+    ("name", " padded "),
+    ("after", []),
+    ("array", {"end": 3}),
+]
+VALUES: dict[str, list[Any]] = {field: [value for name, value in MORE if name == field] for field, _ in MORE}
+
+
+def by_itself(data: Any) -> Any:
+    """What `JobSpec` alone makes of it: the columns, or the faults."""
+    spec = JobSpec(data=data)
+    return spec.validated_data if spec.is_valid() else list(faults_of(spec.errors))
+
+
+def by(reader: SpecReader, data: Any) -> Any:
+    try:
+        return reader.read(data)
+    except InvalidSpec as refusal:
+        return list(refusal.faults)
+
+
+def shown(found: Any) -> str:
+    """1, 1.0 and True are not the same; the order of columns is."""
+    return repr(sorted(found.items()) if isinstance(found, dict) else found)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries({}, optional={field: st.sampled_from(values) for field, values in VALUES.items()}).map(
+            lambda fields: LEAST | fields
+        ),
+        max_size=4,
+    )
+)
+def test_a_reader_of_many_finds_what_each_says_by_itself(specs: list[Any]) -> None:
+    reader = SpecReader()
+    for data in specs:
+        assert shown(by(reader, data)) == shown(by_itself(data))
+
+
+@pytest.mark.parametrize("data", [None, "job", {}, {"name": "net"}, LEAST, RICH, LEAST | {"gpu": 1}, LEAST | {1: 2}])
+def test_a_reader_reads_the_same_twice(data: Any) -> None:
+    reader = SpecReader()
+    assert by(reader, data) == by(reader, data) == by_itself(data)
