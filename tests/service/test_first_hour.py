@@ -39,15 +39,51 @@ def test_the_cluster_says_that_it_is_emulated(demo: Service) -> None:
 def test_the_examples_of_the_readme_work_as_they_stand(demo: Service, tmp_path: Path) -> None:
     (tmp_path / "var").symlink_to(demo.var)
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    script = "set -e\n" + "".join(block for block in blocks if "make run" not in block)
+    readme = (ROOT / "README.md").read_text()
+    script = "".join(block for block in blocks_of(readme, "sh") if "make run" not in block)
+    (python,) = blocks_of(readme, "python")
+    out = shell(f"{script}\npython - <<'END'\n{python}\nEND\n", tmp_path)
+    assert "step 500/500" in out
+    assert '"name":"from-curl"' in out
+    assert "succeeded on " in out
+
+
+def test_the_examples_of_the_client_work_as_they_stand(service: Service, tmp_path: Path) -> None:
+    service.declare(a100=16)
+    make_staff = "from jobs_app.models import ApiToken\nfrom jobs_app.services import issue_token\n"
+    make_staff += "from django.contrib.auth.models import User\n"
+    make_staff += "root = User.objects.get(username='admin')\n"
+    make_staff += "answer = issue_token(root, name='test', scope=ApiToken.Scope.ADMIN)"
+    readme = (ROOT / "client" / "README.md").read_text()
+    *user, staff = blocks_of(readme, "sh")
+    (python,) = blocks_of(readme, "python")
+    environment = {"MOTLEY_URL": service.url, "MOTLEY_TOKEN": service.token}
+    out = shell("".join(user) + f"\npython - <<'END'\n{python}\nEND\n", tmp_path, **environment)
+    for words in (
+        "Submitted 2 jobs.",
+        "the first of the array",
+        "once: succeeded",
+        "succeeded 42",
+        "[0, 0] ['lr-0.1']",
+    ):
+        assert words in out
+    environment["MOTLEY_TOKEN"] = service.python(make_staff)
+    out = shell(staff.replace("node-5", "node-a100"), tmp_path, **environment)
+    assert "node-a100: draining, empty" in out
+
+
+def blocks_of(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def shell(script: str, folder: Path, **environment: str) -> str:
+    """What a script of examples prints; each of its commands must succeed."""
     done = subprocess.run(
-        ["/bin/sh", "-c", script], cwd=tmp_path, env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        ["/bin/sh", "-ec", script], cwd=folder, env={"PATH": os.environ["PATH"], "HOME": str(folder), **environment},
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "step 500/500" in done.stdout
-    assert '"name":"from-curl"' in done.stdout
+    return done.stdout + done.stderr
 
 
 def test_logins_are_printed_and_kept_private(demo: Service) -> None:
