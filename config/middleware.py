@@ -39,6 +39,9 @@ class Correlation(RequestMiddleware):
     def handle_response(self, request: HttpRequest, response: HttpResponse) -> None:
         response["X-Request-ID"] = request.META["HTTP_X_REQUEST_ID"]
         bind_contextvars(duration_ms=round(1000 * (monotonic() - request.META["motley.began"]), 1))
+        if request.path.startswith(UNLIMITED) and response.status_code < 400:
+            clear_contextvars()  # probes come every few seconds, and files by the dozen: no line for each
+            return
         super().handle_response(request, response)
 
     @staticmethod

@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from drf_spectacular.extensions import OpenApiSerializerExtension
+from rest_framework import serializers
+
 Schema = dict[str, Any]
 VERBS = ("get", "post", "put", "patch", "delete")
 
@@ -57,6 +60,20 @@ WORDS = {
     "default": "Any other problem.",
 }
 WAIT = ("429", "503")
+
+
+class StrictBody(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
+    """What we read, as strictly as we read it: no other fields, and no blank text where there must be some."""
+
+    target_class = "jobs_app.fields.Strict"
+    match_subclasses = True
+
+    def map_serializer(self, auto_schema: Any, direction: str) -> Schema:
+        schema: Schema = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)
+        for name, field in self.target.fields.items():
+            if isinstance(field, serializers.CharField) and not field.allow_blank:
+                schema["properties"][name].update(minLength=1, pattern=r"\S")
+        return schema | {"additionalProperties": False}
 
 
 def describe_problems(result: Schema, generator: Any, request: Any, public: bool) -> Schema:

@@ -12,6 +12,7 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 
+from config import schema  # noqa: F401 - what it says of bodies is found when it has been imported
 from jobs_app.api.history import AttemptViewSet, EventViewSet
 from scheduler_app.api.gpu_types import GpuTypeViewSet
 from scheduler_app.api.jobs import PlannedJobViewSet

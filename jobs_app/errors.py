@@ -23,7 +23,7 @@ def faults_of(detail: Any, pointer: str = "") -> Iterator[Fault]:
                 nested = isinstance(inner, dict | list)
                 yield from faults_of(inner, f"{pointer}/{position}" if nested else pointer)
         case _:
-            yield Fault(pointer=pointer, code=getattr(detail, "code", "invalid"), detail=str(detail))
+            yield Fault(pointer=pointer, code=getattr(detail, "code", None) or "invalid", detail=str(detail))
 
 
 def escaped(name: Any) -> str:

@@ -2,11 +2,21 @@
 
 from typing import Any
 
+from rest_framework import serializers
 from rest_framework.request import Request
 
 from jobs_app.errors import faults_of
 from jobs_app.fields import Strict
 from scheduler_app.errors import InvalidRequest
+
+
+class Words(serializers.CharField):
+    """Text for people; a number or a flag is a mistake."""
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return str(super().to_internal_value(data))
 
 
 def body_of(request: Request, kind: type[Strict]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import django_filters
 from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers, status, viewsets
+from rest_framework import status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,7 +19,7 @@ from cluster_app.representation import ShowMany, ShowOne, single
 from cluster_app.services import cordon, drain, resume
 from jobs_app.fields import Strict
 from jobs_app.permissions import StaffChanges
-from scheduler_app.api.bodies import body_of
+from scheduler_app.api.bodies import Words, body_of
 from scheduler_app.emptying import Occupancy, occupancies
 from scheduler_app.looking import nodes_with_gpus
 from scheduler_app.serializers import NodeAnswer
@@ -38,11 +38,15 @@ class NodeFilter(django_filters.FilterSet):  # type: ignore[misc]
 
 
 class WhyOut(Strict):
-    reason = serializers.CharField(max_length=200, help_text="Shown to everybody whose job is affected.")
+    """Why a node is taken out of service."""
+
+    reason = Words(max_length=200, help_text="Shown to everybody whose job is affected.")
 
 
 class WhyBack(Strict):
-    reason = serializers.CharField(max_length=200, required=False, default="", allow_blank=True)
+    """What was done about it, for the history."""
+
+    reason = Words(max_length=200, required=False, default="", allow_blank=True)
 
 
 class NodeViewSet(ShowMany[Node], ShowOne[Node], viewsets.GenericViewSet[Node]):

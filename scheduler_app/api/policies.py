@@ -16,7 +16,7 @@ from cluster_app.pagination import NewestFirst
 from cluster_app.representation import FIELDS, IF_MATCH, IF_NONE_MATCH, fields_wanted, refuse_stale, single
 from jobs_app.fields import Number, Strict
 from jobs_app.permissions import StaffChanges
-from scheduler_app.api.bodies import body_of
+from scheduler_app.api.bodies import Words, body_of
 from scheduler_app.models import PolicySetting
 from scheduler_app.services import choose_again, choose_policy
 
@@ -54,7 +54,7 @@ class SettingSpec(Strict):
     parameters = serializers.DictField(required=False)
     round_length_s = Number(required=False, min_value=1, max_value=LONGEST_S)
     min_run_s = Number(required=False, min_value=0, max_value=LONGEST_S)
-    note = serializers.CharField(required=False, allow_blank=True, max_length=300, default="", help_text="Why.")
+    note = Words(required=False, allow_blank=True, max_length=300, default="", help_text="Why.")
 
     def validate_parameters(self, given: dict[str, Any]) -> dict[str, Any]:
         if given:
@@ -79,6 +79,7 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
             {"name": name, "summary": _summary(policy), "parameters": {}, "current": name == current}
             for name, policy in POLICIES.items()
         ]
+        NewestFirst().get_page_size(request)  # they all fit, but a limit that is none is refused, as everywhere
         wanted = fields_wanted(request, policies[0])
         return Response({"next": None, "results": [{name: p[name] for name in p if name in wanted} for p in policies]})
 
@@ -92,10 +93,10 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
     @current.mapping.put
     def choose(self, request: Request) -> Response:
         """From now on decide so. For staff."""
-        now = PolicySetting.objects.current()
+        asked, now = body_of(request, SettingSpec), PolicySetting.objects.current()
         refuse_stale(request, lambda: SettingAnswer(now).data)
         kept = {name: getattr(now, name) for name in ("parameters", "round_length_s", "min_run_s")}
-        setting = PolicySetting(**(kept | body_of(request, SettingSpec)))
+        setting = PolicySetting(**(kept | asked))
         return single(request, SettingAnswer(choose_policy(setting, actor=_person(request))).data)
 
     @extend_schema(responses=SettingAnswer(many=True))

@@ -26,6 +26,8 @@ WIDTH = {scope: width for width, scope in enumerate(ApiToken.Scope.values)}
 
 
 class TokenSpec(Strict):
+    """A token as people ask for it."""
+
     name = PlainText(max_length=100, help_text="What will use it.")
     scope = serializers.ChoiceField(ApiToken.Scope.choices, default=ApiToken.Scope.SUBMIT)
     expires_at = serializers.DateTimeField(required=False, allow_null=True, help_text="Left out: it never expires.")

@@ -88,3 +88,13 @@ def _answer(error: Exception) -> HttpResponse:
     response = answer(error, {"request": Request(APIRequestFactory().get("/api/v1/x"))})
     assert response is not None
     return response
+
+
+def test_a_fault_without_a_code_of_its_own_has_one(ada: APIClient) -> None:
+    faults = ada.get("/api/v1/jobs?tag=").json()["errors"]
+    assert [fault["code"] for fault in faults] == ["invalid"]
+
+
+@pytest.mark.parametrize("address", ["/api/v1/jobs", "/api/v1/policies/current", "/api/v1/nodes/n1", "/api/v1/me"])
+def test_options_are_in_the_description_and_nowhere_else(ada: APIClient, address: str) -> None:
+    assert is_a_problem(ada.options(address), 405, "method_not_allowed")

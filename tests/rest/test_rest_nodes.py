@@ -67,11 +67,16 @@ def test_a_node_comes_back(cluster: Lab, root: APIClient) -> None:
 
 
 @pytest.mark.parametrize("verb", ["cordon", "drain"])
-@pytest.mark.parametrize("body", [{}, {"reason": ""}, {"reason": "  "}, {"reason": None}, {"reason": "x" * 201}, []])
-def test_without_a_reason_it_stays(root: APIClient, verb: str, body: object) -> None:
-    answer = root.post(f"/api/v1/nodes/n1/{verb}", body, format="json")
+@pytest.mark.parametrize("reason", ["", "  ", None, 0, "x" * 201, "nul \0"])
+def test_without_a_reason_it_stays(root: APIClient, verb: str, reason: object) -> None:
+    answer = root.post(f"/api/v1/nodes/n1/{verb}", {"reason": reason}, format="json")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
     assert Node.objects.get().state == "ready"
+
+
+@pytest.mark.parametrize("body", [{}, [], "fan"])
+def test_a_body_without_one_is_refused(root: APIClient, body: object) -> None:
+    assert root.post("/api/v1/nodes/n1/drain", body, format="json").status_code == 422
 
 
 def test_a_misspelt_field_is_pointed_at(root: APIClient) -> None:
