@@ -51,7 +51,7 @@ as_text = pytest.mark.parametrize("logged", [False], indirect=True)
 either = pytest.mark.parametrize("logged", [True, False], indirect=True)
 
 
-@pytest.mark.parametrize("text", SECRETS)
+@pytest.mark.parametrize("text", SECRETS, ids=range(len(SECRETS)))  # each worker makes secrets of its own
 def test_a_secret_is_cut_out(text: str) -> None:
     (said,) = without_secrets(None, "info", {"event": text}).values()
     for secret in (TOKEN, "swordfish", "abcdef0123456789", "fedcba9876543210", text.rpartition(":")[2]):
