@@ -193,6 +193,7 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_THROTTLE_CLASSES": ["config.throttling.ByUser"],
     "EXCEPTION_HANDLER": "config.problems.answer",
+    "DEFAULT_METADATA_CLASS": None,  # OPTIONS is answered 405: /api/docs/ says more than it could
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 SPECTACULAR_SETTINGS = {

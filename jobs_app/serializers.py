@@ -7,12 +7,16 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from cluster_app.representation import etag_of
-from jobs_app.models import Attempt, Job, JobEvent
+from jobs_app.models import Attempt, Job, JobEvent, Reason
 from jobs_app.spec import JobSpec, spec_of
 
 
 class AttemptAnswer(serializers.ModelSerializer[Attempt]):
     gpu_type = serializers.CharField(source="gpu_type.name")
+    outcome = serializers.ChoiceField(Attempt.Outcome.choices, allow_blank=True, help_text="Empty until it has ended.")
+    stop_reason = serializers.ChoiceField(
+        Attempt.StopReason.choices, allow_blank=True, help_text="Empty unless it was told to stop."
+    )
     measured_rate = serializers.FloatField(read_only=True, allow_null=True)
 
     class Meta:
@@ -62,6 +66,9 @@ class JobAnswer(serializers.ModelSerializer[Job]):
     team = serializers.CharField(source="team.name")
     owner = serializers.CharField(source="owner.username")
     array = serializers.UUIDField(source="array_id", allow_null=True, read_only=True)
+    reason = serializers.ChoiceField(
+        Reason.choices, allow_blank=True, help_text="Why it waits or ended; empty while it runs."
+    )
     reasons = ReasonAnswer(many=True)
     gpu_type = serializers.SerializerMethodField()
     gpu_count = serializers.SerializerMethodField()
@@ -145,7 +152,7 @@ class JobInFull(JobAnswer):
 
 
 class EventAnswer(serializers.ModelSerializer[JobEvent]):
-    actor = serializers.CharField(source="actor.username", default=None, read_only=True)
+    actor = serializers.CharField(source="actor.username", default=None, read_only=True, allow_null=True)
 
     class Meta:
         model = JobEvent
