@@ -6,7 +6,7 @@ ON_POSTGRESQL := $(addprefix tests/,audit cluster config jobs pages rest schedul
 IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: run test test-postgresql check format bench schema screenshots
+.PHONY: run test test-postgresql check format bench bench-service schema screenshots
 
 run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded
 	@./bootstrap.sh run
@@ -44,6 +44,10 @@ format:  ## format and mend what can be mended
 bench:  ## a round of 2,000 jobs on 2,000 GPUs, split by step
 	@./bootstrap.sh test
 	$(PYTHON) -m benchmarks.round
+
+bench-service:  ## the service under load on PostgreSQL: rounds, submissions, pages, lists; ARGS as --only rounds
+	@./bootstrap.sh test
+	$(PYTHON) -m benchmarks.service $(ARGS)
 
 screenshots:  ## pictures of every page, by the browser test; the README's is one of them
 	@./bootstrap.sh test

@@ -1,0 +1,63 @@
+"""Pages with 100,000 jobs in the database: the service's own time, and how many queries each costs."""
+
+from time import perf_counter
+
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from benchmarks.figures import Figure, percentile
+from benchmarks.filling import fill
+from jobs_app.models import Job
+from scheduler_app.lease import hold_lease
+from scheduler_app.services import run_round
+
+JOBS, TIMES = 100_000, 40
+VISITORS = ("staff", "of-giant", "of-small")
+HOLDER = "benchmark"
+
+
+def measure() -> list[Figure]:
+    fill(JOBS)
+    now = timezone.now()
+    hold_lease(HOLDER, now)
+    record = run_round(HOLDER, now)
+    assert record.result == "committed", record.message
+    return [figure for page in ("home", "jobs", "job", "job, why") for figure in _page(page)]
+
+
+def _page(page: str) -> list[Figure]:
+    times, queries = [], []
+    for username in VISITORS:
+        visitor, path = _visitor(username), _path(page, username)
+        _visit(visitor, path)
+        times += [_visit(visitor, path) for _ in range(TIMES)]
+        with CaptureQueriesContext(connection) as captured:
+            _visit(visitor, path)
+        queries.append(len(captured))
+    return [
+        Figure(f"page {page}, 100,000 jobs: p95", percentile(times, 95), "ms", 300),
+        Figure(f"page {page}: most queries of any visitor", max(queries), "queries"),
+    ]
+
+
+def _visitor(username: str) -> Client:
+    visitor = Client()
+    visitor.force_login(User.objects.get(username=username))
+    return visitor
+
+
+def _path(page: str, username: str) -> str:
+    newest = Job.objects.visible_to(User.objects.get(username=username)).order_by("-pk")[0]
+    paths = {"home": "/", "jobs": "/jobs", "job": f"/jobs/{newest.pk}", "job, why": f"/jobs/{newest.pk}?tab=why"}
+    return paths[page]
+
+
+def _visit(visitor: Client, path: str) -> float:
+    began = perf_counter()
+    answer = visitor.get(path)
+    milliseconds = (perf_counter() - began) * 1000
+    assert answer.status_code == 200, (path, answer.status_code)
+    return milliseconds

@@ -1,0 +1,78 @@
+"""The service under load, on a PostgreSQL of its own: `python -m benchmarks.service [--only rounds lists]`.
+
+Each measure has a fresh database and a process of its own. Nothing else should run on the machine.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from benchmarks.figures import Figure, read, table, write
+from benchmarks.servers import postgresql
+
+MEASURES = ("rounds", "different-rounds", "submissions", "pages", "lists")
+
+
+def main() -> None:
+    arguments = _arguments()
+    if arguments.inside:
+        _measure(arguments.inside, Path(arguments.json), arguments.plans)
+        return
+    figures = [figure for name in arguments.only for figure in _in_its_own_process(name, arguments.plans)]
+    if arguments.json:
+        print(json.dumps([asdict(figure) for figure in figures], indent=1))
+    else:
+        print(table(figures))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=MEASURES, default=MEASURES)
+    parser.add_argument("--json", nargs="?", const=True, help="JSON instead of the table")
+    parser.add_argument("--plans", type=Path, help="write the plans of the lists there")
+    parser.add_argument("--inside", choices=MEASURES, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _in_its_own_process(name: str, plans: Path | None) -> list[Figure]:
+    with postgresql() as database, tempfile.TemporaryDirectory(prefix="motley-bench-") as folder:
+        environment = {"MOTLEY_DATABASE": database, "MOTLEY_VAR": folder, "MOTLEY_LOG_LEVEL": "WARNING"}
+        environment |= {"DJANGO_SETTINGS_MODULE": "config.settings", "MOTLEY_HOSTS": "testserver,127.0.0.1"}
+        found = Path(folder, "figures.json")
+        options = ["--plans", str(plans.absolute())] if plans else []
+        command = [sys.executable, "-m", "benchmarks.service", "--inside", name, "--json", str(found), *options]
+        subprocess.run(command, check=True, env=os.environ | environment)
+        return read(found)
+
+
+def _measure(name: str, found: Path, plans: Path | None) -> None:
+    import django  # the settings read the environment when they are imported
+    from django.core.management import call_command
+
+    django.setup()
+    call_command("migrate", verbosity=0)
+    call_command("collectstatic", verbosity=0, interactive=False)
+    write(_measures(plans)[name](), found)
+
+
+def _measures(plans: Path | None) -> dict[str, Callable[[], Sequence[Figure]]]:
+    from benchmarks import measure_lists, measure_pages, measure_rounds, measure_submissions
+
+    return {
+        "rounds": partial(measure_rounds.measure, all_different=False),
+        "different-rounds": partial(measure_rounds.measure, all_different=True),
+        "submissions": measure_submissions.measure,
+        "pages": measure_pages.measure,
+        "lists": partial(measure_lists.measure, plans),
+    }
+
+
+if __name__ == "__main__":
+    main()
