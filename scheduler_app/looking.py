@@ -1,6 +1,6 @@
 """What pages and REST ask of the scheduler: rounds opened, jobs explained, logs, nodes with their GPUs."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,7 +9,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Count, F, OuterRef, Prefetch, QuerySet, Subquery
+from django.db.models import Count, Exists, F, OuterRef, Prefetch, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
 from cluster_app.models import Gpu, Node
@@ -61,9 +61,13 @@ def emulated_nodes() -> set[str]:
 
 def condition_of(gpu: Gpu, *, busy: bool) -> str:
     """unhealthy, draining, busy or idle: what matters most about a GPU."""
-    if not gpu.healthy or gpu.node.health != Node.Health.HEALTHY:
+    return _condition(gpu.healthy, gpu.node.health, gpu.node.state, busy)
+
+
+def _condition(healthy: bool, health: str, state: str, busy: bool) -> str:
+    if not healthy or health != Node.Health.HEALTHY:
         return "unhealthy"
-    if gpu.node.state != Node.State.READY:
+    if state != Node.State.READY:
         return "draining"
     return "busy" if busy else "idle"
 
@@ -81,12 +85,13 @@ class GpuCounts:
 
 
 def gpu_counts() -> list[GpuCounts]:
-    """Per GPU type, by name."""
-    held = set(GpuClaim.objects.holding().values_list("gpu", flat=True))
-    counts: dict[str, Counter[str]] = {}
-    for gpu in Gpu.objects.present().select_related("node__gpu_type"):
-        of_type = counts.setdefault(gpu.node.gpu_type.name, Counter())
-        of_type[condition_of(gpu, busy=gpu.pk in held)] += 1
+    """Per GPU type, by name; counted by the database."""
+    busy = Exists(GpuClaim.objects.holding().filter(gpu=OuterRef("pk")))
+    columns = ("node__gpu_type__name", "healthy", "node__health", "node__state", "is_busy")
+    alike = Gpu.objects.present().annotate(is_busy=busy).order_by().values_list(*columns).annotate(Count("pk"))
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for name, *condition, count in alike:
+        counts[name][_condition(*condition)] += count
     conditions = ("busy", "idle", "draining", "unhealthy")
     return [
         GpuCounts(name, n.total(), *(n[condition] for condition in conditions)) for name, n in sorted(counts.items())
