@@ -9,6 +9,7 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from uuid_utils.compat import uuid7
 
+from cluster_app.acceptance import ACCEPTANCE
 from cluster_app.feasibility import NodeShape, Refusal, Request, inventory, why_never
 from jobs_app.errors import Fault, InvalidSpec
 from jobs_app.limits import weight_faults
@@ -80,12 +81,13 @@ class Admission:
 
     @cached_property
     def _inventory(self) -> list[NodeShape]:
+        """As it is now: to refuse by."""
         return inventory()
 
     def _cluster_faults(self, columns: dict[str, Any], team: Team) -> Iterator[Fault]:
         request = request_of(columns)
         if request not in self._refusals:
-            self._refusals[request] = why_never(request, self._inventory)
+            self._refusals[request] = None if ACCEPTANCE.holds(request) else why_never(request, self._inventory)
         if refusal := self._refusals[request]:
             yield Fault(pointer=refusal.pointer, code=refusal.code, detail=refusal.detail)
         for cap, whose in ((team.max_gpus, ""), (team.max_gpus_per_member, " in one member's jobs")):

@@ -56,11 +56,15 @@ class Named:
                     raise InProgress
 
     def keep(self, answer: Any, status: int) -> None:
-        IdempotencyKey.objects.update_or_create(
-            user=self.user,
-            route=self.route,
-            key=self.key,
-            defaults={"digest": self.digest, "status": status, "answer": answer, "created_at": timezone.now()},
+        """In place of one that is too old, if there is one."""
+        row = IdempotencyKey(
+            user=self.user, route=self.route, key=self.key, digest=self.digest, status=status, answer=answer
+        )
+        IdempotencyKey.objects.bulk_create(
+            [row],
+            update_conflicts=True,
+            unique_fields=["user", "route", "key"],
+            update_fields=["digest", "status", "answer", "created_at"],
         )
 
 

@@ -1,5 +1,6 @@
 """Jobs and attempts as JSON."""
 
+from functools import cache
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
@@ -149,6 +150,17 @@ class JobInFull(JobAnswer):
     def to_representation(self, instance: Job) -> dict[str, Any]:
         whole: dict[str, Any] = super().to_representation(instance)
         return whole | {"etag": etag_of(whole)}
+
+
+def in_full(job: Job) -> dict[str, Any]:
+    """One job as JSON, where no request or page is at hand."""
+    return _in_full().to_representation(job)
+
+
+@cache
+def _in_full() -> JobInFull:
+    """It keeps nothing of what it shows, and its fields are copied once instead of for every job."""
+    return JobInFull()
 
 
 class EventAnswer(serializers.ModelSerializer[JobEvent]):

@@ -11,10 +11,10 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 from service_lab import Lab
 
+from cluster_app.acceptance import ACCEPTANCE
 from engines.host import ensure_job_user, ensure_runtime
 from scheduler_app import fleet
 from scheduler_app.hosting import JOB_USER, SYSTEM_STATE
-
 
 SHARED = ("stack", "demo", "machine", "arena", "replay", "browser")
 """What is dear to start: with several workers, tests that share one go to the same."""
@@ -81,6 +81,12 @@ def job_python(runtime: Path, lab: Lab, settings: Settings) -> Path:
 def _static_folder() -> None:
     """A live server looks for it before a test could name another; a fresh clone has none."""
     Path(service_settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
+
+
+@pytest.fixture(autouse=True)
+def _forgotten_cluster() -> None:
+    """The nodes of the test before are not those of this one."""
+    ACCEPTANCE.forget()
 
 
 @pytest.fixture

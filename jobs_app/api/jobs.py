@@ -24,7 +24,7 @@ from jobs_app.filters import JobFilter
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
 from jobs_app.queueing import just_written
-from jobs_app.serializers import BatchAnswer, JobAnswer, JobBatch, JobInFull
+from jobs_app.serializers import BatchAnswer, JobAnswer, JobBatch, JobInFull, in_full
 from jobs_app.services import cancel_job, change_job, hold_job, release_job, requeue_job
 from jobs_app.spec import JobChange, JobSpec
 from jobs_app.submission import admitted, enter, enter_batch, spec_of_clone
@@ -101,7 +101,7 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
         )
 
     def _submitted(self, admit: Callable[[], Admitted]) -> Response:
-        return created_once(self.request, admit, lambda asked: dict(JobInFull(just_written(enter(asked), asked)).data))
+        return created_once(self.request, admit, lambda asked: in_full(just_written(enter(asked), asked)))
 
     def _done(self, verb: Callable[..., None]) -> Response:
         job = self.get_object()
@@ -111,8 +111,8 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
     def _shown(self, job: Job, code: int = status.HTTP_200_OK) -> Response:
         return single(self.request, self._in_full(job), code)
 
-    def _in_full(self, job: Job) -> Any:
-        return JobInFull(self.get_queryset().get(pk=job.pk)).data
+    def _in_full(self, job: Job) -> dict[str, Any]:
+        return in_full(self.get_queryset().get(pk=job.pk))
 
 
 def _counted(ids: Sequence[UUID]) -> dict[str, Any]:

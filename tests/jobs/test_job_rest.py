@@ -1,6 +1,7 @@
 """Jobs over REST: what answers and faults look like, lists that hold still while jobs arrive, and logs."""
 
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from rest_callers import SPEC
 from rest_framework.test import APIClient
 from service_lab import UNTIL_LET_GO, Lab
 
+from cluster_app import acceptance
 from jobs_app.models import Attempt, Job
 
 # -- submit and cancel -------------------------------------------------------------------------------------------
@@ -25,6 +27,15 @@ def test_a_submitted_job_is_answered_whole(ada: APIClient) -> None:
         "ada",
         [],
     )
+
+
+def test_a_submission_takes_few_statements(ada: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptance, "GOOD_FOR_S", inf)
+    for name in ("one", "two"):
+        with CaptureQueriesContext(connection) as statements:
+            ada.post("/api/v1/jobs", SPEC | {"name": name, "tags": {"a": "b"}}, format="json")
+    words = [statement["sql"].split()[0] for statement in statements.captured_queries]
+    assert [word for word in words if word in {"SELECT", "INSERT", "UPDATE"}] == ["SELECT"] * 2 + ["INSERT"] * 4
 
 
 def test_faults_are_problem_details_with_pointers(ada: APIClient) -> None:
