@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 from service_lab import Lab
 
+from audit_app.models import AuditEntry
 from cluster_app.services import cordon
 from jobs_app.errors import Fault, InvalidSpec
 from jobs_app.models import Job, JobArray, Reason
@@ -103,6 +104,17 @@ def test_a_weight_above_the_teams_limit_is_refused(cluster: Lab) -> None:
 
 def test_staff_may_exceed_the_weight_limit(cluster: Lab) -> None:
     assert cluster.submit(owner=cluster.user("root", staff=True), weight=100).weight == 100
+
+
+def test_that_staff_exceeded_it_is_in_the_history(cluster: Lab) -> None:
+    job = cluster.submit(owner=cluster.user("root", staff=True), weight=100)
+    assert job.events.get().message == "weight 100 is above the team's limit of 1"
+
+
+def test_a_submission_is_on_the_audit_list(cluster: Lab) -> None:
+    first = cluster.submit(array={"start": 0, "end": 99})
+    entry = AuditEntry.objects.get(action="job.submit")
+    assert (entry.actor_name, entry.target_id, entry.message) == ("ada", str(first.pk), "an array of 100")
 
 
 @pytest.mark.parametrize("cap", ["max_gpus", "max_gpus_per_member"])
