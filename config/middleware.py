@@ -72,7 +72,8 @@ def limit_by_address(get_response: Answer) -> Answer:
     def answer(request: HttpRequest) -> HttpResponse:
         if request.path.startswith(UNLIMITED):
             return get_response(request)
-        if "Authorization" not in request.headers and not request.user.is_authenticated:
+        by_token = is_rest(request) and "Authorization" in request.headers  # elsewhere it means nothing
+        if not by_token and not request.user.is_authenticated:
             return _too_many(request) or get_response(request)
         response = get_response(request)
         return (response.status_code == 401 and _too_many(request)) or response

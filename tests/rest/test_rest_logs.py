@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from django.core.signals import request_finished
+from django.db import close_old_connections
 from rest_callers import Scope, with_token
 from rest_framework.test import APIClient
 from service_lab import UNTIL_LET_GO, Lab
@@ -188,6 +190,13 @@ def _one_place(settings) -> None:
     settings.MOTLEY_LOG_STREAMS = 1
 
 
+def let_go(answer) -> None:
+    """As the server does in the end; but the connection to the database goes on, as the test client keeps it."""
+    request_finished.disconnect(close_old_connections)
+    answer.close()
+    request_finished.connect(close_old_connections)
+
+
 @pytest.mark.usefixtures("_one_place")
 def test_when_all_places_are_taken_one_is_told_to_come_back(finished: Job, ada: APIClient) -> None:
     open_one = ada.get(route(finished), headers=EVENTS)
@@ -195,7 +204,7 @@ def test_when_all_places_are_taken_one_is_told_to_come_back(finished: Job, ada: 
     assert (answer.status_code, answer.json()["code"]) == (503, "too_many_streams")
     assert int(answer["Retry-After"]) > 0
     assert ada.get(route(finished)).status_code == 200
-    open_one.close()
+    let_go(open_one)
 
 
 @pytest.mark.usefixtures("_one_place")
@@ -203,7 +212,7 @@ def test_a_stream_that_is_closed_unread_frees_its_place(finished: Job, ada: APIC
     for _ in range(3):
         answer = ada.get(route(finished), headers=EVENTS)
         assert answer.status_code == 200
-        answer.close()
+        let_go(answer)
 
 
 @pytest.mark.usefixtures("_one_place")
@@ -211,7 +220,7 @@ def test_a_stream_that_is_read_to_its_end_frees_its_place(finished: Job, ada: AP
     for _ in range(3):
         answer = ada.get(route(finished), headers=EVENTS)
         assert events(answer)[-1][0] == "eof"
-        answer.close()
+        let_go(answer)
 
 
 @pytest.fixture

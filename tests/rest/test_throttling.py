@@ -84,6 +84,12 @@ def test_passwords_are_counted_by_address_whoever_they_are_for(cluster: Lab, api
     assert [answer.status_code for answer in tries] == [200, 200, 429]
 
 
+def test_a_header_that_means_nothing_to_pages_is_no_way_round(cluster: Lab, api: APIClient, settings) -> None:
+    settings.MOTLEY_ANONYMOUS_RATE = "1/d"
+    answers = [api.get("/login/", headers={"authorization": "Bearer x"}) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 429]
+
+
 def test_a_proxy_may_say_whose_address_it_is(cluster: Lab, api: APIClient, settings) -> None:
     settings.MOTLEY_ANONYMOUS_RATE, settings.MOTLEY_ADDRESS_HEADER = "1/d", "X-Real-IP"
     one, two = ({"x-real-ip": address} for address in ("192.0.2.1", "192.0.2.2"))
