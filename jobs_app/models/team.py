@@ -79,6 +79,10 @@ class ApiToken(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
 
+    def is_valid(self, now: datetime) -> bool:
+        """As `valid()` of many."""
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
+
     def set_text(self) -> str:
         """Draw a new secret and answer it: the only time that it is seen."""
         text = f"mot_{secrets.token_urlsafe(32)}"
