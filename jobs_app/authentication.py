@@ -46,9 +46,7 @@ class BearerToken(BaseAuthentication):
 def _api_token(text: str) -> tuple[User, ApiToken]:
     now = timezone.now()
     found = ApiToken.objects.filter(digest=digest_of(text)).select_related("user").order_by()
-    token = next(
-        iter(found), None
-    )  # every request does this: a query without order and conditions is put together fast
+    token = next(iter(found), None)  # in every request: a query with neither order nor conditions is soon put together
     if token is None or not token.is_valid(now) or not token.user.is_active:
         raise AuthenticationFailed("The token is unknown, expired or revoked.")
     if token.used_at is None or now - token.used_at > USED_AT_RESOLUTION:
