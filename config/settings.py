@@ -145,7 +145,7 @@ CONTENT_SECURITY_POLICY = {
 # -- language, time, static files -------------------------------------------------------------------------------
 
 LANGUAGE_CODE = "en-gb"
-TIME_ZONE = env.str("MOTLEY_TIME_ZONE", "UTC")
+TIME_ZONE = "UTC"  # REST writes Z; pages show times in the zone of whoever looks
 USE_TZ = True
 STATIC_URL = "static/"
 STATIC_ROOT = VAR_DIR / "static"
