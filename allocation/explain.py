@@ -55,6 +55,14 @@ class _Outcome:
         ]
 
     def _capacity(self, i: int) -> list[Reason]:
+        """What capacity stands in the way of the job; looked for once for all that ask the same."""
+        floor = self.floor
+        request = (self._valid[i].tobytes(), float(floor.cpus_per_gpu[i]), float(floor.memory_per_gpu_mib[i]))
+        if request not in self._shortages:
+            self._shortages[request] = self._shortage(i)
+        return self._shortages[request]
+
+    def _shortage(self, i: int) -> list[Reason]:
         """For each type that the job can use: too few GPUs are left, or they are in pieces that are too small.
 
         Where it would find room on one of them, it is not for want of GPUs that it waits.
@@ -100,6 +108,16 @@ class _Outcome:
             groups = self.limits.group[i]
             used[groups[groups >= 0]] += self.problem.gpus[self.picks[i]]
         return used
+
+    @cached_property
+    def _valid(self) -> Bools:
+        """Which configurations (m, K) a job may have."""
+        return self.problem.rate > 0
+
+    @cached_property
+    def _shortages(self) -> dict[tuple[bytes, float, float], list[Reason]]:
+        """What was found so far."""
+        return {}
 
     @cached_property
     def _left(self) -> Ints:

@@ -98,16 +98,29 @@ class _Plan:
 
     def _settle(self, owner: Ints | None) -> None:
         if owner is not None:
-            for i, gpus in enumerate(_grouped(owner, len(self.has))):
-                if gpus.size:
-                    self.give(i, gpus)
+            self._give_all(owner)
         sizes = np.array([gpus.size for gpus in self.held], dtype=np.int64)
         picked = (self.picks >= 0) & (self.picks == self.problem.held)
         whole = self.problem.locked | (sizes == self.problem.gpus[self.picks])
-        for i in np.flatnonzero(picked & whole & (sizes > 0) & ~self.has).tolist():
+        stay = picked & whole & (sizes > 0) & ~self.has
+        if owner is None:  # nobody is in another's way
+            self._give_all(np.where((self.floor.holder >= 0) & stay[self.floor.holder], self.floor.holder, -1))
+            return
+        for i in np.flatnonzero(stay).tolist():
             gpus = self.held[i]
-            if (self.owner[gpus] < 0).all() and (owner is None or self.feeds(i, gpus)):  # newcomers may use its CPUs
+            if (self.owner[gpus] < 0).all() and self.feeds(i, gpus):  # newcomers may use its CPUs
                 self.give(i, gpus)
+
+    def _give_all(self, owner: Ints) -> None:
+        """As `give`, for every row that owns a GPU (G,)."""
+        taken, N = owner >= 0, len(self.free)
+        rows, nodes = owner[taken], self.floor.gpu_node[taken]
+        self.owner[taken] = rows
+        self.has[rows] = True
+        self.free -= np.bincount(nodes, minlength=N)
+        self.vacant -= np.bincount(nodes[self.floor.vacant[taken]], minlength=N)
+        self.cpus -= np.bincount(nodes, self.floor.cpus_per_gpu[rows], N)
+        self.memory_mib -= np.bincount(nodes, self.floor.memory_per_gpu_mib[rows], N)
 
     def fill(self, rows: Ints) -> None:
         """Place these rows' picks, the largest gang first."""
