@@ -112,6 +112,8 @@ class Point(NamedTuple):
 
 def _usual_nodes(machines: Machines) -> dict[tuple[int, int], int]:
     """Type and GPUs → nodes; the first offer is the one in equal parts."""
+    if not machines.specs:  # a cluster without a GPU type offers nothing
+        return {}
     columns = zip(machines.usage.argmax(axis=0).tolist(), machines.gpus.tolist(), machines.nodes.tolist(), strict=True)
     return {(j, gpus): nodes for j, gpus, nodes in reversed(list(columns))}
 
