@@ -7,6 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from service_lab import UNTIL_LET_GO, Lab
 
+from cluster_app.acceptance import ACCEPTANCE
 from cluster_app.services import drain
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job
@@ -107,11 +108,13 @@ def test_nothing_is_written(cluster: Lab) -> None:
 
 def test_it_asks_as_many_queries_however_many_jobs_wait(cluster: Lab) -> None:
     ada = cluster.user()
+    ACCEPTANCE.forget()
     with CaptureQueriesContext(connection) as few:
         outlook_of(SPEC, owner=ada)
     for _ in range(20):
         cluster.submit()
     cluster.tick()
+    ACCEPTANCE.forget()
     with CaptureQueriesContext(connection) as many:
         outlook_of(SPEC, owner=ada)
     assert len(many) == len(few)
