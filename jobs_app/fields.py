@@ -2,15 +2,20 @@
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from math import isfinite
 from typing import Any
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 MOST_GPUS = 100_000
 LARGEST_RATE = 1e12
 LEAST_RATE = 1e-6
+MOST_RATES = 100
+"""GPU types, and sizes of gangs for each."""
+MOST_TAGS = 100
 
 
 class Strict(serializers.Serializer[Any]):
@@ -98,10 +103,12 @@ class Rates(serializers.Field[dict[str, Any], Any, Any, Any]):
     def to_internal_value(self, data: Any) -> dict[str, dict[str, float]]:
         if not isinstance(data, Mapping):
             raise serializers.ValidationError("Write a map from GPU type to steps/s, as {a100: 24.1}.")
+        if len(data) > MOST_RATES:
+            raise serializers.ValidationError(f"Write rates for at most {MOST_RATES} GPU types.")
         by_kind = {str(kind): self._by_gpus(value) for kind, value in data.items()}
         faulty = [kind for kind, by_gpus in by_kind.items() if not (is_text(kind) and self._are_rates(by_gpus))]
         if faulty:
-            text = f"Write steps/s from {LEAST_RATE:g} to {LARGEST_RATE:g}, or {{GPUs: steps/s}}."
+            text = f"Write steps/s from {LEAST_RATE:g} to {LARGEST_RATE:g}, or up to {MOST_RATES} of {{GPUs: steps/s}}."
             raise serializers.ValidationError({kind: [text] for kind in faulty})
         return {kind: {str(gpus): float(rate) for gpus, rate in by.items()} for kind, by in by_kind.items()}
 
@@ -110,7 +117,7 @@ class Rates(serializers.Field[dict[str, Any], Any, Any, Any]):
         return value if isinstance(value, Mapping) else {"": value}
 
     def _are_rates(self, by_gpus: Mapping[Any, Any]) -> bool:
-        return all(
+        return len(by_gpus) <= MOST_RATES and all(
             type(rate) in (int, float)
             and LEAST_RATE <= rate <= LARGEST_RATE
             and re.fullmatch(r"([1-9]\d{0,5})?", str(gpus))
@@ -128,6 +135,16 @@ class Number(serializers.FloatField):
         return number
 
 
+class TimeToCome(serializers.DateTimeField):
+    """What should be done by then cannot be done by yesterday."""
+
+    def to_internal_value(self, value: Any) -> datetime:
+        at = super().to_internal_value(value)
+        if at <= timezone.now():
+            raise serializers.ValidationError("That is over already: name a time to come, or leave it out.")
+        return at
+
+
 class JobWeight(Number):
     """Share within the team; what the team allows is another question."""
 
@@ -142,6 +159,8 @@ class Tags(serializers.DictField):
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
         tags: dict[str, str] = super().to_internal_value(data)
+        if len(tags) > MOST_TAGS:
+            raise serializers.ValidationError(f"A job has at most {MOST_TAGS} tags.")
         faulty = [name for name in tags if not (0 < len(name) <= 100 and name.isprintable()) or "=" in name]
         if faulty:
             text = "Name a tag by 1 to 100 printable characters without '='."

@@ -13,11 +13,11 @@ import yaml
 from rest_framework import serializers
 
 from jobs_app.errors import InvalidSpec, faults_of
-from jobs_app.fields import Command, Gpus, JobWeight, Number, PlainText, Rates, Strict, Tags, is_text
+from jobs_app.fields import Command, Gpus, JobWeight, Number, PlainText, Rates, Strict, Tags, TimeToCome, is_text
 from jobs_app.models import Job, JobDependency
 from jobs_app.models.job import LARGEST_ARRAY
 from jobs_app.quantities import Memory, Seconds
-from motley_client.spec import PlainLoader
+from motley_client.plain_yaml import UnreadableYaml, read_yaml
 
 LARGEST_YAML_BYTES = 256 * 1024
 LARGEST_COMMAND_BYTES = 64 * 1024
@@ -45,7 +45,11 @@ class Checkpoint(Strict):
 
 class After(Strict):
     job = serializers.UUIDField()
-    on = serializers.ChoiceField(JobDependency.On.choices, default=JobDependency.On.SUCCESS)
+    on = serializers.ChoiceField(
+        JobDependency.On.choices,
+        default=JobDependency.On.SUCCESS,
+        error_messages={"invalid_choice": f"Write one of {', '.join(JobDependency.On.values)}."},
+    )
 
 
 class Array(Strict):
@@ -81,7 +85,7 @@ class JobSpec(Strict):
     preemptible = serializers.BooleanField(required=False)
     uneven_gang = serializers.BooleanField(required=False)
     weight = JobWeight(required=False)
-    deadline = serializers.DateTimeField(required=False, allow_null=True)
+    deadline = TimeToCome(required=False, allow_null=True)
     time_limit = Seconds(source="time_limit_s", required=False, allow_null=True)
     retries = serializers.IntegerField(min_value=0, max_value=MOST_RETRIES, required=False)
     after = serializers.ListField(child=After(), required=False, max_length=1000)
@@ -122,7 +126,7 @@ class JobChange(Strict):
     weight = JobWeight(required=False)
     tags = Tags(required=False)
     time_limit = Seconds(source="time_limit_s", required=False, allow_null=True)
-    deadline = serializers.DateTimeField(required=False, allow_null=True)
+    deadline = TimeToCome(required=False, allow_null=True)
     retries = serializers.IntegerField(min_value=0, max_value=MOST_RETRIES, required=False)
 
     def _no_such(self, name: str) -> serializers.ErrorDetail:
@@ -237,12 +241,15 @@ def spec_of(job: Job) -> dict[str, Any]:
 
 def parse_yaml(text: str) -> Any:
     """What a YAML text says, or `InvalidSpec` with the line."""
-    if len(text.encode()) > LARGEST_YAML_BYTES:
+    if len(text.encode(errors="replace")) > LARGEST_YAML_BYTES:
         raise InvalidSpec.at("", "too_large", "The YAML is larger than 256 KiB.")
     try:
-        return yaml.load(text, Loader=PlainLoader)  # noqa: S506 - a SafeLoader with fewer rules
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # numbers of 5,000 digits, 5,000 brackets
-        raise InvalidSpec.at("", "not_yaml", f"This is not YAML: {' '.join(str(error).split())}") from error
+        documents = read_yaml(text)
+    except UnreadableYaml as error:
+        raise InvalidSpec.at("", "not_yaml", f"This is not YAML: {error}") from error
+    if len(documents) > 1:
+        raise InvalidSpec.at("", "several", "This is more than one document: write one job, without '---'.")
+    return documents[0] if documents else None
 
 
 def write_yaml(spec: Mapping[str, Any]) -> str:

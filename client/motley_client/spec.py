@@ -4,32 +4,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-import yaml
+from motley_client.plain_yaml import UnreadableYaml, read_yaml
 
 
 class SpecError(Exception):
     """The file or an option cannot be read as a part of a job."""
 
 
-class PlainLoader(yaml.SafeLoader):
-    """YAML as people mean it: `on` is a word, and a date stays the text that the service wants."""
-
-
-REPLACED = {"tag:yaml.org,2002:bool", "tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp"}
-# A copy, because the tables belong to the class that SafeLoader shares with everybody else.
-PlainLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in REPLACED]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-PlainLoader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"(?:true|false|True|False)\Z"), list("tTfF"))
-PlainLoader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"-?(?:0|[1-9][0-9]*)\Z"), list("-0123456789"))
-
-
 def read_specs(file: TextIO) -> list[dict[str, Any]]:
     """The jobs described by a YAML or JSON file: one in each document, or a list of them under `jobs`."""
     try:
-        documents = list(yaml.load_all(file, Loader=PlainLoader))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        documents = read_yaml(file)
+    except UnreadableYaml as error:
         raise SpecError(f"{file.name} is not YAML: {error}") from error
     jobs = [job for document in documents if document is not None for job in _jobs_in(document)]
     if not jobs or not all(isinstance(job, dict) for job in jobs):
@@ -83,9 +69,10 @@ def values_of(option: str, texts: Sequence[str]) -> dict[str, Any]:
 
 def value_of(option: str, text: str) -> Any:
     try:
-        return yaml.load(text, Loader=PlainLoader)  # noqa: S506 - a SafeLoader with fewer rules
-    except yaml.YAMLError as error:
-        raise SpecError(f"{option}={text}: the value is not YAML.") from error
+        documents = read_yaml(text)
+    except UnreadableYaml as error:
+        raise SpecError(f"{option}={text[:80]}: the value is not YAML: {error}") from error
+    return documents[0] if documents else None
 
 
 def array_of(text: str | None) -> dict[str, int] | None:
