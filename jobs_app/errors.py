@@ -23,12 +23,18 @@ def faults_of(detail: Any, pointer: str = "") -> Iterator[Fault]:
                 nested = isinstance(inner, dict | list)
                 yield from faults_of(inner, f"{pointer}/{position}" if nested else pointer)
         case _:
-            yield Fault(pointer=pointer, code=getattr(detail, "code", None) or "invalid", detail=str(detail))
+            code = getattr(detail, "code", None) or "invalid"
+            yield Fault(pointer=encodable(pointer), code=code, detail=encodable(str(detail)))
 
 
 def escaped(name: Any) -> str:
     """As a step of a JSON pointer (RFC 6901)."""
     return str(name).replace("~", "~0").replace("/", "~1")
+
+
+def encodable(text: str) -> str:
+    """The text, with halves of surrogate pairs, which JSON can write and no answer can hold, as \\udc80."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 class JobsError(Exception):
@@ -49,7 +55,7 @@ class InvalidSpec(JobsError):
 
     @classmethod
     def at(cls, pointer: str, code: str, detail: str) -> "InvalidSpec":
-        return cls([Fault(pointer=pointer, code=code, detail=detail)])
+        return cls([Fault(pointer=encodable(pointer), code=code, detail=encodable(detail))])
 
 
 class TooManyJobs(InvalidSpec):

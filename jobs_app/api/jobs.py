@@ -16,7 +16,7 @@ from rest_framework.serializers import BaseSerializer
 from cluster_app.representation import IF_MATCH, ShowMany, ShowOne, refuse_stale, single
 from jobs_app.admission import Admitted
 from jobs_app.api.once import IDEMPOTENCY_KEY, created_once, person
-from jobs_app.api.parsers import LARGEST_BATCH_BYTES, Json, read_large_body
+from jobs_app.api.parsers import LARGEST_BATCH_BYTES, read_large_body
 from jobs_app.api.seen import jobs_seen_by
 from jobs_app.attempts import lock_job
 from jobs_app.batch import admitted_batch
@@ -33,7 +33,6 @@ from jobs_app.submission import admitted, enter, enter_batch, spec_of_clone
 class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
     queryset = Job.objects.none()
     filterset_class = JobFilter
-    parser_classes = (Json,)
 
     def get_queryset(self) -> JobQuerySet:
         jobs = jobs_seen_by(self.request).select_related("team", "owner")
