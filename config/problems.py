@@ -115,6 +115,8 @@ def is_rest(request: HttpRequest) -> bool:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if isinstance(exception, RequestDataTooBig) and not is_rest(request):
+        return render(request, "413.html", {"most_bytes": settings.DATA_UPLOAD_MAX_MEMORY_SIZE}, status=413)
     if not is_rest(request):
         return defaults.bad_request(request, exception)
     return problem(
