@@ -1,5 +1,6 @@
 """Forms. A job: the common fields one by one, everything else as YAML, both ways without loss. A token."""
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -135,7 +136,7 @@ def _gpus(least: str, most: str) -> Any:
 def number_or_text(text: str) -> int | str:
     """A whole number where it is one; what else was typed is for the spec to refuse."""
     stripped = text.strip()
-    return int(stripped) if stripped.isascii() and stripped.isdigit() else stripped
+    return int(stripped) if re.fullmatch(r"[0-9]{1,100}", stripped) else stripped
 
 
 LIFETIMES = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("", "never expires"))

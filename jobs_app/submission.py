@@ -6,6 +6,7 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
@@ -32,8 +33,10 @@ def clone_job(job: Job, *, owner: User, changes: Any = None) -> Job:
 
 
 def spec_of_clone(job: Job, changes: Any = None) -> Any:
-    """What the job was asked for, without what it waited for."""
-    spec = {name: value for name, value in spec_of(job).items() if name != "after"}
+    """What the job was asked for, without what it waited for and a deadline that is over."""
+    over = job.deadline is not None and job.deadline <= timezone.now()
+    left_out = {"after", "deadline"} if over else {"after"}
+    spec = {name: value for name, value in spec_of(job).items() if name not in left_out}
     if changes is None:
         return spec
     return {**spec, **changes} if isinstance(changes, Mapping) else changes

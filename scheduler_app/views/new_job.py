@@ -15,8 +15,8 @@ from cluster_app.models import Node
 from jobs_app.errors import Fault, InvalidSpec
 from jobs_app.forms import JobForm, field_of, fields_of
 from jobs_app.models import Job
-from jobs_app.spec import parse_yaml, spec_of, write_yaml
-from jobs_app.submission import submit_job
+from jobs_app.spec import parse_yaml, write_yaml
+from jobs_app.submission import spec_of_clone, submit_job
 from scheduler_app.outlook import outlook_of
 from scheduler_app.starting_points import EMULATED, STARTING_POINTS
 from scheduler_app.views.visit import Visit
@@ -89,7 +89,7 @@ def _template(request: Visit) -> Spec:
             job = get_object_or_404(Job.objects.visible_to(request.user).select_related("team"), pk=UUID(clone))
         except ValueError as error:
             raise Http404 from error
-        return {name: value for name, value in spec_of(job).items() if name != "after"}
+        return dict(spec_of_clone(job))
     team = request.user.teams.values_list("name", flat=True).first()
     first = {"team": team} if team else {}
     if (name := request.GET.get("template")) in STARTING_POINTS:
