@@ -73,7 +73,10 @@ def _begins(prefix: str, typed: str) -> bool:
 
 
 def _id_of(client: Client, typed: str) -> str:
-    return typed if IN_BATCH.fullmatch(typed) else find_job(client, typed)["id"]
+    try:
+        return typed if IN_BATCH.fullmatch(typed) else find_job(client, typed)["id"]
+    except NotFound as error:
+        raise NotFound(f"after: {typed}: {error}") from error
 
 
 def _searchable(typed: str) -> str | None:

@@ -1,6 +1,7 @@
 """HTTP to the service: sends, repeats what may be repeated, and turns problems into exceptions."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
@@ -9,7 +10,15 @@ from urllib.parse import quote
 import httpx
 from httpx_retries import Retry, RetryTransport
 
-from motley_client.errors import AuthError, MotleyError, ServerError, Unreachable, error_of
+from motley_client.errors import (
+    AuthError,
+    FieldError,
+    InvalidRequest,
+    MotleyError,
+    ServerError,
+    Unreachable,
+    error_of,
+)
 
 TIMEOUT_S = 30.0
 REPEATS = 3
@@ -88,6 +97,9 @@ class Connection:
             raise no_motley(response) from None
 
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        if "json" in request:
+            request["content"] = _written(request.pop("json"))
+            request["headers"] = {**request.get("headers", {}), "Content-Type": "application/json"}
         if method in {"POST", "PATCH"}:
             keyed = "Idempotency-Key" in request.get("headers", {})
             request["extensions"] = {"retry": self._keyed if keyed else self._once}
@@ -113,3 +125,40 @@ def given(query: Mapping[str, object]) -> dict[str, Any]:
 
 def no_motley(response: httpx.Response) -> MotleyError:
     return ServerError(f"What answers at {response.url} is no Motley service: check the address.")
+
+
+def _written(body: Any) -> bytes:
+    """The body as JSON; `InvalidRequest` at the field that JSON cannot hold, as infinity or a date."""
+    try:
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        text = f"JSON cannot hold this: {error}"
+        raise InvalidRequest(
+            text, code="not_json", errors=(FieldError(_place_of_fault(body), "not_json", text),)
+        ) from error
+
+
+def _place_of_fault(body: Any) -> str:
+    """As a pointer, and no deeper than to a field of a job of a batch: what holds itself has no end."""
+    pointer = ""
+    for _ in range(3):
+        faulty = [(step, part) for step, part in _parts(body) if not _is_json(step, part)]
+        if not faulty:
+            break
+        step, body = faulty[0]
+        pointer += f"/{str(step).encode(errors='backslashreplace').decode()}"
+    return pointer
+
+
+def _parts(body: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(body, Mapping):
+        return body.items()
+    return enumerate(body) if isinstance(body, list) else ()
+
+
+def _is_json(step: Any, part: Any) -> bool:
+    try:
+        json.dumps({step: part}, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True

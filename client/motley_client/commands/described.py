@@ -71,7 +71,7 @@ def options(
     ] = None,
 ) -> dict[str, Any]:
     """The fields of a job that the options give, and the command after `--`."""
-    return values_of("--set", field or []) | {
+    said = {
         "name": name,
         "command": command_of(context.meta["command"]),
         "gpus": gpus_of(gpus),
@@ -92,6 +92,9 @@ def options(
         "preemptible": preemptible,
         "after": after_of(after or []),
         "array": array_of(array),
+    }
+    return values_of("--set", field or []) | {
+        name: value for name, value in said.items() if value not in (None, [], {})
     }
 
 
