@@ -1,0 +1,150 @@
+"""What no door takes: a field with a value, and words of the answer that help to mend it."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+from uuid import uuid4
+
+LEAST: dict[str, Any] = {"name": "net", "command": "true", "gpus": 1}
+HUGE = 10**30
+HALF = "\ud800"
+"""Half of a surrogate pair: JSON and YAML can write it, and no text can hold it."""
+NOBODYS_JOB = str(uuid4())
+FOREIGN_JOB = "the job of another team"
+"""Stands for its id."""
+
+
+@dataclass(frozen=True)
+class Bad:
+    field: str
+    value: Any
+    says: str
+    or_says: str = ""
+    """Where the door looks first, and says it in words of its own."""
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.value!r}"[:60]
+
+
+BAD = [
+    Bad("name", "", "may not be blank", "field is required"),
+    Bad("name", None, "may not be null", "field is required"),
+    Bad("name", "x" * 101, "no more than 100 characters", "at most 100 characters"),
+    Bad("name", "two\nlines", "printable characters only"),
+    Bad("name", "\x1b[2Jcleared", "printable characters only"),
+    Bad("name", "txt.\u202egnp", "printable characters only"),
+    Bad("name", "nul\0", "printable characters only", "Null characters"),
+    Bad("name", HALF, "printable characters only"),
+    Bad("name", True, "Not a valid string"),
+    Bad("name", {"a": 1}, "Not a valid string"),
+    Bad("team", "nobody", "You are in no team 'nobody'. Yours: vision", "not one of the available choices"),
+    Bad("team", HALF, "Surrogate characters"),
+    Bad("team", ["vision"], "Not a valid string"),
+    Bad("command", "", "Write a command line", "field is required"),
+    Bad("command", [], "Write a command line", "What should run?"),
+    Bad("command", ["python", 5], "Write a command line"),
+    Bad("command", "nul\0", "Write a command line", "Null characters"),
+    Bad("command", ["python", HALF], "Write a command line"),
+    Bad("workdir", "../../etc", "absolute path without '..'"),
+    Bad("workdir", "/data/../../etc", "absolute path without '..'"),
+    Bad("workdir", "/data\nx", "printable characters only"),
+    Bad("env", {"A=B": "1"}, "letters, digits and '_'"),
+    Bad("env", {"A": "nul\0"}, "Null characters"),
+    Bad("env", {"LD PRELOAD": "x"}, "letters, digits and '_'"),
+    Bad("env", {"MOTLEY_JOB_TOKEN": "x"}, "are set by Motley"),
+    Bad("env", {"A": ["x"]}, "Not a valid string"),
+    Bad("env", {HALF: "x"}, "letters, digits and '_'"),
+    Bad("env", {"A": "x" * 70_000}, "more than 64 KiB"),
+    Bad("env", "A=1", "Expected a dictionary"),
+    Bad("gpus", 0, "from 1 to 100,000"),
+    Bad("gpus", -1, "from 1 to 100,000", "whole number of GPUs"),
+    Bad("gpus", HUGE, "from 1 to 100,000"),
+    Bad("gpus", inf, "whole number of GPUs"),
+    Bad("gpus", 1.5, "whole number of GPUs"),
+    Bad("gpus", "many", "whole number of GPUs"),
+    Bad("gpus", [1], "whole number of GPUs"),
+    Bad("gpus", {"min": 2, "max": 1}, "the least before the most"),
+    Bad("gpus", 9, "with these CPUs and memory: 4 a100"),
+    Bad("gpu_types", ["b200"], "No node has b200; there is a100"),
+    Bad("gpu_types", "a100", "Expected a list"),
+    Bad("gpu_types", ["a" * 41], "no more than 40 characters"),
+    Bad("gpu_types", [HALF], "Surrogate characters"),
+    Bad("gpu_types", ["a100"] * 101, "no more than 100"),
+    Bad("gpu_memory", "16GB", "as 16GiB"),
+    Bad("gpu_memory", "-1GiB", "as 16GiB"),
+    Bad("gpu_memory", HUGE, "at most 2,147,483,647"),
+    Bad("gpu_memory", "9TiB", "the largest has 40960 MiB"),
+    Bad("cpus_per_gpu", -1, "greater than or equal to 0"),
+    Bad("cpus_per_gpu", HUGE, "less than or equal to 100000"),
+    Bad("cpus_per_gpu", "four", "valid integer"),
+    Bad("rates", {"a100": inf}, "steps/s from"),
+    Bad("rates", {"a100": -1}, "steps/s from"),
+    Bad("rates", {"a100": {"0": 1}}, "steps/s from"),
+    Bad("rates", {HALF: 1}, "steps/s from"),
+    Bad("rates", {f"kind-{n}": 1 for n in range(101)}, "at most 100 GPU types"),
+    Bad("rates", {"a100": {str(n): 1 for n in range(1, 1002)}}, "up to 100 of"),
+    Bad("total_steps", 0, "greater than or equal to 1"),
+    Bad("total_steps", HUGE, "less than or equal to"),
+    Bad("total_steps", inf, "valid integer"),
+    Bad("checkpoint", {"grace_seconds": 4000}, "less than or equal to 3600"),
+    Bad("checkpoint", {"restore_seconds": inf}, "valid number"),
+    Bad("checkpoint", {"grace": 1}, "there are grace_seconds, restore_seconds"),
+    Bad("preemptible", "perhaps", "valid boolean"),
+    Bad("weight", 0, "greater than or equal to 1e-06"),
+    Bad("weight", -1, "greater than or equal to 1e-06"),
+    Bad("weight", 5, "at most weight 1"),
+    Bad("weight", inf, "valid number"),
+    Bad("weight", HUGE, "less than or equal to 1000000"),
+    Bad("deadline", "tomorrow", "YYYY-MM-DDThh:mm"),
+    Bad("deadline", "2001-01-01T00:00:00Z", "a time to come"),
+    Bad("time_limit", "soon", "as 48h"),
+    Bad("time_limit", -1, "as 48h"),
+    Bad("time_limit", 0, "more than zero"),
+    Bad("time_limit", inf, "as 48h"),
+    Bad("retries", -1, "greater than or equal to 0"),
+    Bad("retries", HUGE, "less than or equal to 1000"),
+    Bad("after", [{"job": "#x"}], "valid UUID", "No job has a name"),
+    Bad("after", [{"job": NOBODYS_JOB}], "There is no job", "you may not see it"),
+    Bad("after", [{"job": FOREIGN_JOB}], "There is no job", "you may not see it"),
+    Bad("after", [{"job": NOBODYS_JOB, "on": HALF}], "success, end", "you may not see it"),
+    Bad("after", [{"on": "end"}], "required"),
+    Bad("after", [{"job": NOBODYS_JOB}] * 1001, "no more than 1000", "you may not see it"),
+    Bad("array", {"start": 0, "end": 10_000}, "at most 10,000 members"),
+    Bad("array", {"start": 5, "end": 1}, "The end comes after the start"),
+    Bad("array", {"start": 0, "end": HUGE}, "less than or equal to"),
+    Bad("array", {"start": 0, "end": 1, "at_a_time": 0}, "greater than or equal to 1"),
+    Bad("tags", {"a=b": "1"}, "without '='"),
+    Bad("tags", {"x" * 101: ""}, "1 to 100 printable characters"),
+    Bad("tags", {"a": "x" * 101}, "no more than 100 characters"),
+    Bad("tags", {HALF: "x"}, "1 to 100 printable characters"),
+    Bad("tags", {str(n): "" for n in range(101)}, "at most 100 tags"),
+    Bad("gpu", 1, "there are name, team"),
+    Bad("id", NOBODYS_JOB, "there are name, team"),
+    Bad(f"field {HALF}", 1, "there are name, team"),
+]
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+"""A thousand million of them, if it were written out."""
+MERGES = "a: &a {x: 1}\n" + "".join(
+    f"{name}: &{name} {{<<: [{','.join([f'*{before}'] * 10)}]}}\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+BAD_YAML: dict[str, tuple[str, str]] = {
+    "unfinished": ("name: [", "line"),
+    "python objects": ("!!python/object/apply:os.system ['touch /tmp/x']", "python/object"),
+    "python names": ("name: !!python/name:os.system", "python/name"),
+    "bytes": ("name: !!binary aGVsbG8=", "binary"),
+    "a set": ("tags: !!set {a, b}", "set"),
+    "a time by its tag": ("name: !!timestamp 2026-01-01", "timestamp"),
+    "many aliases of aliases": (BOMB, "write them out"),
+    "many merges of merges": (MERGES, "write them out"),
+    "an alias of what it is in": ("name: a\nenv: &e {A: *e}", "stands within itself"),
+    "a field said twice": ("name: a\ngpus: 1\ngpus: 8", "'gpus' is said twice"),
+    "a list as a name": ("? [a]\n: 1", "unhashable"),
+    "deep nesting": ("[" * 5_000, "nested"),
+    "five thousand digits": ("gpus: " + "9" * 5_000, "digits"),
+    "nul": ("name: a\0b", "not allowed"),
+    "tabs": ("name: a\n\tgpus: 1", "cannot start any token"),
+}

@@ -1,0 +1,170 @@
+"""Bodies that hold no spec: malformed, too large, too deep, or of another kind. Each is refused with a way out."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bad_specs import BAD_YAML, BOMB, LEAST, MERGES
+from knocking import Doors
+from live_service import Live
+
+from jobs_app.models import Job
+
+ROUTES = ["/api/v1/jobs", "/api/v1/jobs?dry_run=true", "/api/v1/jobs/batch", "/api/v1/jobs/{job}/clone"]
+TWICE = '{"name": "net", "command": "true", "gpus": 1, "gpus": 4}'
+BODIES: dict[str, tuple[bytes, int, str]] = {
+    "nothing": (b"", 422, "required"),
+    "unfinished": (b"{", 400, "JSON"),
+    "not utf-8": (b'{"name": "\xff"}', 400, "utf-8"),
+    "a byte order mark": (b"\xef\xbb\xbf" + json.dumps(LEAST).encode(), 400, "BOM"),
+    "a list": (b"[]", 422, ""),
+    "nothing at all": (b"null", 422, ""),
+    "a text": (b'"job"', 422, ""),
+    "not a number": (b'{"weight": NaN}', 400, "NaN"),
+    "a field said twice": (TWICE.encode(), 400, "'gpus' is said twice"),
+    "ten thousand brackets": (b"[" * 10_000, 400, "nested too deeply"),
+    "five thousand digits": (b'{"gpus": ' + b"9" * 5_000 + b"}", 400, "digits"),
+    "too much": (b'{"name": "' + b"x" * 2_700_000 + b'"}', 413, "2621440"),
+}
+KINDS = ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain", "application/yaml", ""]
+
+
+@pytest.fixture
+def doors(service: Live, tmp_path: Path) -> Doors:
+    service.add("there before")
+    return Doors(service, tmp_path)
+
+
+def sent(doors: Doors, route: str, body: bytes, kind: str = "application/json", method: str = "POST") -> Any:
+    address = route.format(job=doors.service.jobs[-1].pk)
+    answer = doors.rest.generic(method, address, body, kind)
+    assert answer["Content-Type"] == "application/problem+json", answer.content
+    assert Job.objects.count() == 1
+    return answer
+
+
+@pytest.mark.parametrize("what", BODIES)
+def test_a_body_that_is_none_is_refused_in_words(doors: Doors, what: str) -> None:
+    body, status, says = BODIES[what]
+    answer = sent(doors, "/api/v1/jobs", body)
+    assert answer.status_code == status
+    assert says in answer.content.decode()
+
+
+TAKEN = {"batch": {"too much"}, "clone": {"nothing", "nothing at all"}}
+"""Of a batch more may be sent; a clone without changes needs no body."""
+
+
+@pytest.mark.parametrize("route", ROUTES[1:])
+def test_every_route_that_takes_a_job_refuses_it(doors: Doors, route: str) -> None:
+    taken = TAKEN.get(route.rsplit("/", maxsplit=1)[-1], set())
+    answers = {what: sent(doors, route, BODIES[what][0]).status_code for what in BODIES.keys() - taken}
+    assert {what for what, status in answers.items() if status not in {400, 413, 422}} == set()
+
+
+@pytest.mark.parametrize("what", sorted(BODIES.keys() - {"nothing"}))
+def test_a_change_refuses_it(doors: Doors, what: str) -> None:
+    assert sent(doors, "/api/v1/jobs/{job}", BODIES[what][0], method="PATCH").status_code in {400, 413, 422}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_body_of_another_kind_is_refused(doors: Doors, route: str, kind: str) -> None:
+    answer = sent(doors, route, b"name: net", kind)
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("depth", [20, 200, 900, 960, 980, 990, 1000])
+def test_no_depth_of_brackets_breaks_anything(doors: Doors, depth: int) -> None:
+    """With a key, for which the body is written out again."""
+    body = b'{"name": ' + b"[" * depth + b"]" * depth + b"}"
+    answer = doors.rest.generic("POST", "/api/v1/jobs", body, "application/json", headers={"Idempotency-Key": "k"})
+    assert answer.status_code in {400, 422}
+
+
+def test_ten_thousand_and_one_jobs_are_refused_by_their_number(doors: Doors) -> None:
+    answer = sent(doors, "/api/v1/jobs/batch", json.dumps({"jobs": [LEAST] * 10_001}).encode())
+    assert (answer.status_code, answer.json()["code"]) == (422, "too_many")
+    assert "10,001" in answer.json()["detail"]
+
+
+# -- YAML ----------------------------------------------------------------------------------------------------------
+
+
+def by_page(doors: Doors, text: str) -> str:
+    answer = doors.browser.post("/jobs/new", {"mode": "yaml", "do": "submit", "yaml": text})
+    assert answer.status_code == 200
+    assert text[:20] in answer.content.decode().replace("&amp;", "&").replace("&#x27;", "'").replace("\r\n", "\n")
+    return answer.content.decode()
+
+
+def by_form(doors: Doors, text: str) -> str:
+    fields = {"mode": "form", "do": "submit", "name": "net", "command": "true", "gpus": "1", "more": text}
+    answer = doors.browser.post("/jobs/new", fields)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def by_check(doors: Doors, text: str) -> str:
+    answer = doors.browser.post("/jobs/new/check", {"mode": "yaml", "yaml": text})
+    assert (answer.status_code, answer.json()["faults"] != []) == (200, True)
+    return str(answer.json()["faults"][0]["detail"])
+
+
+def by_command(doors: Doors, text: str) -> str:
+    done = doors.motley("submit", "-", typed=text)
+    assert (done.exit_code, done.stdout, "Traceback" in done.stderr) == (2, "", False)
+    return done.stderr
+
+
+def by_option(doors: Doors, text: str) -> str:
+    done = doors.motley("submit", "--gpus", "1", "--set", f"env={text}", "--", "true")
+    assert (done.exit_code, done.stdout, "Traceback" in done.stderr) == (2, "", False)
+    return done.stderr
+
+
+@pytest.mark.parametrize("door", [by_page, by_form, by_check, by_command, by_option])
+def test_yaml_that_is_none_or_an_attack_is_refused_with_its_reason(doors: Doors, door: Callable[..., str]) -> None:
+    found = {}
+    for what, (text, says) in BAD_YAML.items():
+        shown = door(doors, text).replace("&#x27;", "'").replace("&quot;", '"')
+        said = says in shown or ("\0" in text and "Null characters" in shown)
+        if not said or Job.objects.count() != 1:
+            found[what] = shown[-300:]
+    assert found == {}
+
+
+@pytest.mark.parametrize("text", [BOMB, MERGES])
+def test_aliases_of_aliases_cost_nothing(doors: Doors, text: str) -> None:
+    began = time.process_time()
+    by_check(doors, text)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("door", [by_page, by_form, by_check])
+def test_more_than_256_kib_are_refused(doors: Doors, door: Callable[..., str]) -> None:
+    assert "larger than 256 KiB" in door(doors, f"name: {'x' * 300_000}")
+
+
+def test_several_documents_are_one_too_many_for_a_page(doors: Doors) -> None:
+    assert "more than one document" in by_check(doors, "name: a\n---\nname: b")
+
+
+def test_a_file_that_is_no_text_is_a_usage_error(doors: Doors) -> None:
+    (doors.folder / "job.yaml").write_bytes(b"name: \xff\xfe")
+    done = doors.motley("submit", str(doors.folder / "job.yaml"))
+    assert (done.exit_code, "is not YAML" in done.stderr) == (2, True)
+
+
+def test_a_page_refuses_a_body_that_is_too_large(doors: Doors) -> None:
+    answer = doors.browser.post("/jobs/new", {"mode": "yaml", "yaml": "x" * 2_700_000})
+    assert answer.status_code == 413
+    assert "2.5" in answer.content.decode()
+
+
+@pytest.mark.parametrize("address", ["/login/", "/tokens", "/password", "/jobs/cancel", "/jobs/new/check"])
+def test_so_does_every_page_that_is_written_to(doors: Doors, address: str) -> None:
+    assert doors.browser.post(address, {"x": "x" * 2_700_000}).status_code == 413

@@ -1,0 +1,89 @@
+"""One table of bad specs at every door: each is refused by its field, with words that help, and nothing is queued."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bad_specs import BAD, FOREIGN_JOB, HALF, LEAST, Bad
+from knocking import Door, Doors, Refusal, parts_of
+from live_service import Live
+
+from jobs_app.models import Job
+
+WAYS = (
+    "rest_submit",
+    "rest_dry_run",
+    "rest_once",
+    "rest_batch",
+    "rest_clone",
+    "page_yaml",
+    "page_check",
+    "command_with_a_file",
+    "command_with_options",
+    "python",
+)
+
+
+@pytest.fixture
+def doors(service: Live, tmp_path: Path) -> Doors:
+    service.add("there before")
+    return Doors(service, tmp_path)
+
+
+@pytest.fixture
+def foreign(service: Live) -> str:
+    return str(service.lab.submit(owner=service.lab.user("eve", "language")).pk)
+
+
+def complaint(door: Door, bad: Bad, spec: dict[str, Any]) -> str:
+    """Empty if the door refused as it should."""
+    before = Job.objects.count()
+    try:
+        refusal = door(spec)
+    except AssertionError as error:
+        return f"was not refused: {error}"
+    if Job.objects.count() != before:
+        return "something was queued"
+    if _is_said_by_place(bad, refusal):
+        return ""
+    if bad.field.split()[0] not in {name.split(" ")[0] for name in refusal.fields}:
+        return f"is not named, but {refusal.fields}: {refusal.words[:200]}"
+    helps = bad.says in refusal.words or (bad.or_says and bad.or_says in refusal.words)
+    return "" if helps else f"without help: {refusal.words[-300:]}"
+
+
+def _is_said_by_place(bad: Bad, refusal: Refusal) -> bool:
+    """What no text or no JSON can hold does not come as far as the field: the line is named, or what JSON lacks."""
+    of_yaml = HALF in str_of(bad) and "half of a surrogate pair" in refusal.words and "line" in refusal.words
+    return of_yaml or "What should run?" in refusal.words or "JSON cannot hold this" in refusal.words
+
+
+def str_of(bad: Bad) -> str:
+    return bad.field + "".join(part for part in parts_of(bad.value) if isinstance(part, str))
+
+
+def spec_of(bad: Bad, foreign: str) -> dict[str, Any]:
+    value = [{"job": foreign}] if bad.value == [{"job": FOREIGN_JOB}] else bad.value
+    return LEAST | {bad.field: value}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_bad_is_refused_by_its_field(doors: Doors, foreign: str, way: str) -> None:
+    door = getattr(doors, way)
+    found = {str(bad): complaint(door, bad, spec_of(bad, foreign)) for bad in BAD}
+    assert {bad: text for bad, text in found.items() if text} == {}
+
+
+def test_the_form_refuses_it_at_its_field_or_beside_the_others(doors: Doors, foreign: str) -> None:
+    rows = [bad for bad in BAD if HALF not in str_of(bad)]  # no browser can send it
+    found = {str(bad): complaint(doors.page_form, bad, spec_of(bad, foreign)) for bad in rows}
+    assert {bad: text for bad, text in found.items() if text} == {}
+
+
+def test_a_change_of_what_is_bad_is_refused(doors: Doors, foreign: str) -> None:
+    """Also because most of a job is fixed once it was submitted."""
+    found = {}
+    for bad in BAD:
+        fixed = Bad(bad.field, bad.value, "" if bad.field not in ("name", "weight", "tags", "retries") else bad.says)
+        found[str(bad)] = complaint(doors.rest_change, fixed, {bad.field: spec_of(bad, foreign)[bad.field]})
+    assert {bad: text for bad, text in found.items() if text} == {}
