@@ -93,6 +93,7 @@
     if (!event.target.name) return;
     mode.value = event.target === yaml ? "yaml" : "form";
     touched.add(event.target.closest("[data-field]")?.dataset.field);
+    latest += 1; // an answer that is still on its way is to what was written before
     clearTimeout(timer);
     timer = setTimeout(check, PAUSE_MS);
   });
