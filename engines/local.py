@@ -227,9 +227,9 @@ def _report(attempt: int, folder: AttemptFolder) -> AttemptReport:
         return _ended(attempt, folder, ended)
     if started is None:
         return _not_started(attempt, folder, looked_after=looked_after)
-    report = AttemptReport(
-        attempt, Phase.RUNNING, started_at=datetime.fromisoformat(started["at"]), progress=_progress(folder)
-    )
+    began = datetime.fromisoformat(started["at"])
+    progress, invalid_lines = _progress(folder)
+    report = AttemptReport(attempt, Phase.RUNNING, started_at=began, progress=progress, invalid_lines=invalid_lines)
     return report if looked_after else _lost(report, folder)
 
 
@@ -242,6 +242,7 @@ def _not_started(attempt: int, folder: AttemptFolder, *, looked_after: bool) -> 
 
 
 def _ended(attempt: int, folder: AttemptFolder, ended: ExitFile) -> AttemptReport:
+    progress, invalid_lines = _progress(folder)
     return AttemptReport(
         attempt,
         Phase.ENDED,
@@ -249,7 +250,8 @@ def _ended(attempt: int, folder: AttemptFolder, ended: ExitFile) -> AttemptRepor
         exit_code=ended["exit_code"],
         started_at=datetime.fromisoformat(ended["started_at"]) if ended["started_at"] else None,
         ended_at=datetime.fromisoformat(ended["ended_at"]),
-        progress=_progress(folder),
+        progress=progress,
+        invalid_lines=invalid_lines,
         message=ended["message"],
     )
 
@@ -272,6 +274,6 @@ def _devices_are_free(folder: AttemptFolder) -> bool:
     return all(device_is_free(uuid) for names in had for uuid in names.split(",") if uuid.startswith("GPU-"))
 
 
-def _progress(folder: AttemptFolder) -> Progress | None:
+def _progress(folder: AttemptFolder) -> tuple[Progress | None, int]:
     content = read_json(folder.progress)
-    return progress_from_json(content) if content is not None else None
+    return progress_from_json(content) if content is not None else (None, 0)

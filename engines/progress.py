@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from stat import S_ISREG
@@ -14,6 +14,8 @@ from engines.protocol import Progress
 LONGEST_LINE_BYTES = 64 * 1024
 READ_BYTES = 1024 * 1024
 GREATEST_INTEGER = 2**63 - 1
+MOST_COUNTED = 2**31 - 1
+"""Lines, valid or not: a job that writes more is counted no further, and every database can hold it."""
 
 
 class ProgressTail:
@@ -21,12 +23,12 @@ class ProgressTail:
 
     def __init__(self, path: Path, *, started_at: datetime) -> None:
         self.summary: Progress | None = None
+        self.invalid_lines = 0
         self._path = path
         self._started_at = started_at
         self._offset = 0
         self._partial = b""
         self._skipping = False
-        self._invalid_lines = 0
 
     def read(self, now: datetime) -> bool:
         """Take in what is new, at most `READ_BYTES` of it, and answer whether there was anything."""
@@ -79,9 +81,7 @@ class ProgressTail:
             self._add(report, self._time_of(report, now))
 
     def _count_invalid(self, lines: int) -> None:
-        self._invalid_lines += lines
-        if self.summary is not None:
-            self.summary = replace(self.summary, invalid_lines=self._invalid_lines)
+        self.invalid_lines = min(self.invalid_lines + lines, MOST_COUNTED)
 
     def _time_of(self, report: dict[str, Any], now: datetime) -> datetime:
         """The line's own time where that can be true; a job's clock may be wrong, or lie."""
@@ -92,7 +92,7 @@ class ProgressTail:
     def _add(self, report: dict[str, Any], at: datetime) -> None:
         step, first = report["step"], self.summary
         self.summary = Progress(
-            reports=first.reports + 1 if first else 1,
+            reports=min(first.reports + 1, MOST_COUNTED) if first else 1,
             first_step=first.first_step if first else step,
             first_at=first.first_at if first else at,
             step=step,
@@ -100,17 +100,23 @@ class ProgressTail:
             loss=_number(report.get("loss")),
             epoch=_number(report.get("epoch")),
             batch_size=_integer(report.get("batch_size")),
-            invalid_lines=self._invalid_lines,
         )
 
 
-def progress_to_json(progress: Progress) -> dict[str, Any]:
-    return asdict(progress) | {"first_at": progress.first_at.isoformat(), "at": progress.at.isoformat()}
+def progress_to_json(progress: Progress | None, invalid_lines: int) -> dict[str, Any]:
+    if progress is None:
+        return {"invalid_lines": invalid_lines}
+    times = {"first_at": progress.first_at.isoformat(), "at": progress.at.isoformat()}
+    return asdict(progress) | times | {"invalid_lines": invalid_lines}
 
 
-def progress_from_json(content: dict[str, Any]) -> Progress:
-    times = {name: datetime.fromisoformat(content[name]) for name in ("first_at", "at")}
-    return Progress(**(content | times))
+def progress_from_json(content: dict[str, Any]) -> tuple[Progress | None, int]:
+    """The reports, if there are any, and the number of lines that were none."""
+    fields: dict[str, Any] = {name: value for name, value in content.items() if name != "invalid_lines"}
+    times: dict[str, Any] = {
+        name: datetime.fromisoformat(fields[name]) for name in ("first_at", "at") if name in fields
+    }
+    return Progress(**(fields | times)) if fields else None, content["invalid_lines"]
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

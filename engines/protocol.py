@@ -76,7 +76,6 @@ class Progress:
     loss: float | None = None
     epoch: float | None = None
     batch_size: int | None = None
-    invalid_lines: int = 0
 
     @property
     def steps_per_second(self) -> float | None:
@@ -100,6 +99,8 @@ class AttemptReport:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     progress: Progress | None = None
+    invalid_lines: int = 0
+    """Lines of the progress file that were no report, so far."""
     message: str = ""
 
 

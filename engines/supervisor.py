@@ -25,6 +25,8 @@ SIBLING_GRACE_S = 5.0
 """What the other ranks get to end in when one has failed."""
 FORCE_AFTER_S = 2.0
 """How long a first process may take over a `kill` before it is killed itself."""
+LAST_READS = 64
+"""Of a megabyte each: a job may leave a progress file of a terabyte, and its GPUs do not wait until that is read."""
 STOPPED_BEFORE_START = 143
 HINTS = {
     126: "The command could not be executed (exit 126): see stderr, and check that it is executable.",
@@ -134,8 +136,9 @@ class Supervisor:
             self._write_progress()
 
     def _write_progress(self) -> None:
-        if self._progress.summary is not None:
-            _keep_trying(self._folder.progress, progress_to_json(self._progress.summary), tries=1)
+        tail = self._progress
+        if tail.summary is not None or tail.invalid_lines:
+            _keep_trying(self._folder.progress, progress_to_json(tail.summary, tail.invalid_lines), tries=1)
 
     def _sweep(self) -> None:
         while left := {*marked(self._launch["mark"]), *descendants(os.getpid())}:
@@ -146,8 +149,9 @@ class Supervisor:
     def _close(self) -> None:
         for rank in self._ranks:
             rank.close()
-        while self._progress.read(utc_now()):
-            pass
+        for _ in range(LAST_READS):
+            if not self._progress.read(utc_now()):
+                break
         self._progress.finish(utc_now())
         self._write_progress()
 

@@ -1,6 +1,6 @@
 """Progress reports become rates: of the attempt, and of its workload on its kind of GPUs."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from math import sqrt
@@ -9,7 +9,8 @@ from typing import NamedTuple
 from django.db import transaction
 
 from cluster_app.bulk import rewrite
-from jobs_app.models import Attempt, Job, Throughput
+from jobs_app.fields import LARGEST_RATE
+from jobs_app.models import Attempt, Job, JobEvent, Throughput
 
 MOST_REPORTS = 200
 """Weight of the past in a workload's mean rate: older reports fade, so that a changed program is noticed."""
@@ -65,6 +66,28 @@ def _write_jobs(fresh: Fresh) -> None:
     rewrite(Job, ("step", "step_at"), {attempt.job_id: (now.step, now.at) for attempt, now in fresh})
 
 
+@transaction.atomic
+def note_unreadable(lines: Mapping[int, int]) -> None:
+    """Keep with each attempt how many of its progress lines could not be read; its job's history is told once."""
+    if not lines:
+        return
+    attempts = Attempt.objects.filter(pk__in=lines)
+    list(
+        Job.objects.select_for_update().filter(attempts__in=attempts).order_by("pk").values_list("pk")
+    )  # first, always
+    fresh = attempts.filter(invalid_lines=0).values_list("pk", "job", "number")
+    JobEvent.objects.bulk_create(
+        JobEvent(job_id=job, kind=JobEvent.Kind.WARNING, message=_of_unreadable(lines[pk]), attempt=number)
+        for pk, job, number in fresh
+    )
+    rewrite(Attempt, ("invalid_lines",), {pk: (count,) for pk, count in lines.items()})
+
+
+def _of_unreadable(lines: int) -> str:
+    what = f"{lines:,} progress lines" if lines > 1 else "A progress line"
+    return f'{what} could not be read so far: each is one JSON object with an integer step, as {{"step": 10}}.'
+
+
 class Place(NamedTuple):
     """Where a workload's rate is measured: the key of a `Throughput`."""
 
@@ -87,11 +110,11 @@ def _learn(fresh: Fresh) -> None:
 
 
 def _rates(fresh: Fresh) -> Iterator[tuple[Attempt, float, int]]:
-    """Steps/s since the last look, and the reports behind it."""
+    """Steps/s since the last look, and the reports behind it; what no declared rate may be is no measured one."""
     for attempt, advance in fresh:
         seconds = (advance.at - (attempt.step_at or advance.first_at)).total_seconds()
         steps = advance.step - (attempt.step if attempt.step is not None else advance.first_step)
-        if seconds > 0 and steps >= 0:
+        if seconds > 0 and 0 <= steps <= LARGEST_RATE * seconds:
             yield attempt, steps / seconds, advance.reports - attempt.reports
 
 

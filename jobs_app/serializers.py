@@ -43,6 +43,7 @@ class AttemptAnswer(serializers.ModelSerializer[Attempt]):
             "stop_note",
             "first_step",
             "step",
+            "invalid_lines",
             "work_lost_gpu_s",
         )
         read_only_fields = fields

@@ -15,7 +15,7 @@ from cluster_app.services import hear_from, judge_silence, note_gpu_health
 from engines.protocol import AttemptReport, Engine, EngineError, Phase, Progress, StopReason
 from jobs_app.attempts import AttemptIsNotLive, end_attempt, note_all_running, note_gone, stop_attempt_of
 from jobs_app.idempotency import forget_old_keys
-from jobs_app.measuring import Advance, note_progress
+from jobs_app.measuring import Advance, note_progress, note_unreadable
 from jobs_app.models import Attempt, Job
 from jobs_app.services import settle_dependencies
 from scheduler_app.fleet import engines
@@ -57,6 +57,7 @@ def _take_reports(engine_name: str, engine: Engine, now: datetime) -> None:
     known = {row[0]: Known(*row) for row in ungone.values_list(*Known._fields)}
     reports = [report for report in engine.poll(known) if _is_news(known[report.attempt], report)]
     note_progress([_advance(report, report.progress) for report in reports if report.progress])
+    note_unreadable({r.attempt: r.invalid_lines for r in reports if r.invalid_lines > known[r.attempt].invalid_lines})
     note_all_running({r.attempt: r.started_at or now for r in reports if _has_begun(known[r.attempt], r)})
     over = [r for r in reports if r.phase not in GOING_ON or known[r.attempt].state == State.ENDED]
     over.sort(key=lambda report: known[report.attempt].job_id)  # rows are locked in the order of jobs, as everywhere
@@ -74,12 +75,17 @@ class Known(NamedTuple):
     state: str
     started_at: datetime | None
     reports: int
+    invalid_lines: int
 
 
 def _is_news(known: Known, report: AttemptReport) -> bool:
-    progress = report.progress.reports if report.progress else 0
-    as_before = report.phase in GOING_ON and known.state != State.ENDED and progress <= known.reports
+    as_before = report.phase in GOING_ON and known.state != State.ENDED and not _has_reported(known, report)
     return not as_before or _has_begun(known, report)
+
+
+def _has_reported(known: Known, report: AttemptReport) -> bool:
+    reports = report.progress.reports if report.progress else 0
+    return reports > known.reports or report.invalid_lines > known.invalid_lines
 
 
 def _has_begun(known: Known, report: AttemptReport) -> bool:

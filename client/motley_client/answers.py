@@ -62,6 +62,7 @@ class Attempt(TypedDict):
     stop_reason: str
     first_step: int | None
     step: int | None
+    invalid_lines: int
     work_lost_gpu_s: float
 
 

@@ -84,6 +84,9 @@ class Attempt(models.Model):
     step = models.PositiveBigIntegerField(null=True, blank=True)
     step_at = models.DateTimeField(null=True, blank=True)
     reports = models.PositiveIntegerField(default=0)
+    invalid_lines = models.PositiveIntegerField(
+        default=0, help_text="Progress lines that could not be read; the job's history warns of the first."
+    )
     loss = models.FloatField(null=True, blank=True)
     work_lost_gpu_s = models.FloatField(default=0)
 

@@ -266,10 +266,32 @@ with open(os.environ["MOTLEY_PROGRESS"], "ab", buffering=0) as lines:
 
 
 def test_progress_is_summed_up_whatever_the_lines_hold(lab: Lab) -> None:
-    progress = lab.end_of(lab.launch(python(PROGRESS))).progress
+    report = lab.end_of(lab.launch(python(PROGRESS)))
+    progress = report.progress
     assert progress is not None
     assert (progress.reports, progress.first_step, progress.step) == (2, 10, 30)
-    assert (progress.loss, progress.batch_size, progress.invalid_lines) == (None, 64, 10)
+    assert (progress.loss, progress.batch_size, report.invalid_lines) == (None, 64, 10)
+
+
+def test_lines_that_are_no_reports_are_counted_even_where_none_is_one(lab: Lab) -> None:
+    report = lab.end_of(lab.launch("seq 12 >> $MOTLEY_PROGRESS"))
+    assert (report.progress, report.invalid_lines) == (None, 12)
+
+
+def test_a_progress_file_without_an_end_keeps_no_gpu(lab: Lab) -> None:
+    report = lab.end_of(lab.launch("truncate -s 100G $MOTLEY_PROGRESS"))
+    assert (report.exit_code, report.invalid_lines) == (0, 1)
+
+
+def test_a_progress_file_that_becomes_a_link_is_read_no_further(lab: Lab) -> None:
+    wait = "while [ ! -e go ]; do sleep 0.05; done"
+    order = lab.order(f"""echo '{{"step": 7}}' > $MOTLEY_PROGRESS; {wait}; ln -sf $PWD/go $MOTLEY_PROGRESS""")
+    lab.engine.launch(order)
+    until(lambda: lab.report(order.attempt).progress)
+    (lab.root / "jobs" / order.job / "work" / "go").write_text('{"step": 7}\n{"step": 8}\n')
+    progress = lab.end_of(order.attempt).progress
+    assert progress is not None
+    assert progress.step == 7
 
 
 def test_progress_is_there_while_the_job_runs(lab: Lab) -> None:
