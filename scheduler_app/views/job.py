@@ -1,6 +1,7 @@
 """One job: where its time went, why it is where it is, what it prints, what it was told."""
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -28,6 +29,8 @@ from scheduler_app.why import rate_rows, why_here
 
 TAIL_BYTES = 64 * 1024
 RAW_CHUNK_BYTES = 1024 * 1024
+LAST_WORDS_BYTES = 4096
+LAST_LINES = 8
 
 Context = dict[str, Any]
 Tab = Callable[[Visit, Job, Sequence[Attempt]], Context]
@@ -71,7 +74,17 @@ def _overview(request: Visit, job: Job, attempts: Sequence[Attempt]) -> Context:
         "stake": at_stake(job, now),
         "waited_s": job.waited_s(now),
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
+        "last_words": _last_words(job, attempts),
     }
+
+
+def _last_words(job: Job, attempts: Sequence[Attempt]) -> str:
+    """The end of what a job that failed said on stderr: most often why."""
+    launched = [attempt for attempt in attempts if attempt.launched_at]
+    if job.state != Job.State.FAILED or not launched:
+        return ""
+    chunk = log_tail(launched[-1], Stream.STDERR, rank=0, limit=LAST_WORDS_BYTES)
+    return "\n".join(readable(chunk.data).strip().splitlines()[-LAST_LINES:])
 
 
 def _why(request: Visit, job: Job, attempts: Sequence[Attempt]) -> Context:
@@ -105,7 +118,7 @@ def _chosen_log(request: Visit, launched: Sequence[Attempt]) -> tuple[Attempt | 
     asked = {name: request.GET.get(name, "") for name in ("attempt", "rank")}
     by_number = {str(attempt.number): attempt for attempt in launched}
     attempt = by_number.get(asked["attempt"]) if asked["attempt"] else (launched[-1] if launched else None)
-    rank = int(asked["rank"]) if asked["rank"].isascii() and asked["rank"].isdigit() else 0
+    rank = int(asked["rank"]) if re.fullmatch(r"[0-9]{1,9}", asked["rank"]) else 0
     try:
         stream = Stream(request.GET.get("stream", Stream.STDOUT.value))
     except ValueError as error:
