@@ -9,7 +9,7 @@ JOBS = GPUS = 10_000
 PROGRESSING = 2_000
 ROUNDS = 4
 """Of each kind, in turn; before them one fills the cluster."""
-STEPS = ("observe", "snapshot", "decide", "explain", "archive", "commit", "dispatch")
+STEPS = ("observe", "snapshot", "decide", "explain", "archive", "commit", "tell", "dispatch")
 
 
 def measure(*, all_different: bool) -> list[Figure]:

@@ -24,6 +24,7 @@ from scheduler_app.snapshot import Snapshot
 
 Reasons = Mapping[str, Sequence[Mapping[str, Any]]]
 """Job → why it waits, the headline first."""
+TOLD_AT_ONCE = 1000
 PORTS = range(29_600, 49_600)
 """One per attempt on the whole cluster, so that no two jobs meet on a node."""
 
@@ -87,13 +88,9 @@ def commit_round(
     plan: Plan,
     *,
     holder: str,
-    reasons: Reasons,
     now: datetime,
 ) -> None:
-    """Write the round, its stops, its starts, and why the others wait, where there is news of that.
-
-    `LeaseLost` if another scheduler took over.
-    """
+    """Write the round, its stops and its starts. `LeaseLost` if another scheduler took over."""
     fence(holder, record_of_round.number)
     changes = changes_of(snapshot, plan)
     accrue(now)
@@ -102,7 +99,6 @@ def commit_round(
     chosen = [s for s in changes.starts if s.row in startable and (s.row not in changes.moves or s.row in stopped)]
     _start(snapshot, plan, chosen, number=record_of_round.number, now=now)
     started = {start.row for start in chosen}
-    _explain(reasons)
     record_of_round.starts = len(started - stopped)
     record_of_round.stops = len(stopped - started)
     record_of_round.moves = len(started & stopped)
@@ -232,15 +228,21 @@ def _free_ports() -> Iterator[int]:
     return (port for port in PORTS if port not in taken)
 
 
-def news_of(reasons: Reasons) -> Reasons:
-    """Those that differ from what is written; read before the transaction, so that it locks only what it rewrites."""
+def tell_waiting(reasons: Reasons) -> None:
+    """Write why jobs wait, where it has changed; after the commit, in transactions of their own.
+
+    It is thousands of rows, which nothing is decided by: who is cut short tells the others after the next round.
+    """
     waiting = Job.objects.filter(state=Job.State.QUEUED, held=False)
     known = {str(pk): old for pk, old in waiting.values_list("pk", "reasons")}
-    return {pk: fresh for pk, fresh in reasons.items() if known.get(pk) != fresh}
+    news = [pk for pk, fresh in reasons.items() if known.get(pk) != fresh]
+    for start in range(0, len(news), TOLD_AT_ONCE):
+        _tell({pk: reasons[pk] for pk in news[start : start + TOLD_AT_ONCE]})
 
 
-def _explain(reasons: Reasons) -> None:
-    """Rewrite the reasons of those that still wait; the first is the headline."""
+@transaction.atomic
+def _tell(reasons: Reasons) -> None:
+    """Those that still wait; the first reason is the headline."""
     ids = [UUID(pk) for pk in reasons]
     waiting = Job.objects.select_for_update().filter(pk__in=ids, state=Job.State.QUEUED, held=False)
     rows = {pk: _told(reasons[str(pk)]) for pk in waiting.order_by("pk").values_list("pk", flat=True)}

@@ -25,7 +25,7 @@ from jobs_app.models import JobEvent, Metric
 from jobs_app.tallying import Count, tally, total_up
 from scheduler_app.archive import Archived, pack, same_plan, unpack
 from scheduler_app.bids import Timing
-from scheduler_app.committing import commit_round, news_of
+from scheduler_app.committing import commit_round, tell_waiting
 from scheduler_app.dispatching import dispatch
 from scheduler_app.errors import LeaseLost, NotReplayable
 from scheduler_app.explaining import words_of_left_out, words_of_round
@@ -125,12 +125,14 @@ def _decide_and_commit(holder: str, opening: Opening, clock: "Stopwatch") -> Rou
     with clock.step("decide"):
         plan = decide(snapshot, setting.policy)
     with clock.step("explain"):
-        reasons = news_of(_reasons(snapshot, plan, left_out, rows))
+        reasons = _reasons(snapshot, plan, left_out, rows)
     with clock.step("archive"):
         record = opening.record(Round.Result.COMMITTED, policy=setting.policy, shares_since=shares_since)
         _fill(record, snapshot, plan)
     with clock.step("commit"):
-        commit_round(record, snapshot, plan, holder=holder, reasons=reasons, now=opening.now)
+        commit_round(record, snapshot, plan, holder=holder, now=opening.now)
+    with clock.step("tell"):
+        tell_waiting(reasons)
     record.seconds = clock.seconds
     _account(record, opening)
     level = logging.INFO if record.starts or record.stops or record.moves else logging.DEBUG

@@ -34,4 +34,4 @@ class Decided:
         return str(job.pk) in {self.snapshot.jobs[start.row] for start in rows}
 
     def commit(self, lab: Lab) -> None:
-        commit_round(self.record, self.snapshot, self.plan, holder=self.holder, reasons={}, now=lab.now)
+        commit_round(self.record, self.snapshot, self.plan, holder=self.holder, now=lab.now)

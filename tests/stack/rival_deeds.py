@@ -140,7 +140,7 @@ def decide_on(number: int) -> None:
 
 def commit(holder: str) -> None:
     record, snapshot, plan = decided.pop()
-    commit_round(record, snapshot, plan, holder=holder, reasons={}, now=timezone.now())
+    commit_round(record, snapshot, plan, holder=holder, now=timezone.now())
 
 
 def open_round(holder: str) -> int:
