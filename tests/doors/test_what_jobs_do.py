@@ -2,29 +2,10 @@
 
 import pytest
 from django.test import Client
-from rest_callers import caller
 from rest_framework.test import APIClient
 from service_lab import UNTIL_LET_GO, Lab
 
 from jobs_app.models import Attempt, Job, JobEvent, Throughput
-
-
-@pytest.fixture
-def cluster(lab: Lab, plain_static: None) -> Lab:
-    lab.node("n1", gpus=4)
-    return lab
-
-
-@pytest.fixture
-def ada(cluster: Lab) -> APIClient:
-    return caller(cluster.user())
-
-
-@pytest.fixture
-def browser(cluster: Lab) -> Client:
-    client = Client()
-    client.force_login(cluster.user())
-    return client
 
 
 def page(browser: Client, job: Job, tab: str, **query: str) -> str:
