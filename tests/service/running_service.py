@@ -1,6 +1,7 @@
 """A whole Motley for a test: its own folder, port and processes, started as a user starts it."""
 
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -59,6 +60,14 @@ class Service(Deployment):
         self.process.kill()
         self.process.wait()
         wait_for("the service's other processes end with it", lambda: not self.service_processes())
+
+    def browser(self) -> httpx.Client:
+        """Signed in as the demo's user."""
+        browser = httpx.Client(base_url=self.url)
+        hidden = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', browser.get("/login/").text)[0]
+        fields = {"username": self.login["MOTLEY_USER"], "password": self.login["MOTLEY_PASSWORD"]}
+        assert browser.post("/login/", data=fields | {"csrfmiddlewaretoken": hidden}).status_code == 302
+        return browser
 
     @property
     def url(self) -> str:
