@@ -139,6 +139,11 @@ def number_or_text(text: str) -> int | str:
     return int(stripped) if re.fullmatch(r"[0-9]{1,100}", stripped) else stripped
 
 
+SCOPES = (
+    (ApiToken.Scope.READ, "look"),
+    (ApiToken.Scope.SUBMIT, "look, submit, change jobs"),
+    (ApiToken.Scope.ADMIN, "do all that I may"),
+)
 LIFETIMES = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("", "never expires"))
 
 
@@ -146,13 +151,13 @@ class TokenForm(forms.Form):
     """A new token; the scope that only administrators can use is offered to them alone."""
 
     name = forms.CharField(max_length=100, help_text="What will use it, as laptop or nightly-eval.")
-    scope = forms.ChoiceField(choices=ApiToken.Scope.choices, initial=ApiToken.Scope.SUBMIT)
+    scope = forms.ChoiceField(choices=SCOPES, initial=ApiToken.Scope.SUBMIT, label="It may")
     lifetime = forms.ChoiceField(choices=LIFETIMES, initial="90", required=False, label="Expires after")
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not user.is_staff:
-            _choices(self, "scope").choices = ApiToken.Scope.choices[:2]
+            _choices(self, "scope").choices = SCOPES[:2]
 
     def expires_at(self, now: datetime) -> datetime | None:
         days = self.cleaned_data["lifetime"]

@@ -199,13 +199,19 @@ def _preferred(option: Option, *, first: bool) -> Option:
 
 
 def _note(options: Sequence[Option], asked: Admitted) -> str:
-    now = [option.gpu_type for option in options if option.can_start_now]
-    many = f"Each of the {asked.array['end'] - asked.array['start'] + 1} members: " if asked.array else ""
-    if asked.needs:
-        return f"{many}it waits for {len(asked.needs)} other job{'s' * (len(asked.needs) > 1)} first."
+    said = _outlook(options, len(asked.needs))
+    if asked.array is None:
+        return f"{said[0].upper()}{said[1:]}"
+    return f"Each of the {asked.array['end'] - asked.array['start'] + 1} members: {said}"
+
+
+def _outlook(options: Sequence[Option], needs: int) -> str:
+    now = dict.fromkeys(option.gpu_type.upper() for option in options if option.can_start_now)
+    if needs:
+        return f"it waits for {needs} other job{'s' * (needs > 1)} first."
     if now:
-        return f"{many}there is room now on {', '.join(dict.fromkeys(now))}; who else waits decides with it."
-    return f"{many}there is no room now: it waits until GPUs come free, or the policy makes room."
+        return f"there is room now on {', '.join(now)}; who else waits decides with it."
+    return "there is no room now: it waits until GPUs come free, or the policy makes room."
 
 
 # -- reading -----------------------------------------------------------------------------------------------------
