@@ -43,7 +43,7 @@ class TagFilter(django_filters.Filter):  # type: ignore[misc]
 
 
 class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
-    state = django_filters.MultipleChoiceFilter(choices=Job.State.choices, distinct=False)  # it joins nothing
+    state = django_filters.MultipleChoiceFilter(choices=Job.State.choices, method="in_states")
     team = django_filters.CharFilter(method="of_team", label="The team's name.")
     owner = django_filters.CharFilter(method="of_owner", label="Who submitted it.")
     array = django_filters.UUIDFilter(field_name="array")
@@ -61,6 +61,10 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
 
     # Names are looked up first: joined, no index would give the jobs of one team in order; and PostgreSQL plans by how
     # many jobs this very team has, which it does not know of what a subquery will say.
+
+    def in_states(self, jobs: JobQuerySet, name: str, value: Iterable[str]) -> JobQuerySet:
+        """One condition, not one for each joined by OR: it is seen that the index of unfinished jobs suffices."""
+        return jobs.filter(state__in=list(value))
 
     @extend_schema_field(OpenApiTypes.STR)
     def of_team(self, jobs: JobQuerySet, name: str, value: str) -> JobQuerySet:

@@ -171,6 +171,11 @@ class Job(models.Model):
         ordering = ("-id",)
         indexes = [
             models.Index(fields=("state", "-id"), name="job_by_state"),
+            models.Index(
+                fields=("-id",),
+                condition=Q(state__in=("queued", "starting", "running", "stopping")),
+                name="job_unfinished",
+            ),
             models.Index(fields=("team", "-id"), name="job_by_team"),
             models.Index(fields=("owner", "-id"), name="job_by_owner"),
             models.Index(fields=("name",), name="job_by_beginning", opclasses=("varchar_pattern_ops",)),
