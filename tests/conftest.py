@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings as service_settings
+from django.db import connection
 from pytest_django import Settings
 from rest_framework.test import APIClient
 from service_lab import Lab
@@ -75,6 +76,15 @@ def job_python(runtime: Path, lab: Lab, settings: Settings) -> Path:
     """Jobs find that Python as `python`."""
     settings.MOTLEY_JOB_PATH = str(runtime)
     return runtime
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """SQLite in a file, as in the service: threads that share one in memory do not wait for each other's locks."""
+    if connection.vendor == "sqlite":
+        connection.settings_dict["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "motley.sqlite3")
 
 
 @pytest.fixture(scope="session", autouse=True)

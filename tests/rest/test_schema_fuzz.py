@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import schemathesis
+from django.conf import settings as service_settings
 from django.core.wsgi import get_wsgi_application
 from django.db import transaction
 from hypothesis import HealthCheck, settings
@@ -36,6 +37,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 
+Path(service_settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)  # looked for when the application is made
 schema = schemathesis.openapi.from_path(Path(__file__).resolve().parents[2] / "docs" / "openapi.yaml")
 schema.app = get_wsgi_application()
 
