@@ -4,14 +4,16 @@ schemathesis makes requests from docs/openapi.yaml, good ones and bad ones, for 
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import schemathesis
 from django.conf import settings as service_settings
+from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
-from django.db import transaction
+from django.db import close_old_connections, transaction
 from hypothesis import HealthCheck, settings
 from rest_callers import Scope
 from schemathesis.checks import not_a_server_error
@@ -43,7 +45,17 @@ schema.app = get_wsgi_application()
 
 
 @pytest.fixture
-def places(lab: Lab, plain_static: None) -> dict[str, Any]:
+def _one_connection() -> Iterator[None]:
+    """The application closes its connection after each request; the test's goes on, for its rows are in no other."""
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
+
+
+@pytest.fixture
+def places(lab: Lab, plain_static: None, _one_connection: None) -> dict[str, Any]:
     """What there is, by the part of the address that names it; and who asks."""
     lab.node("n1", gpus=4)
     root = lab.user("root", "vision", staff=True)
