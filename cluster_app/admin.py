@@ -14,10 +14,10 @@ from import_export.formats.base_formats import CSV
 from import_export.results import Result
 
 from audit_app.admin import Audited
-from cluster_app.errors import ReasonMissing
+from cluster_app.errors import GpusInUse, ReasonMissing
 from cluster_app.importing import NodeResource
 from cluster_app.models import MOST_GPUS_PER_NODE, GpuType, Node, NodeEvent, NodeQuerySet
-from cluster_app.services import cordon, drain, record, resume, set_gpu_count
+from cluster_app.services import cordon, drain, record, refuse_taking_out_used_gpus, resume, set_gpu_count
 
 
 @admin.register(GpuType)
@@ -39,6 +39,15 @@ class NodeForm(forms.ModelForm[Node]):
         super().__init__(*args, **kwargs)
         if self.instance.pk:
             self.fields["gpu_count"].initial = self.instance.gpu_set.present().count()
+
+    def clean_gpu_count(self) -> int:
+        count = int(self.cleaned_data["gpu_count"])
+        try:
+            if self.instance.pk:
+                refuse_taking_out_used_gpus(self.instance, count)
+        except GpusInUse as error:
+            raise forms.ValidationError(str(error)) from error
+        return count
 
 
 class NodeEventInline(admin.TabularInline[NodeEvent, Node]):

@@ -5,15 +5,17 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db.models import Count, Q, QuerySet
+from django.utils.html import format_html
 from import_export.fields import Field
-from import_export.resources import ModelResource
+from import_export.resources import Diff, ModelResource
 from import_export.widgets import BooleanWidget, ForeignKeyWidget, IntegerWidget, JSONWidget
 from tablib import Dataset
 
 from audit_app.models import Action
 from audit_app.services import note
+from cluster_app.errors import GpusInUse
 from cluster_app.models import MOST_GPUS_PER_NODE, GpuType, Node, NodeEvent
-from cluster_app.services import record, set_gpu_count
+from cluster_app.services import record, refuse_taking_out_used_gpus, set_gpu_count
 
 NEEDED = ("name", "gpu_type", "gpus", "cpus", "memory_mib")
 OPTIONAL = ("engine", "emulated", "labels")
@@ -61,6 +63,14 @@ class Labels(JSONWidget):  # type: ignore[misc]
         return labels
 
 
+class PlainDiff(Diff):  # type: ignore[misc]
+    """What was, struck out, and what would be; the library's own needs inline styles, which our policy forbids."""
+
+    def as_html(self) -> list[str]:
+        pairs = zip(self.left, self.right, strict=True)
+        return [str(new) if self.new or old == new else format_html("<del>{}</del> {}", old, new) for old, new in pairs]
+
+
 class NodeResource(ModelResource):  # type: ignore[misc]
     """One node a row; a node that is there already is brought up to date."""
 
@@ -82,6 +92,10 @@ class NodeResource(ModelResource):  # type: ignore[misc]
         skip_unchanged = True
         report_skipped = True
         use_transactions = True
+
+    @classmethod
+    def get_diff_class(cls) -> type[PlainDiff]:
+        return PlainDiff
 
     def get_queryset(self) -> QuerySet[Node]:
         return Node.objects.annotate(gpu_count=Count("gpu", filter=Q(gpu__present=True)))
@@ -114,6 +128,11 @@ class NodeResource(ModelResource):  # type: ignore[misc]
             raise ValidationError({"gpu_type": text})
         if instance.gpu_count > MOST_GPUS_PER_NODE:  # type: ignore[attr-defined]  # of this file
             raise ValidationError({"gpus": f"A node has at most {MOST_GPUS_PER_NODE} GPUs."})
+        try:
+            if before:
+                refuse_taking_out_used_gpus(instance, instance.gpu_count)  # type: ignore[attr-defined]
+        except GpusInUse as error:
+            raise ValidationError({"gpus": str(error)}) from error
 
     def after_save_instance(self, instance: Node, row: dict[str, Any], **kwargs: Any) -> None:
         """In a preview, too: all of it is undone then."""

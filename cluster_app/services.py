@@ -8,7 +8,7 @@ from django.db import transaction
 
 from audit_app.models import Action
 from audit_app.services import note
-from cluster_app.errors import ReasonMissing
+from cluster_app.errors import GpusInUse, ReasonMissing
 from cluster_app.models import Gpu, GpuType, Node, NodeEvent
 
 
@@ -22,6 +22,13 @@ def set_gpu_count(node: Node, count: int) -> None:
         update_fields=["present"],
     )
     Gpu.objects.filter(node=node, index__gte=count).update(present=False)
+
+
+def refuse_taking_out_used_gpus(node: Node, count: int) -> None:
+    """`GpusInUse` if a node with so many GPUs would lack some that a job has or awaits."""
+    beyond = Gpu.objects.present().filter(node=node, index__gte=count)
+    if used := beyond.filter(claims__isnull=False, claims__released_at=None).distinct().count():
+        raise GpusInUse(node.name, used)
 
 
 @transaction.atomic

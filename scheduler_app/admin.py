@@ -1,6 +1,7 @@
 """The policy and its history, the rounds, and nodes with their jobs, in Django admin."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from django import forms
 from django.contrib import admin
@@ -26,12 +27,25 @@ class NodeWithJobsAdmin(NodeAdmin):
         return {name: words_of(found, now) for name, found in occupancies(nodes, now, if_state=state).items()}
 
 
+class PolicySettingForm(forms.ModelForm[PolicySetting]):
+    class Meta:
+        model = PolicySetting
+        fields = ("policy", "parameters", "round_length_s", "min_run_s", "note")
+
+    def clean_parameters(self) -> dict[str, Any]:
+        given: dict[str, Any] = self.cleaned_data["parameters"] or {}
+        if given:
+            raise forms.ValidationError(f"No policy has parameters: leave out {', '.join(given)}, and write {{}}.")
+        return given
+
+
 @admin.register(PolicySetting)
 class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
     """The newest row counts. To change the policy is to add a row; to undo is to choose an old one again."""
 
     list_display = ("policy", "parameters", "round_length_s", "min_run_s", "note", "created_at", "created_by")
-    fields = ("policy", "parameters", "round_length_s", "min_run_s", "note")
+    form = PolicySettingForm
+    fields = PolicySettingForm.Meta.fields
     list_display_links = None
     actions = ("choose_again",)
 

@@ -172,3 +172,23 @@ def test_a_clone_is_the_job_but_for_what_is_said(service: Live, motley: Motley) 
     assert (made["name"], made["gpus"], made["command"], made["tags"]) == ("b", 4, "true", {"x": "1"})
     assert motley("clone", "b", "--name", "c", "--", "false").exit_code == 0
     assert service.jobs[0].command == "false"
+
+
+def test_a_plan_says_of_a_gpu_type_that_will_not_do_why(service: Live, motley: Motley) -> None:
+    service.lab.node("n2", "v100", gpus=1)
+    planned = motley("plan", "--gpus", "2", "--name", "a", "--", "true")
+    assert (planned.exit_code, "no gang of 2" in planned.stdout) == (0, True)
+
+
+def test_a_plan_of_several_jobs_needs_none_of_them_to_be_there(service: Live, motley: Motley, tmp_path: Path) -> None:
+    first, second = {"name": "a", "command": "true", "gpus": 1}, {"name": "b", "command": "true", "gpus": 1}
+    file = tmp_path / "jobs.yaml"
+    file.write_text(yaml.safe_dump_all([first, second | {"after": [{"job": "#0"}]}]))
+    assert motley("plan", str(file)).exit_code == 0
+
+
+def test_a_misspelt_command_is_named(motley: Motley, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: a\ncomand: 'true'\n")
+    result = motley("submit", str(file))
+    assert (result.exit_code, "'comand'" in result.stderr) == (2, True)

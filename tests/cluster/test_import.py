@@ -7,7 +7,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
-from service_lab import Lab
+from service_lab import UNTIL_LET_GO, Lab
 
 from audit_app.models import AuditEntry
 from cluster_app.models import Gpu, Node
@@ -149,3 +149,14 @@ def test_what_became_wrong_since_the_preview_is_not_imported(lab: Lab, admin: Cl
 def test_who_is_no_staff_cannot_import(lab: Lab, admin: Client) -> None:
     admin.force_login(lab.user("ada"))
     assert admin.get(reverse(URL)).status_code == 302
+
+
+def test_gpus_that_a_job_has_are_not_taken_out(lab: Lab, admin: Client, kind: str) -> None:
+    lab.running(lab.submit(UNTIL_LET_GO, gpus=2))
+    assert "drain n1 first" in preview(admin, HEAD + f"n1,{kind},1,64,1024,yes,\n")
+
+
+def test_the_preview_shows_what_was_and_what_would_be_without_inline_styles(admin: Client, kind: str) -> None:
+    shown = preview(admin, HEAD + f"n1,{kind},2,32,2048,no,\n")
+    assert "<del>64</del> 32" in shown
+    assert "style=" not in shown.split("import-preview")[1]

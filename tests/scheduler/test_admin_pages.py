@@ -208,3 +208,16 @@ def test_a_cordon_waits_for_jobs_whose_end_nobody_knows(lab: Lab, admin: Client)
 def test_the_cluster_page_says_that_a_drained_node_is_empty(lab: Lab, admin: Client) -> None:
     act(admin, "cluster_app_node", "drain_nodes", Node.objects.get(), reason="fan")
     assert says(admin.get(reverse("cluster")), "(nothing runs there)")
+
+
+def test_gpus_that_a_job_has_are_not_taken_out_of_their_node(lab: Lab, admin: Client) -> None:
+    lab.running(lab.submit(UNTIL_LET_GO, gpus=2))
+    changed = {"gpu_count": 1, "cpus": 64, "memory_mib": 1024, "engine": "local", "labels": "{}"}
+    answer = post(admin, reverse("admin:cluster_app_node_change", args=[Node.objects.get().pk]), **changed, **EVENTS)
+    assert says(answer, "drain n1 first")
+
+
+def test_parameters_that_no_policy_has_are_refused(admin: Client) -> None:
+    fields = {"policy": "fifo", "parameters": '{"x": 1}', "round_length_s": 60, "min_run_s": 0}
+    answer = post(admin, reverse("admin:scheduler_app_policysetting_add"), **fields)
+    assert says(answer, "No policy has parameters")

@@ -1,5 +1,7 @@
 """New jobs: from a file, from options, or like one that there was; and what would come of them."""
 
+from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -67,13 +69,20 @@ def clone(
 
 
 def _ready(client: Client, specs: Specs) -> Specs:
-    if not all("command" in spec for spec in specs):
-        raise SpecError("What should run? Give a file, or the command after --, as in: -- python train.py")
+    for spec in specs:
+        if "command" not in spec:
+            raise SpecError(_no_command(spec))
     return [with_ids(client, spec) for spec in specs]
 
 
+def _no_command(spec: Mapping[str, Any]) -> str:
+    if meant := get_close_matches("command", spec, n=1):
+        return f"There is no field {meant[0]!r}: write command."
+    return "What should run? Give a file that says `command: ...`, or the command after --, as in: -- python train.py"
+
+
 def _show_plans(client: Client, specs: Specs, output: Output) -> None:
-    plans = [client.plan(spec) for spec in specs]
+    plans = [client.plan(_alone(spec)) for spec in specs]
     if output is Output.TABLE:
         for made in plans:
             if len(plans) > 1:
@@ -82,6 +91,16 @@ def _show_plans(client: Client, specs: Specs, output: Output) -> None:
         return
     answer = plans if len(plans) > 1 else plans[0]
     emit(output, answer, names=[name for made in plans for name in _types_of(made)], table=lambda: "")
+
+
+def _alone(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the jobs of the same file that it waits for: they are not there yet, and change nothing in its plan."""
+    after = [need for need in spec.get("after") or [] if not _is_of_the_file(need)]
+    return {**{name: value for name, value in spec.items() if name != "after"}, **({"after": after} if after else {})}
+
+
+def _is_of_the_file(need: Any) -> bool:
+    return isinstance(need, Mapping) and str(need.get("job", "")).startswith("#")
 
 
 def _types_of(plan: Plan) -> list[str]:

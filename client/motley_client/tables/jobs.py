@@ -155,9 +155,9 @@ def _option_row(option: Option) -> Sequence[Cell]:
     return (
         "*" if option["preferred"] else "",
         f"{option['gpus']} {option['gpu_type']}",
-        str(option["nodes"]),
+        str(option["nodes"] or ""),
         number(option["rate"]),
-        option["source"],
+        option["source"] or "",
         number(option["cost_per_hour"], "{:.2f}"),
         "" if option["run_seconds"] is None else duration(option["run_seconds"]),
         number(option["cost"], "{:.2f}"),

@@ -26,7 +26,7 @@ class Command(BaseCommand):
     help = "Migrates, creates the first accounts and a demo cluster, and runs the service until Ctrl-C."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        port = int(os.environ.get("MOTLEY_PORT", "8000"))
+        port = _port(os.environ.get("MOTLEY_PORT", "8000"))
         url = f"http://localhost:{port}"
         _refuse_busy_port(port)
         call_command("migrate", verbosity=0)
@@ -120,6 +120,12 @@ def _prepared() -> Host:
         return prepare_host()
     except EngineError as error:
         raise CommandError(str(error)) from error
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**16):
+        raise CommandError(f"MOTLEY_PORT is {text!r}: write a port from 1 to 65535, as MOTLEY_PORT=8001 make run")
+    return int(text)
 
 
 def _refuse_busy_port(port: int) -> None:
