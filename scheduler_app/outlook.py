@@ -105,6 +105,7 @@ def options_of(job: JobRow, facts: Facts) -> list[Option]:
         for k in range(len(offered.nodes))
         if rate[k] > 0
     ]
+    able = _least_and_fastest(able)
     able.sort(key=lambda option: (-(option.rate or 0), option.cost_per_hour))
     named = {option.gpu_type for option in able}
     unable = [_never(job, kind, facts) for kind in facts.types if kind.name not in named]
@@ -112,15 +113,20 @@ def options_of(job: JobRow, facts: Facts) -> list[Option]:
 
 
 def _offered(job: JobRow, facts: Facts) -> Configurations:
-    sizes = _ends(gang_sizes(job.gpus_min, job.gpus_max))
+    sizes = gang_sizes(job.gpus_min, job.gpus_max)
     node_gpus = [[room.gpus for room in facts.rooms_of(kind)] for kind in facts.types]
     even, uneven = ((), sizes) if job.uneven_gang else (sizes, ())
     return Configurations.of(node_gpus, even, uneven=uneven)
 
 
-def _ends(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Of an elastic job the least and the most."""
-    return tuple(dict.fromkeys((sizes[0], sizes[-1])))
+def _least_and_fastest(options: Sequence[Option]) -> list[Option]:
+    """Of an elastic job, per GPU type, the least gang and the one that gets most done."""
+    kept: dict[tuple[str, int], Option] = {}
+    for kind in dict.fromkeys(option.gpu_type for option in options):
+        of_kind = [option for option in options if option.gpu_type == kind]
+        for option in (min(of_kind, key=lambda o: o.gpus), max(of_kind, key=lambda o: o.rate or 0)):
+            kept[kind, option.gpus] = option
+    return list(kept.values())
 
 
 def _rates(job: JobRow, facts: Facts, offered: Configurations) -> tuple[list[float], list[int]]:

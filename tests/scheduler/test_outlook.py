@@ -90,9 +90,11 @@ def test_a_quota_keeps_a_job_from_starting(cluster: Lab) -> None:
     assert "may use 3 GPUs at once and 2 are in use" in options(cluster)["v100"]["reason"]
 
 
-def test_an_elastic_job_is_shown_at_its_least_and_its_most(cluster: Lab) -> None:
-    found = outlook_of(SPEC | {"gpus": {"min": 1, "max": 4}}, owner=cluster.user())["options"]
+@pytest.mark.parametrize("most", [4, 8])
+def test_an_elastic_job_is_shown_at_its_least_and_its_fastest(cluster: Lab, most: int) -> None:
+    found = outlook_of(SPEC | {"gpus": {"min": 1, "max": most}}, owner=cluster.user())["options"]
     assert {(o["gpu_type"], o["gpus"]) for o in found} == {("a100", 1), ("a100", 4), ("v100", 1), ("v100", 4)}
+    assert (found[0]["gpu_type"], found[0]["gpus"], found[0]["preferred"]) == ("a100", 4, True)
 
 
 def test_a_faulty_spec_has_the_faults_of_a_submission(cluster: Lab) -> None:
