@@ -58,7 +58,12 @@ def rhos_between(after: int, until: int) -> list[float]:
     """Of the jobs that succeeded between these two events."""
     ended = JobEvent.objects.filter(pk__gt=after, pk__lte=until, kind=JobEvent.Kind.FINISHED).values("job")
     succeeded = Job.objects.filter(pk__in=ended, state=Job.State.SUCCEEDED)
-    jobs = list(succeeded.prefetch_related(Prefetch("attempts", Attempt.objects.order_by("number"))))
+    attempts = Attempt.objects.order_by("number").only(
+        "job_id", "gpu_count", "relative_speed", "started_at", "ended_at"
+    )
+    jobs = list(
+        succeeded.only("created_at", "finished_at", "gpus_max").prefetch_related(Prefetch("attempts", attempts))
+    )
     if not jobs:
         return []
     load = _load_since(min(job.created_at for job in jobs))
