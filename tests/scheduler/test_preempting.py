@@ -105,8 +105,9 @@ def test_a_job_that_began_just_now_is_not_preempted(lab: Lab) -> None:
 
 def test_a_gpu_is_not_handed_on_while_a_process_may_be_left(lab: Lab) -> None:
     lab.node("n1", gpus=1)
-    stubborn, heir = lab.submit(SLOW_TO_STOP, name="stubborn"), lab.submit(name="heir")
+    stubborn = lab.submit(SLOW_TO_STOP, name="stubborn")
     lab.running(stubborn)
+    heir = lab.submit(name="heir")
     lab.until(heir.attempts.exists)
     for _ in range(5):
         lab.round()
@@ -115,8 +116,9 @@ def test_a_gpu_is_not_handed_on_while_a_process_may_be_left(lab: Lab) -> None:
 
 def test_a_gpu_is_handed_on_once_its_processes_are_gone(lab: Lab) -> None:
     lab.node("n1", gpus=1)
-    stubborn, heir = lab.submit(SLOW_TO_STOP, name="stubborn"), lab.submit(name="heir")
+    stubborn = lab.submit(SLOW_TO_STOP, name="stubborn")
     lab.running(stubborn)
+    heir = lab.submit(name="heir")
     lab.until(heir.attempts.exists)
     lab.let_go(stubborn)
     lab.until_state(heir, Job.State.SUCCEEDED)
