@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import sqrt
 from typing import NamedTuple
+from uuid import UUID
 
 from django.db import transaction
 
@@ -36,34 +37,47 @@ def note_progress(advances: Iterable[Advance]) -> None:
     An advance already known changes nothing.
     """
     by_attempt = {advance.attempt: advance for advance in advances}
-    attempts = _attempts_of(by_attempt)
-    fresh = [
-        (attempt, by_attempt[attempt.pk]) for attempt in attempts if by_attempt[attempt.pk].reports > attempt.reports
-    ]
+    known = _known(by_attempt)
+    fresh = [(before, by_attempt[before.pk]) for before in known if by_attempt[before.pk].reports > before.reports]
     _learn(fresh)
     _write_jobs((attempt, advance) for attempt, advance in fresh if attempt.state != Attempt.State.ENDED)
     _write_attempts(fresh)  # after the jobs, as everywhere: who locks in another order may wait for ever
 
 
-Fresh = Iterable[tuple[Attempt, Advance]]
+class Known(NamedTuple):
+    """What is written of an attempt so far."""
+
+    pk: int
+    job: UUID
+    team: int
+    workload: str
+    gpu_type: int
+    gpu_count: int
+    nodes: list[str]
+    state: str
+    reports: int
+    step: int | None
+    step_at: datetime | None
 
 
-def _attempts_of(pks: Iterable[int]) -> Iterable[Attempt]:
-    fields = ("state", "reports", "step", "step_at", "gpu_type_id", "gpu_count", "nodes")
-    attempts = Attempt.objects.filter(pk__in=list(pks)).select_related("job").order_by("pk")
-    return attempts.only(*fields, "job__team_id", "job__workload")
+Fresh = Iterable[tuple[Known, Advance]]
+
+
+def _known(pks: Iterable[int]) -> Iterator[Known]:
+    """Columns, not model instances: thousands of jobs report at once."""
+    fields = [{"team": "job__team", "workload": "job__workload"}.get(name, name) for name in Known._fields]
+    rows = Attempt.objects.filter(pk__in=list(pks)).order_by("pk").values_list(*fields)
+    return (Known(*row) for row in rows)
 
 
 def _write_attempts(fresh: Fresh) -> None:
     fields = ("reports", "loss", "first_step", "first_step_at", "step", "step_at")
-    rows = {
-        attempt.pk: (now.reports, now.loss, now.first_step, now.first_at, now.step, now.at) for attempt, now in fresh
-    }
+    rows = {old.pk: (now.reports, now.loss, now.first_step, now.first_at, now.step, now.at) for old, now in fresh}
     rewrite(Attempt, fields, rows)
 
 
 def _write_jobs(fresh: Fresh) -> None:
-    rewrite(Job, ("step", "step_at"), {attempt.job_id: (now.step, now.at) for attempt, now in fresh})
+    rewrite(Job, ("step", "step_at"), {old.job: (now.step, now.at) for old, now in fresh})
 
 
 @transaction.atomic
@@ -109,7 +123,7 @@ def _learn(fresh: Fresh) -> None:
     Throughput.objects.bulk_create([throughput for throughput in known.values() if not throughput.pk])
 
 
-def _rates(fresh: Fresh) -> Iterator[tuple[Attempt, float, int]]:
+def _rates(fresh: Fresh) -> Iterator[tuple[Known, float, int]]:
     """Steps/s since the last look, and the reports behind it; what no declared rate may be is no measured one."""
     for attempt, advance in fresh:
         seconds = (advance.at - (attempt.step_at or advance.first_at)).total_seconds()
@@ -118,9 +132,8 @@ def _rates(fresh: Fresh) -> Iterator[tuple[Attempt, float, int]]:
             yield attempt, steps / seconds, advance.reports - attempt.reports
 
 
-def _place_of(attempt: Attempt) -> Place:
-    job = attempt.job
-    return Place(job.team_id, job.workload, attempt.gpu_type_id, attempt.gpu_count, len(attempt.nodes))
+def _place_of(attempt: Known) -> Place:
+    return Place(attempt.team, attempt.workload, attempt.gpu_type, attempt.gpu_count, len(attempt.nodes))
 
 
 def _known_rates(places: Collection[Place]) -> dict[Place, Throughput]:
