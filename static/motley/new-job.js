@@ -11,6 +11,7 @@
   const touched = new Set();
   let timer = 0;
   let latest = 0;
+  let written = false; // as it comes both sides agree, and whoever has already put the cursor somewhere keeps it
 
   page.classList.add("side-by-side");
   page.querySelectorAll("[data-side]").forEach((side) => { side.hidden = false; });
@@ -64,8 +65,8 @@
   };
 
   const show = (answer) => {
-    if ("yaml" in answer) yaml.value = answer.yaml;
-    if (answer.fields) fill(answer.fields);
+    if (written && "yaml" in answer) yaml.value = answer.yaml;
+    if (written && answer.fields) fill(answer.fields);
     const wholly = mode.value === "yaml";
     page.querySelectorAll("[data-field]").forEach((field) => {
       const name = field.dataset.field;
@@ -93,6 +94,7 @@
     if (!event.target.name) return;
     mode.value = event.target === yaml ? "yaml" : "form";
     touched.add(event.target.closest("[data-field]")?.dataset.field);
+    written = true;
     latest += 1; // an answer that is still on its way is to what was written before
     clearTimeout(timer);
     timer = setTimeout(check, PAUSE_MS);

@@ -179,6 +179,23 @@ def test_the_form_follows_the_yaml(page: Page) -> None:
     expect(page.get_by_label("Other fields, as YAML")).to_have_value("tags:\n  a: b\n")
 
 
+def test_the_first_plan_leaves_the_text_somebody_has_chosen_alone(page: Page) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/jobs/new/check", hold)
+    with page.expect_request("**/jobs/new/check"):
+        page.goto(reverse("new-job"))
+    page.locator("#yaml").select_text()
+    page.unroute("**/jobs/new/check")
+    held.pop().fallback()
+    expect(page.locator("#plan tbody tr")).to_have_count(3)
+    page.keyboard.insert_text("name: mine\nteam: language\ncommand: x\n")
+    expect(page.get_by_label("Name")).to_have_value("mine")
+
+
 def test_a_plan_says_what_each_gpu_type_would_give(page: Page) -> None:
     page.goto(reverse("new-job"))
     rows = page.locator("#plan tbody tr")
