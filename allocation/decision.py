@@ -19,7 +19,8 @@ class Decision:
     """One round decided: shares (m, K) of time, or picks (m,), a configuration or -1; never both.
 
     prices (n,) are the gain in the objective per GPU of each type; bound is the best value that any answer could have;
-    reasons say why rows got nothing, where the policy knows.
+    worth (m, K), of a policy that picks by value, is what the objective gains from each configuration, in the unit of
+    the prices; reasons say why rows got nothing, where the policy knows.
     """
 
     shares: Floats | None = None
@@ -29,6 +30,7 @@ class Decision:
     bound: float
     status: Status
     solve_seconds: float
+    worth: Floats | None = None
     reasons: Mapping[int, tuple[Reason, ...]] = field(default_factory=dict)
 
     @classmethod
@@ -64,6 +66,7 @@ class Decision:
         bound: float | None = None,
         status: Status = Status.RULE,
         solve_seconds: float = 0.0,
+        worth: Floats | None = None,
         reasons: Mapping[int, tuple[Reason, ...]] | None = None,
     ) -> Self:
         """Give a decision of one configuration per job, -1 for none."""
@@ -76,6 +79,7 @@ class Decision:
             bound=float(objective if bound is None else bound),
             status=status,
             solve_seconds=solve_seconds,
+            worth=worth,
             reasons=dict(reasons or {}),
         )
 
@@ -86,8 +90,9 @@ class Decision:
         absent = position < 0
         picks = None if self.picks is None else np.where(absent, -1, self.picks[position])
         shares = None if self.shares is None else np.where(absent[:, None], 0, self.shares[position])
+        worth = None if self.worth is None else np.where(absent[:, None], 0, self.worth[position])
         reasons = {int(rows[i]): tuple(why.renumbered(rows) for why in found) for i, found in self.reasons.items()}
-        return replace(self, picks=picks, shares=shares, reasons=reasons)
+        return replace(self, picks=picks, shares=shares, worth=worth, reasons=reasons)
 
     @property
     def gap(self) -> float:

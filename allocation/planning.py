@@ -10,8 +10,8 @@ from allocation.decision import Decision
 from allocation.explain import explain
 from allocation.floor import Floor
 from allocation.limits import Limits
+from allocation.parameters import Policy
 from allocation.placement import assign, keep
-from allocation.policies import Policy
 from allocation.policies.fifo import fifo
 from allocation.problem import Problem
 from allocation.reasons import Reason

@@ -11,7 +11,8 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.policies import POLICIES, Policy
+from allocation.parameters import Policy
+from allocation.policies import POLICIES
 from cluster_app.pagination import NewestFirst
 from cluster_app.representation import FIELDS, IF_MATCH, IF_NONE_MATCH, fields_wanted, refuse_stale, single
 from jobs_app.fields import Number, Strict
