@@ -35,6 +35,8 @@ Need = Callable[[float], Floats | float]
 
 _Wanted = Callable[[float], Floats]
 
+HAIR = 1e-9
+"""Each level may use so much more than the one before, lest rounding stop those who need nothing of what is used up."""
 TOLERANCE = 1e-8
 SLIGHTLY = 1e-6
 MOST_CUTS = 400
@@ -86,7 +88,8 @@ def _tops(offers: Offers, need: Need, ceiling: Floats) -> list["_Top"]:
     tops, stopped, rates = list[_Top](), np.zeros(len(ceiling), dtype=np.bool_), np.zeros(len(ceiling))
     while not stopped.all():
         wanted = _some_fixed(need, stopped, rates, offers.most)
-        top = _highest(offers, wanted, tops[-1].level if tops else 0.0, float(ceiling[~stopped].max()))
+        low, high = tops[-1].level if tops else 0.0, float(ceiling[~stopped].max())
+        top = _highest(offers, wanted, low, high, budget=1 + HAIR * (1 + len(tops)))
         newly = ~stopped & ((ceiling <= top.level) | top.stops)
         stopped = stopped | newly if newly.any() else np.ones_like(stopped)
         tops.append(top)
@@ -98,26 +101,26 @@ def _some_fixed(need: Need, fixed: Bools, rates: Floats, most: Floats) -> _Wante
     return lambda z: np.where(fixed, rates, np.minimum(need(z), most))
 
 
-def _highest(offers: Offers, need: _Wanted, low: float, high: float) -> "_Top":
-    """The highest level between two, by cutting planes."""
+def _highest(offers: Offers, need: _Wanted, low: float, high: float, *, budget: float) -> "_Top":
+    """The highest level between two that this part of the capacity allows, by cutting planes."""
     level, answers, overuse = high, list[Answer](), np.inf
     ways = cheapest = offers.ways(np.full(len(offers.use), 1 / len(offers.use)))
     for _ in range(MOST_CUTS):
-        if ways.expense(need(level)) > 1:
-            level, cheapest = _out_of_reach(ways, need, low, level), ways
+        if ways.expense(need(level)) > budget:
+            level, cheapest = _out_of_reach(ways, need, low, level, budget), ways
         answers.append(ways.to(need(level)))
         prices, mix, overuse = _dearest(np.array([answer.use_at(need(level)) for answer in answers]))
-        if overuse <= 1 + TOLERANCE:
+        if overuse <= budget + TOLERANCE:
             return _Top(level, need, cheapest, tuple(zip(mix / mix.sum(), answers, strict=True)), overuse)
         ways = offers.ways(prices)
-    raise SolverFailed(f"water filling: {MOST_CUTS} cuts left a gap of {overuse - 1:.2g}")
+    raise SolverFailed(f"water filling: {MOST_CUTS} cuts left a gap of {overuse - budget:.2g}")
 
 
-def _out_of_reach(ways: Ways, need: _Wanted, low: float, high: float) -> float:
+def _out_of_reach(ways: Ways, need: _Wanted, low: float, high: float, budget: float) -> float:
     """The level beyond which these prices prove that nobody gets."""
-    if ways.expense(need(low)) >= 1:
+    if ways.expense(need(low)) >= budget:
         return low
-    return float(brentq(lambda z: ways.expense(need(z)) - 1, low, high, xtol=1e-300, rtol=1e-14, maxiter=300))
+    return float(brentq(lambda z: ways.expense(need(z)) - budget, low, high, xtol=1e-300, rtol=1e-14, maxiter=300))
 
 
 def _dearest(uses: Floats) -> tuple[Floats, Floats, float]:

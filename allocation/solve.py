@@ -70,6 +70,8 @@ def maximize(
     """
     c, b = np.asarray(objective, float), np.asarray(upper, float)
     matrix: Any = csr_array(rows)
+    if not c.size:
+        return Solution(np.zeros(0), 0.0, 0.0, np.zeros(b.size), 0.0, Status.OPTIMAL)
     at_most = np.broadcast_to(np.asarray(most, float), c.shape)
     options: Any = {} if time_limit_s is None else {"time_limit": time_limit_s}
     began = perf_counter()
