@@ -4,6 +4,7 @@ from typing import Annotated
 
 from numpy import (
     arange,
+    diff,
     divide,
     full,
     inf,
@@ -14,7 +15,6 @@ from numpy import (
     ones_like,
     repeat,
     where,
-    zeros,
     zeros_like,
 )
 from scipy.optimize import linear_sum_assignment
@@ -74,10 +74,10 @@ def allox(
     by_age = lexsort((-problem.age_s, keep))[: (~keep).sum()]
     rows = by_age[: max(int(oldest * len(keep)), int(left.sum()))]
     gangs = on_base_gangs(problem, ones_like(problem.received_s)) > 0
-    rows, gpu_type, place = _matched(_gpu_seconds(problem, gangs)[rows], problem.age_s[rows], left, rows)
+    rows, gpu_type = _matched(_gpu_seconds(problem, gangs)[rows], problem.age_s[rows], left, rows)
     mine = zeros_like(gangs)
     mine[rows] = gangs[rows] & (problem.usage[gpu_type] > 0)
-    return serve(problem, rows[lexsort((rows, -place))], fastest(problem), keep=keep, strict=False, allowed=mine)
+    return serve(problem, rows, fastest(problem), keep=keep, strict=False, allowed=mine)
 
 
 def _gpu_seconds(problem: Problem, gangs: Bools) -> Floats:
@@ -88,14 +88,17 @@ def _gpu_seconds(problem: Problem, gangs: Bools) -> Floats:
     return seconds
 
 
-def _matched(work: Floats, age_s: Floats, left: Ints, rows: Ints) -> tuple[Ints, Ints, Ints]:
-    """Rows, the type of each, and its place from the end of the queue of its GPU."""
+def _matched(work: Floats, age_s: Floats, left: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Rows in the order in which they are to start, the first on each GPU before all others; and the type of each."""
     gpu_type = repeat(arange(left.size), left)
     m = min(len(rows), MOST_CELLS // max(gpu_type.size, 1))
     places = arange(1, 1 + max(min(m, MOST_CELLS // max(m * gpu_type.size, 1)), 1))
     on_gpu = minimum(work[:m, gpu_type], NEVER_S)
     cost = (places[:, None] * on_gpu[:, None, :] + age_s[:m, None, None]).reshape(m, places.size * gpu_type.size)
     i, column = linear_sum_assignment(cost)
-    found = isfinite(work[i, gpu_type[column % gpu_type.size]]) if gpu_type.size else zeros(0, dtype=bool)
-    i, column = i[found], column[found]
-    return rows[i], gpu_type[column % gpu_type.size], places[column // gpu_type.size]
+    place, gpu = divmod(column, max(gpu_type.size, 1))
+    turn = lexsort((i, -place, gpu))
+    later = diff(gpu[turn], prepend=-1) == 0
+    turn = turn[lexsort((-place[turn], later))]
+    turn = turn[isfinite(work[i, gpu_type[gpu]])[turn]]
+    return rows[i[turn]], gpu_type[gpu[turn]]
