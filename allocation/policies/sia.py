@@ -27,7 +27,8 @@ def sia(
 ) -> Decision:
     r"""Give each job the GPUs on which its goodput, next to what it cost to move it, adds most.
 
-    Choose it when jobs are elastic: they grow while GPUs are free, and shrink when others come.
+    Choose it when jobs are elastic: they grow while GPUs are free, and shrink when others come. At the published cost
+    of waiting, 1.1, to grow counts for more than to let one more job begin; from 1.5 on all begin before any grows.
 
     .. math::
         \min_{X \in \{0,1\}}\ \textstyle\sum_i w_i \left( \sum_k A_{ik} X_{ik} + \lambda \left(1 - \sum_k X_{ik}\right)
