@@ -133,3 +133,14 @@ def test_many_jobs_are_decided_within_the_gap():
     decision = sia(Problem.of(rate, usage, [400, 400, 200]))
     assert decision.gap <= 1e-3
     assert (usage[:, decision.picks[decision.picks >= 0]].sum(axis=1) <= [400, 400, 200]).all()
+
+
+def test_when_time_runs_out_the_answer_by_prices_counts_and_says_so():
+    """Values without structure, gangs that do not divide: nothing is proven to be the best in a hundredth of a second."""
+    rng = np.random.default_rng(3)
+    rate = rng.uniform(1, 20, (300, 6))
+    problem = Problem.of(rate, [[3, 5, 7, 0, 0, 0], [0, 0, 0, 3, 5, 11]], [389, 397])
+    decision = sia(problem, gap=0, time_limit_s=0.01)
+    assert decision.status == Status.FALLBACK
+    assert 0 < decision.gap < 0.05
+    assert (problem.usage[:, decision.picks[decision.picks >= 0]].sum(axis=1) <= problem.capacity).all()
