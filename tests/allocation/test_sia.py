@@ -136,7 +136,7 @@ def test_many_jobs_are_decided_within_the_gap():
 
 
 def test_when_time_runs_out_the_answer_by_prices_counts_and_says_so():
-    """Values without structure, gangs that do not divide: nothing is proven to be the best in a hundredth of a second."""
+    """Values without structure, gangs that do not divide: nothing is proven to be best in a hundredth of a second."""
     rng = np.random.default_rng(3)
     rate = rng.uniform(1, 20, (300, 6))
     problem = Problem.of(rate, [[3, 5, 7, 0, 0, 0], [0, 0, 0, 3, 5, 11]], [389, 397])
