@@ -70,8 +70,8 @@ def _asked(policy: Policy, problem: Problem) -> Decision:
     """Give the policy's decision, or a queue's where its solver failed: a round is never left undecided."""
     try:
         return policy(problem)
-    except SolverFailed:
-        return replace(fifo(problem), status=Status.FALLBACK)
+    except SolverFailed as error:
+        return replace(fifo(problem), status=Status.FALLBACK, message=str(error))
 
 
 def _capped(problem: Problem, limits: Limits, picks: Ints) -> Bools:

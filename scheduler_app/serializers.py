@@ -77,6 +77,7 @@ class RoundAnswer(serializers.ModelSerializer[Round]):
             "result",
             "message",
             "policy",
+            "parameters",
             "jobs",
             "gpus",
             "starts",

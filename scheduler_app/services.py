@@ -2,7 +2,7 @@
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,7 +15,6 @@ from django.db.models import Max
 from django.utils import timezone
 
 from allocation.planning import Plan, plan_round
-from allocation.policies import POLICIES
 from allocation.rounds import reset_due
 from audit_app.models import Action
 from audit_app.services import note
@@ -25,6 +24,7 @@ from jobs_app.models import JobEvent, Metric
 from jobs_app.tallying import Count, tally, total_up
 from scheduler_app.archive import Archived, pack, same_plan, unpack
 from scheduler_app.bids import Timing
+from scheduler_app.choosing import checked, in_full, policy_of, words_of
 from scheduler_app.committing import commit_round, tell_waiting
 from scheduler_app.dispatching import dispatch
 from scheduler_app.errors import LeaseLost, NotReplayable
@@ -41,6 +41,8 @@ from scheduler_app.snapshot import LeftOut, Snapshot, build_snapshot
 
 log = logging.getLogger(__name__)
 
+FELL_BACK = "fallback"
+"""The result, in metrics, of a round that was decided as a queue because the policy's solver failed."""
 DEBOUNCE = timedelta(seconds=1)
 """News is answered by a round of its own, but not faster than this: a burst of submissions is one round."""
 
@@ -106,12 +108,13 @@ class Opening:
     job_event: int
     node_event: int
 
-    def record(self, result: Round.Result, *, policy: str, shares_since: datetime) -> Round:
+    def record(self, result: Round.Result, *, setting: PolicySetting, shares_since: datetime) -> Round:
         return Round(
             number=self.number,
             started_at=self.now,
             result=result,
-            policy=policy,
+            policy=setting.policy,
+            parameters=in_full(setting.policy, setting.parameters),
             shares_since=shares_since,
             last_job_event=self.job_event,
             last_node_event=self.node_event,
@@ -123,11 +126,11 @@ def _decide_and_commit(holder: str, opening: Opening, clock: "Stopwatch") -> Rou
     with clock.step("snapshot"):
         snapshot, left_out, rows, shares_since = take_snapshot(opening.now, setting)
     with clock.step("decide"):
-        plan = decide(snapshot, setting.policy)
+        plan = decide(snapshot, setting.policy, setting.parameters)
     with clock.step("explain"):
         reasons = _reasons(snapshot, plan, left_out, rows)
     with clock.step("archive"):
-        record = opening.record(Round.Result.COMMITTED, policy=setting.policy, shares_since=shares_since)
+        record = opening.record(Round.Result.COMMITTED, setting=setting, shares_since=shares_since)
         _fill(record, snapshot, plan)
     with clock.step("commit"):
         commit_round(record, snapshot, plan, holder=holder, now=opening.now)
@@ -147,7 +150,7 @@ def _account(record: Round, opening: Opening) -> None:
     before = Round.objects.filter(result=Round.Result.COMMITTED, number__lt=record.number)
     rhos = rhos_between(before.values_list("last_job_event", flat=True).first() or 0, opening.job_event)
     tally(
-        Count(Metric.ROUNDS, record.result),
+        Count(Metric.ROUNDS, FELL_BACK if record.fell_back else record.result),
         Count(Metric.ROUND_TIME, value=sum(record.seconds.values())),
         Count(Metric.SOLVER_TIME, value=record.seconds["decide"]),
         *(Count(Metric.FINISH_TIME_FAIRNESS, value=value) for value in rhos),
@@ -164,9 +167,10 @@ def take_snapshot(now: datetime, setting: PolicySetting) -> tuple[Snapshot, Left
     return snapshot, left_out, rows, shares_since
 
 
-def decide(snapshot: Snapshot, policy: str) -> Plan:
+def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Plan:
     """Who runs where. Pure: the same snapshot gives the same plan."""
-    return plan_round(snapshot.problem, snapshot.floor, snapshot.limits, POLICIES[policy], round_s=snapshot.round_s)
+    decider = policy_of(policy, parameters)
+    return plan_round(snapshot.problem, snapshot.floor, snapshot.limits, decider, round_s=snapshot.round_s)
 
 
 def replay_round(number: int) -> tuple[Archived, Plan, bool]:
@@ -175,21 +179,23 @@ def replay_round(number: int) -> tuple[Archived, Plan, bool]:
     if archive is None:
         raise NotReplayable(f"Round {number} keeps no snapshot: it failed, was dropped, or never was.")
     archived = unpack(bytes(archive))
-    again = decide(archived.snapshot, archived.policy)
+    again = decide(archived.snapshot, archived.policy, archived.parameters)
     return archived, again, same_plan(archived.plan, again)
 
 
 @transaction.atomic
 def choose_policy(setting: PolicySetting, *, actor: User | None) -> PolicySetting:
-    """From now on decide so. The old setting stays as history."""
+    """From now on decide so; `InvalidChoice` with every fault. The old setting stays as history."""
+    setting.parameters = checked(setting.policy, setting.parameters)
+    said = "; ".join(filter(None, (words_of(setting.parameters), setting.note)))
     setting.pk, setting.created_by, setting.created_at = None, actor, timezone.now()
     setting.save(force_insert=True)
-    note(Action.POLICY_CHOOSE, actor=actor, target=setting.policy, target_id=setting.pk, message=setting.note)
+    note(Action.POLICY_CHOOSE, actor=actor, target=setting.policy, target_id=setting.pk, message=said)
     return setting
 
 
 def choose_again(setting: PolicySetting, *, actor: User | None) -> PolicySetting:
-    """Go back to a setting of the past: undo what came after."""
+    """Go back to a setting of the past: undo what came after. `InvalidChoice` if the code knows it no more."""
     setting.note = f"back to the setting of {setting.created_at:%F %H:%M}"
     return choose_policy(setting, actor=actor)
 
@@ -199,7 +205,8 @@ def _shares_since(now: datetime, setting: PolicySetting) -> datetime:
     last = Round.objects.filter(result=Round.Result.COMMITTED).defer("archive").first()
     if last is None:
         return now
-    changed = newest_events() > (last.last_job_event, last.last_node_event) or last.policy != setting.policy
+    chosen, decided = (setting.policy, in_full(setting.policy, setting.parameters)), (last.policy, last.parameters)
+    changed = newest_events() > (last.last_job_event, last.last_node_event) or chosen != decided
     since_s = (now - last.shares_since).total_seconds()
     return now if reset_due(changed=changed, since_s=since_s, round_s=setting.round_length_s) else last.shares_since
 
@@ -215,14 +222,14 @@ def _fill(record: Round, snapshot: Snapshot, plan: Plan) -> None:
     decision = plan.decision
     record.jobs, record.gpus = len(snapshot.jobs), len(snapshot.gpus)
     record.objective, record.bound, record.gap = decision.objective, decision.bound, decision.gap
-    record.status = decision.status.value
+    record.status, record.message = decision.status.value, decision.message[:500]
     record.prices = dict(zip(snapshot.types, (float(price) for price in decision.prices), strict=True))
-    record.archive = pack(record.policy, snapshot, plan)
+    record.archive = pack(record.policy, record.parameters, snapshot, plan)
 
 
 def _record_failure(opening: Opening, error: Exception, clock: "Stopwatch") -> Round:
-    policy = PolicySetting.objects.current().policy
-    record = opening.record(Round.Result.FAILED, policy=policy, shares_since=opening.now)
+    setting = PolicySetting.objects.current()
+    record = opening.record(Round.Result.FAILED, setting=setting, shares_since=opening.now)
     record.message, record.seconds = f"{type(error).__name__}: {error}"[:500], clock.seconds
     with transaction.atomic():
         record.save(force_insert=True)

@@ -13,6 +13,9 @@ from allocation.reasons import Reason, ReasonCode
 def fifo(problem: Problem) -> Decision:
     r"""Run jobs in the order in which they came, blind to speed.
 
+    Choose it when people expect a queue, and every job may wait for those before it: nothing is stopped for another,
+    and neither speed nor weights count.
+
     A job keeps what it holds. The waiting jobs follow, the oldest first; with the GPUs then left,
 
     .. math::

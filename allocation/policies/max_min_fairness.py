@@ -16,6 +16,9 @@ SLACK = 1e-9
 def max_min_fairness(problem: Problem) -> Decision:
     r"""Make the worst-off job as fast as possible, relative to its fair share.
 
+    Choose it when teams share GPUs of several types and each is to get its weight's part of the work, on the types
+    where its jobs gain most; how long jobs last need not be known.
+
     .. math::
         \max_{X,\,z}\ z \quad\text{s.t.}\quad
         & \textstyle z - \sum_k a_{ik} X_{ik} \le 0          && \forall i \quad\text{(fair)} \\

@@ -251,6 +251,7 @@ class Round(TypedDict):
     result: str
     message: str
     policy: str
+    parameters: dict[str, Any]
     jobs: int
     gpus: int
     objective: float | None
@@ -269,12 +270,24 @@ class RoundInFull(Round):
     decisions: list[Decision]
 
 
+class Parameter(TypedDict):
+    """What a parameter of a policy may be; `least` and `most` are None for one that is on or off."""
+
+    kind: str
+    default: float
+    least: float | None
+    most: float | None
+    meaning: str
+
+
 class Policy(TypedDict):
     """One that there is to choose."""
 
     name: str
     summary: str
-    parameters: dict[str, str]
+    choose_when: str
+    sources: list[str]
+    parameters: dict[str, Parameter]
     current: bool
 
 

@@ -16,7 +16,7 @@ from jobs_app.models import Attempt, Job
 from jobs_app.services import cancel_job, hold_job, release_job
 from scheduler_app.errors import NotReplayable
 from scheduler_app.lease import hold_lease, open_round
-from scheduler_app.models import Round
+from scheduler_app.models import PolicySetting, Round
 from scheduler_app.services import replay_round, round_is_due
 
 
@@ -55,10 +55,12 @@ def test_a_failed_round_cannot_be_replayed(broken_policy: None) -> None:
         replay_round(Round.objects.latest("number").number)
 
 
-def test_a_failed_snapshot_is_recorded_too(lab: Lab) -> None:
-    lab.policy("no_such_policy")
+def test_a_policy_that_is_gone_fails_the_round_and_says_so(lab: Lab) -> None:
+    PolicySetting.objects.update(policy="gone")
     lab.tick()
-    assert Round.objects.get().result == Round.Result.FAILED
+    failed = Round.objects.get()
+    assert failed.result == Round.Result.FAILED
+    assert "There is no policy 'gone' any more: choose another." in failed.message
 
 
 # -- when a round is due -----------------------------------------------------------------------------------------
