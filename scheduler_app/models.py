@@ -119,6 +119,11 @@ class Round(models.Model):
         """The policy's solver failed, and the round was decided as a queue."""
         return self.status == Status.FALLBACK
 
+    @property
+    def outcome(self) -> str:
+        """The result, for who counts: a round that fell back is neither good nor failed."""
+        return Status.FALLBACK.value if self.fell_back else self.result
+
 
 class GpuClaimQuerySet(models.QuerySet["GpuClaim"]):
     def open(self) -> "GpuClaimQuerySet":

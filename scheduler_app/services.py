@@ -41,8 +41,6 @@ from scheduler_app.snapshot import LeftOut, Snapshot, build_snapshot
 
 log = logging.getLogger(__name__)
 
-FELL_BACK = "fallback"
-"""The result, in metrics, of a round that was decided as a queue because the policy's solver failed."""
 DEBOUNCE = timedelta(seconds=1)
 """News is answered by a round of its own, but not faster than this: a burst of submissions is one round."""
 
@@ -150,7 +148,7 @@ def _account(record: Round, opening: Opening) -> None:
     before = Round.objects.filter(result=Round.Result.COMMITTED, number__lt=record.number)
     rhos = rhos_between(before.values_list("last_job_event", flat=True).first() or 0, opening.job_event)
     tally(
-        Count(Metric.ROUNDS, FELL_BACK if record.fell_back else record.result),
+        Count(Metric.ROUNDS, record.outcome),
         Count(Metric.ROUND_TIME, value=sum(record.seconds.values())),
         Count(Metric.SOLVER_TIME, value=record.seconds["decide"]),
         *(Count(Metric.FINISH_TIME_FAIRNESS, value=value) for value in rhos),
