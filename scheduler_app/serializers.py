@@ -112,6 +112,7 @@ class DecisionOnJob(serializers.Serializer[Any]):
     gpu_type = serializers.CharField(allow_null=True, help_text="Null: it waits.")
     gpus = serializers.IntegerField()
     share = serializers.FloatField(allow_null=True, help_text="Fraction of time that the policy gives it.")
+    reasons = ReasonAnswer(many=True, help_text="Why it waits; empty: it does not.")
 
 
 class RoundInFull(RoundAnswer):

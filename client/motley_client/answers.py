@@ -242,6 +242,7 @@ class Decision(TypedDict):
     gpu_type: str | None
     gpus: int
     share: float | None
+    reasons: list[Reason]
 
 
 class Round(TypedDict):

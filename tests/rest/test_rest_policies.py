@@ -7,7 +7,7 @@ import pytest
 import tuned
 from rest_callers import Scope, caller
 from rest_framework.test import APIClient
-from service_lab import Lab
+from service_lab import UNTIL_LET_GO, Lab
 
 from allocation.policies import POLICIES
 from allocation.rounds import RESET_ROUNDS
@@ -167,6 +167,17 @@ def test_the_audit_list_says_which_parameters_were_chosen(root: APIClient) -> No
     assert said == "power=2.0, queues=3, strict=false; to compare"
 
 
+def test_a_queue_names_who_stood_before_when_the_round_is_opened_again(cluster: Lab, ada: APIClient) -> None:
+    """What a policy alone knows is kept with the round."""
+    cluster.policy("fifo")
+    cluster.submit(UNTIL_LET_GO, gpus=3, name="first")
+    cluster.submit(gpus=2, name="second")
+    cluster.submit(gpus=2, name="third")
+    cluster.tick()
+    decisions = ada.get(f"/api/v1/rounds/{Round.objects.get().number}/decisions").json()["results"]
+    assert "It is queued behind second." in [reason["detail"] for reason in decisions[2]["reasons"]]
+
+
 @pytest.mark.usefixtures("tuned_policy")
 def test_a_round_keeps_the_parameters_that_it_was_decided_with(cluster: Lab, root: APIClient) -> None:
     cluster.policy(tuned.NAME, power=2)
@@ -252,7 +263,19 @@ def test_staff_read_all(decided: list[Job], root: APIClient) -> None:
 def test_a_round_is_opened_with_its_decisions(decided: list[Job], ada: APIClient) -> None:
     decisions = ada.get(f"/api/v1/rounds/{Round.objects.get().number}").json()["decisions"]
     assert [decision["job"] for decision in decisions] == [str(job.pk) for job in decided]
-    assert set(decisions[0]) == {"job", "gpu_type", "gpus", "share"}
+    assert set(decisions[0]) == {"job", "gpu_type", "gpus", "share", "reasons"}
+
+
+def test_who_was_left_waiting_is_told_why_for_rounds_of_the_past_too(
+    cluster: Lab, decided: list[Job], ada: APIClient
+) -> None:
+    number, said = Round.objects.get().number, {str(job.pk): job.reasons for job in Job.objects.queued()}
+    cluster.policy("fifo")
+    cluster.round()
+    decisions = ada.get(f"/api/v1/rounds/{number}/decisions").json()["results"]
+    waiting = [decision for decision in decisions if not decision["gpus"]]
+    assert waiting
+    assert [decision["reasons"] for decision in waiting] == [said[decision["job"]] for decision in waiting]
 
 
 @pytest.mark.parametrize(

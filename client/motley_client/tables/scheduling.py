@@ -137,7 +137,8 @@ def _decisions_table(decisions: Iterable[Decision]) -> RenderableType:
             one["job"],
             f"{one['gpus']} {one['gpu_type']}" if one["gpu_type"] else "waits",
             number(one["share"], "{:.0%}"),
+            one["reasons"][0]["detail"] if one.get("reasons") else "",
         )
         for one in decisions
     ]
-    return table(("JOB", "GETS", "SHARE OF TIME"), rows, empty="It decided on no job that you may see.")
+    return table(("JOB", "GETS", "SHARE OF TIME", "WHY IT WAITS"), rows, empty="It decided on no job that you may see.")
