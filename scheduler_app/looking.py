@@ -209,6 +209,7 @@ def explain_job(job: Job) -> dict[str, Any]:
         "reasons": job.reasons,
         "rates_used": rates_used(job, opened(record)) if record else [],
         "round": record.number if record else None,
+        "would_start": None,
     }
 
 

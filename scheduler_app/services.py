@@ -158,11 +158,15 @@ def _account(record: Round, opening: Opening) -> None:
 
 def take_snapshot(now: datetime, setting: PolicySetting) -> tuple[Snapshot, LeftOut, Rows, datetime]:
     """The cluster and the queue as arrays; also what they were made from, and since when time received counts."""
-    shares_since = _shares_since(now, setting)
-    rows = read_rows(shares_since)
-    timing = Timing(now, setting.round_length_s, setting.min_run_s, shares_since)
+    rows, timing = read_for_round(now, setting)
     snapshot, left_out = build_snapshot(rows, timing, busy_in_arrays())
-    return snapshot, left_out, rows, shares_since
+    return snapshot, left_out, rows, timing.shares_since
+
+
+def read_for_round(now: datetime, setting: PolicySetting, *, changed: bool = False) -> tuple[Rows, Timing]:
+    """What a round at this moment is decided from; `changed`: as if a job had been changed just now."""
+    shares_since = _shares_since(now, setting, changed=changed)
+    return read_rows(shares_since), Timing(now, setting.round_length_s, setting.min_run_s, shares_since)
 
 
 def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Plan:
@@ -198,13 +202,13 @@ def choose_again(setting: PolicySetting, *, actor: User | None) -> PolicySetting
     return choose_policy(setting, actor=actor)
 
 
-def _shares_since(now: datetime, setting: PolicySetting) -> datetime:
+def _shares_since(now: datetime, setting: PolicySetting, *, changed: bool) -> datetime:
     """Time received counts anew when jobs, nodes or the policy changed, but not so often that nothing is received."""
     last = Round.objects.filter(result=Round.Result.COMMITTED).defer("archive").first()
     if last is None:
         return now
     chosen, decided = (setting.policy, in_full(setting.policy, setting.parameters)), (last.policy, last.parameters)
-    changed = newest_events() > (last.last_job_event, last.last_node_event) or chosen != decided
+    changed = changed or newest_events() > (last.last_job_event, last.last_node_event) or chosen != decided
     since_s = (now - last.shares_since).total_seconds()
     return now if reset_due(changed=changed, since_s=since_s, round_s=setting.round_length_s) else last.shares_since
 

@@ -13,6 +13,7 @@ urlpatterns = [
     path("jobs/cancel", jobs.cancel, name="cancel-jobs"),
     path("jobs/<uuid:pk>", job.job, name="job"),
     path("jobs/<uuid:pk>/log", job.raw_log, name="raw-log"),
+    path("jobs/<uuid:pk>/would-start", job.would_start, name="would-start"),
     path("jobs/<uuid:pk>/<slug:verb>", jobs.act, name="act"),
     path("cluster", cluster.cluster, name="cluster"),
     path("nodes/<str:name>/<slug:verb>", cluster.act_on_node, name="act-on-node"),

@@ -120,6 +120,23 @@ class Event(TypedDict):
     actor: str | None
 
 
+class Change(TypedDict):
+    """One with which the next round would start the job; `anew`: by submitting it again so."""
+
+    kind: str
+    detail: str
+    changes: dict[str, Any]
+    gpu_type: str
+    gpus: int
+    anew: bool
+    for_staff: bool
+
+
+class WouldStart(TypedDict):
+    note: str
+    options: list[Change]
+
+
 class Explanation(TypedDict):
     """Why a job is where it is, and how fast it would be elsewhere."""
 
@@ -129,6 +146,7 @@ class Explanation(TypedDict):
     reasons: list[Reason]
     rates_used: list[RateUsed]
     round: int | None
+    would_start: WouldStart | None
 
 
 class Option(TypedDict):
