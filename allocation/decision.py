@@ -99,7 +99,7 @@ class Decision:
     @property
     def gap(self) -> float:
         """How far the objective may be from the best, relative to it; 0 is proven optimal."""
-        return max(self.bound - self.objective, 0.0) / max(abs(self.objective), 1e-12)
+        return abs(self.bound - self.objective) / max(abs(self.objective), 1e-12)
 
 
 def _frozen(array: Floats) -> Floats:

@@ -84,6 +84,7 @@ _COLUMNS: dict[str, _Column] = {
     "restart_s": _Column("m", least=0),
     "restarts": _Column("m", np.int64, least=0),
     "scale_unit": _Column("mn", np.int64, least=1, default=1),
+    "most_gpus": _Column("m", least=0, finite=False, default=np.inf),
     "locked": _Column("m", np.bool_),
     "unlock_s": _Column("m", least=0, finite=False, default=np.inf),
     "deadline_s": _Column("m", finite=False, default=np.inf),
@@ -113,6 +114,7 @@ class Problem:
     held : (m,) int, the configuration held now, or -1.
     restart_s, restarts : (m,) float, seconds that a restart costs, and (m,) int, restarts so far.
     scale_unit : (m, n) int, GPUs of one replica of the job on that type.
+    most_gpus : (m,) float, the most GPUs that jobs of its kind ever ran on; inf: any number is thought safe.
     locked : (m,) bool, the job keeps what it holds this round.
     unlock_s : (m,) float, seconds until its lock ends; inf: never.
     deadline_s : (m,) float, seconds from now, negative when missed; inf: none.
@@ -144,6 +146,7 @@ class Problem:
     restart_s: Floats
     restarts: Ints
     scale_unit: Ints
+    most_gpus: Floats
     locked: Bools
     unlock_s: Floats
     deadline_s: Floats

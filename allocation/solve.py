@@ -47,6 +47,7 @@ def maximize(
     integrality: Ints | None = None,
     time_limit_s: float | None = None,
     gap: float = 1e-4,
+    tolerance: float = 1e-7,
 ) -> Solution:
     r"""Give the best answer, or the best one found within the time limit.
 
@@ -60,6 +61,7 @@ def maximize(
     rows, upper : (r, v) sparse or dense, and (r,) float.
     integrality : (v,) int, 1 where x must be whole; None: a linear program, and only then there are duals.
     time_limit_s, gap : seconds, and the relative gap at which an integer program may stop.
+    tolerance : by how much a linear program's answer may break a row, 1e-10 at least.
 
     Raises
     ------
@@ -68,11 +70,14 @@ def maximize(
     """
     c, b = np.asarray(objective, float), np.asarray(upper, float)
     matrix: Any = csr_array(rows)
+    if not c.size:
+        return Solution(np.zeros(0), 0.0, 0.0, np.zeros(b.size), 0.0, Status.OPTIMAL)
     at_most = np.broadcast_to(np.asarray(most, float), c.shape)
     options: Any = {} if time_limit_s is None else {"time_limit": time_limit_s}
     began = perf_counter()
     if integrality is None:
         between: Any = np.column_stack([np.zeros(c.size), at_most])
+        options |= {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
         return _relaxed(linprog(-c, matrix, b, bounds=between, options=options), began)
     rule = LinearConstraint(matrix, ub=b)
     options["mip_rel_gap"] = gap

@@ -28,8 +28,11 @@ def build_floor(node_gpus, jobs, **columns):
 
 
 @st.composite
-def clusters(draw, max_jobs=8):
-    """A random problem and its floor: some types may be empty, some jobs elastic, weights over six orders."""
+def clusters(draw, max_jobs=8, *, busy=False):
+    """A random problem and its floor: some types may be empty, some jobs elastic, weights over six orders.
+
+    Where it is busy, some jobs hold GPUs, and some of those are locked.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n, m = draw(st.integers(1, 3)), draw(st.integers(1, max_jobs))
     node_gpus = [rng.choice([1, 2, 4, 8], rng.integers(0, 4)).tolist() for _ in range(n)]
@@ -47,7 +50,28 @@ def clusters(draw, max_jobs=8):
         "weight": weight,
         "age_s": rng.uniform(0, 1e5, len(rate)),
         "received_s": received_s,
+        "remaining_steps": np.where(rng.random(len(rate)) < 0.2, np.inf, 10 ** rng.uniform(1, 6, len(rate))),
+        "isolated_s": rng.uniform(0, 1e5, len(rate)),
+        "attained_gpu_s": rng.uniform(0, 1e5, len(rate)),
+        "deadline_s": np.where(rng.random(len(rate)) < 0.5, np.inf, rng.uniform(-1e3, 1e6, len(rate))),
+        "price_per_gpu_hour": rng.choice([0, 0.5, 2, 3.1], n),
+        "restart_s": rng.uniform(0, 300, len(rate)),
+        "restarts": rng.integers(0, 5, len(rate)),
+        "most_gpus": rng.choice([0, 1, 4, np.inf], len(rate)),
     }
+    if busy:
+        columns |= running(rng, rate, offered.usage, capacity)
     problem = Problem.of(rate, offered.usage, capacity, **columns)
     uneven = rng.random(len(rate)) < 0.3
     return SimpleNamespace(problem=problem, floor=build_floor(node_gpus, len(rate), uneven=uneven), node_gpus=node_gpus)
+
+
+def running(rng, rate, usage, capacity):
+    """Some jobs hold what they can use, as far as it goes; every other one of these is locked."""
+    held, left = np.full(len(rate), -1), capacity.copy()
+    for i in np.flatnonzero(rng.random(len(rate)) < 0.5):
+        fits = np.flatnonzero((rate[i] > 0) & (usage <= left[:, None]).all(axis=0))
+        if fits.size:
+            held[i] = rng.choice(fits)
+            left -= usage[:, held[i]]
+    return {"held": held, "locked": (held >= 0) & (rng.random(len(rate)) < 0.5)}

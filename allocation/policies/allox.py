@@ -1,0 +1,104 @@
+"""Least mean completion time by matching (AlloX)."""
+
+from typing import Annotated
+
+from numpy import (
+    arange,
+    diff,
+    divide,
+    full,
+    inf,
+    isfinite,
+    lexsort,
+    maximum,
+    minimum,
+    ones_like,
+    repeat,
+    where,
+    zeros_like,
+)
+from scipy.optimize import linear_sum_assignment
+
+from allocation.arrays import Bools, Floats, Ints
+from allocation.decision import Decision
+from allocation.parameters import Within
+from allocation.policies.isolated import on_base_gangs
+from allocation.policies.makespan import steps_left
+from allocation.problem import Problem
+from allocation.queues import fastest, holds_something, serve
+
+MOST_CELLS = 4_000_000
+"""Of the matrix that is matched: later positions, and then the youngest jobs, are left out of a larger one."""
+NEVER_S = 1e12
+
+
+def allox(
+    problem: Problem,
+    *,
+    oldest: Annotated[float, Within(0, 1, "only this part of the jobs, the oldest, is matched: less is fairer")] = 1.0,
+) -> Decision:
+    r"""Run jobs in the order and on the GPUs that make the mean completion time least.
+
+    Choose it when mean completion time counts, jobs know how long they are, and some gain much more from fast GPUs than
+    others. Nobody is stopped.
+
+    Jobs that run stay. The others are matched to pairs of a free GPU and a position p from the end of its queue:
+
+    .. math::
+        \min\ \textstyle\sum_{i,s,p} \left(p\, \frac{g_i\, r_i}{T_{i,k_0(i,j(s))}} + t_i\right) x_{isp}
+        \quad\text{s.t.}\quad
+        & \textstyle\sum_{s,p} x_{isp} = 1   && \forall i \quad\text{(each job once)} \\
+        & \textstyle\sum_i x_{isp} \le 1     && \forall s, p \quad\text{(one job at a time)}
+
+    Who is the first on his GPU starts now. AlloX knows jobs of one GPU; a gang is matched by its work in GPU-seconds,
+    and starts when enough GPUs of the type are left.
+
+    Parameters
+    ----------
+    problem : Problem
+        T = rate (m, K) steps/s, r = remaining_steps (m,), where unknown that of the longest; t = age_s (m,);
+        g = base_gpus (m,), u = usage (n, K), c = capacity (n,) GPUs; held (m,).
+    oldest : AlloX' alpha.
+
+    Returns
+    -------
+    Decision
+        picks (m,); objective: jobs that run; prices are 0.
+
+    References
+    ----------
+    .. [1] Le et al., EuroSys 2020, "AlloX: Compute Allocation in Hybrid Clusters", section 4.
+    """
+    keep = holds_something(problem)
+    left = maximum(problem.capacity - problem.usage[:, problem.held[keep]].sum(axis=1), 0)
+    by_age = lexsort((-problem.age_s, keep))[: (~keep).sum()]
+    rows = by_age[: max(int(oldest * len(keep)), int(left.sum()))]
+    gangs = on_base_gangs(problem, ones_like(problem.received_s)) > 0
+    rows, gpu_type = _matched(_gpu_seconds(problem, gangs)[rows], problem.age_s[rows], left, rows)
+    mine = zeros_like(gangs)
+    mine[rows] = gangs[rows] & (problem.usage[gpu_type] > 0)
+    return serve(problem, rows, fastest(problem), keep=keep, strict=False, allowed=mine)
+
+
+def _gpu_seconds(problem: Problem, gangs: Bools) -> Floats:
+    """The work (m, n) of each job's smallest gang on each type; inf where it has none."""
+    rate = where(gangs, problem.rate, 0) @ (problem.usage > 0).T
+    work = (problem.base_gpus * steps_left(problem))[:, None]
+    seconds: Floats = divide(work, rate, out=full(rate.shape, inf), where=rate > 0)
+    return seconds
+
+
+def _matched(work: Floats, age_s: Floats, left: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Rows in the order in which they are to start, the first on each GPU before all others; and the type of each."""
+    gpu_type = repeat(arange(left.size), left)
+    m = min(len(rows), MOST_CELLS // max(gpu_type.size, 1))
+    places = arange(1, 1 + max(min(m, MOST_CELLS // max(m * gpu_type.size, 1)), 1))
+    on_gpu = minimum(work[:m, gpu_type], NEVER_S)
+    cost = (places[:, None] * on_gpu[:, None, :] + age_s[:m, None, None]).reshape(m, places.size * gpu_type.size)
+    i, column = linear_sum_assignment(cost)
+    place, gpu = divmod(column, max(gpu_type.size, 1))
+    turn = lexsort((i, -place, gpu))
+    later = diff(gpu[turn], prepend=-1) == 0
+    turn = turn[lexsort((-place[turn], later))]
+    turn = turn[isfinite(work[i, gpu_type[gpu]])[turn]]
+    return rows[i[turn]], gpu_type[gpu[turn]]

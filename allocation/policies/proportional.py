@@ -1,0 +1,61 @@
+"""Shares in proportion to weights, of the whole cluster's mix of GPUs."""
+
+from numpy import divide, ones_like, where, zeros, zeros_like
+
+from allocation.arrays import Floats
+from allocation.decision import Decision
+from allocation.policies.isolated import on_base_gangs
+from allocation.problem import Problem
+from allocation.solve import Status
+
+
+def proportional(problem: Problem) -> Decision:
+    r"""Give each job GPUs in proportion to its weight, and of every type as much as of any other.
+
+    Choose it when teams paid for parts of the cluster and each is to get its part of every GPU type, no trading.
+
+    Job i is on the cluster's mix of the types that it can use for a part f of its time; what a job has no time for goes
+    to the others, again by weight:
+
+    .. math::
+        X_{i,k_0(i,j)} = f_i\, \frac{c_j}{C_i}, \qquad f_i = \min\!\left(1, \theta\, \frac{w_i}{g_i}\right), \qquad
+        \textstyle\sum_i g_i f_i = \sum_j c_j
+
+    C_i are the GPUs of those types. Where jobs that are bound to one type would overfill it, its shares shrink to fit.
+
+    Parameters
+    ----------
+    problem : Problem
+        c = capacity (n,) GPUs, g = base_gpus (m,), w = weight (m,), T = rate (m, K) steps/s.
+
+    Returns
+    -------
+    Decision
+        shares X (m, K), fraction of time; prices are 0; objective: the normalised rate of the worst-off job.
+
+    References
+    ----------
+    .. [1] Chaudhary et al., EuroSys 2020, "Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for Deep
+       Learning" (Gandiva_fair's tickets, before trading).
+    """
+    T, c, g, w = problem.rate, problem.capacity, problem.base_gpus, problem.weight
+    f = _fill(c.sum(), g, w)
+    usable = on_base_gangs(problem, ones_like(problem.received_s)) @ (problem.usage > 0).T * c
+    y = f[:, None] * usable / usable.sum(axis=1, keepdims=True)
+    used = g @ y
+    y *= divide(c, used, out=ones_like(used), where=used > c)
+    X = on_base_gangs(problem, y)
+    worst = (g / (w * problem.base_rate) * (T * X).sum(axis=1)).min()
+    return Decision.of_shares(X, prices=zeros(c.size), objective=worst, status=Status.RULE, dust=0)
+
+
+def _fill(capacity: float, g: Floats, w: Floats) -> Floats:
+    """The part (m,) of its time that each gang of g GPUs runs when GPUs go by weight, and none runs more than 1."""
+    f = zeros_like(g)
+    while (rising := f < 1).any():
+        theta = (capacity - g[~rising].sum()) / w[rising].sum()
+        wanted = where(rising, theta * w / g, 1)
+        f = where(wanted >= 1, 1.0, f)
+        if not (wanted[rising] >= 1).any():
+            return where(rising, wanted, 1)
+    return f

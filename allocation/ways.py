@@ -1,0 +1,129 @@
+"""What a rate costs a job at given prices of the GPU types: the cheapest mix of its configurations."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from allocation.arrays import Bools, Floats, Ints
+
+SAME = 1e-8
+"""Rates that differ by less, relatively, are one; a step that costs less, relative to the dearest, is free."""
+
+
+@dataclass(frozen=True, eq=False)
+class Offers:
+    """What can be done at any prices: rate (m, K), use (n, K) as a fraction of each type, count (m,)."""
+
+    rate: Floats
+    use: Floats
+    count: Ints
+
+    @cached_property
+    def most(self) -> Floats:
+        """The highest rate (m,) of each job."""
+        most: Floats = self.rate.max(axis=1)
+        return most
+
+    def ways(self, prices: Floats) -> "Ways":
+        """The corners of the lower convex hull of (rate, cost), idleness the first, found by gift wrapping."""
+        cost = np.concatenate([[0.0], prices @ self.use])
+        rate = np.column_stack([np.zeros(len(self.rate)), self.rate])
+        corners = [np.zeros(len(rate), dtype=np.int64)]
+        everyone = np.arange(len(rate))
+        while True:
+            at = corners[-1]
+            gain = rate - rate[everyone, at][:, None]
+            slope = np.where(gain > 0, (cost - cost[at][:, None]) / np.where(gain > 0, gain, 1), np.inf)
+            best = slope.argmin(axis=1)
+            ahead = np.isfinite(slope[everyone, best])
+            if not ahead.any():
+                return Ways(self, prices, np.array(corners).T, cost)
+            corners.append(np.where(ahead, best, at))
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """At prices (n,), corners (m, H): columns of (idle, configurations), by rising rate; cost (K + 1,) of a column."""
+
+    offers: Offers
+    prices: Floats
+    corners: Ints
+    cost: Floats
+
+    @cached_property
+    def _rate(self) -> Floats:
+        padded = np.column_stack([np.zeros(len(self.offers.rate)), self.offers.rate])
+        rate: Floats = np.take_along_axis(padded, self.corners, axis=1)
+        return rate
+
+    @cached_property
+    def _price(self) -> Floats:
+        price: Floats = self.cost[self.corners]
+        return price
+
+    def to(self, need: Floats) -> "Answer":
+        """How each job reaches its rate: between two neighbouring corners."""
+        upper = np.clip((self._rate < need[:, None]).sum(axis=1), 1, max(self.corners.shape[1] - 1, 1))
+        i = np.arange(len(need))
+        low, high = self._rate[i, upper - 1], self._rate[i, upper]
+        part = np.where(high > low, (need - low) / np.where(high > low, high - low, 1), 1.0)
+        return Answer(self, need, upper, np.clip(part, 0, 1))
+
+    def expense(self, need: Floats) -> float:
+        """What all pay together; 1 is all there is."""
+        answer = self.to(need)
+        i = np.arange(len(need))
+        low, high = self._price[i, answer.upper - 1], self._price[i, answer.upper]
+        return float(self.offers.count @ (low + answer.part * (high - low)))
+
+    def dearer(self, need: Floats) -> Bools:
+        """For whom more would cost something, or cannot be had."""
+        above = (self._rate <= need[:, None] * (1 + SAME)).sum(axis=1)
+        i, top = np.arange(len(need)), self.corners.shape[1] - 1
+        over = np.minimum(above, top)
+        cheap = self._price[i, over] - self._price[i, over - 1] <= SAME * self.cost.max()
+        stopped: Bools = (above > top) | ~cheap
+        return stopped
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Each job's mix: `part` of its time at corner `upper`, the rest at the one before."""
+
+    ways: Ways
+    need: Floats
+    upper: Ints
+    part: Floats
+
+    @cached_property
+    def columns(self) -> tuple[Ints, Ints]:
+        """The two columns (m,) that each job mixes, in (idle, configurations)."""
+        i = np.arange(len(self.need))
+        return self.ways.corners[i, self.upper - 1], self.ways.corners[i, self.upper]
+
+    @cached_property
+    def use(self) -> Floats:
+        """The use (n, m) of each type by each row's jobs."""
+        use = np.column_stack([np.zeros(len(self.ways.offers.use)), self.ways.offers.use])
+        low, high = self.columns
+        used: Floats = (use[:, low] * (1 - self.part) + use[:, high] * self.part) * self.ways.offers.count
+        return used
+
+    def use_at(self, need: Floats) -> Floats:
+        """The use (n,) of each type when no more is needed than this (m,), of what this answer gives."""
+        used: Floats = self.use @ self._part_of(need)
+        return used
+
+    def shares_at(self, need: Floats) -> Floats:
+        """The shares (m, K) then."""
+        i, enough = np.arange(len(need)), self._part_of(need)
+        shares = np.zeros((len(need), len(self.ways.cost)))
+        low, high = self.columns
+        shares[i, low] += (1 - self.part) * enough
+        shares[i, high] += self.part * enough
+        return shares[:, 1:]
+
+    def _part_of(self, need: Floats) -> Floats:
+        part: Floats = np.divide(need, self.need, out=np.zeros_like(need), where=self.need > 0)
+        return part

@@ -1,0 +1,112 @@
+"""Shares that are worth most: one linear program over the configurations that jobs can use."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from allocation.arrays import Floats, Ints
+from allocation.solve import Status, maximize
+
+TIME_LIMIT_S = 60.0
+SLACK = 1e-9
+"""Relative; what a first program reached, a second starts from, where rounding could make it infeasible."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """Shares (m, K), what they are worth, its bound, and its gain (n,) from one more GPU of each type."""
+
+    shares: Floats
+    value: float
+    bound: float
+    prices: Floats
+    seconds: float
+    status: Status
+
+
+def most_worth(
+    worth: Floats,
+    rate: Floats,
+    usage: Ints,
+    capacity: Ints,
+    *,
+    count: Ints | None = None,
+    least: Floats | None = None,
+) -> Shares:
+    r"""Give the shares that are worth most together.
+
+    .. math::
+        \max_X\ \textstyle\sum_{ik} N_i b_{ik} X_{ik} \quad\text{s.t.}\quad
+        & \textstyle\sum_k X_{ik} \le 1                         && \forall i \quad\text{(time)} \\
+        & \textstyle\sum_i N_i \sum_k u_{jk} X_{ik} \le c_j     && \forall j \quad\text{(capacity)} \\
+        & \textstyle\sum_k T_{ik} X_{ik} \ge l_i                && \forall i \text{ with } l_i > 0 \quad\text{(least)}
+
+    Parameters
+    ----------
+    worth, rate : b and T (m, K); X is 0 where the rate is.
+    usage, capacity : u (n, K) and c (n,) GPUs.
+    count : N (m,), jobs that each row stands for; one unless given.
+    least : l (m,), the rate that each job must have; none unless given.
+
+    Raises
+    ------
+    SolverFailed
+        The solver stopped early, or the least rates do not fit together.
+    """
+    m = len(rate)
+    N = np.ones(m) if count is None else count.astype(float)
+    i, k = (rate > 0).nonzero()
+    columns = np.arange(i.size)
+    bound = np.zeros(0, dtype=np.int64) if least is None else np.flatnonzero(least > 0)
+    best = maximize(
+        N[i] * worth[i, k],
+        vstack(
+            [
+                csr_array((np.ones(i.size), (i, columns)), shape=(m, i.size)),  # time
+                csr_array(usage[:, k] * N[i]),  # capacity
+                csr_array((-rate[i, k], (i, columns)), shape=(m, i.size))[bound],  # least
+            ]
+        ),
+        np.concatenate([np.ones(m), capacity, np.zeros(0) if least is None else (SLACK - 1) * least[bound]]),
+        time_limit_s=TIME_LIMIT_S,
+    )
+    X = np.zeros(rate.shape)
+    X[i, k] = best.x
+    prices = best.duals[m : m + capacity.size]
+    return Shares(X, best.value, best.bound, prices, best.seconds, best.status)
+
+
+def least_shortfall(rate: Floats, usage: Ints, capacity: Ints, wanted: Floats) -> Floats:
+    r"""Give the rates (m,) that can be had at once, as near to those wanted as they come.
+
+    .. math::
+        \min_{X,\,y}\ \textstyle\sum_i y_i \quad\text{s.t.}\quad
+        \textstyle\sum_k T_{ik} X_{ik} \ge (1 - y_i)\, l_i, \quad 0 \le y \le 1, \quad\text{time and capacity}
+
+    A linear program of this kind disappoints few jobs much rather than all of them a little.
+    """
+    rows = np.flatnonzero(wanted > 0)
+    if not rows.size:
+        return np.zeros(len(rate))
+    T = rate[rows]
+    i, k = (T > 0).nonzero()
+    r, v = rows.size, i.size
+    columns = np.arange(v)
+    short = csr_array((-wanted[rows], (np.arange(r), np.arange(v, v + r))), shape=(r, v + r))
+    best = maximize(
+        np.append(np.zeros(v), -np.ones(r)),
+        vstack(
+            [
+                csr_array((-T[i, k], (i, columns)), shape=(r, v + r)) + short,  # as wanted, less what is short
+                csr_array((np.ones(v), (i, columns)), shape=(r, v + r)),  # time
+                csr_array((usage[:, k].ravel(), np.indices((capacity.size, v)).reshape(2, -1)), (capacity.size, v + r)),
+            ]
+        ),
+        np.concatenate([-wanted[rows], np.ones(r), capacity]),
+        most=np.append(np.ones(v), np.ones(r)),
+        time_limit_s=TIME_LIMIT_S,
+    )
+    reached = np.zeros(len(rate))
+    reached[rows] = wanted[rows] * np.clip(1 - best.x[v:], 0, 1)
+    return reached

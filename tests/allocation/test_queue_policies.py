@@ -1,0 +1,105 @@
+"""Queues: who goes first, and who is passed over."""
+
+import numpy as np
+import pytest
+
+from allocation.policies.allox import allox
+from allocation.policies.fifo import fifo
+from allocation.policies.fifo_fastest import fifo_fastest
+from allocation.policies.las import las
+from allocation.policies.srtf import srtf
+from allocation.problem import Problem
+from allocation.reasons import ReasonCode
+
+
+def rivals(decision):
+    return {row: [(reason.code, reason.rival) for reason in found] for row, found in decision.reasons.items()}
+
+
+def test_fifo_gives_the_oldest_job_the_roomiest_type_and_stops_at_the_first_that_fits_nowhere():
+    usage = [[1, 4, 0, 0], [0, 0, 1, 4]]
+    rate = [[0, 1, 0, 1], [9, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]]
+    decision = fifo(Problem.of(rate, usage, [4, 5], age_s=[30, 40, 20, 10]))
+    assert decision.picks.tolist() == [1, 2, 3, -1]
+    decision = fifo(Problem.of(rate, usage, [4, 4], age_s=[30, 40, 20, 10]))
+    assert decision.picks.tolist() == [3, 0, -1, -1]
+
+
+def test_fifo_says_which_job_stands_ahead():
+    decision = fifo(Problem.of([[1], [1], [1]], [[1]], [1], age_s=[1, 3, 2]))
+    assert rivals(decision) == {2: [(ReasonCode.OUTBID, 1)], 0: [(ReasonCode.OUTBID, 2)]}
+
+
+def test_fifo_leaves_a_running_job_where_it_is():
+    decision = fifo(Problem.of([[1, 1], [1, 1]], np.eye(2), [1, 1], age_s=[9, 1], held=[-1, 1]))
+    assert decision.picks.tolist() == [0, 1]
+
+
+def test_fifo_fastest_gives_the_oldest_the_best_and_moves_who_runs_there():
+    problem = Problem.of([[3, 1], [9, 8]], np.eye(2), [1, 1], age_s=[9, 1], held=[-1, 0])
+    assert fifo_fastest(problem).picks.tolist() == [0, 1]
+    assert fifo_fastest(problem.subset(np.array([1, 0]))).picks.tolist() == [1, 0]
+
+
+def test_srtf_runs_what_is_done_soonest_and_what_has_no_length_last():
+    remaining = [np.inf, 900, 100, 50]
+    problem = Problem.of([[1], [10], [1], [1]], [[1]], [2], remaining_steps=remaining, age_s=[9, 3, 2, 1])
+    assert srtf(problem).picks.tolist() == [-1, 0, -1, 0]
+
+
+def test_srtf_passes_over_a_gang_that_does_not_fit():
+    problem = Problem.of([[0, 1], [1, 0]], [[1, 4]], [4], remaining_steps=[20, 10])
+    assert srtf(problem).picks.tolist() == [-1, 0]
+
+
+def test_las_prefers_the_lower_queue_and_in_a_queue_him_who_runs():
+    attained = [100, 4000, 50, 10]
+    problem = Problem.of(
+        np.ones((4, 1)), [[1]], [2], attained_gpu_s=attained, age_s=[5, 9000, 4, 3], held=[-1, 0, -1, 0]
+    )
+    assert las(problem).picks.tolist() == [0, -1, -1, 0]
+
+
+def test_las_brings_back_who_waited_long():
+    problem = Problem.of(
+        np.ones((2, 1)), [[1]], [1], attained_gpu_s=[4000, 3000], age_s=[4000 * 9.5, 3000], held=[-1, 0]
+    )
+    assert las(problem).picks.tolist() == [-1, 0]  # both are in the first queue now, and one of them runs
+    assert las(problem.subset(np.array([0, 1])), promote=0).picks.tolist() == [-1, 0]
+    waiting = Problem.of(np.ones((2, 1)), [[1]], [1], attained_gpu_s=[4000, 3500], age_s=[4000 * 9.5, 3500])
+    assert las(waiting).picks.tolist() == [0, -1]
+    assert las(waiting, promote=0).picks.tolist() == [0, -1]
+    younger = Problem.of(np.ones((2, 1)), [[1]], [1], attained_gpu_s=[4000, 3500], age_s=[4000 * 9.5, 4000 * 9.6])
+    assert las(younger).picks.tolist() == [-1, 0]
+
+
+def test_allox_lets_a_short_job_go_first_and_sends_who_gains_little_to_the_slow_gpu():
+    """Jobs of 100 s and 10 s on the fast GPU, 1000 s and 11 s on the slow one: the short one loses a second there."""
+    problem = Problem.of([[10, 1], [10, 9]], np.eye(2), [1, 1], remaining_steps=[1000, 100], age_s=[1, 1])
+    assert allox(problem).picks.tolist() == [0, 1]
+    one = Problem.of([[10], [10]], [[1]], [1], remaining_steps=[1000, 100], age_s=[2, 1])
+    assert allox(one).picks.tolist() == [-1, 0]
+
+
+def test_allox_would_rather_wait_for_a_fast_gpu_than_crawl():
+    problem = Problem.of([[10, 0.1], [10, 0.1]], np.eye(2), [1, 1], remaining_steps=[100, 100], age_s=[2, 1])
+    assert sorted(allox(problem).picks.tolist()) == [-1, 0]
+
+
+def test_allox_matches_only_the_oldest_when_told():
+    problem = Problem.of([[1], [1], [1]], [[1]], [1], remaining_steps=[100, 10, 1], age_s=[3, 2, 1])
+    assert allox(problem).picks.tolist() == [-1, -1, 0]
+    assert allox(problem, oldest=0.4).picks.tolist() == [0, -1, -1]
+
+
+def test_allox_starts_a_gang_when_its_gpus_are_free():
+    problem = Problem.of([[0, 4], [1, 0]], [[1, 4]], [4], remaining_steps=[40, 400], age_s=[2, 1])
+    assert allox(problem).picks.tolist() == [1, -1]
+
+
+@pytest.mark.parametrize("policy", [fifo_fastest, srtf, las])
+def test_nobody_takes_the_gpus_of_a_locked_job(policy):
+    problem = Problem.of(
+        [[1], [1]], [[1]], [1], age_s=[9, 1], held=[-1, 0], locked=[False, True], remaining_steps=[1, 9]
+    )
+    assert policy(problem).picks.tolist() == [-1, 0]
