@@ -114,15 +114,16 @@ class _Outcome:
         return [] if self.decision.worth is None else self._too_dear(i, self.decision.worth[i])
 
     def _behind(self, i: int) -> list[Reason]:
-        """The weakest winner, over the types that the job can use, if it stood before the job.
+        """The weakest winner, over the types that the job can use, if it stood before the job or beside it.
 
-        Priority grows with the share, so that a share above `needed_share` would have stood before that winner.
+        Priority grows with the share, so that a share above `needed_share` would have stood before that winner. Who is
+        locked is no winner: no share takes his GPUs.
         """
         winners = self._weakest_winners
         types = [j for j in np.flatnonzero(self._usable[i]).tolist() if winners[j] >= 0]
         stood = [(float(self._priority[winners[j], j]), j) for j in types]
         bar, j = min(stood, default=(-1.0, -1))
-        if bar <= self._priority[i, j]:
+        if bar < self._priority[i, j] * (1 - TOLERANCE):
             return []
         numbers = {"gpu_type": j, "share": float(self._on_type[i, j]), "priority": float(self._priority[i, j])}
         winner = int(winners[j])
@@ -196,8 +197,8 @@ class _Outcome:
 
     @cached_property
     def _weakest_winners(self) -> Ints:
-        """The running row of least priority on each type (n,), -1 for none."""
-        running = np.flatnonzero(self.picks >= 0)
+        """The running row of least priority on each type (n,) that could have been passed over; -1 for none."""
+        running = np.flatnonzero((self.picks >= 0) & ~self.problem.locked)
         uses = self.problem.usage[:, self.picks[running]] > 0
         bids = np.where(uses, self._priority[running].T, np.inf)
         if not running.size:

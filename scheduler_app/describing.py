@@ -13,7 +13,7 @@ from allocation.parameters import Parameter, Policy, parameters_of
 from allocation.policies import POLICIES
 from scheduler_app.formulas import mathml
 
-CHOOSE = "Choose it when "
+CHOOSE = "Choose it "
 MATHS = re.compile(r"^\.\. math::\n+((?:(?: {4}.*)?\n)+)", re.MULTILINE)
 REFERENCES = re.compile(r"^References\n-+\n(.*?)(?=\n\n\S|\Z)", re.MULTILINE | re.DOTALL)
 REFERENCE = re.compile(r"^\.\. \[\d+\] (.*?)(?=^\.\. \[|\Z)", re.MULTILINE | re.DOTALL)

@@ -1,6 +1,7 @@
 """Why each waiting job waits: the core's codes and numbers in words. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import isclose
 from typing import Any
 
 from allocation.planning import Plan
@@ -10,6 +11,8 @@ from scheduler_app.naming import Named
 from scheduler_app.reading import JobRow
 from scheduler_app.snapshot import LeftOut, Snapshot
 
+SAME = 1e-5
+"""Priorities that differ by less are shown as equal."""
 Words = dict[str, Any]
 """`{code, detail, numbers}`, as in answers and in `Job.reasons`."""
 
@@ -63,13 +66,18 @@ def _text_of_outbid(numbers: Mapping[str, float]) -> str:
         )
     if "priority" not in numbers:
         return "It is queued behind {rival}."
+    tie = isclose(numbers["priority"], numbers["rival_priority"], rel_tol=SAME)
     behind = (
-        "{rival} is further behind its share of {gpu_type}: its priority is {rival_priority} "
-        "(share {rival_share}), this job's {priority} (share {share})"
+        "{rival} is "
+        + ("as far" if tie else "further")
+        + (
+            " behind its share of {gpu_type}: its priority is {rival_priority} "
+            "(share {rival_share}), this job's {priority} (share {share})"
+        )
     )
     if numbers.get("needed_share", 0) < 1:
         return behind + "; with a share above {needed_share} it would come first."
-    return behind + "; it has had so much of its time that no share would put it first."
+    return behind + "; no share of its time would put it first."
 
 
 class _Loose(dict[str, Any]):

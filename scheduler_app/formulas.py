@@ -15,7 +15,7 @@ MAX_OR_MIN_OVER = re.compile(r"\\(max|min)_")
 
 def mathml(latex: str) -> SafeString:
     """The formula on lines of its own, aligned at each `&`."""
-    prepared = _limits_below(latex.strip())
+    prepared = _limits_below(latex.strip()).replace(":=", r"\coloneqq ")
     if ALIGNED.search(prepared) and not prepared.startswith(r"\begin"):
         prepared = rf"\begin{{align*}}{prepared}\end{{align*}}"
     return mark_safe(convert(prepared, display="block"))  # noqa: S308  # of our own docstrings

@@ -12,9 +12,6 @@ def fifo(problem: Problem) -> Decision:
 
     Choose it when nothing is known of the jobs, and a queue that everybody can see through counts more than speed.
 
-    Choose it when people expect a queue, and every job may wait for those before it: nothing is stopped for another,
-    and neither speed nor weights count.
-
     A job keeps what it holds. The waiting jobs follow, the oldest first; with the GPUs then left,
 
     .. math::

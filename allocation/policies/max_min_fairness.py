@@ -11,9 +11,6 @@ def max_min_fairness(problem: Problem) -> Decision:
 
     Choose it when many people share the cluster, and each is to get as much work done as a fair part of it would do.
 
-    Choose it when teams share GPUs of several types and each is to get its weight's part of the work, on the types
-    where its jobs gain most; how long jobs last need not be known.
-
     .. math::
         \max_{X,\,z}\ z \quad\text{s.t.}\quad
         & \textstyle z - \sum_k a_{ik} X_{ik} \le 0          && \forall i \quad\text{(fair)} \\

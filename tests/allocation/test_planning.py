@@ -97,6 +97,19 @@ def test_the_share_that_an_outbid_job_would_need_is_the_one_that_wins(nudge, run
     assert (again.picks[0] >= 0) == runs
 
 
+def test_among_equals_the_one_that_came_first_is_named():
+    problem = Problem.of([[1], [1]], [[1]], [1])
+    found = reason(plan(problem, build_floor([[1]], 2), of_shares([[0.5], [0.5]])), 1, ReasonCode.OUTBID)
+    assert (found.rival, found.numbers["needed_share"]) == (0, 0.5)
+
+
+def test_who_is_locked_has_outbid_nobody():
+    """However large its share, a job does not get the GPUs of one that keeps them."""
+    problem = Problem.of([[1], [1]], [[1]], [1], held=[0, -1], locked=[True, False])
+    planned = plan(problem, build_floor([[1]], 2, holder=[0]), of_shares([[0.9], [0.1]]))
+    assert codes(planned, 1) == [ReasonCode.INSUFFICIENT_GPUS]
+
+
 def by_value(worth, prices, picks):
     return lambda _: Decision.of_picks(picks, prices=prices, worth=np.asarray(worth, float))
 
