@@ -41,8 +41,9 @@ format:  ## format and mend what can be mended
 	ruff format .
 	ruff check --fix .
 
-bench:  ## a round of 2,000 jobs on 2,000 GPUs, split by step
+bench:  ## every policy on 2,048 jobs beside its plain formula, and a round of 2,000 jobs on 2,000 GPUs, split by step
 	@./bootstrap.sh test
+	$(PYTHON) -m benchmarks.policies
 	$(PYTHON) -m benchmarks.round
 
 bench-service:  ## the service under load on PostgreSQL: rounds, submissions, pages, lists; ARGS as --only rounds

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from allocation.arrays import Floats, Ints
-from allocation.solve import Status, maximize
+from allocation.solve import SolverFailed, Status, maximize
 
 SMALL = 200
 """So many jobs HiGHS solves to the end in a few hundredths of a second."""
@@ -50,27 +50,31 @@ def best_picks(value: Floats, usage: Ints, capacity: Ints, *, gap: float, time_l
     value : v (m, K), what a configuration is worth to a job; not more than 0: not for it.
     usage, capacity : u (n, K) and c (n,) GPUs.
 
-    Raises
-    ------
-    SolverFailed
-        The solver stopped before the gap was reached, and without an answer.
+    Returns
+    -------
+    Picks
+        optimal: within the gap. Where HiGHS runs out of time first, the answer by prices, as a fallback.
     """
     began = perf_counter()
     task = _Task(np.maximum(value, 0.0), usage, capacity.astype(float))
     prices, bound = _best_prices(task)
-    picks = _filled(task, _fitted(task, task.best_at(prices), prices), prices)
-    worth = task.worth(picks)
+    columns = _filled(task, _fitted(task, task.best_at(prices), prices), prices)
     status = Status.OPTIMAL
-    if len(value) <= SMALL or bound - worth > gap * worth:
-        exact = _by_highs(task, gap=gap, time_limit_s=time_limit_s)
-        bound = min(bound, exact.bound)
-        picks, worth, status = max((exact.picks, exact.value, exact.status), (picks, worth, status), key=_worth)
-        status = Status.OPTIMAL if bound - worth <= gap * worth + 1e-9 else Status.STOPPED
-    return Picks(picks - 1, worth, max(bound, worth), prices, perf_counter() - began, status)
+    if len(value) <= SMALL or bound - task.worth(columns) > gap * task.worth(columns):
+        columns, bound, status = _settled(task, columns, bound, gap=gap, time_limit_s=time_limit_s)
+    worth = task.worth(columns)
+    return Picks(columns - 1, worth, max(bound, worth), prices, perf_counter() - began, status)
 
 
-def _worth(answer: tuple[Ints, float, Status]) -> float:
-    return answer[1]
+def _settled(
+    task: "_Task", columns: Ints, bound: float, *, gap: float, time_limit_s: float
+) -> tuple[Ints, float, Status]:
+    """The better of this answer and what HiGHS finds, the bound, and whether the gap was reached."""
+    try:
+        found, bound_too = _by_highs(task, gap=gap, time_limit_s=time_limit_s)
+    except SolverFailed:
+        return columns, bound, Status.FALLBACK
+    return max(columns, found, key=task.worth), min(bound, bound_too), Status.OPTIMAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,10 +173,10 @@ def _filled(task: _Task, columns: Ints, prices: Floats) -> Ints:
                 columns[i], left = wanted[i], left - extra
 
 
-def _by_highs(task: _Task, *, gap: float, time_limit_s: float) -> Picks:
-    """The integer program itself."""
+def _by_highs(task: _Task, *, gap: float, time_limit_s: float) -> tuple[Ints, float]:
+    """The integer program itself: a column for each job, and the bound."""
     i, k = (task.value > 0).nonzero()
-    m, n = len(task.value), len(task.capacity)
+    m = len(task.value)
     once = csr_array((np.ones(i.size), (i, np.arange(i.size))), shape=(m, i.size))
     rows = vstack([once, csr_array(task.usage[:, k].astype(float))])
     limits = np.concatenate([np.ones(m), task.capacity])
@@ -182,4 +186,4 @@ def _by_highs(task: _Task, *, gap: float, time_limit_s: float) -> Picks:
     columns = np.zeros(m, dtype=np.int64)
     chosen = found.x > 0.5
     columns[i[chosen]] = k[chosen] + 1
-    return Picks(columns, task.worth(columns), found.bound, np.zeros(n), found.seconds, found.status)
+    return columns, found.bound

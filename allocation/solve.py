@@ -14,14 +14,13 @@ from allocation.arrays import Floats, Ints
 
 
 class SolverFailed(RuntimeError):
-    """The solver has no feasible answer."""
+    """The solver has no feasible answer, or none that is as near to the best as was asked."""
 
 
 class Status(StrEnum):
     """How an answer came about."""
 
-    OPTIMAL = "optimal"
-    STOPPED = "stopped"  # a limit was reached; feasible, and the gap is known
+    OPTIMAL = "optimal"  # within the gap that was asked
     RULE = "rule"  # followed a rule; nothing was optimised
     FALLBACK = "fallback"  # the policy failed, and its stand-in answered
 
@@ -49,7 +48,7 @@ def maximize(
     gap: float = 1e-4,
     tolerance: float = 1e-7,
 ) -> Solution:
-    r"""Give the best answer, or the best one found within the time limit.
+    r"""Give the best answer; of an integer program, one that is proven to be within the gap.
 
     .. math::
         \max_x\ \textstyle\sum_v \text{objective}_v\, x_v \quad\text{s.t.}\quad
@@ -66,7 +65,7 @@ def maximize(
     Raises
     ------
     SolverFailed
-        Infeasible, unbounded, or no feasible answer when time ran out.
+        Infeasible, unbounded, or time ran out before the answer was within the gap.
     """
     c, b = np.asarray(objective, float), np.asarray(upper, float)
     matrix: Any = csr_array(rows)
@@ -82,7 +81,7 @@ def maximize(
     rule = LinearConstraint(matrix, ub=b)
     options["mip_rel_gap"] = gap
     found = milp(-c, constraints=rule, bounds=Bounds(0, at_most), integrality=integrality, options=options)
-    return _whole(found, b.size, began)
+    return _whole(found, b.size, gap, began)
 
 
 def _relaxed(result: OptimizeResult, began: float) -> Solution:
@@ -98,14 +97,16 @@ def _relaxed(result: OptimizeResult, began: float) -> Solution:
     )
 
 
-def _whole(result: OptimizeResult, rows: int, began: float) -> Solution:
+def _whole(result: OptimizeResult, rows: int, gap: float, began: float) -> Solution:
     if result.status not in (0, 1) or result.x is None:  # SciPy's codes: optimal, and a limit reached
         raise SolverFailed(result.message)
+    if result.status == 1 and not result.mip_gap <= gap:
+        raise SolverFailed(f"the time limit came at a gap of {result.mip_gap:.2g}, where {gap:.2g} was asked")
     return Solution(
         x=result.x,
         value=float(-result.fun),
         bound=float(-result.mip_dual_bound),
         duals=np.zeros(rows),
         seconds=perf_counter() - began,
-        status=Status.OPTIMAL if result.status == 0 else Status.STOPPED,
+        status=Status.OPTIMAL,
     )

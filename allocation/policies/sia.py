@@ -23,11 +23,13 @@ def sia(
     ] = 1.1,
     scale_up: Annotated[float, Within(0, 1024, "at most so many times the GPUs it ever had; 0: no limit")] = 2.0,
     gap: Annotated[float, Within(0, 0.5, "how far from the best the answer may be, relatively")] = 1e-3,
+    time_limit_s: Annotated[float, Within(0.01, 600, "seconds after which the answer by prices counts")] = 20.0,
     rounded: Annotated[bool, Switch("round costs to 2 decimals, as the published code does")] = False,
 ) -> Decision:
     r"""Give each job the GPUs on which its goodput, next to what it cost to move it, adds most.
 
-    Choose it when jobs are elastic: they grow while GPUs are free, and shrink when others come.
+    Choose it when jobs are elastic: they grow while GPUs are free, and shrink when others come. At the published cost
+    of waiting, 1.1, to grow counts for more than to let one more job begin; from 1.5 on all begin before any grows.
 
     .. math::
         \min_{X \in \{0,1\}}\ \textstyle\sum_i w_i \left( \sum_k A_{ik} X_{ik} + \lambda \left(1 - \sum_k X_{ik}\right)
@@ -51,18 +53,15 @@ def sia(
         T = rate (m, K) goodput, u = usage (n, K) GPUs, c = capacity (n,) GPUs, w = weight (m,), held, locked (m,),
         t = age_s (m,), N = restarts (m,), R = restart_s (m,), scale_unit (m, n) and base_gpus (m,) GPUs, which make s,
         most_gpus (m,) that the job ever had.
-    power, waiting, scale_up, gap, rounded : p, lambda, and the rest as said.
+    power, waiting : p and lambda.
+    scale_up, gap, time_limit_s, rounded : as said there.
 
     Returns
     -------
     Decision
         picks (m,); objective and bound as in the formula; prices (n,) and worth (m, K) in its unit: what a GPU, or a
-        configuration, takes off the sum (or, for p > 0, adds to it).
-
-    Raises
-    ------
-    SolverFailed
-        The solver ran out of time without an answer.
+        configuration, takes off the sum (or, for p > 0, adds to it). Where the solver runs out of time before the gap
+        is reached, the feasible answer by prices, with the status `fallback`.
 
     References
     ----------
@@ -76,7 +75,7 @@ def sia(
     allowed = _allowed(problem, scale_up) & ~locked[:, None]
     worth = where(allowed, gain, 0)
     kept = problem.usage[:, held[locked]].sum(axis=1)
-    best = best_picks(worth, problem.usage, problem.capacity - kept, gap=gap)
+    best = best_picks(worth, problem.usage, problem.capacity - kept, gap=gap, time_limit_s=time_limit_s)
     rows = arange(len(w))
     fixed = gain[rows[locked], held[locked]].sum()
     idle = waiting * w.sum() * (1 if power < 0 else -1)

@@ -26,11 +26,19 @@ def test_an_unbounded_problem_is_an_error_and_not_an_answer():
         maximize([1], [[-1]], [1])
 
 
-def test_an_integer_program_stopped_early_answers_with_a_bound_that_no_answer_exceeds():
+@pytest.fixture
+def hard():
+    """An integer program that no solver proves in half a second."""
     rng = np.random.default_rng(1)
     weights, values = rng.integers(100, 1000, (20, 200)), rng.integers(100, 1000, 200)
-    best = maximize(
-        values, weights, weights.sum(axis=1) // 2, most=1, integrality=np.ones(200, dtype=int), time_limit_s=0.5
-    )
-    assert best.status == Status.STOPPED
-    assert best.value <= best.bound
+    return values, weights, weights.sum(axis=1) // 2
+
+
+def test_an_integer_program_stopped_before_the_gap_is_an_error_and_not_an_answer(hard):
+    with pytest.raises(SolverFailed, match="gap"):
+        maximize(*hard, most=1, integrality=np.ones(200, dtype=int), time_limit_s=0.5, gap=0)
+
+
+def test_an_integer_program_answers_with_a_bound_that_no_answer_exceeds(hard):
+    best = maximize(*hard, most=1, integrality=np.ones(200, dtype=int), gap=0.05)
+    assert best.value <= best.bound <= best.value * 1.05

@@ -1,0 +1,146 @@
+"""Sia: its recorded rounds, all choices tried on small instances, and what its parameters do."""
+
+import json
+import os
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from allocation_cases import clusters
+from hypothesis import given, settings
+
+from allocation.policies.sia import sia
+from allocation.problem import Problem
+from allocation.solve import Status
+
+EPSILON = 1e-4
+"""What Sia writes for a configuration that a job cannot have."""
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    reference = Path(os.environ.get("MOTLEY_REFERENCE", Path(__file__).parents[3] / "shared" / "reference"))
+    if not (reference / "sia").is_dir():
+        absent = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        absent(f"no reference data in {reference}")
+    return json.loads((reference / "sia" / "golden_milp.json").read_text())
+
+
+def problem_of(config, record):
+    """A recorded round; ages and restarts are such that Sia's factor comes out as recorded."""
+    types = list(config["gpus"])
+    usage = np.zeros((len(types), len(config["configs"])), dtype=int)
+    for k, (gpu_type, _, gpus) in enumerate(config["configs"]):
+        usage[types.index(gpu_type), k] = gpus
+    rate = np.array(record["G"])
+    factor, age_s = np.array(record["realloc"]), 1e6
+    return Problem.of(
+        np.where(rate > EPSILON, rate, 0),
+        usage,
+        [config["gpus"][gpu_type] for gpu_type in types],
+        nodes=[nodes for _, nodes, _ in config["configs"]],
+        age_s=np.full(len(rate), age_s),
+        restarts=np.ones(len(rate), dtype=int),
+        restart_s=age_s * (1 - factor) / (1 + factor),
+        held=[-1 if k is None else k for k in record["prev"]],
+        locked=np.isin(np.arange(len(rate)), [record["jobs"].index(job) for job in record["locked"]]),
+    )
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_a_recorded_round_is_solved_to_its_objective(recorded, number):
+    record = recorded["rounds"][number]
+    config = recorded["config"]
+    decision = sia(
+        problem_of(config, record), power=config["p"], waiting=config["lambda_n"], rounded=True, gap=0, scale_up=0
+    )
+    assert decision.objective == pytest.approx(record["objective"], abs=1e-6)
+    assert decision.status == Status.OPTIMAL
+
+
+def cost(problem, picks, *, power=-0.5, waiting=1.1, scale_up=2.0):
+    """Sia's sum, written down once more; inf for what it forbids."""
+    total = 0.0
+    for i, k in enumerate(picks):
+        rate, held = problem.rate[i], problem.held[i]
+        most = max(scale_up * problem.most_gpus[i], problem.base_gpus[i])
+        if (problem.locked[i] and k != held) or (k >= 0 and k != held and (rate[k] == 0 or problem.gpus[k] > most)):
+            return np.inf
+        if k < 0:
+            total += waiting * problem.weight[i]
+            continue
+        t, n, r = problem.age_s[i], problem.restarts[i], problem.restart_s[i]
+        factor = 1 if held in {-1, k} or t < r else max(t - n * r, 0) / (t + r)
+        relative = rate[k] / rate[rate > 0].min() * problem.base_gpus[i]
+        total += problem.weight[i] * min(max(factor * relative, 1e-12) ** power, 3000)
+    used = sum((problem.usage[:, k] for k in picks if k >= 0), np.zeros(len(problem.capacity)))
+    return total if (used <= problem.capacity).all() else np.inf
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(clusters(max_jobs=4, busy=True))
+def test_no_choice_of_all_is_better(cluster):
+    problem = cluster.problem
+    choices = product(range(-1, len(problem.nodes)), repeat=len(problem.weight))
+    if len(problem.nodes) ** len(problem.weight) > 3000:
+        return
+    best = min(cost(problem, picks) for picks in choices)
+    decision = sia(problem, gap=0)
+    assert cost(problem, decision.picks) == pytest.approx(decision.objective, rel=1e-9)
+    assert decision.objective == pytest.approx(best, rel=1e-6)
+
+
+def test_an_elastic_job_takes_what_nobody_else_wants_and_gives_it_back():
+    usage = [[1, 2, 4]]
+    alone = Problem.of([[1, 1.9, 3.6]], usage, [4])
+    assert sia(alone).picks.tolist() == [2]
+    crowd = Problem.of(np.tile([1, 1.9, 3.6], (4, 1)), usage, [4], age_s=[9000, 0, 0, 0], held=[2, -1, -1, -1])
+    assert sia(crowd, waiting=1.5).picks.tolist() == [0, 0, 0, 0]
+
+
+def test_at_the_published_cost_of_waiting_to_grow_counts_for_more_than_to_begin():
+    """A second GPU takes 1 - 1.9 ** -0.5 = 0.27 off the sum, a first one of a job that waits 0.1."""
+    crowd = Problem.of(np.tile([1, 1.9], (2, 1)), [[1, 2]], [2])
+    assert sorted(sia(crowd).picks.tolist()) == [-1, 1]
+
+
+def test_a_job_at_most_doubles_what_its_kind_ever_had():
+    problem = Problem.of([[1, 1.9, 3.6]], [[1, 2, 4]], [4], most_gpus=[1])
+    assert sia(problem).picks.tolist() == [1]
+    assert sia(problem, scale_up=0).picks.tolist() == [2]
+
+
+def test_a_job_that_has_just_restarted_stays_where_it_is():
+    problem = Problem.of([[1, 1.1]], np.eye(2), [1, 1], held=[0], age_s=[400], restart_s=[100])
+    assert sia(problem).picks.tolist() == [0]
+    aged = Problem.of([[1, 1.9]], np.eye(2), [1, 1], held=[0], age_s=[40000], restart_s=[100])
+    assert sia(aged).picks.tolist() == [1]
+
+
+def test_a_price_is_what_outbids_the_job_that_waits():
+    problem = Problem.of([[1.0], [1.0], [1.0]], [[1]], [2], weight=[3, 2, 1])
+    decision = sia(problem)
+    assert decision.picks.tolist() == [0, 0, -1]
+    assert decision.worth[2, 0] <= decision.prices[0] + 1e-9 <= decision.worth[1, 0] + 2e-9
+
+
+def test_many_jobs_are_decided_within_the_gap():
+    rng = np.random.default_rng(0)
+    usage = np.kron(np.eye(3, dtype=int), [1, 2, 4, 8])
+    speed = rng.uniform(0.5, 8, (1000, 3)).repeat(4, axis=1)
+    rate = speed * usage.sum(axis=0) ** rng.uniform(0.6, 1, (1000, 1))
+    decision = sia(Problem.of(rate, usage, [400, 400, 200]))
+    assert decision.gap <= 1e-3
+    assert (usage[:, decision.picks[decision.picks >= 0]].sum(axis=1) <= [400, 400, 200]).all()
+
+
+def test_when_time_runs_out_the_answer_by_prices_counts_and_says_so():
+    """Values without structure, gangs that do not divide: nothing is proven to be best in a hundredth of a second."""
+    rng = np.random.default_rng(3)
+    rate = rng.uniform(1, 20, (300, 6))
+    problem = Problem.of(rate, [[3, 5, 7, 0, 0, 0], [0, 0, 0, 3, 5, 11]], [389, 397])
+    decision = sia(problem, gap=0, time_limit_s=0.01)
+    assert decision.status == Status.FALLBACK
+    assert 0 < decision.gap < 0.05
+    assert (problem.usage[:, decision.picks[decision.picks >= 0]].sum(axis=1) <= problem.capacity).all()
