@@ -71,7 +71,8 @@ def _asked(policy: Policy, problem: Problem) -> Decision:
     try:
         return policy(problem)
     except SolverFailed as error:
-        return replace(fifo(problem), status=Status.FALLBACK, message=str(error))
+        said = f"{str(error).rstrip('.')}. Jobs are served in the order of submission instead."
+        return replace(fifo(problem), status=Status.FALLBACK, message=said)
 
 
 def _capped(problem: Problem, limits: Limits, picks: Ints) -> Bools:

@@ -36,7 +36,7 @@ class Heartbeat:
 
     @property
     def fell_back(self) -> bool:
-        """The last round was decided as a queue, for the policy's solver failed."""
+        """The policy's solver failed in the last round, and a stand-in decided."""
         return self.last is not None and self.last.fell_back
 
     @property

@@ -96,7 +96,7 @@ def _gpus() -> Family:
 
 def _rounds(added_up: Sums, now: datetime) -> Iterator[Family]:
     family = CounterMetricFamily(
-        "motley_rounds", "Rounds by result; fallback: the solver failed, and a queue decided.", labels=["result"]
+        "motley_rounds", "Rounds by result; fallback: the solver failed, and a stand-in decided.", labels=["result"]
     )
     for result in (*Round.Result.values, Status.FALLBACK.value):
         family.add_metric([result], added_up[Metric.ROUNDS, result])

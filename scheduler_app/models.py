@@ -116,7 +116,7 @@ class Round(models.Model):
 
     @property
     def fell_back(self) -> bool:
-        """The policy's solver failed, and the round was decided as a queue."""
+        """The policy's solver failed, and a stand-in decided: a queue, or what was found until then."""
         return self.status == Status.FALLBACK
 
     @property

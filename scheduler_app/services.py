@@ -14,8 +14,10 @@ from django.db import transaction
 from django.db.models import Max
 from django.utils import timezone
 
+from allocation.decision import Decision
 from allocation.planning import Plan, plan_round
 from allocation.rounds import reset_due
+from allocation.solve import Status
 from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.feasibility import inventory
@@ -223,9 +225,16 @@ def _fill(record: Round, snapshot: Snapshot, plan: Plan) -> None:
     decision = plan.decision
     record.jobs, record.gpus = len(snapshot.jobs), len(snapshot.gpus)
     record.objective, record.bound, record.gap = decision.objective, decision.bound, decision.gap
-    record.status, record.message = decision.status.value, decision.message[:500]
+    record.status, record.message = decision.status.value, _message_of(decision)[:500]
     record.prices = dict(zip(snapshot.types, (float(price) for price in decision.prices), strict=True))
     record.archive = pack(record.policy, record.parameters, snapshot, plan)
+
+
+def _message_of(decision: Decision) -> str:
+    """What went wrong; some policies have a stand-in of their own, which says only how far it is from the best."""
+    if decision.status != Status.FALLBACK or decision.message:
+        return decision.message
+    return f"The solver ran out of time; the best answer until then counts, which may be {decision.gap:.1%} off."
 
 
 def _record_failure(opening: Opening, error: Exception, clock: "Stopwatch") -> Round:

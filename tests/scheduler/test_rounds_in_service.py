@@ -1,5 +1,6 @@
 """When rounds happen, what they record, and that a failed one harms nobody."""
 
+from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 
@@ -11,8 +12,9 @@ from undecided import Decided
 
 from allocation.decision import Decision
 from allocation.policies import POLICIES
+from allocation.policies.fifo import fifo
 from allocation.problem import Problem
-from allocation.solve import maximize
+from allocation.solve import Status, maximize
 from cluster_app.models import Node
 from cluster_app.services import cordon
 from jobs_app.attempts import AttemptIsNotLive, end_attempt
@@ -69,6 +71,23 @@ def test_a_round_whose_solver_failed_is_committed_as_a_queue(lab: Lab, fallen_ba
 
 def test_it_keeps_what_the_solver_said(fallen_back: Round) -> None:
     assert "infeasible" in fallen_back.message
+    assert fallen_back.message.endswith(". Jobs are served in the order of submission instead.")
+
+
+def out_of_time(problem: Problem) -> Decision:
+    return replace(fifo(problem), status=Status.FALLBACK, bound=1.5)
+
+
+def test_a_policy_with_a_stand_in_of_its_own_says_how_far_off_it_may_be(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.node("n1")
+    monkeypatch.setitem(POLICIES, "out_of_time", out_of_time)
+    lab.policy("out_of_time")
+    lab.submit(UNTIL_LET_GO)
+    lab.tick()
+    assert Round.objects.get().fell_back
+    assert "which may be 50.0% off" in Round.objects.get().message
 
 
 def test_it_is_replayed_as_it_was(fallen_back: Round) -> None:
@@ -83,7 +102,7 @@ def test_who_waits_is_told_of_the_queue(fallen_back: Round) -> None:
 def test_the_home_page_says_so_and_what_helps(lab: Lab, fallen_back: Round, plain_static: None, client: Client) -> None:
     client.force_login(lab.user("root", staff=True))
     shown = client.get("/").content.decode()
-    assert "The solver failed, and the last round was decided as a queue." in shown
+    assert "The solver failed, and a stand-in decided the last round." in shown
     assert fallen_back.message in unescape(shown)
     assert reverse("policies") + "#infeasible" in shown
 
