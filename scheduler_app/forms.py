@@ -4,6 +4,8 @@ from typing import Any
 
 from django import forms
 from django.core.validators import MaxValueValidator
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString, mark_safe
 
 from allocation.parameters import Parameter
 from scheduler_app.choosing import LONGEST_S, carried_over, faults_of_choice, in_full
@@ -92,7 +94,7 @@ class PolicySettingForm(forms.ModelForm[PolicySetting]):
         return found
 
 
-def help_on_parameters() -> str:
+def help_on_parameters() -> SafeString | str:
     """Each policy that has parameters, with what they are."""
     listed = [
         f"{policy.name}: " + "; ".join(f"{p.name}, {_lower(ranges(p))} ({p.meaning})" for p in policy.parameters)
@@ -101,7 +103,8 @@ def help_on_parameters() -> str:
     ]
     if not listed:
         return "No policy has parameters: write {}."
-    return "A map from names to values; what is left out has its default. " + ". ".join(listed) + "."
+    first = "A map from names to values; what is left out has its default."
+    return format_html_join(mark_safe("<br>"), "{}", ((line,) for line in (first, *listed)))
 
 
 def _lower(words: str) -> str:
