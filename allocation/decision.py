@@ -20,7 +20,8 @@ class Decision:
 
     prices (n,) are the gain in the objective per GPU of each type; bound is the best value that any answer could have;
     worth (m, K), of a policy that picks by value, is what the objective gains from each configuration, in the unit of
-    the prices; reasons say why rows got nothing, where the policy knows.
+    the prices; reasons say why rows got nothing, where the policy knows; message is what went wrong, if a stand-in
+    answered.
     """
 
     shares: Floats | None = None
@@ -32,6 +33,7 @@ class Decision:
     solve_seconds: float
     worth: Floats | None = None
     reasons: Mapping[int, tuple[Reason, ...]] = field(default_factory=dict)
+    message: str = ""
 
     @classmethod
     def of_shares(

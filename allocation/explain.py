@@ -14,6 +14,8 @@ from allocation.reasons import Reason, ReasonCode
 from allocation.rounds import priorities
 
 _ORDER = list(ReasonCode)
+TOLERANCE = 1e-6
+"""Of a solver's prices: what is worth its price but for rounding was not outbid by it."""
 
 
 def explain(
@@ -25,6 +27,26 @@ def explain(
     """
     outcome = _Outcome(problem, decision, floor, limits, picks, owner, round_s)
     return {i: outcome.reasons(i) for i in np.flatnonzero(picks < 0).tolist()}
+
+
+def left_on_nodes(floor: Floor, owner: Ints) -> tuple[Floats, Floats, Floats]:
+    """Give the GPUs, CPUs and MiB left on each node (N,) once each GPU (G,) has its owner."""
+    taken, N = owner >= 0, len(floor.node_type)
+    nodes, rows = floor.gpu_node[taken], owner[taken]
+    return (
+        np.bincount(floor.gpu_node[~taken], minlength=N).astype(float),
+        floor.node_cpus - np.bincount(nodes, floor.cpus_per_gpu[rows], N),
+        floor.node_memory_mib - np.bincount(nodes, floor.memory_per_gpu_mib[rows], N),
+    )
+
+
+def blocks_left(left: tuple[Floats, Floats, Floats], cpus_per_gpu: float, memory_per_gpu_mib: float) -> Floats:
+    """Give how many GPUs each node (N,) could still feed with so many CPUs and so much memory each."""
+    gpus, *beside = left
+    needs = (cpus_per_gpu, memory_per_gpu_mib)
+    fed = [np.floor(here / need + 1e-9) for here, need in zip(beside, needs, strict=True) if need > 0]
+    blocks: Floats = np.minimum.reduce([gpus, *fed])
+    return np.maximum(blocks, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,19 +108,42 @@ class _Outcome:
         return found
 
     def _outbid(self, i: int) -> list[Reason]:
-        """The weakest winner, over the types that the job can use, if it stood before the job."""
-        if self.decision.shares is None:
-            return []
+        """What others have over the job: a higher priority, or more gain from the same GPUs."""
+        if self.decision.shares is not None:
+            return self._behind(i)
+        return [] if self.decision.worth is None else self._too_dear(i, self.decision.worth[i])
+
+    def _behind(self, i: int) -> list[Reason]:
+        """The weakest winner, over the types that the job can use, if it stood before the job or beside it.
+
+        Priority grows with the share, so that a share above `needed_share` would have stood before that winner. Who is
+        locked is no winner: no share takes his GPUs.
+        """
         winners = self._weakest_winners
         types = [j for j in np.flatnonzero(self._usable[i]).tolist() if winners[j] >= 0]
         stood = [(float(self._priority[winners[j], j]), j) for j in types]
         bar, j = min(stood, default=(-1.0, -1))
-        if bar <= self._priority[i, j]:
+        if bar < self._priority[i, j] * (1 - TOLERANCE):
             return []
         numbers = {"gpu_type": j, "share": float(self._on_type[i, j]), "priority": float(self._priority[i, j])}
         winner = int(winners[j])
         bid = {"rival_share": float(self._on_type[winner, j]), "rival_priority": bar}
+        numbers["needed_share"] = bar / float(self._priority_of_all_time[i, j])
         return [Reason(ReasonCode.OUTBID, numbers | bid, rival=winner)]
+
+    def _too_dear(self, i: int, worth: Floats) -> list[Reason]:
+        """The configuration that comes nearest to being worth the price of its GPUs, if none is worth it."""
+        valid = np.flatnonzero(self._valid[i])
+        price = self.decision.prices @ self.problem.usage[:, valid]
+        best = int((worth[valid] - price).argmax())
+        value, asked = float(worth[valid[best]]), float(price[best])
+        if not worth[valid].any() or value >= asked - TOLERANCE * abs(
+            asked
+        ):  # zeros: the policy was not asked about it
+            return []
+        k = int(valid[best])
+        where = {"gpu_type": int(self.problem.usage[:, k].argmax()), "gpus": int(self.problem.gpus[k])}
+        return [Reason(ReasonCode.OUTBID, where | {"value": value, "price": asked})]
 
     @cached_property
     def _group_gpus(self) -> Ints:
@@ -144,9 +189,16 @@ class _Outcome:
         return priorities(self.problem, shares, round_s=self.round_s)
 
     @cached_property
+    def _priority_of_all_time(self) -> Floats:
+        """The priority (m, n) that a job with all the time on a type would have."""
+        credited = self.problem.received_s + self.round_s / 2
+        most: Floats = credited.sum(axis=0) / credited
+        return most
+
+    @cached_property
     def _weakest_winners(self) -> Ints:
-        """The running row of least priority on each type (n,), -1 for none."""
-        running = np.flatnonzero(self.picks >= 0)
+        """The running row of least priority on each type (n,) that could have been passed over; -1 for none."""
+        running = np.flatnonzero((self.picks >= 0) & ~self.problem.locked)
         uses = self.problem.usage[:, self.picks[running]] > 0
         bids = np.where(uses, self._priority[running].T, np.inf)
         if not running.size:
@@ -157,19 +209,9 @@ class _Outcome:
     @cached_property
     def _node_left(self) -> tuple[Floats, Floats, Floats]:
         """GPUs, CPUs and MiB left on each node (N,)."""
-        floor, N = self.floor, len(self.floor.node_type)
-        taken = self.owner >= 0
-        nodes, rows = floor.gpu_node[taken], self.owner[taken]
-        return (
-            np.bincount(floor.gpu_node[~taken], minlength=N).astype(float),
-            floor.node_cpus - np.bincount(nodes, floor.cpus_per_gpu[rows], N),
-            floor.node_memory_mib - np.bincount(nodes, floor.memory_per_gpu_mib[rows], N),
-        )
+        return left_on_nodes(self.floor, self.owner)
 
     def _blocks(self, i: int) -> Floats:
         """How many GPUs each node (N,) could still give job i."""
-        gpus, cpus, memory_mib = self._node_left
-        each = self.floor.cpus_per_gpu[i], self.floor.memory_per_gpu_mib[i]
-        fed = [np.floor(left / need + 1e-9) for left, need in zip((cpus, memory_mib), each, strict=True) if need > 0]
-        blocks: Floats = np.minimum.reduce([gpus, *fed])
-        return np.maximum(blocks, 0)
+        each = float(self.floor.cpus_per_gpu[i]), float(self.floor.memory_per_gpu_mib[i])
+        return blocks_left(self._node_left, *each)

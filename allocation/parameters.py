@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter as Argument
 from inspect import signature
-from math import isfinite
 from typing import Any, get_args, get_type_hints
 
 from allocation.decision import Decision
@@ -58,12 +57,12 @@ class Parameter:
             if isinstance(given, bool):
                 return given
             raise InvalidParameter(self.name, "must be true or false")
-        if isinstance(given, bool) or not isinstance(given, int | float) or not isfinite(given):
+        if isinstance(given, bool) or not isinstance(given, int | float) or given != given:  # noqa: PLR0124  # NaN
             raise InvalidParameter(self.name, "must be a number")
-        if self.kind is int and given != int(given):
-            raise InvalidParameter(self.name, "must be a whole number")
         if not self.least <= given <= self.most:
             raise InvalidParameter(self.name, f"must be from {self.least:g} to {self.most:g}")
+        if self.kind is int and given != int(given):
+            raise InvalidParameter(self.name, "must be a whole number")
         return self.kind(given)
 
 

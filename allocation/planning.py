@@ -70,8 +70,9 @@ def _asked(policy: Policy, problem: Problem) -> Decision:
     """Give the policy's decision, or a queue's where its solver failed: a round is never left undecided."""
     try:
         return policy(problem)
-    except SolverFailed:
-        return replace(fifo(problem), status=Status.FALLBACK)
+    except SolverFailed as error:
+        said = f"{str(error).rstrip('.')}. Jobs are served in the order of submission instead."
+        return replace(fifo(problem), status=Status.FALLBACK, message=said)
 
 
 def _capped(problem: Problem, limits: Limits, picks: Ints) -> Bools:

@@ -13,6 +13,7 @@ from rest_framework import serializers
 MOST_GPUS = 100_000
 LARGEST_RATE = 1e12
 LEAST_RATE = 1e-6
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
 MOST_RATES = 100
 """GPU types, and sizes of gangs for each."""
 MOST_TAGS = 100
@@ -149,7 +150,7 @@ class JobWeight(Number):
     """Share within the team; what the team allows is another question."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(min_value=1e-6, max_value=1e6, **kwargs)
+        super().__init__(min_value=LEAST_WEIGHT, max_value=MOST_WEIGHT, **kwargs)
 
 
 class Tags(serializers.DictField):

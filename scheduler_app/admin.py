@@ -1,17 +1,19 @@
 """The policy and its history, the rounds, and nodes with their jobs, in Django admin."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
 from cluster_app.admin import NodeAdmin
 from cluster_app.models import Node
+from scheduler_app.choosing import in_full
 from scheduler_app.emptying import occupancies, words_of
+from scheduler_app.errors import InvalidChoice
+from scheduler_app.forms import PolicySettingForm
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.services import choose_again, choose_policy
 
@@ -27,18 +29,6 @@ class NodeWithJobsAdmin(NodeAdmin):
         return {name: words_of(found, now) for name, found in occupancies(nodes, now, if_state=state).items()}
 
 
-class PolicySettingForm(forms.ModelForm[PolicySetting]):
-    class Meta:
-        model = PolicySetting
-        fields = ("policy", "parameters", "round_length_s", "min_run_s", "note")
-
-    def clean_parameters(self) -> dict[str, Any]:
-        given: dict[str, Any] = self.cleaned_data["parameters"] or {}
-        if given:
-            raise forms.ValidationError(f"No policy has parameters: leave out {', '.join(given)}, and write {{}}.")
-        return given
-
-
 @admin.register(PolicySetting)
 class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
     """The newest row counts. To change the policy is to add a row; to undo is to choose an old one again."""
@@ -51,7 +41,8 @@ class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, str | list[str]]:
         current = PolicySetting.objects.current()
-        return {name: getattr(current, name) for name in self.fields if name != "note"}
+        initial = {name: getattr(current, name) for name in self.fields if name != "note"}
+        return initial | {"parameters": in_full(current.policy, current.parameters)}
 
     def save_model(
         self,
@@ -73,13 +64,28 @@ class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
         if settings.count() != 1:
             self.message_user(request, "Select the one setting to go back to.")
             return
-        choose_again(settings.get(), actor=request.user)  # type: ignore[arg-type]
+        try:
+            choose_again(settings.get(), actor=request.user)  # type: ignore[arg-type]
+        except InvalidChoice as error:
+            self.message_user(request, str(error), messages.ERROR)
 
 
 @admin.register(Round)
 class RoundAdmin(admin.ModelAdmin[Round]):
-    list_display = ("number", "started_at", "result", "policy", "jobs", "starts", "stops", "moves", "objective", "gap")
-    list_filter = ("result", "policy")
+    list_display = (
+        "number",
+        "started_at",
+        "result",
+        "status",
+        "policy",
+        "jobs",
+        "starts",
+        "stops",
+        "moves",
+        "objective",
+        "gap",
+    )
+    list_filter = ("result", "status", "policy")
     show_full_result_count = False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Round]:

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,6 +13,7 @@ from allocation.floor import Floor
 from allocation.limits import Limits
 from allocation.planning import Plan
 from allocation.problem import Problem
+from allocation.reasons import Reason, ReasonCode
 from allocation.solve import Status
 from scheduler_app.snapshot import Snapshot
 
@@ -21,14 +23,15 @@ NAMES = ("jobs", "attempts", "types", "nodes", "gpus", "round_s")
 
 @dataclass(frozen=True)
 class Archived:
-    """What a round was decided from and what was decided; reasons are not kept, they follow from the rest."""
+    """What a round was decided from and what was decided; what else keeps rows waiting follows from it."""
 
     policy: str
+    parameters: Mapping[str, Any]
     snapshot: Snapshot
     plan: Plan
 
 
-def pack(policy: str, snapshot: Snapshot, plan: Plan) -> bytes:
+def pack(policy: str, parameters: Mapping[str, Any], snapshot: Snapshot, plan: Plan) -> bytes:
     """Arrays as NumPy's compressed archive (no pickles), the names beside them as JSON."""
     decision = plan.decision
     arrays = {
@@ -37,13 +40,18 @@ def pack(policy: str, snapshot: Snapshot, plan: Plan) -> bytes:
         for field in fields(kind)
     }
     arrays |= {"source": snapshot.source, "picks": plan.picks, "owner": plan.owner, "prices": decision.prices}
-    arrays |= {f"decided.{name}": x for name in ("shares", "picks") if (x := getattr(decision, name)) is not None}
+    arrays |= {
+        f"decided.{name}": x for name in ("shares", "picks", "worth") if (x := getattr(decision, name)) is not None
+    }
     words = {name: getattr(snapshot, name) for name in NAMES} | {
         "policy": policy,
+        "parameters": dict(parameters),
         "objective": decision.objective,
         "bound": decision.bound,
         "status": decision.status.value,
         "solve_seconds": decision.solve_seconds,
+        "message": decision.message,
+        "reasons": [[row, *_words_of(reason)] for row, found in decision.reasons.items() for reason in found],
     }
     file = io.BytesIO()
     np.savez_compressed(file, words=np.frombuffer(json.dumps(words).encode(), dtype=np.uint8), **arrays)
@@ -70,9 +78,25 @@ def unpack(blob: bytes) -> Archived:
         bound=words["bound"],
         status=Status(words["status"]),
         solve_seconds=words["solve_seconds"],
+        worth=arrays.get("decided.worth"),
+        reasons=_reasons_in(words.get("reasons", [])),
+        message=words.get("message", ""),
     )
     plan = Plan(decision=decision, picks=arrays["picks"], owner=arrays["owner"])
-    return Archived(words["policy"], Snapshot(**names, **parts, source=arrays["source"]), plan)
+    return Archived(
+        words["policy"], words.get("parameters", {}), Snapshot(**names, **parts, source=arrays["source"]), plan
+    )
+
+
+def _words_of(reason: Reason) -> tuple[str, dict[str, float], int | None]:
+    return reason.code.value, {name: float(value) for name, value in reason.numbers.items()}, reason.rival
+
+
+def _reasons_in(words: Iterable[Sequence[Any]]) -> dict[int, tuple[Reason, ...]]:
+    found: dict[int, tuple[Reason, ...]] = {}
+    for row, code, numbers, rival in words:
+        found[row] = (*found.get(row, ()), Reason(ReasonCode(code), numbers, rival))
+    return found
 
 
 def same_plan(one: Plan, other: Plan) -> bool:

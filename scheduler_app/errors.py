@@ -34,6 +34,25 @@ class InvalidRequest(SchedulerError):
         super().__init__("The request has faults; each is listed with its place.")
 
 
+class InvalidChoice(InvalidRequest):
+    """The policy or a parameter of it is none; on pages, whose forms show no pointers, the text says which."""
+
+    code = "invalid_choice"
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        super().__init__(faults)
+        self.args = (" ".join(fault["detail"] for fault in self.faults),)
+
+
+class NoSuchPolicy(SchedulerError):
+    """The policy that was chosen is gone."""
+
+    code = "no_such_policy"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no policy {name!r} any more: choose another.")
+
+
 class TooManyStreams(SchedulerError):
     """Each open stream keeps a thread, and the service needs some for everybody else."""
 

@@ -1,6 +1,7 @@
 """Why each waiting job waits: the core's codes and numbers in words. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import isclose
 from typing import Any
 
 from allocation.planning import Plan
@@ -10,6 +11,8 @@ from scheduler_app.naming import Named
 from scheduler_app.reading import JobRow
 from scheduler_app.snapshot import LeftOut, Snapshot
 
+SAME = 1e-5
+"""Priorities that differ by less are shown as equal."""
 Words = dict[str, Any]
 """`{code, detail, numbers}`, as in answers and in `Job.reasons`."""
 
@@ -20,6 +23,11 @@ def words_of_round(snapshot: Snapshot, plan: Plan, names: Mapping[str, Named]) -
         snapshot.jobs[row]: [_word(reason, row, snapshot, names) for reason in reasons]
         for row, reasons in plan.left.items()
     }
+
+
+def rivals_in(snapshot: Snapshot, plan: Plan) -> set[str]:
+    """The jobs that stood before others: their names are needed."""
+    return {snapshot.jobs[r.rival] for reasons in plan.left.values() for r in reasons if r.rival is not None}
 
 
 def words_of_left_out(
@@ -39,16 +47,37 @@ def _word(reason: Reason, row: int, snapshot: Snapshot, names: Mapping[str, Name
     numbers: dict[str, Any] = {name: _round(value) for name, value in reason.numbers.items()}
     if "gpu_type" in numbers:
         numbers["gpu_type"] = snapshot.types[int(reason.numbers["gpu_type"])]
-    rival = names.get(snapshot.jobs[reason.rival]) if reason.rival is not None else None
-    if rival:
-        numbers["rival"] = rival.before(int(snapshot.problem.team[row]))
+    if reason.rival is not None:
+        rival = names.get(snapshot.jobs[reason.rival])
+        numbers["rival"] = rival.before(int(snapshot.problem.team[row])) if rival else "another job"
     return word(reason.code, _text_of(reason).format_map(_Loose(numbers)), **numbers)
 
 
 def _text_of(reason: Reason) -> str:
-    if reason.code == ReasonCode.OUTBID and "priority" not in reason.numbers:
-        return "It is queued behind {rival}."
+    if reason.code == ReasonCode.OUTBID:
+        return _text_of_outbid(reason.numbers)
     return _TEXT.get(reason.code, _TEXT[ReasonCode.NEXT_ROUND])
+
+
+def _text_of_outbid(numbers: Mapping[str, float]) -> str:
+    if "price" in numbers:
+        return (
+            "{gpus} {gpu_type} for it would add {value} to the objective, and their price is {price}: others gain more."
+        )
+    if "priority" not in numbers:
+        return "It is queued behind {rival}."
+    tie = isclose(numbers["priority"], numbers["rival_priority"], rel_tol=SAME)
+    behind = (
+        "{rival} is "
+        + ("as far" if tie else "further")
+        + (
+            " behind its share of {gpu_type}: its priority is {rival_priority} "
+            "(share {rival_share}), this job's {priority} (share {share})"
+        )
+    )
+    if numbers.get("needed_share", 0) < 1:
+        return behind + "; with a share above {needed_share} it would come first."
+    return behind + "; no share of its time would put it first."
 
 
 class _Loose(dict[str, Any]):
@@ -64,10 +93,6 @@ _TEXT = {
     ReasonCode.FRAGMENTED: (
         "{left} {gpu_type} are left over, but scattered: {per_node} are needed on one node, "
         "where at most {largest_block} are free."
-    ),
-    ReasonCode.OUTBID: (
-        "{rival} is further behind its share of {gpu_type}: its priority is {rival_priority} "
-        "(share {rival_share}), this job's {priority} (share {share})."
     ),
     ReasonCode.NEXT_ROUND: "It is considered in the next round.",
 }

@@ -35,6 +35,11 @@ class Heartbeat:
         return self.last is not None and self.last.result == Round.Result.FAILED
 
     @property
+    def fell_back(self) -> bool:
+        """The policy's solver failed in the last round, and a stand-in decided."""
+        return self.last is not None and self.last.fell_back
+
+    @property
     def decided_ms(self) -> float:
         return 1000 * sum(self.last.seconds.values()) if self.last else 0.0
 

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import groupby
 from time import monotonic, sleep
@@ -12,14 +12,17 @@ from django.contrib.auth.models import User
 from django.db.models import Count, Exists, F, OuterRef, Prefetch, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
+from allocation.explain import explain
 from cluster_app.models import Gpu, Node
 from engines.protocol import LogChunk, Stream
 from estimation.rates import Source
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.archive import Archived, unpack
+from scheduler_app.explaining import Words, rivals_in, words_of_round
 from scheduler_app.fleet import engine_over
 from scheduler_app.models import GpuClaim, Round
+from scheduler_app.naming import names_of
 
 LONGEST_WAIT = timedelta(seconds=5)
 LOG_PAUSE_S = 0.2
@@ -144,15 +147,34 @@ def opened(record: Round) -> Archived | None:
     return unpack(bytes(blob)) if blob else None
 
 
+def reasons_in(archived: Archived) -> dict[str, list[Words]]:
+    """For each job that the round left waiting, every reason, as it was told then."""
+    snapshot, plan = archived.snapshot, archived.plan
+    if not snapshot.jobs:
+        return {}
+    left = explain(
+        snapshot.problem,
+        plan.decision,
+        snapshot.floor,
+        snapshot.limits,
+        picks=plan.picks,
+        owner=plan.owner,
+        round_s=snapshot.round_s,
+    )
+    plan = replace(plan, left=left)
+    return words_of_round(snapshot, plan, names_of(rivals_in(snapshot, plan)))
+
+
 def decisions_of(archived: Archived) -> Iterator[dict[str, Any]]:
-    """Per job of the round: what it was given and, for share policies, its share."""
-    problem, plan = archived.snapshot.problem, archived.plan
+    """Per job of the round: what it was given, for share policies its share, and why it waits if it does."""
+    problem, plan, reasons = archived.snapshot.problem, archived.plan, reasons_in(archived)
     for row, (job, k) in enumerate(zip(archived.snapshot.jobs, plan.picks.tolist(), strict=True)):
         yield {
             "job": job,
             "gpu_type": archived.snapshot.type_of(k) if k >= 0 else None,
             "gpus": int(problem.gpus[k]) if k >= 0 else 0,
             "share": None if plan.decision.shares is None else float(plan.decision.shares[row].sum()),
+            "reasons": reasons.get(job, []),
         }
 
 
@@ -187,6 +209,7 @@ def explain_job(job: Job) -> dict[str, Any]:
         "reasons": job.reasons,
         "rates_used": rates_used(job, opened(record)) if record else [],
         "round": record.number if record else None,
+        "would_start": None,
     }
 
 

@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from allocation.solve import Status
 from cluster_app.models import Gpu, Node
 from jobs_app.models import Attempt, Job, Metric, Reason
 from jobs_app.tallying import BOUNDS, REST, SUM, Sums, totals
@@ -94,8 +95,10 @@ def _gpus() -> Family:
 
 
 def _rounds(added_up: Sums, now: datetime) -> Iterator[Family]:
-    family = CounterMetricFamily("motley_rounds", "Rounds by result.", labels=["result"])
-    for result in Round.Result.values:
+    family = CounterMetricFamily(
+        "motley_rounds", "Rounds by result; fallback: the solver failed, and a stand-in decided.", labels=["result"]
+    )
+    for result in (*Round.Result.values, Status.FALLBACK.value):
         family.add_metric([result], added_up[Metric.ROUNDS, result])
     yield family
     beat = heartbeat(now)

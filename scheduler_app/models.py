@@ -7,6 +7,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from allocation.policies import POLICIES
+from allocation.solve import Status
 from cluster_app.models import Gpu, GpuType
 from jobs_app.models import Attempt, Team
 
@@ -45,7 +46,7 @@ class PolicySetting(models.Model):
     """How rounds are decided from now on. Rows are never changed: the newest counts, the others are history."""
 
     policy = models.CharField(max_length=60, choices=policy_names, default="max_min_fairness")
-    parameters = models.JSONField(default=dict, blank=True)
+    parameters = models.JSONField(default=dict, blank=True, help_text="What is left out has its default.")
     round_length_s = models.FloatField(
         "round length (s)", default=60, validators=[MinValueValidator(1)], help_text="A decision is made so often."
     )
@@ -86,6 +87,7 @@ class Round(models.Model):
     result = models.CharField(max_length=20, choices=Result.choices)
     message = models.CharField(max_length=500, blank=True)
     policy = models.CharField(max_length=60)
+    parameters = models.JSONField(default=dict, help_text="Of the policy, in full.")
     jobs = models.PositiveIntegerField(default=0)
     gpus = models.PositiveIntegerField(default=0)
     starts = models.PositiveIntegerField(default=0)
@@ -111,6 +113,16 @@ class Round(models.Model):
 
     def __str__(self) -> str:
         return f"round {self.number}"
+
+    @property
+    def fell_back(self) -> bool:
+        """The policy's solver failed, and a stand-in decided: a queue, or what was found until then."""
+        return self.status == Status.FALLBACK
+
+    @property
+    def outcome(self) -> str:
+        """The result, for who counts: a round that fell back is neither good nor failed."""
+        return Status.FALLBACK.value if self.fell_back else self.result
 
 
 class GpuClaimQuerySet(models.QuerySet["GpuClaim"]):

@@ -7,6 +7,7 @@ from rest_framework import serializers
 
 from cluster_app.models import Node
 from jobs_app.serializers import ReasonAnswer
+from scheduler_app import remedies
 from scheduler_app.emptying import Occupancy
 from scheduler_app.models import Round
 
@@ -77,6 +78,7 @@ class RoundAnswer(serializers.ModelSerializer[Round]):
             "result",
             "message",
             "policy",
+            "parameters",
             "jobs",
             "gpus",
             "starts",
@@ -111,6 +113,7 @@ class DecisionOnJob(serializers.Serializer[Any]):
     gpu_type = serializers.CharField(allow_null=True, help_text="Null: it waits.")
     gpus = serializers.IntegerField()
     share = serializers.FloatField(allow_null=True, help_text="Fraction of time that the policy gives it.")
+    reasons = ReasonAnswer(many=True, help_text="Why it waits; empty: it does not.")
 
 
 class RoundInFull(RoundAnswer):
@@ -125,6 +128,25 @@ class RoundInFull(RoundAnswer):
         return list(self.context["decisions"])
 
 
+class ChangeAnswer(serializers.Serializer[Any]):
+    """A change of the job with which the next round would give it GPUs."""
+
+    kind = serializers.ChoiceField([(kind.value, kind.value) for kind in remedies.Kind])
+    detail = serializers.CharField()
+    changes = serializers.DictField(help_text="Fields of its spec, as they would be.")
+    gpu_type = serializers.CharField(help_text="What it would get.")
+    gpus = serializers.IntegerField()
+    anew = serializers.BooleanField(help_text="True: submit it again so (clone). False: change it as it waits.")
+    for_staff = serializers.BooleanField(help_text="It is more than the team may ask for.")
+
+
+class WouldStartAnswer(serializers.Serializer[Any]):
+    """Each change was tried by planning the next round with it."""
+
+    note = serializers.CharField()
+    options = ChangeAnswer(many=True, help_text="What costs others least comes first.")
+
+
 class Explanation(serializers.Serializer[Any]):
     """Why a job is where it is, and how fast it would be elsewhere."""
 
@@ -134,6 +156,7 @@ class Explanation(serializers.Serializer[Any]):
     reasons = ReasonAnswer(many=True)
     rates_used = RateUsed(many=True)
     round = serializers.IntegerField(allow_null=True)
+    would_start = WouldStartAnswer(allow_null=True, help_text="Null: ask for it, with `would_start=true`.")
 
 
 class PlanOption(serializers.Serializer[Any]):

@@ -2,7 +2,7 @@
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,9 +14,10 @@ from django.db import transaction
 from django.db.models import Max
 from django.utils import timezone
 
+from allocation.decision import Decision
 from allocation.planning import Plan, plan_round
-from allocation.policies import POLICIES
 from allocation.rounds import reset_due
+from allocation.solve import Status
 from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.feasibility import inventory
@@ -25,10 +26,11 @@ from jobs_app.models import JobEvent, Metric
 from jobs_app.tallying import Count, tally, total_up
 from scheduler_app.archive import Archived, pack, same_plan, unpack
 from scheduler_app.bids import Timing
+from scheduler_app.choosing import checked, in_full, policy_of, words_of
 from scheduler_app.committing import commit_round, tell_waiting
 from scheduler_app.dispatching import dispatch
 from scheduler_app.errors import LeaseLost, NotReplayable
-from scheduler_app.explaining import words_of_left_out, words_of_round
+from scheduler_app.explaining import rivals_in, words_of_left_out, words_of_round
 from scheduler_app.finish_times import rhos_between
 from scheduler_app.lease import hold_lease, lease_kept, open_round
 from scheduler_app.logwords import about_round
@@ -106,12 +108,13 @@ class Opening:
     job_event: int
     node_event: int
 
-    def record(self, result: Round.Result, *, policy: str, shares_since: datetime) -> Round:
+    def record(self, result: Round.Result, *, setting: PolicySetting, shares_since: datetime) -> Round:
         return Round(
             number=self.number,
             started_at=self.now,
             result=result,
-            policy=policy,
+            policy=setting.policy,
+            parameters=in_full(setting.policy, setting.parameters),
             shares_since=shares_since,
             last_job_event=self.job_event,
             last_node_event=self.node_event,
@@ -123,11 +126,11 @@ def _decide_and_commit(holder: str, opening: Opening, clock: "Stopwatch") -> Rou
     with clock.step("snapshot"):
         snapshot, left_out, rows, shares_since = take_snapshot(opening.now, setting)
     with clock.step("decide"):
-        plan = decide(snapshot, setting.policy)
+        plan = decide(snapshot, setting.policy, setting.parameters)
     with clock.step("explain"):
         reasons = _reasons(snapshot, plan, left_out, rows)
     with clock.step("archive"):
-        record = opening.record(Round.Result.COMMITTED, policy=setting.policy, shares_since=shares_since)
+        record = opening.record(Round.Result.COMMITTED, setting=setting, shares_since=shares_since)
         _fill(record, snapshot, plan)
     with clock.step("commit"):
         commit_round(record, snapshot, plan, holder=holder, now=opening.now)
@@ -147,7 +150,7 @@ def _account(record: Round, opening: Opening) -> None:
     before = Round.objects.filter(result=Round.Result.COMMITTED, number__lt=record.number)
     rhos = rhos_between(before.values_list("last_job_event", flat=True).first() or 0, opening.job_event)
     tally(
-        Count(Metric.ROUNDS, record.result),
+        Count(Metric.ROUNDS, record.outcome),
         Count(Metric.ROUND_TIME, value=sum(record.seconds.values())),
         Count(Metric.SOLVER_TIME, value=record.seconds["decide"]),
         *(Count(Metric.FINISH_TIME_FAIRNESS, value=value) for value in rhos),
@@ -157,16 +160,21 @@ def _account(record: Round, opening: Opening) -> None:
 
 def take_snapshot(now: datetime, setting: PolicySetting) -> tuple[Snapshot, LeftOut, Rows, datetime]:
     """The cluster and the queue as arrays; also what they were made from, and since when time received counts."""
-    shares_since = _shares_since(now, setting)
-    rows = read_rows(shares_since)
-    timing = Timing(now, setting.round_length_s, setting.min_run_s, shares_since)
+    rows, timing = read_for_round(now, setting)
     snapshot, left_out = build_snapshot(rows, timing, busy_in_arrays())
-    return snapshot, left_out, rows, shares_since
+    return snapshot, left_out, rows, timing.shares_since
 
 
-def decide(snapshot: Snapshot, policy: str) -> Plan:
+def read_for_round(now: datetime, setting: PolicySetting, *, changed: bool = False) -> tuple[Rows, Timing]:
+    """What a round at this moment is decided from; `changed`: as if a job had been changed just now."""
+    shares_since = _shares_since(now, setting, changed=changed)
+    return read_rows(shares_since), Timing(now, setting.round_length_s, setting.min_run_s, shares_since)
+
+
+def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Plan:
     """Who runs where. Pure: the same snapshot gives the same plan."""
-    return plan_round(snapshot.problem, snapshot.floor, snapshot.limits, POLICIES[policy], round_s=snapshot.round_s)
+    decider = policy_of(policy, parameters)
+    return plan_round(snapshot.problem, snapshot.floor, snapshot.limits, decider, round_s=snapshot.round_s)
 
 
 def replay_round(number: int) -> tuple[Archived, Plan, bool]:
@@ -175,39 +183,41 @@ def replay_round(number: int) -> tuple[Archived, Plan, bool]:
     if archive is None:
         raise NotReplayable(f"Round {number} keeps no snapshot: it failed, was dropped, or never was.")
     archived = unpack(bytes(archive))
-    again = decide(archived.snapshot, archived.policy)
+    again = decide(archived.snapshot, archived.policy, archived.parameters)
     return archived, again, same_plan(archived.plan, again)
 
 
 @transaction.atomic
 def choose_policy(setting: PolicySetting, *, actor: User | None) -> PolicySetting:
-    """From now on decide so. The old setting stays as history."""
+    """From now on decide so; `InvalidChoice` with every fault. The old setting stays as history."""
+    setting.parameters = checked(setting.policy, setting.parameters)
+    said = "; ".join(filter(None, (words_of(setting.parameters), setting.note)))
     setting.pk, setting.created_by, setting.created_at = None, actor, timezone.now()
     setting.save(force_insert=True)
-    note(Action.POLICY_CHOOSE, actor=actor, target=setting.policy, target_id=setting.pk, message=setting.note)
+    note(Action.POLICY_CHOOSE, actor=actor, target=setting.policy, target_id=setting.pk, message=said)
     return setting
 
 
 def choose_again(setting: PolicySetting, *, actor: User | None) -> PolicySetting:
-    """Go back to a setting of the past: undo what came after."""
+    """Go back to a setting of the past: undo what came after. `InvalidChoice` if the code knows it no more."""
     setting.note = f"back to the setting of {setting.created_at:%F %H:%M}"
     return choose_policy(setting, actor=actor)
 
 
-def _shares_since(now: datetime, setting: PolicySetting) -> datetime:
+def _shares_since(now: datetime, setting: PolicySetting, *, changed: bool) -> datetime:
     """Time received counts anew when jobs, nodes or the policy changed, but not so often that nothing is received."""
     last = Round.objects.filter(result=Round.Result.COMMITTED).defer("archive").first()
     if last is None:
         return now
-    changed = newest_events() > (last.last_job_event, last.last_node_event) or last.policy != setting.policy
+    chosen, decided = (setting.policy, in_full(setting.policy, setting.parameters)), (last.policy, last.parameters)
+    changed = changed or newest_events() > (last.last_job_event, last.last_node_event) or chosen != decided
     since_s = (now - last.shares_since).total_seconds()
     return now if reset_due(changed=changed, since_s=since_s, round_s=setting.round_length_s) else last.shares_since
 
 
 def _reasons(snapshot: Snapshot, plan: Plan, left_out: LeftOut, rows: Rows) -> dict[str, list[dict[str, Any]]]:
-    rivals = {snapshot.jobs[r.rival] for reasons in plan.left.values() for r in reasons if r.rival is not None}
     words = words_of_left_out(left_out, rows.waiting_for, inventory())
-    return words | words_of_round(snapshot, plan, names_of(rivals))
+    return words | words_of_round(snapshot, plan, names_of(rivals_in(snapshot, plan)))
 
 
 def _fill(record: Round, snapshot: Snapshot, plan: Plan) -> None:
@@ -215,14 +225,21 @@ def _fill(record: Round, snapshot: Snapshot, plan: Plan) -> None:
     decision = plan.decision
     record.jobs, record.gpus = len(snapshot.jobs), len(snapshot.gpus)
     record.objective, record.bound, record.gap = decision.objective, decision.bound, decision.gap
-    record.status = decision.status.value
+    record.status, record.message = decision.status.value, _message_of(decision)[:500]
     record.prices = dict(zip(snapshot.types, (float(price) for price in decision.prices), strict=True))
-    record.archive = pack(record.policy, snapshot, plan)
+    record.archive = pack(record.policy, record.parameters, snapshot, plan)
+
+
+def _message_of(decision: Decision) -> str:
+    """What went wrong; some policies have a stand-in of their own, which says only how far it is from the best."""
+    if decision.status != Status.FALLBACK or decision.message:
+        return decision.message
+    return f"The solver ran out of time; the best answer until then counts, which may be {decision.gap:.1%} off."
 
 
 def _record_failure(opening: Opening, error: Exception, clock: "Stopwatch") -> Round:
-    policy = PolicySetting.objects.current().policy
-    record = opening.record(Round.Result.FAILED, policy=policy, shares_since=opening.now)
+    setting = PolicySetting.objects.current()
+    record = opening.record(Round.Result.FAILED, setting=setting, shares_since=opening.now)
     record.message, record.seconds = f"{type(error).__name__}: {error}"[:500], clock.seconds
     with transaction.atomic():
         record.save(force_insert=True)

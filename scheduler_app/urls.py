@@ -3,7 +3,7 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from scheduler_app.views import account, audit, cluster, home, job, jobs, new_job, rounds, trends
+from scheduler_app.views import account, audit, cluster, home, job, jobs, new_job, policies, rounds, trends
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -13,12 +13,16 @@ urlpatterns = [
     path("jobs/cancel", jobs.cancel, name="cancel-jobs"),
     path("jobs/<uuid:pk>", job.job, name="job"),
     path("jobs/<uuid:pk>/log", job.raw_log, name="raw-log"),
+    path("jobs/<uuid:pk>/would-start", job.would_start, name="would-start"),
     path("jobs/<uuid:pk>/<slug:verb>", jobs.act, name="act"),
     path("cluster", cluster.cluster, name="cluster"),
     path("nodes/<str:name>/<slug:verb>", cluster.act_on_node, name="act-on-node"),
     path("rounds", rounds.rounds, name="rounds"),
     path("rounds/<int:number>", rounds.round_opened, name="round"),
     path("rounds/<int:number>/replay", rounds.replay, name="replay"),
+    path("policies", policies.policies, name="policies"),
+    path("policies/<slug:name>/choose", policies.choose, name="choose-policy"),
+    path("policies/history/<int:pk>/choose", policies.go_back, name="go-back"),
     path("fairness", trends.fairness_page, name="fairness"),
     path("utilization", trends.utilization_page, name="utilization"),
     path("tokens", account.tokens, name="tokens"),

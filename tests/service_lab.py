@@ -58,8 +58,11 @@ class Lab:
         user.teams.add(*(self.team(team) for team in teams or ("vision",)))
         return user
 
-    def policy(self, name: str = "max_min_fairness", *, round_s: float = 1, min_run_s: float = 0) -> None:
-        choose_policy(PolicySetting(policy=name, round_length_s=round_s, min_run_s=min_run_s), actor=None)
+    def policy(
+        self, name: str = "max_min_fairness", *, round_s: float = 1, min_run_s: float = 0, **parameters: Any
+    ) -> None:
+        setting = PolicySetting(policy=name, parameters=parameters, round_length_s=round_s, min_run_s=min_run_s)
+        choose_policy(setting, actor=None)
 
     def submit(self, command: str | list[str] = "true", *, owner: User | None = None, **spec: Any) -> Job:
         """By ada, if nobody is named."""

@@ -120,6 +120,23 @@ class Event(TypedDict):
     actor: str | None
 
 
+class Change(TypedDict):
+    """One with which the next round would start the job; `anew`: by submitting it again so."""
+
+    kind: str
+    detail: str
+    changes: dict[str, Any]
+    gpu_type: str
+    gpus: int
+    anew: bool
+    for_staff: bool
+
+
+class WouldStart(TypedDict):
+    note: str
+    options: list[Change]
+
+
 class Explanation(TypedDict):
     """Why a job is where it is, and how fast it would be elsewhere."""
 
@@ -129,6 +146,7 @@ class Explanation(TypedDict):
     reasons: list[Reason]
     rates_used: list[RateUsed]
     round: int | None
+    would_start: WouldStart | None
 
 
 class Option(TypedDict):
@@ -242,6 +260,7 @@ class Decision(TypedDict):
     gpu_type: str | None
     gpus: int
     share: float | None
+    reasons: list[Reason]
 
 
 class Round(TypedDict):
@@ -251,6 +270,7 @@ class Round(TypedDict):
     result: str
     message: str
     policy: str
+    parameters: dict[str, Any]
     jobs: int
     gpus: int
     objective: float | None
@@ -269,12 +289,24 @@ class RoundInFull(Round):
     decisions: list[Decision]
 
 
+class Parameter(TypedDict):
+    """What a parameter of a policy may be; `least` and `most` are None for one that is on or off."""
+
+    kind: str
+    default: float
+    least: float | None
+    most: float | None
+    meaning: str
+
+
 class Policy(TypedDict):
     """One that there is to choose."""
 
     name: str
     summary: str
-    parameters: dict[str, str]
+    choose_when: str
+    sources: list[str]
+    parameters: dict[str, Parameter]
     current: bool
 
 

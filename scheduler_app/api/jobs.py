@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.shortcuts import get_object_or_404
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
@@ -19,12 +20,19 @@ from jobs_app.spec import JobSpec
 from jobs_app.submission import admitted
 from scheduler_app.looking import explain_job
 from scheduler_app.outlook import outlook_of_admitted
+from scheduler_app.remedies import what_would_start
 from scheduler_app.serializers import Explanation, PlanAnswer
 
 
 class SubmitQuery(serializers.Serializer[Any]):
     dry_run = serializers.BooleanField(
         required=False, help_text="Only say what the job would get: the same checks, and nothing is written."
+    )
+
+
+class ExplainQuery(serializers.Serializer[Any]):
+    would_start = serializers.BooleanField(
+        required=False, help_text="Also try what change would start it: some rounds are planned for that."
     )
 
 
@@ -51,8 +59,12 @@ class ExplainView(GenericAPIView[Job]):
     queryset = Job.objects.none()
     serializer_class = Explanation
 
-    @extend_schema(responses=Explanation)
+    @extend_schema(responses=Explanation, parameters=[ExplainQuery])
     def get(self, request: Request, pk: str) -> Response:
-        """Why the job waits, with numbers, and the rates that the scheduler counts on."""
-        job = get_object_or_404(jobs_seen_by(request), pk=pk)
-        return Response(Explanation(explain_job(job)).data)
+        """Why the job waits, with numbers, the rates that the scheduler counts on, and what would start it."""
+        job, query = get_object_or_404(jobs_seen_by(request), pk=pk), ExplainQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        explanation = explain_job(job)
+        if query.validated_data.get("would_start"):
+            explanation["would_start"] = what_would_start(job, timezone.now())
+        return Response(Explanation(explanation).data)

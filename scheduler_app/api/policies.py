@@ -1,6 +1,5 @@
 """Policies over REST: which there are, which one counts, and which ones did."""
 
-from inspect import getdoc
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -11,23 +10,35 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.parameters import Policy
+from allocation.parameters import Parameter
 from allocation.policies import POLICIES
 from cluster_app.pagination import NewestFirst
 from cluster_app.representation import FIELDS, IF_MATCH, IF_NONE_MATCH, fields_wanted, refuse_stale, single
 from jobs_app.fields import Number, Strict
 from jobs_app.permissions import StaffChanges
 from scheduler_app.api.bodies import Words, body_of
+from scheduler_app.choosing import LONGEST_S, carried_over, in_full, refusal
+from scheduler_app.describing import KINDS, Described, all_described
 from scheduler_app.models import PolicySetting
 from scheduler_app.services import choose_again, choose_policy
 
-LONGEST_S = 7 * 86_400
+
+class ParameterAnswer(serializers.Serializer[Any]):
+    """One parameter of a policy: what it takes, and what it does."""
+
+    kind = serializers.ChoiceField(list(KINDS.values()))
+    default = serializers.JSONField(help_text="As it is sent: a number, or true or false.")
+    least = serializers.FloatField(allow_null=True, help_text="Null: it is on or off.")
+    most = serializers.FloatField(allow_null=True)
+    meaning = serializers.CharField()
 
 
 class PolicyAnswer(serializers.Serializer[Any]):
     name = serializers.CharField()
     summary = serializers.CharField()
-    parameters = serializers.DictField(help_text="Name → what it does; empty: it has none.")
+    choose_when = serializers.CharField()
+    sources = serializers.ListField(child=serializers.CharField(), help_text="Where its formula comes from.")
+    parameters = serializers.DictField(child=ParameterAnswer(), help_text="By name; empty: it has none.")
     current = serializers.BooleanField()
 
 
@@ -35,6 +46,7 @@ class SettingAnswer(serializers.ModelSerializer[PolicySetting]):
     """How rounds are decided. `id` and `created_at` are null while nobody has chosen: then the defaults count."""
 
     id = serializers.IntegerField(allow_null=True)
+    parameters = serializers.SerializerMethodField()
     created_at = serializers.SerializerMethodField()
     created_by = serializers.CharField(source="created_by.username", allow_null=True, default=None)
 
@@ -43,23 +55,32 @@ class SettingAnswer(serializers.ModelSerializer[PolicySetting]):
         fields = ("id", "policy", "parameters", "round_length_s", "min_run_s", "note", "created_at", "created_by")
         read_only_fields = fields
 
+    @extend_schema_field({"type": "object", "additionalProperties": {}})
+    def get_parameters(self, setting: PolicySetting) -> dict[str, Any]:
+        """Those of the policy, in full."""
+        return in_full(setting.policy, setting.parameters)
+
     @extend_schema_field({"type": ["string", "null"], "format": "date-time"})
     def get_created_at(self, setting: PolicySetting) -> Any:
         return serializers.DateTimeField().to_representation(setting.created_at) if setting.pk else None
 
 
 class SettingSpec(Strict):
-    """What is left out stays as it is."""
+    """What is left out stays as it is; but parameters belong to their policy, and another starts from its defaults."""
 
     policy = serializers.ChoiceField(list(POLICIES))
-    parameters = serializers.DictField(required=False)
+    parameters = serializers.DictField(
+        required=False, help_text="Name → value; those of the policy that are not named here have their defaults."
+    )
     round_length_s = Number(required=False, min_value=1, max_value=LONGEST_S)
     min_run_s = Number(required=False, min_value=0, max_value=LONGEST_S)
     note = Words(required=False, allow_blank=True, max_length=300, default="", help_text="Why.")
 
     def validate_parameters(self, given: dict[str, Any]) -> dict[str, Any]:
-        if given:
-            raise serializers.ValidationError(f"No policy has parameters: leave out {', '.join(given)}.")
+        """An unknown policy is a fault of its own, and says nothing of parameters."""
+        faults = {name: refusal(self.initial_data.get("policy"), name, value) for name, value in given.items()}
+        if found := {name: [reason] for name, reason in faults.items() if reason}:
+            raise serializers.ValidationError(found)
         return given
 
 
@@ -76,10 +97,7 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
     def list(self, request: Request) -> Response:
         """Every policy there is."""
         current = PolicySetting.objects.current().policy
-        policies = [
-            {"name": name, "summary": _summary(policy), "parameters": {}, "current": name == current}
-            for name, policy in POLICIES.items()
-        ]
+        policies = [_answer(policy, current) for policy in all_described()]
         NewestFirst().get_page_size(request)  # they all fit, but a limit that is none is refused, as everywhere
         wanted = fields_wanted(request, policies[0])
         return Response({"next": None, "results": [{name: p[name] for name in p if name in wanted} for p in policies]})
@@ -96,7 +114,10 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
         """From now on decide so. For staff."""
         asked, now = body_of(request, SettingSpec), PolicySetting.objects.current()
         refuse_stale(request, lambda: SettingAnswer(now).data)
-        kept = {name: getattr(now, name) for name in ("parameters", "round_length_s", "min_run_s")}
+        kept = {name: getattr(now, name) for name in ("round_length_s", "min_run_s")}
+        asked["parameters"] = carried_over(
+            asked["policy"], asked.get("parameters"), before=now.policy, kept=now.parameters
+        )
         setting = PolicySetting(**(kept | asked))
         return single(request, SettingAnswer(choose_policy(setting, actor=_person(request))).data)
 
@@ -115,8 +136,26 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
         return single(request, SettingAnswer(setting).data, status.HTTP_201_CREATED)
 
 
-def _summary(policy: Policy) -> str:
-    return (getdoc(policy) or "").partition("\n")[0]
+def _answer(policy: Described, current: str) -> dict[str, Any]:
+    return {
+        "name": policy.name,
+        "summary": policy.summary,
+        "choose_when": policy.choose_when,
+        "sources": list(policy.sources),
+        "parameters": {parameter.name: _parameter(parameter) for parameter in policy.parameters},
+        "current": policy.name == current,
+    }
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    switch = parameter.kind is bool
+    return {
+        "kind": KINDS[parameter.kind],
+        "default": parameter.default,
+        "least": None if switch else parameter.least,
+        "most": None if switch else parameter.most,
+        "meaning": parameter.meaning,
+    }
 
 
 def _person(request: Request) -> User:

@@ -8,6 +8,9 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from allocation.parameters import Parameter
+from scheduler_app.describing import kind_of
+
 register = template.Library()
 
 UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
@@ -128,6 +131,21 @@ def minus(one: float, other: float) -> float:
 @register.filter
 def total(parts: dict[str, float]) -> float:
     return sum(parts.values())
+
+
+@register.filter
+def setting(value: object) -> str:
+    """The value of a policy's parameter."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@register.filter
+def takes(parameter: Parameter) -> str:
+    """What a parameter of a policy may be."""
+    between = "" if parameter.kind is bool else f", {parameter.least:g} to {parameter.most:g}"
+    return f"{kind_of(parameter)}{between}"
 
 
 @register.filter

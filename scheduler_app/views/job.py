@@ -22,6 +22,7 @@ from jobs_app.models import Attempt, Job
 from jobs_app.spec import spec_of, write_yaml
 from scheduler_app.logtext import readable
 from scheduler_app.looking import emulated_nodes, explain_job, latest_round, log_tail, read_log
+from scheduler_app.remedies import what_would_start
 from scheduler_app.stakes import at_stake
 from scheduler_app.timeline import OWNERS, placed, seconds_by_state, spans_of
 from scheduler_app.views.visit import Visit
@@ -93,6 +94,15 @@ def _why(request: Visit, job: Job, attempts: Sequence[Attempt]) -> Context:
     here = live[-1].gpu_type.name if live else None
     rows = rate_rows(explanation["rates_used"], here=here, prices=record.prices if record else {})
     return {"rates": rows, "why_here": why_here(rows), "round": record}
+
+
+@login_required
+@require_safe
+def would_start(request: Visit, pk: UUID) -> HttpResponse:
+    """What change would start the job: on a page of its own, for to look is to plan some rounds."""
+    seen = get_object_or_404(_seen(request), pk=pk)
+    found = what_would_start(seen, timezone.now())
+    return render(request, "scheduler_app/would_start.html", {"job": seen, "found": found})
 
 
 def _logs(request: Visit, job: Job, attempts: Sequence[Attempt]) -> Context:

@@ -57,6 +57,8 @@ def scheduler(request: HttpRequest) -> HttpResponse:
         "age_seconds": beat.age.total_seconds() if beat.age is not None else None,
         "limit_seconds": beat.patience.total_seconds(),
         "last_round_failed": beat.failing,
+        "last_round_fell_back": beat.fell_back,
+        "message": beat.last.message if beat.last else "",
     }
     return _verdict(answer, good=beat.healthy)
 

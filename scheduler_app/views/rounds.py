@@ -10,7 +10,7 @@ from django.views.decorators.http import require_POST, require_safe
 from cluster_app.pagination import ByNumber
 from jobs_app.models import Job
 from scheduler_app.errors import NotReplayable
-from scheduler_app.looking import decisions_of, latest_round, opened
+from scheduler_app.looking import decisions_of, opened
 from scheduler_app.models import Round
 from scheduler_app.services import replay_round
 from scheduler_app.views.visit import Visit, one_page, tell
@@ -43,12 +43,11 @@ def replay(request: Visit, number: int) -> HttpResponse:
 
 def _page(request: Visit, number: int, **more: Any) -> HttpResponse:
     record = get_object_or_404(Round.objects.defer("archive"), number=number)
-    archived, latest = opened(record), latest_round()
+    archived = opened(record)
     context = {
         "round": record,
         "archived": archived,
         "seconds": sum(record.seconds.values()),
-        "is_latest": latest is not None and latest.number == number,
         **more,
     }
     if archived:

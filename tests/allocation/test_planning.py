@@ -88,6 +88,47 @@ def test_an_outbid_job_is_told_by_whom_and_by_how_much():
     assert (found.numbers["priority"], found.numbers["rival_priority"]) == (0.5, 1.5)
 
 
+@pytest.mark.parametrize(("nudge", "runs"), [(1.001, True), (0.999, False)])
+def test_the_share_that_an_outbid_job_would_need_is_the_one_that_wins(nudge, runs):
+    problem = Problem.of([[1], [1]], [[1]], [1], received_s=[[900], [100]])
+    outbid = plan(problem, build_floor([[1]], 2), of_shares([[0.5], [0.2]]))
+    needed = reason(outbid, 0, ReasonCode.OUTBID).numbers["needed_share"]
+    again = plan(problem, build_floor([[1]], 2), of_shares([[nudge * needed], [0.2]]))
+    assert (again.picks[0] >= 0) == runs
+
+
+def test_among_equals_the_one_that_came_first_is_named():
+    problem = Problem.of([[1], [1]], [[1]], [1])
+    found = reason(plan(problem, build_floor([[1]], 2), of_shares([[0.5], [0.5]])), 1, ReasonCode.OUTBID)
+    assert (found.rival, found.numbers["needed_share"]) == (0, 0.5)
+
+
+def test_who_is_locked_has_outbid_nobody():
+    """However large its share, a job does not get the GPUs of one that keeps them."""
+    problem = Problem.of([[1], [1]], [[1]], [1], held=[0, -1], locked=[True, False])
+    planned = plan(problem, build_floor([[1]], 2, holder=[0]), of_shares([[0.9], [0.1]]))
+    assert codes(planned, 1) == [ReasonCode.INSUFFICIENT_GPUS]
+
+
+def by_value(worth, prices, picks):
+    return lambda _: Decision.of_picks(picks, prices=prices, worth=np.asarray(worth, float))
+
+
+def test_a_job_that_no_gpus_are_worth_is_told_its_value_and_the_price():
+    """Of its configurations the one that is nearest to its price: 2 x 0.9 - 1.5 lacks less than 0.9 - 0.4."""
+    problem = Problem.of([[1, 1], [1, 1]], [[1, 2]], [2])
+    policy = by_value([[2, 3], [0.4, 1.5]], [0.9], [1, -1])
+    found = reason(plan(problem, build_floor([[2]], 2), policy), 1, ReasonCode.OUTBID)
+    assert found.numbers == {"gpu_type": 0, "gpus": 2, "value": 1.5, "price": 1.8}
+
+
+@pytest.mark.parametrize("worth", [[0.9, 1.0], [0, 0]])
+def test_a_job_that_is_worth_its_price_or_was_not_valued_is_not_called_too_dear(worth):
+    problem = Problem.of([[1, 1], [1, 1]], [[1, 2]], [2])
+    planned = plan(problem, build_floor([[2]], 2), by_value([[2, 3], worth], [0.9], [1, -1]))
+    assert ReasonCode.OUTBID not in codes(planned, 1)
+
+
 def test_a_job_at_its_teams_limit_is_told_the_limit_before_anything_else():
     problem = Problem.of([[1], [1]], [[1]], [2])
     planned = plan(problem, build_floor([[2]], 2), limits=limit(2, most_gpus=3, used_gpus=2))

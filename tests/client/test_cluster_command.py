@@ -88,6 +88,28 @@ def test_the_policy_is_shown_chosen_and_put_back(service: Live, staff: Motley) -
     assert staff("policy", "undo", first, "-o", "name").stdout == "max_min_fairness\n"
 
 
+def test_a_policy_is_listed_in_full_with_what_its_parameters_take(service: Live, staff: Motley) -> None:
+    out = " ".join(staff("policy", "list", "las").stdout.split())
+    for words in ("Choose it ", "--param queues whole number from 1 to 16, 4 unless told:", "Tiresias"):
+        assert words in out
+    assert staff("policy", "list", "lottery").exit_code == 2
+
+
+def test_parameters_are_chosen_shown_and_kept_while_the_policy_stays(service: Live, staff: Motley) -> None:
+    staff("policy", "set", "las", "--param", "queues=2", "--param", "promote=0")
+    shown = json.loads(staff("policy", "set", "las", "--min-run", "60", "-o", "json").stdout)
+    assert shown["parameters"] == {"first_limit_gpu_s": 3250.0, "queues": 2, "promote": 0.0}
+    assert "queues=2" in staff("policy", "history").stdout
+    assert json.loads(staff("policy", "set", "fifo", "-o", "json").stdout)["parameters"] == {}
+
+
+def test_a_faulty_parameter_is_named_with_what_it_may_be(service: Live, staff: Motley) -> None:
+    result = staff("policy", "set", "las", "--param", "queues=99", "--param", "p=1")
+    assert result.exit_code == 2
+    assert "queues must be from 1 to 16." in result.stderr
+    assert "p is unknown: this policy has first_limit_gpu_s, queues, promote." in " ".join(result.stderr.split())
+
+
 @pytest.mark.parametrize("arguments", [["fifi"], ["fifo", "--param", "x=1"], ["fifo", "--round-length", "0"]])
 def test_a_policy_that_cannot_be_is_refused_with_its_field(staff: Motley, arguments: list[str]) -> None:
     result = staff("policy", "set", *arguments)

@@ -86,6 +86,12 @@ def test_explain_gives_every_reason_and_the_rates(service: Live, motley: Motley)
     assert ("held" in out, "SHARE OF TIME" in out or "No round" in out) == (True, True)
 
 
+def test_explain_says_what_would_start_a_job_if_it_is_asked(service: Live, motley: Motley) -> None:
+    service.add("late", held=True)
+    assert "It is held: release it." not in motley("explain", "late").stdout
+    assert "It is held: release it." in motley("explain", "late", "--would-start").stdout
+
+
 def test_events_and_attempts_tell_the_story_of_a_job(service: Live, motley: Motley) -> None:
     job = service.add("resnet")
     service.attempt(job, gpu_count=3)

@@ -11,6 +11,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from cluster_app.models import Node
 from jobs_app.models import ApiToken, Job
 from jobs_app.services import issue_token
+from scheduler_app.models import PolicySetting
 
 ELSEWHERE = ("admin/", "api/", "static/")
 """Django's own site, and REST, whose routes have a table of their own."""
@@ -25,7 +26,7 @@ class Row:
     staff: int = 200
     anonymous: int = 302
     of: str = ""
-    """What the address names: a job, a node, a round, a token."""
+    """What the address names: a job, a node, a round, a policy, a setting of the past, a token."""
     post: dict[str, Any] | None = None
     also: tuple[str, ...] = field(default=())
 
@@ -41,12 +42,16 @@ PAGES: dict[str, Row] = {
     "cancel-jobs": Row(**DEED, stranger=302, post={}),
     "job": Row(of="job", stranger=404),
     "raw-log": Row(of="job", stranger=404, member=404, staff=404),
+    "would-start": Row(of="job", stranger=404),
     "act": Row(of="job", stranger=404, **DEED, post={}, also=("hold",)),
     "cluster": LIST,
     "act-on-node": Row(of="node", stranger=403, member=403, staff=302, post={"reason": "fan"}, also=("drain",)),
     "rounds": LIST,
     "round": Row(of="round"),
     "replay": Row(of="round", post={}),
+    "policies": LIST,
+    "choose-policy": Row(of="policy", stranger=403, member=403, staff=302, post={"round_length_s": 60, "min_run_s": 0}),
+    "go-back": Row(of="setting", stranger=403, member=403, staff=302, post={}),
     "fairness": LIST,
     "utilization": LIST,
     "tokens": LIST,
@@ -88,6 +93,8 @@ def places(decided, member) -> dict[str, Any]:
         "job": job.pk,
         "node": Node.objects.first().name,
         "round": decided.number,
+        "policy": "fifo",
+        "setting": PolicySetting.objects.create().pk,
         "token": ApiToken.objects.get(user=member).pk,
     }
 

@@ -19,6 +19,7 @@ LISTS = [
     "jobs",
     "cluster",
     "rounds",
+    "policies",
     "fairness",
     "utilization",
     "new-job",

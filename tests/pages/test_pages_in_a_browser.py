@@ -69,7 +69,9 @@ def page(browser: Browser, live_server: Any, decided: Any, staff: User) -> Itera
         yield opened
 
 
-@pytest.mark.parametrize("name", ["home", "jobs", "cluster", "rounds", "new-job", "tokens", "change-password", "audit"])
+@pytest.mark.parametrize(
+    "name", ["home", "jobs", "cluster", "rounds", "policies", "new-job", "tokens", "change-password", "audit"]
+)
 def test_a_page_shows_under_a_strict_policy(name: str, page: Page) -> None:
     page.goto(reverse(name))
     expect(page.locator("h1").first).to_be_attached()

@@ -17,7 +17,7 @@ from jobs_app.models import Job
 from scheduler_app.models import Round
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-PAGES = ["home", "jobs", "new-job", "cluster", "rounds", "fairness", "utilization", "tokens", "docs"]
+PAGES = ["home", "jobs", "new-job", "cluster", "rounds", "policies", "fairness", "utilization", "tokens", "docs"]
 WATCH = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (v) => violations.push(`${v.violatedDirective}: ${v.blockedURI}`));

@@ -1,14 +1,20 @@
 """Policies over REST: which there are, which counts, choosing and undoing; and rounds with their decisions."""
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
+import tuned
 from rest_callers import Scope, caller
 from rest_framework.test import APIClient
-from service_lab import Lab
+from service_lab import UNTIL_LET_GO, Lab
 
 from allocation.policies import POLICIES
+from allocation.rounds import RESET_ROUNDS
 from audit_app.models import AuditEntry
 from jobs_app.models import Job
 from scheduler_app.models import PolicySetting, Round
+from scheduler_app.services import replay_round
 
 CURRENT = "/api/v1/policies/current"
 
@@ -54,7 +60,7 @@ def test_nobody_else_does(cluster: Lab, ada: APIClient) -> None:
         ({"policy": "fifo", "round_length_s": "NaN"}, "/round_length_s"),
         ({"policy": "fifo", "min_run_s": -1}, "/min_run_s"),
         ({"policy": "fifo", "min_run_s": 1e300}, "/min_run_s"),
-        ({"policy": "fifo", "parameters": {"p": -0.5}}, "/parameters"),
+        ({"policy": "fifo", "parameters": {"p": -0.5}}, "/parameters/p"),
         ({"policy": "fifo", "parameters": []}, "/parameters"),
         ({"policy": "fifo", "weight": 1}, "/weight"),
     ],
@@ -62,6 +68,140 @@ def test_nobody_else_does(cluster: Lab, ada: APIClient) -> None:
 def test_what_is_wrong_is_pointed_at(root: APIClient, body: dict[str, object], pointer: str) -> None:
     answer = root.put(CURRENT, body, format="json")
     assert (answer.status_code, [fault["pointer"] for fault in answer.json()["errors"]]) == (422, [pointer])
+
+
+# -- parameters --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tuned_policy(cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned.install(monkeypatch)
+
+
+def choose(root: APIClient, policy: str = tuned.NAME, **body: Any) -> Any:
+    answer = root.put(CURRENT, {"policy": policy, **body}, format="json")
+    assert answer.status_code == 200, answer.json()
+    return answer.json()
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_the_list_says_of_each_parameter_what_it_takes(ada: APIClient) -> None:
+    listed = {policy["name"]: policy for policy in ada.get("/api/v1/policies").json()["results"]}[tuned.NAME]
+    assert listed["choose_when"] == "Choose it when nothing else will do."
+    assert listed["parameters"] == {
+        "power": {"kind": "number", "default": -0.5, "least": -4.0, "most": 4.0, "meaning": "how steep it is"},
+        "queues": {"kind": "whole number", "default": 3, "least": 1.0, "most": 9.0, "meaning": "how many there are"},
+        "strict": {"kind": "on or off", "default": False, "least": None, "most": None, "meaning": "no mercy"},
+    }
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_parameters_that_are_not_named_have_their_defaults(root: APIClient) -> None:
+    assert choose(root, parameters={"power": 2})["parameters"] == tuned.DEFAULTS | {"power": 2.0}
+    assert choose(root, parameters={"strict": True})["parameters"] == tuned.DEFAULTS | {"strict": True}
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_parameters_stay_with_their_policy(root: APIClient) -> None:
+    choose(root, parameters={"power": 2})
+    assert choose(root, round_length_s=30)["parameters"]["power"] == 2
+    assert choose(root, "max_min_fairness")["parameters"] == {}
+    assert choose(root)["parameters"] == tuned.DEFAULTS
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_every_faulty_parameter_is_pointed_at(root: APIClient) -> None:
+    parameters = {"power": 5, "queues": 2.5, "strict": "yes", "powr": 1, "a/b": 10**400}
+    body = {"policy": tuned.NAME, "parameters": parameters, "min_run_s": -1}
+    faults = {f["pointer"]: f["detail"] for f in root.put(CURRENT, body, format="json").json()["errors"]}
+    of_strangers = "is unknown: this policy has power, queues, strict."
+    assert faults == {
+        "/parameters/power": "power must be from -4 to 4.",
+        "/parameters/queues": "queues must be a whole number.",
+        "/parameters/strict": "strict must be true or false.",
+        "/parameters/powr": f"powr {of_strangers}",
+        "/parameters/a~1b": f"a/b {of_strangers}",
+        "/min_run_s": "Ensure this value is greater than or equal to 0.",
+    }
+
+
+@pytest.mark.usefixtures("tuned_policy")
+@pytest.mark.parametrize("value", [10**400, -(10**400), None, [], {}, "NaN"])
+def test_what_is_no_number_of_this_world_is_refused(root: APIClient, value: Any) -> None:
+    answer = root.put(CURRENT, {"policy": tuned.NAME, "parameters": {"queues": value}}, format="json")
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/parameters/queues")
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_a_setting_comes_back_with_its_parameters(root: APIClient) -> None:
+    chosen = choose(root, parameters={"power": 2})
+    choose(root, "max_min_fairness")
+    again = root.post(f"/api/v1/policies/history/{chosen['id']}/choose").json()
+    assert (again["policy"], again["parameters"]["power"]) == (tuned.NAME, 2.0)
+
+
+def test_a_setting_whose_parameters_are_gone_is_not_chosen_again(
+    root: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as installed:
+        tuned.install(installed)
+        chosen = choose(root, parameters={"power": 2})
+        choose(root, "max_min_fairness")
+    answer = root.post(f"/api/v1/policies/history/{chosen['id']}/choose")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_choice")
+    assert answer.json()["errors"][0]["pointer"] == "/parameters/power"
+    assert "power is unknown: this policy has no parameters." in answer.json()["detail"]
+    assert root.get(CURRENT).json()["policy"] == "max_min_fairness"
+
+
+def test_a_setting_whose_policy_is_gone_is_not_chosen_again(root: APIClient) -> None:
+    gone = PolicySetting.objects.create(policy="lottery")
+    answer = root.post(f"/api/v1/policies/history/{gone.pk}/choose")
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/policy")
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_the_audit_list_says_which_parameters_were_chosen(root: APIClient) -> None:
+    choose(root, parameters={"power": 2}, note="to compare")
+    said = AuditEntry.objects.get(action="policy.choose", actor_name="root").message
+    assert said == "power=2.0, queues=3, strict=false; to compare"
+
+
+def test_a_queue_names_who_stood_before_when_the_round_is_opened_again(cluster: Lab, ada: APIClient) -> None:
+    """What a policy alone knows is kept with the round."""
+    cluster.policy("fifo")
+    cluster.submit(UNTIL_LET_GO, gpus=3, name="first")
+    cluster.submit(gpus=2, name="second")
+    cluster.submit(gpus=2, name="third")
+    cluster.tick()
+    decisions = ada.get(f"/api/v1/rounds/{Round.objects.get().number}/decisions").json()["results"]
+    assert "It is queued behind second." in [reason["detail"] for reason in decisions[2]["reasons"]]
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_a_round_keeps_the_parameters_that_it_was_decided_with(cluster: Lab, root: APIClient) -> None:
+    cluster.policy(tuned.NAME, power=2)
+    cluster.submit()
+    cluster.tick()
+    number = Round.objects.get().number
+    assert root.get(f"/api/v1/rounds/{number}").json()["parameters"] == tuned.DEFAULTS | {"power": 2.0}
+    cluster.policy(tuned.NAME, power=3)
+    archived, _, equal = replay_round(number)
+    assert (archived.parameters["power"], equal) == (2.0, True)
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_other_parameters_are_reason_enough_to_count_time_received_anew(cluster: Lab) -> None:
+    cluster.policy(tuned.NAME, power=2)
+    cluster.tick()
+    since = Round.objects.get().shares_since
+    cluster.policy(tuned.NAME, power=3)
+    cluster.ahead += RESET_ROUNDS * timedelta(seconds=1)
+    cluster.round()
+    assert Round.objects.latest("number").shares_since > since
+
+
+# -- going back --------------------------------------------------------------------------------------------------
 
 
 def test_who_looked_before_somebody_else_chose_is_told(root: APIClient) -> None:
@@ -123,7 +263,19 @@ def test_staff_read_all(decided: list[Job], root: APIClient) -> None:
 def test_a_round_is_opened_with_its_decisions(decided: list[Job], ada: APIClient) -> None:
     decisions = ada.get(f"/api/v1/rounds/{Round.objects.get().number}").json()["decisions"]
     assert [decision["job"] for decision in decisions] == [str(job.pk) for job in decided]
-    assert set(decisions[0]) == {"job", "gpu_type", "gpus", "share"}
+    assert set(decisions[0]) == {"job", "gpu_type", "gpus", "share", "reasons"}
+
+
+def test_who_was_left_waiting_is_told_why_for_rounds_of_the_past_too(
+    cluster: Lab, decided: list[Job], ada: APIClient
+) -> None:
+    number, said = Round.objects.get().number, {str(job.pk): job.reasons for job in Job.objects.queued()}
+    cluster.policy("fifo")
+    cluster.round()
+    decisions = ada.get(f"/api/v1/rounds/{number}/decisions").json()["results"]
+    waiting = [decision for decision in decisions if not decision["gpus"]]
+    assert waiting
+    assert [decision["reasons"] for decision in waiting] == [said[decision["job"]] for decision in waiting]
 
 
 @pytest.mark.parametrize(

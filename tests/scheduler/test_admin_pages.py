@@ -1,8 +1,10 @@
 """Django admin: the inventory, the policy and tokens, as an administrator edits them."""
 
+import json
 from typing import Any
 
 import pytest
+import tuned
 from django.test import Client
 from django.urls import reverse
 from service_lab import UNTIL_LET_GO, Lab
@@ -217,7 +219,54 @@ def test_gpus_that_a_job_has_are_not_taken_out_of_their_node(lab: Lab, admin: Cl
     assert says(answer, "drain n1 first")
 
 
-def test_parameters_that_no_policy_has_are_refused(admin: Client) -> None:
-    fields = {"policy": "fifo", "parameters": '{"x": 1}', "round_length_s": 60, "min_run_s": 0}
-    answer = post(admin, reverse("admin:scheduler_app_policysetting_add"), **fields)
-    assert says(answer, "No policy has parameters")
+# -- parameters of policies --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tuned_policy(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned.install(monkeypatch)
+
+
+def choose(admin: Client, parameters: str = "{}", policy: str = tuned.NAME) -> Any:
+    fields = {"policy": policy, "parameters": parameters, "round_length_s": 60, "min_run_s": 0}
+    return post(admin, reverse("admin:scheduler_app_policysetting_add"), **fields)
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_the_form_says_which_parameters_there_are(admin: Client) -> None:
+    answer = admin.get(reverse("admin:scheduler_app_policysetting_add"))
+    assert says(answer, "power, from -4 to 4; -0.5 unless told (how steep it is)")
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_parameters_are_chosen_in_the_administration(admin: Client) -> None:
+    choose(admin, '{"power": 2}')
+    assert PolicySetting.objects.current().parameters == tuned.DEFAULTS | {"power": 2.0}
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_parameters_of_the_old_policy_are_dropped_with_it(admin: Client) -> None:
+    choose(admin, '{"power": 2}')
+    choose(admin, json.dumps(PolicySetting.objects.current().parameters), policy="max_min_fairness")
+    current = PolicySetting.objects.current()
+    assert (current.policy, current.parameters) == ("max_min_fairness", {})
+
+
+@pytest.mark.usefixtures("tuned_policy")
+@pytest.mark.parametrize(
+    ("parameters", "fault"),
+    [
+        ('{"power": 9, "x": 1}', "power must be from -4 to 4."),
+        ('{"x": 1}', "x is unknown: this policy has power, queues, strict."),
+        ("[1]", "Write a map from names to values"),
+    ],
+)
+def test_faulty_parameters_are_refused_with_their_names(admin: Client, parameters: str, fault: str) -> None:
+    assert says(choose(admin, parameters), fault)
+    assert PolicySetting.objects.count() == 1
+
+
+def test_a_setting_of_a_policy_that_is_gone_cannot_be_chosen_again(admin: Client) -> None:
+    gone, now = PolicySetting.objects.create(policy="lottery"), PolicySetting.objects.create()
+    assert says(act(admin, "scheduler_app_policysetting", "choose_again", gone), "There is no policy")
+    assert PolicySetting.objects.current() == now

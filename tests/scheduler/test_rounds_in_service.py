@@ -1,14 +1,20 @@
 """When rounds happen, what they record, and that a failed one harms nobody."""
 
+from dataclasses import replace
 from datetime import timedelta
+from html import unescape
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 from service_lab import UNTIL_LET_GO, Lab
 from undecided import Decided
 
 from allocation.decision import Decision
 from allocation.policies import POLICIES
+from allocation.policies.fifo import fifo
 from allocation.problem import Problem
+from allocation.solve import Status, maximize
 from cluster_app.models import Node
 from cluster_app.services import cordon
 from jobs_app.attempts import AttemptIsNotLive, end_attempt
@@ -16,7 +22,7 @@ from jobs_app.models import Attempt, Job
 from jobs_app.services import cancel_job, hold_job, release_job
 from scheduler_app.errors import NotReplayable
 from scheduler_app.lease import hold_lease, open_round
-from scheduler_app.models import Round
+from scheduler_app.models import PolicySetting, Round
 from scheduler_app.services import replay_round, round_is_due
 
 
@@ -39,6 +45,87 @@ def test_a_failed_policy_is_recorded_with_its_error(broken_policy: None) -> None
     assert (failed.result, failed.message) == (Round.Result.FAILED, "ZeroDivisionError: the policy has a fault")
 
 
+# -- a policy whose solver fails -----------------------------------------------------------------------------------
+
+
+def infeasible(problem: Problem) -> Decision:
+    return Decision.of_shares(maximize([1], [[1]], [-1]).x, prices=[0], objective=0)
+
+
+@pytest.fixture
+def fallen_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Round:
+    """A round on two jobs for one GPU, of a policy that asks the solver for what cannot be."""
+    lab.node("n1", gpus=1)
+    monkeypatch.setitem(POLICIES, "infeasible", infeasible)
+    lab.policy("infeasible")
+    lab.submit(UNTIL_LET_GO, name="first")
+    lab.submit(UNTIL_LET_GO, name="second")
+    lab.tick()
+    return Round.objects.get()
+
+
+def test_a_round_whose_solver_failed_is_committed_as_a_queue(lab: Lab, fallen_back: Round) -> None:
+    lab.running(Job.objects.get(name="first"))
+    assert (fallen_back.result, fallen_back.status) == (Round.Result.COMMITTED, "fallback")
+
+
+def test_it_keeps_what_the_solver_said(fallen_back: Round) -> None:
+    assert "infeasible" in fallen_back.message
+    assert fallen_back.message.endswith(". Jobs are served in the order of submission instead.")
+
+
+def out_of_time(problem: Problem) -> Decision:
+    return replace(fifo(problem), status=Status.FALLBACK, bound=1.5)
+
+
+def test_a_policy_with_a_stand_in_of_its_own_says_how_far_off_it_may_be(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.node("n1")
+    monkeypatch.setitem(POLICIES, "out_of_time", out_of_time)
+    lab.policy("out_of_time")
+    lab.submit(UNTIL_LET_GO)
+    lab.tick()
+    assert Round.objects.get().fell_back
+    assert "which may be 50.0% off" in Round.objects.get().message
+
+
+def test_it_is_replayed_as_it_was(fallen_back: Round) -> None:
+    archived, _, equal = replay_round(fallen_back.number)
+    assert (archived.plan.decision.message, equal) == (fallen_back.message, True)
+
+
+def test_who_waits_is_told_of_the_queue(fallen_back: Round) -> None:
+    assert Job.objects.get(name="second").reasons[0]["code"] == "insufficient_gpus"
+
+
+def test_the_home_page_says_so_and_what_helps(lab: Lab, fallen_back: Round, plain_static: None, client: Client) -> None:
+    client.force_login(lab.user("root", staff=True))
+    shown = client.get("/").content.decode()
+    assert "The solver failed, and a stand-in decided the last round." in shown
+    assert fallen_back.message in unescape(shown)
+    assert reverse("policies") + "#infeasible" in shown
+
+
+def test_probes_and_metrics_say_so(lab: Lab, fallen_back: Round, client: Client) -> None:
+    health = client.get("/healthz/scheduler")
+    assert (health.status_code, health.json()["last_round_fell_back"]) == (200, True)
+    assert health.json()["message"] == fallen_back.message
+    assert 'motley_rounds_total{result="fallback"} 1.0' in client.get("/metrics").content.decode()
+
+
+def test_once_the_solver_answers_again_nobody_is_alarmed(
+    lab: Lab, fallen_back: Round, plain_static: None, client: Client
+) -> None:
+    lab.policy()
+    lab.round()
+    client.force_login(lab.user())
+    assert "The solver failed" not in client.get("/").content.decode()
+
+
+# -- what happens while rounds fail --------------------------------------------------------------------------------
+
+
 def test_running_jobs_go_on_while_rounds_fail(lab: Lab, broken_policy: None) -> None:
     job = Job.objects.get()
     lab.let_go(job)
@@ -55,10 +142,12 @@ def test_a_failed_round_cannot_be_replayed(broken_policy: None) -> None:
         replay_round(Round.objects.latest("number").number)
 
 
-def test_a_failed_snapshot_is_recorded_too(lab: Lab) -> None:
-    lab.policy("no_such_policy")
+def test_a_policy_that_is_gone_fails_the_round_and_says_so(lab: Lab) -> None:
+    PolicySetting.objects.update(policy="gone")
     lab.tick()
-    assert Round.objects.get().result == Round.Result.FAILED
+    failed = Round.objects.get()
+    assert failed.result == Round.Result.FAILED
+    assert "There is no policy 'gone' any more: choose another." in failed.message
 
 
 # -- when a round is due -----------------------------------------------------------------------------------------

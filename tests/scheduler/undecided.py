@@ -26,8 +26,8 @@ class Decided:
     def now(cls, lab: Lab, holder: str, number: int) -> Self:
         setting, opening = PolicySetting.objects.current(), Opening(number, lab.now, *newest_events())
         snapshot, _, _, since = take_snapshot(lab.now, setting)
-        record = opening.record(Round.Result.COMMITTED, policy=setting.policy, shares_since=since)
-        return cls(holder, record, snapshot, decide(snapshot, setting.policy))
+        record = opening.record(Round.Result.COMMITTED, setting=setting, shares_since=since)
+        return cls(holder, record, snapshot, decide(snapshot, setting.policy, setting.parameters))
 
     def starts(self, job: Job) -> bool:
         rows = changes_of(self.snapshot, self.plan).starts

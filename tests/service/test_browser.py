@@ -51,7 +51,7 @@ def page(browser: Browser, service: Service) -> Iterator[Page]:
         yield opened
 
 
-PAGES = ("", "jobs", "jobs/new", "cluster", "rounds", "fairness", "utilization")
+PAGES = ("", "jobs", "jobs/new", "cluster", "rounds", "policies", "fairness", "utilization")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -134,8 +134,8 @@ def decide_on(number: int) -> None:
     now, setting = timezone.now(), PolicySetting.objects.current()
     opening = Opening(number, now, *newest_events())
     snapshot, _, _, since = take_snapshot(now, setting)
-    record = opening.record(Round.Result.COMMITTED, policy=setting.policy, shares_since=since)
-    decided[:] = [(record, snapshot, decide(snapshot, setting.policy))]
+    record = opening.record(Round.Result.COMMITTED, setting=setting, shares_since=since)
+    decided[:] = [(record, snapshot, decide(snapshot, setting.policy, setting.parameters))]
 
 
 def commit(holder: str) -> None:

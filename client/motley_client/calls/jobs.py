@@ -74,9 +74,10 @@ class JobCalls(Connection):
     def job(self, job_id: str) -> JobInFull:
         return cast("JobInFull", self._json("GET", place("jobs", job_id)))
 
-    def explain(self, job_id: str) -> Explanation:
-        """Why the job waits, and the rates that the scheduler counts on."""
-        return cast("Explanation", self._json("GET", place("jobs", job_id, "explain")))
+    def explain(self, job_id: str, *, would_start: bool = False) -> Explanation:
+        """Why the job waits, the rates that the scheduler counts on, and, if asked, what would start it now."""
+        query = {"would_start": "true"} if would_start else {}
+        return cast("Explanation", self._json("GET", place("jobs", job_id, "explain"), params=query))
 
     def events(self, job_id: str) -> Iterator[Event]:
         """What happened to the job, the oldest first."""

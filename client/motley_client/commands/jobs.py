@@ -76,11 +76,20 @@ def show(
         )
 
 
-def explain(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
+def explain(
+    context: typer.Context,
+    job: JobArgument,
+    *,
+    would_start: Annotated[
+        bool,
+        typer.Option("--would-start", help="Also try what would start it now: fewer GPUs, another type, more weight."),
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
     """Say why a job waits, with numbers, and how fast it is taken to be on each type of GPU."""
     with connect(context) as client:
         found = find_job(client, job)
-        answer = client.explain(found["id"])
+        answer = client.explain(found["id"], would_start=would_start)
     emit(output, answer, names=[found["id"]], table=lambda: explanation(found, answer))
 
 

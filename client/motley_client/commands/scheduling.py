@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from motley_client.answers import Policy
 from motley_client.completion import policies as known_policies
 from motley_client.lookup import connect
-from motley_client.spec import values_of
+from motley_client.spec import SpecError, values_of
 from motley_client.tables.scheduling import (
     choices_table,
     policies_table,
+    policy_described,
     policy_details,
     round_details,
     rounds_table,
@@ -62,10 +64,21 @@ def show(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
 
 
 @policy.command("list")
-def list_policies(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+def list_policies(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="POLICY", help="Only this one, in full.", autocompletion=known_policies)
+    ] = None,
+    *,
+    output: OutputOption = Output.TABLE,
+) -> None:
     """List the policies that there are to choose; the star is on the one that counts."""
     with connect(context) as client:
         found = list(client.policies())
+    if name is not None:
+        one = _named(found, name)
+        emit(output, one, names=[one["name"]], table=lambda: policy_described(one))
+        return
     emit(output, found, names=[one["name"] for one in found], table=lambda: policies_table(found))
 
 
@@ -82,7 +95,10 @@ def choose(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="POLICY", autocompletion=known_policies)],
     *,
-    parameter: Annotated[list[str] | None, typer.Option("--param", metavar="NAME=VALUE")] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="NAME=VALUE", help="Repeat it for more; see motley policy list POLICY."),
+    ] = None,
     round_length: Annotated[float | None, typer.Option(metavar="SECONDS", help="From round to round.")] = None,
     min_run: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="How long a job runs before another may take its place.")
@@ -90,7 +106,11 @@ def choose(
     note: Annotated[str | None, typer.Option(help="Why, for the history.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Decide by this policy from the next round on; what no option says stays as it is. For staff."""
+    """Decide by this policy from the next round on. For staff.
+
+    Times that no option says stay as they are. Parameters belong to their policy: where none is given, the same policy
+    keeps its own, and another starts from its defaults; where some are given, the others have their defaults.
+    """
     with connect(context) as client:
         chosen = client.choose_policy(
             name,
@@ -105,11 +125,20 @@ def choose(
 @policy.command()
 def undo(
     context: typer.Context,
-    choice: Annotated[int, typer.Argument(metavar="ID", help="As motley policy history shows it.")],
+    choice: Annotated[
+        int, typer.Argument(metavar="ID", help="The choice to go back to, as motley policy history shows it.")
+    ],
     *,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Go back to a choice of the history. For staff."""
+    """Go back to a choice of the history: undo what was chosen after it. For staff."""
     with connect(context) as client:
         chosen = client.choose_policy_again(choice)
     emit(output, chosen, names=[chosen["policy"]], table=lambda: policy_details(chosen, now=now()))
+
+
+def _named(policies: list[Policy], name: str) -> Policy:
+    for policy_ in policies:
+        if policy_["name"] == name:
+            return policy_
+    raise SpecError(f"There is no policy {name}; there are {', '.join(one['name'] for one in policies)}.")

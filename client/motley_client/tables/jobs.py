@@ -6,7 +6,18 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from motley_client.answers import ACTIVE_STATES, Attempt, Event, Explanation, Job, JobInFull, Option, Plan, RateUsed
+from motley_client.answers import (
+    ACTIVE_STATES,
+    Attempt,
+    Event,
+    Explanation,
+    Job,
+    JobInFull,
+    Option,
+    Plan,
+    RateUsed,
+    WouldStart,
+)
 from motley_client.inert import inert
 from motley_client.tables.drawing import Cell, age, duration, facts, number, table, when
 
@@ -95,8 +106,15 @@ def explanation(job: Job, answer: Explanation) -> RenderableType:
         ("message", answer["message"]),
         *(("waits for", f"{reason['code']}: {reason['detail']}") for reason in answer["reasons"]),
         ("round", number(answer["round"], "{}")),
+        *_would_start(answer.get("would_start")),
     ]
     return Group(facts(lines), Text(""), _rates_table(answer["rates_used"]))
+
+
+def _would_start(found: WouldStart | None) -> list[tuple[str, Cell]]:
+    if found is None:
+        return []
+    return [*(("would start", option["detail"]) for option in found["options"]), ("", found["note"])]
 
 
 def plan_table(plan: Plan) -> RenderableType:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from motley_client.answers import ChosenPolicy, Decision, Policy, Round, RoundInFull, Team
+from motley_client.answers import ChosenPolicy, Decision, Parameter, Policy, Round, RoundInFull, Team
 from motley_client.tables.drawing import Cell, age, duration, facts, number, table, when
 
 
@@ -27,15 +28,31 @@ def round_details(round_: RoundInFull, *, now: datetime) -> RenderableType:
 
 
 def policies_table(policies: Iterable[Policy]) -> RenderableType:
-    rows = [("*" if policy["current"] else "", policy["name"], policy["summary"]) for policy in policies]
-    return table(("", "POLICY", "WHAT IT DOES"), rows, empty="No policies.")
+    rows = [
+        ("*" if policy["current"] else "", policy["name"], _parameters(policy), policy["summary"])
+        for policy in policies
+    ]
+    return table(("", "POLICY", "PARAMETERS", "WHAT IT DOES"), rows, empty="No policies.")
+
+
+def policy_described(policy: Policy) -> RenderableType:
+    """One policy: when to choose it, what it takes, and where it comes from."""
+    return facts(
+        [
+            ("policy", policy["name"]),
+            ("what it does", policy["summary"]),
+            ("when", policy["choose_when"]),
+            *((f"--param {name}", _range(parameter)) for name, parameter in policy["parameters"].items()),
+            *(("source", source) for source in policy["sources"]),
+        ]
+    )
 
 
 def policy_details(chosen: ChosenPolicy, *, now: datetime) -> RenderableType:
     return facts(
         [
             ("policy", chosen["policy"]),
-            *((name, str(value)) for name, value in chosen["parameters"].items()),
+            *((name, _value(value)) for name, value in chosen["parameters"].items()),
             ("rounds", f"every {chosen['round_length_s']:g} s"),
             ("jobs run", f"at least {chosen['min_run_s']:g} s before they are stopped for another"),
             ("note", chosen["note"]),
@@ -46,11 +63,12 @@ def policy_details(chosen: ChosenPolicy, *, now: datetime) -> RenderableType:
 
 
 def choices_table(choices: Iterable[ChosenPolicy], *, now: datetime) -> RenderableType:
-    headings = ("ID", "POLICY", "ROUNDS", "LEAST RUN", "AGE", "BY", "NOTE")
+    headings = ("ID", "POLICY", "PARAMETERS", "ROUNDS", "LEAST RUN", "AGE", "BY", "NOTE")
     rows = [
         (
             number(chosen["id"], "{}"),
             chosen["policy"],
+            _values(chosen["parameters"]),
             f"{chosen['round_length_s']:g} s",
             f"{chosen['min_run_s']:g} s",
             age(chosen["created_at"], now),
@@ -60,6 +78,26 @@ def choices_table(choices: Iterable[ChosenPolicy], *, now: datetime) -> Renderab
         for chosen in choices
     ]
     return table(headings, rows, empty="Nobody has chosen a policy yet: the defaults count.")
+
+
+def _parameters(policy: Policy) -> str:
+    return ", ".join(f"{name}={_value(parameter['default'])}" for name, parameter in policy["parameters"].items())
+
+
+def _range(parameter: Parameter) -> str:
+    between = "" if parameter["least"] is None else f" from {parameter['least']:g} to {parameter['most']:g}"
+    return f"{parameter['kind']}{between}, {_value(parameter['default'])} unless told: {parameter['meaning']}"
+
+
+def _values(parameters: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={_value(value)}" for name, value in parameters.items())
+
+
+def _value(value: Any) -> str:
+    """As it is typed."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _share_row(team: Team) -> Sequence[Cell]:
@@ -99,7 +137,8 @@ def _decisions_table(decisions: Iterable[Decision]) -> RenderableType:
             one["job"],
             f"{one['gpus']} {one['gpu_type']}" if one["gpu_type"] else "waits",
             number(one["share"], "{:.0%}"),
+            one["reasons"][0]["detail"] if one.get("reasons") else "",
         )
         for one in decisions
     ]
-    return table(("JOB", "GETS", "SHARE OF TIME"), rows, empty="It decided on no job that you may see.")
+    return table(("JOB", "GETS", "SHARE OF TIME", "WHY IT WAITS"), rows, empty="It decided on no job that you may see.")

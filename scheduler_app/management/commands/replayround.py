@@ -6,6 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from allocation.planning import Plan
 from scheduler_app.archive import Archived
+from scheduler_app.choosing import words_of
 from scheduler_app.errors import NotReplayable
 from scheduler_app.services import replay_round
 
@@ -21,7 +22,8 @@ class Command(BaseCommand):
             archived, again, same = replay_round(options["number"])
         except NotReplayable as error:
             raise CommandError(str(error)) from error
-        self.stdout.write(f"round {options['number']}, {archived.policy}, objective {again.decision.objective:.6g}")
+        policy = " with ".join(filter(None, (archived.policy, words_of(archived.parameters))))
+        self.stdout.write(f"round {options['number']}, {policy}, objective {again.decision.objective:.6g}")
         for line in _lines(archived, again):
             self.stdout.write(line)
         if not same:

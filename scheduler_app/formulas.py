@@ -1,0 +1,32 @@
+"""Formulas of docstrings, in LaTeX, as MathML: a browser draws them without a script. Pure."""
+
+import re
+
+from django.utils.safestring import SafeString, mark_safe
+from latex2mathml.converter import convert
+
+NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
+"""What may stand between braces, two levels deep."""
+OPERATOR_OVER = re.compile(rf"\\operatorname\*\{{({NESTED})\}}_(?:\{{({NESTED})\}}|(\w))")
+OPERATOR = re.compile(rf"\\operatorname\*?\{{({NESTED})\}}")
+ALIGNED = re.compile(r"(?<!\\)&|\\\\")
+MAX_OR_MIN_OVER = re.compile(r"\\(max|min)_")
+
+
+def mathml(latex: str) -> SafeString:
+    """The formula on lines of its own, aligned at each `&`."""
+    prepared = _limits_below(latex.strip()).replace(":=", r"\coloneqq ")
+    if ALIGNED.search(prepared) and not prepared.startswith(r"\begin"):
+        prepared = rf"\begin{{align*}}{prepared}\end{{align*}}"
+    return mark_safe(convert(prepared, display="block"))  # noqa: S308  # of our own docstrings
+
+
+def _limits_below(latex: str) -> str:
+    """The converter knows no named operators, and writes what a maximum is over beside it."""
+    under = OPERATOR_OVER.sub(lambda m: rf"\underset{{{m[2] or m[3]}}}{{\text{{{_plain(m[1])}}}}}\,", latex)
+    named = OPERATOR.sub(lambda m: rf"\text{{{_plain(m[1])}}}\,", under)
+    return MAX_OR_MIN_OVER.sub(r"\\\1\\limits_", named)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\\[,;: ]", " ", name)

@@ -1,0 +1,164 @@
+"""The page of the policies: what each is, choosing one, and going back."""
+
+import shutil
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import tuned
+from django.urls import reverse
+from playwright.sync_api import sync_playwright
+
+from allocation.policies import POLICIES
+from scheduler_app.describing import all_described, described
+from scheduler_app.formulas import mathml
+from scheduler_app.models import PolicySetting
+
+RULES = {"fifo"}
+"""Of a rule that is nobody's there is no source to name."""
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+# -- what is written of each -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_says_what_it_does_and_when_to_choose_it(name):
+    policy = described(name)
+    assert policy.summary.endswith(".")
+    assert policy.choose_when.startswith("Choose it ")
+    assert policy.choose_when.endswith(".")
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name not in RULES])
+def test_every_policy_has_its_formula_and_its_source(name):
+    policy = described(name)
+    assert policy.formula.startswith("<math")
+    assert policy.sources
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_command_of_latex_is_left_in_a_formula(name):
+    formula = described(name).formula
+    if formula:
+        texts = "".join(ElementTree.fromstring(formula).itertext())
+        assert not set(texts) & set("\\&$")
+
+
+@pytest.mark.parametrize(
+    ("latex", "pieces"),
+    [
+        (r"a & \le b \\ c & = d", ["<mtable", '<mtd columnalign="right"><mi>a</mi></mtd>']),
+        (r"\operatorname*{arg\,min}_{i \in \{1, 2\}} t_i", ["<munder><mrow><mtext>arg&#x000A0;min</mtext></mrow>"]),
+        (r"\operatorname{rank}(i)", ["<mtext>rank</mtext>"]),
+        (r"\max_{X} z", ["<munder><mo>max</mo>"]),
+        (r"\tfrac{a}{b}", ["<mfrac>"]),
+        (r"\begin{cases} a & b \\ c & d \end{cases}", ['columnalign="left"']),
+    ],
+)
+def test_what_docstrings_write_becomes_mathml(latex, pieces):
+    drawn = mathml(latex)
+    ElementTree.fromstring(drawn)
+    assert [piece for piece in pieces if piece not in drawn] == []
+
+
+# -- the page ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tuned_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned.install(monkeypatch)
+
+
+def shown_to(client: Any) -> str:
+    return client.get(reverse("policies")).content.decode()
+
+
+def choose(client: Any, **fields: Any) -> Any:
+    filled = {"round_length_s": 60, "min_run_s": 0, "note": "", **fields}
+    return client.post(reverse("choose-policy", args=[tuned.NAME]), filled, follow=True)
+
+
+def test_everybody_reads_of_every_policy(member, web):
+    shown = unescape(shown_to(web(member)))
+    assert [policy.name for policy in all_described() if policy.summary not in shown] == []
+    assert "<math" in shown
+
+
+def test_only_staff_are_offered_to_choose(member, staff, web):
+    assert "Decide so from the next round on" not in shown_to(web(member))
+    assert "Decide so from the next round on" in shown_to(web(staff))
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_parameters_are_listed_with_what_they_may_be(member, web):
+    shown = shown_to(web(member))
+    for words in ("number, -4 to 4", "whole number, 1 to 9", "on or off", "how steep it is", "no mercy"):
+        assert words in shown
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_staff_choose_with_parameters_and_a_note(staff, web):
+    choose(web(staff), **{"parameter-power": "2", "parameter-strict": "on", "note": "to compare"})
+    current = PolicySetting.objects.current()
+    assert (current.policy, current.note, current.created_by) == (tuned.NAME, "to compare", staff)
+    assert current.parameters == {"power": 2.0, "queues": 3, "strict": True}
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_a_faulty_parameter_is_marked_and_nothing_is_chosen(staff, web):
+    answer = choose(web(staff), **{"parameter-power": "9", "parameter-queues": "2.5"}).content.decode()
+    assert "Ensure this value is less than or equal to 4" in answer
+    assert "Enter a whole number" in answer
+    assert not PolicySetting.objects.exists()
+
+
+def test_a_policy_that_there_is_not_is_not_found(staff, web):
+    assert web(staff).post(reverse("choose-policy", args=["lottery"])).status_code == 404
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_a_choice_is_undone(staff, web):
+    first = PolicySetting.objects.create(note="as it was")
+    choose(web(staff))
+    answer = web(staff).post(reverse("go-back", args=[first.pk]), follow=True).content.decode()
+    assert "max_min_fairness decides again" in answer
+    assert PolicySetting.objects.current().policy == "max_min_fairness"
+
+
+def test_a_choice_that_the_code_knows_no_more_is_told(staff, web):
+    gone = PolicySetting.objects.create(policy="lottery")
+    answer = web(staff).post(reverse("go-back", args=[gone.pk]), follow=True).content.decode()
+    assert "There is no policy &#x27;lottery&#x27;" in answer
+
+
+def test_the_page_costs_as_many_queries_for_many_choices_as_for_few(staff, web, django_assert_max_num_queries):
+    PolicySetting.objects.bulk_create(PolicySetting(created_by=staff) for _ in range(30))
+    client = web(staff)
+    with django_assert_max_num_queries(6):
+        shown_to(client)
+
+
+# -- in a browser ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: install the package chromium")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+def test_a_browser_without_scripts_lays_a_formula_out_in_rows(browser):
+    page = browser.new_context(java_script_enabled=False).new_page()
+    page.set_content(described("max_min_fairness").formula)
+    tops = {round(row.bounding_box()["y"]) for row in page.locator("mtr").all()}
+    assert len(tops) == 4
+    fraction = page.locator("mfrac").first
+    over, under = (part.bounding_box()["y"] for part in fraction.locator("> *").all())
+    assert over < under

@@ -1,0 +1,76 @@
+"""Every policy decides live rounds: jobs of every kind are decided on, started by the real engine, and end."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from service_lab import UNTIL_LET_GO, Lab
+
+from allocation.parameters import parameters_of
+from allocation.policies import POLICIES
+from jobs_app.models import Attempt, Job
+from scheduler_app.models import GpuClaim, PolicySetting, Round
+from scheduler_app.services import replay_round
+
+KINDS = {
+    "rigid": {"gpus": 2, "total_steps": 500},
+    "elastic": {"gpus": {"min": 1, "max": 4}, "total_steps": 2000, "rates": {"a100": {1: 4, 2: 7, 4: 12}}},
+    "over-two-nodes": {"gpus": 8, "gpu_types": ["a100"], "total_steps": 4000},
+    "of-one-type": {"gpus": 1, "gpu_types": ["t4"], "total_steps": 100},
+    "of-unknown-length": {"gpus": 1},
+    "heavy": {"gpus": 1, "weight": 2, "total_steps": 300},
+}
+
+
+@pytest.fixture(params=POLICIES)
+def policy(request: pytest.FixtureRequest, lab: Lab) -> Iterator[str]:
+    """It decides from now on, with every parameter given; there is room for all, if it is shared well."""
+    name: str = request.param
+    lab.team("vision", max_job_weight=4)
+    for node, gpu_type in (("n1", "a100"), ("n2", "a100"), ("n3", "a100"), ("n4", "t4"), ("n5", "v100")):
+        lab.node(node, gpu_type, gpus=4)
+    lab.policy(name, **{p.name: p.default for p in parameters_of(POLICIES[name]).values()})
+    return name
+
+
+def submit_all(lab: Lab, command: str) -> list[Job]:
+    deadline = (lab.now + timedelta(days=1)).isoformat()
+    jobs = [lab.submit(command, name=name, **spec) for name, spec in KINDS.items()]
+    return [*jobs, lab.submit(command, name="with-a-deadline", total_steps=200, deadline=deadline)]
+
+
+def test_jobs_of_every_kind_are_decided_on_and_started(lab: Lab, policy: str) -> None:
+    jobs = submit_all(lab, UNTIL_LET_GO)
+    lab.tick()
+    record = Round.objects.get()
+    assert (record.result, record.message, record.policy) == (Round.Result.COMMITTED, "", policy)
+    assert (record.status != "fallback", record.jobs) == (True, len(jobs))
+    placed = Attempt.objects.filter(round_number=record.number)
+    assert record.starts == placed.count() > 0
+    for job in Job.objects.exclude(pk__in=placed.values("job")):
+        assert job.reasons, f"{job} waits, and nobody says why"
+    lab.running(*(attempt.job for attempt in placed))
+
+
+def test_no_gpu_is_given_twice_and_gangs_are_whole(lab: Lab, policy: str) -> None:
+    submit_all(lab, UNTIL_LET_GO)
+    lab.tick()
+    claimed = list(GpuClaim.objects.open().values_list("gpu", flat=True))
+    assert len(claimed) == len(set(claimed))
+    for attempt in Attempt.objects.select_related("job"):
+        assert attempt.job.gpus_min <= attempt.gpu_count <= attempt.job.gpus_max
+        assert attempt.claims.count() == attempt.gpu_count
+
+
+def test_the_round_is_decided_again_as_it_was(lab: Lab, policy: str) -> None:
+    submit_all(lab, UNTIL_LET_GO)
+    lab.tick()
+    archived, again, equal = replay_round(Round.objects.get().number)
+    assert equal
+    assert (archived.policy, archived.parameters) == (policy, PolicySetting.objects.current().parameters)
+    assert again.decision.objective == pytest.approx(archived.plan.decision.objective)
+
+
+def test_nobody_waits_for_ever(lab: Lab, policy: str) -> None:
+    for job in submit_all(lab, "true"):
+        lab.until_state(job, Job.State.SUCCEEDED)
