@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from estimation.goodput import BatchLimits
-from estimation.knowledge import Knowledge
+from estimation.knowledge import Knowledge, Place
 from estimation.points import Floats, Ints, Machines
 from estimation.throughput_model import ThroughputModel, Timings, fit
 
@@ -101,12 +101,13 @@ def spans(knowledge: Knowledge) -> bool:
     return any(nodes > 1 and seen.usable for (_, _, nodes, _), seen in knowledge.timed.items())
 
 
-def usual_batch(knowledge: Knowledge) -> int:
-    """The batch with which the workload was timed most."""
-    reports: dict[int, int] = defaultdict(int)
-    for (_, _, _, batch), seen in knowledge.timed.items():
-        reports[batch] += seen.reports
-    return max(reports, key=lambda batch: (reports[batch], batch))
+def fixed_batch(knowledge: Knowledge) -> int | None:
+    """The batch of the workload's steps, however many GPUs share it; None if it grows with them, or nobody said."""
+    most: dict[Place, tuple[int, int]] = {}
+    for (j, gpus, nodes, batch), seen in knowledge.timed.items():
+        most[j, gpus, nodes] = max(most.get((j, gpus, nodes), (0, 0)), (seen.reports, batch))
+    batches = {batch for _, batch in most.values()}
+    return batches.pop() if len(batches) == 1 else None
 
 
 def steps_per_second(models: Sequence[ThroughputModel], batch: Sequence[int], *, gpus: Ints, nodes: Ints) -> Floats:

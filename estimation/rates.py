@@ -16,13 +16,13 @@ tuned (`estimation.tuned`), a rate is goodput: steps of the initial batch per se
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from estimation.fitted import Fits, Models, models_of, most_alike, spans, steps_per_second, usual_batch
+from estimation.fitted import Fits, Models, fixed_batch, models_of, most_alike, spans, steps_per_second
 from estimation.knowledge import Knowledge
 from estimation.points import Bools, Floats, Ints, Leads, Machines, Point, Points, Source, points_of, scaling_law
 from estimation.tuned import tuned_rates
@@ -69,27 +69,31 @@ def _rates(machines: Machines, known: Sequence[Knowledge]) -> tuple[Floats, Ints
         else:
             points, rates_there = zip(*points_of(machines, knowledge).items(), strict=True)
             alike[points].append((w, rates_there))
-    models = {
-        w: found for w, knowledge in enumerate(known) if not knowledge.tuning and (found := models_of(knowledge, fits))
-    }
+    models = {w: fit for w, knowledge in enumerate(known) if (fit := _fit_of(knowledge, fits))}
     for points, members in alike.items():
         rows = [w for w, _ in members]
-        group = _Group(machines, Points.of(points), np.array([r for _, r in members]), _fits(known, models, rows))
+        group = _Group(
+            machines,
+            Points.of(points),
+            np.array([r for _, r in members]),
+            [(row, models[w]) for row, w in enumerate(rows) if w in models],
+        )
         rates[rows], sources[rows] = group.rates()
     return rates, sources
 
 
 class _Fit(NamedTuple):
-    """The models of the workload in this row of a group."""
+    """The models of a workload, for steps of its batch."""
 
-    row: int
     models: Models
     batch: int
     spans: bool
 
 
-def _fits(known: Sequence[Knowledge], models: Mapping[int, Models], rows: Sequence[int]) -> list[_Fit]:
-    return [_Fit(row, models[w], usual_batch(known[w]), spans(known[w])) for row, w in enumerate(rows) if w in models]
+def _fit_of(knowledge: Knowledge, fits: Fits) -> _Fit | None:
+    batch = None if knowledge.tuning else fixed_batch(knowledge)
+    models = models_of(knowledge, fits) if batch else None
+    return _Fit(models, batch, spans(knowledge)) if batch and models else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +103,8 @@ class _Group:
     machines: Machines
     points: Points
     known: Floats
-    fits: Sequence[_Fit]
+    fits: Sequence[tuple[int, _Fit]]
+    """By row."""
 
     def rates(self) -> tuple[Floats, Ints]:
         """Rates (W, K) and sources (K,)."""
@@ -125,13 +130,10 @@ class _Group:
         scaled = np.tile(law, (len(self.known), 1))
         if not self.fits:
             return scaled
-        models, batch = (
-            [most_alike(self.machines, fit.models, j) for fit in self.fits],
-            [fit.batch for fit in self.fits],
-        )
+        rows, fits = [row for row, _ in self.fits], [fit for _, fit in self.fits]
+        models, batch = [most_alike(self.machines, fit.models, j) for fit in fits], [fit.batch for fit in fits]
         there, here = (steps_per_second(models, batch, gpus=gpus, nodes=nodes) for gpus, nodes in (to, at))
         # What spanning nodes costs is not told by gangs that never did: there the law holds.
-        trusted = np.array([fit.spans for fit in self.fits])[:, None] | (np.maximum(to[1], at[1][leads.point]) == 1)
-        rows = [fit.row for fit in self.fits]
+        trusted = np.array([fit.spans for fit in fits])[:, None] | (np.maximum(to[1], at[1][leads.point]) == 1)
         scaled[rows] = np.where(trusted, there / here[:, leads.point], law)
         return scaled

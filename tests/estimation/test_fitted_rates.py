@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from recorded_applications import StepTimes, needs_reference
 
-from estimation.fitted import Fits, models_of, rounded, usual_batch
+from estimation.fitted import Fits, fixed_batch, models_of, rounded
 from estimation.goodput import BatchLimits, GradientNoise
 from estimation.knowledge import GpuSpec, Knowledge, Measurement, Tuning
 from estimation.points import Machines, Source
@@ -102,10 +102,16 @@ def test_workloads_known_at_the_same_points_have_each_its_own_model(machines):
     assert together.tolist() == [workload_rates(machines, one)[0].tolist() for one in known]
 
 
-def test_the_batch_reported_most_is_the_usual_one():
-    assert (
-        usual_batch(Knowledge(timed={(V100, 1, 1, 64): Measurement(1, 5), (V100, 1, 1, 128): Measurement(1, 9)})) == 128
-    )
+def test_a_batch_that_grows_with_the_gpus_leaves_the_law_in_force(machines):
+    known = Knowledge.of_batches(timed((1, 1, 64), (2, 1, 128), (4, 1, 512)), {})
+    rate, _ = workload_rates(machines, known)
+    assert rate[EIGHT_ON_TWO] == pytest.approx(rate[FOUR] * 2**0.8 * 0.7)
+    assert fixed_batch(known) is None
+
+
+def test_the_batch_reported_most_is_the_workloads():
+    seen = {(V100, 1, 1, 64): Measurement(1, 5), (V100, 1, 1, 128): Measurement(1, 9)}
+    assert fixed_batch(Knowledge(timed=seen)) == 128
 
 
 def test_a_mean_that_has_hardly_moved_asks_for_no_new_fit():
