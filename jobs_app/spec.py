@@ -55,13 +55,18 @@ class Checkpoint(Strict):
     restore_seconds = Number(source="restore_s", min_value=0, max_value=86_400, default=30)
 
 
+class Samples(serializers.IntegerField):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(min_value=1, max_value=LARGEST_BATCH, **kwargs)
+
+
 class BatchSize(Strict):
     """Samples of a step of the whole job, tuned between the initial and the largest; and of one GPU at once."""
 
-    initial = serializers.IntegerField(min_value=1, max_value=LARGEST_BATCH)
-    max = serializers.IntegerField(min_value=1, max_value=LARGEST_BATCH)
-    max_per_gpu = serializers.IntegerField(min_value=1, max_value=LARGEST_BATCH)
-    min_per_gpu = serializers.IntegerField(min_value=1, max_value=LARGEST_BATCH, default=1)
+    initial = Samples(help_text="What the learning rate is made for; rates are in steps of so many samples.")
+    max = Samples(help_text="The largest with which the training still comes to the same end.")
+    max_per_gpu = Samples(help_text="What fits on one GPU at once; more is done in several parts.")
+    min_per_gpu = Samples(default=1, help_text="What one GPU should have at the least.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if attrs["initial"] > attrs["max"]:
