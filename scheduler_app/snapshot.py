@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import compress
 from uuid import UUID
@@ -14,6 +14,7 @@ from allocation.configurations import Configurations
 from allocation.floor import Floor
 from allocation.limits import Limits
 from allocation.problem import Problem, normaliser
+from estimation.tuned import Tuned
 from scheduler_app.bids import (
     Bids,
     InService,
@@ -44,6 +45,8 @@ class Snapshot:
     limits: Limits
     source: Ints
     """Where each rate (m, K) comes from: `estimation.rates.Source`."""
+    tuned: Mapping[int, Tuned] = field(default_factory=dict)
+    """Row → the batch for every configuration, of the jobs whose batch is tuned; not kept with the round."""
 
     def type_of(self, k: int) -> str:
         """The GPU type of a configuration."""
@@ -88,6 +91,7 @@ def build_snapshot(
         floor=_floor(rows, service, bids.jobs),
         limits=_limits(rows, bids.jobs),
         source=bids.source,
+        tuned={row: tuned for row, tuned in enumerate(bids.tuned) if tuned is not None},
     )
     return snapshot, LeftOut(cannot_run=tuple(compress(queue, ~able)), throttled=tuple(throttled))
 
