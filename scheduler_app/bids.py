@@ -203,6 +203,17 @@ def _knowledge(rows: Rows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], In
     return [knowledge for _, knowledge in known.values()], np.array(of_job, dtype=np.int64)
 
 
+def most_gpus(rows: Rows, service: InService, jobs: Sequence[JobRow]) -> Floats:
+    """The most GPUs (m,) that jobs of the same workload were seen on, or that the owner declares a rate for."""
+    seen: Counter[tuple[int, str]] = Counter()
+    for team, workload, _, gpus, *_ in rows.measured:
+        seen[team, workload] = max(seen[team, workload], gpus)
+    declared = (max((int(gpus) for by in job.rates.values() for gpus in by), default=0) for job in jobs)
+    held = (service.attempt_of[job.id].gpu_count if job.id in service.attempt_of else 0 for job in jobs)
+    most = [max(seen[job.team_id, job.workload], *known) for job, *known in zip(jobs, declared, held, strict=True)]
+    return np.array(most, dtype=float)
+
+
 def _tuning(job: JobRow, noise: tuple[float, float] | None) -> Tuning | None:
     """What was reported of one sample's gradient is brought to the initial batch."""
     if not job.batch_size:

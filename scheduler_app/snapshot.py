@@ -24,6 +24,7 @@ from scheduler_app.bids import (
     capacity_of,
     configurations,
     gpus_in_service,
+    most_gpus,
     queue_of,
 )
 from scheduler_app.reading import JobRow, Rows
@@ -120,6 +121,7 @@ def _problem(rows: Rows, service: InService, offered: Configurations, bids: Bids
         held=bids.held,
         locked=bids.unlock_s > 0,
         unlock_s=bids.unlock_s,
+        most_gpus=most_gpus(rows, service, jobs),
         restart_s=np.array([job.restore_s for job in jobs], dtype=float),
         restarts=np.array([max(job.attempt_count - 1, 0) for job in jobs], dtype=np.int64),
         deadline_s=np.array(deadline_s, dtype=float),

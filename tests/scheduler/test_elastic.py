@@ -30,9 +30,10 @@ sys.exit(EXIT_REQUEUE if should_stop() else 0)
 ELASTIC: dict[str, Any] = {"name": "elastic", "gpus": {"min": 1, "max": 4}, "rates": {"a100": {1: 10, 2: 18, 4: 30}}}
 
 
-@pytest.fixture
-def elastic(lab: Lab, job_python: Path) -> Job:
-    """On a node of four GPUs, beside three jobs of one GPU each."""
+@pytest.fixture(params=["max_min_fairness", "sia"])
+def elastic(request: pytest.FixtureRequest, lab: Lab, job_python: Path) -> Job:
+    """On a node of four GPUs, beside three jobs of one GPU each; under a policy of shares, and under one of picks."""
+    lab.policy(request.param, **({"waiting": 2.0} if request.param == "sia" else {}))
     lab.node("n1", gpus=4)
     for n in range(3):
         lab.submit(UNTIL_LET_GO, name=f"first-{n}", rates={"a100": 10})
