@@ -1,14 +1,18 @@
-"""Shares that are worth most: one linear program over the configurations that jobs can use."""
+"""Shares that are worth most together: by prices, and as a linear program where rates are demanded, too."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import perf_counter
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from allocation.arrays import Floats, Ints
+from allocation.prices import Market, best_prices
 from allocation.solve import Status, maximize
 
 TIME_LIMIT_S = 60.0
+CERTAIN = 1e-7
+"""The gap, relative to the value, up to which an answer by prices counts as the best one."""
 SLACK = 1e-9
 """Relative; what a first program reached, a second starts from, where rounding could make it infeasible."""
 
@@ -54,11 +58,36 @@ def most_worth(
     SolverFailed
         The solver stopped early, or the least rates do not fit together.
     """
-    m = len(rate)
-    N = np.ones(m) if count is None else count.astype(float)
+    began = perf_counter()
+    N = np.ones(len(rate)) if count is None else count.astype(float)
+    demanded = np.zeros(len(rate)) if least is None else least
+    if demanded.any():
+        return _by_highs(worth, rate, usage, capacity, count=N, least=demanded)
+    found = _by_prices(Market(np.where(rate > 0, worth, 0), usage, capacity.astype(float), N))
+    if found.bound - found.value > CERTAIN * found.bound:
+        found = _by_highs(worth, rate, usage, capacity, count=N, least=demanded)
+    return replace(found, seconds=perf_counter() - began)
+
+
+def _by_prices(market: Market) -> Shares:
+    """What jobs take at the best prices, mixed so that it fits."""
+    priced = best_prices(market, gap=CERTAIN / 10)
+    shares, rows = np.zeros(market.v.shape), np.arange(len(market.value))
+    for part, columns in priced.mix:
+        shares[rows, columns] += part
+    X = shares[:, 1:]
+    used = market.usage @ (market.count @ X)
+    X = X / max((used / np.maximum(market.capacity, 1e-9)).max(), 1)
+    value = float(market.count @ (market.value * X).sum(axis=1))
+    return Shares(X, value, max(priced.bound, value), priced.prices, 0.0, Status.OPTIMAL)
+
+
+def _by_highs(worth: Floats, rate: Floats, usage: Ints, capacity: Ints, *, count: Floats, least: Floats) -> Shares:
+    """The linear program itself."""
+    m, N = len(rate), count
     i, k = (rate > 0).nonzero()
     columns = np.arange(i.size)
-    bound = np.zeros(0, dtype=np.int64) if least is None else np.flatnonzero(least > 0)
+    bound = np.flatnonzero(least > 0)
     best = maximize(
         N[i] * worth[i, k],
         vstack(
@@ -68,7 +97,7 @@ def most_worth(
                 csr_array((-rate[i, k], (i, columns)), shape=(m, i.size))[bound],  # least
             ]
         ),
-        np.concatenate([np.ones(m), capacity, np.zeros(0) if least is None else (SLACK - 1) * least[bound]]),
+        np.concatenate([np.ones(m), capacity, (SLACK - 1) * least[bound]]),
         time_limit_s=TIME_LIMIT_S,
     )
     X = np.zeros(rate.shape)

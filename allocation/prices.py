@@ -1,0 +1,98 @@
+r"""Prices per GPU at which what jobs want fits: the dual of what they are worth together, by cutting planes.
+
+.. math::
+    \max_X\ \textstyle\sum_{ik} N_i v_{ik} X_{ik} \quad\text{s.t.}\quad
+    \textstyle\sum_k X_{ik} \le 1, \qquad \textstyle\sum_i N_i \sum_k u_{jk} X_{ik} \le c_j, \qquad X \ge 0
+
+is separable but for one row per GPU type. At prices y each job takes what is best for it alone, and weak duality bounds
+the value, of whole and of divided jobs alike:
+
+.. math::
+    h(y) = \textstyle\sum_i N_i \max\left(0,\ \max_k v_{ik} - y\,u_{\cdot k}\right) + y\,c
+    \ \ge\ \text{the best value}, \qquad y \ge 0
+
+Each answer is a plane below h; the next prices are where the highest of these planes is lowest. The dual of that small
+program mixes the answers into one that fits.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from allocation.arrays import Floats, Ints
+from allocation.solve import maximize
+
+MOST_CUTS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Market:
+    """Value v (m, K), not more than 0: not for that job; usage u (n, K), capacity c (n,), and N (m,) jobs a row.
+
+    Answers are columns (m,) of the arrays padded by one: column 0 is to have nothing.
+    """
+
+    value: Floats
+    usage: Ints
+    capacity: Floats
+    count: Floats
+
+    @cached_property
+    def v(self) -> Floats:
+        """(m, 1 + K); -inf: not for this job."""
+        return np.column_stack([np.zeros(len(self.value)), np.where(self.value > 0, self.value, -np.inf)])
+
+    @cached_property
+    def u(self) -> Floats:
+        """(n, 1 + K)."""
+        return np.column_stack([np.zeros(len(self.usage)), self.usage])
+
+    def best_at(self, prices: Floats) -> Ints:
+        """What each job (m,) takes at these prices."""
+        best: Ints = (self.v - prices @ self.u).argmax(axis=1)
+        return best
+
+    def worth(self, columns: Ints) -> float:
+        return float(self.count @ np.take_along_axis(self.v, columns[:, None], axis=1)[:, 0])
+
+    def used(self, columns: Ints) -> Floats:
+        """GPUs of each type (n,)."""
+        used: Floats = self.u[:, columns] @ self.count
+        return used
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """The prices (n,), the bound that they prove, and the answers with the part of each in the mix that fits."""
+
+    prices: Floats
+    bound: float
+    mix: tuple[tuple[float, Ints], ...]
+
+
+def best_prices(market: Market, *, gap: float = 1e-6) -> Prices:
+    """The prices with the lowest bound, up to this gap, relative to it, or to as many cuts as are worth while."""
+    n = len(market.capacity)
+    prices, best, bound = np.zeros(n), np.zeros(n), np.inf
+    answers, offers, slopes = [np.zeros(len(market.value), dtype=np.int64)], [0.0], [market.capacity]
+    mix = np.ones(1)
+    for _ in range(MOST_CUTS):
+        answers.append(market.best_at(prices))
+        offers.append(market.worth(answers[-1]))
+        slopes.append(market.capacity - market.used(answers[-1]))
+        here = offers[-1] + float(prices @ slopes[-1])
+        if here < bound:
+            bound, best = here, prices
+        prices, floor, mix = _lowest(np.array(offers), np.array(slopes))
+        if bound - floor <= gap * max(abs(bound), 1e-12):
+            break
+    return Prices(best, bound, tuple((float(part), a) for part, a in zip(mix, answers, strict=True) if part > 0))
+
+
+def _lowest(offers: Floats, slopes: Floats) -> tuple[Floats, float, Floats]:
+    """Where the highest of these planes over prices (n,) is lowest, how low, and the mix of those that meet there."""
+    n, unit = slopes.shape[1], max(abs(offers).max(), 1e-300)
+    rows = np.column_stack([slopes, -np.ones(len(slopes))])
+    found = maximize(np.append(np.zeros(n), -1), rows, -offers / unit, tolerance=1e-10)
+    return unit * found.x[:n], -unit * found.value, found.duals
