@@ -11,6 +11,8 @@ from allocation.limits import Limits
 from allocation.problem import Problem
 from allocation.room import Room
 
+TIE = 6
+"""Decimals; priorities and shares that are nearer differ by a solver's rounding, which is to decide nothing."""
 RESET_ROUNDS = 16 / 3  # Gavel's 1920 s between allocations, in rounds of 360 s
 
 
@@ -50,9 +52,10 @@ def realise(
     """Give each job its configuration for this round (m,), -1 for none.
 
     Locked jobs keep what they hold; `settled` (m,) picks come next; then, for shares, every job by falling priority
-    (ties: deficit (m, n), share, held, row), work conserving: GPUs left over go to jobs without a share, each in its
-    fastest configuration. Picks are taken as they are, held ones first. What does not fit, breaks a limit or is
-    `barred` (m, K) is skipped. With `type_order` the types are filled one after the other.
+    (ties: share, what is held, what is gained; as Gavel breaks them where its deficit (m, n) is given: deficit, share,
+    row), work conserving: GPUs left over go to jobs without a share, each in its fastest configuration. Picks are taken
+    as they are, held ones first. What does not fit, breaks a limit or is `barred` (m, K) is skipped. With `type_order`
+    the types are filled one after the other.
 
     A waiting job that only locks which end keep from its GPUs reserves the type (n,): nobody else starts there, so that
     the locks run out and a gang is not starved by a stream of smaller jobs.
@@ -88,10 +91,13 @@ class _Queue:
     def order(self, candidates: Bools) -> Iterable[tuple[int, int]]:
         """Give the candidates (m, K), most urgent first."""
         i, k = candidates.nonzero()
-        ties = [] if self.deficit is None else [-self._least(self.deficit, i, k)]
+        priority, share = self._least(self.priority, i, k), self.shares[i, k]
         speed = self.problem.rate[i, k] / self.problem.base_rate[i]
-        held = self.problem.held[i] == k
-        keys = [-self._least(self.priority, i, k), *ties, -self.shares[i, k], ~held, i, -speed]
+        elsewhere = self.problem.held[i] != k
+        if self.deficit is None:
+            keys = [-priority.round(TIE), -share.round(TIE), elsewhere, -speed, i]
+        else:
+            keys = [-priority, -self._least(self.deficit, i, k), -share, elsewhere, i, -speed]
         turn = np.lexsort(keys[::-1])
         return zip(i[turn].tolist(), k[turn].tolist(), strict=True)
 

@@ -100,6 +100,8 @@ class ProgressTail:
             loss=_number(report.get("loss")),
             epoch=_number(report.get("epoch")),
             batch_size=_integer(report.get("batch_size")),
+            grad_sqr=_number(report.get("grad_sqr")),
+            grad_var=_number(report.get("grad_var")),
         )
 
 

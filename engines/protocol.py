@@ -76,6 +76,9 @@ class Progress:
     loss: float | None = None
     epoch: float | None = None
     batch_size: int | None = None
+    grad_sqr: float | None = None
+    grad_var: float | None = None
+    """The last line's squared norm of the gradient, and its variance over batches of `batch_size`."""
 
     @property
     def steps_per_second(self) -> float | None:

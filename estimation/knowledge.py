@@ -1,8 +1,11 @@
 """What is known of a workload's speed, and of the GPU types."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite, sqrt
+
+from estimation.goodput import BatchLimits, GradientNoise
 
 USABLE_REPORTS = 3  # the first reports of a run still hold its warm-up
 CONTRADICTION = 0.25
@@ -46,12 +49,49 @@ class Contradiction:
     measured: float
 
 
+Place = tuple[int, int, int]
+"""GPU type, GPUs, nodes."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Between what limits the batch of a job may be chosen, and what is known of its gradient's noise, if anything."""
+
+    limits: BatchLimits
+    noise: GradientNoise | None = None
+
+
 @dataclass(frozen=True)
 class Knowledge:
-    """What is known of one workload: measured by (type, GPUs, nodes), declared by type and GPUs, in steps/s."""
+    """What is known of one workload: measured by (type, GPUs, nodes), declared by type and GPUs, in steps/s.
 
-    measured: Mapping[tuple[int, int, int], Measurement] = field(default_factory=dict)
+    Steps are the job's own; where its batch is tuned they are steps of the initial batch, as many as have its samples.
+    """
+
+    measured: Mapping[Place, Measurement] = field(default_factory=dict)
     declared: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+    timed: Mapping[tuple[int, int, int, int], Measurement] = field(default_factory=dict)
+    """By (type, GPUs, nodes, batch): the job's own steps/s with so many samples in a step, where it reported them."""
+    tuning: Tuning | None = None
+    """None: the batch is the job's own affair."""
+
+    @classmethod
+    def of_batches(
+        cls,
+        seen: Mapping[tuple[int, int, int, int], Measurement],
+        declared: Mapping[int, Mapping[int, float]],
+        tuning: Tuning | None = None,
+    ) -> "Knowledge":
+        """Of what was measured by (type, GPUs, nodes, batch); batch 0: the job did not say."""
+        timed = {where: m for where, m in sorted(seen.items()) if where[3]}
+        if tuning is None:
+            return cls(_over_batches(seen), declared, timed)
+        initial = tuning.limits.initial
+        in_initial_steps = {
+            where: Measurement(m.rate * where[3] / initial, m.reports, m.spread * where[3] / initial)
+            for where, m in timed.items()
+        }
+        return cls(_most_reported(in_initial_steps), declared, timed, tuning)
 
     def usable(self) -> dict[tuple[int, int, int], float]:
         """Give the measured rates that may be relied on."""
@@ -74,3 +114,27 @@ class Knowledge:
 
     def _declarations(self) -> list[tuple[int, int, float]]:
         return sorted((j, gpus, rate) for j, sizes in self.declared.items() for gpus, rate in sizes.items())
+
+
+def _over_batches(seen: Mapping[tuple[int, int, int, int], Measurement]) -> dict[Place, Measurement]:
+    """The mean over the batches, by the reports behind each."""
+    by_place: dict[Place, list[Measurement]] = defaultdict(list)
+    for (*place, _), measurement in seen.items():
+        by_place[place[0], place[1], place[2]].append(measurement)
+    return {place: _mean(of_place) for place, of_place in by_place.items()}
+
+
+def _mean(measurements: list[Measurement]) -> Measurement:
+    if len(measurements) == 1:
+        return measurements[0]
+    reports = sum(m.reports for m in measurements)
+    if not reports:
+        return measurements[0]
+    rate, spread = (sum(getattr(m, name) * m.reports for m in measurements) / reports for name in ("rate", "spread"))
+    return Measurement(rate, reports, spread)
+
+
+def _most_reported(seen: Mapping[tuple[int, int, int, int], Measurement]) -> dict[Place, Measurement]:
+    """Of each place what was measured with the batch that was reported most."""
+    rising = sorted(seen.items(), key=lambda item: item[1].reports)
+    return {(where[0], where[1], where[2]): measurement for where, measurement in rising}

@@ -9,55 +9,25 @@ An untried configuration is estimated from the nearest known point of its worklo
 with v the speed of a GPU type, g GPUs on d nodes. On the throughputs that Gavel published, the median exponent of 19
 distributable workloads from 1 to 2, 4 and 8 GPUs lies between 0.6 and 0.9, and GPUs on several servers reach a median
 of 0.7 of the rate on one (P100); the ratio of speeds is within 25 % of the median ratio of rates of each pair of types.
+
+Where the workload's steps were timed with several batches per GPU (`estimation.fitted`), the fitted model says instead
+of s how the rate changes with the GPUs, of its own type and of those that were not timed so well. Where the batch is
+tuned (`estimation.tuned`), a rate is goodput: steps of the initial batch per second.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from estimation.knowledge import GpuSpec, Knowledge
+from estimation.fitted import Fits, Models, fixed_batch, models_of, most_alike, spans, steps_per_second
+from estimation.knowledge import Knowledge
+from estimation.points import Bools, Floats, Ints, Leads, Machines, Point, Points, Source, points_of, scaling_law
+from estimation.tuned import tuned_rates
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
-SCALING_EXPONENT = 0.8
-SPANNING_FACTOR = 0.7
-REFERENCE_SPEED = 33.5  # nothing is known: a V100, whose speed is 335, is taken to make 10 steps/s
-
-
-class Source(IntEnum):
-    """Where a rate comes from; none: the job cannot run so."""
-
-    NONE = 0
-    ESTIMATED = 1
-    DECLARED = 2
-    MEASURED = 3
-
-
-@dataclass(frozen=True, eq=False)
-class Machines:
-    """The configurations that rates are wanted for: n GPU types, usage (n, K) GPUs of each type, on nodes (K,)."""
-
-    specs: Sequence[GpuSpec]
-    usage: Ints
-    nodes: Ints
-
-    @property
-    def gpus(self) -> Ints:
-        """Total GPUs of each configuration (K,)."""
-        total: Ints = self.usage.sum(axis=0)
-        return total
-
-    @property
-    def speed(self) -> Floats:
-        """The speed of each GPU type (n,)."""
-        return np.array([spec.speed for spec in self.specs])
+__all__ = ["Machines", "Source", "estimate_rates", "valid_configurations", "workload_rates"]
 
 
 def valid_configurations(
@@ -74,10 +44,12 @@ def valid_configurations(
 def estimate_rates(machines: Machines, known: Sequence[Knowledge], workload: Ints, valid: Bools) -> tuple[Floats, Ints]:
     """Give rate (m, K) in steps/s and its source (m, K), for jobs of the workloads known[workload[i]].
 
-    valid (m, K) says which configurations job i may have; the others get rate 0 and no source.
+    valid (m, K) says which configurations job i may have; the others get rate 0 and no source. Of a workload whose
+    batch is tuned the steps are those of its initial batch, and what no batch fits has rate 0, too.
     """
     rates, sources = _rates(machines, known)
-    return np.where(valid, rates[workload], 0), np.where(valid, sources[workload], Source.NONE)
+    able = valid & (rates[workload] > 0)
+    return np.where(able, rates[workload], 0), np.where(able, sources[workload], Source.NONE)
 
 
 def workload_rates(machines: Machines, knowledge: Knowledge) -> tuple[Floats, Ints]:
@@ -88,99 +60,80 @@ def workload_rates(machines: Machines, knowledge: Knowledge) -> tuple[Floats, In
 
 def _rates(machines: Machines, known: Sequence[Knowledge]) -> tuple[Floats, Ints]:
     """Rates and sources (W, K); workloads that are known at the same points are estimated together."""
-    usual = _usual_nodes(machines)
     alike: dict[tuple[Point, ...], list[tuple[int, tuple[float, ...]]]] = defaultdict(list)
-    for w, knowledge in enumerate(known):
-        points, rates_there = zip(*_points(machines, knowledge, usual).items(), strict=True)
-        alike[points].append((w, rates_there))
-    rates = np.zeros((len(known), len(machines.nodes)))
+    rates, fits = np.zeros((len(known), len(machines.nodes))), Fits()
     sources = np.zeros(rates.shape, dtype=np.int64)
+    for w, knowledge in enumerate(known):
+        if knowledge.tuning:
+            rates[w], sources[w] = tuned_rates(machines, knowledge, fits)[:2]
+        else:
+            points, rates_there = zip(*points_of(machines, knowledge).items(), strict=True)
+            alike[points].append((w, rates_there))
+    models = {w: fit for w, knowledge in enumerate(known) if (fit := _fit_of(knowledge, fits))}
     for points, members in alike.items():
         rows = [w for w, _ in members]
-        rates[rows], sources[rows] = _rates_from(machines, _Points.of(points), np.array([r for _, r in members]))
+        group = _Group(
+            machines,
+            Points.of(points),
+            np.array([r for _, r in members]),
+            [(row, models[w]) for row, w in enumerate(rows) if w in models],
+        )
+        rates[rows], sources[rows] = group.rates()
     return rates, sources
 
 
-class Point(NamedTuple):
-    """Where a rate is known: so many GPUs of a type on so many nodes; and from what."""
+class _Fit(NamedTuple):
+    """The models of a workload, for steps of its batch."""
 
-    gpu_type: int
-    gpus: int
-    nodes: int
-    source: Source
-
-
-def _usual_nodes(machines: Machines) -> dict[tuple[int, int], int]:
-    """Type and GPUs → nodes; the first offer is the one in equal parts."""
-    if not machines.specs:  # a cluster without a GPU type offers nothing
-        return {}
-    columns = zip(machines.usage.argmax(axis=0).tolist(), machines.gpus.tolist(), machines.nodes.tolist(), strict=True)
-    return {(j, gpus): nodes for j, gpus, nodes in reversed(list(columns))}
+    models: Models
+    batch: int
+    spans: bool
 
 
-def _points(machines: Machines, knowledge: Knowledge, usual: Mapping[tuple[int, int], int]) -> dict[Point, float]:
-    """The known rates of a workload, measured ones first; where there is none, a guess."""
-    known = {Point(j, g, d, Source.MEASURED): rate for (j, g, d), rate in knowledge.usable().items()}
-    declared = knowledge.trusted().items()
-    known |= {Point(j, g, usual.get((j, g), 1), Source.DECLARED): rate for (j, g), rate in declared}
-    if known:
-        return known
-    fastest = int(machines.speed.argmax())
-    return {Point(fastest, 1, 1, Source.ESTIMATED): float(machines.speed[fastest]) / REFERENCE_SPEED}
+def _fit_of(knowledge: Knowledge, fits: Fits) -> _Fit | None:
+    batch = None if knowledge.tuning else fixed_batch(knowledge)
+    models = models_of(knowledge, fits) if batch else None
+    return _Fit(models, batch, spans(knowledge)) if batch and models else None
 
 
 @dataclass(frozen=True, eq=False)
-class _Points:
-    """The points (P,) as columns."""
+class _Group:
+    """Workloads whose rates at these points are known (W, P), and the models of those that have some."""
 
-    gpu_type: Ints
-    gpus: Ints
-    nodes: Ints
-    source: Ints
+    machines: Machines
+    points: Points
+    known: Floats
+    fits: Sequence[tuple[int, _Fit]]
+    """By row."""
 
-    @classmethod
-    def of(cls, points: Sequence[Point]) -> Self:
-        return cls(*(np.array(column) for column in zip(*points, strict=True)))
+    def rates(self) -> tuple[Floats, Ints]:
+        """Rates (W, K) and sources (K,)."""
+        by_type = [self._of_type(j) for j in range(len(self.machines.specs))]
+        used = self.machines.usage > 0
+        of_type = np.array([rate for rate, _ in by_type])
+        rate = np.where(used[:, None], of_type, np.inf).min(axis=0)  # a mixed gang waits for its slowest GPU
+        source = np.where(used, [source for _, source in by_type], Source.MEASURED).min(axis=0)
+        mixed = used.sum(axis=0) > 1
+        return rate, np.where(mixed, Source.ESTIMATED, source)
 
+    def _of_type(self, j: int) -> tuple[Floats, Ints]:
+        """Rates (W, K) and sources (K,) of gangs as large as each configuration's, if all their GPUs were of type j."""
+        leads = Leads.of(self.machines, self.points, j)
+        scaled = np.where(leads.exact, 1, leads.faster * self._scaled(leads, j))
+        source = np.where(leads.exact, self.points.source[leads.point], Source.ESTIMATED)
+        return self.known[:, leads.point] * scaled, source
 
-def _rates_from(machines: Machines, points: _Points, known: Floats) -> tuple[Floats, Ints]:
-    """Rates (W, K) and sources (K,) of workloads whose rates at these points are known (W, P)."""
-    by_type = [_type_rates(machines, points, known, j) for j in range(len(machines.specs))]
-    used = machines.usage > 0
-    of_type = np.array([rate for rate, _ in by_type])
-    rate = np.where(used[:, None], of_type, np.inf).min(axis=0)  # a mixed gang waits for its slowest GPU
-    source = np.where(used, [source for _, source in by_type], Source.MEASURED).min(axis=0)
-    mixed = used.sum(axis=0) > 1
-    return rate, np.where(mixed, Source.ESTIMATED, source)
-
-
-def _type_rates(machines: Machines, points: _Points, known: Floats, j: int) -> tuple[Floats, Ints]:
-    """Rates (W, K) and sources (K,) of gangs as large as each configuration's, if all their GPUs were of type j."""
-    gpus, nodes = machines.gpus, machines.nodes
-    faster = machines.speed[j] / machines.speed[points.gpu_type]
-    nearest = _nearest(points, j, faster, gpus, nodes)
-    alike = (points.nodes[nearest] == nodes) | (points.source[nearest] == Source.DECLARED)  # owners name no nodes
-    exact = (points.gpu_type[nearest] == j) & (points.gpus[nearest] == gpus) & alike
-    scaled = _scale(gpus, nodes) / _scale(points.gpus, points.nodes)[nearest]
-    rate = known[:, nearest] * np.where(exact, 1, faster[nearest] * scaled)
-    return rate, np.where(exact, points.source[nearest], Source.ESTIMATED)
-
-
-def _nearest(points: _Points, j: int, faster: Floats, gpus: Ints, nodes: Ints) -> Ints:
-    """The known point (K,) to go by: same type, then alike in speed, in GPUs, in nodes; measured first."""
-    P, K = len(points.source), len(gpus)
-    closeness = np.abs(np.log(gpus[:, None] / points.gpus))
-    keys = (
-        np.broadcast_to(-points.source, (K, P)),
-        nodes[:, None] != points.nodes,
-        closeness,
-        np.broadcast_to(np.abs(np.log(faster)), (K, P)),
-        np.broadcast_to(points.gpu_type != j, (K, P)),
-    )
-    first: Ints = np.lexsort(keys, axis=1)[:, 0]
-    return first
-
-
-def _scale(gpus: Ints, nodes: Ints) -> Floats:
-    scaled: Floats = gpus.astype(float) ** SCALING_EXPONENT * np.where(nodes > 1, SPANNING_FACTOR, 1.0)
-    return scaled
+    def _scaled(self, leads: Leads, j: int) -> Floats:
+        """The change of the rate (W, K) from the points to the configurations, GPUs being alike."""
+        to, at = (self.machines.gpus, self.machines.nodes), (self.points.gpus, self.points.nodes)
+        law = scaling_law(*to) / scaling_law(*at)[leads.point]
+        scaled = np.tile(law, (len(self.known), 1))
+        if not self.fits:
+            return scaled
+        rows, fits = [row for row, _ in self.fits], [fit for _, fit in self.fits]
+        models, batch = [most_alike(self.machines, fit.models, j) for fit in fits], [fit.batch for fit in fits]
+        there, here = (steps_per_second(models, batch, gpus=gpus, nodes=nodes) for gpus, nodes in (to, at))
+        # What spanning nodes costs is not told by gangs that never did: there the law holds.
+        trusted = np.array([fit.spans for fit in fits])[:, None] | (np.maximum(to[1], at[1][leads.point]) == 1)
+        scaled[rows] = np.where(trusted, there / here[:, leads.point], law)
+        return scaled

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from audit_app.admin import Audited
 from jobs_app.errors import JobsError
-from jobs_app.models import ApiToken, Attempt, Job, JobEvent, Team, Throughput
+from jobs_app.models import ApiToken, Attempt, GradientNoise, Job, JobEvent, Team, Throughput
 from jobs_app.services import cancel_job, revoke_token
 
 
@@ -89,7 +89,25 @@ class JobAdmin(Unchangeable, admin.ModelAdmin[Job]):
 
 @admin.register(Throughput)
 class ThroughputAdmin(Unchangeable, admin.ModelAdmin[Throughput]):
-    list_display = ("workload", "team", "gpu_type", "gpus", "nodes", "steps_per_second", "reports", "spread")
+    list_display = (
+        "workload",
+        "team",
+        "gpu_type",
+        "gpus",
+        "nodes",
+        "batch_size",
+        "steps_per_second",
+        "reports",
+        "spread",
+    )
     list_filter = ("gpu_type", "team")
     search_fields = ("workload__startswith",)
     list_select_related = ("team", "gpu_type")
+
+
+@admin.register(GradientNoise)
+class GradientNoiseAdmin(Unchangeable, admin.ModelAdmin[GradientNoise]):
+    list_display = ("workload", "team", "grad_sqr", "sample_var", "reports")
+    list_filter = ("team",)
+    search_fields = ("workload__startswith",)
+    list_select_related = ("team",)

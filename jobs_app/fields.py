@@ -11,6 +11,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 MOST_GPUS = 100_000
+LARGEST_BATCH = 2**31 - 1
 LARGEST_RATE = 1e12
 LEAST_RATE = 1e-6
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6

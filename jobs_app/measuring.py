@@ -1,6 +1,8 @@
 """Progress reports become rates: of the attempt, and of its workload on its kind of GPUs."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from math import sqrt
@@ -10,9 +12,12 @@ from uuid import UUID
 from django.db import transaction
 
 from cluster_app.bulk import rewrite
-from jobs_app.fields import LARGEST_RATE
+from jobs_app.fields import LARGEST_BATCH, LARGEST_RATE
 from jobs_app.models import Attempt, Job, JobEvent, Throughput
+from jobs_app.noise import Gradients, learn_noise
 
+MOST_BATCHES = 32
+"""Of one gang of a workload: a program that says another with each report fills no table."""
 MOST_REPORTS = 200
 """Weight of the past in a workload's mean rate: older reports fade, so that a changed program is noticed."""
 
@@ -28,6 +33,9 @@ class Advance:
     step: int
     at: datetime
     loss: float | None
+    batch_size: int | None = None
+    grad_sqr: float | None = None
+    grad_var: float | None = None
 
 
 @transaction.atomic
@@ -40,6 +48,7 @@ def note_progress(advances: Iterable[Advance]) -> None:
     known = _known(by_attempt)
     fresh = [(before, by_attempt[before.pk]) for before in known if by_attempt[before.pk].reports > before.reports]
     _learn(fresh)
+    learn_noise(_gradients(fresh))
     _write_jobs((attempt, advance) for attempt, advance in fresh if attempt.state != Attempt.State.ENDED)
     _write_attempts(fresh)  # after the jobs, as everywhere: who locks in another order may wait for ever
 
@@ -58,6 +67,8 @@ class Known(NamedTuple):
     reports: int
     step: int | None
     step_at: datetime | None
+    batch_size: int
+    """As it was told; 0: it was not."""
 
 
 Fresh = Iterable[tuple[Known, Advance]]
@@ -110,38 +121,60 @@ class Place(NamedTuple):
     gpu_type: int
     gpus: int
     nodes: int
+    batch_size: int
 
 
 def _learn(fresh: Fresh) -> None:
     """Merge the rates since the last look into the workloads' means (West's incremental variance)."""
-    news = [(_place_of(attempt), rate, reports) for attempt, rate, reports in _rates(fresh)]
+    news = list(_rates(fresh))
     known = _known_rates({place for place, _, _ in news})
     for place, rate, reports in news:
-        merge(known[place], rate=rate, reports=reports)
+        if place in known:
+            merge(known[place], rate=rate, reports=reports)
     old = {t.pk: (t.steps_per_second, t.spread, t.reports) for t in known.values() if t.pk}
     rewrite(Throughput, ("steps_per_second", "spread", "reports"), old)
     Throughput.objects.bulk_create([throughput for throughput in known.values() if not throughput.pk])
 
 
-def _rates(fresh: Fresh) -> Iterator[tuple[Known, float, int]]:
+def _rates(fresh: Fresh) -> Iterator[tuple[Place, float, int]]:
     """Steps/s since the last look, and the reports behind it; what no declared rate may be is no measured one."""
     for attempt, advance in fresh:
         seconds = (advance.at - (attempt.step_at or advance.first_at)).total_seconds()
         steps = advance.step - (attempt.step if attempt.step is not None else advance.first_step)
         if seconds > 0 and 0 <= steps <= LARGEST_RATE * seconds:
-            yield attempt, steps / seconds, advance.reports - attempt.reports
+            yield _place_of(attempt, advance), steps / seconds, advance.reports - attempt.reports
 
 
-def _place_of(attempt: Known) -> Place:
-    return Place(attempt.team, attempt.workload, attempt.gpu_type, attempt.gpu_count, len(attempt.nodes))
+def _place_of(attempt: Known, advance: Advance) -> Place:
+    where = (attempt.gpu_type, attempt.gpu_count, len(attempt.nodes))
+    return Place(attempt.team, attempt.workload, *where, _batch_of(attempt, advance))
 
 
-def _known_rates(places: Collection[Place]) -> dict[Place, Throughput]:
-    """Of each place what is known of it, or a blank to be filled in."""
-    blank = {place: _blank(place) for place in sorted(places)}
+def _batch_of(attempt: Known, advance: Advance) -> int:
+    """What it says, else what it was told; 0: nobody knows."""
+    said = advance.batch_size or 0
+    return said if 0 < said <= LARGEST_BATCH else attempt.batch_size
+
+
+def _gradients(fresh: Fresh) -> Iterator[Gradients]:
+    """What can be told of one sample's gradient: the variance over batches of M samples is one's by M."""
+    for attempt, advance in fresh:
+        batch, sqr, var = _batch_of(attempt, advance), advance.grad_sqr, advance.grad_var
+        if batch and sqr is not None and var is not None and min(sqr, var) >= 0 < max(sqr, var):
+            yield Gradients(attempt.team, attempt.workload, sqr, var * batch)
+
+
+def _known_rates(places: AbstractSet[Place]) -> dict[Place, Throughput]:
+    """Of each place what is known of it, or a blank to be filled in; but no more batches of one gang than are kept."""
     rows = Throughput.objects.filter(workload__in={place.workload for place in places})
-    found = {Place(t.team_id, t.workload, t.gpu_type_id, t.gpus, t.nodes): t for t in rows}
-    return blank | {place: throughput for place, throughput in found.items() if place in places}
+    found = {Place(t.team_id, t.workload, t.gpu_type_id, t.gpus, t.nodes, t.batch_size): t for t in rows}
+    batches = Counter(place[:-1] for place in found)
+    known = {place: throughput for place, throughput in found.items() if place in places}
+    for place in sorted(places - known.keys()):
+        if batches[place[:-1]] < MOST_BATCHES:
+            batches[place[:-1]] += 1
+            known[place] = _blank(place)
+    return known
 
 
 def _blank(place: Place) -> Throughput:
@@ -151,6 +184,7 @@ def _blank(place: Place) -> Throughput:
         gpu_type_id=place.gpu_type,
         gpus=place.gpus,
         nodes=place.nodes,
+        batch_size=place.batch_size,
         steps_per_second=0.0,
     )
 

@@ -35,6 +35,7 @@ class AttemptAnswer(serializers.ModelSerializer[Attempt]):
             "round_number",
             "rate",
             "measured_rate",
+            "batch_size",
             "claimed_at",
             "started_at",
             "stopping_at",

@@ -13,7 +13,19 @@ import yaml
 from rest_framework import serializers
 
 from jobs_app.errors import InvalidSpec, faults_of
-from jobs_app.fields import Command, Gpus, JobWeight, Number, PlainText, Rates, Strict, Tags, TimeToCome, is_text
+from jobs_app.fields import (
+    LARGEST_BATCH,
+    Command,
+    Gpus,
+    JobWeight,
+    Number,
+    PlainText,
+    Rates,
+    Strict,
+    Tags,
+    TimeToCome,
+    is_text,
+)
 from jobs_app.models import Job, JobDependency
 from jobs_app.models.job import LARGEST_ARRAY
 from jobs_app.quantities import Memory, Seconds
@@ -41,6 +53,29 @@ DEFAULTS: dict[str, Any] = {
 class Checkpoint(Strict):
     grace_seconds = serializers.IntegerField(source="grace_s", min_value=1, max_value=LONGEST_GRACE_S, default=60)
     restore_seconds = Number(source="restore_s", min_value=0, max_value=86_400, default=30)
+
+
+class Samples(serializers.IntegerField):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(min_value=1, max_value=LARGEST_BATCH, **kwargs)
+
+
+class BatchSize(Strict):
+    """Samples of a step of the whole job, tuned between the initial and the largest; and of one GPU at once."""
+
+    initial = Samples(help_text="What the learning rate is made for; rates are in steps of so many samples.")
+    max = Samples(help_text="The largest with which the training still comes to the same end.")
+    max_per_gpu = Samples(help_text="What fits on one GPU at once; more is done in several parts.")
+    min_per_gpu = Samples(default=1, help_text="What one GPU should have at the least.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["initial"] > attrs["max"]:
+            raise serializers.ValidationError({"max": ["The batch grows from the initial one: write as much or more."]})
+        # What does not fit at once is done in equal parts, each of more than half of what fits.
+        if attrs["min_per_gpu"] > max(attrs["max_per_gpu"] // 2, 1):
+            text = f"Write at most half of max_per_gpu, {attrs['max_per_gpu'] // 2}: shares too large are halved."
+            raise serializers.ValidationError({"min_per_gpu": [text]})
+        return attrs
 
 
 class After(Strict):
@@ -80,6 +115,7 @@ class JobSpec(Strict):
     memory_per_gpu = Memory(source="memory_per_gpu_mib", required=False)
     workload = PlainText(required=False, max_length=200)
     rates = Rates(required=False)
+    batch_size = BatchSize(required=False)
     total_steps = serializers.IntegerField(min_value=1, max_value=2**62, required=False, allow_null=True)
     checkpoint = Checkpoint(required=False, source="*")
     preemptible = serializers.BooleanField(required=False)
@@ -107,10 +143,20 @@ class JobSpec(Strict):
         size = len(str(attrs["command"]).encode()) + len(env.encode())
         if size > LARGEST_COMMAND_BYTES:
             raise serializers.ValidationError({"env": ["Command and environment are more than 64 KiB together."]})
+        if fault := _batch_fault(attrs):
+            raise serializers.ValidationError({"batch_size": {"max": [fault]}})
         if "rates" in attrs:
             least = str(attrs["gpus_min"])
             attrs["rates"] = {k: {gpus or least: v for gpus, v in by.items()} for k, by in attrs["rates"].items()}
         return attrs
+
+
+def _batch_fault(attrs: dict[str, Any]) -> str | None:
+    batch, gpus = attrs.get("batch_size"), attrs["gpus_min"]
+    if not batch or gpus * batch["min_per_gpu"] <= batch["max"]:
+        return None
+    least = gpus * batch["min_per_gpu"]
+    return f"{gpus} GPUs with {batch['min_per_gpu']} samples each have {least}: write that or more, or fewer GPUs."
 
 
 def _env_fault(name: str, value: str) -> str | None:
@@ -225,6 +271,7 @@ def spec_of(job: Job) -> dict[str, Any]:
         "memory_per_gpu": job.memory_per_gpu_mib and Memory().to_representation(job.memory_per_gpu_mib),
         "workload": job.workload,
         "rates": {kind: {int(gpus): rate for gpus, rate in by.items()} for kind, by in job.rates.items()},
+        "batch_size": job.batch_size,
         "total_steps": job.total_steps,
         "checkpoint": {"grace_seconds": job.grace_s, "restore_seconds": float(job.restore_s)},
         "preemptible": job.preemptible,

@@ -63,10 +63,7 @@ def unpack(blob: bytes) -> Archived:
     with np.load(io.BytesIO(blob), allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     words = json.loads(arrays["words"].tobytes())
-    parts: dict[str, Any] = {
-        part: kind(**{field.name: arrays[f"{part}.{field.name}"] for field in fields(kind)})
-        for part, kind in PARTS.items()
-    }
+    parts: dict[str, Any] = {part: _part(part, arrays) for part in PARTS}
     names: dict[str, Any] = {
         name: tuple(words[name]) if isinstance(words[name], list) else words[name] for name in NAMES
     }
@@ -86,6 +83,13 @@ def unpack(blob: bytes) -> Archived:
     return Archived(
         words["policy"], words.get("parameters", {}), Snapshot(**names, **parts, source=arrays["source"]), plan
     )
+
+
+def _part(part: str, arrays: Mapping[str, Any]) -> Any:
+    """One of the snapshot's parts; a column of the problem that there was not yet has its default."""
+    names = [field.name for field in fields(PARTS[part]) if f"{part}.{field.name}" in arrays]
+    columns = {name: arrays[f"{part}.{name}"] for name in names}
+    return Problem.of(**columns) if part == "problem" else PARTS[part](**columns)
 
 
 def _words_of(reason: Reason) -> tuple[str, dict[str, float], int | None]:

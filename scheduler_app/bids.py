@@ -13,8 +13,11 @@ import numpy as np
 from allocation.arrays import Bools, Floats, Ints
 from allocation.configurations import Configurations, gang_sizes
 from allocation.problem import normaliser, runnable
-from estimation.knowledge import GpuSpec, Knowledge, Measurement
+from estimation.fitted import Fits
+from estimation.goodput import BatchLimits, GradientNoise
+from estimation.knowledge import GpuSpec, Knowledge, Measurement, Tuning
 from estimation.rates import Machines, estimate_rates, valid_configurations
+from estimation.tuned import Tuned, tuned_rates
 from jobs_app.models import Attempt, Job
 from scheduler_app.reading import AttemptRow, GpuRow, JobRow, Rows
 
@@ -100,18 +103,20 @@ class Bids:
     source: Ints
     held: Ints
     unlock_s: Floats
+    tuned: list[Tuned | None]
+    """Per job: the batch for every configuration; None: it is the job's own affair."""
 
     def of(self, kept: Bools) -> "Bids":
-        jobs = list(compress(self.jobs, kept))
-        return Bids(jobs, self.rate[kept], self.source[kept], self.held[kept], self.unlock_s[kept])
+        jobs, tuned = list(compress(self.jobs, kept)), list(compress(self.tuned, kept))
+        return Bids(jobs, self.rate[kept], self.source[kept], self.held[kept], self.unlock_s[kept], tuned)
 
 
 def bids_of(rows: Rows, service: InService, offered: Configurations, queue: list[JobRow], timing: Timing) -> Bids:
     """Locks do not touch the rates: shares are for many rounds, and a lock is for this one."""
-    rate, source = _rates(rows, offered, queue)
+    rate, source, tuned = _rates(rows, offered, queue)
     held = _held(rows, service, offered, queue)
     unlock_s = np.where(held >= 0, _unlock_s(service, queue, timing), 0)
-    return Bids(queue, rate, source, held, unlock_s)
+    return Bids(queue, rate, source, held, unlock_s, tuned)
 
 
 def capacity_of(rows: Rows, service: InService) -> Ints:
@@ -134,11 +139,18 @@ def configurations(rows: Rows, service: InService, queue: Sequence[JobRow]) -> C
     return Configurations.of(node_gpus, even, uneven=uneven)
 
 
-def _rates(rows: Rows, offered: Configurations, queue: Sequence[JobRow]) -> tuple[Floats, Ints]:
+def _rates(rows: Rows, offered: Configurations, queue: Sequence[JobRow]) -> tuple[Floats, Ints, list[Tuned | None]]:
     specs = [GpuSpec(t.name, t.tflops, t.bandwidth_gbs, t.memory_mib) for t in rows.types]
     machines = Machines(specs, offered.usage, offered.nodes)
     known, workload = _knowledge(rows, queue)
-    return estimate_rates(machines, known, workload, _valid(machines, offered, queue))
+    rate, source = estimate_rates(machines, known, workload, _valid(machines, offered, queue))
+    return rate, source, _tuned(machines, known, workload)
+
+
+def _tuned(machines: Machines, known: Sequence[Knowledge], workload: Ints) -> list[Tuned | None]:
+    """What the rates have just been worked out from, and so is known already."""
+    of_workload = [tuned_rates(machines, one, Fits(0)) if one.tuning else None for one in known]
+    return [of_workload[w] for w in workload.tolist()]
 
 
 def _valid(machines: Machines, offered: Configurations, queue: Sequence[JobRow]) -> Bools:
@@ -172,22 +184,43 @@ def _knowledge(rows: Rows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], In
     """What is known of each distinct workload, and which of them each job has."""
     index = {row.id: j for j, row in enumerate(rows.types)}
     by_name = {row.name: j for j, row in enumerate(rows.types)}
-    measured: dict[tuple[int, str], dict[tuple[int, int, int], Measurement]] = defaultdict(dict)
-    for team, workload, kind, gpus, nodes, rate, reports, spread in rows.measured:
-        measured[team, workload][index[kind], gpus, nodes] = Measurement(rate, reports, spread)
-    known: dict[tuple[int, str, str], tuple[int, Knowledge]] = {}
+    measured: dict[tuple[int, str], dict[tuple[int, int, int, int], Measurement]] = defaultdict(dict)
+    for team, workload, kind, gpus, nodes, batch, rate, reports, spread in rows.measured:
+        measured[team, workload][index[kind], gpus, nodes, batch] = Measurement(rate, reports, spread)
+    known: dict[tuple[int, str, str, str], tuple[int, Knowledge]] = {}
     of_job = []
     for job in queue:
-        key = (job.team_id, job.workload, str(job.rates))
+        key = (job.team_id, job.workload, str(job.rates), str(job.batch_size))
         if key not in known:
             declared = {
                 by_name[kind]: {int(gpus): rate for gpus, rate in by.items()}
                 for kind, by in job.rates.items()
                 if kind in by_name
             }
-            known[key] = len(known), Knowledge(measured[key[:2]], declared)
+            tuning = _tuning(job, rows.noise.get(key[:2]))
+            known[key] = len(known), Knowledge.of_batches(measured[key[:2]], declared, tuning)
         of_job.append(known[key][0])
     return [knowledge for _, knowledge in known.values()], np.array(of_job, dtype=np.int64)
+
+
+def most_gpus(rows: Rows, service: InService, jobs: Sequence[JobRow]) -> Floats:
+    """The most GPUs (m,) that jobs of the same workload were seen on, or that the owner declares a rate for."""
+    seen: Counter[tuple[int, str]] = Counter()
+    for team, workload, _, gpus, *_ in rows.measured:
+        seen[team, workload] = max(seen[team, workload], gpus)
+    declared = (max((int(gpus) for by in job.rates.values() for gpus in by), default=0) for job in jobs)
+    held = (service.attempt_of[job.id].gpu_count if job.id in service.attempt_of else 0 for job in jobs)
+    most = [max(seen[job.team_id, job.workload], *known) for job, *known in zip(jobs, declared, held, strict=True)]
+    return np.array(most, dtype=float)
+
+
+def _tuning(job: JobRow, noise: tuple[float, float] | None) -> Tuning | None:
+    """What was reported of one sample's gradient is brought to the initial batch."""
+    if not job.batch_size:
+        return None
+    asked = job.batch_size
+    limits = BatchLimits(asked["initial"], asked["max"], asked["max_per_gpu"], asked["min_per_gpu"])
+    return Tuning(limits, GradientNoise(noise[0], noise[1] / limits.initial) if noise else None)
 
 
 def _held(rows: Rows, service: InService, offered: Configurations, queue: Sequence[JobRow]) -> Ints:

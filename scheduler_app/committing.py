@@ -191,6 +191,7 @@ def _attempt(snapshot: Snapshot, plan: Plan, start: Start, seats: Sequence[Seat]
     k = int(plan.picks[row])
     rate, gpus = float(problem.rate[row, k]), int(problem.gpus[k])
     average = float(problem.base_rate[row] / problem.base_gpus[row])
+    tuned = snapshot.tuned.get(row)
     return Attempt(
         job_id=UUID(snapshot.jobs[row]),
         number=number,
@@ -200,6 +201,9 @@ def _attempt(snapshot: Snapshot, plan: Plan, start: Start, seats: Sequence[Seat]
         engine=seats[0].engine,
         rate=rate,
         relative_speed=rate / gpus / average,
+        batch_size=int(tuned.batch[k]) if tuned else 0,
+        micro_batches=int(tuned.passes[k]) + 1 if tuned else 1,
+        step_worth=float(tuned.gain[k]) if tuned else 1.0,
     )
 
 

@@ -32,6 +32,10 @@ class Run:
     seats: Sequence[Seat]
     master_port: int
     rate: float
+    """Its own steps/s that the round counts on."""
+    batch_size: int
+    """Samples of a step; 0: the job's own affair."""
+    micro_batches: int
     resume: bool
     grace_s: int
     array_index: int | None
@@ -61,7 +65,13 @@ def shared_env(run: Run) -> dict[str, str]:
         "MOTLEY_JOB_TOKEN": run.job_token,
         **({"MOTLEY_ARRAY_INDEX": str(run.array_index)} if run.array_index is not None else {}),
     }
-    return {**run.env, **motley, **_emulation(run)}
+    return {**run.env, **motley, **_batch(run), **_emulation(run)}
+
+
+def _batch(run: Run) -> dict[str, str]:
+    if not run.batch_size:
+        return {}
+    return {"MOTLEY_BATCH_SIZE": str(run.batch_size), "MOTLEY_MICRO_BATCHES": str(run.micro_batches)}
 
 
 def _of_node(run: Run, rank: int, nodes: Sequence[str]) -> dict[str, str]:

@@ -151,6 +151,9 @@ def _advance(report: AttemptReport, progress: Progress) -> Advance:
         step=progress.step,
         at=progress.at,
         loss=progress.loss,
+        batch_size=progress.batch_size,
+        grad_sqr=progress.grad_sqr,
+        grad_var=progress.grad_var,
     )
 
 

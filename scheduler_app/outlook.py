@@ -22,10 +22,9 @@ from jobs_app.queueing import draft
 from jobs_app.submission import admitted
 from scheduler_app.bids import InService, Timing, bids_of
 from scheduler_app.models import GpuClaim
-from scheduler_app.reading import JobRow, Rows, TypeRow
+from scheduler_app.reading import MEASURED, JobRow, Rows, TypeRow, noise_of
 
 NOTHING_HELD = InService([], [], [], {})
-MEASURED = ("team_id", "workload", "gpu_type_id", "gpus", "nodes", "steps_per_second", "reports", "spread")
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,7 @@ class Facts:
     types: Sequence[TypeRow]
     rooms: Sequence[NodeRoom]
     measured: list[tuple[Any, ...]]
+    noise: Mapping[tuple[int, str], tuple[float, float]]
     quota: str
     """Why the team's limits keep the job from starting now; empty if they do not."""
 
@@ -141,6 +141,7 @@ def _rates(job: JobRow, facts: Facts, offered: Configurations) -> tuple[list[flo
         waiting_for={},
         teams={},
         measured=facts.measured,
+        noise=facts.noise,
         received=[],
     )
     now = timezone.now()
@@ -224,10 +225,11 @@ def _outlook(options: Sequence[Option], needs: int) -> str:
 
 
 def read_facts(job: JobRow, team: Team) -> Facts:
-    """Six queries; none of them looks at the queue."""
+    """Six queries, one more where the batch is tuned; none of them looks at the queue."""
     types = [TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)]
     measured = Throughput.objects.filter(team=team, workload=job.workload).values_list(*MEASURED)
-    return Facts(types, read_rooms(), list(measured), _quota(job, team))
+    noise = noise_of([job.workload] if job.batch_size else [])
+    return Facts(types, read_rooms(), list(measured), noise, _quota(job, team))
 
 
 def read_rooms() -> list[NodeRoom]:

@@ -10,8 +10,20 @@ from uuid import UUID
 from django.db.models import Count, Q
 
 from cluster_app.models import Gpu, GpuType, Node
-from jobs_app.models import Attempt, Job, JobDependency, Team, Throughput
+from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, Team, Throughput
 from scheduler_app.models import GpuClaim
+
+MEASURED = (
+    "team_id",
+    "workload",
+    "gpu_type_id",
+    "gpus",
+    "nodes",
+    "batch_size",
+    "steps_per_second",
+    "reports",
+    "spread",
+)
 
 
 class TypeRow(NamedTuple):
@@ -63,6 +75,7 @@ class JobRow(NamedTuple):
     memory_per_gpu_mib: int
     workload: str
     rates: dict[str, dict[str, float]]
+    batch_size: dict[str, int]
     total_steps: int | None
     step: int
     restore_s: float
@@ -101,7 +114,10 @@ class Rows:
     waiting_for: Mapping[UUID, list[str]]
     """Queued jobs with unmet dependencies → the jobs that they wait for."""
     teams: Mapping[int, TeamRow]
-    measured: list[tuple[int, str, int, int, int, float, int, float]]
+    measured: list[tuple[int, str, int, int, int, int, float, int, float]]
+    """Team, workload, type, GPUs, nodes, batch, steps/s, reports, spread."""
+    noise: Mapping[tuple[int, str], tuple[float, float]]
+    """Team and workload → the gradient's squared norm, and the variance of one sample's."""
     received: list["Ran"]
 
 
@@ -120,6 +136,7 @@ def read_rows(shares_since: datetime) -> Rows:
         waiting_for=_waiting_for(),
         teams={row[0]: TeamRow(*row) for row in Team.objects.values_list(*TeamRow._fields)},
         measured=_measured(jobs),
+        noise=noise_of(job.workload for job in jobs if job.batch_size),
         received=[*_received(attempts.values()), *_received_before(shares_since)],
     )
 
@@ -153,8 +170,15 @@ def _waiting_for() -> dict[UUID, list[str]]:
 
 def _measured(jobs: Iterable[JobRow]) -> list[tuple[Any, ...]]:
     workloads = {job.workload for job in jobs}
-    fields = ("team_id", "workload", "gpu_type_id", "gpus", "nodes", "steps_per_second", "reports", "spread")
-    return list(Throughput.objects.filter(workload__in=workloads).values_list(*fields))
+    return list(Throughput.objects.filter(workload__in=workloads).values_list(*MEASURED))
+
+
+def noise_of(workloads: Iterable[str]) -> dict[tuple[int, str], tuple[float, float]]:
+    """Of workloads whose batch is tuned; no query where there are none."""
+    names = set(workloads)
+    rows = GradientNoise.objects.filter(workload__in=names) if names else GradientNoise.objects.none()
+    found = rows.values_list("team_id", "workload", "grad_sqr", "sample_var")
+    return {(team, workload): (sqr, var) for team, workload, sqr, var in found}
 
 
 Ran = tuple[UUID, int, datetime, datetime | None]

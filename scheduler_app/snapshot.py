@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import compress
 from uuid import UUID
@@ -14,6 +14,7 @@ from allocation.configurations import Configurations
 from allocation.floor import Floor
 from allocation.limits import Limits
 from allocation.problem import Problem, normaliser
+from estimation.tuned import Tuned
 from scheduler_app.bids import (
     Bids,
     InService,
@@ -23,6 +24,7 @@ from scheduler_app.bids import (
     capacity_of,
     configurations,
     gpus_in_service,
+    most_gpus,
     queue_of,
 )
 from scheduler_app.reading import JobRow, Rows
@@ -44,6 +46,8 @@ class Snapshot:
     limits: Limits
     source: Ints
     """Where each rate (m, K) comes from: `estimation.rates.Source`."""
+    tuned: Mapping[int, Tuned] = field(default_factory=dict)
+    """Row → the batch for every configuration, of the jobs whose batch is tuned; not kept with the round."""
 
     def type_of(self, k: int) -> str:
         """The GPU type of a configuration."""
@@ -88,6 +92,7 @@ def build_snapshot(
         floor=_floor(rows, service, bids.jobs),
         limits=_limits(rows, bids.jobs),
         source=bids.source,
+        tuned={row: tuned for row, tuned in enumerate(bids.tuned) if tuned is not None},
     )
     return snapshot, LeftOut(cannot_run=tuple(compress(queue, ~able)), throttled=tuple(throttled))
 
@@ -116,6 +121,7 @@ def _problem(rows: Rows, service: InService, offered: Configurations, bids: Bids
         held=bids.held,
         locked=bids.unlock_s > 0,
         unlock_s=bids.unlock_s,
+        most_gpus=most_gpus(rows, service, jobs),
         restart_s=np.array([job.restore_s for job in jobs], dtype=float),
         restarts=np.array([max(job.attempt_count - 1, 0) for job in jobs], dtype=np.int64),
         deadline_s=np.array(deadline_s, dtype=float),

@@ -56,6 +56,7 @@ class Attempt(TypedDict):
     round_number: int
     rate: float | None
     measured_rate: float | None
+    batch_size: int
     claimed_at: str
     started_at: str | None
     ended_at: str | None
@@ -225,6 +226,7 @@ class Throughput(TypedDict):
     gpu_type: str
     gpus: int
     nodes: int
+    batch_size: int
     steps_per_second: float
     reports: int
     spread: float | None

@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -20,6 +20,7 @@ from motley_client.spirals import Array, Training, two_spirals
 from motley_client.training import (
     EXIT_REQUEUE,
     TrainingError,
+    batch_size,
     checkpoint_dir,
     progress,
     resume,
@@ -118,8 +119,8 @@ class Journal:
     def report(self, training: Training) -> None:
         if self.place.rank > 0:
             return
-        epoch = training.step * self.options.batch_size * self.place.nodes / POINTS
-        progress(training.step, epoch=epoch, loss=training.loss, batch_size=self.options.batch_size * self.place.nodes)
+        samples = self.options.batch_size * self.place.nodes
+        progress(training.step, epoch=training.step * samples / POINTS, loss=training.loss, batch_size=samples)
 
     def log(self, training: Training, points: Array, labels: Array) -> None:
         rate = self.steps / (time.monotonic() - self.started)
@@ -203,10 +204,16 @@ def parse(arguments: list[str]) -> Options:
     return Options(**vars(parser.parse_args(arguments)))
 
 
+def tuned(options: Options, place: Place) -> Options:
+    """With this node's part of the batch that Motley chose, if it did."""
+    return replace(options, batch_size=max(batch_size(options.batch_size * place.nodes) // place.nodes, 1))
+
+
 def main() -> int:
     should_stop()  # from here on SIGTERM ends in a checkpoint
     try:
-        return run(parse(sys.argv[1:]), Place.of_environment())
+        place = Place.of_environment()
+        return run(tuned(parse(sys.argv[1:]), place), place)
     except TrainingError as error:
         sys.stderr.write(f"{error}\n")
         return 1

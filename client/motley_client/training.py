@@ -84,6 +84,20 @@ def resume() -> bool:
     return os.environ.get("MOTLEY_RESUME") == "1"
 
 
+def batch_size(default: int) -> int:
+    """Samples of one step of the whole job, all GPUs together: as tuned for these GPUs; `default` if it is not.
+
+    A job that has `batch_size` in its description is told another batch with other GPUs: split it among them, scale
+    the learning rate, and report it by `progress`.
+    """
+    return int(os.environ.get("MOTLEY_BATCH_SIZE") or default)
+
+
+def micro_batches() -> int:
+    """In how many equal parts each GPU should do its share of a step, so that one part fits; 1 unless it is tuned."""
+    return int(os.environ.get("MOTLEY_MICRO_BATCHES") or 1)
+
+
 def checkpoint_dir() -> Path:
     """The folder that every attempt of this job shares, made and writable; `./checkpoints` outside Motley."""
     folder = Path(os.environ.get("MOTLEY_CHECKPOINT_DIR") or "checkpoints")
@@ -137,7 +151,8 @@ def progress(
 
     A report that cannot be written is said once on stderr, and harms nothing else: training goes on.
     Call it on rank 0. Scalars of NumPy and PyTorch are welcome. `grad_sqr` and `grad_var`, the squared norm
-    and the variance of the gradient, let Motley weigh speed against statistical efficiency.
+    and the variance of the gradient over batches of `batch_size` samples, let Motley weigh speed against statistical
+    efficiency; `batch_size` is that of a step of the whole job.
     """
     path = os.environ.get("MOTLEY_PROGRESS")
     if not path:

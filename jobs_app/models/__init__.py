@@ -6,11 +6,12 @@ from jobs_app.models.job import Job, JobArray, JobDependency, JobTag, Reason
 from jobs_app.models.job_event import JobEvent
 from jobs_app.models.tally import Metric, Tally, Total
 from jobs_app.models.team import ApiToken, Team
-from jobs_app.models.throughput import Throughput
+from jobs_app.models.throughput import GradientNoise, Throughput
 
 __all__ = [
     "ApiToken",
     "Attempt",
+    "GradientNoise",
     "IdempotencyKey",
     "Job",
     "JobArray",

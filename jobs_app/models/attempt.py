@@ -65,7 +65,10 @@ class Attempt(models.Model):
     engine = models.CharField(max_length=20, choices=Node.Engine.choices)
     master_port = models.PositiveIntegerField()
     round_number = models.PositiveBigIntegerField(help_text="The round that placed it.")
-    rate = models.FloatField(default=0, help_text="Steps/s that the round counted on.")
+    rate = models.FloatField(default=0, help_text="Steps/s (of the initial batch) that the round counted on.")
+    batch_size = models.PositiveIntegerField(default=0, help_text="Samples of a step, as tuned; 0: the job's affair.")
+    micro_batches = models.PositiveIntegerField(default=1, help_text="In how many parts a GPU does its share of them.")
+    step_worth = models.FloatField(default=1, help_text="Steps of the initial batch that one of its steps is worth.")
     relative_speed = models.FloatField(default=1, help_text="Speed of its GPUs for this job, the average GPU being 1.")
 
     claimed_at = models.DateTimeField(default=timezone.now)
@@ -135,7 +138,7 @@ class Attempt(models.Model):
 
     @property
     def measured_rate(self) -> float | None:
-        """Steps/s from the first progress report to the last; None before two of them."""
+        """Its own steps/s from the first progress report to the last; None before two of them."""
         if not (self.step_at and self.first_step_at and self.step_at > self.first_step_at):
             return None
         return ((self.step or 0) - (self.first_step or 0)) / (self.step_at - self.first_step_at).total_seconds()

@@ -132,6 +132,9 @@ class Job(models.Model):
     memory_per_gpu_mib = models.PositiveIntegerField(default=0)
     workload = models.CharField(max_length=200)
     rates = models.JSONField(default=dict, blank=True, help_text="Declared steps/s: GPU type → GPUs → rate.")
+    batch_size = models.JSONField(
+        default=dict, blank=True, help_text="Limits between which the batch is tuned; empty: the job's own affair."
+    )
     total_steps = models.PositiveBigIntegerField(null=True, blank=True)
     grace_s = models.PositiveIntegerField(default=60)
     restore_s = models.FloatField(default=30)

@@ -1,4 +1,4 @@
-"""Rates measured from running jobs, shared by the jobs of one workload."""
+"""Rates and noise measured from running jobs, shared by the jobs of one workload."""
 
 from django.db import models
 from django.db.models import Q
@@ -8,13 +8,17 @@ from jobs_app.models.team import Team
 
 
 class Throughput(models.Model):
-    """Steps/s of a workload on so many GPUs of a type on so many nodes; a running mean over attempts."""
+    """Steps/s of a workload on so many GPUs of a type on so many nodes; a running mean over attempts.
+
+    Steps are the program's own, of `batch_size` samples each: samples/s are their product.
+    """
 
     team = models.ForeignKey(Team, on_delete=models.CASCADE)
     workload = models.CharField(max_length=200)
     gpu_type = models.ForeignKey(GpuType, on_delete=models.CASCADE)
     gpus = models.PositiveIntegerField()
     nodes = models.PositiveIntegerField()
+    batch_size = models.PositiveIntegerField(default=0, help_text="Samples of a step; 0: the job did not say.")
     steps_per_second = models.FloatField()
     reports = models.PositiveIntegerField(default=0, help_text="Progress reports behind the figure.")
     spread = models.FloatField(default=0, help_text="Standard deviation between attempts, steps/s.")
@@ -23,7 +27,8 @@ class Throughput(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=("team", "workload", "gpu_type", "gpus", "nodes"), name="throughput_once_per_configuration"
+                fields=("team", "workload", "gpu_type", "gpus", "nodes", "batch_size"),
+                name="throughput_once_per_configuration",
             ),
             models.CheckConstraint(
                 condition=Q(gpus__gt=0, nodes__gt=0, steps_per_second__gte=0, spread__gte=0),
@@ -33,3 +38,24 @@ class Throughput(models.Model):
 
     def __str__(self) -> str:
         return f"{self.workload} on {self.gpus} x {self.gpu_type}: {self.steps_per_second:.3g} steps/s"
+
+
+class GradientNoise(models.Model):
+    """How noisy the gradients of a workload are, as its jobs report it; later reports weigh more."""
+
+    team = models.ForeignKey(Team, on_delete=models.CASCADE)
+    workload = models.CharField(max_length=200)
+    grad_sqr = models.FloatField(help_text="Squared norm of the gradient.")
+    sample_var = models.FloatField(help_text="Variance of the gradient of one sample.")
+    reports = models.PositiveIntegerField(default=0)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        verbose_name_plural = "gradient noise"
+        constraints = [
+            models.UniqueConstraint(fields=("team", "workload"), name="gradient_noise_once_per_workload"),
+            models.CheckConstraint(condition=Q(grad_sqr__gte=0, sample_var__gte=0), name="gradient_noise_in_range"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.workload}: {self.grad_sqr:.3g}, {self.sample_var:.3g} a sample"

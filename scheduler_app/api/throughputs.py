@@ -32,6 +32,7 @@ class ThroughputAnswer(serializers.ModelSerializer[Throughput]):
             "gpu_type",
             "gpus",
             "nodes",
+            "batch_size",
             "steps_per_second",
             "reports",
             "spread",

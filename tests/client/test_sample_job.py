@@ -108,6 +108,11 @@ def test_the_last_report_is_of_the_last_step(job: Sample) -> None:
     assert (last["step"], last["batch_size"], last["epoch"]) == (30, 64, 30 * 64 / 1024)
 
 
+def test_it_trains_with_the_batch_that_motley_chose(job: Sample) -> None:
+    job.run("--steps", "30", MOTLEY_BATCH_SIZE="256")
+    assert job.reports()[-1]["batch_size"] == 256
+
+
 def test_the_log_says_what_runs_where_and_how_well(job: Sample) -> None:
     last = job.run("--steps", "30", MOTLEY_GPU_TYPE="a100", MOTLEY_WORLD_SIZE="8").splitlines()[-1]
     step, loss, accuracy, rate, gpus = last.split("  ")

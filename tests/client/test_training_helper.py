@@ -39,6 +39,12 @@ def test_progress_appends_one_json_line_per_report(tmp_path: Path) -> None:
     assert (first, second) == ({"step": 1, "loss": 0.5}, {"step": 2, "epoch": 0.1, "batch_size": 64})
 
 
+def test_the_batch_is_what_motley_chose_or_else_the_loops_own(tmp_path: Path) -> None:
+    body = "print(batch_size(128), micro_batches())"
+    told = {"MOTLEY_BATCH_SIZE": "512", "MOTLEY_MICRO_BATCHES": "2"}
+    assert [output(body, tmp_path), output(body, tmp_path, **told)] == ["128 1", "512 2"]
+
+
 def test_progress_takes_scalars_of_numpy(tmp_path: Path) -> None:
     body = "import numpy as np\nprogress(np.int64(3), loss=np.float32(0.25), grad_sqr=np.float64(2))"
     output(body, tmp_path, MOTLEY_PROGRESS="p.jsonl")

@@ -25,6 +25,7 @@ RICH: dict[str, Any] = {
     "memory_per_gpu": "32GiB",
     "workload": "resnet50/bs64",
     "rates": {"a100": 24.1, "v100": {1: 10.2, 2: 19.0, 4: 36.5}},
+    "batch_size": {"initial": 256, "max": 4096, "max_per_gpu": 128, "min_per_gpu": 16},
     "total_steps": 450_000,
     "checkpoint": {"grace_seconds": 120, "restore_seconds": 12.5},
     "preemptible": False,
@@ -156,6 +157,14 @@ FAULTY: list[tuple[str, Any, str]] = [
     ("rates", {"a100": 10**400}, "/rates/a100"),
     ("rates", {"a100": {"two": 1.0}}, "/rates/a100"),
     ("rates", {"a100": {0: 1.0}}, "/rates/a100"),
+    ("batch_size", 256, "/batch_size"),
+    ("batch_size", {"initial": 256, "max": 512}, "/batch_size/max_per_gpu"),
+    ("batch_size", {"initial": 0, "max": 8, "max_per_gpu": 8}, "/batch_size/initial"),
+    ("batch_size", {"initial": 16, "max": 8, "max_per_gpu": 8}, "/batch_size/max"),
+    ("batch_size", {"initial": 8, "max": 10**400, "max_per_gpu": 8}, "/batch_size/max"),
+    ("batch_size", {"initial": 8, "max": 8, "max_per_gpu": 8, "min_per_gpu": 5}, "/batch_size/min_per_gpu"),
+    ("batch_size", {"initial": 8, "max": 8, "max_per_gpu": 64, "min_per_gpu": 16}, "/batch_size/max"),
+    ("batch_size", {"initial": 8, "max": 8, "max_per_gpu": 8, "least": 1}, "/batch_size/least"),
     ("total_steps", 0, "/total_steps"),
     ("total_steps", 2**70, "/total_steps"),
     ("checkpoint", {"grace_seconds": 0}, "/checkpoint/grace_seconds"),
@@ -178,6 +187,22 @@ FAULTY: list[tuple[str, Any, str]] = [
     ("tags", {"two\nlines": "a"}, "/tags/two\nlines"),
     ("gpu", 1, "/gpu"),
 ]
+
+
+def test_every_fault_of_a_batch_is_named() -> None:
+    assert pointers(LEAST | {"batch_size": {"initial": 0, "max": 0, "per_gpu": 1}}) == {
+        "/batch_size/initial",
+        "/batch_size/max",
+        "/batch_size/max_per_gpu",
+        "/batch_size/per_gpu",
+    }
+
+
+def test_the_least_gang_must_be_able_to_share_a_batch() -> None:
+    batch = {"initial": 64, "max": 256, "max_per_gpu": 64, "min_per_gpu": 32}
+    assert parse_spec(LEAST | {"gpus": {"min": 8, "max": 64}, "batch_size": batch})["batch_size"] == batch
+    (fault,) = faults(LEAST | {"gpus": 9, "batch_size": batch})
+    assert (fault["pointer"], "9 GPUs with 32 samples each have 288" in fault["detail"]) == ("/batch_size/max", True)
 
 
 @pytest.mark.parametrize(("field", "value", "pointer"), FAULTY, ids=lambda value: str(value)[:30])

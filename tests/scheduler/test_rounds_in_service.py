@@ -3,7 +3,9 @@
 from dataclasses import replace
 from datetime import timedelta
 from html import unescape
+from io import BytesIO
 
+import numpy as np
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -135,6 +137,19 @@ def test_running_jobs_go_on_while_rounds_fail(lab: Lab, broken_policy: None) -> 
 def test_after_another_policy_is_chosen_rounds_succeed_again(lab: Lab, broken_policy: None) -> None:
     lab.policy()
     lab.until_state(lab.submit(), Job.State.SUCCEEDED)
+
+
+def test_a_round_is_replayed_that_was_kept_before_a_column_existed(lab: Lab) -> None:
+    lab.node("n1", gpus=2)
+    lab.submit(UNTIL_LET_GO, name="first")
+    lab.tick()
+    record = Round.objects.get()
+    with np.load(BytesIO(bytes(record.archive or b""))) as file:
+        kept = {name: file[name] for name in file.files if name != "problem.most_gpus"}
+    older = BytesIO()
+    np.savez_compressed(older, **kept)
+    Round.objects.update(archive=older.getvalue())
+    assert replay_round(record.number)[2]
 
 
 def test_a_failed_round_cannot_be_replayed(broken_policy: None) -> None:

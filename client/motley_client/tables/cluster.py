@@ -35,13 +35,14 @@ def gpu_types_table(kinds: Iterable[GpuType]) -> RenderableType:
 
 
 def throughputs_table(rates: Iterable[Throughput], *, now: datetime) -> RenderableType:
-    headings = ("WORKLOAD", "TEAM", "GPUS", "NODES", "STEPS/S", "REPORTS", "AGE")
+    headings = ("WORKLOAD", "TEAM", "GPUS", "NODES", "BATCH", "STEPS/S", "REPORTS", "AGE")
     rows = [
         (
             one["workload"],
             one["team"],
             f"{one['gpus']} {one['gpu_type']}",
             str(one["nodes"]),
+            str(one["batch_size"] or "-"),
             number(one["steps_per_second"]),
             str(one["reports"]),
             age(one["updated_at"], now),

@@ -1,0 +1,170 @@
+"""A batch that is tuned: what jobs say of batch and noise is learnt, and attempts are told the batch for their GPUs."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from service_lab import UNTIL_LET_GO, Lab
+
+from estimation.throughput_model import ThroughputModel
+from jobs_app.measuring import MOST_BATCHES, Advance, note_progress
+from jobs_app.models import Attempt, GradientNoise, Job, Throughput
+from scheduler_app.looking import explain_job
+from scheduler_app.outlook import outlook_of
+
+BATCH = {"initial": 128, "max": 2048, "max_per_gpu": 256}
+STEP = ThroughputModel(0.02, 0.002, 0.05, 0.003, 0.03, 0.002, 1.6)
+PRINT_AND_WAIT = f"env; {UNTIL_LET_GO}"
+
+
+def report(attempt: Attempt, *, reports: int = 10, **said: Any) -> None:
+    """Steps of a tenth of a second each."""
+    start = timezone.now()
+    span = timedelta(seconds=0.1 * reports)
+    advance = Advance(attempt.pk, reports, 0, start, reports, start + span, None, **said)
+    note_progress([advance])
+
+
+def known_speeds(lab: Lab, job: Job, *gpus: int) -> None:
+    """Measured with the initial batch on so many GPUs."""
+    kind = Attempt.objects.filter(job=job).select_related("gpu_type")[0].gpu_type
+    for count in gpus:
+        rate = float(1 / STEP.step_seconds(1, count, 128 / count))
+        Throughput.objects.create(
+            team=job.team,
+            workload=job.workload,
+            gpu_type=kind,
+            gpus=count,
+            nodes=1,
+            batch_size=128,
+            steps_per_second=rate,
+            reports=100,
+        )
+
+
+@pytest.fixture
+def first(lab: Lab) -> Job:
+    """A job on one GPU of four whose batch is tuned, and of which nothing is known yet."""
+    lab.node("n1", gpus=4)
+    job = lab.submit(PRINT_AND_WAIT, batch_size=BATCH)
+    lab.running(job)
+    return job
+
+
+def second(lab: Lab, first: Job, **spec: Any) -> Job:
+    """Another of the workload, on all GPUs."""
+    lab.let_go(first)
+    lab.until_state(first, Job.State.SUCCEEDED)
+    job = lab.submit(PRINT_AND_WAIT, **({"gpus": 4, "batch_size": BATCH} | spec))
+    lab.running(job)
+    lab.until(lambda: "MOTLEY_JOB_ID" in lab.environment(job))
+    return job
+
+
+# -- what is told ------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_did_not_ask_for_it_is_told_no_batch(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.until_state(lab.submit("env"), Job.State.SUCCEEDED)
+    assert not {"MOTLEY_BATCH_SIZE", "MOTLEY_MICRO_BATCHES"} & lab.environment(job).keys()
+
+
+def test_while_nothing_is_known_the_batch_is_the_initial_one(lab: Lab, first: Job) -> None:
+    lab.until(lambda: "MOTLEY_JOB_ID" in lab.environment(first))
+    assert lab.environment(first)["MOTLEY_BATCH_SIZE"] == "128"
+    attempt = lab.attempts(first)[0]
+    assert (attempt.batch_size, attempt.micro_batches, attempt.step_worth) == (128, 1, 1)
+
+
+def test_a_share_that_does_not_fit_at_once_is_done_in_parts(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.until_state(lab.submit("env", batch_size=BATCH | {"max_per_gpu": 50}), Job.State.SUCCEEDED)
+    found = lab.environment(job)
+    assert (found["MOTLEY_BATCH_SIZE"], found["MOTLEY_MICRO_BATCHES"]) == ("129", "3")
+
+
+def test_a_noisy_gradient_and_known_speeds_give_a_larger_batch(lab: Lab, first: Job) -> None:
+    report(lab.attempts(first)[0], batch_size=128, grad_sqr=1.0, grad_var=50.0)
+    Throughput.objects.all().delete()
+    known_speeds(lab, first, 1, 2, 4)
+    job = second(lab, first)
+    attempt = lab.attempts(job)[-1]
+    assert int(lab.environment(job)["MOTLEY_BATCH_SIZE"]) == attempt.batch_size > 128
+    assert attempt.step_worth > 1
+
+
+def test_the_rate_is_in_steps_of_the_initial_batch_and_emulated_gpus_pace_the_jobs_own(lab: Lab, first: Job) -> None:
+    report(lab.attempts(first)[0], batch_size=128, grad_sqr=1.0, grad_var=50.0)
+    Throughput.objects.all().delete()
+    known_speeds(lab, first, 1, 2, 4)
+    job = second(lab, first)
+    attempt = lab.attempts(job)[-1]
+    own = float(lab.environment(job)["MOTLEY_EMULATED_RATE"])
+    assert own == pytest.approx(attempt.rate / attempt.step_worth, rel=1e-4)
+    assert own == pytest.approx(float(1 / STEP.step_seconds(1, 4, attempt.batch_size / 4)), rel=0.2)
+
+
+def test_the_plan_counts_on_the_same_rate_as_the_round(lab: Lab, first: Job) -> None:
+    report(lab.attempts(first)[0], batch_size=128, grad_sqr=1.0, grad_var=50.0)
+    spec = {"name": "job", "command": PRINT_AND_WAIT, "gpus": 2, "batch_size": BATCH, "workload": first.workload}
+    planned = outlook_of(spec, owner=first.owner)["options"][0]
+    job = second(lab, first, gpus=2)
+    assert planned["rate"] == pytest.approx(lab.attempts(job)[-1].rate)
+    assert explain_job(job)["rates_used"][0]["rate"] == pytest.approx(planned["rate"])
+
+
+# -- what is learnt ----------------------------------------------------------------------------------------------
+
+
+def test_rates_are_kept_by_the_batch_that_was_reported(lab: Lab, first: Job) -> None:
+    report(lab.attempts(first)[0], batch_size=64)
+    found = Throughput.objects.get()
+    assert (found.batch_size, found.steps_per_second) == (64, pytest.approx(10))
+
+
+def test_who_reports_no_batch_has_the_one_that_it_was_told(lab: Lab, first: Job) -> None:
+    report(lab.attempts(first)[0])
+    assert Throughput.objects.get().batch_size == 128
+
+
+def test_a_job_that_was_told_none_and_reports_none_has_none(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit(UNTIL_LET_GO)
+    lab.running(job)
+    report(lab.attempts(job)[0])
+    assert Throughput.objects.get().batch_size == 0
+
+
+def test_noise_is_kept_per_sample(lab: Lab, first: Job) -> None:
+    report(lab.attempts(first)[0], batch_size=64, grad_sqr=0.5, grad_var=3.0)
+    found = GradientNoise.objects.get()
+    assert (found.team, found.workload) == (first.team, first.workload)
+    assert (found.grad_sqr, found.sample_var) == (0.5, 192.0)
+
+
+@pytest.mark.parametrize(
+    "said", [{"grad_sqr": 1.0}, {"grad_sqr": -1.0, "grad_var": 2.0}, {"grad_sqr": 0.0, "grad_var": 0.0}]
+)
+def test_noise_that_makes_no_sense_is_not_learnt(lab: Lab, first: Job, said: dict[str, float]) -> None:
+    report(lab.attempts(first)[0], batch_size=64, **said)
+    assert not GradientNoise.objects.exists()
+
+
+def test_later_reports_of_noise_are_merged_with_earlier_ones(lab: Lab, first: Job) -> None:
+    report(lab.attempts(first)[0], reports=10, batch_size=1, grad_sqr=1.0, grad_var=10.0)
+    report(lab.attempts(first)[0], reports=20, batch_size=1, grad_sqr=3.0, grad_var=10.0)
+    found = GradientNoise.objects.get()
+    assert (found.grad_sqr, found.reports) == (2.0, 2)
+
+
+def test_a_program_that_says_another_batch_with_each_report_fills_no_table(lab: Lab, first: Job) -> None:
+    for n in range(MOST_BATCHES + 5):
+        report(lab.attempts(first)[0], reports=10 * (n + 1), batch_size=100 + n)
+    assert Throughput.objects.count() == MOST_BATCHES
+
+
+def test_a_batch_beyond_all_bounds_is_taken_for_the_one_that_was_told(lab: Lab, first: Job) -> None:
+    report(lab.attempts(first)[0], batch_size=2**62)
+    assert Throughput.objects.get().batch_size == 128
