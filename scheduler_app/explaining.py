@@ -11,6 +11,8 @@ from scheduler_app.naming import Named
 from scheduler_app.reading import JobRow
 from scheduler_app.snapshot import LeftOut, Snapshot
 
+MOST_NAMED = 4
+"""GPU types in one sentence."""
 SAME = 1e-5
 """Priorities that differ by less are shown as equal."""
 Words = dict[str, Any]
@@ -20,7 +22,7 @@ Words = dict[str, Any]
 def words_of_round(snapshot: Snapshot, plan: Plan, names: Mapping[str, Named]) -> dict[str, list[Words]]:
     """For each row left waiting, all its reasons; `names` gives the name of a job by its id."""
     return {
-        snapshot.jobs[row]: [_word(reason, row, snapshot, names) for reason in reasons]
+        snapshot.jobs[row]: _any_would_do([_word(reason, row, snapshot, names) for reason in reasons])
         for row, reasons in plan.left.items()
     }
 
@@ -37,6 +39,20 @@ def words_of_left_out(
     words = {str(job): [_dependency(parents)] for job, parents in waiting_for.items()}
     words |= {str(job.id): [_throttled(job)] for job in left_out.throttled}
     return words | {str(job.id): [_cannot_run(job, inventory)] for job in left_out.cannot_run}
+
+
+def _any_would_do(words: list[Words]) -> list[Words]:
+    """Where several types would do and each is short, the headline names them all."""
+    short = [one["numbers"] for one in words if one["code"] == ReasonCode.INSUFFICIENT_GPUS]
+    if len(short) < 2 or words[0]["code"] != ReasonCode.INSUFFICIENT_GPUS:
+        return words
+    named, more = short[:MOST_NAMED], " or others" * (len(short) > MOST_NAMED)
+    needed = " or ".join(f"{one['needed']} {one['gpu_type']}" for one in named)
+    left = ", ".join(f"{one['left']} {one['gpu_type']}" for one in named)
+    return [
+        words[0] | {"detail": f"{needed}{more} needed; left over after the jobs that come first: {left}."},
+        *words[1:],
+    ]
 
 
 def word(code: ReasonCode, detail: str, **numbers: Any) -> Words:

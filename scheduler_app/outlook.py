@@ -218,7 +218,7 @@ def _outlook(options: Sequence[Option], needs: int) -> str:
         return f"it waits for {needs} other job{'s' * (needs > 1)} first."
     if now:
         return f"there is room now on {', '.join(now)}; who else waits decides with it."
-    return "there is no room now: it waits until GPUs come free, or the policy makes room."
+    return "there is no room now: it waits until GPUs come free, or a policy that stops jobs makes room."
 
 
 # -- reading -----------------------------------------------------------------------------------------------------

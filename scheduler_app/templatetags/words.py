@@ -14,6 +14,7 @@ from scheduler_app.describing import kind_of
 register = template.Library()
 
 UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+LEAST_PERCENT = 1e-5
 NOTHING = "\N{EN DASH}"
 LEAST_SHOWN, LEAST_PLAIN, MOST_PLAIN, LEAST_WHOLE_MS = 0.05, 0.001, 1e6, 0.01
 
@@ -85,7 +86,9 @@ def percent(fraction: float | None) -> str:
     if fraction is None:
         return NOTHING
     value = 100 * fraction
-    return f"{value:.0f} %" if abs(value) >= 1 or value == 0 else f"{value:.2g} %"
+    if abs(value) < LEAST_PERCENT:  # what a solver's arithmetic leaves
+        return "0 %"
+    return f"{value:.0f} %" if abs(value) >= 1 else f"{value:.2g} %"
 
 
 @register.filter

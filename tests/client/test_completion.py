@@ -40,7 +40,7 @@ def test_a_name_that_a_shell_would_take_apart_is_offered_as_its_id(service: Live
         ("motley nodes --gpu-type a", ["a100"]),
         ("motley drain n", ["n1"]),
         ("motley submit --team v", ["vision"]),
-        ("motley policy set f", ["fifo"]),
+        ("motley policy set fifo_", ["fifo_fastest"]),
         ("motley ps -o y", ["yaml"]),
         ("motley req", ["requeue"]),
     ],

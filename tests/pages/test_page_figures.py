@@ -81,11 +81,12 @@ def test_a_duration_is_said_in_its_two_largest_units(seconds, words):
 
 
 def test_numbers_keep_three_digits_and_percents_do_not_vanish():
-    assert [number(1234567), number(0.01234), percent(0.0002), percent(0.314)] == [
+    assert [number(1234567), number(0.01234), percent(0.0002), percent(0.314), percent(1e-9)] == [
         "1,234,567",
         "0.0123",
         "0.02 %",
         "31 %",
+        "0 %",
     ]
 
 

@@ -18,6 +18,7 @@ KINDS = {
     "over-two-nodes": {"gpus": 8, "gpu_types": ["a100"], "total_steps": 4000},
     "of-one-type": {"gpus": 1, "gpu_types": ["t4"], "total_steps": 100},
     "of-unknown-length": {"gpus": 1},
+    "of-a-tuned-batch": {"gpus": {"min": 1, "max": 2}, "batch_size": {"initial": 128, "max": 1024, "max_per_gpu": 256}},
     "heavy": {"gpus": 1, "weight": 2, "total_steps": 300},
 }
 

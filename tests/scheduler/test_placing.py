@@ -114,6 +114,15 @@ def test_the_headline_is_the_first_reason_in_words(lab: Lab) -> None:
     assert job.message == job.reasons[0]["detail"] == "1 a100 needed, 0 left over after the jobs that come first."
 
 
+def test_the_headline_names_every_type_that_would_do(lab: Lab) -> None:
+    lab.node("n1", gpus=1)
+    lab.node("n2", "t4", gpus=1)
+    lab.running(*(lab.submit(UNTIL_LET_GO, preemptible=False) for _ in range(2)))
+    job = waits(lab, lab.submit())
+    assert job.message == "1 a100 or 1 t4 needed; left over after the jobs that come first: 0 a100, 0 t4."
+    assert [reason["numbers"]["gpu_type"] for reason in job.reasons] == ["a100", "t4"]
+
+
 def test_the_cpus_of_a_gang_that_a_cordon_ties_to_its_nodes_are_not_given_twice(lab: Lab) -> None:
     nodes = [lab.node(name, gpus=3, cpus=4) for name in ("n1", "n2")]
     gang = lab.submit(UNTIL_LET_GO, gpus=4, cpus_per_gpu=2)

@@ -72,7 +72,10 @@ def list_policies(
     *,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the policies that there are to choose; the star is on the one that counts."""
+    """List the policies that there are to choose; the star is on the one that counts.
+
+    Of one that is named, also when to choose it, its parameters, and where it comes from.
+    """
     with connect(context) as client:
         found = list(client.policies())
     if name is not None:

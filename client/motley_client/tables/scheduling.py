@@ -29,7 +29,7 @@ def round_details(round_: RoundInFull, *, now: datetime) -> RenderableType:
 
 def policies_table(policies: Iterable[Policy]) -> RenderableType:
     rows = [
-        ("*" if policy["current"] else "", policy["name"], _parameters(policy), policy["summary"])
+        ("*" if policy["current"] else "", policy["name"], str(len(policy["parameters"]) or ""), policy["summary"])
         for policy in policies
     ]
     return table(("", "POLICY", "PARAMETERS", "WHAT IT DOES"), rows, empty="No policies.")
@@ -78,10 +78,6 @@ def choices_table(choices: Iterable[ChosenPolicy], *, now: datetime) -> Renderab
         for chosen in choices
     ]
     return table(headings, rows, empty="Nobody has chosen a policy yet: the defaults count.")
-
-
-def _parameters(policy: Policy) -> str:
-    return ", ".join(f"{name}={_value(parameter['default'])}" for name, parameter in policy["parameters"].items())
 
 
 def _range(parameter: Parameter) -> str:
