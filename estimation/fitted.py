@@ -85,9 +85,9 @@ def passes_for(batch: int, gpus: int, limits: BatchLimits | None) -> int:
     return max(-(-batch // (gpus * limits.most_per_gpu)) - 1, int(repeats))
 
 
-def rounded(value: float) -> float:
-    """To the nearest of values in steps of 2 %."""
-    return exp(round(log(value) / GRAIN) * GRAIN)
+def rounded(value: float, grain: float = GRAIN) -> float:
+    """To the nearest of values in equal ratios."""
+    return exp(round(log(value) / grain) * grain)
 
 
 def most_alike(machines: Machines, models: Models, j: int) -> ThroughputModel:

@@ -23,6 +23,9 @@ from estimation.knowledge import GpuSpec, Knowledge
 from estimation.points import Floats, Ints, Leads, Machines, Point, Points, Source, points_of, scaling_law
 from estimation.throughput_model import ThroughputModel
 
+NOISE_GRAIN = 0.1
+"""The noise is rounded to steps of 10 %: the best batch follows it slowly, and no estimate of it is as good as that."""
+
 
 class Tuned(NamedTuple):
     """For each configuration (K,) of one workload: rate, its source, and the batch to run with."""
@@ -64,7 +67,7 @@ def _of_ratio(noise: GradientNoise | None) -> GradientNoise:
     """Only the ratio matters."""
     if noise is None or noise.var <= 0:
         return NO_NOISE
-    return GradientNoise(1.0, rounded(noise.var / noise.sqr)) if noise.sqr > 0 else GradientNoise(0.0, 1.0)
+    return GradientNoise(1.0, rounded(noise.var / noise.sqr, NOISE_GRAIN)) if noise.sqr > 0 else GradientNoise(0.0, 1.0)
 
 
 def _batch_at(point: Point, knowledge: Knowledge) -> int:
@@ -84,13 +87,16 @@ def _rows(usage: Ints) -> tuple[tuple[int, ...], ...]:
 def _tuned(
     specs: tuple[GpuSpec, ...], usage: tuple[tuple[int, ...], ...], nodes: tuple[int, ...], case: _Case
 ) -> Tuned:
-    table = np.array(usage, dtype=np.int64).reshape(len(specs), len(nodes))
-    machines = Machines(specs, table, np.array(nodes, dtype=np.int64))
-    by_type = [_of_type(machines, case, j) for j in range(len(specs))]
-    used = machines.usage > 0
-    rates = np.where(used, [tuned.rate for tuned in by_type], np.inf)
-    slowest = rates.argmin(axis=0), np.arange(len(nodes))  # a mixed gang waits for its slowest GPU
-    found = Tuned(*(np.array(column)[slowest] for column in zip(*by_type, strict=True)))
+    table, on = np.array(usage, dtype=np.int64).reshape(len(specs), len(nodes)), np.array(nodes, dtype=np.int64)
+    K = len(nodes)
+    rate, batch, passes = np.full(K, np.inf), np.zeros(K, dtype=np.int64), np.zeros(K, dtype=np.int64)
+    found = Tuned(rate, np.zeros(K, dtype=np.int64), batch, passes, np.ones(K))
+    for j in range(len(specs)):
+        columns = np.flatnonzero(table[j])
+        of_type = _of_type(Machines(specs, table[:, columns], on[columns]), case, j)
+        slower = of_type.rate < rate[columns]  # a mixed gang waits for its slowest GPU
+        for whole, part in zip(found, of_type, strict=True):
+            whole[columns[slower]] = part[slower]
     for array in found:
         array.flags.writeable = False  # it is shared
     return found

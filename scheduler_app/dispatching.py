@@ -126,7 +126,7 @@ def _run_of(attempt: Attempt) -> Run:
         gpu_type=attempt.gpu_type.name,
         seats=[Seat(gpu.node.name, gpu.index, gpu.uuid, gpu.node.emulated) for gpu in gpus],
         master_port=attempt.master_port,
-        rate=attempt.rate / attempt.step_worth,
+        rate=attempt.own_rate,
         batch_size=attempt.batch_size,
         micro_batches=attempt.micro_batches,
         resume=attempt.number > 1,

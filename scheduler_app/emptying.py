@@ -58,7 +58,7 @@ def done_at(attempt: Attempt, now: datetime) -> datetime | None:
 
 
 def _work_left_s(attempt: Attempt) -> float | None:
-    rate = attempt.measured_rate or attempt.rate
+    rate = attempt.measured_rate or attempt.own_rate
     if attempt.job.total_steps is None or not rate:
         return None
     return (attempt.job.total_steps - max(attempt.step or 0, attempt.job.step)) / rate

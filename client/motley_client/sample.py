@@ -119,8 +119,10 @@ class Journal:
     def report(self, training: Training) -> None:
         if self.place.rank > 0:
             return
-        samples = self.options.batch_size * self.place.nodes
-        progress(training.step, epoch=training.step * samples / POINTS, loss=training.loss, batch_size=samples)
+        nodes = self.place.nodes
+        samples = self.options.batch_size * nodes
+        noise = {"grad_sqr": training.noise.sqr, "grad_var": training.noise.var / nodes} if training.noise else {}
+        progress(training.step, epoch=training.step * samples / POINTS, loss=training.loss, batch_size=samples, **noise)
 
     def log(self, training: Training, points: Array, labels: Array) -> None:
         rate = self.steps / (time.monotonic() - self.started)

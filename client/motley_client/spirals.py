@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 LEARNING_RATE, MOMENTUM = 0.05, 0.9
+FADING = 0.02
+"""What one step weighs in the means that tell the noise."""
 
 
 def two_spirals(count: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -20,6 +22,24 @@ def two_spirals(count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     angle = np.sqrt(rng.random(count)) * 3 * np.pi
     arm = np.stack([np.cos(angle + np.pi * label), np.sin(angle + np.pi * label)], axis=1)
     return arm * angle[:, None] / (3 * np.pi) + rng.normal(0, 0.01, (count, 2)), label.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The squared norm of the gradient, and its variance over batches, as means over some steps."""
+
+    sqr: float
+    var: float
+
+    @classmethod
+    def seen(cls, one: list[Array], other: list[Array], *, before: "Noise | None") -> "Noise":
+        """From the gradients of two halves of a batch: half of their difference has the variance of their mean."""
+        pairs = list(zip(one, other, strict=True))
+        var = sum(float(((a - b) ** 2).sum()) for a, b in pairs) / 4
+        sqr = sum(float(((a + b) ** 2).sum()) for a, b in pairs) / 4 - var
+        if before is None:
+            return cls(max(sqr, 0.0), var)
+        return cls(max(before.sqr + FADING * (sqr - before.sqr), 0.0), before.var + FADING * (var - before.var))
 
 
 @dataclass
@@ -31,6 +51,8 @@ class Training:
     rng: np.random.Generator
     step: int = 0
     loss: float = math.nan
+    noise: "Noise | None" = None
+    """Not in the checkpoint: it is seen again within a few steps."""
 
     @classmethod
     def fresh(cls, *, hidden: int, seed: int, rank: int) -> Self:
@@ -58,10 +80,21 @@ class Training:
     def advance(self, points: Array, labels: Array, *, batch_size: int) -> None:
         """One step of SGD with momentum on a random batch."""
         batch = (self.rng.random(batch_size) * len(labels)).astype(int)
-        self.loss, gradients = loss_and_gradients(self.weights, points[batch], labels[batch])
+        self.loss, gradients = self._gradients(points[batch], labels[batch])
         self.momentum = [MOMENTUM * v - LEARNING_RATE * g for v, g in zip(self.momentum, gradients, strict=True)]
         self.weights = [w + v for w, v in zip(self.weights, self.momentum, strict=True)]
         self.step += 1
+
+    def _gradients(self, points: Array, labels: Array) -> tuple[float, list[Array]]:
+        """Of the batch; from its halves, whose difference tells the noise."""
+        half = len(labels) // 2
+        if half * 2 != len(labels) or not half:
+            return loss_and_gradients(self.weights, points, labels)
+        (one_loss, one), (other_loss, other) = (
+            loss_and_gradients(self.weights, points[part], labels[part]) for part in (slice(half), slice(half, None))
+        )
+        self.noise = Noise.seen(one, other, before=self.noise)
+        return (one_loss + other_loss) / 2, [(a + b) / 2 for a, b in zip(one, other, strict=True)]
 
     def accuracy(self, points: Array, labels: Array) -> float:
         return float(np.mean((forward(self.weights, points)[-1][:, 0] > 0) == (labels > 0.5)))

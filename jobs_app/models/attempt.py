@@ -137,6 +137,11 @@ class Attempt(models.Model):
         return ((self.ended_at or now) - self.started_at).total_seconds() if self.started_at else 0.0
 
     @property
+    def own_rate(self) -> float:
+        """Its own steps/s that the round counted on, whatever its batch."""
+        return self.rate / self.step_worth
+
+    @property
     def measured_rate(self) -> float | None:
         """Its own steps/s from the first progress report to the last; None before two of them."""
         if not (self.step_at and self.first_step_at and self.step_at > self.first_step_at):

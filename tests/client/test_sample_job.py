@@ -13,7 +13,7 @@ import pytest
 from client_conditions import TIMEOUT_S, wait_until
 
 from motley_client import sample
-from motley_client.spirals import Training, loss_and_gradients, two_spirals
+from motley_client.spirals import Noise, Training, loss_and_gradients, two_spirals
 
 
 class Sample:
@@ -106,6 +106,24 @@ def test_the_last_report_is_of_the_last_step(job: Sample) -> None:
     job.run("--steps", "30")
     last = job.reports()[-1]
     assert (last["step"], last["batch_size"], last["epoch"]) == (30, 64, 30 * 64 / 1024)
+
+
+def test_it_reports_how_noisy_its_gradient_is(job: Sample) -> None:
+    job.run("--steps", "200")
+    last = job.reports()[-1]
+    assert last["grad_sqr"] >= 0
+    assert last["grad_var"] > 0
+
+
+def test_the_noise_of_a_batch_is_told_from_its_halves() -> None:
+    rng = np.random.default_rng(3)
+    noise: Noise | None = None
+    for _ in range(2000):
+        halves = [[np.array([2.0, 0.0]) + rng.normal(0, 1, 2)] for _ in range(2)]
+        noise = Noise.seen(*halves, before=noise)
+    assert noise is not None
+    assert noise.sqr == pytest.approx(4, rel=0.3)
+    assert noise.var == pytest.approx(1, rel=0.3)  # two entries of variance 1, averaged over two halves
 
 
 def test_it_trains_with_the_batch_that_motley_chose(job: Sample) -> None:

@@ -1,6 +1,7 @@
 """A batch that is tuned: what jobs say of batch and noise is learnt, and attempts are told the batch for their GPUs."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,3 +169,27 @@ def test_a_program_that_says_another_batch_with_each_report_fills_no_table(lab: 
 def test_a_batch_beyond_all_bounds_is_taken_for_the_one_that_was_told(lab: Lab, first: Job) -> None:
     report(lab.attempts(first)[0], batch_size=2**62)
     assert Throughput.objects.get().batch_size == 128
+
+
+# -- the whole way round -----------------------------------------------------------------------------------------
+
+
+REPORTING = """
+import os, sys, time
+from motley_client.training import batch_size, progress
+for step in range(int(sys.argv[1])):
+    time.sleep(1 / float(os.environ["MOTLEY_EMULATED_RATE"]))
+    progress(step, batch_size=batch_size(1), grad_sqr=1.0, grad_var=30.0)
+"""
+
+
+def test_what_running_jobs_report_gives_the_next_one_a_larger_batch(lab: Lab, job_python: Path) -> None:
+    lab.node("n1", gpus=4)
+    spec: dict[str, Any] = {"batch_size": BATCH, "rates": {"a100": {1: 20, 2: 27}}}
+    for gpus in (1, 2):
+        lab.until_state(lab.submit(["python", "-c", REPORTING, "40"], gpus=gpus, **spec), Job.State.SUCCEEDED)
+    third = lab.until_state(lab.submit(["python", "-c", REPORTING, "1"], gpus=4, **spec), Job.State.SUCCEEDED)
+    attempt = lab.attempts(third)[0]
+    assert {t.batch_size for t in Throughput.objects.filter(gpus__lt=4)} == {128}
+    assert attempt.batch_size > 128
+    assert attempt.step_worth > 1
