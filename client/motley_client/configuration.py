@@ -23,7 +23,7 @@ def configuration(*, url: str | None, token: str | None, environ: Mapping[str, s
     path = configuration_file(environ)
     saved = read_file(path)
     return Configuration(
-        url=url or environ.get("MOTLEY_URL") or saved.get("url") or _missing("url", "address", path),
+        url=_address(url or environ.get("MOTLEY_URL") or saved.get("url") or _missing("url", "address", path)),
         token=token or environ.get("MOTLEY_TOKEN") or saved.get("token") or _missing("token", "token", path),
     )
 
@@ -60,6 +60,12 @@ def write_file(path: Path, settings: Configuration) -> None:
         raise ConfigurationError(f"Cannot write {path}: {error}") from error
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def _address(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise ConfigurationError(f"The address of a service begins with http:// or https://, as in http://{url}.")
+    return url
 
 
 def _missing(name: str, word: str, path: Path) -> str:

@@ -30,6 +30,11 @@ def test_an_unreachable_service_is_exit_code_6_and_says_its_address(home: dict[s
     assert (result.exit_code, "No answer from http://127.0.0.1:1" in result.stderr) == (6, True)
 
 
+def test_an_address_without_its_scheme_is_told_what_is_missing(home: dict[str, str]) -> None:
+    result = Motley(home)("--url", "localhost:8123", "--token", "mt_x", "ps")
+    assert (result.exit_code, "as in http://localhost:8123" in result.stderr) == (2, True)
+
+
 def test_faults_of_a_job_are_said_once_field_by_field(motley: Motley) -> None:
     errors = motley("submit", "--name", "a", "--gpus", "0", "--retries", "-1", "--", "true").stderr.splitlines()
     assert errors[0] == f"Error: {len(errors) - 1} things are wrong."

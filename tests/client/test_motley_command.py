@@ -182,6 +182,13 @@ def test_logs_are_the_bytes_that_the_job_wrote(service: Live, motley: Motley) ->
     assert (followed.exit_code, followed.stdout_bytes[-4:], "a: succeeded" in followed.stderr) == (0, b"end\n", True)
 
 
+def test_the_log_of_a_job_that_failed_leads_to_what_it_said_of_that(service: Live, motley: Motley) -> None:
+    job = service.add("a", command="echo begun; echo no such file >&2; exit 1")
+    service.lab.until_state(job, State.FAILED)
+    shown = motley("logs", "a")
+    assert (shown.stdout_bytes, f"motley logs --stream stderr {job.pk}" in shown.stderr) == (b"begun\n", True)
+
+
 def test_a_rank_and_an_attempt_that_there_are_not_are_not_found(service: Live, motley: Motley) -> None:
     service.lab.until_state(service.add("a"), State.SUCCEEDED)
     assert motley("logs", "a", "--rank", "9").exit_code == 4

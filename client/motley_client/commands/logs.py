@@ -31,8 +31,11 @@ def logs(
             _follow(client, found, which)
             return
         write_log(client.read_logs(found["id"], **which))
-        if not client.job(found["id"])["attempts"]:
+        job_now = client.job(found["id"])
+        if not job_now["attempts"]:
             warn(f"It has written nothing yet. {news_of(found)}")
+        elif job_now["state"] == "failed" and stream == "stdout":
+            warn(f"It failed. What it said of that may be in motley logs --stream stderr {found['id']}")
 
 
 def _follow(client: Client, job: Job, which: dict[str, Any]) -> None:
