@@ -58,7 +58,7 @@ def scheduler(request: HttpRequest) -> HttpResponse:
         "limit_seconds": beat.patience.total_seconds(),
         "last_round_failed": beat.failing,
         "last_round_fell_back": beat.fell_back,
-        "message": beat.last.message if beat.last else "",
+        "solver_said": beat.last.message if beat.last and beat.fell_back else "",
     }
     return _verdict(answer, good=beat.healthy)
 

@@ -112,7 +112,7 @@ def test_the_home_page_says_so_and_what_helps(lab: Lab, fallen_back: Round, plai
 def test_probes_and_metrics_say_so(lab: Lab, fallen_back: Round, client: Client) -> None:
     health = client.get("/healthz/scheduler")
     assert (health.status_code, health.json()["last_round_fell_back"]) == (200, True)
-    assert health.json()["message"] == fallen_back.message
+    assert health.json()["solver_said"] == fallen_back.message
     assert 'motley_rounds_total{result="fallback"} 1.0' in client.get("/metrics").content.decode()
 
 
