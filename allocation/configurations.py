@@ -63,6 +63,9 @@ def fewest_uneven_nodes(node_gpus: Sequence[int], gang: int) -> int | None:
 
 
 def gang_sizes(least: int, most: int) -> tuple[int, ...]:
-    """Give the sizes that an elastic job may take: least, most, and the powers of two between."""
-    powers = {1 << b for b in range(most.bit_length()) if least < 1 << b < most}
-    return tuple(sorted({least, most} | powers))
+    """Give the sizes that an elastic job may take: its least gang, doubled as often as that fits, and its largest.
+
+    So a job whose replicas are several GPUs each, a pipeline of stages, stays in whole replicas if its ends are.
+    """
+    doubled = {least << b for b in range(most.bit_length()) if least << b < most}
+    return tuple(sorted({least, most} | doubled))

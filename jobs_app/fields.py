@@ -79,7 +79,7 @@ class Command(serializers.Field[Any, Any, Any, Any]):
     }
 )
 class Gpus(serializers.Field[dict[str, int], Any, Any, Any]):
-    """4, or {min: 1, max: 16}: elastic."""
+    """4, or {min: 1, max: 16}: elastic, in sizes of min, doubled as often as that fits, and max."""
 
     def to_internal_value(self, data: Any) -> dict[str, int]:
         asked = dict(data) if isinstance(data, Mapping) else {"min": data, "max": data}

@@ -33,7 +33,11 @@ class JobForm(forms.Form):
         help_text="Run by /bin/sh.",
     )
     gpus = forms.CharField(required=False, label="GPUs", help_text="How many the job needs at least.")
-    gpus_max = forms.CharField(required=False, label="At most", help_text="More than that makes it elastic.")
+    gpus_max = forms.CharField(
+        required=False,
+        label="At most",
+        help_text="More makes it elastic: it doubles while GPUs are free.",
+    )
     gpu_types = forms.MultipleChoiceField(
         required=False,
         label="GPU types",

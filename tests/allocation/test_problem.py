@@ -72,5 +72,5 @@ def test_a_gang_takes_the_fewest_nodes_that_hold_it_in_equal_parts(node_gpus, ga
     assert Configurations.of([node_gpus], [gang]).nodes.tolist() == ([] if nodes is None else [nodes])
 
 
-def test_an_elastic_job_may_take_its_bounds_and_the_powers_of_two_between():
-    assert gang_sizes(3, 17) == (3, 4, 8, 16, 17)
+def test_an_elastic_job_may_take_its_least_gang_doubled_up_to_its_largest():
+    assert gang_sizes(3, 18) == (3, 6, 12, 18)
