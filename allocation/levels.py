@@ -15,7 +15,7 @@ alone finds the cheapest way to a rate, and weak duality bounds the level:
 
 The prices that give the lowest bound are found by cutting planes: the jobs' answer at y uses so much of each type, and
 prices that prove more must make that use dearer than 1. The dual of the last cut problem mixes the jobs' answers into
-shares that reach the bound.
+shares that reach the bound. The same prices prove how far each job may still rise: as long as that costs nothing.
 """
 
 from collections.abc import Callable
@@ -26,9 +26,9 @@ from time import perf_counter
 import numpy as np
 from scipy.optimize import brentq
 
-from allocation.arrays import Bools, Floats, Ints
+from allocation.arrays import Floats, Ints
 from allocation.solve import SolverFailed, maximize
-from allocation.ways import Answer, Offers, Ways
+from allocation.ways import SAME, Answer, Offers, Ways
 
 Need = Callable[[float], Floats | float]
 """Level → the rate (m,) that each job needs to be there, or one for all; never falls as it rises, and 0 at level 0."""
@@ -84,21 +84,20 @@ def fill_levels(rate: Floats, usage: Ints, capacity: Ints, need: Need, *, ceilin
 
 
 def _tops(offers: Offers, need: Need, ceiling: Floats) -> list["_Top"]:
-    """One level after the other; whoever is stopped keeps his rate from there on."""
-    tops, stopped, rates = list[_Top](), np.zeros(len(ceiling), dtype=np.bool_), np.zeros(len(ceiling))
-    while not stopped.all():
-        wanted = _some_fixed(need, stopped, rates, offers.most)
-        low, high = tops[-1].level if tops else 0.0, float(ceiling[~stopped].max())
-        top = _highest(offers, wanted, low, high, budget=1 + HAIR * (1 + len(tops)))
-        newly = ~stopped & ((ceiling <= top.level) | top.stops)
-        stopped = stopped | newly if newly.any() else np.ones_like(stopped)
+    """One level after the other, each stopped by one more type; nobody is asked for what is out of his reach."""
+    tops, reach, rising = list[_Top](), offers.most, np.ones(len(ceiling), dtype=np.bool_)
+    while rising.any():
+        low, high = tops[-1].level if tops else 0.0, float(ceiling[rising].max())
+        top = _highest(offers, _within(need, reach), low, high, budget=1 + HAIR * (1 + len(tops)))
+        reach = np.minimum(reach, top.reach)
+        still = reach > top.rates * (1 + SAME)
+        rising = still if len(tops) < len(offers.use) else np.zeros_like(still)
         tops.append(top)
-        rates = top.rates
     return tops
 
 
-def _some_fixed(need: Need, fixed: Bools, rates: Floats, most: Floats) -> _Wanted:
-    return lambda z: np.where(fixed, rates, np.minimum(need(z), most))
+def _within(need: Need, reach: Floats) -> _Wanted:
+    return lambda z: np.minimum(need(z), reach)
 
 
 def _highest(offers: Offers, need: _Wanted, low: float, high: float, *, budget: float) -> "_Top":
@@ -160,9 +159,9 @@ class _Top:
         return self.ways.prices * ((self.level - below) / growth if self._is_tight and growth > 0 else 0.0)
 
     @cached_property
-    def stops(self) -> Bools:
-        """Who (m,) gets no further, for want of a type that others need too."""
-        return self.ways.dearer(self.rates) if self._is_tight else np.ones(len(self.rates), dtype=np.bool_)
+    def reach(self) -> Floats:
+        """The rate (m,) that each job may still rise to: up to where it takes a type that is used up."""
+        return self.ways.reach(self.rates) if self._is_tight else self.rates
 
     @property
     def _is_tight(self) -> bool:

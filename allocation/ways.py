@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from allocation.arrays import Bools, Floats, Ints
+from allocation.arrays import Floats, Ints
 
 SAME = 1e-8
 """Rates that differ by less, relatively, are one; a step that costs less, relative to the dearest, is free."""
@@ -72,19 +72,20 @@ class Ways:
 
     def expense(self, need: Floats) -> float:
         """What all pay together; 1 is all there is."""
-        answer = self.to(need)
-        i = np.arange(len(need))
-        low, high = self._price[i, answer.upper - 1], self._price[i, answer.upper]
-        return float(self.offers.count @ (low + answer.part * (high - low)))
+        return float(self.offers.count @ self._paid(need))
 
-    def dearer(self, need: Floats) -> Bools:
-        """For whom more would cost something, or cannot be had."""
-        above = (self._rate <= need[:, None] * (1 + SAME)).sum(axis=1)
-        i, top = np.arange(len(need)), self.corners.shape[1] - 1
-        over = np.minimum(above, top)
-        cheap = self._price[i, over] - self._price[i, over - 1] <= SAME * self.cost.max()
-        stopped: Bools = (above > top) | ~cheap
-        return stopped
+    def reach(self, need: Floats) -> Floats:
+        """The rate (m,) up to which each job gets for what it pays at this need."""
+        paid = self._paid(need)[:, None] + SAME * self.cost.max()
+        last = (self._price <= paid).sum(axis=1) - 1
+        reach: Floats = np.maximum(need, self._rate[np.arange(len(need)), last])
+        return reach
+
+    def _paid(self, need: Floats) -> Floats:
+        answer, i = self.to(need), np.arange(len(need))
+        low, high = self._price[i, answer.upper - 1], self._price[i, answer.upper]
+        paid: Floats = low + answer.part * (high - low)
+        return paid
 
 
 @dataclass(frozen=True, eq=False)
