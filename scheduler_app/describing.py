@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import cache
 from inspect import getdoc
 from textwrap import dedent
+from typing import NamedTuple
 
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from allocation.parameters import Parameter, Policy, parameters_of
@@ -14,20 +16,33 @@ from allocation.policies import POLICIES
 from scheduler_app.formulas import mathml
 
 CHOOSE = "Choose it "
-MATHS = re.compile(r"^\.\. math::\n+((?:(?: {4}.*)?\n)+)", re.MULTILINE)
+MATHS = ".. math::\n"
+INLINE = re.compile(r":math:`([^`]+)`")
+PROBLEM = re.compile(r"^problem : Problem\n((?: {4}.*\n)+)", re.MULTILINE)
 REFERENCES = re.compile(r"^References\n-+\n(.*?)(?=\n\n\S|\Z)", re.MULTILINE | re.DOTALL)
 REFERENCE = re.compile(r"^\.\. \[\d+\] (.*?)(?=^\.\. \[|\Z)", re.MULTILINE | re.DOTALL)
 KINDS = {float: "number", int: "whole number", bool: "on or off"}
 
 
+class Part(NamedTuple):
+    """A paragraph, or a formula on lines of its own."""
+
+    is_formula: bool
+    html: SafeString
+
+
 @dataclass(frozen=True)
 class Described:
-    """A policy in words: its first sentence, when to choose it, its formula as MathML, and where it comes from."""
+    """A policy in words: its first sentence, when to choose it, how it decides, and where it comes from.
+
+    The text is paragraphs and formulas as MathML, in their order; symbols are what the formulas are written in.
+    """
 
     name: str
     summary: str
     choose_when: str
-    formula: SafeString | str
+    text: tuple[Part, ...]
+    symbols: str
     sources: tuple[str, ...]
     parameters: tuple[Parameter, ...]
 
@@ -49,17 +64,26 @@ def kind_of(parameter: Parameter) -> str:
 
 @cache  # neither a docstring nor a signature changes while the service runs
 def _described(name: str, policy: Policy) -> Described:
-    text = (getdoc(policy) or "") + "\n"
-    paragraphs = [_one_line(paragraph) for paragraph in re.split(r"\n\s*\n", text)]
-    maths = MATHS.search(text)
+    doc = (getdoc(policy) or "") + "\n"
+    summary, *others = re.split(r"\n\s*\n", doc.partition("\nParameters\n---")[0].strip("\n"))
+    symbols = PROBLEM.search(doc)
     return Described(
         name=name,
-        summary=paragraphs[0],
-        choose_when=next((p for p in paragraphs if p.startswith(CHOOSE)), ""),
-        formula=mathml(dedent(maths[1])) if maths else "",
-        sources=tuple(_sources(text)),
+        summary=_one_line(summary),
+        choose_when=next((_one_line(p) for p in others if p.startswith(CHOOSE)), ""),
+        text=tuple(_shown(p) for p in others if not p.startswith(CHOOSE)),
+        symbols=_one_line(symbols[1]) if symbols else "",
+        sources=tuple(_sources(doc)),
         parameters=tuple(parameters_of(policy).values()),
     )
+
+
+def _shown(paragraph: str) -> Part:
+    if paragraph.startswith(MATHS):
+        return Part(is_formula=True, html=mathml(dedent(paragraph.removeprefix(MATHS))))
+    pieces = INLINE.split(" ".join(paragraph.split()))
+    shown = (mathml(piece, inline=True) if n % 2 else piece.replace("`", "") for n, piece in enumerate(pieces))
+    return Part(is_formula=False, html=format_html_join("", "{}", ((piece,) for piece in shown)))
 
 
 def _sources(text: str) -> Iterator[str]:

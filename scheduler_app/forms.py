@@ -4,6 +4,7 @@ from typing import Any
 
 from django import forms
 from django.core.validators import MaxValueValidator
+from django.forms.fields import InvalidJSONInput
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
@@ -43,7 +44,7 @@ class ChoiceForm(forms.Form):
 
 
 def _field(parameter: Parameter) -> forms.Field:
-    label, meaning = parameter.name.replace("_", " "), parameter.meaning
+    label, meaning = parameter.name, parameter.meaning
     if parameter.kind is bool:
         return forms.BooleanField(required=False, label=label, help_text=_sentence(meaning))
     text, (least, most) = f"{_sentence(meaning)} {ranges(parameter)}.", (parameter.least, parameter.most)
@@ -64,12 +65,29 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:].rstrip('.')}."
 
 
+class ParametersField(forms.JSONField):
+    """Django takes only what is no JSON for a fault; a number of 5,000 digits is one, too."""
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        try:
+            return super().bound_data(data, initial)
+        except (ValueError, RecursionError):
+            return InvalidJSONInput(data)
+
+    def to_python(self, value: Any) -> Any:
+        try:
+            return super().to_python(value)
+        except (ValueError, RecursionError) as error:
+            raise forms.ValidationError("A number is too long, or maps are nested too deep.") from error
+
+
 class PolicySettingForm(forms.ModelForm[PolicySetting]):
     """All policies in one form: the parameters are JSON, and the help lists what each policy has."""
 
     class Meta:
         model = PolicySetting
         fields = ("policy", "parameters", "round_length_s", "min_run_s", "note")
+        field_classes = {"parameters": ParametersField}  # as Django wants it
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -13,12 +13,12 @@ ALIGNED = re.compile(r"(?<!\\)&|\\\\")
 MAX_OR_MIN_OVER = re.compile(r"\\(max|min)_")
 
 
-def mathml(latex: str) -> SafeString:
-    """The formula on lines of its own, aligned at each `&`."""
+def mathml(latex: str, *, inline: bool = False) -> SafeString:
+    """The formula on lines of its own, aligned at each `&`; or within a line of text."""
     prepared = _limits_below(latex.strip()).replace(":=", r"\coloneqq ")
     if ALIGNED.search(prepared) and not prepared.startswith(r"\begin"):
         prepared = rf"\begin{{align*}}{prepared}\end{{align*}}"
-    return mark_safe(convert(prepared, display="block"))  # noqa: S308  # of our own docstrings
+    return mark_safe(convert(prepared, display="inline" if inline else "block"))  # noqa: S308  # of our own docstrings
 
 
 def _limits_below(latex: str) -> str:

@@ -59,7 +59,7 @@ def las(
     S, age_s, runs = problem.attained_gpu_s, problem.age_s, problem.held >= 0
     limits = first_limit_gpu_s * PER_QUEUE ** maximum(0, range(queues - 1))
     executed_s = S / problem.base_gpus
-    promoted = (promote > 0) & ~runs & (S > 0) & (age_s - executed_s >= promote * executed_s)
+    promoted = (promote > 0) & (S > 0) & (age_s - executed_s >= promote * executed_s)
     queue = where(promoted, 0, searchsorted(limits, S, side="right"))
     turn = lexsort((-age_s, ~runs, queue))
     return serve(problem, turn, roomiest(problem), keep=problem.locked, strict=False)

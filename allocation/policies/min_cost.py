@@ -23,7 +23,8 @@ def min_cost(problem: Problem) -> Decision:
         & \textstyle \sum_i \sum_k u_{jk} X_{ik} \le c_j      && \forall j \quad\text{(capacity)}, \qquad
           \pi_k = \textstyle\sum_j u_{jk}\, \text{price}_j
 
-    A GPU without a price counts as a hundredth of the cheapest one that has a price; where none has, all cost the same.
+    Gavel divides by the price of one GPU; a gang pays for all of its GPUs here. A GPU without a price counts as a
+    hundredth of the cheapest one that has a price; where none has, all cost the same.
 
     Parameters
     ----------

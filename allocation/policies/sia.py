@@ -10,6 +10,8 @@ from allocation.parameters import Switch, Within
 from allocation.picks import best_picks
 from allocation.problem import Problem
 
+TIE = 1e-7
+"""By so much more, relatively, counts what is held: equals are not swapped."""
 MOST_COST = 3000.0
 """Sia's bound on the cost of a configuration that is next to worthless."""
 
@@ -19,9 +21,11 @@ def sia(
     *,
     power: Annotated[float, Within(-4, 1, "below 0 slow jobs count for more, the more so the lower it is")] = -0.5,
     waiting: Annotated[
-        float, Within(0, 100, "what a job that gets nothing costs, where its smallest gang costs 1")
+        float, Within(1.05, 100, "what a job that gets nothing costs, where a single GPU, its slowest, costs 1")
     ] = 1.1,
-    scale_up: Annotated[float, Within(0, 1024, "at most so many times the GPUs it ever had; 0: no limit")] = 2.0,
+    scale_up: Annotated[
+        float, Within(0, 1024, "at most so many times the GPUs that jobs of its workload ever had; 0: no limit")
+    ] = 2.0,
     gap: Annotated[float, Within(0, 0.5, "how far from the best the answer may be, relatively")] = 1e-3,
     time_limit_s: Annotated[float, Within(0.01, 600, "seconds after which the answer by prices counts")] = 20.0,
     rounded: Annotated[bool, Switch("round costs to 2 decimals, as the published code does")] = False,
@@ -29,7 +33,7 @@ def sia(
     r"""Give each job the GPUs on which its goodput, next to what it cost to move it, adds most.
 
     Choose it when jobs are elastic: they grow while GPUs are free, and shrink when others come. At the published cost
-    of waiting, 1.1, to grow counts for more than to let one more job begin; from 1.5 on all begin before any grows.
+    of waiting, 1.1, to grow counts for more than to let one more begin; from 1.5 on, of jobs alike, all begin first.
 
     .. math::
         \min_{X \in \{0,1\}}\ \textstyle\sum_i w_i \left( \sum_k A_{ik} X_{ik} + \lambda \left(1 - \sum_k X_{ik}\right)
@@ -41,18 +45,19 @@ def sia(
 
     .. math::
         A_{ik} = \left( f_{ik}\, s_i\, \frac{T_{ik}}{\min_k T_{ik}} \right)^{p}, \qquad
-        f_{ik} = \begin{cases} 1 & k \text{ is held, or nothing is} \\
+        f_{ik} = \begin{cases} 1 & k \text{ is held, or nothing is, or } t_i < R_i \\
         \frac{\max(t_i - N_i R_i,\ 0)}{t_i + R_i} & \text{else} \end{cases}
 
-    For p > 0 the sum is maximised, and a job that waits costs -lambda. A locked job keeps what it holds. No job gets
-    more than `scale_up` times the GPUs that it ever had, or its smallest gang.
+    For p > 0 the sum is maximised, and a job that waits costs -lambda; for p = 0 only the number of jobs counts. A
+    locked job keeps what it holds, and of equals who runs goes on. No job gets more than `scale_up` times the GPUs that
+    jobs of its workload ever had, or its smallest gang.
 
     Parameters
     ----------
     problem : Problem
         T = rate (m, K) goodput, u = usage (n, K) GPUs, c = capacity (n,) GPUs, w = weight (m,), held, locked (m,),
         t = age_s (m,), N = restarts (m,), R = restart_s (m,), scale_unit (m, n) and base_gpus (m,) GPUs, which make s,
-        most_gpus (m,) that the job ever had.
+        most_gpus (m,) that jobs of its workload ever had.
     power, waiting : p and lambda.
     scale_up, gap, time_limit_s, rounded : as said there.
 
@@ -74,17 +79,23 @@ def sia(
     gain = w[:, None] * (waiting - A if power < 0 else waiting + A)
     allowed = _allowed(problem, scale_up) & ~locked[:, None]
     worth = where(allowed, gain, 0)
+    stays = arange(problem.gpus.size) == held[:, None]
     kept = problem.usage[:, held[locked]].sum(axis=1)
-    best = best_picks(worth, problem.usage, problem.capacity - kept, gap=gap, time_limit_s=time_limit_s)
-    rows = arange(len(w))
-    fixed = gain[rows[locked], held[locked]].sum()
-    idle = waiting * w.sum() * (1 if power < 0 else -1)
-    sign = -1 if power < 0 else 1
+    best = best_picks(
+        where(stays, worth * (1 + TIE), worth),
+        problem.usage,
+        problem.capacity - kept,
+        gap=gap,
+        time_limit_s=time_limit_s,
+    )
+    picks = where(locked, held, best.picks)
+    gained = gain[picks >= 0, picks[picks >= 0]].sum()
+    idle, sign = (waiting * w.sum(), -1) if power < 0 else (-waiting * w.sum(), 1)
     return Decision.of_picks(
-        where(locked, held, best.picks),
+        picks,
         prices=best.prices,
-        objective=idle + sign * (best.value + fixed),
-        bound=idle + sign * (best.bound + fixed),
+        objective=idle + sign * gained,
+        bound=idle + sign * (gained + best.bound - best.value),
         status=best.status,
         solve_seconds=best.seconds,
         worth=worth,

@@ -1,6 +1,7 @@
 """The description of a job, from a file and from options. The service checks it; here it only gets its shape."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
@@ -59,12 +60,26 @@ def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         if not re.match(r"[^=]+=", text):
             raise SpecError(f"{option} {text}: give it as NAME=VALUE.")
-    return dict(text.split("=", 1) for text in texts)
+    pairs = [(name, value) for name, _, value in (text.partition("=") for text in texts)]
+    for name, count in Counter(name for name, _ in pairs).items():
+        if count > 1:
+            raise SpecError(f"{option} {name} is given {count} times: give it once.")
+    return dict(pairs)
 
 
 def values_of(option: str, texts: Sequence[str]) -> dict[str, Any]:
     """`FIELD=VALUE` texts as fields of a job, each value as YAML reads it: `checkpoint={grace_seconds: 120}`."""
     return {name: value_of(f"{option} {name}", text) for name, text in pairs_of(option, texts).items()}
+
+
+def numbers_of(option: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The same, where numbers may be written as they are printed: `1e+09`."""
+    values = values_of(option, texts)
+    return {name: float(value) if _is_number(value) else value for name, value in values.items()}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", value) is not None
 
 
 def value_of(option: str, text: str) -> Any:

@@ -61,16 +61,22 @@ def test_las_prefers_the_lower_queue_and_in_a_queue_him_who_runs():
 
 
 def test_las_brings_back_who_waited_long():
-    problem = Problem.of(
-        np.ones((2, 1)), [[1]], [1], attained_gpu_s=[4000, 3000], age_s=[4000 * 9.5, 3000], held=[-1, 0]
-    )
-    assert las(problem).picks.tolist() == [-1, 0]  # both are in the first queue now, and one of them runs
-    assert las(problem.subset(np.array([0, 1])), promote=0).picks.tolist() == [-1, 0]
-    waiting = Problem.of(np.ones((2, 1)), [[1]], [1], attained_gpu_s=[4000, 3500], age_s=[4000 * 9.5, 3500])
-    assert las(waiting).picks.tolist() == [0, -1]
-    assert las(waiting, promote=0).picks.tolist() == [0, -1]
-    younger = Problem.of(np.ones((2, 1)), [[1]], [1], attained_gpu_s=[4000, 3500], age_s=[4000 * 9.5, 4000 * 9.6])
-    assert las(younger).picks.tolist() == [-1, 0]
+    """The first is in the second queue by its service; it waited nine times as long as it ran."""
+    attained, age_s = [4000, 3300], [4000 * 10, 3400]
+    problem = Problem.of(np.ones((2, 1)), [[1]], [1], attained_gpu_s=attained, age_s=age_s, held=[-1, 0])
+    assert las(problem).picks.tolist() == [0, -1]
+    assert las(problem, promote=0).picks.tolist() == [-1, 0]
+
+
+def test_las_lets_who_was_brought_back_run_until_he_has_caught_up():
+    ran_s, rounds = np.array([4000.0, 3300.0]), []
+    for number in range(12):
+        age_s = np.array([40_000.0, 3400.0]) + 360 * number
+        held = [0 if row == (rounds or [1])[-1] else -1 for row in (0, 1)]
+        decision = las(Problem.of(np.ones((2, 1)), [[1]], [1], attained_gpu_s=ran_s, age_s=age_s, held=held))
+        rounds.append(int(decision.picks.argmax()))
+        ran_s[rounds[-1]] += 360
+    assert rounds == sorted(rounds), "they take turns"
 
 
 def test_allox_lets_a_short_job_go_first_and_sends_who_gains_little_to_the_slow_gpu():

@@ -118,6 +118,17 @@ def test_a_job_that_has_just_restarted_stays_where_it_is():
     assert sia(aged).picks.tolist() == [1]
 
 
+def test_equals_are_not_swapped():
+    rate, held = np.ones((12, 1)), np.where(np.arange(12) % 3 == 1, 0, -1)
+    problem = Problem.of(rate, [[1]], [4], held=held, age_s=np.arange(12) * 100, restart_s=np.full(12, 30))
+    assert (sia(problem).picks == held).all()
+
+
+def test_nobody_waits_beside_gpus_that_he_could_use():
+    """Waiting costs more than any gang of one GPU or more."""
+    assert sia(Problem.of([[1.0], [1.0]], [[1]], [4]), waiting=1.05).picks.tolist() == [0, 0]
+
+
 def test_a_price_is_what_outbids_the_job_that_waits():
     problem = Problem.of([[1.0], [1.0], [1.0]], [[1]], [2], weight=[3, 2, 1])
     decision = sia(problem)

@@ -103,6 +103,17 @@ def test_parameters_are_chosen_shown_and_kept_while_the_policy_stays(service: Li
     assert json.loads(staff("policy", "set", "fifo", "-o", "json").stdout)["parameters"] == {}
 
 
+def test_a_number_is_taken_as_it_is_printed(service: Live, staff: Motley) -> None:
+    staff("policy", "set", "las", "--param", "first_limit_gpu_s=1e+09", "--param", "promote=1.5e2")
+    shown = json.loads(staff("policy", "show", "-o", "json").stdout)["parameters"]
+    assert (shown["first_limit_gpu_s"], shown["promote"]) == (1e9, 150.0)
+
+
+def test_a_parameter_said_twice_is_refused(service: Live, staff: Motley) -> None:
+    result = staff("policy", "set", "las", "--param", "queues=2", "--param", "queues=3")
+    assert (result.exit_code, "--param queues is given 2 times" in result.stderr) == (2, True)
+
+
 def test_a_faulty_parameter_is_named_with_what_it_may_be(service: Live, staff: Motley) -> None:
     result = staff("policy", "set", "las", "--param", "queues=99", "--param", "p=1")
     assert result.exit_code == 2

@@ -12,7 +12,7 @@ from django.urls import reverse
 from playwright.sync_api import sync_playwright
 
 from allocation.policies import POLICIES
-from scheduler_app.describing import all_described, described
+from scheduler_app.describing import Described, all_described, described
 from scheduler_app.formulas import mathml
 from scheduler_app.models import PolicySetting
 
@@ -22,6 +22,16 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 # -- what is written of each -------------------------------------------------------------------------------------
+
+
+def formulas(policy: Described) -> list[str]:
+    return [part.html for part in policy.text if part.is_formula]
+
+
+def test_a_policy_is_told_with_all_its_formulas_and_what_they_are_written_in():
+    policy = described("sia")
+    assert len(formulas(policy)) == 2
+    assert "T = rate (m, K) goodput" in policy.symbols
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -35,16 +45,16 @@ def test_every_policy_says_what_it_does_and_when_to_choose_it(name):
 @pytest.mark.parametrize("name", [name for name in POLICIES if name not in RULES])
 def test_every_policy_has_its_formula_and_its_source(name):
     policy = described(name)
-    assert policy.formula.startswith("<math")
+    assert formulas(policy)[0].startswith("<math")
+    assert policy.symbols
     assert policy.sources
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_no_command_of_latex_is_left_in_a_formula(name):
-    formula = described(name).formula
-    if formula:
-        texts = "".join(ElementTree.fromstring(formula).itertext())
-        assert not set(texts) & set("\\&$")
+    for part in described(name).text:
+        texts = "".join(ElementTree.fromstring(f"<p>{part.html}</p>").itertext())
+        assert not set(texts) & set("\\$" + "&" * part.is_formula)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +122,7 @@ def test_a_faulty_parameter_is_marked_and_nothing_is_chosen(staff, web):
     answer = choose(web(staff), **{"parameter-power": "9", "parameter-queues": "2.5"}).content.decode()
     assert "Ensure this value is less than or equal to 4" in answer
     assert "Enter a whole number" in answer
+    assert f'Not chosen: the fields of <a href="#{tuned.NAME}">' in answer
     assert not PolicySetting.objects.exists()
 
 
@@ -156,7 +167,7 @@ def browser() -> Iterator[Any]:
 
 def test_a_browser_without_scripts_lays_a_formula_out_in_rows(browser):
     page = browser.new_context(java_script_enabled=False).new_page()
-    page.set_content(described("max_min_fairness").formula)
+    page.set_content(formulas(described("max_min_fairness"))[0])
     tops = {round(row.bounding_box()["y"]) for row in page.locator("mtr").all()}
     assert len(tops) == 4
     fraction = page.locator("mfrac").first

@@ -122,6 +122,13 @@ def test_a_policy_is_chosen(admin: Client) -> None:
     assert (current.policy, str(current.created_by)) == ("fifo", "root")
 
 
+@pytest.mark.parametrize("parameters", [f'{{"queues": {"9" * 5000}}}', "[" * 5000])
+def test_parameters_that_no_program_could_read_are_a_fault_of_the_field(admin: Client, parameters: str) -> None:
+    answer = admin.post(reverse("admin:scheduler_app_policysetting_add"), FIFO | {"parameters": parameters})
+    assert (answer.status_code, b"errorlist" in answer.content) == (200, True)
+    assert PolicySetting.objects.current().policy != "fifo"
+
+
 def test_a_choice_is_undone_by_choosing_the_old_one_again(admin: Client) -> None:
     before = PolicySetting.objects.current()
     post(admin, reverse("admin:scheduler_app_policysetting_add"), **FIFO)

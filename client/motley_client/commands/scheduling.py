@@ -8,7 +8,7 @@ import typer
 from motley_client.answers import Policy
 from motley_client.completion import policies as known_policies
 from motley_client.lookup import connect
-from motley_client.spec import SpecError, values_of
+from motley_client.spec import SpecError, numbers_of
 from motley_client.tables.scheduling import (
     choices_table,
     policies_table,
@@ -117,7 +117,7 @@ def choose(
     with connect(context) as client:
         chosen = client.choose_policy(
             name,
-            parameters=values_of("--param", parameter or []) or None,
+            parameters=numbers_of("--param", parameter or []) or None,
             round_length_s=round_length,
             min_run_s=min_run,
             note=note,
