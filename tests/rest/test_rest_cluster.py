@@ -106,6 +106,7 @@ def test_rates_are_narrowed(root: APIClient, asked: str) -> None:
         "gpu_type": "a100",
         "gpus": 4,
         "nodes": 1,
+        "batch_size": 0,
         "steps_per_second": 2.5,
         "reports": 7,
         "spread": 0.0,
