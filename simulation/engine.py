@@ -56,6 +56,11 @@ class Simulation:
     def left(self) -> bool:
         return self._next < len(self.state.left) or self.state.active.size > 0
 
+    @property
+    def done(self) -> int:
+        """How many jobs are done."""
+        return int((~np.isnan(self.state.finish_s)).sum())
+
     def run(self) -> State:
         """Go on until every job that can run is done."""
         self._admit()

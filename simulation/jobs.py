@@ -36,11 +36,10 @@ class Jobs:
         """Each gang on the fewest nodes of each type; a job's steps are its own, or those of its duration."""
         gangs = {gang for job in trace for gang in job.gangs}
         configurations = Configurations.of(cluster.node_gpus, gangs)
-        kinds = {(job.workload, job.gangs): 0 for job in trace}
-        kinds = {kind: row for row, kind in enumerate(kinds)}
-        kind_rate = np.array([_rates(*kind, configurations, cluster, truth) for kind in kinds])
+        kinds = {kind: row for row, kind in enumerate(dict.fromkeys(_kind(job) for job in trace))}
+        kind_rate = np.array([_rates(kind, configurations, cluster, truth) for kind in kinds])
         kind_rate = kind_rate.reshape(len(kinds), len(configurations.nodes))
-        kind = np.array([kinds[job.workload, job.gangs] for job in trace], dtype=np.int64)
+        kind = np.array([kinds[_kind(job)] for job in trace], dtype=np.int64)
         base_gpus, base_rate = normaliser(kind_rate, configurations.usage, cluster.capacity)
         fastest = kind_rate.max(axis=1, initial=0)
         teams: dict[str, int] = {}
@@ -69,12 +68,20 @@ class Jobs:
         return np.asarray((self.rate > 0).any(axis=1))
 
 
-def _rates(
-    workload: str | None, gangs: Sequence[int], on: Configurations, cluster: Cluster, truth: Throughputs
-) -> list[float]:
+Kind = tuple[str | None, tuple[int, ...], frozenset[str] | None]
+
+
+def _kind(job: TraceJob) -> Kind:
+    return job.workload, job.gangs, job.gpu_types
+
+
+def _rates(kind: Kind, on: Configurations, cluster: Cluster, truth: Throughputs) -> list[float]:
+    workload, gangs, allowed = kind
     columns = zip(on.gpu_type.tolist(), on.gpus.tolist(), on.nodes.tolist(), strict=True)
+    named = [(cluster.gpu_types[j], gpus, nodes) for j, gpus, nodes in columns]
     return [
-        truth.rate(workload, cluster.gpu_types[j], gpus, nodes) if gpus in gangs else 0.0 for j, gpus, nodes in columns
+        truth.rate(workload, *place) if place[1] in gangs and (allowed is None or place[0] in allowed) else 0.0
+        for place in named
     ]
 
 

@@ -17,6 +17,10 @@ class UnknownWorkload(KeyError):
         return f"no throughputs of the workload '{self.args[0]}'"
 
 
+class InvalidTable(ValueError):
+    """A file of throughputs cannot be read; says which, and why."""
+
+
 class Throughputs(Protocol):
     """The truth of a simulation."""
 
@@ -40,9 +44,17 @@ class Table:
 def read_gavel_table(path: Path) -> Table:
     """Rates of jobs alone on their GPUs, from Gavel's JSON: type → "('workload', gpus)" → "null"."""
     rates: dict[str, dict[tuple[str, int], float]] = {}
-    for gpu_type, rows in json.loads(path.read_text()).items():
-        for key, row in rows.items():
-            if (found := GAVEL_KEY.fullmatch(key)) is None:
-                raise ValueError(f"{path}: '{key}' under '{gpu_type}' is not ('workload', gpus)")
-            rates.setdefault(found["workload"], {})[gpu_type, int(found["gpus"])] = float(row["null"])
+    try:
+        for gpu_type, rows in json.loads(path.read_text()).items():
+            for key, row in rows.items():
+                workload, gpus = _read_key(key)
+                rates.setdefault(workload, {})[gpu_type, gpus] = float(row["null"])
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InvalidTable(f"{path} is not a table of throughputs of Gavel's: {error!r}") from error
     return Table(rates)
+
+
+def _read_key(key: str) -> tuple[str, int]:
+    if (found := GAVEL_KEY.fullmatch(key)) is None:
+        raise ValueError(f"{key} is not ('workload', gpus)")
+    return found["workload"], int(found["gpus"])

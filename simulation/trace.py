@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import Self
 
 
 class InvalidTrace(ValueError):
@@ -17,12 +17,14 @@ class InvalidTrace(ValueError):
 class TraceJob:
     """A job that comes at arrival_s and wants total_steps done, or duration_s on the fastest type it may have.
 
-    gangs are the numbers of GPUs that it may run on; deadline_s is on the trace's clock; workload None: any program.
+    gangs are the numbers of GPUs that it may run on, gpu_types the only types, None: any; deadline_s is on the trace's
+    clock; workload None: a program of which nothing is known.
     """
 
     name: str
     arrival_s: float
     gangs: tuple[int, ...]
+    gpu_types: frozenset[str] | None = None
     workload: str | None = None
     total_steps: float | None = None
     duration_s: float | None = None
@@ -39,9 +41,6 @@ class Trace:
     skipped: int = 0
 
     @classmethod
-    def of(cls, jobs: Iterable[TraceJob], skipped: int = 0) -> "Trace":
+    def of(cls, jobs: Iterable[TraceJob], skipped: int = 0) -> Self:
         """Jobs in any order; those that come at once stay in the order of their lines."""
         return cls(tuple(sorted(jobs, key=lambda job: job.arrival_s)), skipped)
-
-    def in_order(self) -> bool:
-        return all(a.arrival_s <= b.arrival_s for a, b in pairwise(self.jobs))

@@ -1,11 +1,15 @@
 """Lines of a trace, field by field; what cannot be read is named by line, column and reason."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import NoReturn
 
 from simulation.trace import InvalidTrace, Trace, TraceJob
+
+JobOf = Callable[["Line"], TraceJob | None]
+"""The job of a line, or None for a line that is of no job that wants GPUs."""
 
 
 @dataclass(frozen=True)
@@ -14,16 +18,22 @@ class Line:
 
     number: int
     fields: Sequence[str]
+    header: Mapping[str, int] = field(default_factory=dict)
 
     def expect(self, columns: int) -> None:
         if len(self.fields) != columns:
             self.refuse(min(len(self.fields), columns), f"{len(self.fields)} columns in place of {columns}")
 
-    def text_at(self, column: int) -> str:
-        return self.fields[column].strip() or self.refuse(column, "is empty")
+    def has(self, column: int | str) -> bool:
+        """Whether there is such a column, and something in it."""
+        known = isinstance(column, int) or column in self.header
+        return known and bool(self.fields[self._place(column)].strip())
 
-    def number_at(self, column: int, *, least: float) -> float:
-        text = self.fields[column].strip()
+    def text_at(self, column: int | str) -> str:
+        return self.fields[self._place(column)].strip() or self.refuse(column, "is empty")
+
+    def number_at(self, column: int | str, *, least: float) -> float:
+        text = self.text_at(column)
         try:
             value = float(text)
         except ValueError:
@@ -32,26 +42,47 @@ class Line:
             self.refuse(column, f"'{text}' is not finite")
         return value if value >= least else self.refuse(column, f"{text} is less than {least:g}")
 
-    def positive_at(self, column: int) -> float:
+    def positive_at(self, column: int | str) -> float:
         value = self.number_at(column, least=0)
-        return value if value > 0 else self.refuse(column, f"{self.fields[column].strip()} is not positive")
+        return value if value > 0 else self.refuse(column, f"{self.text_at(column)} is not positive")
 
-    def whole_at(self, column: int, *, least: int) -> int:
+    def whole_at(self, column: int | str, *, least: int) -> int:
         value = self.number_at(column, least=least)
-        return int(value) if value == int(value) else self.refuse(column, f"{self.fields[column]} is not whole")
+        return int(value) if value == int(value) else self.refuse(column, f"{self.text_at(column)} is not whole")
 
-    def refuse(self, column: int, reason: str) -> NoReturn:
-        raise InvalidTrace(self.number, column + 1, reason)
+    def refuse(self, column: int | str, reason: str) -> NoReturn:
+        named = f"{column} " if isinstance(column, str) else ""
+        raise InvalidTrace(self.number, self._place(column) + 1, named + reason)
+
+    def _place(self, column: int | str) -> int:
+        return column if isinstance(column, int) else self.header[column]
 
 
-def read_lines(lines: Iterable[Line], job_of: Callable[[Line], TraceJob], *, skip_bad: bool) -> Trace:
+def read_lines(lines: Iterable[Line], job_of: JobOf, *, skip_bad: bool) -> Trace:
     """Give the jobs of all lines, or raise the first line's fault; with skip_bad, such lines are counted."""
     jobs, skipped = [], 0
     for line in lines:
         try:
-            jobs.append(job_of(line))
+            job = job_of(line)
         except InvalidTrace:
             if not skip_bad:
                 raise
             skipped += 1
+        else:
+            jobs += [job] if job else []
     return Trace.of(jobs, skipped)
+
+
+def read_table(lines: Iterable[str], job_of: JobOf, *, needs: Iterable[str], skip_bad: bool) -> Trace:
+    """Read lines of fields between commas, below a header that has at least the columns needed."""
+    rows = csv.reader(lines)
+    header = {name.strip(): place for place, name in enumerate(next(rows, []))}
+    if missing := [name for name in needs if name not in header]:
+        raise InvalidTrace(1, 1, f"the header has no column {', '.join(missing)}")
+
+    def checked(line: Line) -> TraceJob | None:
+        line.expect(len(header))
+        return job_of(line)
+
+    found = (Line(rows.line_num, fields, header) for fields in rows if fields)
+    return read_lines(found, checked, skip_bad=skip_bad)
