@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from allocation.arrays import Ints
+from allocation.decision import Decision
 from allocation.floor import Floor
 from allocation.limits import Limits
 from allocation.parameters import Policy
-from allocation.planning import plan_round
+from allocation.planning import Plan, plan_round
 from allocation.rounds import reset_due
 from simulation.cluster import Cluster
 from simulation.rounds import Planned
@@ -17,12 +18,19 @@ from simulation.state import State
 
 @dataclass(eq=False)
 class ServiceRounds:
-    """The policy is asked every round, and what is picked is placed on nodes."""
+    """The policy is asked every round, and what is picked is placed on nodes.
+
+    A policy that is timeless decides alike as long as no job comes or is done: what it shares out is kept till then.
+    Rounds are skipped where it decides as before and nothing moves; and where it shares out, if every job runs all the
+    time in the only configuration of which it has a share.
+    """
 
     cluster: Cluster
     policy: Policy
     round_s: float
+    timeless: bool = False
     whole_steps: bool = False
+    _decision: Decision | None = None
     _owner: Ints = field(init=False)
     _shares_since_s: float | None = None
 
@@ -34,11 +42,20 @@ class ServiceRounds:
         problem = state.problem()
         state.set_isolated(problem)
         floor, rows = self._floor(state), state.active
-        plan = plan_round(problem, floor, Limits.none(len(rows)), self.policy, round_s=self.round_s)
+        plan = plan_round(problem, floor, Limits.none(len(rows)), self._asked(changed=changed), round_s=self.round_s)
+        self._decision = plan.decision
         moved = (plan.owner >= 0) & (plan.owner != floor.holder)
         starts = np.isin(np.arange(len(rows)), plan.owner[moved])
         self._owner = np.where(plan.owner >= 0, rows[plan.owner], -1)
-        return Planned(plan.picks, starts | ((plan.picks >= 0) & (plan.picks != state.held[rows])))
+        changes = plan.picks != state.held[rows]
+        steady = self.timeless and not (changes | starts).any() and _repeats(plan)
+        return Planned(plan.picks, starts | (changes & (plan.picks >= 0)), steady)
+
+    def _asked(self, *, changed: bool) -> Policy:
+        decision = self._decision
+        if changed or not self.timeless or decision is None or decision.shares is None:
+            return self.policy
+        return lambda _: decision
 
     def relax(self) -> None:
         """Every round is planned anew."""
@@ -66,3 +83,12 @@ class ServiceRounds:
             memory_per_gpu_mib=np.zeros(m),
             uneven=np.zeros(m, dtype=np.bool_),
         )
+
+
+def _repeats(plan: Plan) -> bool:
+    """Whether who received how much of his shares makes no difference to the next round."""
+    shares = plan.decision.shares
+    if shares is None:
+        return True
+    alone = ((shares > 0).sum(axis=1) == 1) & (plan.picks == shares.argmax(axis=1))
+    return bool(alone.all())

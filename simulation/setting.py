@@ -22,6 +22,21 @@ GAVEL_SHUFFLE_SEED = 5
 """What Gavel adds to the seed of a run for the order of its types."""
 
 
+TIMELESS = frozenset(
+    {
+        "fifo",
+        "fifo_fastest",
+        "isolated",
+        "max_min_fairness",
+        "max_min_fairness_agnostic",
+        "max_sum_throughput",
+        "min_cost",
+        "proportional",
+    }
+)
+"""Policies to which it makes no difference how long jobs have waited and run, or how much of them is left."""
+
+
 class InvalidSetting(ValueError):
     """A word of the command means nothing; says which, and what it may be."""
 
@@ -117,7 +132,7 @@ def _gavel(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluster,
 
 
 def _service(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluster, Rounds]:
-    return cluster, ServiceRounds(cluster, policy, setting.round_s)
+    return cluster, ServiceRounds(cluster, policy, setting.round_s, timeless=setting.policy in TIMELESS)
 
 
 RULES: dict[str, Callable[[Setting, Policy, Cluster], tuple[Cluster, Rounds]]] = {

@@ -34,7 +34,7 @@ def _with_known_header(lines: Iterable[str]) -> Iterable[str]:
     for number, line in enumerate(lines):
         for place, name in enumerate(line.split(",") if number == 0 else ()):
             if name.strip() not in COLUMNS:
-                raise InvalidTrace(1, place + 1, f"'{name.strip()}' is not one of {', '.join(COLUMNS)}")
+                raise InvalidTrace(1, place + 1, f"'{name.strip():.40}' is not one of {', '.join(COLUMNS)}")
         yield line
 
 

@@ -4,9 +4,13 @@ import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
+from textwrap import shorten
 from typing import NoReturn
 
 from simulation.trace import InvalidTrace, Trace, TraceJob
+
+LONGEST = 200
+"""Characters of a reason: what stands in a field may be of any length."""
 
 JobOf = Callable[["Line"], TraceJob | None]
 """The job of a line, or None for a line that is of no job that wants GPUs."""
@@ -52,7 +56,7 @@ class Line:
 
     def refuse(self, column: int | str, reason: str) -> NoReturn:
         named = f"{column} " if isinstance(column, str) else ""
-        raise InvalidTrace(self.number, self._place(column) + 1, named + reason)
+        raise InvalidTrace(self.number, self._place(column) + 1, shorten(named + reason, LONGEST, placeholder="…"))
 
     def _place(self, column: int | str) -> int:
         return column if isinstance(column, int) else self.header[column]
