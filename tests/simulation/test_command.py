@@ -1,0 +1,108 @@
+"""`python -m simulation`, as a person or a script calls it."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from allocation.policies import POLICIES
+
+TRACE = """name,arrival_s,gpus,min_gpus,max_gpus,duration_s,team,deadline_s
+a,0,1,,,3600,red,3700
+b,0,,1,4,7200,blue,100
+c,90,2,,,600,red,
+"""
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    return path
+
+
+def call(path, *words, cluster="v100=2x4"):
+    command = [sys.executable, "-m", "simulation", "run", str(path), "--format", "csv", "--cluster", cluster, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+
+
+def figures(path, *words, **options):
+    answer = call(path, *words, "--json", **options)
+    assert answer.returncode == 0, answer.stderr
+    return json.loads(answer.stdout)
+
+
+def test_one_json_object_has_every_figure(trace):
+    found = figures(trace, "--policy", "fifo")
+    assert (found["jobs"], found["completed"], found["skipped"]) == (3, 3, 0)
+    assert found["makespan_h"] == pytest.approx(2 * 4**0.8)  # two hours on four GPUs, and the queue gave one
+    assert found["deadline_rate"] == 0.5
+    assert 0 < found["utilization"] == found["utilization_by_type"]["v100"] < 1
+    assert found["cost"] == pytest.approx(2.48 * 3 * found["gpu_hours_per_job"])
+    assert found["rho"].keys() == {"mean", "p99", "worst", "share_above_1"}
+    assert found["decision_ms"].keys() == {"p50", "p95"}
+    others = "avg_jct_h median_jct_h p99_jct_h restarts_per_job queueing_h jain wall_s"
+    assert found.keys() >= set(others.split())
+
+
+def test_the_same_seed_gives_the_same_figures(trace):
+    runs = [figures(trace, "--policy", "max_min_fairness", "--seed", "3", "--restart", "30") for _ in range(2)]
+    measured = {"wall_s", "decision_ms"}
+    first, second = ({name: of for name, of in run.items() if name not in measured} for run in runs)
+    assert first == second
+
+
+def test_prices_are_as_given_and_a_cost_that_is_not_known_is_none(trace):
+    assert figures(trace, "--prices", "v100=0")["cost"] == 0
+    assert figures(trace, cluster="v100=2x4,h200=1x8")["cost"] is None
+
+
+def test_without_json_a_table_is_printed(trace):
+    answer = call(trace, "--policy", "fifo")
+    assert answer.returncode == 0
+    assert "avg_jct_h" in answer.stdout
+    assert "utilization_by_type v100" in answer.stdout
+
+
+def test_a_compressed_trace_is_read_too(trace):
+    compressed = trace.with_suffix(".csv.gz")
+    compressed.write_bytes(gzip.compress(trace.read_bytes()))
+    assert figures(compressed)["completed"] == 3
+
+
+def test_a_bad_line_is_refused_or_skipped_as_wanted(trace):
+    trace.write_text(TRACE + "d,soon,1,,,60,,\n")
+    refused = call(trace, "--json")
+    assert (refused.returncode, refused.stderr) == (2, "line 5, column 2: arrival_s 'soon' is not a number\n")
+    assert figures(trace, "--skip-bad")["skipped"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--policy", "best"], f"'best' is no policy; there are {', '.join(POLICIES)}"),
+        (["--policy", "sia:speed=1"], "speed: unknown; this policy has"),
+        (["--policy", "sia:power"], "'power' is not PARAMETER=VALUE"),
+        (["--policy", "sia:power=high"], "'high' is neither a number nor true or false"),
+        (["--rules", "chess"], "'chess' is no rules; there are service, gavel"),
+        (["--prices", "t4=1"], "there is no price of v100"),
+        (["--prices", "v100=much"], "'v100=much' is not TYPE=PRICE"),
+        (["--cluster", "v100=0x4"], "'v100=0x4' is not TYPE=NODES or TYPE=NODESxGPUS"),
+        (["--cluster", "abacus=1"], "the GPU type 'abacus' is not known; known are"),
+    ],
+)
+def test_what_means_nothing_is_refused_with_what_may_be_meant(trace, words, reason):
+    answer = call(trace, *words)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith(reason)
+
+
+def test_a_table_of_throughputs_that_is_none_is_refused(trace, tmp_path):
+    table = tmp_path / "rates.json"
+    table.write_text('{"v100": {"resnet": 3}}')
+    answer = call(trace, "--throughputs", str(table))
+    assert answer.returncode == 2
+    assert "is not a table of throughputs of Gavel's" in answer.stderr
