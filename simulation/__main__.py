@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -115,9 +116,10 @@ def _words(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
+    """Do what the words, or those of the command line, say; leave with 2 and a reason where they mean nothing."""
     try:
-        app()
+        app(words)
     except (
         InvalidTrace,
         InvalidCluster,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from allocation.policies import POLICIES
+from simulation.__main__ import main
 
 TRACE = """name,arrival_s,gpus,min_gpus,max_gpus,duration_s,team,deadline_s
 a,0,1,,,3600,red,3700
@@ -24,18 +25,46 @@ def trace(tmp_path):
     return path
 
 
-def call(path, *words, cluster="v100=2x4"):
-    command = [sys.executable, "-m", "simulation", "run", str(path), "--format", "csv", "--cluster", cluster, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+@pytest.fixture
+def call(capsys):
+    """The command in this process, for a process of its own takes seconds to start."""
+
+    def called(path, *words, cluster="v100=2x4"):
+        with pytest.raises(SystemExit) as left:
+            main(["run", str(path), "--format", "csv", "--cluster", cluster, *words])
+        return left.value.code or 0, *capsys.readouterr()
+
+    return called
 
 
-def figures(path, *words, **options):
-    answer = call(path, *words, "--json", **options)
-    assert answer.returncode == 0, answer.stderr
-    return json.loads(answer.stdout)
+@pytest.fixture
+def figures(call):
+    def given(path, *words, **options):
+        code, out, err = call(path, *words, "--json", **options)
+        assert code == 0, err
+        return json.loads(out)
+
+    return given
 
 
-def test_one_json_object_has_every_figure(trace):
+def test_it_is_a_module_that_python_runs(trace):
+    command = [
+        sys.executable,
+        "-m",
+        "simulation",
+        "run",
+        str(trace),
+        "--format",
+        "csv",
+        "--cluster",
+        "v100=8",
+        "--json",
+    ]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    assert json.loads(answer.stdout)["completed"] == 3
+
+
+def test_one_json_object_has_every_figure(figures, trace):
     found = figures(trace, "--policy", "fifo")
     assert (found["jobs"], found["completed"], found["skipped"]) == (3, 3, 0)
     assert found["makespan_h"] == pytest.approx(2 * 4**0.8)  # two hours on four GPUs, and the queue gave one
@@ -48,35 +77,34 @@ def test_one_json_object_has_every_figure(trace):
     assert found.keys() >= set(others.split())
 
 
-def test_the_same_seed_gives_the_same_figures(trace):
+def test_the_same_seed_gives_the_same_figures(figures, trace):
     runs = [figures(trace, "--policy", "max_min_fairness", "--seed", "3", "--restart", "30") for _ in range(2)]
     measured = {"wall_s", "decision_ms"}
     first, second = ({name: of for name, of in run.items() if name not in measured} for run in runs)
     assert first == second
 
 
-def test_prices_are_as_given_and_a_cost_that_is_not_known_is_none(trace):
+def test_prices_are_as_given_and_a_cost_that_is_not_known_is_none(figures, trace):
     assert figures(trace, "--prices", "v100=0")["cost"] == 0
     assert figures(trace, cluster="v100=2x4,h200=1x8")["cost"] is None
 
 
-def test_without_json_a_table_is_printed(trace):
-    answer = call(trace, "--policy", "fifo")
-    assert answer.returncode == 0
-    assert "avg_jct_h" in answer.stdout
-    assert "utilization_by_type v100" in answer.stdout
+def test_without_json_a_table_is_printed(call, trace):
+    code, out, _ = call(trace, "--policy", "fifo")
+    assert code == 0
+    assert "avg_jct_h" in out
+    assert "utilization_by_type v100" in out
 
 
-def test_a_compressed_trace_is_read_too(trace):
+def test_a_compressed_trace_is_read_too(figures, trace):
     compressed = trace.with_suffix(".csv.gz")
     compressed.write_bytes(gzip.compress(trace.read_bytes()))
     assert figures(compressed)["completed"] == 3
 
 
-def test_a_bad_line_is_refused_or_skipped_as_wanted(trace):
+def test_a_bad_line_is_refused_or_skipped_as_wanted(call, figures, trace):
     trace.write_text(TRACE + "d,soon,1,,,60,,\n")
-    refused = call(trace, "--json")
-    assert (refused.returncode, refused.stderr) == (2, "line 5, column 2: arrival_s 'soon' is not a number\n")
+    assert call(trace, "--json") == (2, "", "line 5, column 2: arrival_s 'soon' is not a number\n")
     assert figures(trace, "--skip-bad")["skipped"] == 1
 
 
@@ -94,15 +122,15 @@ def test_a_bad_line_is_refused_or_skipped_as_wanted(trace):
         (["--cluster", "abacus=1"], "the GPU type 'abacus' is not known; known are"),
     ],
 )
-def test_what_means_nothing_is_refused_with_what_may_be_meant(trace, words, reason):
-    answer = call(trace, *words)
-    assert answer.returncode == 2
-    assert answer.stderr.startswith(reason)
+def test_what_means_nothing_is_refused_with_what_may_be_meant(call, trace, words, reason):
+    code, _, err = call(trace, *words)
+    assert code == 2
+    assert err.startswith(reason)
 
 
-def test_a_table_of_throughputs_that_is_none_is_refused(trace, tmp_path):
+def test_a_table_of_throughputs_that_is_none_is_refused(call, trace, tmp_path):
     table = tmp_path / "rates.json"
     table.write_text('{"v100": {"resnet": 3}}')
-    answer = call(trace, "--throughputs", str(table))
-    assert answer.returncode == 2
-    assert "is not a table of throughputs of Gavel's" in answer.stderr
+    code, _, err = call(trace, "--throughputs", str(table))
+    assert code == 2
+    assert "is not a table of throughputs of Gavel's" in err
