@@ -60,6 +60,12 @@ def run(
         bool, typer.Option("--shuffle-types", help="Gavel's rules: fill types in another order each round.")
     ] = False,
     restart_s: Annotated[float, typer.Option("--restart", min=0, help="Seconds lost by whoever goes on.")] = 0,
+    failures: Annotated[
+        str | None, typer.Option(help="720:4: a node is up for 720 hours and down for four, on the mean.")
+    ] = None,
+    checkpoint_s: Annotated[
+        float, typer.Option("--checkpoint", min=0, help="Seconds from one checkpoint to the next.")
+    ] = 0,
     throughputs: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="A table of rates in Gavel's JSON.")
     ] = None,
@@ -74,6 +80,8 @@ def run(
         round_s=round_s,
         seed=seed,
         shuffle_types=shuffle_types,
+        failures=failures,
+        checkpoint_s=checkpoint_s,
     )
     jobs = read_trace(trace, format_name, skip_bad=skip_bad)
     machines, rounds = setting.rounds(Cluster.parse(cluster))

@@ -23,7 +23,7 @@ def figures_of(
 ) -> dict[str, Any]:
     """Give the figures by name, times in hours; None where there is nothing to take one of.
 
-    Utilisation is over the time from the first arrival to the last completion; Jobs that fit nowhere on the cluster
+    Utilisation is over the time from the first arrival to the last completion; jobs that fit nowhere on the cluster
     are counted as cannot_run, and in no other figure.
     """
     jobs, done = state.jobs, ~np.isnan(state.finish_s)
@@ -39,6 +39,7 @@ def figures_of(
         **_utilization(state, gpu_types),
         "gpu_hours_per_job": _mean(state.attained_gpu_s[done] / HOUR_S),
         "restarts_per_job": _mean(state.restarts[done]),
+        "lost_gpu_hours": state.lost_gpu_s / HOUR_S,
         "queueing_h": _mean(jct_h - state.running_s[done] / HOUR_S),
         "rho": _rho(state),
         "jain": jain_index(state) if done.any() else None,

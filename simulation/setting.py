@@ -4,8 +4,9 @@ import gzip
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, nan
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from allocation.parameters import Policy, with_parameters
 from allocation.policies import POLICIES
@@ -13,6 +14,7 @@ from simulation.cluster import Cluster
 from simulation.formats import FORMATS
 from simulation.gavel_rounds import GavelRounds
 from simulation.gpu_types import BySpeed, known_prices
+from simulation.outages import Outages
 from simulation.rounds import Rounds
 from simulation.service_rounds import ServiceRounds
 from simulation.throughputs import Throughputs, read_gavel_table
@@ -50,16 +52,19 @@ class Setting:
     rules: str
     round_s: float
     seed: int
-    shuffle_types: bool
+    shuffle_types: bool = False
+    failures: tuple[float, float] | None = None
+    """How many seconds a node is up, and how many down, on the mean; None: always up."""
+    checkpoint_s: float = 0.0
 
     @classmethod
-    def read(cls, *, policy: str, rules: str, round_s: float, seed: int, shuffle_types: bool) -> Self:
+    def read(cls, *, policy: str, rules: str, failures: str | None, **others: Any) -> Self:
         """Give the setting, or refuse a policy or rules of which nothing is known."""
         name, parameters = read_policy(policy)
         _refuse_unknown("rules", rules, RULES)
-        return cls(
-            policy=name, parameters=parameters, rules=rules, round_s=round_s, seed=seed, shuffle_types=shuffle_types
-        )
+        if failures is not None and rules == "gavel":
+            raise InvalidSetting("Gavel's rules know no nodes, so none can fail")
+        return cls(policy=name, parameters=parameters, rules=rules, failures=_read_failures(failures), **others)
 
     def rounds(self, cluster: Cluster) -> tuple[Cluster, Rounds]:
         """Give the machines as the rules see them, and the rules."""
@@ -108,6 +113,19 @@ def read_throughputs(path: Path | None) -> Throughputs:
     return BySpeed() if path is None else read_gavel_table(path)
 
 
+def _read_failures(words: str | None) -> tuple[float, float] | None:
+    """Read `720:4`, hours up and down on the mean."""
+    if words is None:
+        return None
+    try:
+        up_h, down_h = (float(part) for part in words.split(":"))
+    except ValueError:
+        up_h = down_h = nan
+    if not (0 < up_h < inf and 0 < down_h < inf):
+        raise InvalidSetting(f"'{words}' is not HOURS_UP:HOURS_DOWN")
+    return up_h * 3600, down_h * 3600
+
+
 def _refuse_unknown(what: str, name: str, known: Iterable[str]) -> None:
     if name not in known:
         raise InvalidSetting(f"'{name}' is no {what}; there are {', '.join(known)}")
@@ -132,7 +150,13 @@ def _gavel(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluster,
 
 
 def _service(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluster, Rounds]:
-    return cluster, ServiceRounds(cluster, policy, setting.round_s, timeless=setting.policy in TIMELESS)
+    outages = None
+    if setting.failures:
+        up_s, down_s = setting.failures
+        nodes = sum(len(sizes) for sizes in cluster.node_gpus)
+        outages = Outages.of(nodes, mean_up_s=up_s, mean_down_s=down_s, seed=setting.seed)
+    timeless = setting.policy in TIMELESS
+    return cluster, ServiceRounds(cluster, policy, setting.round_s, timeless, outages, setting.checkpoint_s)
 
 
 RULES: dict[str, Callable[[Setting, Policy, Cluster], tuple[Cluster, Rounds]]] = {

@@ -20,7 +20,8 @@ class State:
     believed (kinds, K) steps/s is what policies are told of the true rates; left (M,) steps; received_s (M, n) since
     the shares were last set; isolated_rate (M,) steps/s on a 1/N share, isolated_s (M,) the time that the work so far
     would have taken on it; running_s, attained_gpu_s (M,); held (M,) the configuration run last round, or -1;
-    restarts (M,); finish_s (M,), nan: not done; busy_gpu_s (n,).
+    restarts (M,); finish_s (M,), nan: not done; busy_gpu_s (n,); saved_left
+    (M,) steps at the last checkpoint, unsaved_s (M,) run since; lost_gpu_s what failures of nodes have cost.
     """
 
     jobs: Jobs
@@ -38,6 +39,9 @@ class State:
     restarts: Ints
     finish_s: Floats
     busy_gpu_s: Floats
+    saved_left: Floats
+    unsaved_s: Floats
+    lost_gpu_s: float = 0.0
     now_s: float = 0.0
 
     @classmethod
@@ -60,12 +64,15 @@ class State:
             restarts=np.zeros(M, dtype=np.int64),
             finish_s=np.full(M, np.nan),
             busy_gpu_s=np.zeros(n),
+            saved_left=jobs.steps.copy(),
+            unsaved_s=np.zeros(M),
         )
 
-    def problem(self, **columns: npt.ArrayLike) -> Problem:
-        """Give the round as policies see it, with some columns otherwise."""
-        jobs, rows = self.jobs, self.active
+    def problem(self, rows: Ints | None = None, **columns: npt.ArrayLike) -> Problem:
+        """Give the round as policies see it, of all active jobs or of some, with some columns otherwise."""
+        jobs, rows = self.jobs, self.active if rows is None else rows
         known: dict[str, npt.ArrayLike] = {
+            "capacity": self.capacity,
             "nodes": jobs.configurations.nodes,
             "weight": jobs.weight[rows],
             "age_s": self.now_s - jobs.arrival_s[rows],
@@ -81,12 +88,22 @@ class State:
             "team": jobs.team[rows],
         }
         rate = self.believed[jobs.kind[rows]]
-        return Problem.of(rate, jobs.configurations.usage, self.capacity, **known | columns)
+        return Problem.of(rate, jobs.configurations.usage, **known | columns)
 
-    def set_isolated(self, problem: Problem) -> None:
-        """From now on, compare the active jobs' work with what each would do on an equal share."""
+    def set_isolated(self, problem: Problem, rows: Ints | None = None) -> None:
+        """From now on, compare the work of the problem's jobs with what each would do on an equal share."""
         alone = np.minimum(1, problem.capacity.sum() / (len(problem.weight) * problem.base_gpus))
-        self.isolated_rate[self.active] = problem.base_rate * alone
+        self.isolated_rate[self.active if rows is None else rows] = problem.base_rate * alone
+
+    def save(self, rows: Ints) -> None:
+        """Note that these jobs have written a checkpoint."""
+        self.saved_left[rows] = self.left[rows]
+        self.unsaved_s[rows] = 0
+
+    def lose(self, rows: Ints) -> None:
+        """Take these jobs off their GPUs, and back to their last checkpoint."""
+        self.lost_gpu_s += float((self.unsaved_s * self.jobs.configurations.gpus[self.held])[rows].sum())
+        self.left[rows], self.unsaved_s[rows], self.held[rows] = self.saved_left[rows], 0, -1
 
     def book(self, rows: Ints, configurations: Ints, steps: Floats, busy_s: Floats) -> None:
         """Note that these jobs did so many steps in so many seconds."""
@@ -94,6 +111,7 @@ class State:
         self.left[rows] -= steps
         self.received_s[rows] += (used > 0) * busy_s[:, None]
         self.running_s[rows] += busy_s
+        self.unsaved_s[rows] += busy_s
         self.attained_gpu_s[rows] += used.sum(axis=1) * busy_s
         self.isolated_s[rows] += steps / self.isolated_rate[rows]
         self.busy_gpu_s += busy_s @ used

@@ -75,6 +75,41 @@ class Nobody(GavelRounds):
         return type(planned)(np.full_like(planned.picks, -1), planned.starts)
 
 
+class Scripted:
+    """Nodes that go down and come back at given times."""
+
+    def __init__(self, nodes, *, turns):
+        self.down, self.turns = np.zeros(nodes, dtype=bool), list(turns)
+
+    def pass_until(self, now_s):
+        failed = np.zeros_like(self.down)
+        while self.turns and self.turns[0][0] <= now_s:
+            node = self.turns.pop(0)[1]
+            self.down[node] = not self.down[node]
+            failed[node] |= self.down[node]
+        return failed
+
+
+def test_who_runs_on_a_node_that_fails_goes_back_to_his_last_checkpoint():
+    """It runs from 0 and is saved at 200; what it does until 300 is lost, and it waits for its node until 500."""
+    simulation = prepare([job("a", 0, 450)])
+    simulation.rounds.outages = Scripted(1, turns=[(250, 0), (450, 0)])
+    simulation.rounds.checkpoint_s = 200
+    state = simulation.run()
+    assert state.finish_s.tolist() == [500 + 250]
+    assert (state.lost_gpu_s, state.restarts.tolist()) == (100, [1])
+
+
+def test_a_gang_fails_as_a_whole_and_who_runs_on_another_node_goes_on():
+    """The gang loses 100 s on two GPUs, and goes on when two others are free; its node comes back later."""
+    simulation = prepare([job("gang", 0, 400, gpus=2), job("single", 0, 250)], "slow=3")
+    simulation.rounds.outages = Scripted(3, turns=[(50, 0), (950, 0)])
+    simulation.rounds.checkpoint_s = 1000
+    state = simulation.run()
+    assert state.finish_s.tolist() == [300 + 200, 250]
+    assert (state.lost_gpu_s, state.restarts.tolist()) == (200, [1, 0])
+
+
 def contended():
     """Forty jobs of one or two GPUs, in bursts with quiet between."""
     return [job(str(i), 700.0 * (i // 8), 200 + 37 * (i % 7) * (i % 5), gpus=1 + i % 2) for i in range(40)]

@@ -84,6 +84,12 @@ def test_the_same_seed_gives_the_same_figures(figures, trace):
     assert first == second
 
 
+def test_failures_of_nodes_come_by_the_seed_and_cost_work(figures, trace):
+    words = ("--failures", "1:0.1", "--checkpoint", "1800", "--policy", "fifo")
+    lost = [figures(trace, *words, "--seed", seed)["lost_gpu_hours"] for seed in ("1", "1", "2")]
+    assert 0 < lost[0] == lost[1] != lost[2]
+
+
 def test_prices_are_as_given_and_a_cost_that_is_not_known_is_none(figures, trace):
     assert figures(trace, "--prices", "v100=0")["cost"] == 0
     assert figures(trace, cluster="v100=2x4,h200=1x8")["cost"] is None
@@ -116,6 +122,9 @@ def test_a_bad_line_is_refused_or_skipped_as_wanted(call, figures, trace):
         (["--policy", "sia:power"], "'power' is not PARAMETER=VALUE"),
         (["--policy", "sia:power=high"], "'high' is neither a number nor true or false"),
         (["--rules", "chess"], "'chess' is no rules; there are service, gavel"),
+        (["--failures", "720"], "'720' is not HOURS_UP:HOURS_DOWN"),
+        (["--failures", "0:1"], "'0:1' is not HOURS_UP:HOURS_DOWN"),
+        (["--failures", "9:1", "--rules", "gavel"], "Gavel's rules know no nodes"),
         (["--prices", "t4=1"], "there is no price of v100"),
         (["--prices", "v100=much"], "'v100=much' is not TYPE=PRICE"),
         (["--cluster", "v100=0x4"], "'v100=0x4' is not TYPE=NODES or TYPE=NODESxGPUS"),
