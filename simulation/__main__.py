@@ -86,7 +86,7 @@ def run(
     jobs = read_trace(trace, format_name, skip_bad=skip_bad)
     machines, rounds = setting.rounds(Cluster.parse(cluster))
     paid = read_prices(prices, machines.gpu_types)
-    rates = Jobs.of(jobs.jobs, machines, read_throughputs(throughputs))
+    rates = Jobs.of(jobs.jobs, machines, read_throughputs(throughputs, format_name))
     simulation = Simulation(State.before(rates, machines, paid or [0.0] * len(machines.gpu_types)), rounds, restart_s)
     wall_s = _run(simulation, quiet=as_json)
     figures = figures_of(

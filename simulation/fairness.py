@@ -54,6 +54,8 @@ def _alone_s(state: State, rows: Ints, j: int, share: Floats) -> Floats:
     gangs = on.gpus[columns]
     best = np.maximum.accumulate(jobs.kind_rate[:, columns], axis=1)[jobs.kind[rows]]
     runs = np.asarray((best > 0).any(axis=1))
+    if not runs.any():
+        return np.full(len(runs), np.inf)
     rows, share, best = rows[runs], share[runs], best[runs]
     size = np.maximum(share, gangs[(best > 0).argmax(axis=1)])
     low_s, high_s = (jobs.steps[rows] / _within(best, gangs, whole) for whole in (np.floor(size), np.ceil(size)))

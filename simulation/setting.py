@@ -108,9 +108,13 @@ def read_trace(path: Path, format_name: str, *, skip_bad: bool) -> Trace:
     return FORMATS[format_name](lines, skip_bad=skip_bad)
 
 
-def read_throughputs(path: Path | None) -> Throughputs:
+def read_throughputs(path: Path | None, format_name: str) -> Throughputs:
     """Give the rates of a table of Gavel's, or those that speak from GPUs' data sheets."""
-    return BySpeed() if path is None else read_gavel_table(path)
+    if path is not None:
+        return read_gavel_table(path)
+    if format_name in STEPS_OF_A_TABLE:
+        raise InvalidSetting(f"the steps of the format {format_name} mean nothing without --throughputs")
+    return BySpeed()
 
 
 def _read_failures(words: str | None) -> tuple[float, float] | None:
@@ -166,3 +170,6 @@ RULES: dict[str, Callable[[Setting, Policy, Cluster], tuple[Cluster, Rounds]]] =
 
 RULES_OF = {"gavel": "gavel"}
 """Formats that bring the rules of their original."""
+
+STEPS_OF_A_TABLE = frozenset({"gavel"})
+"""Formats whose jobs are so many steps of a workload that a table knows."""

@@ -127,6 +127,7 @@ def test_a_bad_line_is_refused_or_skipped_as_wanted(call, figures, trace):
         (["--failures", "9:1", "--rules", "gavel"], "Gavel's rules know no nodes"),
         (["--prices", "t4=1"], "there is no price of v100"),
         (["--prices", "v100=much"], "'v100=much' is not TYPE=PRICE"),
+        (["--format", "gavel"], "line 1, column 2: 1 columns in place of 10"),
         (["--cluster", "v100=0x4"], "'v100=0x4' is not TYPE=NODES or TYPE=NODESxGPUS"),
         (["--cluster", "abacus=1"], "the GPU type 'abacus' is not known; known are"),
     ],
@@ -143,3 +144,15 @@ def test_a_table_of_throughputs_that_is_none_is_refused(call, trace, tmp_path):
     code, _, err = call(trace, "--throughputs", str(table))
     assert code == 2
     assert "is not a table of throughputs of Gavel's" in err
+
+
+def test_steps_of_gavel_are_refused_without_its_throughputs(call, trace):
+    trace.write_text("LM (batch size 5)\tpython3 main.py\tlm\t--steps\t1\t700\t2\t1\t-1.000000\t30")
+    code, _, err = call(trace, "--format", "gavel")
+    assert (code, err) == (2, "the steps of the format gavel mean nothing without --throughputs\n")
+
+
+def test_a_trace_without_jobs_has_figures_without_values(figures, trace):
+    trace.write_text("name,arrival_s,gpus,duration_s\n")
+    found = figures(trace)
+    assert (found["jobs"], found["avg_jct_h"], found["jain"], found["rho"]["worst"]) == (0, None, None, None)

@@ -53,6 +53,11 @@ def test_a_type_that_cannot_run_a_job_does_not_count():
     assert finish_time_ratios(state) == pytest.approx([40 / 20])
 
 
+def test_a_type_with_too_few_gpus_for_any_gang_does_not_count():
+    state = finished("slow=2,fast=1", [job(0, 60, gangs=(2,))], [40])
+    assert finish_time_ratios(state) == pytest.approx([40 / (60 / 2)])
+
+
 def test_teams_that_get_what_they_are_due_make_the_index_1():
     state = finished("slow=2", [job(0, 100, team="a"), job(0, 100, team="b")], [100, 100])
     assert jain_index(state) == pytest.approx(1)
