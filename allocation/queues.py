@@ -15,9 +15,18 @@ Choose = Callable[[int, Ints, Ints], int]
 
 
 def serve(
-    problem: Problem, turn: Ints, choose: Choose, *, keep: Bools, strict: bool, allowed: Bools | None = None
+    problem: Problem,
+    turn: Ints,
+    choose: Choose,
+    *,
+    keep: Bools,
+    strict: bool,
+    passable: bool = False,
+    allowed: Bools | None = None,
 ) -> Decision:
     """Serve rows in turn, after those that keep what they hold; where it is strict, who fits nowhere stops the queue.
+
+    Where it is also passable, GPUs that would hold him but are of no use to him are left to those behind.
 
     Nobody gets a configuration that is not `allowed` (m, K); all that he can use are, unless given.
 
@@ -35,7 +44,8 @@ def serve(
         fits = np.flatnonzero(allowed[i] & (problem.usage <= left[:, None]).all(axis=0))
         if stopped or not fits.size:
             behind |= {i: (Reason(ReasonCode.OUTBID, rival=ahead),)} if ahead is not None else {}
-            ahead, stopped = (i, True) if strict and not stopped else (ahead, stopped)
+            stops = strict and not stopped and not (passable and _held_in_vain(problem, i, left))
+            ahead, stopped = (i, True) if stops else (ahead, stopped)
             continue
         picks[i] = choose(i, fits, left)
         left = left - problem.usage[:, picks[i]]
@@ -47,6 +57,12 @@ def serve(
         solve_seconds=perf_counter() - began,
         reasons=behind,
     )
+
+
+def _held_in_vain(problem: Problem, i: int, left: Ints) -> bool:
+    """Whether the GPUs left hold a gang of his size, on a type on which he cannot run."""
+    of_his_size = problem.gpus == problem.base_gpus[i]
+    return bool((of_his_size & (problem.usage <= left[:, None]).all(axis=0)).any())
 
 
 def holds_something(problem: Problem) -> Bools:

@@ -17,7 +17,7 @@ def fifo_fastest(problem: Problem) -> Decision:
     .. math::
         k_i = \operatorname*{arg\,max}_{k:\ u_{\cdot k} \le \text{left}} T_{ik}
 
-    The first job that fits nowhere stops the queue.
+    The first job that fits nowhere stops the queue; but not where GPUs are left for his gang and he cannot use them.
 
     Parameters
     ----------
@@ -35,4 +35,4 @@ def fifo_fastest(problem: Problem) -> Decision:
        section 7.1 (the FIFO baseline, heterogeneity-aware).
     """
     oldest_first = argsort(-problem.age_s, kind="stable")
-    return serve(problem, oldest_first, fastest(problem), keep=problem.locked, strict=True)
+    return serve(problem, oldest_first, fastest(problem), keep=problem.locked, strict=True, passable=True)

@@ -41,6 +41,16 @@ def test_fifo_fastest_gives_the_oldest_the_best_and_moves_who_runs_there():
     assert fifo_fastest(problem.subset(np.array([1, 0]))).picks.tolist() == [1, 0]
 
 
+def test_fifo_fastest_lets_others_have_gpus_that_the_first_who_waits_cannot_use():
+    problem = Problem.of([[3, 1], [9, 0], [5, 4]], np.eye(2), [1, 1], age_s=[9, 5, 1])
+    assert fifo_fastest(problem).picks.tolist() == [0, -1, 1]
+
+
+def test_fifo_fastest_keeps_gpus_idle_that_are_too_few_for_the_first_who_waits():
+    problem = Problem.of([[3, 0], [0, 9], [5, 0]], [[1, 2]], [2], age_s=[9, 5, 1])
+    assert fifo_fastest(problem).picks.tolist() == [0, -1, -1]
+
+
 def test_srtf_runs_what_is_done_soonest_and_what_has_no_length_last():
     remaining = [np.inf, 900, 100, 50]
     problem = Problem.of([[1], [10], [1], [1]], [[1]], [2], remaining_steps=remaining, age_s=[9, 3, 2, 1])

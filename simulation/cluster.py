@@ -1,0 +1,51 @@
+"""The cluster that a trace is run on."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from allocation.arrays import Ints
+
+GROUP = re.compile(r"(?P<gpu_type>[A-Za-z0-9][\w.-]*)=(?P<nodes>[1-9]\d*)(?:x(?P<gpus>[1-9]\d*))?")
+
+
+class InvalidCluster(ValueError):
+    """The words for a cluster cannot be read; says which part, and what is expected."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """n GPU types, in the order in which they are named, and the GPUs (n, ...) of each node of each."""
+
+    gpu_types: tuple[str, ...]
+    node_gpus: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def parse(cls, words: str) -> Self:
+        """Read `v100=8x4,p100=16`: eight nodes of four V100, and sixteen nodes of one P100."""
+        nodes: dict[str, tuple[int, ...]] = {}
+        for part in words.split(","):
+            found = GROUP.fullmatch(part.strip())
+            if found is None:
+                raise InvalidCluster(f"'{part}' is not TYPE=NODES or TYPE=NODESxGPUS, as in v100=8x4,p100=16x4")
+            gpus = (int(found["gpus"] or 1),) * int(found["nodes"])
+            nodes[found["gpu_type"]] = nodes.get(found["gpu_type"], ()) + gpus
+        return cls(tuple(nodes), tuple(nodes.values()))
+
+    @property
+    def capacity(self) -> Ints:
+        """GPUs of each type (n,)."""
+        return np.array([sum(nodes) for nodes in self.node_gpus], dtype=np.int64)
+
+    @property
+    def pooled(self) -> Self:
+        """The same GPUs, each type in one machine: for rules to which it does not matter where a GPU is."""
+        return replace(self, node_gpus=tuple((sum(nodes),) for nodes in self.node_gpus))
+
+    def of_types(self, gpu_types: Sequence[str]) -> Self:
+        """The same cluster, its types in another order."""
+        order = [self.gpu_types.index(gpu_type) for gpu_type in gpu_types]
+        return replace(self, gpu_types=tuple(gpu_types), node_gpus=tuple(self.node_gpus[j] for j in order))

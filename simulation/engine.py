@@ -1,0 +1,144 @@
+"""The clock: jobs come, a round is planned, jobs run, jobs are done."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import ceil
+from time import perf_counter
+
+import numpy as np
+
+from allocation.arrays import Floats, Ints
+from simulation.rounds import Planned, Rounds
+from simulation.state import State
+
+NOTHING_LEFT = 1e-9
+"""Of a job's steps: less than that is rounding, not work."""
+
+
+PATIENCE = 1000
+"""Rounds in which nothing runs, before it is said that nothing ever will."""
+
+
+class Stalled(RuntimeError):
+    """No job runs, none will come, and some are not done; says when, and how many."""
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """A round that is run: jobs (rows of the trace), their configurations, and when each stops."""
+
+    began_s: float
+    rows: Ints
+    configurations: Ints
+    stops_s: Floats
+
+
+def _ignore(_: Round) -> None:
+    pass
+
+
+@dataclass(eq=False)
+class Simulation:
+    """A trace under way."""
+
+    state: State
+    rounds: Rounds
+    restart_s: float = 0.0
+    watch: Callable[[Round], None] = _ignore
+    decided_s: list[float] = field(default_factory=list)
+    """How long each planned round took to decide."""
+    _next: int = 0
+    _changed: bool = False
+    _planned: Planned | None = None
+    _idle_rounds: int = 0
+
+    @property
+    def left(self) -> bool:
+        return self._next < len(self.state.left) or self.state.active.size > 0
+
+    @property
+    def done(self) -> int:
+        """How many jobs are done."""
+        return int((~np.isnan(self.state.finish_s)).sum())
+
+    def run(self) -> State:
+        """Go on until every job that can run is done."""
+        self._admit()
+        while self.left:
+            if self.state.active.size:
+                self._run_round(self._plan())
+            elif self._next < len(self.state.left):
+                self._wait()
+            self._admit()
+        return self.state
+
+    def _admit(self) -> None:
+        arrivals = self.state.jobs.arrival_s
+        first, self._next = self._next, int(np.searchsorted(arrivals, self.state.now_s, side="right"))
+        came = np.arange(first, self._next)
+        came = came[self.state.jobs.runnable[came]]
+        self.state.active = np.concatenate([self.state.active, came])
+        self._changed |= came.size > 0
+
+    def _wait(self) -> None:
+        """Skip the rounds until the next job comes."""
+        came_s, round_s = float(self.state.jobs.arrival_s[self._next]), self.rounds.round_s
+        boundary_s = came_s if self.rounds.whole_steps else ceil(came_s / round_s) * round_s
+        self.state.now_s = max(self.state.now_s, boundary_s)
+
+    def _plan(self) -> Planned:
+        """Plan the next round, or take the last one again where nothing can have changed."""
+        if self._planned and self._planned.steady and not self._changed:
+            return Planned(self._planned.picks, np.zeros_like(self._planned.starts), steady=True)
+        began = perf_counter()
+        self._planned = self.rounds.plan(self.state, changed=self._changed)
+        self.decided_s.append(perf_counter() - began)
+        self._changed = False
+        return self._planned
+
+    def _run_round(self, planned: Planned) -> None:
+        state = self.state
+        runs = planned.picks >= 0
+        rows, k = state.active[runs], planned.picks[runs]
+        again = planned.starts[runs] & (state.running_s[rows] > 0)
+        state.restarts[rows] += again
+        steps, busy_s = self._progress(rows, k, np.where(again, self.restart_s, 0.0))
+        stops_s = state.now_s + busy_s
+        state.book(rows, k, steps, stops_s - state.now_s)
+        state.held[state.active] = planned.picks
+        self.watch(Round(state.now_s, rows, k, stops_s))
+        self._finish(rows, stops_s)
+        self._end_round(stops_s)
+
+    def _progress(self, rows: Ints, k: Ints, lost_s: Floats) -> tuple[Floats, Floats]:
+        """Steps done within the round, and how long each job is busy, of which some time is lost to its restart."""
+        rate, left = self.state.jobs.kind_rate[self.state.jobs.kind[rows], k], self.state.left[rows]
+        steps = rate * np.maximum(self.rounds.round_s - lost_s, 0)
+        steps = np.maximum(np.floor(steps), 1) if self.rounds.whole_steps else steps
+        done = steps >= left * (1 - NOTHING_LEFT)
+        steps = np.where(done, left, steps)
+        to_the_end = ~done & (not self.rounds.whole_steps)
+        return steps, np.where(to_the_end, self.rounds.round_s, lost_s + steps / rate)
+
+    def _finish(self, rows: Ints, stops_s: Floats) -> None:
+        state = self.state
+        done = state.left[rows] <= 0
+        state.finish_s[rows[done]] = stops_s[done]
+        state.held[rows[done]] = -1
+        state.active = state.active[np.isnan(state.finish_s[state.active])]
+        self._changed |= bool(done.any())
+
+    def _end_round(self, stops_s: Floats) -> None:
+        self._idle_rounds = 0 if stops_s.size else self._idle_rounds + 1
+        if self._idle_rounds > PATIENCE:
+            raise Stalled(
+                f"{len(self.state.active)} jobs wait at {self.state.now_s:g} s, and nothing runs or will come"
+            )
+        if not self.rounds.whole_steps:
+            self.state.now_s += self.rounds.round_s
+        elif stops_s.size:
+            self.state.now_s = float(stops_s.max())
+        elif self._next < len(self.state.left):
+            self._wait()
+        else:
+            self.rounds.relax()

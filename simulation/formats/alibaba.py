@@ -1,0 +1,29 @@
+"""Pods of Alibaba's clusters of 2023 (openb): those that want GPUs, each at least one whole."""
+
+from collections.abc import Iterable
+
+from simulation.formats.reading import Line, read_table
+from simulation.trace import Trace, TraceJob
+
+NEEDS = ("name", "num_gpu", "gpu_spec", "creation_time", "deletion_time", "scheduled_time")
+
+
+def read_alibaba(lines: Iterable[str], *, skip_bad: bool = False) -> Trace:
+    """Give the pods; a part of a GPU counts as one, and the models allowed are GPU types in small letters."""
+    return read_table(lines, _job, needs=NEEDS, skip_bad=skip_bad)
+
+
+def _job(line: Line) -> TraceJob | None:
+    if (gpus := line.whole_at("num_gpu", least=0)) == 0:
+        return None
+    started_s = line.number_at("scheduled_time", least=0)
+    if (ended_s := line.number_at("deletion_time", least=0)) <= started_s:
+        line.refuse("deletion_time", "is not after scheduled_time")
+    models = line.text_at("gpu_spec").lower().split("|") if line.has("gpu_spec") else None
+    return TraceJob(
+        name=line.text_at("name"),
+        arrival_s=line.number_at("creation_time", least=0),
+        gangs=(gpus,),
+        gpu_types=frozenset(models) if models else None,
+        duration_s=ended_s - started_s,
+    )

@@ -1,0 +1,111 @@
+"""Rounds as Gavel's simulator plans them."""
+
+from collections.abc import Callable, MutableSequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from allocation.arrays import Floats, Ints
+from allocation.decision import Decision
+from allocation.limits import Limits
+from allocation.parameters import Policy
+from allocation.rounds import realise
+from simulation.rounds import Planned
+from simulation.state import State
+
+Number = TypeVar("Number", np.int64, np.float64)
+
+
+@dataclass(eq=False)
+class GavelRounds:
+    """Those of Gavel's simulator (its sections 3.2 and 5), quirks included.
+
+    The policy is asked only when shares are set anew. In between, GPU types are filled one after the other, in their
+    order in `fill` or as `shuffle` leaves it each round; jobs that came since are picked with the others and then
+    dropped, though their GPUs are spent. GPUs left idle are lent to jobs without a share, and what a policy picks is a
+    share of 1; unless `lend` is off, as for a strict queue: then who was not picked does not run.
+    """
+
+    policy: Policy
+    round_s: float
+    fill: MutableSequence[int]
+    shuffle: Callable[[MutableSequence[int]], None] | None = None
+    lend: bool = True
+    reset_s: float = 1920.0
+    """How long shares are kept at least."""
+    whole_steps: bool = True
+    _changed: bool = False
+    _allocated_s: float = 0.0  # Gavel takes 0 for never
+    _known: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    _decision: Decision | None = None
+    _held: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    _deficit_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def plan(self, state: State, *, changed: bool) -> Planned:
+        self._changed |= changed
+        since_s = state.now_s - self._allocated_s
+        if self._changed and (not self._allocated_s or since_s >= self.reset_s):
+            self._allocate(state, since_s)
+        rows = state.active
+        picks = np.where(np.isin(rows, self._known), self._picks(state), -1)
+        steady = not self._changed and self._decision is not None and self._decision.picks is not None
+        return Planned(picks, (picks >= 0) & (picks != state.held[rows]), steady)
+
+    def relax(self) -> None:
+        self._allocated_s = 0.0
+
+    def _allocate(self, state: State, since_s: float) -> None:
+        rows = state.active
+        self._end_shares(state, since_s)
+        problem = state.problem(held=self._of(rows, self._held))
+        state.set_isolated(problem)
+        self._decision, self._known = self.policy(problem), rows
+        self._held = np.full(len(rows), -1) if self._decision.picks is None else self._decision.picks
+        if self.lend and self._decision.picks is not None:
+            self._decision = _as_shares(self._decision, problem.rate.shape[1])
+        self._changed, self._allocated_s = False, state.now_s
+
+    def _end_shares(self, state: State, since_s: float) -> None:
+        if not self._deficit_s.size:
+            self._deficit_s = np.zeros_like(state.received_s)
+        if (shares := self._decided(state.active).shares) is not None:
+            on_type = shares @ (state.jobs.configurations.usage > 0).T
+            self._deficit_s[state.active] += on_type * since_s - state.received_s[state.active]
+        state.received_s[state.active] = 0
+
+    def _picks(self, state: State) -> Ints:
+        order = list(self.fill)
+        if self.shuffle:
+            self.shuffle(order)
+        rows = state.active
+        return realise(
+            state.problem(held=np.full(len(rows), -1)),
+            self._decided(rows),
+            Limits.none(len(rows)),
+            round_s=self.round_s,
+            type_order=order,
+            deficit=self._deficit_s[rows],
+        )
+
+    def _decided(self, rows: Ints) -> Decision:
+        """What was decided, for these jobs."""
+        if self._decision is None or self._decision.shares is None:
+            picks = self._of(rows, self._held)
+            return Decision.of_picks(picks, prices=np.zeros(0))
+        shares = self._of(rows, self._decision.shares, blank=0.0)
+        return Decision.of_shares(shares, prices=np.zeros(0), objective=0, dust=0)
+
+    def _of(self, rows: Ints, values: npt.NDArray[Number], blank: float = -1) -> npt.NDArray[Number]:
+        """Values of the jobs that were known at the last decision, for these jobs; blank for who came since."""
+        place = np.searchsorted(self._known, rows)
+        known = np.isin(rows, self._known)
+        found = np.full((len(rows), *values.shape[1:]), blank, dtype=values.dtype)
+        found[known] = values[place[known]]
+        return found
+
+
+def _as_shares(decision: Decision, configurations: int) -> Decision:
+    shares = np.eye(configurations + 1)[decision.picks, :-1]
+    return Decision.of_shares(shares, prices=decision.prices, objective=decision.objective)

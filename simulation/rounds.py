@@ -1,0 +1,32 @@
+"""What rules of rounds are to the clock."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from allocation.arrays import Bools, Ints
+from simulation.state import State
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """Picks (A,) of the active jobs, a configuration or -1; which of them (A,) start or move.
+
+    steady: the next rounds will be planned alike, until a job comes or is done.
+    """
+
+    picks: Ints
+    starts: Bools
+    steady: bool = False
+
+
+class Rounds(Protocol):
+    """Rules of rounds; whole_steps: steps are not split, and a round ends with the last of its jobs."""
+
+    round_s: float
+    whole_steps: bool
+
+    def plan(self, state: State, *, changed: bool) -> Planned:
+        """Give the next round; changed: jobs came or were done since the last."""
+
+    def relax(self) -> None:
+        """Nothing runs and nobody will come: what waits for time to pass need not."""

@@ -1,0 +1,151 @@
+"""Rounds as the service plans them."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from allocation.arrays import Bools, Ints
+from allocation.decision import Decision
+from allocation.floor import Floor
+from allocation.limits import Limits
+from allocation.parameters import Policy
+from allocation.planning import Plan, plan_round
+from allocation.problem import runnable
+from allocation.rounds import reset_due
+from simulation.cluster import Cluster
+from simulation.outages import Outages
+from simulation.rounds import Planned
+from simulation.state import State
+
+
+@dataclass(eq=False)
+class ServiceRounds:
+    """The policy is asked every round, and what is picked is placed on nodes.
+
+    A policy that is timeless decides alike as long as no job comes or is done: what it shares out is kept till then.
+    Rounds are skipped where it decides as before and nothing moves; and where it shares out, if every job runs all the
+    time in the only configuration of which it has a share.
+
+    Nodes fail and come back at the ends of rounds; jobs write a checkpoint when they are stopped, and at the end of the
+    round in which checkpoint_s have passed since the last.
+    """
+
+    cluster: Cluster
+    policy: Policy
+    round_s: float
+    timeless: bool = False
+    outages: Outages | None = None
+    checkpoint_s: float = 0.0
+    whole_steps: bool = False
+    _decision: Decision | None = None
+    _owner: Ints = field(init=False)
+    _node_type: Ints = field(init=False)
+    _gpu_node: Ints = field(init=False)
+    _shares_since_s: float | None = None
+
+    def __post_init__(self) -> None:
+        sizes = [gpus for nodes in self.cluster.node_gpus for gpus in nodes]
+        self._node_type = np.repeat(np.arange(len(self.cluster.node_gpus)), [len(n) for n in self.cluster.node_gpus])
+        self._gpu_node = np.repeat(np.arange(len(sizes)), sizes)
+        self._owner = np.full(int(self.cluster.capacity.sum()), -1, dtype=np.int64)
+
+    def plan(self, state: State, *, changed: bool) -> Planned:
+        changed |= self._nodes_changed(state)
+        self._renew_shares(state, changed=changed)
+        rows = state.active[self._can_run_now(state)]
+        if not rows.size:
+            return self._nobody(state)
+        problem = state.problem(rows, capacity=self._capacity())
+        state.set_isolated(problem, rows)
+        floor = self._floor(state, rows)
+        plan = plan_round(problem, floor, Limits.none(len(rows)), self._asked(changed=changed), round_s=self.round_s)
+        self._decision = plan.decision
+        planned = self._planned(state, rows, plan, floor)
+        stopped = (planned.picks != state.held[state.active]) | planned.starts
+        state.save(state.active[stopped])
+        return planned
+
+    def _planned(self, state: State, rows: Ints, plan: Plan, floor: Floor) -> Planned:
+        """Note who owns which GPU, and give the plan as one of all active jobs."""
+        moved = (plan.owner >= 0) & (plan.owner != floor.holder)
+        starts = np.isin(np.arange(len(rows)), plan.owner[moved])
+        self._owner[:] = -1
+        self._owner[self._gpus_up()] = np.where(plan.owner >= 0, rows[plan.owner], -1)
+        changes = plan.picks != state.held[rows]
+        steady = self.timeless and self.outages is None and not (changes | starts).any() and _repeats(plan)
+        place = np.searchsorted(state.active, rows)
+        picks, started = np.full(len(state.active), -1), np.zeros(len(state.active), dtype=np.bool_)
+        picks[place], started[place] = plan.picks, starts | (changes & (plan.picks >= 0))
+        return Planned(picks, started, steady)
+
+    def _nobody(self, state: State) -> Planned:
+        """No job can run on the nodes that are up."""
+        self._owner[:] = -1
+        nobody = np.full(len(state.active), -1)
+        return Planned(nobody, nobody >= 0)
+
+    def _nodes_changed(self, state: State) -> bool:
+        """Let nodes fail and come back; who ran on one that failed goes back to his last checkpoint."""
+        state.save(state.active[state.unsaved_s[state.active] >= self.checkpoint_s])
+        if self.outages is None:
+            return False
+        before = self.outages.down.copy()
+        failed = self.outages.pass_until(state.now_s)
+        lost = np.intersect1d(self._owner[failed[self._gpu_node]], state.active)
+        state.lose(lost)
+        self._owner[np.isin(self._owner, lost)] = -1
+        return bool(failed.any() or (self.outages.down != before).any())
+
+    def _gpus_up(self) -> Bools:
+        """Which GPUs of the cluster are there."""
+        if self.outages is None:
+            return np.ones(len(self._owner), dtype=np.bool_)
+        return ~self.outages.down[self._gpu_node]
+
+    def _capacity(self) -> Ints:
+        return np.bincount(self._node_type[self._gpu_node[self._gpus_up()]], minlength=len(self.cluster.gpu_types))
+
+    def _can_run_now(self, state: State) -> Bools:
+        jobs, rows = state.jobs, state.active
+        return runnable(state.believed[jobs.kind[rows]], jobs.configurations.usage, self._capacity())
+
+    def _asked(self, *, changed: bool) -> Policy:
+        decision = self._decision
+        if changed or not self.timeless or decision is None or decision.shares is None:
+            return self.policy
+        return lambda _: decision
+
+    def relax(self) -> None:
+        """Every round is planned anew."""
+
+    def _renew_shares(self, state: State, *, changed: bool) -> None:
+        since_s = None if self._shares_since_s is None else state.now_s - self._shares_since_s
+        if reset_due(changed=changed, since_s=since_s, round_s=self.round_s):
+            self._shares_since_s = state.now_s
+            state.received_s[state.active] = 0
+
+    def _floor(self, state: State, rows: Ints) -> Floor:
+        """The GPUs that are up, and which of these rows holds them."""
+        up, N, m = self._gpus_up(), len(self._node_type), len(rows)
+        row = np.full(len(state.held) + 1, -1, dtype=np.int64)
+        row[rows] = np.arange(m)
+        return Floor(
+            gpu_node=self._gpu_node[up],
+            node_type=self._node_type,
+            holder=row[self._owner[up]],
+            releasing=np.zeros(int(up.sum()), dtype=np.bool_),
+            node_cpus=np.full(N, np.inf),
+            node_memory_mib=np.full(N, np.inf),
+            cpus_per_gpu=np.zeros(m),
+            memory_per_gpu_mib=np.zeros(m),
+            uneven=np.zeros(m, dtype=np.bool_),
+        )
+
+
+def _repeats(plan: Plan) -> bool:
+    """Whether who received how much of his shares makes no difference to the next round."""
+    shares = plan.decision.shares
+    if shares is None:
+        return True
+    alone = ((shares > 0).sum(axis=1) == 1) & (plan.picks == shares.argmax(axis=1))
+    return bool(alone.all())

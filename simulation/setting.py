@@ -1,0 +1,175 @@
+"""The words of a command become what a simulation needs."""
+
+import gzip
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, nan
+from pathlib import Path
+from typing import Any, Self
+
+from allocation.parameters import Policy, with_parameters
+from allocation.policies import POLICIES
+from simulation.cluster import Cluster
+from simulation.formats import FORMATS
+from simulation.gavel_rounds import GavelRounds
+from simulation.gpu_types import BySpeed, known_prices
+from simulation.outages import Outages
+from simulation.rounds import Rounds
+from simulation.service_rounds import ServiceRounds
+from simulation.throughputs import Throughputs, read_gavel_table
+from simulation.trace import Trace
+
+GAVEL_SHUFFLE_SEED = 5
+"""What Gavel adds to the seed of a run for the order of its types."""
+
+
+TIMELESS = frozenset(
+    {
+        "fifo",
+        "fifo_fastest",
+        "isolated",
+        "max_min_fairness",
+        "max_min_fairness_agnostic",
+        "max_sum_throughput",
+        "min_cost",
+        "proportional",
+    }
+)
+"""Policies to which it makes no difference how long jobs have waited and run, or how much of them is left."""
+
+
+class InvalidSetting(ValueError):
+    """A word of the command means nothing; says which, and what it may be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """How a trace is to be run: the policy by name with its parameters, the rules of rounds, and chance."""
+
+    policy: str
+    parameters: Mapping[str, object]
+    rules: str
+    round_s: float
+    seed: int
+    shuffle_types: bool = False
+    failures: tuple[float, float] | None = None
+    """How many seconds a node is up, and how many down, on the mean; None: always up."""
+    checkpoint_s: float = 0.0
+
+    @classmethod
+    def read(cls, *, policy: str, rules: str, failures: str | None, **others: Any) -> Self:
+        """Give the setting, or refuse a policy or rules of which nothing is known."""
+        name, parameters = read_policy(policy)
+        _refuse_unknown("rules", rules, RULES)
+        if failures is not None and rules == "gavel":
+            raise InvalidSetting("Gavel's rules know no nodes, so none can fail")
+        return cls(policy=name, parameters=parameters, rules=rules, failures=_read_failures(failures), **others)
+
+    def rounds(self, cluster: Cluster) -> tuple[Cluster, Rounds]:
+        """Give the machines as the rules see them, and the rules."""
+        return RULES[self.rules](self, with_parameters(POLICIES[self.policy], self.parameters), cluster)
+
+
+def read_policy(words: str) -> tuple[str, dict[str, object]]:
+    """Read `sia:power=-0.5,…`."""
+    name, _, given = words.partition(":")
+    _refuse_unknown("policy", name, POLICIES)
+    parameters: dict[str, object] = {}
+    for pair in filter(None, given.split(",")):
+        parameter, is_given, value = pair.partition("=")
+        if not is_given:
+            raise InvalidSetting(f"'{pair}' is not PARAMETER=VALUE")
+        parameters[parameter] = _value(value)
+    return name, parameters
+
+
+def read_prices(words: str | None, gpu_types: Sequence[str]) -> list[float] | None:
+    """Read `v100=2.48,t4=0.35`, dollars per GPU and hour; unless given, what is publicly known."""
+    if words is None:
+        return known_prices(gpu_types)
+    try:
+        given = {name: float(price) for name, _, price in (pair.partition("=") for pair in words.split(","))}
+    except ValueError:
+        raise InvalidSetting(f"'{words}' is not TYPE=PRICE,…") from None
+    if missing := [gpu_type for gpu_type in gpu_types if gpu_type not in given]:
+        raise InvalidSetting(f"there is no price of {', '.join(missing)}")
+    return [given[gpu_type] for gpu_type in gpu_types]
+
+
+def read_trace(path: Path, format_name: str, *, skip_bad: bool) -> Trace:
+    """Give the jobs of a file, which may be compressed by gzip."""
+    _refuse_unknown("format", format_name, FORMATS)
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    try:
+        lines = content.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InvalidSetting(f"{path} is not text in UTF-8: {error}") from None
+    return FORMATS[format_name](lines, skip_bad=skip_bad)
+
+
+def read_throughputs(path: Path | None, format_name: str) -> Throughputs:
+    """Give the rates of a table of Gavel's, or those that speak from GPUs' data sheets."""
+    if path is not None:
+        return read_gavel_table(path)
+    if format_name in STEPS_OF_A_TABLE:
+        raise InvalidSetting(f"the steps of the format {format_name} mean nothing without --throughputs")
+    return BySpeed()
+
+
+def _read_failures(words: str | None) -> tuple[float, float] | None:
+    """Read `720:4`, hours up and down on the mean."""
+    if words is None:
+        return None
+    try:
+        up_h, down_h = (float(part) for part in words.split(":"))
+    except ValueError:
+        up_h = down_h = nan
+    if not (0 < up_h < inf and 0 < down_h < inf):
+        raise InvalidSetting(f"'{words}' is not HOURS_UP:HOURS_DOWN")
+    return up_h * 3600, down_h * 3600
+
+
+def _refuse_unknown(what: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise InvalidSetting(f"'{name}' is no {what}; there are {', '.join(known)}")
+
+
+def _value(text: str) -> object:
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidSetting(f"'{text}' is neither a number nor true or false") from None
+
+
+def _gavel(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluster, Rounds]:
+    """Gavel numbers types by the alphabet, and fills them in the order in which the cluster is given."""
+    machines = cluster.of_types(sorted(cluster.gpu_types)).pooled
+    fill = [machines.gpu_types.index(gpu_type) for gpu_type in cluster.gpu_types]
+    shuffle = random.Random(setting.seed + GAVEL_SHUFFLE_SEED).shuffle if setting.shuffle_types else None  # noqa: S311  # no secret
+    is_queue = setting.policy.startswith("fifo")  # Gavel, too, tells a queue by its name
+    return machines, GavelRounds(policy, setting.round_s, fill, shuffle, lend=not is_queue)
+
+
+def _service(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluster, Rounds]:
+    outages = None
+    if setting.failures:
+        up_s, down_s = setting.failures
+        nodes = sum(len(sizes) for sizes in cluster.node_gpus)
+        outages = Outages.of(nodes, mean_up_s=up_s, mean_down_s=down_s, seed=setting.seed)
+    timeless = setting.policy in TIMELESS
+    return cluster, ServiceRounds(cluster, policy, setting.round_s, timeless, outages, setting.checkpoint_s)
+
+
+RULES: dict[str, Callable[[Setting, Policy, Cluster], tuple[Cluster, Rounds]]] = {
+    "service": _service,
+    "gavel": _gavel,
+}
+
+RULES_OF = {"gavel": "gavel"}
+"""Formats that bring the rules of their original."""
+
+STEPS_OF_A_TABLE = frozenset({"gavel"})
+"""Formats whose jobs are so many steps of a workload that a table knows."""

@@ -1,0 +1,117 @@
+"""What has become of the jobs of a trace so far."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from allocation.arrays import Floats, Ints
+from allocation.problem import Problem
+from simulation.cluster import Cluster
+from simulation.jobs import Jobs
+
+
+@dataclass(eq=False)
+class State:
+    """Columns over all M jobs; active are the rows of those that have come and are not done.
+
+    believed (kinds, K) steps/s is what policies are told of the true rates; left (M,) steps; received_s (M, n) since
+    the shares were last set; isolated_rate (M,) steps/s on a 1/N share, isolated_s (M,) the time that the work so far
+    would have taken on it; running_s, attained_gpu_s (M,); held (M,) the configuration run last round, or -1;
+    restarts (M,); finish_s (M,), nan: not done; busy_gpu_s (n,); saved_left
+    (M,) steps at the last checkpoint, unsaved_s (M,) run since; lost_gpu_s what failures of nodes have cost.
+    """
+
+    jobs: Jobs
+    capacity: Ints
+    price_per_gpu_hour: Floats
+    believed: Floats
+    active: Ints
+    left: Floats
+    received_s: Floats
+    isolated_rate: Floats
+    isolated_s: Floats
+    running_s: Floats
+    attained_gpu_s: Floats
+    held: Ints
+    restarts: Ints
+    finish_s: Floats
+    busy_gpu_s: Floats
+    saved_left: Floats
+    unsaved_s: Floats
+    lost_gpu_s: float = 0.0
+    now_s: float = 0.0
+
+    @classmethod
+    def before(cls, jobs: Jobs, cluster: Cluster, price_per_gpu_hour: Sequence[float]) -> Self:
+        """Nobody has come yet."""
+        M, n = len(jobs.names), len(cluster.gpu_types)
+        return cls(
+            jobs=jobs,
+            capacity=cluster.capacity,
+            price_per_gpu_hour=np.array(price_per_gpu_hour, dtype=float),
+            believed=jobs.kind_rate.copy(),
+            active=np.zeros(0, dtype=np.int64),
+            left=jobs.steps.copy(),
+            received_s=np.zeros((M, n)),
+            isolated_rate=np.zeros(M),
+            isolated_s=np.zeros(M),
+            running_s=np.zeros(M),
+            attained_gpu_s=np.zeros(M),
+            held=np.full(M, -1, dtype=np.int64),
+            restarts=np.zeros(M, dtype=np.int64),
+            finish_s=np.full(M, np.nan),
+            busy_gpu_s=np.zeros(n),
+            saved_left=jobs.steps.copy(),
+            unsaved_s=np.zeros(M),
+        )
+
+    def problem(self, rows: Ints | None = None, **columns: npt.ArrayLike) -> Problem:
+        """Give the round as policies see it, of all active jobs or of some, with some columns otherwise."""
+        jobs, rows = self.jobs, self.active if rows is None else rows
+        known: dict[str, npt.ArrayLike] = {
+            "capacity": self.capacity,
+            "nodes": jobs.configurations.nodes,
+            "weight": jobs.weight[rows],
+            "age_s": self.now_s - jobs.arrival_s[rows],
+            "remaining_steps": self.left[rows],
+            "total_steps": jobs.steps[rows],
+            "attained_gpu_s": self.attained_gpu_s[rows],
+            "isolated_s": self.isolated_s[rows],
+            "received_s": self.received_s[rows],
+            "held": self.held[rows],
+            "restarts": self.restarts[rows],
+            "deadline_s": jobs.deadline_s[rows] - self.now_s,
+            "price_per_gpu_hour": self.price_per_gpu_hour,
+            "team": jobs.team[rows],
+        }
+        rate = self.believed[jobs.kind[rows]]
+        return Problem.of(rate, jobs.configurations.usage, **known | columns)
+
+    def set_isolated(self, problem: Problem, rows: Ints | None = None) -> None:
+        """From now on, compare the work of the problem's jobs with what each would do on an equal share."""
+        alone = np.minimum(1, problem.capacity.sum() / (len(problem.weight) * problem.base_gpus))
+        self.isolated_rate[self.active if rows is None else rows] = problem.base_rate * alone
+
+    def save(self, rows: Ints) -> None:
+        """Note that these jobs have written a checkpoint."""
+        self.saved_left[rows] = self.left[rows]
+        self.unsaved_s[rows] = 0
+
+    def lose(self, rows: Ints) -> None:
+        """Take these jobs off their GPUs, and back to their last checkpoint."""
+        self.lost_gpu_s += float((self.unsaved_s * self.jobs.configurations.gpus[self.held])[rows].sum())
+        self.left[rows], self.unsaved_s[rows], self.held[rows] = self.saved_left[rows], 0, -1
+
+    def book(self, rows: Ints, configurations: Ints, steps: Floats, busy_s: Floats) -> None:
+        """Note that these jobs did so many steps in so many seconds."""
+        used = self.jobs.configurations.usage[:, configurations].T
+        self.left[rows] -= steps
+        self.received_s[rows] += (used > 0) * busy_s[:, None]
+        self.running_s[rows] += busy_s
+        self.unsaved_s[rows] += busy_s
+        self.attained_gpu_s[rows] += used.sum(axis=1) * busy_s
+        self.isolated_s[rows] += steps / self.isolated_rate[rows]
+        self.busy_gpu_s += busy_s @ used

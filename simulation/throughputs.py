@@ -1,0 +1,60 @@
+"""How fast workloads truly are: tables of steps per second, which no policy sees but through an estimate."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+GAVEL_KEY = re.compile(r"\('(?P<workload>.*)', (?P<gpus>\d+)\)")
+
+
+class UnknownWorkload(KeyError):
+    """No rate of this workload is known."""
+
+    def __str__(self) -> str:
+        return f"no throughputs of the workload '{self.args[0]}'"
+
+
+class InvalidTable(ValueError):
+    """A file of throughputs cannot be read; says which, and why."""
+
+
+class Throughputs(Protocol):
+    """The truth of a simulation."""
+
+    def rate(self, workload: str | None, gpu_type: str, gpus: int, nodes: int) -> float:
+        """Steps per second of the whole job; 0: it cannot run so."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Fixed rates by workload, GPU type and gang; where its GPUs are does not matter (Gavel)."""
+
+    rates: Mapping[str, Mapping[tuple[str, int], float]]
+
+    def rate(self, workload: str | None, gpu_type: str, gpus: int, nodes: int) -> float:
+        try:
+            return self.rates[workload or ""].get((gpu_type, gpus), 0.0)
+        except KeyError:
+            raise UnknownWorkload(workload) from None
+
+
+def read_gavel_table(path: Path) -> Table:
+    """Rates of jobs alone on their GPUs, from Gavel's JSON: type → "('workload', gpus)" → "null"."""
+    rates: dict[str, dict[tuple[str, int], float]] = {}
+    try:
+        for gpu_type, rows in json.loads(path.read_text()).items():
+            for key, row in rows.items():
+                workload, gpus = _read_key(key)
+                rates.setdefault(workload, {})[gpu_type, gpus] = float(row["null"])
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InvalidTable(f"{path} is not a table of throughputs of Gavel's: {error!r}") from error
+    return Table(rates)
+
+
+def _read_key(key: str) -> tuple[str, int]:
+    if (found := GAVEL_KEY.fullmatch(key)) is None:
+        raise ValueError(f"{key} is not ('workload', gpus)")
+    return found["workload"], int(found["gpus"])

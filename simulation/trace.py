@@ -1,0 +1,46 @@
+"""A trace: the jobs that come, as every format gives them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+
+class InvalidTrace(ValueError):
+    """A line of a trace cannot be read; says which, in which column (both from 1), and why."""
+
+    def __init__(self, line: int, column: int, reason: str) -> None:
+        self.line, self.column, self.reason = line, column, reason
+        super().__init__(f"line {line}, column {column}: {reason}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceJob:
+    """A job that comes at arrival_s and wants total_steps done, or duration_s on the fastest type it may have.
+
+    gangs are the numbers of GPUs that it may run on, gpu_types the only types, None: any; deadline_s is on the trace's
+    clock; workload None: a program of which nothing is known.
+    """
+
+    name: str
+    arrival_s: float
+    gangs: tuple[int, ...]
+    gpu_types: frozenset[str] | None = None
+    workload: str | None = None
+    total_steps: float | None = None
+    duration_s: float | None = None
+    weight: float = 1.0
+    team: str | None = None
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Jobs by arrival, and how many lines were skipped for their faults."""
+
+    jobs: tuple[TraceJob, ...]
+    skipped: int = 0
+
+    @classmethod
+    def of(cls, jobs: Iterable[TraceJob], skipped: int = 0) -> Self:
+        """Jobs in any order; those that come at once stay in the order of their lines."""
+        return cls(tuple(sorted(jobs, key=lambda job: job.arrival_s)), skipped)

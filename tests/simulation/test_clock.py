@@ -1,0 +1,139 @@
+"""When jobs come, run and are done, by the service's rounds."""
+
+import numpy as np
+import pytest
+
+from allocation.policies import POLICIES
+from simulation.cluster import Cluster
+from simulation.engine import Simulation, Stalled
+from simulation.gavel_rounds import GavelRounds
+from simulation.jobs import Jobs
+from simulation.service_rounds import ServiceRounds
+from simulation.setting import TIMELESS
+from simulation.state import State
+from simulation.throughputs import Table
+from simulation.trace import TraceJob
+
+ROUND_S = 100.0
+ONE_A_SECOND = Table({"w": {("slow", 1): 1.0, ("slow", 2): 2.0, ("fast", 1): 4.0, ("fast", 2): 8.0}})
+
+
+def job(name, arrival_s, steps, *, gpus=1):
+    return TraceJob(name=name, arrival_s=arrival_s, gangs=(gpus,), workload="w", total_steps=steps)
+
+
+def prepare(trace, words="slow=1", policy="fifo", *, restart_s=0.0, timeless=False):
+    cluster = Cluster.parse(words)
+    state = State.before(Jobs.of(trace, cluster, ONE_A_SECOND), cluster, [0] * len(cluster.gpu_types))
+    rounds = ServiceRounds(cluster, POLICIES[policy], ROUND_S, timeless)
+    return Simulation(state, rounds, restart_s)
+
+
+def finished_s(trace, *args, **options):
+    return prepare(trace, *args, **options).run().finish_s.tolist()
+
+
+def test_a_job_is_done_inside_a_round_and_its_gpu_is_given_on_with_the_next():
+    assert finished_s([job("a", 0, 30), job("b", 0, 150)]) == [30, 250]
+
+
+def test_a_job_waits_for_the_next_round_after_it_came():
+    assert finished_s([job("a", 0, 30), job("b", 40, 30)], "slow=2") == [30, 130]
+
+
+def test_rounds_without_jobs_are_skipped():
+    simulation = prepare([job("a", 0, 30), job("b", 1e9 + 1, 30)])
+    assert simulation.run().finish_s.tolist() == [30, 1e9 + 130]
+    assert len(simulation.decided_s) == 2
+
+
+def test_a_job_that_is_moved_loses_the_time_of_its_restart_and_who_starts_first_does_not():
+    """`a` moves to the fast GPU when `b` is done."""
+    trace = [job("b", 0, 100), job("a", 0, 1000)]
+    moved = prepare(trace, "slow=1,fast=1", "fifo_fastest", restart_s=50)
+    assert moved.run().finish_s.tolist() == [25, 100 + 50 + 900 / 4]
+    assert moved.state.restarts.tolist() == [0, 1]
+
+
+def test_a_job_that_fits_nowhere_is_left_out():
+    simulation = prepare([job("large", 0, 10, gpus=2), job("small", 0, 10)])
+    assert np.isnan(simulation.run().finish_s).tolist() == [True, False]
+
+
+def test_a_trace_that_cannot_go_on_is_said_to_be_stalled():
+    nobody = Simulation(prepare([job("a", 0, 10)]).state, Nobody())
+    with pytest.raises(Stalled, match="1 jobs wait"):
+        nobody.run()
+
+
+class Nobody(GavelRounds):
+    def __init__(self):
+        super().__init__(POLICIES["fifo"], ROUND_S, [0], lend=False)
+
+    def plan(self, state, *, changed):
+        planned = super().plan(state, changed=changed)
+        return type(planned)(np.full_like(planned.picks, -1), planned.starts)
+
+
+class Scripted:
+    """Nodes that go down and come back at given times."""
+
+    def __init__(self, nodes, *, turns):
+        self.down, self.turns = np.zeros(nodes, dtype=bool), list(turns)
+
+    def pass_until(self, now_s):
+        failed = np.zeros_like(self.down)
+        while self.turns and self.turns[0][0] <= now_s:
+            node = self.turns.pop(0)[1]
+            self.down[node] = not self.down[node]
+            failed[node] |= self.down[node]
+        return failed
+
+
+def test_who_runs_on_a_node_that_fails_goes_back_to_his_last_checkpoint():
+    """It runs from 0 and is saved at 200; what it does until 300 is lost, and it waits for its node until 500."""
+    simulation = prepare([job("a", 0, 450)])
+    simulation.rounds.outages = Scripted(1, turns=[(250, 0), (450, 0)])
+    simulation.rounds.checkpoint_s = 200
+    state = simulation.run()
+    assert state.finish_s.tolist() == [500 + 250]
+    assert (state.lost_gpu_s, state.restarts.tolist()) == (100, [1])
+
+
+def test_a_gang_fails_as_a_whole_and_who_runs_on_another_node_goes_on():
+    """The gang loses 100 s on two GPUs, and goes on when two others are free; its node comes back later."""
+    simulation = prepare([job("gang", 0, 400, gpus=2), job("single", 0, 250)], "slow=3")
+    simulation.rounds.outages = Scripted(3, turns=[(50, 0), (950, 0)])
+    simulation.rounds.checkpoint_s = 1000
+    state = simulation.run()
+    assert state.finish_s.tolist() == [300 + 200, 250]
+    assert (state.lost_gpu_s, state.restarts.tolist()) == (200, [1, 0])
+
+
+def contended():
+    """Forty jobs of one or two GPUs, in bursts with quiet between."""
+    return [job(str(i), 700.0 * (i // 8), 200 + 37 * (i % 7) * (i % 5), gpus=1 + i % 2) for i in range(40)]
+
+
+@pytest.mark.parametrize("policy", sorted(TIMELESS))
+def test_skipping_rounds_changes_nothing(policy):
+    runs = [prepare(contended(), "slow=2x2,fast=1x2", policy, timeless=timeless) for timeless in (False, True)]
+    every, skipping = runs
+    assert every.run().finish_s.tolist() == skipping.run().finish_s.tolist()
+    assert every.state.restarts.tolist() == skipping.state.restarts.tolist()
+
+
+def test_rounds_in_which_nothing_can_change_are_not_planned():
+    simulation = prepare([job("a", 0, 100_000), job("b", 0, 90_000)], "slow=2", "max_min_fairness", timeless=True)
+    simulation.run()
+    assert len(simulation.decided_s) < 10
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_every_policy_brings_every_job_to_its_end_and_no_gpu_is_used_twice(policy):
+    simulation = prepare(contended(), "slow=2x2,fast=1x2", policy)
+    in_use = []
+    jobs = simulation.state.jobs
+    simulation.watch = lambda done: in_use.append(jobs.configurations.usage[:, done.configurations].sum(axis=1))
+    assert np.isfinite(simulation.run().finish_s).all()
+    assert (np.array(in_use) <= simulation.state.capacity).all()

@@ -1,0 +1,120 @@
+"""Traces of every format become jobs; what cannot be read is named by line, column and reason."""
+
+import pytest
+
+from simulation.formats import FORMATS
+from simulation.trace import InvalidTrace, TraceJob
+
+HEADER = "name,arrival_s,gpus,min_gpus,max_gpus,workload,total_steps,duration_s,weight,team,deadline_s"
+
+
+def read(format_name, text, **options):
+    return FORMATS[format_name](text.splitlines(), **options)
+
+
+def fault(format_name, text):
+    with pytest.raises(InvalidTrace) as refused:
+        read(format_name, text)
+    return refused.value.line, refused.value.column, refused.value.reason
+
+
+def test_a_job_of_ours_says_all_that_it_can():
+    trace = read("csv", f"{HEADER}\nelastic,60,,1,8,resnet,900,,2,vision,7200\nrigid,0,4,,,,,3600,,,\n")
+    assert trace.jobs == (
+        TraceJob(name="rigid", arrival_s=0, gangs=(4,), duration_s=3600),
+        TraceJob(
+            name="elastic",
+            arrival_s=60,
+            gangs=(1, 2, 4, 8),
+            workload="resnet",
+            total_steps=900,
+            weight=2,
+            team="vision",
+            deadline_s=7200,
+        ),
+    )
+
+
+def test_columns_of_ours_come_in_any_order_and_unused_ones_may_be_left_out():
+    trace = read("csv", "duration_s,gpus,arrival_s,name\n60,1,0,a\n")
+    assert trace.jobs == (TraceJob(name="a", arrival_s=0, gangs=(1,), duration_s=60),)
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "reason"),
+    [
+        ("a,x,1,,,,,60,,,", 2, "arrival_s 'x' is not a number"),
+        ("a,-1,1,,,,,60,,,", 2, "arrival_s -1 is less than 0"),
+        ("a,inf,1,,,,,60,,,", 2, "arrival_s 'inf' is not finite"),
+        ("a,0,1.5,,,,,60,,,", 3, "gpus 1.5 is not whole"),
+        ("a,0,0,,,,,60,,,", 3, "gpus 0 is less than 1"),
+        ("a,0,,4,2,,,60,,,", 5, "max_gpus 2 is less than 4"),
+        ("a,0,1,1,2,,,60,,,", 3, "gpus is given beside min_gpus or max_gpus"),
+        ("a,0,,1,,,,60,,,", 1, "name must have either gpus, or min_gpus and max_gpus"),
+        ("a,0,1,,,,5,60,,,", 1, "name must have either total_steps or duration_s"),
+        ("a,0,1,,,,,,,,", 1, "name must have either total_steps or duration_s"),
+        ("a,0,1,,,,,60,0,,", 9, "weight 0 is not positive"),
+        ("a,90,1,,,,,60,,,30", 11, "deadline_s 30 is less than 90"),
+        (",0,1,,,,,60,,,", 1, "name is empty"),
+        ("a,0,1,,,,,60", 9, "8 columns in place of 11"),
+    ],
+)
+def test_a_bad_line_of_ours_is_named_with_its_column_and_reason(line, column, reason):
+    assert fault("csv", f"{HEADER}\ngood,0,1,,,,,60,,,\n{line}\n") == (3, column, reason)
+
+
+def test_a_header_with_a_column_unknown_or_missing_is_refused():
+    line, column, reason = fault("csv", "name,arrival_s,gpu\na,0,1\n")
+    assert (line, column) == (1, 3)
+    assert reason.startswith("'gpu' is not one of name, arrival_s, gpus")
+    assert fault("csv", "name,gpus\na,1\n") == (1, 1, "the header has no column arrival_s")
+    assert fault("csv", "") == (1, 1, "the header has no column name, arrival_s")
+
+
+def test_bad_lines_are_counted_where_they_may_be_skipped():
+    trace = read("csv", "name,arrival_s,gpus,duration_s\na,0,1,60\nb,?,1,60\nc,0,1\nd,0,1,60\n", skip_bad=True)
+    assert ([job.name for job in trace.jobs], trace.skipped) == (["a", "d"], 2)
+
+
+def test_jobs_of_gavel_are_named_by_their_line_from_0_and_a_broken_line_is_refused():
+    line = "LM (batch size 5)\tpython3 main.py\tlm\t--steps\t1\t700\t2\t1\t-1.000000\t30"
+    job = TraceJob(name="0", arrival_s=30, gangs=(2,), workload="LM (batch size 5)", total_steps=700)
+    assert read("gavel", line).jobs == (job,)
+    assert fault("gavel", f"{line}\n{line[:-3]}") == (2, 10, "9 columns in place of 10")
+    assert fault("gavel", line.replace("700", "many")) == (1, 6, "'many' is not a number")
+
+
+def test_jobs_of_philly_begin_with_the_first_whatever_the_order_of_lines():
+    header = "timestamp,duration,num_gpus,gpu_time,cluster"
+    text = f"{header}\n2017-10-09 07:01:55,66.0,1,66.0,a\n2017-10-09 07:00:55,9,8,72,b\n\n"
+    assert read("philly", text).jobs == (
+        TraceJob(name="3", arrival_s=0, gangs=(8,), duration_s=9, team="b"),
+        TraceJob(name="2", arrival_s=60, gangs=(1,), duration_s=66, team="a"),
+    )
+    assert fault("philly", text.replace("2017-10-09 07:00:55", "soon")) == (
+        3,
+        1,
+        "timestamp 'soon' is not a date and time",
+    )
+
+
+def test_pods_of_alibaba_without_gpus_are_left_out_and_models_allowed_are_kept():
+    header = (
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
+    )
+    pods = "a,1,1,0,0,,LS,Running,0,9,0\nb,1,1,1,460,T4|P100,LS,Running,5,90,30\nc,1,1,2,1000,,BE,Running,8,70,10\n"
+    assert read("alibaba", f"{header}\n{pods}").jobs == (
+        TraceJob(name="b", arrival_s=5, gangs=(1,), gpu_types=frozenset({"t4", "p100"}), duration_s=60),
+        TraceJob(name="c", arrival_s=8, gangs=(2,), duration_s=60),
+    )
+    never = f"{header}\nd,1,1,1,1000,,LS,Running,5,30,30\n"
+    assert fault("alibaba", never) == (2, 10, "deletion_time is not after scheduled_time")
+
+
+def test_minutes_of_chronus_become_seconds_and_best_effort_has_no_deadline():
+    header = "job_id,user,num_gpu,submit_time,duration,expect_time_list,best_effort"
+    jobs = "0,vc,4,10,211,282,0\n1,vc,1,5,2,88,1\n2,vc,0,5,2,8,0\n"
+    assert read("chronus", f"{header}\n{jobs}").jobs == (
+        TraceJob(name="1", arrival_s=300, gangs=(1,), duration_s=120, team="vc"),
+        TraceJob(name="0", arrival_s=600, gangs=(4,), duration_s=12660, team="vc", deadline_s=600 + 16920),
+    )
