@@ -41,10 +41,13 @@ def serve(
     ahead: int | None = None
     stopped = False
     for i in turn[~keep[turn]].tolist():
+        if stopped:
+            behind[i] = (Reason(ReasonCode.OUTBID, rival=ahead),)
+            continue
         fits = np.flatnonzero(allowed[i] & (problem.usage <= left[:, None]).all(axis=0))
-        if stopped or not fits.size:
+        if not fits.size:
             behind |= {i: (Reason(ReasonCode.OUTBID, rival=ahead),)} if ahead is not None else {}
-            stops = strict and not stopped and not (passable and _held_in_vain(problem, i, left))
+            stops = strict and not (passable and _held_in_vain(problem, i, left))
             ahead, stopped = (i, True) if stops else (ahead, stopped)
             continue
         picks[i] = choose(i, fits, left)
