@@ -19,7 +19,7 @@ shares that reach the bound. The same prices prove how far each job may still ri
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
 
@@ -27,6 +27,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from allocation.arrays import Floats, Ints
+from allocation.classes import alike
 from allocation.solve import SolverFailed, maximize
 from allocation.ways import SAME, Answer, Offers, Ways
 
@@ -51,6 +52,14 @@ class Levels:
     bound: float
     prices: Floats
     seconds: float
+
+
+def fill_evenly(rate: Floats, usage: Ints, capacity: Ints) -> Levels:
+    """Raise the level where it is the rate (m, K) itself; rows that are equal stand for one another."""
+    kinds = alike(rate)
+    one = rate[kinds.first]
+    filled = fill_levels(one, usage, capacity, need=lambda z: z, ceiling=one.max(axis=1), count=kinds.count)
+    return replace(filled, shares=filled.shares[kinds.of_row])
 
 
 def fill_levels(rate: Floats, usage: Ints, capacity: Ints, need: Need, *, ceiling: Floats, count: Ints) -> Levels:

@@ -49,7 +49,7 @@ def best_picks(value: Floats, usage: Ints, capacity: Ints, *, gap: float, time_l
         optimal: within the gap. Where HiGHS runs out of time first, the answer by prices, as a fallback.
     """
     began = perf_counter()
-    market = Market(value, usage, capacity.astype(float), np.ones(len(value)))
+    market = Market(value, usage, capacity.astype(float), np.ones(len(value), dtype=np.int64))
     priced = best_prices(market)
     prices, bound = priced.prices, priced.bound
     columns = _filled(market, _fitted(market, market.best_at(prices), prices), prices)

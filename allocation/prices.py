@@ -36,7 +36,7 @@ class Market:
     value: Floats
     usage: Ints
     capacity: Floats
-    count: Floats
+    count: Ints
 
     @cached_property
     def v(self) -> Floats:

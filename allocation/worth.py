@@ -7,6 +7,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from allocation.arrays import Floats, Ints
+from allocation.classes import alike
 from allocation.prices import Market, best_prices
 from allocation.solve import Status, maximize
 
@@ -35,10 +36,9 @@ def most_worth(
     usage: Ints,
     capacity: Ints,
     *,
-    count: Ints | None = None,
     least: Floats | None = None,
 ) -> Shares:
-    r"""Give the shares that are worth most together.
+    r"""Give the shares that are worth most together; rows that are equal, N of a kind, stand for one another.
 
     .. math::
         \max_X\ \textstyle\sum_{ik} N_i b_{ik} X_{ik} \quad\text{s.t.}\quad
@@ -50,7 +50,6 @@ def most_worth(
     ----------
     worth, rate : b and T (m, K); X is 0 where the rate is.
     usage, capacity : u (n, K) and c (n,) GPUs.
-    count : N (m,), jobs that each row stands for; one unless given.
     least : l (m,), the rate that each job must have; none unless given.
 
     Raises
@@ -59,14 +58,14 @@ def most_worth(
         The solver stopped early, or the least rates do not fit together.
     """
     began = perf_counter()
-    N = np.ones(len(rate)) if count is None else count.astype(float)
     demanded = np.zeros(len(rate)) if least is None else least
-    if demanded.any():
-        return _by_highs(worth, rate, usage, capacity, count=N, least=demanded)
-    found = _by_prices(Market(np.where(rate > 0, worth, 0), usage, capacity.astype(float), N))
-    if found.bound - found.value > CERTAIN * found.bound:
-        found = _by_highs(worth, rate, usage, capacity, count=N, least=demanded)
-    return replace(found, seconds=perf_counter() - began)
+    kinds = alike(np.column_stack([worth, rate, demanded]))
+    b, T, floor = (rows[kinds.first] for rows in (worth, rate, demanded))
+    market = Market(np.where(T > 0, b, 0), usage, capacity.astype(float), kinds.count)
+    found = None if floor.any() else _by_prices(market)
+    if found is None or found.bound - found.value > CERTAIN * found.bound:
+        found = _by_highs(b, T, usage, capacity, count=kinds.count, least=floor)
+    return replace(found, shares=found.shares[kinds.of_row], seconds=perf_counter() - began)
 
 
 def _by_prices(market: Market) -> Shares:
@@ -82,7 +81,7 @@ def _by_prices(market: Market) -> Shares:
     return Shares(X, value, max(priced.bound, value), priced.prices, 0.0, Status.OPTIMAL)
 
 
-def _by_highs(worth: Floats, rate: Floats, usage: Ints, capacity: Ints, *, count: Floats, least: Floats) -> Shares:
+def _by_highs(worth: Floats, rate: Floats, usage: Ints, capacity: Ints, *, count: Ints, least: Floats) -> Shares:
     """The linear program itself."""
     m, N = len(rate), count
     i, k = (rate > 0).nonzero()

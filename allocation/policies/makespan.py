@@ -3,9 +3,8 @@
 from numpy import isfinite, maximum, where
 
 from allocation.arrays import Floats
-from allocation.classes import alike
 from allocation.decision import Decision
-from allocation.levels import fill_levels
+from allocation.levels import fill_evenly
 from allocation.problem import Problem
 
 
@@ -46,11 +45,9 @@ def makespan(problem: Problem) -> Decision:
        section 4.2.
     """
     a = problem.rate / steps_left(problem)[:, None]
-    kinds = alike(a)
-    a = a[kinds.first]
-    best = fill_levels(a, problem.usage, problem.capacity, need=lambda z: z, ceiling=a.max(axis=1), count=kinds.count)
+    best = fill_evenly(a, problem.usage, problem.capacity)
     return Decision.of_shares(
-        best.shares[kinds.of_row],
+        best.shares,
         prices=best.prices / best.level**2,
         objective=1 / best.level,
         bound=1 / best.bound,

@@ -1,8 +1,7 @@
 """Max-min fairness of normalised throughput (Gavel)."""
 
-from allocation.classes import alike
 from allocation.decision import Decision
-from allocation.levels import fill_levels
+from allocation.levels import fill_evenly
 from allocation.problem import Problem
 
 
@@ -46,11 +45,9 @@ def max_min_fairness(problem: Problem) -> Decision:
     """
     T, g, w, p = problem.rate, problem.base_gpus, problem.weight, problem.base_rate
     a = T * (g / (w * p))[:, None]
-    kinds = alike(a)
-    a = a[kinds.first]
-    best = fill_levels(a, problem.usage, problem.capacity, need=lambda z: z, ceiling=a.max(axis=1), count=kinds.count)
+    best = fill_evenly(a, problem.usage, problem.capacity)
     return Decision.of_shares(
-        best.shares[kinds.of_row],
+        best.shares,
         prices=best.prices,
         objective=best.level,
         bound=best.bound,

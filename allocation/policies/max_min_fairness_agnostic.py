@@ -2,9 +2,8 @@
 
 from numpy import where
 
-from allocation.classes import alike
 from allocation.decision import Decision
-from allocation.levels import fill_levels
+from allocation.levels import fill_evenly
 from allocation.problem import Problem, normaliser
 
 
@@ -46,11 +45,9 @@ def max_min_fairness_agnostic(problem: Problem) -> Decision:
     T = where(problem.rate > 0, problem.gpus, 0) / problem.base_gpus[:, None]
     g, p = normaliser(T, u, c)
     a = T * (g / (w * p))[:, None]
-    kinds = alike(a)
-    a = a[kinds.first]
-    best = fill_levels(a, u, c, need=lambda z: z, ceiling=a.max(axis=1), count=kinds.count)
+    best = fill_evenly(a, u, c)
     return Decision.of_shares(
-        best.shares[kinds.of_row],
+        best.shares,
         prices=best.prices,
         objective=best.level,
         bound=best.bound,

@@ -2,9 +2,6 @@
 
 from typing import Annotated
 
-from numpy import column_stack
-
-from allocation.classes import alike
 from allocation.decision import Decision
 from allocation.parameters import Switch
 from allocation.problem import Problem
@@ -54,11 +51,9 @@ def max_sum_throughput(
     """
     T, g, w, p = problem.rate, problem.base_gpus, problem.weight, problem.base_rate
     b = T * (w * g / p if normalised else w)[:, None]
-    kinds = alike(column_stack([b, T]))
-    rows = kinds.first
-    best = most_worth(b[rows], T[rows], problem.usage, problem.capacity, count=kinds.count)
+    best = most_worth(b, T, problem.usage, problem.capacity)
     return Decision.of_shares(
-        best.shares[kinds.of_row],
+        best.shares,
         prices=best.prices,
         objective=best.value,
         bound=best.bound,

@@ -1,9 +1,8 @@
 """Most work for the money (Gavel)."""
 
-from numpy import column_stack, where
+from numpy import where
 
 from allocation.arrays import Floats
-from allocation.classes import alike
 from allocation.decision import Decision
 from allocation.problem import Problem
 from allocation.worth import most_worth
@@ -48,11 +47,9 @@ def min_cost(problem: Problem) -> Decision:
     """
     T = problem.rate
     b = T * problem.weight[:, None] / dollars_per_hour(problem)
-    kinds = alike(column_stack([b, T]))
-    rows = kinds.first
-    best = most_worth(b[rows], T[rows], problem.usage, problem.capacity, count=kinds.count)
+    best = most_worth(b, T, problem.usage, problem.capacity)
     return Decision.of_shares(
-        best.shares[kinds.of_row],
+        best.shares,
         prices=best.prices,
         objective=best.value,
         bound=best.bound,
