@@ -130,10 +130,10 @@ def test_others_see_what_they_did_themselves(member, staff, stranger, web):
 @pytest.mark.parametrize("asked", [{"actor": "mia"}, {"action": "job.hold"}, {"target": "1"}])
 def test_the_list_is_narrowed(asked, member, staff, web):
     note("job.hold", actor=member, target="resnet", target_id="1")
-    note("node.drain", actor=staff, target="n1", target_id="2")
+    note("node.drain", actor=staff, target="rack-7-node", target_id="2")
     shown = web(staff).get(reverse("audit"), asked).content.decode()
     assert "resnet" in shown
-    assert "n1" not in shown
+    assert "rack-7-node" not in shown
 
 
 def test_a_changed_password_is_on_the_list_without_the_password(mia, web):
