@@ -94,14 +94,33 @@ def best_batches(
     several passes; so is whatever exceeds the initial batch on one GPU, for the noise to be seen between passes.
     """
     least = np.maximum(limits.initial, limits.least_per_gpu * gpus)
-    per_gpu = np.geomspace(least, limits.most, CANDIDATES) / gpus
-    passes = (np.ceil(per_gpu / limits.most_per_gpu - DUST) - 1).astype(np.int64)
-    must_repeat = (gpus == 1) & (per_gpu > limits.initial + DUST)
-    passes = np.where(must_repeat, np.maximum(passes, 1), passes)
-    local = np.ceil(per_gpu / (passes + 1) - DUST).astype(np.int64)
+    local, passes = divided(np.geomspace(least, limits.most, CANDIDATES), limits, gpus)
+    goodput = goodput_of(throughput, limits, noise, local, passes, nodes=nodes, gpus=gpus)
+    best = goodput.argmax(axis=0), np.arange(goodput.shape[1])
+    return Batches(local[best], passes[best], goodput[best])
+
+
+def goodput_of(
+    throughput: Throughput,
+    limits: BatchLimits,
+    noise: GradientNoise,
+    local: Ints,
+    passes: Ints,
+    *,
+    nodes: Ints,
+    gpus: Ints,
+) -> Floats:
+    """The goodput of these batches, everything broadcast; 0 where one is not within the limits of a GPU."""
     scale = gpus * local * (passes + 1) / limits.initial
     goodput = throughput(nodes, gpus, local, passes) * efficiency(noise, scale)
     possible = (local >= limits.least_per_gpu) & (local <= limits.most_per_gpu)
-    goodput = np.where(possible, goodput, 0)
-    best = goodput.argmax(axis=0), np.arange(goodput.shape[1])
-    return Batches(local[best], passes[best], goodput[best])
+    return np.where(possible, goodput, 0)
+
+
+def divided(batch: Floats, limits: BatchLimits, gpus: Ints) -> tuple[Ints, Ints]:
+    """Samples per GPU at once, rounded up, and passes before the last, of steps of so many samples; both broadcast."""
+    per_gpu = batch / gpus
+    passes = (np.ceil(per_gpu / limits.most_per_gpu - DUST) - 1).astype(np.int64)
+    must_repeat = (gpus == 1) & (per_gpu > limits.initial + DUST)
+    passes = np.where(must_repeat, np.maximum(passes, 1), passes)
+    return np.ceil(per_gpu / (passes + 1) - DUST).astype(np.int64), passes

@@ -17,18 +17,18 @@ from simulation.cluster import Cluster, InvalidCluster
 from simulation.engine import Simulation, Stalled
 from simulation.figures import figures_of
 from simulation.formats import FORMATS
+from simulation.formats.sia import CATEGORIES
 from simulation.gpu_types import UnknownGpuType
-from simulation.jobs import Jobs
 from simulation.setting import (
     RULES,
     RULES_OF,
     InvalidSetting,
     Setting,
+    begin,
     read_prices,
     read_throughputs,
     read_trace,
 )
-from simulation.state import State
 from simulation.throughputs import InvalidTable, UnknownWorkload
 from simulation.trace import InvalidTrace
 
@@ -69,6 +69,15 @@ def run(
     throughputs: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="A table of rates in Gavel's JSON.")
     ] = None,
+    profiles: Annotated[
+        Path | None, typer.Option(exists=True, file_okay=False, help="Applications as Sia recorded them.")
+    ] = None,
+    category: Annotated[
+        str | None, typer.Option(help=f"Of Sia's jobs that name none: {', '.join(CATEGORIES)}.")
+    ] = None,
+    shared_models: Annotated[
+        bool, typer.Option("--shared-models", help="With profiles: what a job learns, its application knows.")
+    ] = False,
     prices: Annotated[str | None, typer.Option(help="v100=2.48,…: dollars per GPU and hour.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count lines that cannot be read.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -83,11 +92,12 @@ def run(
         failures=failures,
         checkpoint_s=checkpoint_s,
     )
-    jobs = read_trace(trace, format_name, skip_bad=skip_bad)
+    jobs = read_trace(trace, format_name, skip_bad=skip_bad, category=category)
     machines, rounds = setting.rounds(Cluster.parse(cluster))
     paid = read_prices(prices, machines.gpu_types)
-    rates = Jobs.of(jobs.jobs, machines, read_throughputs(throughputs, format_name))
-    simulation = Simulation(State.before(rates, machines, paid or [0.0] * len(machines.gpu_types)), rounds, restart_s)
+    truth = read_throughputs(throughputs, format_name, profiles)
+    state = begin(jobs, machines, truth, rounds, paid, restart_s=restart_s, shared=shared_models)
+    simulation = Simulation(state, rounds)
     wall_s = _run(simulation, quiet=as_json)
     figures = figures_of(
         simulation.state, machines.gpu_types, decided_s=simulation.decided_s, wall_s=wall_s, prices=paid

@@ -8,8 +8,12 @@ from typing import Self
 import numpy as np
 
 from allocation.arrays import Ints
+from allocation.configurations import Configurations
 
 GROUP = re.compile(r"(?P<gpu_type>[A-Za-z0-9][\w.-]*)=(?P<nodes>[1-9]\d*)(?:x(?P<gpus>[1-9]\d*))?")
+
+Placement = tuple[int, ...]
+"""How many GPUs of a gang each of its nodes carries."""
 
 
 class InvalidCluster(ValueError):
@@ -49,3 +53,24 @@ class Cluster:
         """The same cluster, its types in another order."""
         order = [self.gpu_types.index(gpu_type) for gpu_type in gpu_types]
         return replace(self, gpu_types=tuple(gpu_types), node_gpus=tuple(self.node_gpus[j] for j in order))
+
+    def placements(self, configurations: Configurations) -> list[Placement]:
+        """Give what each configuration puts on its nodes: equal parts, or, if it is uneven, nodes filled one by one."""
+        largest = [max(nodes) for nodes in self.node_gpus]
+        columns = zip(
+            configurations.gpu_type.tolist(),
+            configurations.gpus.tolist(),
+            configurations.nodes.tolist(),
+            configurations.uneven.tolist(),
+            strict=True,
+        )
+        return [_filled(gpus, largest[j]) if uneven else (gpus // d,) * d for j, gpus, d, uneven in columns]
+
+    def fills(self, gpu_type: int, placement: Placement) -> bool:
+        """Whether a gang over several nodes leaves no room on them."""
+        return len(placement) == 1 or min(placement) == max(self.node_gpus[gpu_type])
+
+
+def _filled(gpus: int, node: int) -> Placement:
+    whole, rest = divmod(gpus, node)
+    return (node,) * whole + ((rest,) if rest else ())

@@ -7,13 +7,9 @@ from time import perf_counter
 
 import numpy as np
 
-from allocation.arrays import Floats, Ints
+from allocation.arrays import Bools, Floats, Ints
 from simulation.rounds import Planned, Rounds
 from simulation.state import State
-
-NOTHING_LEFT = 1e-9
-"""Of a job's steps: less than that is rounding, not work."""
-
 
 PATIENCE = 1000
 """Rounds in which nothing runs, before it is said that nothing ever will."""
@@ -43,7 +39,6 @@ class Simulation:
 
     state: State
     rounds: Rounds
-    restart_s: float = 0.0
     watch: Callable[[Round], None] = _ignore
     decided_s: list[float] = field(default_factory=list)
     """How long each planned round took to decide."""
@@ -100,25 +95,25 @@ class Simulation:
         state = self.state
         runs = planned.picks >= 0
         rows, k = state.active[runs], planned.picks[runs]
-        again = planned.starts[runs] & (state.running_s[rows] > 0)
-        state.restarts[rows] += again
-        steps, busy_s = self._progress(rows, k, np.where(again, self.restart_s, 0.0))
-        stops_s = state.now_s + busy_s
+        self._start(rows, k, planned.starts[runs])
+        restored_s = np.minimum(state.restoring_s[rows], self.rounds.round_s)
+        state.restoring_s[rows] -= restored_s
+        steps, ran_s = state.work.run(rows, k, state.left[rows], self.rounds.round_s - restored_s)
+        stops_s = state.now_s + (restored_s + ran_s)
         state.book(rows, k, steps, stops_s - state.now_s)
         state.held[state.active] = planned.picks
         self.watch(Round(state.now_s, rows, k, stops_s))
         self._finish(rows, stops_s)
         self._end_round(stops_s)
 
-    def _progress(self, rows: Ints, k: Ints, lost_s: Floats) -> tuple[Floats, Floats]:
-        """Steps done within the round, and how long each job is busy, of which some time is lost to its restart."""
-        rate, left = self.state.jobs.kind_rate[self.state.jobs.kind[rows], k], self.state.left[rows]
-        steps = rate * np.maximum(self.rounds.round_s - lost_s, 0)
-        steps = np.maximum(np.floor(steps), 1) if self.rounds.whole_steps else steps
-        done = steps >= left * (1 - NOTHING_LEFT)
-        steps = np.where(done, left, steps)
-        to_the_end = ~done & (not self.rounds.whole_steps)
-        return steps, np.where(to_the_end, self.rounds.round_s, lost_s + steps / rate)
+    def _start(self, rows: Ints, k: Ints, starts: Bools) -> None:
+        """Who starts, or moves, is restored from his last checkpoint first; a first start may be free."""
+        state, again = self.state, self.state.running_s[rows] > 0
+        state.restarts[rows] += starts & again
+        pays = starts & (again | self.rounds.first_start_costs)
+        state.restoring_s[rows[starts]] = 0
+        state.restoring_s[rows[pays]] = state.jobs.restart_s[rows[pays]]
+        state.work.start(rows[starts], k[starts])
 
     def _finish(self, rows: Ints, stops_s: Floats) -> None:
         state = self.state

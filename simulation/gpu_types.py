@@ -7,6 +7,8 @@ import numpy as np
 
 from estimation.knowledge import GpuSpec
 from estimation.points import scaling_law
+from simulation.cluster import Placement
+from simulation.trace import Program
 
 GPU_SPECS = {
     spec.name: spec
@@ -45,11 +47,11 @@ class UnknownGpuType(KeyError):
 class BySpeed:
     """Rates of any program by the speed of the GPU type and the law of scaling: one V100 does a step per second."""
 
-    def rate(self, workload: str | None, gpu_type: str, gpus: int, nodes: int) -> float:
+    def rate(self, program: Program, gpu_type: str, placement: Placement) -> float:
         if gpu_type not in GPU_SPECS:
             raise UnknownGpuType(gpu_type)
         faster = GPU_SPECS[gpu_type].speed / GPU_SPECS[REFERENCE].speed
-        return faster * float(scaling_law(np.array(gpus), np.array(nodes)))
+        return faster * float(scaling_law(np.array(sum(placement)), np.array(len(placement))))
 
 
 def known_prices(gpu_types: Sequence[str]) -> list[float] | None:

@@ -3,21 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from allocation.arrays import Bools, Floats, Ints
 from allocation.configurations import Configurations
 from allocation.problem import normaliser
-from simulation.cluster import Cluster
+from simulation.cluster import Cluster, Placement
 from simulation.throughputs import Throughputs
-from simulation.trace import TraceJob
+from simulation.trace import Program, Spread, TraceJob
 
 
 @dataclass(frozen=True, eq=False)
 class Jobs:
-    """M jobs by arrival; K configurations of n types; jobs of one kind (M,) have the same true rate (kinds, K)."""
+    """M jobs by arrival; K configurations of n types; jobs of one kind (M,) have the same true rate (kinds, K).
+
+    programs are those of the kinds, placements those of the configurations; restart_s (M,) is what a restart takes,
+    and told_restart_s (M,) what policies take it for.
+    """
 
     names: Sequence[str]
     configurations: Configurations
@@ -30,12 +34,17 @@ class Jobs:
     team: Ints
     base_gpus: Floats
     base_rate: Floats
+    restart_s: Floats
+    told_restart_s: Floats
+    programs: Sequence[Program]
+    placements: Sequence[Placement]
 
     @classmethod
-    def of(cls, trace: Sequence[TraceJob], cluster: Cluster, truth: Throughputs) -> Self:
+    def of(cls, trace: Sequence[TraceJob], cluster: Cluster, truth: Throughputs, *, restart_s: float = 0.0) -> Self:
         """Each gang on the fewest nodes of each type; a job's steps are its own, or those of its duration."""
-        gangs = {gang for job in trace for gang in job.gangs}
-        configurations = Configurations.of(cluster.node_gpus, gangs)
+        gangs = {gang for job in trace for gang in job.gangs if job.spread is not Spread.UNEVEN}
+        uneven = {gang for job in trace for gang in job.gangs if job.spread is Spread.UNEVEN}
+        configurations = Configurations.of(cluster.node_gpus, gangs, uneven=uneven)
         kinds = {kind: row for row, kind in enumerate(dict.fromkeys(_kind(job) for job in trace))}
         kind_rate = np.array([_rates(kind, configurations, cluster, truth) for kind in kinds])
         kind_rate = kind_rate.reshape(len(kinds), len(configurations.nodes))
@@ -55,6 +64,10 @@ class Jobs:
             team=np.array([_team(job, i, teams) for i, job in enumerate(trace)], dtype=np.int64),
             base_gpus=base_gpus[kind],
             base_rate=base_rate[kind],
+            restart_s=np.array([_or(job.restart_s, restart_s) for job in trace]),
+            told_restart_s=np.array([_or(job.told_restart_s, restart_s) for job in trace]),
+            programs=[kind.program for kind in kinds],
+            placements=cluster.placements(configurations),
         )
 
     @property
@@ -68,21 +81,35 @@ class Jobs:
         return np.asarray((self.rate > 0).any(axis=1))
 
 
-Kind = tuple[str | None, tuple[int, ...], frozenset[str] | None]
+class _Kind(NamedTuple):
+    program: Program
+    gangs: tuple[int, ...]
+    spread: Spread
+    gpu_types: frozenset[str] | None
 
 
-def _kind(job: TraceJob) -> Kind:
-    return job.workload, job.gangs, job.gpu_types
+def _kind(job: TraceJob) -> _Kind:
+    return _Kind(job.program, job.gangs, job.spread, job.gpu_types)
 
 
-def _rates(kind: Kind, on: Configurations, cluster: Cluster, truth: Throughputs) -> list[float]:
-    workload, gangs, allowed = kind
-    columns = zip(on.gpu_type.tolist(), on.gpus.tolist(), on.nodes.tolist(), strict=True)
-    named = [(cluster.gpu_types[j], gpus, nodes) for j, gpus, nodes in columns]
+def _rates(kind: _Kind, on: Configurations, cluster: Cluster, truth: Throughputs) -> list[float]:
+    columns = zip(on.gpu_type.tolist(), cluster.placements(on), on.uneven.tolist(), strict=True)
     return [
-        truth.rate(workload, *place) if place[1] in gangs and (allowed is None or place[0] in allowed) else 0.0
-        for place in named
+        truth.rate(kind.program, cluster.gpu_types[j], placement)
+        if uneven == (kind.spread is Spread.UNEVEN) and _allowed(kind, cluster, j, placement)
+        else 0.0
+        for j, placement, uneven in columns
     ]
+
+
+def _allowed(kind: _Kind, cluster: Cluster, gpu_type: int, placement: Placement) -> bool:
+    on_type = kind.gpu_types is None or cluster.gpu_types[gpu_type] in kind.gpu_types
+    whole = kind.spread is not Spread.FULL or cluster.fills(gpu_type, placement)
+    return sum(placement) in kind.gangs and on_type and whole
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
 
 
 def _steps(job: TraceJob, fastest: float) -> float:

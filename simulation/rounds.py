@@ -20,10 +20,15 @@ class Planned:
 
 
 class Rounds(Protocol):
-    """Rules of rounds; whole_steps: steps are not split, and a round ends with the last of its jobs."""
+    """Rules of rounds.
+
+    whole_steps: steps are not split, and a round ends with the last of its jobs; first_start_costs: not only a restart
+    takes the time of one.
+    """
 
     round_s: float
     whole_steps: bool
+    first_start_costs: bool
 
     def plan(self, state: State, *, changed: bool) -> Planned:
         """Give the next round; changed: jobs came or were done since the last."""

@@ -37,6 +37,7 @@ class ServiceRounds:
     outages: Outages | None = None
     checkpoint_s: float = 0.0
     whole_steps: bool = False
+    first_start_costs: bool = False
     _decision: Decision | None = None
     _owner: Ints = field(init=False)
     _node_type: Ints = field(init=False)
@@ -107,7 +108,7 @@ class ServiceRounds:
 
     def _can_run_now(self, state: State) -> Bools:
         jobs, rows = state.jobs, state.active
-        return runnable(state.believed[jobs.kind[rows]], jobs.configurations.usage, self._capacity())
+        return runnable(state.work.believed(rows), jobs.configurations.usage, self._capacity())
 
     def _asked(self, *, changed: bool) -> Policy:
         decision = self._decision

@@ -4,6 +4,7 @@ import gzip
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf, nan
 from pathlib import Path
 from typing import Any, Self
@@ -11,14 +12,21 @@ from typing import Any, Self
 from allocation.parameters import Policy, with_parameters
 from allocation.policies import POLICIES
 from simulation.cluster import Cluster
-from simulation.formats import FORMATS
+from simulation.formats import FORMATS, Reader
+from simulation.formats.sia import CATEGORIES, read_sia
 from simulation.gavel_rounds import GavelRounds
 from simulation.gpu_types import BySpeed, known_prices
+from simulation.jobs import Jobs
 from simulation.outages import Outages
+from simulation.profiles import Profiles
 from simulation.rounds import Rounds
 from simulation.service_rounds import ServiceRounds
+from simulation.sia_rounds import SiaRounds
+from simulation.state import State
 from simulation.throughputs import Throughputs, read_gavel_table
 from simulation.trace import Trace
+from simulation.training import Training
+from simulation.work import FixedRates
 
 GAVEL_SHUFFLE_SEED = 5
 """What Gavel adds to the seed of a run for the order of its types."""
@@ -97,24 +105,60 @@ def read_prices(words: str | None, gpu_types: Sequence[str]) -> list[float] | No
     return [given[gpu_type] for gpu_type in gpu_types]
 
 
-def read_trace(path: Path, format_name: str, *, skip_bad: bool) -> Trace:
-    """Give the jobs of a file, which may be compressed by gzip."""
+def read_trace(path: Path, format_name: str, *, skip_bad: bool, category: str | None = None) -> Trace:
+    """Give the jobs of a file, which may be compressed by gzip; Sia's are of that category, where they name none."""
     _refuse_unknown("format", format_name, FORMATS)
+    read = _reader(format_name, category)
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     try:
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise InvalidSetting(f"{path} is not text in UTF-8: {error}") from None
-    return FORMATS[format_name](lines, skip_bad=skip_bad)
+    return read(lines, skip_bad=skip_bad)
 
 
-def read_throughputs(path: Path | None, format_name: str) -> Throughputs:
-    """Give the rates of a table of Gavel's, or those that speak from GPUs' data sheets."""
+def _reader(format_name: str, category: str | None) -> Reader:
+    if category is None:
+        return FORMATS[format_name]
+    if format_name not in FORMATS_OF_CATEGORIES:
+        raise InvalidSetting(f"jobs of the format {format_name} have no category")
+    _refuse_unknown("category", category, CATEGORIES)
+    return partial(read_sia, category=category)
+
+
+def read_throughputs(path: Path | None, format_name: str, profiles: Path | None = None) -> Throughputs:
+    """Give recorded applications, the rates of a table of Gavel's, or those that speak from GPUs' data sheets."""
+    if profiles is not None:
+        return Profiles(profiles)
+    if format_name in STEPS_OF_PROFILES:
+        raise InvalidSetting(f"the applications of the format {format_name} mean nothing without --profiles")
     if path is not None:
         return read_gavel_table(path)
     if format_name in STEPS_OF_A_TABLE:
         raise InvalidSetting(f"the steps of the format {format_name} mean nothing without --throughputs")
     return BySpeed()
+
+
+def begin(
+    trace: Trace,
+    cluster: Cluster,
+    truth: Throughputs,
+    rounds: Rounds,
+    prices: Sequence[float] | None,
+    *,
+    restart_s: float = 0.0,
+    shared: bool = False,
+) -> State:
+    """Give the state before the first job comes; recorded applications are trained, anything else runs at fixed rates.
+
+    restart_s is for jobs of which nothing is known; shared: what one job learns, all jobs of its application know.
+    """
+    paid = prices or [0.0] * len(cluster.gpu_types)
+    if isinstance(truth, Profiles):
+        jobs = Jobs.of(truth.completed(trace).jobs, cluster, truth)
+        return State.before(jobs, cluster, paid, Training(jobs, cluster, truth, shared))
+    jobs = Jobs.of(trace.jobs, cluster, truth, restart_s=restart_s)
+    return State.before(jobs, cluster, paid, FixedRates(jobs, rounds.whole_steps))
 
 
 def _read_failures(words: str | None) -> tuple[float, float] | None:
@@ -163,13 +207,24 @@ def _service(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluste
     return cluster, ServiceRounds(cluster, policy, setting.round_s, timeless, outages, setting.checkpoint_s)
 
 
+def _sia(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluster, Rounds]:
+    return cluster, SiaRounds(policy, setting.round_s)
+
+
 RULES: dict[str, Callable[[Setting, Policy, Cluster], tuple[Cluster, Rounds]]] = {
     "service": _service,
     "gavel": _gavel,
+    "sia": _sia,
 }
 
-RULES_OF = {"gavel": "gavel"}
+RULES_OF = {"gavel": "gavel", "sia": "sia"}
 """Formats that bring the rules of their original."""
+
+FORMATS_OF_CATEGORIES = frozenset({"sia"})
+"""Formats that say of jobs what may be chosen for them."""
+
+STEPS_OF_PROFILES = frozenset({"sia"})
+"""Formats whose jobs are recorded applications, trained to their end."""
 
 STEPS_OF_A_TABLE = frozenset({"gavel"})
 """Formats whose jobs are so many steps of a workload that a table knows."""

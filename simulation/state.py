@@ -11,23 +11,25 @@ from allocation.arrays import Floats, Ints
 from allocation.problem import Problem
 from simulation.cluster import Cluster
 from simulation.jobs import Jobs
+from simulation.work import FixedRates, Work
 
 
 @dataclass(eq=False)
 class State:
     """Columns over all M jobs; active are the rows of those that have come and are not done.
 
-    believed (kinds, K) steps/s is what policies are told of the true rates; left (M,) steps; received_s (M, n) since
+    work is how jobs truly get on, and what policies are told of it; left (M,) steps; received_s (M, n) since
     the shares were last set; isolated_rate (M,) steps/s on a 1/N share, isolated_s (M,) the time that the work so far
     would have taken on it; running_s, attained_gpu_s (M,); held (M,) the configuration run last round, or -1;
-    restarts (M,); finish_s (M,), nan: not done; busy_gpu_s (n,); saved_left
-    (M,) steps at the last checkpoint, unsaved_s (M,) run since; lost_gpu_s what failures of nodes have cost.
+    restarts (M,), restoring_s (M,) until a job that was restarted goes on; finish_s (M,), nan: not done;
+    busy_gpu_s (n,); saved_left (M,) steps at the last checkpoint, unsaved_s (M,) run since; lost_gpu_s what failures of
+    nodes have cost.
     """
 
     jobs: Jobs
     capacity: Ints
     price_per_gpu_hour: Floats
-    believed: Floats
+    work: Work
     active: Ints
     left: Floats
     received_s: Floats
@@ -37,6 +39,7 @@ class State:
     attained_gpu_s: Floats
     held: Ints
     restarts: Ints
+    restoring_s: Floats
     finish_s: Floats
     busy_gpu_s: Floats
     saved_left: Floats
@@ -45,14 +48,16 @@ class State:
     now_s: float = 0.0
 
     @classmethod
-    def before(cls, jobs: Jobs, cluster: Cluster, price_per_gpu_hour: Sequence[float]) -> Self:
-        """Nobody has come yet."""
+    def before(
+        cls, jobs: Jobs, cluster: Cluster, price_per_gpu_hour: Sequence[float], work: Work | None = None
+    ) -> Self:
+        """Nobody has come yet; unless told otherwise, jobs work at fixed rates."""
         M, n = len(jobs.names), len(cluster.gpu_types)
         return cls(
             jobs=jobs,
             capacity=cluster.capacity,
             price_per_gpu_hour=np.array(price_per_gpu_hour, dtype=float),
-            believed=jobs.kind_rate.copy(),
+            work=work or FixedRates(jobs),
             active=np.zeros(0, dtype=np.int64),
             left=jobs.steps.copy(),
             received_s=np.zeros((M, n)),
@@ -62,6 +67,7 @@ class State:
             attained_gpu_s=np.zeros(M),
             held=np.full(M, -1, dtype=np.int64),
             restarts=np.zeros(M, dtype=np.int64),
+            restoring_s=np.zeros(M),
             finish_s=np.full(M, np.nan),
             busy_gpu_s=np.zeros(n),
             saved_left=jobs.steps.copy(),
@@ -82,13 +88,14 @@ class State:
             "isolated_s": self.isolated_s[rows],
             "received_s": self.received_s[rows],
             "held": self.held[rows],
+            "restart_s": jobs.told_restart_s[rows],
             "restarts": self.restarts[rows],
+            "most_gpus": self.work.most_gpus(rows),
             "deadline_s": jobs.deadline_s[rows] - self.now_s,
             "price_per_gpu_hour": self.price_per_gpu_hour,
             "team": jobs.team[rows],
         }
-        rate = self.believed[jobs.kind[rows]]
-        return Problem.of(rate, jobs.configurations.usage, **known | columns)
+        return Problem.of(self.work.believed(rows), jobs.configurations.usage, **known | columns)
 
     def set_isolated(self, problem: Problem, rows: Ints | None = None) -> None:
         """From now on, compare the work of the problem's jobs with what each would do on an equal share."""

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from simulation.cluster import Placement
+from simulation.trace import Program
+
 GAVEL_KEY = re.compile(r"\('(?P<workload>.*)', (?P<gpus>\d+)\)")
 
 
@@ -24,8 +27,8 @@ class InvalidTable(ValueError):
 class Throughputs(Protocol):
     """The truth of a simulation."""
 
-    def rate(self, workload: str | None, gpu_type: str, gpus: int, nodes: int) -> float:
-        """Steps per second of the whole job; 0: it cannot run so."""
+    def rate(self, program: Program, gpu_type: str, placement: Placement) -> float:
+        """Steps per second of the whole job, the mean where they change; 0: it cannot run so."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,11 @@ class Table:
 
     rates: Mapping[str, Mapping[tuple[str, int], float]]
 
-    def rate(self, workload: str | None, gpu_type: str, gpus: int, nodes: int) -> float:
+    def rate(self, program: Program, gpu_type: str, placement: Placement) -> float:
         try:
-            return self.rates[workload or ""].get((gpu_type, gpus), 0.0)
+            return self.rates[program.workload or ""].get((gpu_type, sum(placement)), 0.0)
         except KeyError:
-            raise UnknownWorkload(workload) from None
+            raise UnknownWorkload(program.workload) from None
 
 
 def read_gavel_table(path: Path) -> Table:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from enum import Enum, auto
+from typing import NamedTuple, Self
 
 
 class InvalidTrace(ValueError):
@@ -13,19 +14,44 @@ class InvalidTrace(ValueError):
         super().__init__(f"line {line}, column {column}: {reason}")
 
 
+class Program(NamedTuple):
+    """What runs: a workload, None: of which nothing is known; samples of a step; whether these may be tuned."""
+
+    workload: str | None = None
+    batch: int | None = None
+    tuned: bool = False
+
+
+UNKNOWN = Program()
+
+
+class Spread(Enum):
+    """How a gang may be spread over nodes, which are as few as can be."""
+
+    EQUAL = auto()
+    """In equal parts."""
+    FULL = auto()
+    """Over several nodes only if it fills them."""
+    UNEVEN = auto()
+    """Node by node: the last one takes what is left."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TraceJob:
     """A job that comes at arrival_s and wants total_steps done, or duration_s on the fastest type it may have.
 
     gangs are the numbers of GPUs that it may run on, gpu_types the only types, None: any; deadline_s is on the trace's
-    clock; workload None: a program of which nothing is known.
+    clock; restart_s is what a restart takes, and told_restart_s what policies take it for, None: nothing is known.
     """
 
     name: str
     arrival_s: float
     gangs: tuple[int, ...]
     gpu_types: frozenset[str] | None = None
-    workload: str | None = None
+    program: Program = UNKNOWN
+    spread: Spread = Spread.EQUAL
+    restart_s: float | None = None
+    told_restart_s: float | None = None
     total_steps: float | None = None
     duration_s: float | None = None
     weight: float = 1.0

@@ -8,6 +8,7 @@ from simulation.formats.chronus import read_chronus
 from simulation.formats.gavel import read_gavel
 from simulation.formats.motley_csv import read_motley_csv
 from simulation.formats.philly import read_philly
+from simulation.formats.sia import read_sia
 from simulation.trace import Trace
 
 
@@ -19,6 +20,7 @@ class Reader(Protocol):
 
 FORMATS: dict[str, Reader] = {
     "gavel": read_gavel,
+    "sia": read_sia,
     "philly": read_philly,
     "alibaba": read_alibaba,
     "chronus": read_chronus,

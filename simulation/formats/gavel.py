@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from simulation.formats.reading import Line, read_lines
-from simulation.trace import Trace, TraceJob
+from simulation.trace import Program, Trace, TraceJob
 
 COLUMNS = 10
 WORKLOAD, STEPS, GPUS, WEIGHT, ARRIVAL = 0, 5, 6, 7, 9
@@ -24,7 +24,7 @@ def _job(line: Line) -> TraceJob:
         name=str(line.number - 1),
         arrival_s=line.number_at(ARRIVAL, least=0),
         gangs=(line.whole_at(GPUS, least=1),),
-        workload=line.text_at(WORKLOAD),
+        program=Program(line.text_at(WORKLOAD)),
         total_steps=line.whole_at(STEPS, least=1),
         weight=line.positive_at(WEIGHT),
     )

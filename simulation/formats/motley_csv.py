@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from allocation.configurations import gang_sizes
 from simulation.formats.reading import Line, read_table
-from simulation.trace import InvalidTrace, Trace, TraceJob
+from simulation.trace import InvalidTrace, Program, Trace, TraceJob
 
 COLUMNS = (
     "name",
@@ -46,7 +46,7 @@ def _job(line: Line) -> TraceJob:
         name=line.text_at("name"),
         arrival_s=arrival_s,
         gangs=_gangs(line),
-        workload=line.text_at("workload") if line.has("workload") else None,
+        program=Program(line.text_at("workload") if line.has("workload") else None),
         total_steps=line.positive_at("total_steps") if line.has("total_steps") else None,
         duration_s=line.positive_at("duration_s") if line.has("duration_s") else None,
         weight=line.positive_at("weight") if line.has("weight") else 1.0,

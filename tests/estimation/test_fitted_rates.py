@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from recorded_applications import StepTimes, needs_reference
+from recorded_applications import PROFILES, needs_reference
 
 from estimation.fitted import Fits, fixed_batch, models_of, rounded
 from estimation.goodput import BatchLimits, GradientNoise
@@ -137,12 +137,13 @@ def test_rounding_changes_a_rate_by_one_percent_at_most():
 @pytest.mark.parametrize("gpu_type", ["aws", "rtx", "dgx-ext"])
 @pytest.mark.parametrize("application", ["bert", "cifar10", "deepspeech2", "imagenet", "yolov3"])
 def test_the_model_of_one_gpu_with_three_batches_errs_less_than_a_factor_of_two_on_two(application, gpu_type):
-    times, (least, most) = StepTimes.of(application, gpu_type), StepTimes.of(application, gpu_type).per_gpu
+    times = PROFILES.application(application).times(gpu_type)
+    least, most = times.per_gpu
     batches = [int(least), int((least + most) / 2), int(most)]
     seen = {(V100, 1, 1, b): Measurement(1 / times.at((1,), b)[0], 100 if b == batches[-1] else 9) for b in batches}
     machines = Machines(SPECS[:1], np.array([[1, 2]]), np.array([1, 1]))
     rate, _ = workload_rates(machines, Knowledge({(V100, 1, 1): seen[V100, 1, 1, batches[-1]]}, timed=seen))
-    assert abs(np.log(rate[1] * times.at((2,), batches[-1] / 2)[0])) < np.log(2)
+    assert abs(np.log(rate[1] * times.at((2,), batches[-1] // 2)[0])) < np.log(2)
 
 
 # -- whose batch is tuned ----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from recorded_applications import EPOCHS, Epochs, limits_of, needs_reference, recorded_values
+from recorded_applications import PROFILES, needs_reference, recorded_values
 
 from estimation.goodput import NO_NOISE, BatchLimits, GradientNoise, best_batches, efficiency, gain
 from estimation.throughput_model import ThroughputModel
@@ -29,7 +29,7 @@ def test_the_batch_and_its_goodput_are_the_originals(recorded):
     fits = {(r["gpu"], r["app"], len(r["step_time"])): r["params"] for r in recorded_values("fit")}
     model = ThroughputModel(**fits[recorded["gpu"], recorded["app"], recorded["fit_points"]])
     limits, noise = (
-        limits_of(recorded["app"], recorded["gpu"]),
+        PROFILES.application(recorded["app"]).limits(recorded["gpu"]),
         GradientNoise(recorded["grad_sqr"], recorded["grad_var"]),
     )
     assert (limits.most, [limits.least_per_gpu, limits.most_per_gpu]) == (
@@ -41,21 +41,6 @@ def test_the_batch_and_its_goodput_are_the_originals(recorded):
     assert_allclose(found.goodput, recorded["goodput"], rtol=1e-9)
     assert_array_equal(found.local, recorded["atomic_bsz"])
     assert_array_equal(found.passes, recorded["accum_steps"])
-
-
-@needs_reference
-@pytest.mark.parametrize("recorded", recorded_values("progress"), ids=str)
-def test_progress_after_an_epoch_is_the_originals(recorded):
-    assert Epochs.of(recorded["app"]).progress(recorded["epoch"]) == pytest.approx(recorded["progress"], rel=1e-12)
-
-
-@needs_reference
-@pytest.mark.parametrize("recorded", recorded_values("completion"), ids=str)
-def test_completion_is_the_originals(recorded):
-    epochs, last = Epochs.of(recorded["app"]), EPOCHS[recorded["app"]] - 1
-    assert last == recorded["completion_epoch"]
-    assert epochs.at(recorded["batch_size"], last)[1] == pytest.approx(recorded["iterations_at_completion"], rel=1e-12)
-    assert epochs.at(recorded["batch_size"], 0)[2:].tolist() == pytest.approx(recorded["grad_epoch0"], rel=1e-12)
 
 
 # -- by hand -----------------------------------------------------------------------------------------------------

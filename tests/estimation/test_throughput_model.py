@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from recorded_applications import StepTimes, needs_reference, recorded_values
+from recorded_applications import needs_reference, recorded_values
 from scipy.optimize import approx_fprime
 
 from estimation import throughput_model
@@ -34,20 +34,6 @@ def timed(*places: tuple[int, int, int]) -> Timings:
 
 
 # -- against the original ----------------------------------------------------------------------------------------
-
-
-@needs_reference
-@pytest.mark.parametrize("recorded", recorded_values("get_throughput"), ids=str)
-def test_step_times_between_those_recorded_are_the_originals(recorded):
-    found = StepTimes.of(recorded["app"], recorded["gpu"]).at(recorded["placement"], recorded["local_bsz"])
-    assert found == pytest.approx((recorded["step_time"], recorded["sync_time"]), rel=1e-12)
-
-
-@needs_reference
-@pytest.mark.parametrize("recorded", recorded_values("max_local_bsz"), ids=str)
-def test_the_largest_batch_of_a_gpu_is_the_originals(recorded):
-    times = StepTimes.of(recorded["app"], recorded["gpu"])
-    assert times.most_per_gpu(recorded["placement"]) == recorded["max_local_bsz"]
 
 
 @needs_reference

@@ -1,13 +1,12 @@
 """Gavel's traces, throughputs and recorded runs, and the simulator set up as Gavel's was."""
 
 import json
-import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
+from reference import reference
 
 from allocation.parameters import Policy
 from simulation.cluster import Cluster
@@ -17,16 +16,13 @@ from simulation.gavel_rounds import GavelRounds
 from simulation.jobs import Jobs
 from simulation.state import State
 from simulation.throughputs import read_gavel_table
+from simulation.work import FixedRates
 
 ROUND_S = 360.0
 
 
 def gavel_reference() -> Path:
-    reference = Path(os.environ.get("MOTLEY_REFERENCE", Path(__file__).parents[3] / "shared" / "reference"))
-    if not (reference / "gavel").is_dir():
-        absent = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        absent(f"no reference data in {reference}")
-    return reference / "gavel"
+    return reference("gavel")
 
 
 def golden(name: str) -> dict[str, Any]:
@@ -63,7 +59,11 @@ class Run:
         jobs = Jobs.of(read_gavel(lines).jobs, machines, table)
         shuffle = random.Random(5).shuffle if shuffled else None
         rounds = GavelRounds(policy, ROUND_S, fill, shuffle, lend)
-        run = cls(Simulation(State.before(jobs, machines, [0, 0, 0]), rounds), [], machines.gpu_types)
+        run = cls(
+            Simulation(State.before(jobs, machines, [0, 0, 0], FixedRates(jobs, whole_steps=True)), rounds),
+            [],
+            machines.gpu_types,
+        )
         run.simulation.watch = run.note
         return run
 

@@ -12,21 +12,23 @@ from simulation.service_rounds import ServiceRounds
 from simulation.setting import TIMELESS
 from simulation.state import State
 from simulation.throughputs import Table
-from simulation.trace import TraceJob
+from simulation.trace import Program, TraceJob
 
 ROUND_S = 100.0
 ONE_A_SECOND = Table({"w": {("slow", 1): 1.0, ("slow", 2): 2.0, ("fast", 1): 4.0, ("fast", 2): 8.0}})
 
 
 def job(name, arrival_s, steps, *, gpus=1):
-    return TraceJob(name=name, arrival_s=arrival_s, gangs=(gpus,), workload="w", total_steps=steps)
+    return TraceJob(name=name, arrival_s=arrival_s, gangs=(gpus,), program=Program("w"), total_steps=steps)
 
 
 def prepare(trace, words="slow=1", policy="fifo", *, restart_s=0.0, timeless=False):
     cluster = Cluster.parse(words)
-    state = State.before(Jobs.of(trace, cluster, ONE_A_SECOND), cluster, [0] * len(cluster.gpu_types))
+    state = State.before(
+        Jobs.of(trace, cluster, ONE_A_SECOND, restart_s=restart_s), cluster, [0] * len(cluster.gpu_types)
+    )
     rounds = ServiceRounds(cluster, POLICIES[policy], ROUND_S, timeless)
-    return Simulation(state, rounds, restart_s)
+    return Simulation(state, rounds)
 
 
 def finished_s(trace, *args, **options):

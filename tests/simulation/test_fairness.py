@@ -8,7 +8,7 @@ from simulation.fairness import finish_time_ratios, jain_index
 from simulation.jobs import Jobs
 from simulation.state import State
 from simulation.throughputs import Table
-from simulation.trace import TraceJob
+from simulation.trace import Program, TraceJob
 
 RATES = Table({"w": {("slow", 1): 1.0, ("fast", 1): 4.0, ("slow", 2): 2.0, ("fast", 2): 8.0, ("slow", 4): 3.0}})
 
@@ -22,7 +22,7 @@ def finished(words, jobs, finish_s):
 
 def job(arrival_s, steps, *, gangs=(1,), team=None, weight=1.0):
     return TraceJob(
-        name="j", arrival_s=arrival_s, gangs=gangs, workload="w", total_steps=steps, team=team, weight=weight
+        name="j", arrival_s=arrival_s, gangs=gangs, program=Program("w"), total_steps=steps, team=team, weight=weight
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from simulation.formats import FORMATS
-from simulation.trace import InvalidTrace, TraceJob
+from simulation.trace import InvalidTrace, Program, TraceJob
 
 HEADER = "name,arrival_s,gpus,min_gpus,max_gpus,workload,total_steps,duration_s,weight,team,deadline_s"
 
@@ -26,7 +26,7 @@ def test_a_job_of_ours_says_all_that_it_can():
             name="elastic",
             arrival_s=60,
             gangs=(1, 2, 4, 8),
-            workload="resnet",
+            program=Program("resnet"),
             total_steps=900,
             weight=2,
             team="vision",
@@ -78,7 +78,7 @@ def test_bad_lines_are_counted_where_they_may_be_skipped():
 
 def test_jobs_of_gavel_are_named_by_their_line_from_0_and_a_broken_line_is_refused():
     line = "LM (batch size 5)\tpython3 main.py\tlm\t--steps\t1\t700\t2\t1\t-1.000000\t30"
-    job = TraceJob(name="0", arrival_s=30, gangs=(2,), workload="LM (batch size 5)", total_steps=700)
+    job = TraceJob(name="0", arrival_s=30, gangs=(2,), program=Program("LM (batch size 5)"), total_steps=700)
     assert read("gavel", line).jobs == (job,)
     assert fault("gavel", f"{line}\n{line[:-3]}") == (2, 10, "9 columns in place of 10")
     assert fault("gavel", line.replace("700", "many")) == (1, 6, "'many' is not a number")

@@ -1,0 +1,172 @@
+"""Jobs that train: their rate changes with the batch and from epoch to epoch, and is learnt while they run (Sia)."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from allocation.arrays import Floats, Ints
+from estimation.goodput import BatchLimits, GradientNoise, best_batches, divided
+from estimation.throughput_model import ThroughputModel
+from simulation.cluster import Cluster, Placement
+from simulation.experience import Experience, Offer, believed_rates
+from simulation.jobs import Jobs
+from simulation.profiles import Application, Profiles
+from simulation.recordings import StepTimes
+from simulation.trace import Program
+
+DUST = 1e-6
+"""Of a step: an epoch's end is not missed by rounding."""
+
+
+@dataclass(eq=False)
+class _Job:
+    """One job: what it runs, what is known of it, and the batch that it runs with."""
+
+    application: Application
+    program: Program
+    seen: Experience
+    noise: GradientNoise | None = None
+    local: int = 0
+    passes: int = 0
+    believed: tuple[object, Floats] | None = None
+    """What was believed, and from which models and noise."""
+
+
+@dataclass(eq=False)
+class Training:
+    """The work of recorded applications on one cluster.
+
+    Elastic jobs are believed what the models fitted to their own steps say, or, shared, to those of all jobs of their
+    application; of a job that cannot be changed the mean rate is known. Steps are those of the initial batch where the
+    batch is tuned, else the job's own.
+    """
+
+    jobs: Jobs
+    cluster: Cluster
+    profiles: Profiles
+    shared: bool = False
+    _jobs: list[_Job] = field(init=False)
+    _offers: list[Offer] = field(init=False)
+    _types: list[str] = field(init=False)
+    _elastic: Sequence[bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        experience: dict[str, Experience] = defaultdict(Experience)
+        programs = [self.jobs.programs[kind] for kind in self.jobs.kind.tolist()]
+        applications = [self.profiles.application(program.workload or "") for program in programs]
+        self._jobs = [
+            _Job(application, program, experience[application.name] if self.shared else Experience())
+            for application, program in zip(applications, programs, strict=True)
+        ]
+        on = self.jobs.configurations
+        self._types = [self.cluster.gpu_types[j] for j in on.gpu_type.tolist()]
+        self._offers = [_offer(self.cluster, self.jobs, j) for j in range(len(self.cluster.gpu_types))]
+        sizes = [np.unique(on.gpus[rate > 0]).size for rate in self.jobs.kind_rate]
+        self._elastic = [sizes[kind] > 1 for kind in self.jobs.kind.tolist()]
+
+    def believed(self, rows: Ints) -> Floats:
+        return np.array([self._believed(i) for i in rows.tolist()]).reshape(len(rows), -1)
+
+    def _believed(self, i: int) -> Floats:
+        """What cannot run is known; where nothing else is, each GPU is taken to add as much as the first."""
+        job = self._jobs[i]
+        mean: Floats = self.jobs.kind_rate[self.jobs.kind[i]]
+        if not self._elastic[i]:
+            return mean
+        if job.noise is None or not job.seen.models:
+            return np.where(mean > 0, self.jobs.configurations.gpus, 0.0)
+        known = (tuple(job.seen.models.items()), job.noise)
+        if job.believed is None or job.believed[0] != known:
+            rate = believed_rates(job.seen, job.noise, job.application, job.program, self._offers)
+            job.believed = known, np.where(mean > 0, rate / job.application.course.slowdown, 0)
+        return job.believed[1]
+
+    def most_gpus(self, rows: Ints) -> Floats:
+        return np.array([self._jobs[i].seen.most_gpus if self._grows(i) else np.inf for i in rows.tolist()])
+
+    def _grows(self, i: int) -> bool:
+        """Whether the job is to be tried on few GPUs before it gets many: not if its owner set the batch."""
+        return self._elastic[i] and self._jobs[i].program.tuned
+
+    def start(self, rows: Ints, configurations: Ints) -> None:
+        for i, k in zip(rows.tolist(), configurations.tolist(), strict=True):
+            self._set_batch(self._jobs[i], self._types[k], self.jobs.placements[k])
+
+    def run(self, rows: Ints, configurations: Ints, left: Floats, seconds: Floats) -> tuple[Floats, Floats]:
+        columns = zip(rows.tolist(), configurations.tolist(), left.tolist(), seconds.tolist(), strict=True)
+        ran = [self._run(*column) for column in columns]
+        steps, busy_s = np.array(ran, dtype=float).reshape(-1, 2).T
+        return steps, busy_s
+
+    def _run(self, i: int, k: int, left: float, seconds: float) -> tuple[float, float]:
+        """Run from epoch to epoch until the job is done or the time is up; the batch is set anew after each."""
+        job, gpu_type, placement = self._jobs[i], self._types[k], self.jobs.placements[k]
+        ends, total = job.application.ends, float(self.jobs.steps[i])
+        whole = float(ends[-1])
+        progress = whole * (1 - left / total)
+        epoch, spent_s = int(np.searchsorted(ends, progress + DUST, side="right")), 0.0
+        while spent_s < seconds and epoch < len(ends):
+            rate, end = self._goodput(job, gpu_type, placement, epoch), float(ends[epoch])
+            if progress + rate * (seconds - spent_s) < end:
+                progress, spent_s = progress + rate * (seconds - spent_s), seconds
+            else:
+                spent_s += round((end - progress) / rate)
+                progress, epoch = end, epoch + 1
+            self._set_batch(job, gpu_type, placement)
+        if epoch == len(ends):
+            return left, spent_s
+        return left - total * (1 - progress / whole), spent_s
+
+    def _goodput(self, job: _Job, gpu_type: str, placement: Placement, epoch: int) -> float:
+        """Steps of the initial batch per second now; the step that is timed, and its noise, are noted."""
+        application, times = job.application, job.application.times(gpu_type)
+        step_s, averaging_s = times.at(placement, job.local)
+        batch = sum(placement) * job.local * (job.passes + 1)
+        job.noise = application.epochs.noise(batch, epoch)
+        job.seen.note(gpu_type, placement, job.local, step_s, averaging_s)
+        return _steps_per_second(application, job.noise, batch, step_s + job.passes * (step_s - averaging_s))
+
+    def _set_batch(self, job: _Job, gpu_type: str, placement: Placement) -> None:
+        """The best by what is known, or the submitted one; until it has run on that type, the initial one."""
+        limits, model = job.application.limits(gpu_type), job.seen.models.get(gpu_type)
+        times = job.application.times(gpu_type)
+        here = BatchLimits(limits.initial, limits.most, times.most_per_gpu(placement), limits.least_per_gpu)
+        if job.program.tuned and model and job.noise:
+            local, passes = _best(model, here, job.noise, len(placement), sum(placement))
+        else:
+            initial = max(limits.initial, limits.least_per_gpu * sum(placement))
+            batch = initial if job.program.tuned else job.program.batch or initial
+            local, passes = _divided(float(batch), here, sum(placement))
+        job.local, job.passes = _fitting(local, passes, times, limits, sum(placement)), passes
+
+
+def _offer(cluster: Cluster, jobs: Jobs, j: int) -> Offer:
+    on = jobs.configurations
+    columns = np.flatnonzero(on.gpu_type == j)
+    return Offer(cluster.gpu_types[j], columns, on.nodes[columns], on.gpus[columns], max(cluster.node_gpus[j]))
+
+
+def _steps_per_second(application: Application, noise: GradientNoise, batch: int, iteration_s: float) -> float:
+    scale = batch / application.epochs.batches[0]
+    worth = (noise.var + noise.sqr) / (noise.var / scale + noise.sqr)
+    return float(worth / iteration_s / application.course.slowdown)
+
+
+def _fitting(local: int, passes: int, times: StepTimes, limits: BatchLimits, gpus: int) -> int:
+    """No more than was recorded on so many GPUs, and than the application takes."""
+    return min(local, times.most_on(gpus), limits.most // (gpus * (passes + 1)))
+
+
+@lru_cache(maxsize=65_536)
+def _best(model: ThroughputModel, limits: BatchLimits, noise: GradientNoise, nodes: int, gpus: int) -> tuple[int, int]:
+    best = best_batches(model.throughput, limits, noise, nodes=np.array([nodes]), gpus=np.array([gpus]))
+    return int(best.local[0]), int(best.passes[0])
+
+
+@lru_cache(maxsize=65_536)
+def _divided(batch: float, limits: BatchLimits, gpus: int) -> tuple[int, int]:
+    local, passes = divided(np.array([batch]), limits, np.array([gpus]))
+    return int(local[0]), int(passes[0])

@@ -1,0 +1,56 @@
+"""How jobs get on with what they are given: the truth, and what policies are told of it."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from allocation.arrays import Floats, Ints
+from simulation.jobs import Jobs
+
+NOTHING_LEFT = 1e-9
+"""Of a job's steps: less than that is rounding, not work."""
+
+
+class Work(Protocol):
+    """The truth of how fast jobs are; rows are those of the trace."""
+
+    def believed(self, rows: Ints) -> Floats:
+        """Steps/s (m, K) that policies are told; 0: it cannot run so."""
+
+    def most_gpus(self, rows: Ints) -> Floats:
+        """GPUs (m,) on which jobs of the kind ever ran at most; inf: any number is thought safe."""
+
+    def start(self, rows: Ints, configurations: Ints) -> None:
+        """These jobs begin, or begin again, in these configurations."""
+
+    def run(self, rows: Ints, configurations: Ints, left: Floats, seconds: Floats) -> tuple[Floats, Floats]:
+        """Of the steps left, those done (m,) within so many seconds, and the seconds (m,) for which it is busy."""
+
+
+@dataclass(frozen=True, eq=False)
+class FixedRates:
+    """A configuration's rate is the same all the time, and everybody knows it."""
+
+    jobs: Jobs
+    whole_steps: bool = False
+    """A job does whole steps, at least one, and stops after the last that it began in time."""
+
+    def believed(self, rows: Ints) -> Floats:
+        rate: Floats = self.jobs.kind_rate[self.jobs.kind[rows]]
+        return rate
+
+    def most_gpus(self, rows: Ints) -> Floats:
+        return np.full(len(rows), np.inf)
+
+    def start(self, rows: Ints, configurations: Ints) -> None:
+        """Nothing depends on it."""
+
+    def run(self, rows: Ints, configurations: Ints, left: Floats, seconds: Floats) -> tuple[Floats, Floats]:
+        rate = self.jobs.kind_rate[self.jobs.kind[rows], configurations]
+        steps = rate * seconds
+        steps = np.maximum(np.floor(steps), 1) if self.whole_steps else steps
+        done = steps >= left * (1 - NOTHING_LEFT)
+        steps = np.where(done, left, steps)
+        to_the_end = ~done & (not self.whole_steps)
+        return steps, np.where(to_the_end, seconds, steps / rate)
