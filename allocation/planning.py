@@ -51,7 +51,7 @@ def _decided(problem: Problem, limits: Limits, policy: Policy, round_s: float) -
     decision = _asked(policy, problem)
     rows = np.arange(len(problem.weight))
     for _ in range(PASSES):
-        if decision.picks is None:
+        if decision.picks is None or not limits.group.size:
             break
         capped = _capped(problem, limits, realise(problem, decision, limits, round_s=round_s))
         if capped[rows].all() or not capped[rows].any():

@@ -107,7 +107,7 @@ class ServiceRounds:
 
     def _can_run_now(self, state: State) -> Bools:
         jobs, rows = state.jobs, state.active
-        return runnable(state.believed[jobs.kind[rows]], jobs.configurations.usage, self._capacity())
+        return runnable(state.believed, jobs.configurations.usage, self._capacity())[jobs.kind[rows]]
 
     def _asked(self, *, changed: bool) -> Policy:
         decision = self._decision

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from allocation.arrays import Floats, Ints
-from allocation.problem import Problem
+from allocation.problem import Problem, normaliser
 from simulation.cluster import Cluster
 from simulation.jobs import Jobs
 
@@ -87,8 +87,12 @@ class State:
             "price_per_gpu_hour": self.price_per_gpu_hour,
             "team": jobs.team[rows],
         }
-        rate = self.believed[jobs.kind[rows]]
-        return Problem.of(rate, jobs.configurations.usage, **known | columns)
+        kind, usage = jobs.kind[rows], jobs.configurations.usage
+        known |= columns
+        fits = (usage <= np.asarray(known["capacity"])[:, None]).all(axis=0)
+        base_gpus, base_rate = normaliser(np.where(fits, self.believed, 0), usage, known["capacity"])
+        known |= {"base_gpus": base_gpus[kind], "base_rate": base_rate[kind]}
+        return Problem.of(self.believed[kind], usage, **known)
 
     def set_isolated(self, problem: Problem, rows: Ints | None = None) -> None:
         """From now on, compare the work of the problem's jobs with what each would do on an equal share."""
