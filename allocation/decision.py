@@ -1,14 +1,12 @@
 """What a policy answers."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from allocation.arrays import Floats, Ints
-from allocation.reasons import Reason
 from allocation.solve import Status
 
 DUST = 1e-7  # shares below HiGHS's feasibility tolerance are rounding, not an answer
@@ -20,8 +18,8 @@ class Decision:
 
     prices (n,) are the gain in the objective per GPU of each type; bound is the best value that any answer could have;
     worth (m, K), of a policy that picks by value, is what the objective gains from each configuration, in the unit of
-    the prices; reasons say why rows got nothing, where the policy knows; message is what went wrong, if a stand-in
-    answered.
+    the prices; rival (m,), of a queue, is for each row left the last that was served before it, or that stops the
+    queue, -1: none; message is what went wrong, if a stand-in answered.
     """
 
     shares: Floats | None = None
@@ -32,7 +30,7 @@ class Decision:
     status: Status
     solve_seconds: float
     worth: Floats | None = None
-    reasons: Mapping[int, tuple[Reason, ...]] = field(default_factory=dict)
+    rival: Ints | None = None
     message: str = ""
 
     @classmethod
@@ -69,7 +67,7 @@ class Decision:
         status: Status = Status.RULE,
         solve_seconds: float = 0.0,
         worth: Floats | None = None,
-        reasons: Mapping[int, tuple[Reason, ...]] | None = None,
+        rival: Ints | None = None,
     ) -> Self:
         """Give a decision of one configuration per job, -1 for none."""
         chosen = np.array(picks, dtype=np.int64)
@@ -82,7 +80,7 @@ class Decision:
             status=status,
             solve_seconds=solve_seconds,
             worth=worth,
-            reasons=dict(reasons or {}),
+            rival=rival,
         )
 
     def widened(self, rows: Ints, jobs: int) -> Self:
@@ -93,8 +91,8 @@ class Decision:
         picks = None if self.picks is None else np.where(absent, -1, self.picks[position])
         shares = None if self.shares is None else np.where(absent[:, None], 0, self.shares[position])
         worth = None if self.worth is None else np.where(absent[:, None], 0, self.worth[position])
-        reasons = {int(rows[i]): tuple(why.renumbered(rows) for why in found) for i, found in self.reasons.items()}
-        return replace(self, picks=picks, shares=shares, worth=worth, reasons=reasons)
+        rival = None if self.rival is None else np.where(absent, -1, np.append(rows, -1)[self.rival][position])
+        return replace(self, picks=picks, shares=shares, worth=worth, rival=rival)
 
     @property
     def gap(self) -> float:

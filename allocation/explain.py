@@ -62,7 +62,7 @@ class _Outcome:
     round_s: float
 
     def reasons(self, i: int) -> tuple[Reason, ...]:
-        found = [*self._quota(i), *self._capacity(i), *self._outbid(i), *self.decision.reasons.get(i, ())]
+        found = [*self._quota(i), *self._capacity(i), *self._outbid(i)]
         found.sort(key=lambda reason: _ORDER.index(reason.code))
         return tuple(found) or (Reason(ReasonCode.NEXT_ROUND),)
 
@@ -111,6 +111,9 @@ class _Outcome:
         """What others have over the job: a higher priority, or more gain from the same GPUs."""
         if self.decision.shares is not None:
             return self._behind(i)
+        if self.decision.rival is not None:
+            rival = int(self.decision.rival[i])
+            return [Reason(ReasonCode.OUTBID, rival=rival)] if rival >= 0 else []
         return [] if self.decision.worth is None else self._too_dear(i, self.decision.worth[i])
 
     def _behind(self, i: int) -> list[Reason]:

@@ -1,20 +1,17 @@
 """One round planned: the function that the service and a simulator share."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from allocation.arrays import Bools, Ints
 from allocation.decision import Decision
-from allocation.explain import explain
 from allocation.floor import Floor
 from allocation.limits import Limits
 from allocation.parameters import Policy
 from allocation.placement import assign, keep
 from allocation.policies.fifo import fifo
 from allocation.problem import Problem
-from allocation.reasons import Reason
 from allocation.room import room_after
 from allocation.rounds import realise
 from allocation.solve import SolverFailed, Status
@@ -24,12 +21,11 @@ PASSES = 4
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """A round planned: picks (m,), a configuration or -1; owner (G,), a row or -1; why each other row is left."""
+    """A round planned: picks (m,), a configuration or -1; owner (G,), a row or -1."""
 
     decision: Decision
     picks: Ints
     owner: Ints
-    left: Mapping[int, tuple[Reason, ...]] = field(default_factory=dict)
 
 
 def plan_round(problem: Problem, floor: Floor, limits: Limits, policy: Policy, *, round_s: float) -> Plan:
@@ -44,8 +40,7 @@ def plan_round(problem: Problem, floor: Floor, limits: Limits, policy: Policy, *
     owner = keep(problem, picks, floor, owner, limits)
     running = np.isin(np.arange(len(picks)), owner)
     picks = np.where(running, np.where(picks >= 0, picks, problem.held), -1)
-    left = explain(problem, decision, floor, limits, picks=picks, owner=owner, round_s=round_s)
-    return Plan(decision=decision, picks=picks, owner=owner, left=left)
+    return Plan(decision=decision, picks=picks, owner=owner)
 
 
 def _decided(problem: Problem, limits: Limits, policy: Policy, round_s: float) -> Decision:
@@ -56,7 +51,7 @@ def _decided(problem: Problem, limits: Limits, policy: Policy, round_s: float) -
     decision = _asked(policy, problem)
     rows = np.arange(len(problem.weight))
     for _ in range(PASSES):
-        if decision.picks is None:
+        if decision.picks is None or not limits.group.size:
             break
         capped = _capped(problem, limits, realise(problem, decision, limits, round_s=round_s))
         if capped[rows].all() or not capped[rows].any():

@@ -91,8 +91,11 @@ def best_prices(market: Market, *, gap: float = 1e-6) -> Prices:
 
 
 def _lowest(offers: Floats, slopes: Floats) -> tuple[Floats, float, Floats]:
-    """Where the highest of these planes over prices (n,) is lowest, how low, and the mix of those that meet there."""
+    """Where the highest of these planes over prices (n,) is lowest, how low, and the mix of those that meet there.
+
+    Found as the mix (S,) that is worth most of those that fit: the prices are its duals.
+    """
     n, unit = slopes.shape[1], max(abs(offers).max(), 1e-300)
-    rows = np.column_stack([slopes, -np.ones(len(slopes))])
-    found = maximize(np.append(np.zeros(n), -1), rows, -offers / unit, tolerance=1e-10)
-    return unit * found.x[:n], -unit * found.value, found.duals
+    rows = np.vstack([-slopes.T, np.ones(len(slopes))])
+    found = maximize(offers / unit, rows, np.append(np.zeros(n), 1), tolerance=1e-10)
+    return unit * found.duals[:n], unit * found.value, found.x

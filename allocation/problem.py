@@ -34,15 +34,16 @@ class _Column:
         shape = tuple(sizes[axis] if axis in sizes else int(axis) for axis in self.axes)
         if array.shape != shape:
             raise InvalidProblem(name, f"has shape {array.shape}, not {shape}")
-        for wrong, reason in self._faults(array):
-            if wrong.any():
-                raise InvalidProblem(name, reason, row=int(np.argwhere(wrong)[0, 0]))
+        if not self._is_sound(array):
+            wrong, reason = next(fault for fault in self._faults(array) if fault[0].any())
+            raise InvalidProblem(name, reason, row=int(np.argwhere(wrong)[0, 0]))
         array.setflags(write=False)
         return array
 
     def blank(self, sizes: dict[str, int]) -> npt.NDArray[Any]:
+        """Give the default everywhere; it is stored once."""
         shape = tuple(sizes[axis] if axis in sizes else int(axis) for axis in self.axes)
-        return np.full(shape, self.default).astype(self.dtype)
+        return np.broadcast_to(np.array(self.default).astype(self.dtype), shape)
 
     def _coerced(self, name: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
         try:
@@ -55,6 +56,15 @@ class _Column:
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidProblem(name, f"is not an array of numbers ({error})") from error
 
+    def _is_sound(self, array: npt.NDArray[Any]) -> bool:
+        """Whether it has no fault, by its least and its largest entry alone: those of an array with a NaN are NaN."""
+        if self.dtype is np.bool_ or not array.size:
+            return True
+        low, high = array.min(), array.max()
+        return bool(
+            low >= self.least and (low > 0 or not self.positive) and (abs(low) < np.inf > high or not self.finite)
+        )
+
     def _faults(self, array: npt.NDArray[Any]) -> list[tuple[Bools, str]]:
         if self.dtype is np.bool_:
             return []
@@ -65,6 +75,9 @@ class _Column:
             ((array <= 0) & self.positive, "must be positive"),
         ]
 
+
+_BLANK: Any = object()
+"""In place of a column: its default."""
 
 _COLUMNS: dict[str, _Column] = {
     "rate": _Column("mK", least=0),
@@ -156,9 +169,11 @@ class Problem:
     pair_rate: Floats
 
     def __post_init__(self) -> None:
-        sizes = _sizes(self.rate, self.usage, self.pairs)
+        sizes = _sizes(self.rate, self.usage, np.zeros((0, 2)) if self.pairs is _BLANK else self.pairs)
         for name, column in _COLUMNS.items():
-            object.__setattr__(self, name, column.read(name, getattr(self, name), sizes))
+            value = getattr(self, name)
+            array = column.blank(sizes) if value is _BLANK else column.read(name, value, sizes)
+            object.__setattr__(self, name, array)
         self._check_rows()
 
     @classmethod
@@ -170,8 +185,7 @@ class Problem:
         if not {"base_gpus", "base_rate"} <= given.keys():
             base_gpus, base_rate = normaliser(given["rate"], usage, capacity)
             given = {"base_gpus": base_gpus, "base_rate": base_rate, **given}
-        blanks = {name: column.blank(sizes) for name, column in _COLUMNS.items() if name not in given}
-        return cls(**blanks, **given)  # type: ignore[arg-type]  # __post_init__ makes them arrays
+        return cls(**dict.fromkeys(_COLUMNS, _BLANK) | given)
 
     @property
     def gpus(self) -> Ints:
@@ -196,7 +210,7 @@ class Problem:
         _refuse("held", self.held >= K, "names no configuration")
         _refuse("held", self.locked & (self.held < 0), "is locked and holds nothing")
         _refuse("rate", (self.rate[:, too_large] > 0).any(axis=1), "is valid in a configuration beyond the capacity")
-        _refuse("rate", ~(self.rate > 0).any(axis=1), "has no valid configuration")
+        _refuse("rate", self.rate.max(axis=1, initial=0) <= 0, "has no valid configuration")
         _refuse("usage", (self.usage.sum(axis=0) == 0), "is a configuration without GPUs")
         _refuse("pairs", (self.pairs >= m).any(axis=1), "names no job")
 
@@ -228,7 +242,8 @@ def runnable(rate: npt.ArrayLike, usage: npt.ArrayLike, capacity: npt.ArrayLike)
 def _usable_rate(rate: npt.ArrayLike, columns: dict[str, npt.ArrayLike], sizes: dict[str, int]) -> Floats:
     read = {"rate": rate, **columns}
     usage, capacity, usable = (_COLUMNS[name].read(name, read[name], sizes) for name in ("usage", "capacity", "rate"))
-    return np.where((usage <= capacity[:, None]).all(axis=0), usable, 0)
+    fits = (usage <= capacity[:, None]).all(axis=0)
+    return usable if fits.all() else np.where(fits, usable, 0)
 
 
 def _sizes(rate: npt.ArrayLike, usage: npt.ArrayLike, pairs: npt.ArrayLike) -> dict[str, int]:

@@ -1,17 +1,20 @@
 """Queues: jobs are served in turn, each gets a configuration of what is left."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import perf_counter
+from typing import Self
 
 import numpy as np
 
 from allocation.arrays import Bools, Ints
 from allocation.decision import Decision
+from allocation.limits import Limits
 from allocation.problem import Problem
-from allocation.reasons import Reason, ReasonCode
+from allocation.room import Room
 
-Choose = Callable[[int, Ints, Ints], int]
-"""Row, the configurations (k,) that fit, and the GPUs (n,) left → the configuration that it gets."""
+Choose = Callable[[int, Sequence[int], Sequence[int]], int]
+"""Row, the configurations that fit, and the GPUs (n,) left → the configuration that it gets."""
 
 
 def serve(
@@ -34,38 +37,62 @@ def serve(
     that was served before, or of the one that stops the queue.
     """
     began = perf_counter()
-    allowed = problem.rate > 0 if allowed is None else allowed
-    picks = np.where(keep, problem.held, -1)
-    left = problem.capacity - problem.usage[:, picks[keep]].sum(axis=1)
-    behind: dict[int, tuple[Reason, ...]] = {}
-    ahead: int | None = None
-    stopped = False
-    for i in turn[~keep[turn]].tolist():
-        if stopped:
-            behind[i] = (Reason(ReasonCode.OUTBID, rival=ahead),)
-            continue
-        fits = np.flatnonzero(allowed[i] & (problem.usage <= left[:, None]).all(axis=0))
-        if not fits.size:
-            behind |= {i: (Reason(ReasonCode.OUTBID, rival=ahead),)} if ahead is not None else {}
-            stops = strict and not (passable and _held_in_vain(problem, i, left))
-            ahead, stopped = (i, True) if stops else (ahead, stopped)
-            continue
-        picks[i] = choose(i, fits, left)
-        left = left - problem.usage[:, picks[i]]
-        ahead = i
+    line = _Line.after(problem, keep, choose, problem.rate > 0 if allowed is None else allowed)
+    waiting = turn[~keep[turn]]
+    at, end = 0, len(waiting)
+    while at < end:
+        rest, fits = waiting[at:end], np.flatnonzero(line.room.holds())
+        finds = np.asarray(line.allowed[np.ix_(rest, fits)].any(axis=1))
+        if strict:
+            stops = ~finds & ~(passable & np.isin(problem.base_gpus[rest], problem.gpus[fits]))
+            end = at + (int(stops.argmax()) if stops.any() else len(rest))
+        at += line.serve(rest, np.flatnonzero(finds[: end - at]), fits)
     return Decision.of_picks(
-        picks,
-        prices=np.zeros(left.size),
-        objective=float((picks >= 0).sum()),
+        line.picks,
+        prices=np.zeros(len(problem.capacity)),
+        objective=float((line.picks >= 0).sum()),
         solve_seconds=perf_counter() - began,
-        reasons=behind,
+        rival=_rivals(waiting, line.picks, end),
     )
 
 
-def _held_in_vain(problem: Problem, i: int, left: Ints) -> bool:
-    """Whether the GPUs left hold a gang of his size, on a type on which he cannot run."""
-    of_his_size = problem.gpus == problem.base_gpus[i]
-    return bool((of_his_size & (problem.usage <= left[:, None]).all(axis=0)).any())
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """What has been served so far: picks (m,), and the room that they leave."""
+
+    choose: Choose
+    allowed: Bools
+    picks: Ints
+    room: Room
+
+    @classmethod
+    def after(cls, problem: Problem, keep: Bools, choose: Choose, allowed: Bools) -> Self:
+        line = cls(choose, allowed, np.where(keep, problem.held, -1), Room(problem, Limits.none(len(keep))))
+        for i in np.flatnonzero(keep).tolist():
+            line.room.take(i, int(line.picks[i]))
+        return line
+
+    def serve(self, rest: Ints, places: Ints, fits: Ints) -> int:
+        """Serve those in these places of the rest, while all of these configurations fit; give how far that went."""
+        most, fitting = self.room.most_needed(fits), set(fits.tolist())
+        for place, i in zip(places.tolist(), rest[places].tolist(), strict=True):
+            own = [k for k in self.allowed[i].nonzero()[0].tolist() if k in fitting]
+            self.picks[i] = self.choose(i, own, self.room.free)
+            self.room.take(i, int(self.picks[i]))
+            if not self.room.has(most):
+                return int(place) + 1
+        return len(rest)
+
+
+def _rivals(waiting: Ints, picks: Ints, end: int) -> Ints:
+    """For each row left, the last that was served before it, or the one in place `end`, which stops the queue."""
+    stands = picks[waiting] >= 0
+    stands[end : end + 1] = True
+    last = np.maximum.accumulate(np.where(stands, np.arange(len(waiting)), -1))
+    before = np.append(-1, last[:-1]) if last.size else last
+    rival = np.full(len(picks), -1)
+    rival[waiting] = np.where((before >= 0) & (picks[waiting] < 0), waiting[before], -1)
+    return rival
 
 
 def holds_something(problem: Problem) -> Bools:
@@ -76,22 +103,23 @@ def holds_something(problem: Problem) -> Bools:
 
 def fastest(problem: Problem) -> Choose:
     """The configuration with the highest rate; of equals the one held, then the smallest."""
+    gpus: list[int] = problem.gpus.tolist()
 
-    def choose(i: int, fits: Ints, _: Ints) -> int:
-        keys = (problem.gpus[fits], fits != problem.held[i], -problem.rate[i, fits])
-        return int(fits[np.lexsort(keys)[0]])
+    def choose(i: int, fits: Sequence[int], _: Sequence[int]) -> int:
+        rate, held = problem.rate[i], problem.held[i]
+        return min(fits, key=lambda k: (-rate[k], k != held, gpus[k]))
 
     return choose
 
 
 def roomiest(problem: Problem) -> Choose:
     """What is held, where it fits; else the smallest gang of the type with most GPUs left, blind to speed."""
-    usage, gpus = problem.usage, problem.gpus
+    gpus: list[int] = problem.gpus.tolist()
+    gpu_type: list[int] = problem.usage.argmax(axis=0).tolist()
 
-    def choose(i: int, fits: Ints, left: Ints) -> int:
-        if problem.held[i] in fits:
-            return int(problem.held[i])
-        gpu_type = usage[:, fits].argmax(axis=0)
-        return int(fits[np.lexsort((gpus[fits], gpu_type, -left[gpu_type]))[0]])
+    def choose(i: int, fits: Sequence[int], left: Sequence[int]) -> int:
+        if (held := int(problem.held[i])) in fits:
+            return held
+        return min(fits, key=lambda k: (-left[gpu_type[k]], gpu_type[k], gpus[k]))
 
     return choose

@@ -1,10 +1,8 @@
 """Why a job is waiting: the closed list of reasons, structural before capacity."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-
-from allocation.arrays import Ints
 
 
 class ReasonCode(StrEnum):
@@ -34,7 +32,3 @@ class Reason:
     code: ReasonCode
     numbers: Mapping[str, float] = field(default_factory=dict)
     rival: int | None = None
-
-    def renumbered(self, rows: Ints) -> "Reason":
-        """Give the same reason where row i is called rows[i]."""
-        return self if self.rival is None else replace(self, rival=int(rows[self.rival]))

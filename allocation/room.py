@@ -1,5 +1,6 @@
 """What is left of a round while it is being filled."""
 
+from collections.abc import Sequence
 from math import inf
 
 import numpy as np
@@ -13,13 +14,15 @@ class Room:
     """GPUs left per type, and GPUs that each group may still use; plain lists, for they are read row by row."""
 
     def __init__(self, problem: Problem, limits: Limits, reserved: Bools | None = None) -> None:
+        self._usage = problem.usage
         self._needs = [[(j, u) for j, u in enumerate(column) if u] for column in problem.usage.T.tolist()]
         self._gpus: list[int] = problem.gpus.tolist()
         self._groups = [[g for g in row if g >= 0] for row in limits.group.tolist()]
-        self._free: list[int] = problem.capacity.tolist()
+        self.free: list[int] = problem.capacity.tolist()
+        """GPUs left of each type."""
         self._left: list[int] = limits.left_gpus.tolist()
         self._held: list[int] = problem.held.tolist()
-        self._awaited = [0] * len(self._free)
+        self._awaited = [0] * len(self.free)
         self._reserved = set() if reserved is None else set(np.flatnonzero(reserved).tolist())
         self._has_reserved: set[int] = set()
 
@@ -27,15 +30,15 @@ class Room:
         """Whether job i can have configuration k now; what is reserved is only for those who hold it."""
         needs = self._needs[k]
         open_to_i = self._held[i] == k or not any(j in self._reserved for j, _ in needs)
-        return open_to_i and self.allows(i, k) and all(self._free[j] >= u for j, u in needs)
+        return open_to_i and self.allows(i, k) and all(self.free[j] >= u for j, u in needs)
 
     def reserve(self, i: int, k: int) -> None:
         """Keep others from starting on the types of k, if job i lacks only GPUs whose locks end; once per job."""
         needs = self._needs[k]
-        lacks = any(self._free[j] < u for j, u in needs)
+        lacks = any(self.free[j] < u for j, u in needs)
         if self._held[i] >= 0 or i in self._has_reserved or not lacks or not self.allows(i, k):
             return
-        if all(self._free[j] + self._awaited[j] >= u for j, u in needs):
+        if all(self.free[j] + self._awaited[j] >= u for j, u in needs):
             self._reserved.update(j for j, _ in needs)
             self._has_reserved.add(i)
 
@@ -46,19 +49,28 @@ class Room:
     def take(self, i: int, k: int, *, until_s: float = inf) -> None:
         """Give configuration k to job i; where its lock ends, others may wait for that."""
         for j, u in self._needs[k]:
-            self._free[j] -= u
+            self.free[j] -= u
             self._awaited[j] += u if until_s < inf else 0
         for g in self._groups[i]:
             self._left[g] -= self._gpus[k]
 
     def holds(self) -> Bools:
         """Which configurations (K,) the GPUs left could hold."""
-        return np.array([all(self._free[j] >= u for j, u in needs) for needs in self._needs], dtype=np.bool_)
+        return np.asarray((self._usage <= np.array(self.free)[:, None]).all(axis=0))
+
+    def most_needed(self, configurations: Ints) -> list[int]:
+        """The most GPUs of each type (n,) that any of these configurations uses."""
+        most: list[int] = self._usage[:, configurations].max(axis=1, initial=0).tolist()
+        return most
+
+    def has(self, gpus: Sequence[int]) -> bool:
+        """Whether so many GPUs of each type (n,) are left."""
+        return all(free >= needed for free, needed in zip(self.free, gpus, strict=True))
 
     @property
     def full(self) -> bool:
         """Whether no GPU is left."""
-        return max(self._free, default=0) <= 0
+        return max(self.free, default=0) <= 0
 
 
 def room_after(problem: Problem, limits: Limits, picks: Ints) -> Room:

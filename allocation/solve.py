@@ -1,4 +1,4 @@
-"""The only door to a solver: HiGHS, through SciPy."""
+"""The only door to a solver: HiGHS, through SciPy; small linear programs are solved here."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +11,10 @@ from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, linprog, mi
 from scipy.sparse import csr_array
 
 from allocation.arrays import Floats, Ints
+from allocation.simplex import best_corner
+
+SMALL = 4096
+"""Entries of a dense linear program that HiGHS need not be called for."""
 
 
 class SolverFailed(RuntimeError):
@@ -68,9 +72,11 @@ def maximize(
         Infeasible, unbounded, or time ran out before the answer was within the gap.
     """
     c, b = np.asarray(objective, float), np.asarray(upper, float)
-    matrix: Any = csr_array(rows)
     if not c.size:
         return Solution(np.zeros(0), 0.0, 0.0, np.zeros(b.size), 0.0, Status.OPTIMAL)
+    if integrality is None and np.all(most == np.inf) and (corner := _at_once(c, rows, b, tolerance)):
+        return corner
+    matrix: Any = csr_array(rows)
     at_most = np.broadcast_to(np.asarray(most, float), c.shape)
     options: Any = {} if time_limit_s is None else {"time_limit": time_limit_s}
     began = perf_counter()
@@ -82,6 +88,18 @@ def maximize(
     options["mip_rel_gap"] = gap
     found = milp(-c, constraints=rule, bounds=Bounds(0, at_most), integrality=integrality, options=options)
     return _whole(found, b.size, gap, began)
+
+
+def _at_once(c: Floats, rows: Any, b: Floats, tolerance: float) -> Solution | None:
+    """The answer to a small dense program that starts at 0, if it is found and proven."""
+    if not isinstance(rows, np.ndarray) or rows.size > SMALL or not b.min(initial=0) >= 0:
+        return None
+    began = perf_counter()
+    corner = best_corner(c, rows, b, tolerance=tolerance)
+    if corner is None:
+        return None
+    value = float(c @ corner.x)
+    return Solution(corner.x, value, value, corner.duals, perf_counter() - began, Status.OPTIMAL)
 
 
 def _relaxed(result: OptimizeResult, began: float) -> Solution:

@@ -2,18 +2,18 @@
 
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from allocation.arrays import Ints
 from allocation.decision import Decision
 from allocation.floor import Floor
 from allocation.limits import Limits
 from allocation.planning import Plan
 from allocation.problem import Problem
-from allocation.reasons import Reason, ReasonCode
 from allocation.solve import Status
 from scheduler_app.snapshot import Snapshot
 
@@ -41,7 +41,9 @@ def pack(policy: str, parameters: Mapping[str, Any], snapshot: Snapshot, plan: P
     }
     arrays |= {"source": snapshot.source, "picks": plan.picks, "owner": plan.owner, "prices": decision.prices}
     arrays |= {
-        f"decided.{name}": x for name in ("shares", "picks", "worth") if (x := getattr(decision, name)) is not None
+        f"decided.{name}": x
+        for name in ("shares", "picks", "worth", "rival")
+        if (x := getattr(decision, name)) is not None
     }
     words = {name: getattr(snapshot, name) for name in NAMES} | {
         "policy": policy,
@@ -51,7 +53,6 @@ def pack(policy: str, parameters: Mapping[str, Any], snapshot: Snapshot, plan: P
         "status": decision.status.value,
         "solve_seconds": decision.solve_seconds,
         "message": decision.message,
-        "reasons": [[row, *_words_of(reason)] for row, found in decision.reasons.items() for reason in found],
     }
     file = io.BytesIO()
     np.savez_compressed(file, words=np.frombuffer(json.dumps(words).encode(), dtype=np.uint8), **arrays)
@@ -76,7 +77,7 @@ def unpack(blob: bytes) -> Archived:
         status=Status(words["status"]),
         solve_seconds=words["solve_seconds"],
         worth=arrays.get("decided.worth"),
-        reasons=_reasons_in(words.get("reasons", [])),
+        rival=arrays.get("decided.rival", _rival_in(words.get("reasons", []), len(arrays["picks"]))),
         message=words.get("message", ""),
     )
     plan = Plan(decision=decision, picks=arrays["picks"], owner=arrays["owner"])
@@ -92,15 +93,12 @@ def _part(part: str, arrays: Mapping[str, Any]) -> Any:
     return Problem.of(**columns) if part == "problem" else PARTS[part](**columns)
 
 
-def _words_of(reason: Reason) -> tuple[str, dict[str, float], int | None]:
-    return reason.code.value, {name: float(value) for name, value in reason.numbers.items()}, reason.rival
-
-
-def _reasons_in(words: Iterable[Sequence[Any]]) -> dict[int, tuple[Reason, ...]]:
-    found: dict[int, tuple[Reason, ...]] = {}
-    for row, code, numbers, rival in words:
-        found[row] = (*found.get(row, ()), Reason(ReasonCode(code), numbers, rival))
-    return found
+def _rival_in(reasons: Iterable[tuple[int, str, Mapping[str, float], int]], jobs: int) -> Ints | None:
+    """As archives had it before there was a column: row, code, numbers, rival."""
+    rival = np.full(jobs, -1)
+    for row, *_, ahead in reasons:
+        rival[row] = ahead
+    return rival if (rival >= 0).any() else None
 
 
 def same_plan(one: Plan, other: Plan) -> bool:

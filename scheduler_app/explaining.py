@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isclose
 from typing import Any
 
+from allocation.explain import explain
 from allocation.planning import Plan
 from allocation.reasons import Reason, ReasonCode
 from cluster_app.feasibility import NodeShape, Request, why_never
@@ -17,19 +18,34 @@ SAME = 1e-5
 """Priorities that differ by less are shown as equal."""
 Words = dict[str, Any]
 """`{code, detail, numbers}`, as in answers and in `Job.reasons`."""
+Reasons = Mapping[int, Sequence[Reason]]
+"""By row."""
 
 
-def words_of_round(snapshot: Snapshot, plan: Plan, names: Mapping[str, Named]) -> dict[str, list[Words]]:
-    """For each row left waiting, all its reasons; `names` gives the name of a job by its id."""
+def reasons_of(snapshot: Snapshot, plan: Plan) -> Reasons:
+    """For each row left waiting, all its reasons, in the core's terms."""
+    return explain(
+        snapshot.problem,
+        plan.decision,
+        snapshot.floor,
+        snapshot.limits,
+        picks=plan.picks,
+        owner=plan.owner,
+        round_s=snapshot.round_s,
+    )
+
+
+def words_of_round(snapshot: Snapshot, left: Reasons, names: Mapping[str, Named]) -> dict[str, list[Words]]:
+    """The same in words; `names` gives the name of a job by its id."""
     return {
         snapshot.jobs[row]: _any_would_do([_word(reason, row, snapshot, names) for reason in reasons])
-        for row, reasons in plan.left.items()
+        for row, reasons in left.items()
     }
 
 
-def rivals_in(snapshot: Snapshot, plan: Plan) -> set[str]:
+def rivals_in(snapshot: Snapshot, left: Reasons) -> set[str]:
     """The jobs that stood before others: their names are needed."""
-    return {snapshot.jobs[r.rival] for reasons in plan.left.values() for r in reasons if r.rival is not None}
+    return {snapshot.jobs[r.rival] for reasons in left.values() for r in reasons if r.rival is not None}
 
 
 def words_of_left_out(

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
 from time import monotonic, sleep
@@ -12,14 +12,13 @@ from django.contrib.auth.models import User
 from django.db.models import Count, Exists, F, OuterRef, Prefetch, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
-from allocation.explain import explain
 from cluster_app.models import Gpu, Node
 from engines.protocol import LogChunk, Stream
 from estimation.rates import Source
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.archive import Archived, unpack
-from scheduler_app.explaining import Words, rivals_in, words_of_round
+from scheduler_app.explaining import Words, reasons_of, rivals_in, words_of_round
 from scheduler_app.fleet import engine_over
 from scheduler_app.models import GpuClaim, Round
 from scheduler_app.naming import names_of
@@ -149,20 +148,11 @@ def opened(record: Round) -> Archived | None:
 
 def reasons_in(archived: Archived) -> dict[str, list[Words]]:
     """For each job that the round left waiting, every reason, as it was told then."""
-    snapshot, plan = archived.snapshot, archived.plan
+    snapshot = archived.snapshot
     if not snapshot.jobs:
         return {}
-    left = explain(
-        snapshot.problem,
-        plan.decision,
-        snapshot.floor,
-        snapshot.limits,
-        picks=plan.picks,
-        owner=plan.owner,
-        round_s=snapshot.round_s,
-    )
-    plan = replace(plan, left=left)
-    return words_of_round(snapshot, plan, names_of(rivals_in(snapshot, plan)))
+    left = reasons_of(snapshot, archived.plan)
+    return words_of_round(snapshot, left, names_of(rivals_in(snapshot, left)))
 
 
 def decisions_of(archived: Archived) -> Iterator[dict[str, Any]]:

@@ -30,7 +30,7 @@ from scheduler_app.choosing import checked, in_full, policy_of, words_of
 from scheduler_app.committing import commit_round, tell_waiting
 from scheduler_app.dispatching import dispatch
 from scheduler_app.errors import LeaseLost, NotReplayable
-from scheduler_app.explaining import rivals_in, words_of_left_out, words_of_round
+from scheduler_app.explaining import reasons_of, rivals_in, words_of_left_out, words_of_round
 from scheduler_app.finish_times import rhos_between
 from scheduler_app.lease import hold_lease, lease_kept, open_round
 from scheduler_app.logwords import about_round
@@ -217,7 +217,8 @@ def _shares_since(now: datetime, setting: PolicySetting, *, changed: bool) -> da
 
 def _reasons(snapshot: Snapshot, plan: Plan, left_out: LeftOut, rows: Rows) -> dict[str, list[dict[str, Any]]]:
     words = words_of_left_out(left_out, rows.waiting_for, inventory())
-    return words | words_of_round(snapshot, plan, names_of(rivals_in(snapshot, plan)))
+    left = reasons_of(snapshot, plan)
+    return words | words_of_round(snapshot, left, names_of(rivals_in(snapshot, left)))
 
 
 def _fill(record: Round, snapshot: Snapshot, plan: Plan) -> None:

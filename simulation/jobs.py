@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import NamedTuple, Self
 
@@ -75,10 +76,10 @@ class Jobs:
         """True steps/s (M, K)."""
         return self.kind_rate[self.kind]
 
-    @property
+    @cached_property
     def runnable(self) -> Bools:
         """Who (M,) can run somewhere on this cluster."""
-        return np.asarray((self.rate > 0).any(axis=1))
+        return np.asarray((self.kind_rate > 0).any(axis=1))[self.kind]
 
 
 class _Kind(NamedTuple):

@@ -108,7 +108,8 @@ class ServiceRounds:
 
     def _can_run_now(self, state: State) -> Bools:
         jobs, rows = state.jobs, state.active
-        return runnable(state.work.believed(rows), jobs.configurations.usage, self._capacity())
+        rate, kind = state.work.believed(rows)
+        return runnable(rate, jobs.configurations.usage, self._capacity())[kind]
 
     def _asked(self, *, changed: bool) -> Policy:
         decision = self._decision

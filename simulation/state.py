@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from allocation.arrays import Floats, Ints
-from allocation.problem import Problem
+from allocation.problem import Problem, normaliser
 from simulation.cluster import Cluster
 from simulation.jobs import Jobs
 from simulation.work import FixedRates, Work
@@ -95,7 +95,12 @@ class State:
             "price_per_gpu_hour": self.price_per_gpu_hour,
             "team": jobs.team[rows],
         }
-        return Problem.of(self.work.believed(rows), jobs.configurations.usage, **known | columns)
+        known |= columns
+        rate, kind = self.work.believed(rows)
+        usable = (jobs.configurations.usage <= np.asarray(known["capacity"])[:, None]).all(axis=0)
+        base_gpus, base_rate = normaliser(np.where(usable, rate, 0), jobs.configurations.usage, known["capacity"])
+        known |= {"base_gpus": base_gpus[kind], "base_rate": base_rate[kind]}
+        return Problem.of(rate[kind], jobs.configurations.usage, **known)
 
     def set_isolated(self, problem: Problem, rows: Ints | None = None) -> None:
         """From now on, compare the work of the problem's jobs with what each would do on an equal share."""

@@ -67,8 +67,10 @@ class Training:
         sizes = [np.unique(on.gpus[rate > 0]).size for rate in self.jobs.kind_rate]
         self._elastic = [sizes[kind] > 1 for kind in self.jobs.kind.tolist()]
 
-    def believed(self, rows: Ints) -> Floats:
-        return np.array([self._believed(i) for i in rows.tolist()]).reshape(len(rows), -1)
+    def believed(self, rows: Ints) -> tuple[Floats, Ints]:
+        """Every job is of a kind of its own."""
+        rate = np.array([self._believed(i) for i in rows.tolist()]).reshape(len(rows), -1)
+        return rate, np.arange(len(rows))
 
     def _believed(self, i: int) -> Floats:
         """What cannot run is known; where nothing else is, each GPU is taken to add as much as the first."""

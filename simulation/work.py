@@ -15,8 +15,8 @@ NOTHING_LEFT = 1e-9
 class Work(Protocol):
     """The truth of how fast jobs are; rows are those of the trace."""
 
-    def believed(self, rows: Ints) -> Floats:
-        """Steps/s (m, K) that policies are told; 0: it cannot run so."""
+    def believed(self, rows: Ints) -> tuple[Floats, Ints]:
+        """Steps/s (kinds, K) that policies are told, 0: it cannot run so; and which kind (m,) each job is of."""
 
     def most_gpus(self, rows: Ints) -> Floats:
         """GPUs (m,) on which jobs of the kind ever ran at most; inf: any number is thought safe."""
@@ -36,9 +36,8 @@ class FixedRates:
     whole_steps: bool = False
     """A job does whole steps, at least one, and stops after the last that it began in time."""
 
-    def believed(self, rows: Ints) -> Floats:
-        rate: Floats = self.jobs.kind_rate[self.jobs.kind[rows]]
-        return rate
+    def believed(self, rows: Ints) -> tuple[Floats, Ints]:
+        return self.jobs.kind_rate, self.jobs.kind[rows]
 
     def most_gpus(self, rows: Ints) -> Floats:
         return np.full(len(rows), np.inf)

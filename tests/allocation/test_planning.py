@@ -1,10 +1,13 @@
 """A whole round: what is picked and finds no node is offered to others, and who waits is told why."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from allocation_cases import build_floor
 
 from allocation.decision import Decision
+from allocation.explain import explain
 from allocation.limits import Limits
 from allocation.planning import plan_round
 from allocation.policies.fifo import fifo
@@ -18,7 +21,11 @@ IDLE = -1
 
 
 def plan(problem, floor, policy=max_min_fairness, limits=None):
-    return plan_round(problem, floor, limits or Limits.none(len(problem.weight)), policy, round_s=ROUND_S)
+    limits = limits or Limits.none(len(problem.weight))
+    planned = plan_round(problem, floor, limits, policy, round_s=ROUND_S)
+    outcome = {"picks": planned.picks, "owner": planned.owner}
+    left = explain(problem, planned.decision, floor, limits, **outcome, round_s=ROUND_S)
+    return SimpleNamespace(decision=planned.decision, **outcome, left=left)
 
 
 def of_shares(X):

@@ -9,11 +9,10 @@ from allocation.policies.fifo_fastest import fifo_fastest
 from allocation.policies.las import las
 from allocation.policies.srtf import srtf
 from allocation.problem import Problem
-from allocation.reasons import ReasonCode
 
 
 def rivals(decision):
-    return {row: [(reason.code, reason.rival) for reason in found] for row, found in decision.reasons.items()}
+    return {row: rival for row, rival in enumerate(decision.rival.tolist()) if rival >= 0}
 
 
 def test_fifo_gives_the_oldest_job_the_roomiest_type_and_stops_at_the_first_that_fits_nowhere():
@@ -27,7 +26,7 @@ def test_fifo_gives_the_oldest_job_the_roomiest_type_and_stops_at_the_first_that
 
 def test_fifo_says_which_job_stands_ahead():
     decision = fifo(Problem.of([[1], [1], [1]], [[1]], [1], age_s=[1, 3, 2]))
-    assert rivals(decision) == {2: [(ReasonCode.OUTBID, 1)], 0: [(ReasonCode.OUTBID, 2)]}
+    assert rivals(decision) == {2: 1, 0: 2}
 
 
 def test_fifo_leaves_a_running_job_where_it_is():
