@@ -66,6 +66,7 @@ class Application:
         """Progress at the end of each epoch, in steps of the initial batch."""
         return np.array([self.epochs.progress(epoch + 1) for epoch in range(self.course.epochs)])
 
+    @cache  # noqa: B019 - as above
     def limits(self, gpu_type: str) -> BatchLimits:
         """The batches that it may have on that type."""
         sizes, (least, most) = self.epochs.batches, self.times(gpu_type).per_gpu

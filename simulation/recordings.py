@@ -91,13 +91,13 @@ class StepTimes:
         tables = [table for name, table in self.placements.items() if sum(map(int, name)) == gpus]
         return max((int(table[:, 0].max()) for table in tables), default=ANY)
 
-    @property
+    @cached_property
     def per_gpu(self) -> tuple[int, int]:
         """The least and the largest batch of a placement."""
         batches = np.concatenate([table[:, 0] for table in self.placements.values()])
         return int(batches.min()), int(batches.max())
 
-    @property
+    @cached_property
     def alone(self) -> float:
         """Samples per second of one GPU, roughly: its largest batch over its longest step."""
         table = self.placements["1"]
