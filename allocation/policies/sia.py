@@ -12,8 +12,6 @@ from allocation.problem import Problem
 
 TIE = 1e-7
 """By so much more, relatively, counts what is held: equals are not swapped."""
-LAST = 1e-10
-"""And by so much more each configuration than the one before it: else the solver's chance would choose among equals."""
 MOST_COST = 3000.0
 """Sia's bound on the cost of a configuration that is next to worthless."""
 
@@ -51,8 +49,8 @@ def sia(
         \frac{\max(t_i - N_i R_i,\ 0)}{t_i + R_i} & \text{else} \end{cases}
 
     For p > 0 the sum is maximised, and a job that waits costs -lambda; for p = 0 only the number of jobs counts. A
-    locked job keeps what it holds; of equals who runs goes on, and else the last configuration counts. No job gets more
-    than `scale_up` times the GPUs that jobs of its workload ever had, or its smallest gang.
+    locked job keeps what it holds, and of equals who runs goes on. No job gets more than `scale_up` times the GPUs that
+    jobs of its workload ever had, or its smallest gang.
 
     Parameters
     ----------
@@ -84,7 +82,7 @@ def sia(
     stays = arange(problem.gpus.size) == held[:, None]
     kept = problem.usage[:, held[locked]].sum(axis=1)
     best = best_picks(
-        worth * (1 + TIE * stays + LAST * arange(problem.gpus.size)),
+        where(stays, worth * (1 + TIE), worth),
         problem.usage,
         problem.capacity - kept,
         gap=gap,
