@@ -73,13 +73,14 @@ class Training:
         return rate, np.arange(len(rows))
 
     def _believed(self, i: int) -> Floats:
-        """What cannot run is known; where nothing else is, each GPU is taken to add as much as the first."""
+        """What cannot run is known; where nothing else is, the job is to begin in its smallest gang, on any type."""
         job = self._jobs[i]
         mean: Floats = self.jobs.kind_rate[self.jobs.kind[i]]
         if not self._elastic[i]:
             return mean
         if job.noise is None or not job.seen.models:
-            return np.where(mean > 0, self.jobs.configurations.gpus, 0.0)
+            gpus = np.where(mean > 0, self.jobs.configurations.gpus, np.inf)
+            return np.where(gpus == gpus.min(), 1.0, 0.0)
         known = (tuple(job.seen.models.items()), job.noise)
         if job.believed is None or job.believed[0] != known:
             rate = believed_rates(job.seen, job.noise, job.application, job.program, self._offers)

@@ -3,7 +3,7 @@
 import pytest
 
 from simulation.formats import FORMATS
-from simulation.trace import InvalidTrace, Program, TraceJob
+from simulation.trace import InvalidTrace, Program, Spread, TraceJob
 
 HEADER = "name,arrival_s,gpus,min_gpus,max_gpus,workload,total_steps,duration_s,weight,team,deadline_s"
 
@@ -117,4 +117,26 @@ def test_minutes_of_chronus_become_seconds_and_best_effort_has_no_deadline():
     assert read("chronus", f"{header}\n{jobs}").jobs == (
         TraceJob(name="1", arrival_s=300, gangs=(1,), duration_s=120, team="vc"),
         TraceJob(name="0", arrival_s=600, gangs=(4,), duration_s=12660, team="vc", deadline_s=600 + 16920),
+    )
+
+
+# -- Sia's -------------------------------------------------------------------------------------------------------
+
+SIA_HEADER = "name,time,application,num_replicas,batch_size"
+
+
+def test_what_may_be_chosen_for_a_job_of_sias_is_its_category():
+    rows = "a,30,bert,12,384,rigid\nb,30,bert,12,384,scale-gpus\nc,30,bert,12,384,"
+    rigid, scaled, adaptive = read("sia", f"{SIA_HEADER},category\n{rows}").jobs
+    assert (rigid.gangs, rigid.spread, rigid.program) == ((12,), Spread.UNEVEN, Program("bert", 384))
+    assert (scaled.gangs, scaled.spread, scaled.program) == ((1, 2, 4, 8, 12), Spread.FULL, Program("bert", 384))
+    assert (max(adaptive.gangs), adaptive.program) == (64, Program("bert", 384, tuned=True))
+
+
+def test_an_unknown_category_is_refused():
+    row = "a,30,bert,12,384,elastic"
+    assert fault("sia", f"{SIA_HEADER},category\n{row}") == (
+        2,
+        6,
+        "category 'elastic' is not one of adaptive, scale-gpus, rigid",
     )

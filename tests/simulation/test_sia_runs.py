@@ -8,6 +8,7 @@ import pytest
 from sia_reference import CLUSTER, ROUND_S, expected, one_job, profiles, recorded, run, sia, simulation, workload
 
 from allocation.arrays import Floats
+from allocation.policies import POLICIES
 from simulation.cluster import Cluster
 from simulation.figures import figures_of
 from simulation.formats.sia import GANGS
@@ -99,10 +100,25 @@ def figures(whole: Any) -> dict[str, Any]:
     return figures_of(whole.state, CLUSTER.gpu_types, decided_s=whole.decided_s, wall_s=0, prices=None)
 
 
-def test_a_cut_of_the_workload_takes_on_average_as_long_as_in_the_original():
-    """Whole workloads take longer: docs/reproduction.md has them."""
-    found, original = figures(run(workload("derived/philly-1-small20"), sia())), expected("sia-philly-1-small20")
+CHANCE = 0.06
+"""A run's average hangs on which of equals the solver takes: the original's own solvers differ by two in a hundred."""
+
+
+@pytest.mark.parametrize(
+    "name", ["philly/workload-1", "philly/workload-2", "philly/workload-3", "derived/philly-1-rigid"]
+)
+def test_whole_workloads_take_as_long_as_in_the_original(name):
+    """docs/reproduction.md has the figures, and those of the other workloads."""
+    found = figures(run(workload(name), sia()))
+    original = expected(f"sia-{name.split('/')[1].replace('workload', 'philly')}")
     assert found["completed"] == original["n_done"]
-    assert found["avg_jct_h"] == pytest.approx(original["avg_jct_h"], rel=0.03)
+    assert found["avg_jct_h"] == pytest.approx(original["avg_jct_h"], rel=CHANCE)
     assert found["p99_jct_h"] == pytest.approx(original["p99_jct_h_linear"], rel=0.1)
     assert found["makespan_h"] == pytest.approx(original["makespan_h"], rel=0.1)
+
+
+@pytest.mark.parametrize("workload_name", ["workload-1", "workload-2", "workload-3"])
+def test_gavels_sum_of_throughputs_takes_as_long_as_in_the_original(workload_name):
+    found = figures(run(workload(f"philly/{workload_name}", "rigid"), POLICIES["max_sum_throughput"], 360))
+    original = expected(f"gavel-{workload_name.replace('workload', 'philly')}")
+    assert found["avg_jct_h"] == pytest.approx(original["avg_jct_h"], rel=0.05)
