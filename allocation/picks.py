@@ -20,6 +20,8 @@ from allocation.solve import SolverFailed, Status, maximize
 
 SMALL = 200
 """So many jobs HiGHS solves to the end in a few hundredths of a second."""
+EXACT = 1e-9
+"""As near to the bound, relatively, as rounding lets one prove."""
 TIME_LIMIT_S = 20.0
 
 
@@ -54,7 +56,8 @@ def best_picks(value: Floats, usage: Ints, capacity: Ints, *, gap: float, time_l
     prices, bound = priced.prices, priced.bound
     columns = _filled(market, _fitted(market, market.best_at(prices), prices), prices)
     status = Status.OPTIMAL
-    if len(value) <= SMALL or bound - market.worth(columns) > gap * market.worth(columns):
+    short = bound - market.worth(columns)
+    if short > (EXACT if len(value) <= SMALL else gap) * market.worth(columns):
         columns, bound, status = _settled(market, columns, bound, gap=gap, time_limit_s=time_limit_s)
     worth = market.worth(columns)
     return Picks(columns - 1, worth, max(bound, worth), prices, perf_counter() - began, status)

@@ -25,6 +25,8 @@ class Experience:
     timed: dict[str, dict[tuple[int, int, int], Timed]] = field(default_factory=lambda: defaultdict(dict))
     models: dict[str, ThroughputModel] = field(default_factory=dict)
     most_gpus: int = 0
+    first_noise: GradientNoise | None = None
+    """Of the gradient, as the job that began last saw it first."""
 
     def note(self, gpu_type: str, placement: Placement, local: int, step_s: float, averaging_s: float) -> None:
         """Note a step; of one that was timed before, the first time counts."""

@@ -28,11 +28,22 @@ class _Job:
     application: Application
     program: Program
     seen: Experience
-    noise: GradientNoise | None = None
+    own_noise: GradientNoise | None = None
     local: int = 0
     passes: int = 0
     believed: tuple[object, Floats] | None = None
     """What was believed, and from which models and noise."""
+
+    @property
+    def noise(self) -> GradientNoise | None:
+        """Its own; until it has run, that of those before it."""
+        return self.own_noise or self.seen.first_noise
+
+    def note_noise(self, noise: GradientNoise) -> None:
+        """Note the noise of its gradient now."""
+        if self.own_noise is None:
+            self.seen.first_noise = noise
+        self.own_noise = noise
 
 
 @dataclass(eq=False)
@@ -128,9 +139,10 @@ class Training:
         application, times = job.application, job.application.times(gpu_type)
         step_s, averaging_s = times.at(placement, job.local)
         batch = sum(placement) * job.local * (job.passes + 1)
-        job.noise = application.epochs.noise(batch, epoch)
+        noise = application.epochs.noise(batch, epoch)
+        job.note_noise(noise)
         job.seen.note(gpu_type, placement, job.local, step_s, averaging_s)
-        return _steps_per_second(application, job.noise, batch, step_s + job.passes * (step_s - averaging_s))
+        return _steps_per_second(application, noise, batch, step_s + job.passes * (step_s - averaging_s))
 
     def _set_batch(self, job: _Job, gpu_type: str, placement: Placement) -> None:
         """The best by what is known, or the submitted one; until it has run on that type, the initial one."""
