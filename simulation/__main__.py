@@ -17,10 +17,11 @@ from simulation.cluster import InvalidCluster
 from simulation.comparing import SEED, Comparison
 from simulation.engine import Stalled
 from simulation.formats.motley_csv import write_motley_csv
+from simulation.formats.sia import write_sia
 from simulation.generating import generate as generated
 from simulation.gpu_types import UnknownGpuType
 from simulation.options import taking
-from simulation.recipe import Recipe
+from simulation.recipe import SIA, Recipe
 from simulation.scenario import Scenario
 from simulation.setting import InvalidSetting, read_seeds
 from simulation.summary import told_of
@@ -112,7 +113,7 @@ def generate(
     seed: Annotated[str, typer.Option("--seed", "--seeds", metavar="SEEDS", help="0, or 0-9: a trace for each.")] = "0",
     out: Annotated[str, typer.Option(help=f"The file; {SEED} in its name stands for the seed. -: print it.")] = "-",
 ) -> None:
-    """Make up a trace like that of a real cluster, in the format csv.
+    """Make up a trace like that of a real cluster, in the format csv, or like Sia's in its own.
 
     As in: generate --like philly --jobs 500 --load 0.9 --cluster v100=4x8,t4=8x4 --elastic 0.5 --out trace.csv
     """
@@ -121,7 +122,7 @@ def generate(
         raise InvalidSetting(f"several seeds are several files: say --out trace-{SEED}.csv")
     for one in seeds:
         trace = generated(recipe, one)
-        lines = write_motley_csv(trace.jobs)
+        lines = write_sia(trace.jobs) if recipe.like == SIA else write_motley_csv(trace.jobs)
         if out == "-":
             sys.stdout.writelines(lines)
         else:

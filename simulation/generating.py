@@ -1,6 +1,7 @@
 """Traces that are made up, like those of real clusters in what is published of them: any number, and any length."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import pi
 from random import Random
 
@@ -11,8 +12,9 @@ from allocation.configurations import gang_sizes
 from simulation.drawing import Drawn, draw_like_published
 from simulation.gavel_jobs import draw_gavel
 from simulation.likeness import LIKENESSES
-from simulation.recipe import GAVEL, Recipe
+from simulation.recipe import GAVEL, SIA, Recipe
 from simulation.setting import InvalidSetting
+from simulation.sia_jobs import draw_sia
 from simulation.trace import Program, Trace, TraceJob
 
 DAY_S, HOUR_S = 86_400.0, 3600.0
@@ -32,6 +34,10 @@ def generate(recipe: Recipe, seed: int) -> Trace:
     Of Gavel's jobs --urgent changes the rest, too: it draws from one stream.
     """
     recipe.check()
+    if recipe.like == SIA:
+        jobs, gaps = draw_sia(recipe, seed)
+        arrival_s = _through_days(recipe, np.cumsum(gaps) * _gap_s(recipe)).round().tolist()
+        return Trace.of(replace(job, arrival_s=came_s) for job, came_s in zip(jobs, arrival_s, strict=True))
     drawn = draw_gavel(recipe, seed) if recipe.like == GAVEL else draw_like_published(recipe, seed)
     of_jobs = zip(drawn.duration_s.tolist(), drawn.workloads, drawn.gangs.tolist(), strict=True)
     steps = np.array([duration_s * recipe.rate(workload, gang) for duration_s, workload, gang in of_jobs])
@@ -40,7 +46,21 @@ def generate(recipe: Recipe, seed: int) -> Trace:
 
 def _arrivals(recipe: Recipe, drawn: Drawn, steps: Floats) -> Floats:
     """Seconds (n,): a Poisson process, faster and slower over the day."""
-    even_s = np.cumsum(drawn.gaps) * _gap_s(recipe, drawn, steps)
+    gap_s = _gap_s(recipe) if recipe.load is None else _gap_of_load_s(recipe, recipe.load, drawn, steps)
+    return _through_days(recipe, np.cumsum(drawn.gaps) * gap_s)
+
+
+def _gap_s(recipe: Recipe) -> float:
+    """From one arrival to the next, on the mean."""
+    return HOUR_S / (recipe.per_hour or 1)
+
+
+def _gap_of_load_s(recipe: Recipe, load: float, drawn: Drawn, steps: Floats) -> float:
+    gpus = float(recipe.machines.capacity.sum())
+    return _work_gpu_s(recipe, drawn, steps) / (load * gpus * recipe.jobs)
+
+
+def _through_days(recipe: Recipe, even_s: Floats) -> Floats:
     original = LIKENESSES.get(recipe.like)
     daily = recipe.daily if recipe.daily is not None else (original.daily if original else 0.0)
     if daily == 0:
@@ -56,14 +76,6 @@ def _in_days(even_s: Floats, daily: float, busiest_s: float) -> Floats:
     passed_s = at_s + daily / turn * (np.sin(turn * (at_s - busiest_s)) + np.sin(turn * busiest_s))
     stretched: Floats = np.interp(even_s, passed_s, at_s)
     return stretched
-
-
-def _gap_s(recipe: Recipe, drawn: Drawn, steps: Floats) -> float:
-    """From one arrival to the next, on the mean."""
-    if recipe.load is None:
-        return HOUR_S / (recipe.per_hour or 1)
-    gpus = float(recipe.machines.capacity.sum())
-    return _work_gpu_s(recipe, drawn, steps) / (recipe.load * gpus * recipe.jobs)
 
 
 def _work_gpu_s(recipe: Recipe, drawn: Drawn, steps: Floats) -> float:

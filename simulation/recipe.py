@@ -14,8 +14,8 @@ from simulation.setting import InvalidSetting, read_throughputs
 from simulation.throughputs import Table, Throughputs
 from simulation.trace import Program
 
-GAVEL = "gavel"
-ORIGINALS = (*LIKENESSES, GAVEL)
+GAVEL, SIA = "gavel", "sia"
+ORIGINALS = (*LIKENESSES, GAVEL, SIA)
 GAVEL_MOST_GPUS = 8
 WHEN, WHAT = {"rich_help_panel": "When they come: --per-hour or --load"}, {"rich_help_panel": "What they are like"}
 
@@ -89,6 +89,9 @@ class Recipe:
         """Refuse what means nothing, or is not enough."""
         if self.like not in ORIGINALS:
             raise InvalidSetting(f"'{self.like}' is no original; there are {', '.join(ORIGINALS)}")
+        if self.like == SIA:
+            self._check_of_sia()
+            return
         if (self.per_hour is None) == (self.load is None):
             raise InvalidSetting(HOW_MANY)
         if self.load is not None and self.cluster is None:
@@ -97,6 +100,12 @@ class Recipe:
             raise InvalidSetting("Gavel's jobs bring their own workloads")
         if not self.rates_known:
             raise InvalidSetting(f"nothing of {self.throughputs or self.workloads} runs on {self.reference}")
+
+    def _check_of_sia(self) -> None:
+        """Its format has no other columns, and its jobs are as long as the applications that were recorded."""
+        others = (self.load, self.elastic, self.deadlines, self.urgent, self.teams, self.workloads, self.most_gpus)
+        if self.per_hour is None or any(others):
+            raise InvalidSetting("of Sia's jobs --jobs, --per-hour and --daily can be said, and how many come must be")
 
     @cached_property
     def truth(self) -> Throughputs:

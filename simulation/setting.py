@@ -32,8 +32,7 @@ from simulation.work import FixedRates
 GAVEL_SHUFFLE_SEED = 5
 """What Gavel adds to the seed of a run for the order of its types."""
 
-
-SEEDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+SEEDS, MOST_SEEDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?"), 1000
 
 TIMELESS = frozenset(
     {
@@ -105,8 +104,8 @@ def read_seeds(words: str) -> list[int]:
     seeds: list[int] = []
     for part in words.split(","):
         found = SEEDS.fullmatch(part.strip())
-        if found is None or int(found[1]) > int(found[2] or found[1]):
-            raise InvalidSetting(f"'{part}' is not SEED or FIRST-LAST, as in 0,1,2 or 0-9")
+        if found is None or not 0 <= int(found[2] or found[1]) - int(found[1]) < MOST_SEEDS:
+            raise InvalidSetting(f"'{part}' is not SEED or FIRST-LAST, as in 0,1,2 or 0-9, and {MOST_SEEDS} at most")
         seeds += range(int(found[1]), int(found[2] or found[1]) + 1)
     return seeds
 

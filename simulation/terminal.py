@@ -14,7 +14,7 @@ from rich.table import Column as Heading
 from rich.table import Table
 
 from simulation.comparing import Comparison, Outcome
-from simulation.recipe import Recipe
+from simulation.recipe import SIA, Recipe
 from simulation.summary import Column, Spread, best, spreads, told_columns
 from simulation.trace import Trace
 from simulation.workers import News
@@ -55,11 +55,13 @@ def _words(value: object) -> str:
 def tell_trace(trace: Trace, path: Path, recipe: Recipe) -> None:
     """Say what was made up, and how it is run."""
     last_h, most = trace.jobs[-1].arrival_s / 3600, max(job.gangs[-1] for job in trace.jobs)
-    table = f" --throughputs {recipe.throughputs}" if recipe.throughputs else ""
-    cluster = recipe.cluster or f"{recipe.reference}={most}x8"
+    rates = f" --throughputs {recipe.throughputs}" if recipe.throughputs else ""
+    options = f"--format csv --cluster {recipe.cluster or f'{recipe.reference}={most}x8'}{rates}"
+    if recipe.like == SIA:
+        options = "--format sia --cluster aws=6x4,rtx=3x8,dgx-ext=2x8 --round 60 --policy sia --profiles FOLDER"
     out = Console(soft_wrap=True, stderr=True, highlight=False)
     out.print(f"{escape(str(path))}: {len(trace.jobs):,} jobs within {last_h:,.1f} h, on {most} GPUs at most. Run it:")
-    out.print(f"  {PROGRAM} run {escape(str(path))} --format csv --cluster {cluster}{escape(table)}")
+    out.print(f"  {PROGRAM} run {escape(f'{path} {options}')}")
 
 
 def follow(comparison: Comparison, news: Generator[News[Outcome]], *, quiet: bool) -> None:

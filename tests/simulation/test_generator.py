@@ -13,6 +13,7 @@ from reference import reference
 
 from simulation.__main__ import main
 from simulation.formats.motley_csv import read_motley_csv, write_motley_csv
+from simulation.formats.sia import read_sia, write_sia
 from simulation.generating import generate
 from simulation.likeness import LIKENESSES, PHILLY_BUSIEST_H, PHILLY_DAILY
 from simulation.recipe import Recipe
@@ -127,6 +128,32 @@ def test_gavels_gangs_and_workloads_are_as_probable_as_it_says():
     assert max(single.values()) < 1.2 * min(single.values())
 
 
+# -- Sia's ---------------------------------------------------------------------------------------------------------
+
+
+def test_sias_applications_are_as_probable_as_philly_jobs_of_their_gpu_time():
+    with gzip.open(reference("traces") / "philly_jobs_sia.csv.gz", "rt") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["timestamp"] and float(row["duration"]) >= 60]
+    hours = np.array([float(row["gpu_time"]) / 3600 for row in rows])
+    hours = hours[hours < 1000]
+    of_hours, _ = np.histogram(hours, [0, 1, 10, 100, 1000])
+    drawn = Counter(job.program.workload for job in made("sia", MANY))
+    medium = drawn["deepspeech2"] + drawn["bert"]
+    shares = np.array([drawn["cifar10"], medium, drawn["yolov3"], drawn["imagenet"]]) / MANY
+    assert shares == pytest.approx(of_hours / len(hours), abs=0.01)
+
+
+def test_sias_jobs_want_what_its_own_want_and_are_read_again_as_they_were():
+    jobs = made("sia", 500)
+    assert read_sia(write_sia(jobs), category="rigid").jobs == jobs
+    own = {
+        (row["application"], row["num_replicas"], row["batch_size"])
+        for path in (reference("sia") / "workloads" / "philly").iterdir()
+        for row in csv.DictReader(path.read_text().splitlines())
+    }
+    assert {(job.program.workload, str(job.gangs[0]), str(job.program.batch)) for job in jobs} == own
+
+
 # -- options -------------------------------------------------------------------------------------------------------
 
 
@@ -203,7 +230,8 @@ def test_what_is_made_up_can_be_run(call, tmp_path, like):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--like", "borg", "--per-hour", "1"], "'borg' is no original; there are philly, helios, acme, gavel"),
+        (["--like", "borg", "--per-hour", "1"], "'borg' is no original; there are philly, helios, acme, gavel, sia"),
+        (["--like", "sia", "--load", "1"], "of Sia's jobs --jobs, --per-hour and --daily can be said"),
         (["--like", "philly"], "say how many jobs come: either --per-hour 20, or --load 0.9"),
         (["--like", "philly", "--per-hour", "1", "--load", "1"], "say how many jobs come"),
         (["--like", "philly", "--load", "1"], "--load is of a cluster: say --cluster"),
