@@ -20,6 +20,9 @@ DASHES = ("solid", "dot", "dash", "longdash")
 TYPE_COLOURS = ("#4E6E9E", "#C58B3B", "#6FA287", "#A66A8E", "#8C8C8C", "#B5B35C", "#7A5C48", "#7FC4D1")
 """GPU types: duller, so that nobody takes them for policies."""
 
+WIDE = 1000.0
+"""Largest over smallest: from there on powers of ten are enough for an axis, below it has twos and fives, too."""
+
 STEPS = 500
 """Of a distribution: as fine as a screen can show."""
 HOUR_S = 3600.0
@@ -86,7 +89,7 @@ def rho_chart(comparison: Comparison) -> Figure:
 
 
 def _distribution(comparison: Comparison, values_of: Any, *, unit: str) -> Figure:
-    figure, lines = go.Figure(), lines_of(comparison.policies)
+    figure, lines, widest = go.Figure(), lines_of(comparison.policies), 1.0
     for policy in comparison.policies:
         found = [values_of(outcome) for outcome in comparison.of_policy(policy)]
         values = np.concatenate(found) if found else np.zeros(0)
@@ -94,6 +97,7 @@ def _distribution(comparison: Comparison, values_of: Any, *, unit: str) -> Figur
         if not values.size:
             continue
         share = np.linspace(0, 1, min(STEPS, len(values)))
+        widest = max(widest, values[-1] / values[0])
         figure.add_scatter(
             x=_rounded(np.quantile(values, share)),
             y=_rounded(share),
@@ -102,7 +106,7 @@ def _distribution(comparison: Comparison, values_of: Any, *, unit: str) -> Figur
             line={**lines[policy], "width": 2.2},
             hovertemplate=f"%{{y:.0%}} within %{{x:.4g}}{unit}",
         )
-    figure.update_xaxes(type="log", dtick=1)
+    figure.update_xaxes(type="log", dtick=1 if widest > WIDE else "D2")
     figure.update_yaxes(title_text="Share of the jobs", tickformat=".0%", range=[0, 1.02])
     figure.update_layout(height=400 + 10 * max(0, len(comparison.policies) - 4), hovermode="y")
     return figure
