@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,19 @@ def simulate(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [MOTLEY, "simulate", *words], cwd=folder, env=os.environ, capture_output=True, text=True, check=False
     )
+
+
+def test_the_examples_of_the_documentation_work_as_they_stand(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+    (script,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    path = {"PATH": f"{MOTLEY.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["/bin/sh", "-ec", script], cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[0])["completed"] == 60
+    left = {file.name for file in (tmp_path / "comparison").iterdir()}
+    assert left == {"report.html", "figures.json", "figures.csv", "jobs.csv"}
 
 
 def test_it_runs_the_simulator_on_files_of_the_folder_that_it_is_called_in(tmp_path: Path) -> None:
