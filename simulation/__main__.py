@@ -1,39 +1,38 @@
-"""`python -m simulation`: run a trace, and tell how it went."""
+"""`python -m simulation`: run a trace, compare policies on it, generate traces."""
 
 import json
+import os
+import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from allocation.parameters import InvalidParameter
-from simulation.cluster import Cluster, InvalidCluster
-from simulation.engine import Simulation, Stalled
-from simulation.figures import figures_of
-from simulation.formats import FORMATS
-from simulation.formats.sia import CATEGORIES
+from allocation.policies import POLICIES
+from simulation.cluster import InvalidCluster
+from simulation.comparing import SEED, Comparison
+from simulation.engine import Stalled
+from simulation.formats.motley_csv import write_motley_csv
+from simulation.formats.sia import write_sia
+from simulation.generating import generate as generated
 from simulation.gpu_types import UnknownGpuType
-from simulation.setting import (
-    RULES,
-    RULES_OF,
-    InvalidSetting,
-    Setting,
-    begin,
-    read_prices,
-    read_throughputs,
-    read_trace,
-)
+from simulation.options import taking
+from simulation.recipe import SIA, Recipe
+from simulation.scenario import Scenario
+from simulation.setting import InvalidSetting, read_seeds
+from simulation.summary import told_of
+from simulation.terminal import PROGRAM, follow, progress, tell_comparison, tell_figures, tell_trace
 from simulation.throughputs import InvalidTable, UnknownWorkload
 from simulation.trace import InvalidTrace
 
-REFUSED = 2
-"""The exit code for what cannot be run as it is asked for."""
+FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+"""Exit codes: some runs came to no end; it cannot be run as it is asked for; Ctrl-C."""
+
+POLICY_HELP = f"{', '.join(POLICIES)}; with parameters as in sia:power=-0.7,gap=0.01."
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -44,100 +43,116 @@ def simulate() -> None:
 
 
 @app.command()
+@taking(Scenario)
 def run(
     trace: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The trace; .gz is read, too.")],
     *,
-    format_name: Annotated[str, typer.Option("--format", help=f"Whose columns it has: {', '.join(FORMATS)}.")],
-    cluster: Annotated[str, typer.Option(help="v100=8x4,p100=16: eight nodes of four V100, sixteen of one P100.")],
-    policy: Annotated[str, typer.Option(help="NAME, or NAME:parameter=value,…")] = "max_min_fairness",
+    scenario: Scenario,
+    policy: Annotated[str, typer.Option(metavar="NAME", help=POLICY_HELP)] = "max_min_fairness",
     seed: Annotated[int, typer.Option(help="Of everything that is left to chance.")] = 0,
-    round_s: Annotated[float, typer.Option("--round", min=1, help="Seconds.")] = 360,
-    rules: Annotated[
-        str | None,
-        typer.Option(help=f"How rounds come about: {', '.join(RULES)}. Gavel's format brings its own."),
-    ] = None,
-    shuffle_types: Annotated[
-        bool, typer.Option("--shuffle-types", help="Gavel's rules: fill types in another order each round.")
-    ] = False,
-    restart_s: Annotated[float, typer.Option("--restart", min=0, help="Seconds lost by whoever goes on.")] = 0,
-    failures: Annotated[
-        str | None, typer.Option(help="720:4: a node is up for 720 hours and down for four, on the mean.")
-    ] = None,
-    checkpoint_s: Annotated[
-        float, typer.Option("--checkpoint", min=0, help="Seconds from one checkpoint to the next.")
-    ] = 0,
-    throughputs: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="A table of rates in Gavel's JSON.")
-    ] = None,
-    profiles: Annotated[
-        Path | None, typer.Option(exists=True, file_okay=False, help="Applications as Sia recorded them.")
-    ] = None,
-    category: Annotated[
-        str | None, typer.Option(help=f"Of Sia's jobs that name none: {', '.join(CATEGORIES)}.")
-    ] = None,
-    shared_models: Annotated[
-        bool, typer.Option("--shared-models", help="With profiles: what a job learns, its application knows.")
-    ] = False,
-    prices: Annotated[str | None, typer.Option(help="v100=2.48,…: dollars per GPU and hour.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count lines that cannot be read.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Run a trace on a cluster under a policy."""
-    setting = Setting.read(
-        policy=policy,
-        rules=rules or RULES_OF.get(format_name, "service"),
-        round_s=round_s,
-        seed=seed,
-        shuffle_types=shuffle_types,
-        failures=failures,
-        checkpoint_s=checkpoint_s,
-    )
-    jobs = read_trace(trace, format_name, skip_bad=skip_bad, category=category)
-    machines, rounds = setting.rounds(Cluster.parse(cluster))
-    paid = read_prices(prices, machines.gpu_types)
-    truth = read_throughputs(throughputs, format_name, profiles)
-    state = begin(jobs, machines, truth, rounds, paid, restart_s=restart_s, shared=shared_models)
-    simulation = Simulation(state, rounds)
-    wall_s = _run(simulation, quiet=as_json)
-    figures = figures_of(
-        simulation.state, machines.gpu_types, decided_s=simulation.decided_s, wall_s=wall_s, prices=paid
-    )
-    _tell({**figures, "skipped": jobs.skipped}, as_json=as_json)
+    """Run a trace on a cluster under a policy.
+
+    As in: run trace.csv --format csv --cluster v100=4x8,t4=8x4 --policy srtf
+    """
+    ready = scenario.prepare(trace, policy, seed)
+    with progress(quiet=as_json) as shown:
+        task = shown.add_task("jobs done", total=ready.total)
+        figures = ready.finish(lambda _: shown.update(task, completed=ready.simulation.done))
+    tell_figures(figures, as_json=as_json)
 
 
-def _run(simulation: Simulation, *, quiet: bool) -> float:
-    """Run to the end, and give how many seconds it took."""
-    began = perf_counter()
-    columns = (TextColumn("jobs done"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=quiet, transient=True) as progress:
-        task = progress.add_task("", total=int(simulation.state.jobs.runnable.sum()))
-        simulation.watch = lambda _: progress.update(task, completed=simulation.done)
-        simulation.run()
-    return perf_counter() - began
+@app.command()
+@taking(Scenario)
+def compare(
+    trace: Annotated[str, typer.Argument(help=f"The trace. With {SEED} in its name, each seed has one of its own.")],
+    *,
+    scenario: Scenario,
+    policy: Annotated[list[str], typer.Option(metavar="NAME", help=f"Repeat it for each. {POLICY_HELP}")],
+    seeds: Annotated[
+        str, typer.Option(metavar="SEEDS", help="0,1,2 or 0-9: of what is left to chance, or of the trace.")
+    ] = "0",
+    out: Annotated[
+        Path,
+        typer.Option(
+            file_okay=False, metavar="FOLDER", help="For report.html, figures.json, figures.csv and jobs.csv."
+        ),
+    ] = Path("comparison"),
+    processes: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Runs at once. Default: one for each core.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print figures.json in place of a table.")] = False,
+) -> None:
+    """Run a trace under several policies, and by several seeds, at once; write a report.
 
+    As in: compare trace.csv --format csv --cluster v100=4x8,t4=8x4 --policy srtf --policy sia
 
-def _tell(figures: dict[str, Any], *, as_json: bool) -> None:
+    If a run fails, the others are reported all the same, and the exit code is 1.
+    """
+    comparison = Comparison.plan(scenario, trace, policy, read_seeds(seeds))
+    out.mkdir(parents=True, exist_ok=True)
+    code = _run_all(comparison, processes or _cores(), quiet=as_json)
+    command = f"{PROGRAM} {shlex.join(sys.argv[1:])}"
+    if comparison.outcomes:
+        from simulation.writing import write_comparison  # noqa: PLC0415  # loads plotly, which no other command needs
+
+        write_comparison(comparison, out, command)
     if as_json:
-        sys.stdout.write(json.dumps(figures) + "\n")
-        return
-    table = Table(show_header=False)
-    for name, value in figures.items():
-        inner = value.items() if isinstance(value, dict) else [("", value)]
-        for part, number in inner:
-            table.add_row(f"{name} {part}".strip(), _words(number))
-    Console().print(table)
+        sys.stdout.write(json.dumps(told_of(comparison, command)) + "\n")
+    else:
+        tell_comparison(comparison, out)
+    raise typer.Exit(code)
 
 
-def _words(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+@app.command()
+@taking(Recipe)
+def generate(
+    *,
+    recipe: Recipe,
+    seed: Annotated[str, typer.Option("--seed", "--seeds", metavar="SEEDS", help="0, or 0-9: a trace for each.")] = "0",
+    out: Annotated[str, typer.Option(help=f"The file; {SEED} in its name stands for the seed. -: print it.")] = "-",
+) -> None:
+    """Make up a trace like that of a real cluster, in the format csv, or like Sia's in its own.
+
+    As in: generate --like philly --jobs 500 --load 0.9 --cluster v100=4x8,t4=8x4 --elastic 0.5 --out trace.csv
+    """
+    seeds = read_seeds(seed)
+    if len(seeds) > 1 and SEED not in out:
+        raise InvalidSetting(f"several seeds are several files: say --out trace-{SEED}.csv")
+    for one in seeds:
+        trace = generated(recipe, one)
+        lines = write_sia(trace.jobs) if recipe.like == SIA else write_motley_csv(trace.jobs)
+        if out == "-":
+            sys.stdout.writelines(lines)
+        else:
+            path = Path(out.replace(SEED, str(one)))
+            with path.open("w") as file:
+                file.writelines(lines)
+            tell_trace(trace, path, recipe)
+
+
+def _run_all(comparison: Comparison, at_once: int, *, quiet: bool) -> int:
+    """Run what is to be compared, and give the exit code; whoever stops it gets what was done by then."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        follow(comparison, comparison.run(at_once), quiet=quiet)
+    except KeyboardInterrupt:
+        comparison.give_up("stopped before its end")
+        return INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return FAILED if comparison.failed else 0
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def main(words: Sequence[str] | None = None) -> None:
     """Do what the words, or those of the command line, say; leave with 2 and a reason where they mean nothing."""
     try:
-        app(words)
+        app(words, prog_name=PROGRAM)
     except (
         InvalidTrace,
         InvalidCluster,
@@ -149,6 +164,9 @@ def main(words: Sequence[str] | None = None) -> None:
         Stalled,
     ) as error:
         sys.stderr.write(f"{error}\n")
+        sys.exit(REFUSED)
+    except OSError as error:
+        sys.stderr.write(f"{error.filename}: {error.strerror}\n")
         sys.exit(REFUSED)
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +32,7 @@ from simulation.work import FixedRates
 GAVEL_SHUFFLE_SEED = 5
 """What Gavel adds to the seed of a run for the order of its types."""
 
+SEEDS, MOST_SEEDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?"), 1000
 
 TIMELESS = frozenset(
     {
@@ -74,6 +76,11 @@ class Setting:
             raise InvalidSetting("Gavel's rules know no nodes, so none can fail")
         return cls(policy=name, parameters=parameters, rules=rules, failures=_read_failures(failures), **others)
 
+    @property
+    def chance(self) -> bool:
+        """Whether another seed may give other figures."""
+        return self.failures is not None or (self.shuffle_types and self.rules == "gavel")
+
     def rounds(self, cluster: Cluster) -> tuple[Cluster, Rounds]:
         """Give the machines as the rules see them, and the rules."""
         return RULES[self.rules](self, with_parameters(POLICIES[self.policy], self.parameters), cluster)
@@ -90,6 +97,17 @@ def read_policy(words: str) -> tuple[str, dict[str, object]]:
             raise InvalidSetting(f"'{pair}' is not PARAMETER=VALUE")
         parameters[parameter] = _value(value)
     return name, parameters
+
+
+def read_seeds(words: str) -> list[int]:
+    """Read `0,1,2`, or `0-9`, or both between commas."""
+    seeds: list[int] = []
+    for part in words.split(","):
+        found = SEEDS.fullmatch(part.strip())
+        if found is None or not 0 <= int(found[2] or found[1]) - int(found[1]) < MOST_SEEDS:
+            raise InvalidSetting(f"'{part}' is not SEED or FIRST-LAST, as in 0,1,2 or 0-9, and {MOST_SEEDS} at most")
+        seeds += range(int(found[1]), int(found[2] or found[1]) + 1)
+    return seeds
 
 
 def read_prices(words: str | None, gpu_types: Sequence[str]) -> list[float] | None:

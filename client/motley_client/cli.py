@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from motley_client.commands import account, cluster, jobs, logs, scheduling, submitting, verbs, waiting
+from motley_client.commands import account, cluster, jobs, logs, scheduling, simulate, submitting, verbs, waiting
 from motley_client.commands.described import CommandAfterDashes
 from motley_client.failures import ErrorsAsExitCodes
 
@@ -36,6 +36,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(scheduling.policy, name="policy")
+app.command(context_settings=simulate.AS_IT_IS)(simulate.simulate)
 for command in (account.login, account.logout, account.me, account.version):
     app.command()(command)
 app.add_typer(account.token, name="token")

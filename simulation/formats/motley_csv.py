@@ -4,7 +4,8 @@ name, arrival_s, gpus (or min_gpus and max_gpus), total_steps or duration_s; and
 deadline_s, which is on the clock of arrival_s.
 """
 
-from collections.abc import Iterable
+import csv
+from collections.abc import Iterable, Iterator
 
 from allocation.configurations import gang_sizes
 from simulation.formats.reading import Line, read_table
@@ -25,9 +26,12 @@ COLUMNS = (
 )
 
 
+NEEDED = ("name", "arrival_s")
+
+
 def read_motley_csv(lines: Iterable[str], *, skip_bad: bool = False) -> Trace:
     """Give the jobs; an unknown column is refused, for it may be a known one misspelt."""
-    return read_table(_with_known_header(lines), _job, needs=("name", "arrival_s"), skip_bad=skip_bad)
+    return read_table(_with_known_header(lines), _job, needs=NEEDED, skip_bad=skip_bad)
 
 
 def _with_known_header(lines: Iterable[str]) -> Iterable[str]:
@@ -64,3 +68,44 @@ def _gangs(line: Line) -> tuple[int, ...]:
         line.refuse("name", "must have either gpus, or min_gpus and max_gpus")
     least = line.whole_at("min_gpus", least=1)
     return gang_sizes(least, line.whole_at("max_gpus", least=least))
+
+
+def write_motley_csv(jobs: Iterable[TraceJob]) -> Iterator[str]:
+    """Give the lines of a trace from which the same jobs are read again; columns that no job needs are left out."""
+    rows = [_fields(job) for job in jobs]
+    used = [column for column in COLUMNS if column in NEEDED or any(row[column] for row in rows)]
+    writer = csv.DictWriter(_Lines(), used, extrasaction="ignore", lineterminator="\n")
+    yield writer.writeheader()
+    for row in rows:
+        yield writer.writerow(row)
+
+
+class _Lines:
+    """What is written to it is what the writer answers."""
+
+    def write(self, line: str) -> str:
+        return line
+
+
+def _fields(job: TraceJob) -> dict[str, str]:
+    rigid = len(job.gangs) == 1
+    values: dict[str, str | float | None] = {
+        "name": job.name,
+        "arrival_s": job.arrival_s,
+        "gpus": job.gangs[0] if rigid else None,
+        "min_gpus": None if rigid else job.gangs[0],
+        "max_gpus": None if rigid else job.gangs[-1],
+        "workload": job.program.workload,
+        "total_steps": job.total_steps,
+        "duration_s": job.duration_s,
+        "weight": None if job.weight == 1 else job.weight,
+        "team": job.team,
+        "deadline_s": job.deadline_s,
+    }
+    return {name: _text(value) for name, value in values.items()}
+
+
+def _text(value: str | float | None) -> str:
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    return "" if value is None else str(value)

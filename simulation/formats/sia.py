@@ -1,6 +1,6 @@
 """Sia's workloads: name, time, application, num_replicas, batch_size, and if there are several kinds, category."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from simulation.formats.reading import Line, read_table
@@ -42,6 +42,13 @@ def _scaled(job: TraceJob) -> TraceJob:
 
 def _adaptive(job: TraceJob) -> TraceJob:
     return replace(job, gangs=GANGS, spread=Spread.FULL, program=job.program._replace(tuned=True))
+
+
+def write_sia(jobs: Iterable[TraceJob]) -> Iterator[str]:
+    """Give the lines of a workload from which the same jobs are read again, of the category rigid."""
+    yield ",".join(NEEDS) + "\n"
+    for job in jobs:
+        yield f"{job.name},{job.arrival_s:.10g},{job.program.workload},{job.gangs[0]},{job.program.batch}\n"
 
 
 CATEGORIES: dict[str, Callable[[TraceJob], TraceJob]] = {

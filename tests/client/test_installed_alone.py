@@ -56,6 +56,12 @@ def test_the_command_needs_nothing_of_the_service(wheel: Path, fresh: Path, tmp_
     assert "Usage: motley" in run([str(fresh / "motley"), "--help"], tmp_path)
     run([str(fresh / "python"), "-c", "from motley_client.client import Client"], tmp_path)
     assert "django" not in run([str(fresh / "python"), "-c", "help('modules')"], tmp_path)
+    simulate = subprocess.run(
+        [fresh / "motley", "simulate", "run", "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (simulate.returncode, simulate.stdout) == (2, "")
+    assert "The simulator is not installed here: it is a part of the service" in simulate.stderr
+    assert "./bootstrap.sh run installs both" in simulate.stderr
 
 
 def test_the_training_helper_needs_nothing_at_all(wheel: Path, fresh: Path, tmp_path: Path) -> None:
