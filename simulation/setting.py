@@ -136,12 +136,13 @@ def _refuse_unknown(what: str, name: str, known: Iterable[str]) -> None:
 
 
 def _value(text: str) -> object:
+    """A number, true or false, or a name; the policy says which of them it wants."""
     if text in ("true", "false"):
         return text == "true"
     try:
         return float(text)
     except ValueError:
-        raise InvalidSetting(f"'{text}' is neither a number nor true or false") from None
+        return text
 
 
 def _gavel(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluster, Rounds]:

@@ -120,7 +120,7 @@ def test_a_bad_line_is_refused_or_skipped_as_wanted(call, figures, trace):
         (["--policy", "best"], f"'best' is no policy; there are {', '.join(POLICIES)}"),
         (["--policy", "sia:speed=1"], "speed: unknown; this policy has"),
         (["--policy", "sia:power"], "'power' is not PARAMETER=VALUE"),
-        (["--policy", "sia:power=high"], "'high' is neither a number nor true or false"),
+        (["--policy", "sia:power=high"], "power: must be a number"),
         (["--rules", "chess"], "'chess' is no rules; there are service, gavel"),
         (["--failures", "720"], "'720' is not HOURS_UP:HOURS_DOWN"),
         (["--failures", "0:1"], "'0:1' is not HOURS_UP:HOURS_DOWN"),
