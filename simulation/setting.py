@@ -28,6 +28,7 @@ TIMELESS = frozenset(
     {
         "fifo",
         "fifo_fastest",
+        "hierarchical_fairness",
         "isolated",
         "max_min_fairness",
         "max_min_fairness_agnostic",

@@ -5,6 +5,7 @@ from allocation.policies.allox import allox
 from allocation.policies.fifo import fifo
 from allocation.policies.fifo_fastest import fifo_fastest
 from allocation.policies.finish_time_fairness import finish_time_fairness
+from allocation.policies.hierarchical_fairness import hierarchical_fairness
 from allocation.policies.isolated import isolated
 from allocation.policies.las import las
 from allocation.policies.makespan import makespan
@@ -19,6 +20,7 @@ from allocation.policies.srtf import srtf
 
 POLICIES: dict[str, Policy] = {
     "max_min_fairness": max_min_fairness,
+    "hierarchical_fairness": hierarchical_fairness,
     "finish_time_fairness": finish_time_fairness,
     "sia": sia,
     "makespan": makespan,
