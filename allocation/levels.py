@@ -123,8 +123,9 @@ def _highest(offers: Offers, need: _Wanted, low: float, high: float, *, budget: 
     for _ in range(MOST_CUTS):
         if ways.expense(need(level)) > budget:
             level, cheapest = _out_of_reach(ways, need, low, level, budget), ways
-        answers.append(ways.to(need(level)))
-        prices, mix, overuse = _dearest(np.array([answer.use_at(need(level)) for answer in answers]))
+        needed = need(level)
+        answers.append(ways.to(needed))
+        prices, mix, overuse = _dearest(np.array([answer.use_at(needed) for answer in answers]))
         if overuse <= budget + TOLERANCE:
             return _Top(level, need, cheapest, tuple(zip(mix / mix.sum(), answers, strict=True)), overuse)
         ways = offers.ways(prices)
