@@ -62,6 +62,15 @@ class Jobs:
         """True steps/s (M, K)."""
         return self.kind_rate[self.kind]
 
+    def weights_of(self, rows: Ints) -> Floats:
+        """The weight of each of these, as the service reckons it: a team weighs 1, split over its jobs by theirs.
+
+        A job without a team has its own.
+        """
+        weight, team = self.weight[rows], np.unique(self.team[rows], return_inverse=True)[1]
+        in_team = np.bincount(team, weight)[team]
+        return np.where(self.team[rows] < 0, weight, weight / in_team)
+
     @property
     def runnable(self) -> Bools:
         """Who (M,) can run somewhere on this cluster."""

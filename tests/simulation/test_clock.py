@@ -18,8 +18,8 @@ ROUND_S = 100.0
 ONE_A_SECOND = Table({"w": {("slow", 1): 1.0, ("slow", 2): 2.0, ("fast", 1): 4.0, ("fast", 2): 8.0}})
 
 
-def job(name, arrival_s, steps, *, gpus=1):
-    return TraceJob(name=name, arrival_s=arrival_s, gangs=(gpus,), workload="w", total_steps=steps)
+def job(name, arrival_s, steps, *, gpus=1, team=None):
+    return TraceJob(name=name, arrival_s=arrival_s, gangs=(gpus,), workload="w", total_steps=steps, team=team)
 
 
 def prepare(trace, words="slow=1", policy="fifo", *, restart_s=0.0, timeless=False):
@@ -113,6 +113,13 @@ def test_a_gang_fails_as_a_whole_and_who_runs_on_another_node_goes_on():
 def contended():
     """Forty jobs of one or two GPUs, in bursts with quiet between."""
     return [job(str(i), 700.0 * (i // 8), 200 + 37 * (i % 7) * (i % 5), gpus=1 + i % 2) for i in range(40)]
+
+
+@pytest.mark.parametrize("policy", ["max_min_fairness", "hierarchical_fairness"])
+def test_a_team_of_many_weighs_as_much_as_one_of_few(policy):
+    """Three jobs of a team and one of another on one GPU: the one runs in every second round, not in every fourth."""
+    trace = [job(str(i), 0, 400, team="many" if i < 3 else "few") for i in range(4)]
+    assert 700 <= finished_s(trace, "slow=1", policy)[3] <= 800
 
 
 @pytest.mark.parametrize("policy", sorted(TIMELESS))
