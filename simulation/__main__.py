@@ -60,6 +60,9 @@ def run(
         bool, typer.Option("--shuffle-types", help="Gavel's rules: fill types in another order each round.")
     ] = False,
     restart_s: Annotated[float, typer.Option("--restart", min=0, help="Seconds lost by whoever goes on.")] = 0,
+    mixed_gangs: Annotated[
+        bool, typer.Option("--mixed-gangs", help="A gang may be on two GPU types, as fast as on the slower.")
+    ] = False,
     failures: Annotated[
         str | None, typer.Option(help="720:4: a node is up for 720 hours and down for four, on the mean.")
     ] = None,
@@ -80,13 +83,15 @@ def run(
         round_s=round_s,
         seed=seed,
         shuffle_types=shuffle_types,
+        mixed_gangs=mixed_gangs,
         failures=failures,
         checkpoint_s=checkpoint_s,
     )
     jobs = read_trace(trace, format_name, skip_bad=skip_bad)
     machines, rounds = setting.rounds(Cluster.parse(cluster))
     paid = read_prices(prices, machines.gpu_types)
-    rates = Jobs.of(jobs.jobs, machines, read_throughputs(throughputs, format_name))
+    truth = read_throughputs(throughputs, format_name)
+    rates = Jobs.of(jobs.jobs, machines, truth, mixed_gangs=setting.mixed_gangs)
     simulation = Simulation(State.before(rates, machines, paid or [0.0] * len(machines.gpu_types)), rounds, restart_s)
     wall_s = _run(simulation, quiet=as_json)
     figures = figures_of(

@@ -32,10 +32,13 @@ class Jobs:
     base_rate: Floats
 
     @classmethod
-    def of(cls, trace: Sequence[TraceJob], cluster: Cluster, truth: Throughputs) -> Self:
-        """Each gang on the fewest nodes of each type; a job's steps are its own, or those of its duration."""
+    def of(cls, trace: Sequence[TraceJob], cluster: Cluster, truth: Throughputs, *, mixed_gangs: bool = False) -> Self:
+        """Each gang on the fewest nodes of each type; a job's steps are its own, or those of its duration.
+
+        Mixed gangs are on two types besides, and as fast as if all were of the slower.
+        """
         gangs = {gang for job in trace for gang in job.gangs}
-        configurations = Configurations.of(cluster.node_gpus, gangs)
+        configurations = Configurations.of(cluster.node_gpus, gangs, mixed=gangs if mixed_gangs else ())
         kinds = {kind: row for row, kind in enumerate(dict.fromkeys(_kind(job) for job in trace))}
         kind_rate = np.array([_rates(kind, configurations, cluster, truth) for kind in kinds])
         kind_rate = kind_rate.reshape(len(kinds), len(configurations.nodes))
@@ -86,12 +89,13 @@ def _kind(job: TraceJob) -> Kind:
 
 def _rates(kind: Kind, on: Configurations, cluster: Cluster, truth: Throughputs) -> list[float]:
     workload, gangs, allowed = kind
-    columns = zip(on.gpu_type.tolist(), on.gpus.tolist(), on.nodes.tolist(), strict=True)
-    named = [(cluster.gpu_types[j], gpus, nodes) for j, gpus, nodes in columns]
-    return [
-        truth.rate(workload, *place) if place[1] in gangs and (allowed is None or place[0] in allowed) else 0.0
-        for place in named
-    ]
+
+    def rate(gpu_type: str, gpus: int, nodes: int) -> float:
+        may_run = gpus in gangs and (allowed is None or gpu_type in allowed)
+        return truth.rate(workload, gpu_type, gpus, nodes) if may_run else 0.0
+
+    columns = zip(on.usage.T, on.gpus.tolist(), on.nodes.tolist(), strict=True)
+    return [min(rate(cluster.gpu_types[j], gpus, nodes) for j in np.flatnonzero(used)) for used, gpus, nodes in columns]
 
 
 def _steps(job: TraceJob, fastest: float) -> float:

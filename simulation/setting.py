@@ -54,18 +54,22 @@ class Setting:
     round_s: float
     seed: int
     shuffle_types: bool = False
+    mixed_gangs: bool = False
     failures: tuple[float, float] | None = None
     """How many seconds a node is up, and how many down, on the mean; None: always up."""
     checkpoint_s: float = 0.0
 
     @classmethod
-    def read(cls, *, policy: str, rules: str, failures: str | None, **others: Any) -> Self:
+    def read(cls, *, policy: str, rules: str, failures: str | None, mixed_gangs: bool = False, **others: Any) -> Self:
         """Give the setting, or refuse a policy or rules of which nothing is known."""
         name, parameters = read_policy(policy)
         _refuse_unknown("rules", rules, RULES)
         if failures is not None and rules == "gavel":
             raise InvalidSetting("Gavel's rules know no nodes, so none can fail")
-        return cls(policy=name, parameters=parameters, rules=rules, failures=_read_failures(failures), **others)
+        if mixed_gangs and rules == "gavel":
+            raise InvalidSetting("Gavel's rules fill one GPU type after the other, so no gang can be on two")
+        others |= {"failures": _read_failures(failures), "mixed_gangs": mixed_gangs}
+        return cls(policy=name, parameters=parameters, rules=rules, **others)
 
     def rounds(self, cluster: Cluster) -> tuple[Cluster, Rounds]:
         """Give the machines as the rules see them, and the rules."""

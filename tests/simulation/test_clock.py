@@ -22,9 +22,10 @@ def job(name, arrival_s, steps, *, gpus=1, team=None):
     return TraceJob(name=name, arrival_s=arrival_s, gangs=(gpus,), workload="w", total_steps=steps, team=team)
 
 
-def prepare(trace, words="slow=1", policy="fifo", *, restart_s=0.0, timeless=False):
+def prepare(trace, words="slow=1", policy="fifo", *, restart_s=0.0, timeless=False, mixed_gangs=False):
     cluster = Cluster.parse(words)
-    state = State.before(Jobs.of(trace, cluster, ONE_A_SECOND), cluster, [0] * len(cluster.gpu_types))
+    jobs = Jobs.of(trace, cluster, ONE_A_SECOND, mixed_gangs=mixed_gangs)
+    state = State.before(jobs, cluster, [0] * len(cluster.gpu_types))
     rounds = ServiceRounds(cluster, POLICIES[policy], ROUND_S, timeless)
     return Simulation(state, rounds, restart_s)
 
@@ -108,6 +109,14 @@ def test_a_gang_fails_as_a_whole_and_who_runs_on_another_node_goes_on():
     state = simulation.run()
     assert state.finish_s.tolist() == [300 + 200, 250]
     assert (state.lost_gpu_s, state.restarts.tolist()) == (200, [1, 0])
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {"allox"}))  # which starts gangs on one type only
+def test_a_mixed_gang_runs_as_fast_as_on_its_slower_type(policy):
+    """Neither type has two GPUs: the gang does two steps a second on one of each, or never begins."""
+    gang = [job("gang", 0, 300, gpus=2)]
+    assert finished_s(gang, "slow=1,fast=1", policy, mixed_gangs=True) == [150]
+    assert np.isnan(finished_s(gang, "slow=1,fast=1", policy)).all()
 
 
 def contended():

@@ -125,6 +125,7 @@ def test_a_bad_line_is_refused_or_skipped_as_wanted(call, figures, trace):
         (["--failures", "720"], "'720' is not HOURS_UP:HOURS_DOWN"),
         (["--failures", "0:1"], "'0:1' is not HOURS_UP:HOURS_DOWN"),
         (["--failures", "9:1", "--rules", "gavel"], "Gavel's rules know no nodes"),
+        (["--mixed-gangs", "--rules", "gavel"], "Gavel's rules fill one GPU type after the other"),
         (["--prices", "t4=1"], "there is no price of v100"),
         (["--prices", "v100=much"], "'v100=much' is not TYPE=PRICE"),
         (["--format", "gavel"], "line 1, column 2: 1 columns in place of 10"),
