@@ -37,7 +37,7 @@ def hadar(
     Choose it when jobs know how long they are, load is heavy, and one figure is to be as good as it can, which the
     objective names. The published one is that of makespan; it starves short jobs where the mean completion time counts.
 
-    A job that is done t seconds after its submission, C after which it would be done alone on its best GPUs, is worth
+    A job that is done t seconds after its submission, and alone on its best GPUs would be after C seconds, is worth
 
     .. math::
         V_{ik} = w_i \cdot \begin{cases}

@@ -36,8 +36,8 @@ def hierarchical_fairness(
 ) -> Decision:
     r"""Let all teams rise together, each by its weight; what a job cannot use goes to the others of its team first.
 
-    Choose it when what counts is how teams fare, not how many jobs they have, and a team is to decide for itself
-    whether its jobs share or queue.
+    Choose it when teams are to fare by their weights, however many jobs they have; the jobs of a team share what it
+    gets, or queue for it.
 
     At level z the normalised rates of a team's jobs sum to its weight times z, as long as they can:
 
@@ -51,16 +51,16 @@ def hierarchical_fairness(
     .. math::
         \textstyle\sum_{i \in e} r_i(z) = \min\left(W_e\, z,\ \sum_{i \in e} b_i\right), \qquad W_e = \sum_{i \in e} w_i
 
-    With b the most that a job can reach, in its own time at first. Where a team's jobs share, and where they queue, who
-    has come before k being served before it:
+    b is the most that a job can reach, at first what it does in all of its time. The jobs of a team rise by weight, or
+    one after the other by age:
 
     .. math::
         r_i(z) = \min(b_i,\ w_i\, \theta_e(z)) \qquad\text{or}\qquad
         r_i(z) = \min\left(b_i,\ \max\left(0,\ W_e\, z - \textstyle\sum_{k \text{ before } i} b_k\right)\right)
 
-    Whom capacity stops at the best z stays there: that is his b from now on, the rest of his team's weight is the
-    others', and the level rises again, until nobody can rise. The weight of a team is that of its jobs together, for
-    the service has split it over them.
+    Whom capacity stops at the best z stays there: what he has is his b from now on, so that his part of the team's
+    weight goes to its other jobs, and the level rises again, until nobody can rise. The weight of a team is that of its
+    jobs together, over which the service has split it.
 
     Parameters
     ----------
