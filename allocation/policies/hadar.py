@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Annotated, Literal
 
-from numpy import arange, divide, full_like, inf, isfinite, lexsort, maximum, minimum, where, zeros_like
+from numpy import arange, divide, full_like, inf, isfinite, lexsort, maximum, minimum, ones_like, where, zeros_like
 
 from allocation.admission import Tariff, admit
 from allocation.arrays import Floats, Ints
@@ -12,12 +12,15 @@ from allocation.decision import Decision
 from allocation.parameters import Choice, Within
 from allocation.policies.makespan import steps_left
 from allocation.policies.min_cost import dollars_per_hour
+from allocation.prices import Market, best_prices
 from allocation.problem import Problem
 
 LATE = 0.1
 """What a job that misses its deadline, or has none, is worth at most, where one that meets it is worth 1."""
 APART = 1 + 1e-4
 """The highest price is at least so many times the lowest."""
+NEAR = 1e-3
+"""How near, relatively, the bound is to that of all prices."""
 DAY_S = 86_400.0
 
 
@@ -78,8 +81,8 @@ def hadar(
     Returns
     -------
     Decision
-        picks (m,); objective: what those who run are worth together; prices (n,) of one more GPU in the end, and worth
-        (m, K) = V, which say why a job waits.
+        picks (m,); objective: what those who run are worth together; bound: what any picks could be; prices (n,) of one
+        more GPU in the end, and worth (m, K) = V, which say why a job waits.
 
     References
     ----------
@@ -94,17 +97,25 @@ def hadar(
     tariff = _tariff(problem, V, worth, horizon_days * DAY_S)
     turn = lexsort((-problem.age_s, -(V / problem.gpus).max(axis=1), locked))[: (~locked).sum()]
     kept = where(locked, held, -1)
-    paying = admit(V, u, _left(problem, kept), tariff, turn, beam=beam)
-    picks = maximum(kept, paying)
-    spare = admit(V, u, _left(problem, picks), Tariff.free(c), turn[picks[turn] < 0], beam=1)
-    picks = maximum(picks, spare)
+    left = _left(problem, kept)
+    picks = maximum(kept, admit(V, u, left, tariff, turn, beam=beam))
+    rest = turn[picks[turn] < 0]
+    picks = maximum(picks, admit(V, u, _left(problem, picks), Tariff.free(c), rest, beam=1))
+    most = best_prices(Market(where(locked[:, None], 0, V), u, left.astype(float), ones_like(held)), gap=NEAR).bound
+    value = _sum_of(V, picks)
     return Decision.of_picks(
         picks,
         prices=tariff.at(_left(problem, picks)),
-        objective=V[picks >= 0, picks[picks >= 0]].sum(),
+        objective=value,
+        bound=max(_sum_of(V, kept) + most, value),
         solve_seconds=perf_counter() - began,
         worth=V,
     )
+
+
+def _sum_of(V: Floats, picks: Ints) -> float:
+    """What these picks are worth together."""
+    return float(V[picks >= 0, picks[picks >= 0]].sum())
 
 
 def _left(problem: Problem, picks: Ints) -> Ints:

@@ -12,6 +12,7 @@ from numpy import (
     divide,
     flatnonzero,
     lexsort,
+    maximum,
     minimum,
     split,
     unique,
@@ -120,7 +121,8 @@ def _together(w: Floats, e: Ints, N: Ints) -> Due:
 
         def due(z: float) -> Floats:
             full = z >= full_at
-            left, open_w = W * z - bincount(e, N * b * full, len(W)), bincount(e, N * w * ~full, len(W))
+            left = maximum(W * z - bincount(e, N * b * full, len(W)), 0)
+            open_w = bincount(e, N * w * ~full, len(W))
             theta = divide(left, open_w, out=zeros_like(W), where=open_w > 0)
             rates: Floats = where(full, b, minimum(b, w * theta[e]))
             return rates

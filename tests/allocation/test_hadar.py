@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from allocation.admission import Tariff, admit
 from allocation.limits import Limits
 from allocation.parameters import parameters_of
+from allocation.picks import best_picks
 from allocation.planning import plan_round
 from allocation.policies.hadar import hadar
 from allocation.problem import Problem
 from allocation.reasons import ReasonCode
 
-many = settings(max_examples=100, deadline=None, derandomize=True)
+many = settings(max_examples=40, deadline=None, derandomize=True)
 
 OBJECTIVES = parameters_of(hadar)["objective"].names
 EVERYTHING = 4096
@@ -169,6 +170,17 @@ def test_a_type_on_which_nobody_runs_costs_less_than_it_is_worth_to_anybody(obje
     used = left_by(problem, decision.picks) < problem.capacity
     idle = (problem.rate > 0) & (problem.usage[used] == 0).all(axis=0)
     assert (decision.worth > decision.prices @ problem.usage)[idle].all()
+
+
+@many
+@given(clusters())
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_no_picks_are_worth_more_than_the_bound(objective, cluster):
+    problem = cluster.problem
+    decision = hadar(problem, objective=objective)
+    best = best_picks(decision.worth, problem.usage, problem.capacity, gap=0).value
+    assert decision.objective <= best * (1 + 1e-5)
+    assert best <= decision.bound * (1 + 1e-9)
 
 
 @many
