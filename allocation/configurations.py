@@ -1,7 +1,9 @@
 """The configurations that an inventory offers: how many GPUs, of which type, on how many nodes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from math import gcd
 from typing import Self
 
 import numpy as np
@@ -21,21 +23,32 @@ class Configurations:
     uneven: Bools
 
     @classmethod
-    def of(cls, node_gpus: Sequence[Sequence[int]], gangs: Iterable[int], *, uneven: Iterable[int] = ()) -> Self:
-        """Give every gang on the fewest nodes of each type; node_gpus[j] lists the GPUs of type j's nodes."""
+    def of(
+        cls,
+        node_gpus: Sequence[Sequence[int]],
+        gangs: Iterable[int],
+        *,
+        uneven: Iterable[int] = (),
+        mixed: Iterable[int] = (),
+    ) -> Self:
+        """Give every gang on the fewest nodes of each type, and those that are mixed on any two types together.
+
+        node_gpus[j] lists the GPUs of type j's nodes.
+        """
         rules = [(fewest_nodes, sorted(set(gangs)), False), (fewest_uneven_nodes, sorted(set(uneven)), True)]
         columns = [
-            (j, gang, count, is_uneven)
+            ({j: gang}, count, is_uneven)
             for fewest, wanted, is_uneven in rules
             for j, sizes in enumerate(node_gpus)
             for gang in wanted
             if (count := fewest(sizes, gang)) is not None
         ]
+        columns += [(*column, False) for gang in sorted(set(mixed)) for column in _of_two_types(node_gpus, gang)]
         usage = np.zeros((len(node_gpus), len(columns)), dtype=np.int64)
-        for k, (j, gang, _, _) in enumerate(columns):
-            usage[j, k] = gang
-        nodes = np.array([column[2] for column in columns], dtype=np.int64)
-        return cls(usage, nodes, np.array([column[3] for column in columns], dtype=np.bool_))
+        for k, (used, _, _) in enumerate(columns):
+            usage[list(used), k] = list(used.values())
+        nodes = np.array([column[1] for column in columns], dtype=np.int64)
+        return cls(usage, nodes, np.array([column[2] for column in columns], dtype=np.bool_))
 
     @property
     def gpus(self) -> Ints:
@@ -48,6 +61,17 @@ class Configurations:
         """The type (K,) that gives a configuration most of its GPUs."""
         most: Ints = self.usage.argmax(axis=0)
         return most
+
+
+def _of_two_types(node_gpus: Sequence[Sequence[int]], gang: int) -> Iterator[tuple[dict[int, int], int]]:
+    """Every way to part the gang between two types, as GPUs by type, on as few nodes of equal parts as hold it."""
+    for i, j in combinations(range(len(node_gpus)), 2):
+        for used in ({i: part, j: gang - part} for part in range(1, gang)):
+            for each in range(gcd(*used.values()), 0, -1):
+                whole = gang % each == 0 and all(gpus % each == 0 for gpus in used.values())
+                if whole and all(sum(s >= each for s in node_gpus[t]) >= gpus // each for t, gpus in used.items()):
+                    yield used, gang // each
+                    break
 
 
 def fewest_nodes(node_gpus: Sequence[int], gang: int) -> int | None:

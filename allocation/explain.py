@@ -90,7 +90,7 @@ class _Outcome:
         Where it would find room on one of them, it is not for want of GPUs that it waits.
         """
         found = []
-        valid = np.flatnonzero(self.problem.rate[i] > 0)
+        valid = np.flatnonzero((self.problem.rate[i] > 0) & ((self.problem.usage > 0).sum(axis=0) == 1))
         block = self._blocks(i)
         for j in np.flatnonzero(self.problem.usage[:, valid].any(axis=1)).tolist():
             of_type = valid[self.problem.usage[j, valid] > 0]

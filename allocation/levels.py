@@ -33,6 +33,11 @@ from allocation.ways import SAME, Answer, Offers, Ways
 
 Need = Callable[[float], Floats | float]
 """Level → the rate (m,) that each job needs to be there, or one for all; never falls as it rises, and 0 at level 0."""
+Due = Callable[[Floats], Callable[[float], Floats]]
+"""The rate (m,) that each job can reach at most → the need, within that, of each.
+
+Where less can be reached, nobody's need is less but of those who would need more than that.
+"""
 
 _Wanted = Callable[[float], Floats]
 
@@ -58,17 +63,23 @@ def fill_evenly(rate: Floats, usage: Ints, capacity: Ints) -> Levels:
     """Raise the level where it is the rate (m, K) itself; rows that are equal stand for one another."""
     kinds = alike(rate)
     one = rate[kinds.first]
-    filled = fill_levels(one, usage, capacity, need=lambda z: z, ceiling=one.max(axis=1), count=kinds.count)
+    due = each_alone(lambda z: z)
+    filled = fill_levels(one, usage, capacity, due, ceiling=one.max(axis=1), count=kinds.count)
     return replace(filled, shares=filled.shares[kinds.of_row])
 
 
-def fill_levels(rate: Floats, usage: Ints, capacity: Ints, need: Need, *, ceiling: Floats, count: Ints) -> Levels:
+def each_alone(need: Need) -> Due:
+    """What a job cannot reach is not asked of it, and is nobody else's."""
+    return lambda reach: lambda z: np.minimum(need(z), reach)
+
+
+def fill_levels(rate: Floats, usage: Ints, capacity: Ints, due: Due, *, ceiling: Floats, count: Ints) -> Levels:
     """Raise everybody's level as far as it goes, the lowest first (lexicographic max-min).
 
     Parameters
     ----------
     rate, usage, capacity : (m, K) of each row's jobs, (n, K) GPUs, (n,) GPUs.
-    need : level → (m,) rates; what a job cannot reach even alone is not asked of it.
+    due : what each can reach, even alone at first → level → (m,) rates.
     ceiling : (m,) the level at which a job needs all that it can do.
     count : (m,) jobs that each row stands for.
 
@@ -80,7 +91,7 @@ def fill_levels(rate: Floats, usage: Ints, capacity: Ints, need: Need, *, ceilin
     began = perf_counter()
     there = capacity > 0
     offers = Offers(rate, usage[there] / capacity[there, None], count)
-    tops = _tops(offers, need, ceiling)
+    tops = _tops(offers, due, ceiling)
     lowest, prices = float(ceiling.min()), np.zeros(len(capacity))
     prices[there] = tops[0].prices / capacity[there]
     return Levels(
@@ -92,21 +103,17 @@ def fill_levels(rate: Floats, usage: Ints, capacity: Ints, need: Need, *, ceilin
     )
 
 
-def _tops(offers: Offers, need: Need, ceiling: Floats) -> list["_Top"]:
+def _tops(offers: Offers, due: Due, ceiling: Floats) -> list["_Top"]:
     """One level after the other, each stopped by one more type; nobody is asked for what is out of his reach."""
     tops, reach, rising = list[_Top](), offers.most, np.ones(len(ceiling), dtype=np.bool_)
     while rising.any():
         low, high = tops[-1].level if tops else 0.0, float(ceiling[rising].max())
-        top = _highest(offers, _within(need, reach), low, high, budget=1 + HAIR * (1 + len(tops)))
+        top = _highest(offers, due(reach), low, high, budget=1 + HAIR * (1 + len(tops)))
         reach = np.minimum(reach, top.reach)
         still = reach > top.rates * (1 + SAME)
         rising = still if len(tops) < len(offers.use) else np.zeros_like(still)
         tops.append(top)
     return tops
-
-
-def _within(need: Need, reach: Floats) -> _Wanted:
-    return lambda z: np.minimum(need(z), reach)
 
 
 def _highest(offers: Offers, need: _Wanted, low: float, high: float, *, budget: float) -> "_Top":
@@ -116,8 +123,9 @@ def _highest(offers: Offers, need: _Wanted, low: float, high: float, *, budget: 
     for _ in range(MOST_CUTS):
         if ways.expense(need(level)) > budget:
             level, cheapest = _out_of_reach(ways, need, low, level, budget), ways
-        answers.append(ways.to(need(level)))
-        prices, mix, overuse = _dearest(np.array([answer.use_at(need(level)) for answer in answers]))
+        needed = need(level)
+        answers.append(ways.to(needed))
+        prices, mix, overuse = _dearest(np.array([answer.use_at(needed) for answer in answers]))
         if overuse <= budget + TOLERANCE:
             return _Top(level, need, cheapest, tuple(zip(mix / mix.sum(), answers, strict=True)), overuse)
         ways = offers.ways(prices)

@@ -1,6 +1,7 @@
 """The parameters of a policy: read from its signature, so that what is documented is what it takes.
 
-A policy declares each as a keyword: `power: Annotated[float, Within(-4, 4, "what it does")] = -0.5`.
+A policy declares each as a keyword: `power: Annotated[float, Within(-4, 4, "what it does")] = -0.5`, or, where there
+are some names to choose from, `first: Annotated[Literal["old", "new"], Choice("what it decides")] = "old"`.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,18 +42,30 @@ class Switch:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """A parameter that is one of the names of its type, a `Literal`, and what they decide."""
+
+    meaning: str
+
+
+@dataclass(frozen=True)
 class Parameter:
-    """One parameter; `least` and `most` are 0 and 1 for one that is on or off."""
+    """One parameter; `least` and `most` are 0 and 1 for one that is on or off or one of some `names`."""
 
     name: str
-    kind: type[float] | type[int] | type[bool]
-    default: float
+    kind: type[float] | type[int] | type[bool] | type[str]
+    default: float | str
     least: float
     most: float
     meaning: str
+    names: tuple[str, ...] = ()
 
-    def read(self, given: object) -> float:
+    def read(self, given: object) -> float | str:
         """The value in the parameter's own kind, or `InvalidParameter`."""
+        if self.kind is str:
+            if isinstance(given, str) and given in self.names:
+                return given
+            raise InvalidParameter(self.name, f"must be one of {', '.join(self.names)}")
         if self.kind is bool:
             if isinstance(given, bool):
                 return given
@@ -84,6 +97,8 @@ def with_parameters(policy: Policy, given: Mapping[str, object]) -> Policy:
 
 def _parameter(argument: Argument, hint: Any) -> Parameter:
     kind, about = get_args(hint)
+    if isinstance(about, Choice):
+        return Parameter(argument.name, str, argument.default, 0, 1, about.meaning, get_args(kind))
     if isinstance(about, Switch):
         return Parameter(argument.name, kind, argument.default, 0, 1, about.meaning)
     return Parameter(argument.name, kind, argument.default, about.least, about.most, about.meaning)

@@ -222,15 +222,16 @@ def normaliser(rate: npt.ArrayLike, usage: npt.ArrayLike, capacity: npt.ArrayLik
         g_i = \min_{k:\,T_{ik} > 0} \textstyle\sum_j u_{jk}, \qquad
         p_i = \sum_j \frac{c_j}{\sum c}\, T_{i,k_0(i,j)}
 
-    k0(i, j) is the configuration of g_i GPUs, all of type j, that is best for job i; a type without one adds 0.
-    Both are 0 for a job that can run nowhere.
+    k0(i, j) is the configuration of g_i GPUs, all of type j, that is best for job i; a type without one adds 0. Who can
+    run in mixed gangs only has the rate of the best of them. Both are 0 for a job that can run nowhere.
     """
     T, u, c = np.asarray(rate, float), np.asarray(usage), np.asarray(capacity, float)
     gpus = u.sum(axis=0)
     g = np.where(T > 0, gpus, np.inf).min(axis=1, initial=np.inf)
     smallest = np.where(gpus == g[:, None], T, 0)
     best = [smallest[:, u[j] == gpus].max(axis=1, initial=0) for j in range(len(c))]
-    return np.where(np.isfinite(g), g, 0), c / max(c.sum(), 1) @ np.reshape(best, (len(c), len(T)))
+    p = c / max(c.sum(), 1) @ np.reshape(best, (len(c), len(T)))
+    return np.where(np.isfinite(g), g, 0), np.where(p > 0, p, smallest.max(axis=1, initial=0))
 
 
 def runnable(rate: npt.ArrayLike, usage: npt.ArrayLike, capacity: npt.ArrayLike) -> Bools:

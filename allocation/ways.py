@@ -25,21 +25,36 @@ class Offers:
         most: Floats = self.rate.max(axis=1)
         return most
 
+    @cached_property
+    def columns(self) -> Ints:
+        """Idleness, 0, and then the columns (m, 1 + V) of (idle, configurations) in which a job can run."""
+        valid = self.rate > 0
+        first = np.argsort(~valid, axis=1, kind="stable")[:, : valid.sum(axis=1).max()]
+        usable = np.where(np.take_along_axis(valid, first, axis=1), first + 1, 0)
+        return np.column_stack([np.zeros_like(usable[:, 0]), usable])
+
+    @cached_property
+    def rates(self) -> Floats:
+        """What it does in these."""
+        padded = np.column_stack([np.zeros(len(self.rate)), self.rate])
+        return np.take_along_axis(padded, self.columns, axis=1)
+
     def ways(self, prices: Floats) -> "Ways":
         """The corners of the lower convex hull of (rate, cost), idleness the first, found by gift wrapping."""
         cost = np.concatenate([[0.0], prices @ self.use])
-        rate = np.column_stack([np.zeros(len(self.rate)), self.rate])
-        corners = [np.zeros(len(rate), dtype=np.int64)]
-        everyone = np.arange(len(rate))
+        rates, costs = self.rates, cost[self.columns]
+        at, everyone = np.zeros(len(rates), dtype=np.int64), np.arange(len(rates))
+        corners = [at]
         while True:
-            at = corners[-1]
-            gain = rate - rate[everyone, at][:, None]
-            slope = np.where(gain > 0, (cost - cost[at][:, None]) / np.where(gain > 0, gain, 1), np.inf)
+            gain = rates - rates[everyone, at][:, None]
+            dearer = costs - costs[everyone, at][:, None]
+            slope = np.divide(dearer, gain, out=np.full_like(gain, np.inf), where=gain > 0)
             best = slope.argmin(axis=1)
             ahead = np.isfinite(slope[everyone, best])
             if not ahead.any():
-                return Ways(self, prices, np.array(corners).T, cost)
-            corners.append(np.where(ahead, best, at))
+                return Ways(self, prices, np.take_along_axis(self.columns, np.array(corners).T, axis=1), cost)
+            at = np.where(ahead, best, at)
+            corners.append(at)
 
 
 @dataclass(frozen=True, eq=False)

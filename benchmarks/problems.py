@@ -1,4 +1,4 @@
-"""Rounds to be decided: so many jobs on as many GPUs of three types, of few kinds or all different."""
+"""Rounds to be decided: so many jobs of 20 teams on as many GPUs of three types or more, few kinds or all different."""
 
 import json
 import os
@@ -16,6 +16,7 @@ ODDS = (0.7, 0.1, 0.15, 0.05)
 SIZES = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32)
 """Of an elastic job: with three types 39 configurations, and one more over two nodes makes 40."""
 INPUTS = ("few-kinds", "all-different")
+TEAMS = 20
 
 
 def reference() -> Path:
@@ -23,17 +24,17 @@ def reference() -> Path:
     return Path(os.environ.get("MOTLEY_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
 
 
-def rigid(jobs: int, *, kind: str, seed: int = 0) -> Problem:
+def rigid(jobs: int, *, kind: str, types: int = len(TYPES), seed: int = 0) -> Problem:
     """Gangs of 1 to 8 with the rates of Gavel's 26 job types; each row perturbed where all are to differ."""
     rng = np.random.default_rng(seed)
-    rates = _published()
+    rates = {size: _more_types(rows, types, seed) for size, rows in _published().items()}
     gang = rng.choice(len(GANGS), jobs, p=ODDS)
-    rate = np.zeros((jobs, len(GANGS) * len(TYPES)))
+    rate = np.zeros((jobs, len(GANGS) * types))
     for b, size in enumerate(GANGS):
         rows = np.flatnonzero(gang == b)
         models = rates[size][rng.integers(len(rates[size]), size=rows.size)]
-        rate[rows, b * len(TYPES) : (b + 1) * len(TYPES)] = models
-    return _problem(rng, _perturbed(rng, rate, kind), np.kron(np.array(GANGS), np.eye(len(TYPES), dtype=int)))
+        rate[rows, b * types : (b + 1) * types] = models
+    return _problem(rng, _perturbed(rng, rate, kind), np.kron(np.array(GANGS), np.eye(types, dtype=int)))
 
 
 def elastic(jobs: int, *, kind: str, seed: int = 0) -> Problem:
@@ -59,12 +60,20 @@ def _published() -> dict[int, Floats]:
     return {size: np.array(rows) for size, rows in of_gang.items()}
 
 
+def _more_types(rates: Floats, types: int, seed: int) -> Floats:
+    """Further types are one of the three, half to three times as fast, and for each model up to a quarter off that."""
+    rng = np.random.default_rng(seed)
+    more = types - rates.shape[1]
+    like, times = rng.integers(rates.shape[1], size=more), rng.uniform(0.5, 3, more)
+    return np.column_stack([rates, rates[:, like] * times * rng.uniform(0.8, 1.25, (len(rates), more))])
+
+
 def _perturbed(rng: np.random.Generator, rate: Floats, kind: str) -> Floats:
     return rate * rng.uniform(0.8, 1.25, rate.shape) if kind == "all-different" else rate
 
 
 def _problem(rng: np.random.Generator, rate: Floats, usage: Ints) -> Problem:
-    m, n = len(rate), len(TYPES)
+    m, n = len(rate), len(usage)
     capacity = np.full(n, m // n) + (np.arange(n) < m % n)
     kinds = 10 ** rng.uniform(3, 6, 26)
     return Problem.of(
@@ -77,5 +86,6 @@ def _problem(rng: np.random.Generator, rate: Floats, usage: Ints) -> Problem:
         attained_gpu_s=np.resize(np.linspace(0, 30_000, 26), m),
         deadline_s=np.where(rng.random(m) < 0.2, 10 ** rng.uniform(4, 6, m), np.inf),
         restart_s=np.full(m, 60.0),
-        price_per_gpu_hour=[0.45, 1.46, 2.48],
+        price_per_gpu_hour=np.resize([0.45, 1.46, 2.48], n),
+        team=np.arange(m) % TEAMS,
     )

@@ -36,8 +36,10 @@ def in_full(policy: str, chosen: Mapping[str, Any]) -> Parameters:
 
 
 def words_of(parameters: Mapping[str, Any]) -> str:
-    """As in `power=-0.5, strict=true`."""
-    return ", ".join(f"{name}={json.dumps(value)}" for name, value in parameters.items())
+    """As in `power=-0.5, strict=true, first=old`."""
+    return ", ".join(
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in parameters.items()
+    )
 
 
 def faults_of_choice(policy: str, given: Mapping[str, Any]) -> Iterator[Fault]:

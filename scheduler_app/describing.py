@@ -21,7 +21,7 @@ INLINE = re.compile(r":math:`([^`]+)`")
 PROBLEM = re.compile(r"^problem : Problem\n((?: {4}.*\n)+)", re.MULTILINE)
 REFERENCES = re.compile(r"^References\n-+\n(.*?)(?=\n\n\S|\Z)", re.MULTILINE | re.DOTALL)
 REFERENCE = re.compile(r"^\.\. \[\d+\] (.*?)(?=^\.\. \[|\Z)", re.MULTILINE | re.DOTALL)
-KINDS = {float: "number", int: "whole number", bool: "on or off"}
+KINDS = {float: "number", int: "whole number", bool: "on or off", str: "one of"}
 
 
 class Part(NamedTuple):

@@ -36,7 +36,7 @@ class ChoiceForm(forms.Form):
         self.fields = of_parameters | self.fields
 
     def setting(self) -> PolicySetting:
-        """What was filled in; a number that was left empty has its default."""
+        """What was filled in; what was left empty has its default."""
         given = {name: self.cleaned_data[OF_PARAMETERS + name] for name in (p.name for p in self.policy.parameters)}
         others = {name: self.cleaned_data[name] for name in ("round_length_s", "min_run_s", "note")}
         parameters = {name: value for name, value in given.items() if value is not None}
@@ -47,6 +47,11 @@ def _field(parameter: Parameter) -> forms.Field:
     label, meaning = parameter.name, parameter.meaning
     if parameter.kind is bool:
         return forms.BooleanField(required=False, label=label, help_text=_sentence(meaning))
+    if parameter.kind is str:
+        names = [(name, name) for name in parameter.names]
+        return forms.TypedChoiceField(
+            required=False, empty_value=None, choices=names, label=label, help_text=_sentence(meaning)
+        )
     text, (least, most) = f"{_sentence(meaning)} {ranges(parameter)}.", (parameter.least, parameter.most)
     if parameter.kind is int:
         ends = int(least), int(most)
@@ -58,6 +63,8 @@ def ranges(parameter: Parameter) -> str:
     """What it may be, and what it is if nobody says."""
     if parameter.kind is bool:
         return "On unless told" if parameter.default else "Off unless told"
+    if parameter.kind is str:
+        return f"One of {', '.join(parameter.names)}; {parameter.default} unless told"
     return f"From {parameter.least:g} to {parameter.most:g}; {parameter.default:g} unless told"
 
 

@@ -64,11 +64,16 @@ class Cluster:
             configurations.uneven.tolist(),
             strict=True,
         )
-        return [_filled(gpus, largest[j]) if uneven else (gpus // d,) * d for j, gpus, d, uneven in columns]
+        return [_filled(gpus, largest[j]) if uneven else _parted(gpus, d) for j, gpus, d, uneven in columns]
 
     def fills(self, gpu_type: int, placement: Placement) -> bool:
         """Whether a gang over several nodes leaves no room on them."""
         return len(placement) == 1 or min(placement) == max(self.node_gpus[gpu_type])
+
+
+def _parted(gpus: int, nodes: int) -> Placement:
+    least, more = divmod(gpus, nodes)
+    return (least + 1,) * more + (least,) * (nodes - more)
 
 
 def _filled(gpus: int, node: int) -> Placement:

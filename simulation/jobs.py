@@ -41,11 +41,23 @@ class Jobs:
     placements: Sequence[Placement]
 
     @classmethod
-    def of(cls, trace: Sequence[TraceJob], cluster: Cluster, truth: Throughputs, *, restart_s: float = 0.0) -> Self:
-        """Each gang on the fewest nodes of each type; a job's steps are its own, or those of its duration."""
+    def of(
+        cls,
+        trace: Sequence[TraceJob],
+        cluster: Cluster,
+        truth: Throughputs,
+        *,
+        restart_s: float = 0.0,
+        mixed_gangs: bool = False,
+    ) -> Self:
+        """Each gang on the fewest nodes of each type; a job's steps are its own, or those of its duration.
+
+        Mixed gangs are on two types besides, and as fast as if all were of the slower.
+        """
         gangs = {gang for job in trace for gang in job.gangs if job.spread is not Spread.UNEVEN}
         uneven = {gang for job in trace for gang in job.gangs if job.spread is Spread.UNEVEN}
-        configurations = Configurations.of(cluster.node_gpus, gangs, uneven=uneven)
+        mixed = gangs if mixed_gangs else ()
+        configurations = Configurations.of(cluster.node_gpus, gangs, uneven=uneven, mixed=mixed)
         kinds = {kind: row for row, kind in enumerate(dict.fromkeys(_kind(job) for job in trace))}
         kind_rate = np.array([_rates(kind, configurations, cluster, truth) for kind in kinds])
         kind_rate = kind_rate.reshape(len(kinds), len(configurations.nodes))
@@ -76,6 +88,15 @@ class Jobs:
         """True steps/s (M, K)."""
         return self.kind_rate[self.kind]
 
+    def weights_of(self, rows: Ints) -> Floats:
+        """The weight of each of these, as the service reckons it: a team weighs 1, split over its jobs by theirs.
+
+        A job without a team has its own.
+        """
+        weight, team = self.weight[rows], np.unique(self.team[rows], return_inverse=True)[1]
+        in_team = np.bincount(team, weight)[team]
+        return np.where(self.team[rows] < 0, weight, weight / in_team)
+
     @cached_property
     def runnable(self) -> Bools:
         """Who (M,) can run somewhere on this cluster."""
@@ -94,13 +115,20 @@ def _kind(job: TraceJob) -> _Kind:
 
 
 def _rates(kind: _Kind, on: Configurations, cluster: Cluster, truth: Throughputs) -> list[float]:
-    columns = zip(on.gpu_type.tolist(), cluster.placements(on), on.uneven.tolist(), strict=True)
+    columns = zip(on.usage.T, cluster.placements(on), on.uneven.tolist(), strict=True)
     return [
-        truth.rate(kind.program, cluster.gpu_types[j], placement)
-        if uneven == (kind.spread is Spread.UNEVEN) and _allowed(kind, cluster, j, placement)
+        min(_rate(kind, cluster, truth, j, placement) for j in np.flatnonzero(used).tolist())
+        if uneven == (kind.spread is Spread.UNEVEN)
         else 0.0
-        for j, placement, uneven in columns
+        for used, placement, uneven in columns
     ]
+
+
+def _rate(kind: _Kind, cluster: Cluster, truth: Throughputs, gpu_type: int, placement: Placement) -> float:
+    """As if the whole gang were on that type."""
+    if not _allowed(kind, cluster, gpu_type, placement):
+        return 0.0
+    return truth.rate(kind.program, cluster.gpu_types[gpu_type], placement)
 
 
 def _allowed(kind: _Kind, cluster: Cluster, gpu_type: int, placement: Placement) -> bool:

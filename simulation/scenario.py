@@ -67,6 +67,10 @@ class Scenario:
         bool,
         typer.Option("--shuffle-types", help="Gavel's rules: fill GPU types in another order each round.", **HOW),
     ] = False
+    mixed_gangs: Annotated[
+        bool,
+        typer.Option("--mixed-gangs", help="A gang may be on two GPU types, as fast as on the slower.", **HOW),
+    ] = False
     restart_s: Annotated[
         float,
         typer.Option("--restart", min=0, metavar="SECONDS", help="Lost by a job that goes on, or moves.", **HOW),
@@ -90,6 +94,7 @@ class Scenario:
             round_s=self.round_s,
             seed=seed,
             shuffle_types=self.shuffle_types,
+            mixed_gangs=self.mixed_gangs,
             failures=self.failures,
             checkpoint_s=self.checkpoint_s,
         )
@@ -105,5 +110,14 @@ class Scenario:
         machines, rounds = setting.rounds(Cluster.parse(self.cluster))
         prices = read_prices(self.prices, machines.gpu_types)
         truth = read_throughputs(self.throughputs, self.format_name, self.profiles)
-        state = begin(jobs, machines, truth, rounds, prices, restart_s=self.restart_s, shared=self.shared_models)
+        state = begin(
+            jobs,
+            machines,
+            truth,
+            rounds,
+            prices,
+            restart_s=self.restart_s,
+            shared=self.shared_models,
+            mixed_gangs=setting.mixed_gangs,
+        )
         return Run(Simulation(state, rounds), machines.gpu_types, prices, jobs.skipped)

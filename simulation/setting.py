@@ -38,6 +38,7 @@ TIMELESS = frozenset(
     {
         "fifo",
         "fifo_fastest",
+        "hierarchical_fairness",
         "isolated",
         "max_min_fairness",
         "max_min_fairness_agnostic",
@@ -63,18 +64,22 @@ class Setting:
     round_s: float
     seed: int
     shuffle_types: bool = False
+    mixed_gangs: bool = False
     failures: tuple[float, float] | None = None
     """How many seconds a node is up, and how many down, on the mean; None: always up."""
     checkpoint_s: float = 0.0
 
     @classmethod
-    def read(cls, *, policy: str, rules: str, failures: str | None, **others: Any) -> Self:
+    def read(cls, *, policy: str, rules: str, failures: str | None, mixed_gangs: bool = False, **others: Any) -> Self:
         """Give the setting, or refuse a policy or rules of which nothing is known."""
         name, parameters = read_policy(policy)
         _refuse_unknown("rules", rules, RULES)
         if failures is not None and rules == "gavel":
             raise InvalidSetting("Gavel's rules know no nodes, so none can fail")
-        return cls(policy=name, parameters=parameters, rules=rules, failures=_read_failures(failures), **others)
+        if mixed_gangs and rules == "gavel":
+            raise InvalidSetting("Gavel's rules fill one GPU type after the other, so no gang can be on two")
+        others |= {"failures": _read_failures(failures), "mixed_gangs": mixed_gangs}
+        return cls(policy=name, parameters=parameters, rules=rules, **others)
 
     @property
     def chance(self) -> bool:
@@ -166,16 +171,18 @@ def begin(
     *,
     restart_s: float = 0.0,
     shared: bool = False,
+    mixed_gangs: bool = False,
 ) -> State:
     """Give the state before the first job comes; recorded applications are trained, anything else runs at fixed rates.
 
-    restart_s is for jobs of which nothing is known; shared: what one job learns, all jobs of its application know.
+    restart_s is for jobs of which nothing is known; shared: what one job learns, all jobs of its application know;
+    mixed_gangs: a gang may be on two types.
     """
     paid = prices or [0.0] * len(cluster.gpu_types)
     if isinstance(truth, Profiles):
-        jobs = Jobs.of(truth.completed(trace).jobs, cluster, truth)
+        jobs = Jobs.of(truth.completed(trace).jobs, cluster, truth, mixed_gangs=mixed_gangs)
         return State.before(jobs, cluster, paid, Training(jobs, cluster, truth, shared))
-    jobs = Jobs.of(trace.jobs, cluster, truth, restart_s=restart_s)
+    jobs = Jobs.of(trace.jobs, cluster, truth, restart_s=restart_s, mixed_gangs=mixed_gangs)
     return State.before(jobs, cluster, paid, FixedRates(jobs, rounds.whole_steps))
 
 
@@ -198,12 +205,13 @@ def _refuse_unknown(what: str, name: str, known: Iterable[str]) -> None:
 
 
 def _value(text: str) -> object:
+    """A number, true or false, or a name; the policy says which of them it wants."""
     if text in ("true", "false"):
         return text == "true"
     try:
         return float(text)
     except ValueError:
-        raise InvalidSetting(f"'{text}' is neither a number nor true or false") from None
+        return text
 
 
 def _gavel(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluster, Rounds]:

@@ -80,7 +80,7 @@ class State:
         known: dict[str, npt.ArrayLike] = {
             "capacity": self.capacity,
             "nodes": jobs.configurations.nodes,
-            "weight": jobs.weight[rows],
+            "weight": jobs.weights_of(rows),
             "age_s": self.now_s - jobs.arrival_s[rows],
             "remaining_steps": self.left[rows],
             "total_steps": jobs.steps[rows],

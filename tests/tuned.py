@@ -1,17 +1,17 @@
 """A policy with parameters of every kind, in the place of one that is there."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pytest
 
 from allocation.decision import Decision
-from allocation.parameters import Switch, Within
+from allocation.parameters import Choice, Switch, Within
 from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
 from allocation.problem import Problem
 
 NAME = "fifo"
-DEFAULTS = {"power": -0.5, "queues": 3, "strict": False}
+DEFAULTS = {"power": -0.5, "queues": 3, "strict": False, "first": "old"}
 
 
 def tuned(
@@ -20,6 +20,7 @@ def tuned(
     power: Annotated[float, Within(-4, 4, "how steep it is")] = -0.5,
     queues: Annotated[int, Within(1, 9, "how many there are")] = 3,
     strict: Annotated[bool, Switch("no mercy")] = False,
+    first: Annotated[Literal["old", "new"], Choice("who goes first")] = "old",
 ) -> Decision:
     """Queue in the order of submission.
 

@@ -5,6 +5,8 @@ from allocation.policies.allox import allox
 from allocation.policies.fifo import fifo
 from allocation.policies.fifo_fastest import fifo_fastest
 from allocation.policies.finish_time_fairness import finish_time_fairness
+from allocation.policies.hadar import hadar
+from allocation.policies.hierarchical_fairness import hierarchical_fairness
 from allocation.policies.isolated import isolated
 from allocation.policies.las import las
 from allocation.policies.makespan import makespan
@@ -19,8 +21,10 @@ from allocation.policies.srtf import srtf
 
 POLICIES: dict[str, Policy] = {
     "max_min_fairness": max_min_fairness,
+    "hierarchical_fairness": hierarchical_fairness,
     "finish_time_fairness": finish_time_fairness,
     "sia": sia,
+    "hadar": hadar,
     "makespan": makespan,
     "max_sum_throughput": max_sum_throughput,
     "min_cost": min_cost,

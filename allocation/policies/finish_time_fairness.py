@@ -5,7 +5,7 @@ from numpy import column_stack, divide, full, inf, isfinite, maximum, minimum, w
 from allocation.arrays import Floats
 from allocation.classes import alike
 from allocation.decision import Decision
-from allocation.levels import fill_levels
+from allocation.levels import each_alone, fill_levels
 from allocation.problem import Problem
 
 
@@ -68,7 +68,7 @@ def finish_time_fairness(problem: Problem) -> Decision:
         return wanted
 
     ceiling = where(known, alone_s, fastest / S) / where(known, t + where(known, r, 0) / fastest, 1)
-    best = fill_levels(T, problem.usage, c, need, ceiling=ceiling, count=kinds.count)
+    best = fill_levels(T, problem.usage, c, each_alone(need), ceiling=ceiling, count=kinds.count)
     return Decision.of_shares(
         best.shares[kinds.of_row],
         prices=best.prices / best.level**2,

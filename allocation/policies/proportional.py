@@ -1,6 +1,6 @@
 """Shares in proportion to weights, of the whole cluster's mix of GPUs."""
 
-from numpy import divide, ones_like, where, zeros, zeros_like
+from numpy import divide, maximum, ones_like, where, zeros, zeros_like
 
 from allocation.arrays import Floats
 from allocation.decision import Decision
@@ -41,7 +41,7 @@ def proportional(problem: Problem) -> Decision:
     T, c, g, w = problem.rate, problem.capacity, problem.base_gpus, problem.weight
     f = _fill(c.sum(), g, w)
     usable = on_base_gangs(problem, ones_like(problem.received_s)) @ (problem.usage > 0).T * c
-    y = f[:, None] * usable / usable.sum(axis=1, keepdims=True)
+    y = f[:, None] * usable / maximum(usable.sum(axis=1, keepdims=True), 1)
     used = g @ y
     y *= divide(c, used, out=ones_like(used), where=used > c)
     X = on_base_gangs(problem, y)

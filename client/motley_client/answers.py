@@ -292,12 +292,13 @@ class RoundInFull(Round):
 
 
 class Parameter(TypedDict):
-    """What a parameter of a policy may be; `least` and `most` are None for one that is on or off."""
+    """What a parameter of a policy may be; `least` and `most` are None for what is no number, `names` for all else."""
 
     kind: str
-    default: float
+    default: float | str
     least: float | None
     most: float | None
+    names: list[str] | None
     meaning: str
 
 

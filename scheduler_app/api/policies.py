@@ -27,9 +27,12 @@ class ParameterAnswer(serializers.Serializer[Any]):
     """One parameter of a policy: what it takes, and what it does."""
 
     kind = serializers.ChoiceField(list(KINDS.values()))
-    default = serializers.JSONField(help_text="As it is sent: a number, or true or false.")
-    least = serializers.FloatField(allow_null=True, help_text="Null: it is on or off.")
+    default = serializers.JSONField(help_text="As it is sent: a number, true or false, or a name.")
+    least = serializers.FloatField(allow_null=True, help_text="Null: it is no number.")
     most = serializers.FloatField(allow_null=True)
+    names = serializers.ListField(
+        child=serializers.CharField(), allow_null=True, help_text="What it may be; null: it is not one of some names."
+    )
     meaning = serializers.CharField()
 
 
@@ -148,12 +151,13 @@ def _answer(policy: Described, current: str) -> dict[str, Any]:
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
-    switch = parameter.kind is bool
+    is_number = parameter.kind in (float, int)
     return {
         "kind": KINDS[parameter.kind],
         "default": parameter.default,
-        "least": None if switch else parameter.least,
-        "most": None if switch else parameter.most,
+        "least": parameter.least if is_number else None,
+        "most": parameter.most if is_number else None,
+        "names": list(parameter.names) or None,
         "meaning": parameter.meaning,
     }
 

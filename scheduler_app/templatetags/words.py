@@ -147,6 +147,8 @@ def setting(value: object) -> str:
 @register.filter
 def takes(parameter: Parameter) -> str:
     """What a parameter of a policy may be."""
+    if parameter.kind is str:
+        return f"{kind_of(parameter)} {', '.join(parameter.names)}"
     between = "" if parameter.kind is bool else f", {parameter.least:g} to {parameter.most:g}"
     return f"{kind_of(parameter)}{between}"
 

@@ -57,6 +57,7 @@ def clusters(draw, max_jobs=8, *, busy=False):
         "price_per_gpu_hour": rng.choice([0, 0.5, 2, 3.1], n),
         "restart_s": rng.uniform(0, 300, len(rate)),
         "restarts": rng.integers(0, 5, len(rate)),
+        "team": np.arange(len(rate)) % 3,
         "most_gpus": rng.choice([0, 1, 4, np.inf], len(rate)),
     }
     if busy:

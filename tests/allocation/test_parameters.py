@@ -1,12 +1,12 @@
 """Parameters of policies: what is declared is documented, and what is given is checked."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import pytest
 
 from allocation.decision import Decision
-from allocation.parameters import InvalidParameter, Parameter, Switch, Within, parameters_of, with_parameters
+from allocation.parameters import Choice, InvalidParameter, Parameter, Switch, Within, parameters_of, with_parameters
 from allocation.policies import POLICIES
 from allocation.problem import Problem
 
@@ -17,8 +17,11 @@ def anything(
     power: Annotated[float, Within(-4, 4, "how steep")] = -0.5,
     queues: Annotated[int, Within(1, 9, "how many")] = 3,
     strict: Annotated[bool, Switch("no mercy")] = False,
+    first: Annotated[Literal["old", "new"], Choice("who goes first")] = "old",
 ) -> Decision:
-    return Decision.of_picks([], prices=np.zeros(len(problem.capacity)), objective=power + queues + strict)
+    return Decision.of_picks(
+        [], prices=np.zeros(len(problem.capacity)), objective=power + queues + strict + 10 * (first == "new")
+    )
 
 
 def test_parameters_are_read_from_the_signature():
@@ -26,24 +29,28 @@ def test_parameters_are_read_from_the_signature():
         Parameter("power", float, -0.5, -4, 4, "how steep"),
         Parameter("queues", int, 3, 1, 9, "how many"),
         Parameter("strict", bool, False, 0, 1, "no mercy"),
+        Parameter("first", str, "old", 0, 1, "who goes first", ("old", "new")),
     ]
 
 
 def test_what_is_given_reaches_the_policy():
     problem = Problem.of(np.zeros((0, 1)), [[1]], [1])
     assert with_parameters(anything, {"power": 1, "strict": True})(problem).objective == 1 + 3 + 1
+    assert with_parameters(anything, {"power": 1, "first": "new"})(problem).objective == 1 + 3 + 10
 
 
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"powr": 1}, "powr: unknown; this policy has power, queues, strict"),
+        ({"powr": 1}, "powr: unknown; this policy has power, queues, strict, first"),
         ({"power": "1"}, "power: must be a number"),
         ({"power": True}, "power: must be a number"),
         ({"power": float("nan")}, "power: must be a number"),
         ({"power": 5}, "power: must be from -4 to 4"),
         ({"queues": 2.5}, "queues: must be a whole number"),
         ({"strict": 1}, "strict: must be true or false"),
+        ({"first": "oldest"}, "first: must be one of old, new"),
+        ({"first": 1}, "first: must be one of old, new"),
     ],
 )
 def test_a_fault_names_the_parameter_and_the_remedy(given, reason):

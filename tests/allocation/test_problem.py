@@ -72,5 +72,13 @@ def test_a_gang_takes_the_fewest_nodes_that_hold_it_in_equal_parts(node_gpus, ga
     assert Configurations.of([node_gpus], [gang]).nodes.tolist() == ([] if nodes is None else [nodes])
 
 
+def test_a_mixed_gang_is_parted_between_two_types_in_every_way_on_the_fewest_nodes_of_equal_parts():
+    """One node of 4 GPUs and two of 2 hold pairs of them, but no single ones of three; four nodes of 1 hold these."""
+    offered = Configurations.of([[4], [2, 2]], [], mixed=[4, 6])
+    assert (offered.usage.T.tolist(), offered.nodes.tolist()) == ([[2, 2], [2, 4]], [2, 3])
+    offered = Configurations.of([[1] * 4, [1] * 4], [], mixed=[4])
+    assert (offered.usage.T.tolist(), offered.nodes.tolist()) == ([[1, 3], [2, 2], [3, 1]], [4, 4, 4])
+
+
 def test_an_elastic_job_may_take_its_least_gang_doubled_up_to_its_largest():
     assert gang_sizes(3, 18) == (3, 6, 12, 18)

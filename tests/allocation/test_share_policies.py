@@ -21,8 +21,14 @@ BY_FORMULA = (
     "max_sum_throughput",
     "min_cost",
 )
-UNIT_FREE = ("max_min_fairness", "max_min_fairness_agnostic", "finish_time_fairness", "makespan")
-NEVER_WORSE = {"max_sum_throughput": 1, "makespan": -1, "sia": -1}
+UNIT_FREE = (
+    "max_min_fairness",
+    "max_min_fairness_agnostic",
+    "hierarchical_fairness",
+    "finish_time_fairness",
+    "makespan",
+)
+NEVER_WORSE = {"max_sum_throughput": 1, "hierarchical_fairness": 1, "makespan": -1, "sia": -1}
 """Whose optimum more capacity never lowers, and the sign of what is better."""
 
 
@@ -62,7 +68,7 @@ def test_many_alike_are_worth_what_the_formula_says_too(name, cluster):
 
 @many
 @given(clusters())
-@pytest.mark.parametrize("name", ["max_min_fairness", "max_min_fairness_agnostic", "finish_time_fairness", "makespan"])
+@pytest.mark.parametrize("name", UNIT_FREE)
 def test_jobs_that_are_alike_get_alike_shares(name, cluster):
     m = len(cluster.problem.weight)
     shares = POLICIES[name](cluster.problem.subset(np.arange(3 * m) % m)).shares

@@ -106,16 +106,25 @@ def test_only_staff_are_offered_to_choose(member, staff, web):
 @pytest.mark.usefixtures("tuned_policy")
 def test_parameters_are_listed_with_what_they_may_be(member, web):
     shown = shown_to(web(member))
-    for words in ("number, -4 to 4", "whole number, 1 to 9", "on or off", "how steep it is", "no mercy"):
+    for words in (
+        "number, -4 to 4",
+        "whole number, 1 to 9",
+        "on or off",
+        "one of old, new",
+        "how steep it is",
+        "no mercy",
+    ):
         assert words in shown
 
 
 @pytest.mark.usefixtures("tuned_policy")
 def test_staff_choose_with_parameters_and_a_note(staff, web):
-    choose(web(staff), **{"parameter-power": "2", "parameter-strict": "on", "note": "to compare"})
+    choose(
+        web(staff), **{"parameter-power": "2", "parameter-strict": "on", "parameter-first": "new", "note": "to compare"}
+    )
     current = PolicySetting.objects.current()
     assert (current.policy, current.note, current.created_by) == (tuned.NAME, "to compare", staff)
-    assert current.parameters == {"power": 2.0, "queues": 3, "strict": True}
+    assert current.parameters == {"power": 2.0, "queues": 3, "strict": True, "first": "new"}
 
 
 @pytest.mark.usefixtures("tuned_policy")

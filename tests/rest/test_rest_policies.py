@@ -84,14 +84,20 @@ def choose(root: APIClient, policy: str = tuned.NAME, **body: Any) -> Any:
     return answer.json()
 
 
+def taken(kind: str, default: Any, meaning: str, **limits: Any) -> dict[str, Any]:
+    nothing = {"least": None, "most": None, "names": None}
+    return {"kind": kind, "default": default, "meaning": meaning} | nothing | limits
+
+
 @pytest.mark.usefixtures("tuned_policy")
 def test_the_list_says_of_each_parameter_what_it_takes(ada: APIClient) -> None:
     listed = {policy["name"]: policy for policy in ada.get("/api/v1/policies").json()["results"]}[tuned.NAME]
     assert listed["choose_when"] == "Choose it when nothing else will do."
     assert listed["parameters"] == {
-        "power": {"kind": "number", "default": -0.5, "least": -4.0, "most": 4.0, "meaning": "how steep it is"},
-        "queues": {"kind": "whole number", "default": 3, "least": 1.0, "most": 9.0, "meaning": "how many there are"},
-        "strict": {"kind": "on or off", "default": False, "least": None, "most": None, "meaning": "no mercy"},
+        "power": taken("number", -0.5, "how steep it is", least=-4.0, most=4.0),
+        "queues": taken("whole number", 3, "how many there are", least=1.0, most=9.0),
+        "strict": taken("on or off", False, "no mercy"),
+        "first": taken("one of", "old", "who goes first", names=["old", "new"]),
     }
 
 
@@ -111,14 +117,15 @@ def test_parameters_stay_with_their_policy(root: APIClient) -> None:
 
 @pytest.mark.usefixtures("tuned_policy")
 def test_every_faulty_parameter_is_pointed_at(root: APIClient) -> None:
-    parameters = {"power": 5, "queues": 2.5, "strict": "yes", "powr": 1, "a/b": 10**400}
+    parameters = {"power": 5, "queues": 2.5, "strict": "yes", "first": "oldest", "powr": 1, "a/b": 10**400}
     body = {"policy": tuned.NAME, "parameters": parameters, "min_run_s": -1}
     faults = {f["pointer"]: f["detail"] for f in root.put(CURRENT, body, format="json").json()["errors"]}
-    of_strangers = "is unknown: this policy has power, queues, strict."
+    of_strangers = "is unknown: this policy has power, queues, strict, first."
     assert faults == {
         "/parameters/power": "power must be from -4 to 4.",
         "/parameters/queues": "queues must be a whole number.",
         "/parameters/strict": "strict must be true or false.",
+        "/parameters/first": "first must be one of old, new.",
         "/parameters/powr": f"powr {of_strangers}",
         "/parameters/a~1b": f"a/b {of_strangers}",
         "/min_run_s": "Ensure this value is greater than or equal to 0.",
@@ -164,7 +171,7 @@ def test_a_setting_whose_policy_is_gone_is_not_chosen_again(root: APIClient) -> 
 def test_the_audit_list_says_which_parameters_were_chosen(root: APIClient) -> None:
     choose(root, parameters={"power": 2}, note="to compare")
     said = AuditEntry.objects.get(action="policy.choose", actor_name="root").message
-    assert said == "power=2.0, queues=3, strict=false; to compare"
+    assert said == "power=2.0, queues=3, strict=false, first=old; to compare"
 
 
 def test_a_queue_names_who_stood_before_when_the_round_is_opened_again(cluster: Lab, ada: APIClient) -> None:

@@ -243,6 +243,7 @@ def choose(admin: Client, parameters: str = "{}", policy: str = tuned.NAME) -> A
 def test_the_form_says_which_parameters_there_are(admin: Client) -> None:
     answer = admin.get(reverse("admin:scheduler_app_policysetting_add"))
     assert says(answer, "power, from -4 to 4; -0.5 unless told (how steep it is)")
+    assert says(answer, "first, one of old, new; old unless told (who goes first)")
 
 
 @pytest.mark.usefixtures("tuned_policy")
@@ -264,7 +265,7 @@ def test_parameters_of_the_old_policy_are_dropped_with_it(admin: Client) -> None
     ("parameters", "fault"),
     [
         ('{"power": 9, "x": 1}', "power must be from -4 to 4."),
-        ('{"x": 1}', "x is unknown: this policy has power, queues, strict."),
+        ('{"x": 1}', "x is unknown: this policy has power, queues, strict, first."),
         ("[1]", "Write a map from names to values"),
     ],
 )

@@ -18,14 +18,16 @@ ROUND_S = 100.0
 ONE_A_SECOND = Table({"w": {("slow", 1): 1.0, ("slow", 2): 2.0, ("fast", 1): 4.0, ("fast", 2): 8.0}})
 
 
-def job(name, arrival_s, steps, *, gpus=1):
-    return TraceJob(name=name, arrival_s=arrival_s, gangs=(gpus,), program=Program("w"), total_steps=steps)
+def job(name, arrival_s, steps, *, gpus=1, team=None):
+    return TraceJob(name=name, arrival_s=arrival_s, gangs=(gpus,), program=Program("w"), total_steps=steps, team=team)
 
 
-def prepare(trace, words="slow=1", policy="fifo", *, restart_s=0.0, timeless=False):
+def prepare(trace, words="slow=1", policy="fifo", *, restart_s=0.0, timeless=False, mixed_gangs=False):
     cluster = Cluster.parse(words)
     state = State.before(
-        Jobs.of(trace, cluster, ONE_A_SECOND, restart_s=restart_s), cluster, [0] * len(cluster.gpu_types)
+        Jobs.of(trace, cluster, ONE_A_SECOND, restart_s=restart_s, mixed_gangs=mixed_gangs),
+        cluster,
+        [0] * len(cluster.gpu_types),
     )
     rounds = ServiceRounds(cluster, POLICIES[policy], ROUND_S, timeless)
     return Simulation(state, rounds)
@@ -112,9 +114,24 @@ def test_a_gang_fails_as_a_whole_and_who_runs_on_another_node_goes_on():
     assert (state.lost_gpu_s, state.restarts.tolist()) == (200, [1, 0])
 
 
+@pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {"allox"}))  # which starts gangs on one type only
+def test_a_mixed_gang_runs_as_fast_as_on_its_slower_type(policy):
+    """Neither type has two GPUs: the gang does two steps a second on one of each, or never begins."""
+    gang = [job("gang", 0, 300, gpus=2)]
+    assert finished_s(gang, "slow=1,fast=1", policy, mixed_gangs=True) == [150]
+    assert np.isnan(finished_s(gang, "slow=1,fast=1", policy)).all()
+
+
 def contended():
     """Forty jobs of one or two GPUs, in bursts with quiet between."""
     return [job(str(i), 700.0 * (i // 8), 200 + 37 * (i % 7) * (i % 5), gpus=1 + i % 2) for i in range(40)]
+
+
+@pytest.mark.parametrize("policy", ["max_min_fairness", "hierarchical_fairness"])
+def test_a_team_of_many_weighs_as_much_as_one_of_few(policy):
+    """Three jobs of a team and one of another on one GPU: the one runs in every second round, not in every fourth."""
+    trace = [job(str(i), 0, 400, team="many" if i < 3 else "few") for i in range(4)]
+    assert 700 <= finished_s(trace, "slow=1", policy)[3] <= 800
 
 
 @pytest.mark.parametrize("policy", sorted(TIMELESS))

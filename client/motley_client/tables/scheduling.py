@@ -82,7 +82,8 @@ def choices_table(choices: Iterable[ChosenPolicy], *, now: datetime) -> Renderab
 
 def _range(parameter: Parameter) -> str:
     between = "" if parameter["least"] is None else f" from {parameter['least']:g} to {parameter['most']:g}"
-    return f"{parameter['kind']}{between}, {_value(parameter['default'])} unless told: {parameter['meaning']}"
+    between += f" {', '.join(names)};" if (names := parameter.get("names")) else ","
+    return f"{parameter['kind']}{between} {_value(parameter['default'])} unless told: {parameter['meaning']}"
 
 
 def _values(parameters: dict[str, Any]) -> str:
