@@ -38,8 +38,7 @@ def plan_round(problem: Problem, floor: Floor, limits: Limits, policy: Policy, *
     decision = _decided(problem, limits, policy, round_s)
     picks, owner = _backfilled(problem, decision, floor, limits, round_s)
     owner = keep(problem, picks, floor, owner, limits)
-    running = np.isin(np.arange(len(picks)), owner)
-    picks = np.where(running, np.where(picks >= 0, picks, problem.held), -1)
+    picks = np.where(_running(picks, owner), np.where(picks >= 0, picks, problem.held), -1)
     return Plan(decision=decision, picks=picks, owner=owner)
 
 
@@ -104,7 +103,13 @@ def _types(problem: Problem, configurations: Ints) -> Bools:
 
 
 def _homeless(picks: Ints, owner: Ints) -> Bools:
-    return (picks >= 0) & ~np.isin(np.arange(len(picks)), owner)
+    return (picks >= 0) & ~_running(picks, owner)
+
+
+def _running(picks: Ints, owner: Ints) -> Bools:
+    running = np.zeros(len(picks), dtype=np.bool_)
+    running[owner[owner >= 0]] = True
+    return running
 
 
 def _nobody(problem: Problem, floor: Floor) -> Plan:
