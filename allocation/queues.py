@@ -46,7 +46,7 @@ def serve(
         if strict:
             stops = ~finds & ~(passable & np.isin(problem.base_gpus[rest], problem.gpus[fits]))
             end = at + (int(stops.argmax()) if stops.any() else len(rest))
-        at += line.serve(rest, np.flatnonzero(finds[: end - at]), fits)
+        at += line.serve(rest, np.flatnonzero(finds[: end - at]))
     return Decision.of_picks(
         line.picks,
         prices=np.zeros(len(problem.capacity)),
@@ -72,11 +72,11 @@ class _Line:
             line.room.take(i, int(line.picks[i]))
         return line
 
-    def serve(self, rest: Ints, places: Ints, fits: Ints) -> int:
-        """Serve those in these places of the rest, while all of these configurations fit; give how far that went."""
-        most, fitting = self.room.most_needed(fits), set(fits.tolist())
+    def serve(self, rest: Ints, places: Ints) -> int:
+        """Serve those in these places of the rest, while what fits now goes on to fit; give how far that went."""
+        most, fits = self.room.still_open()
         for place, i in zip(places.tolist(), rest[places].tolist(), strict=True):
-            own = [k for k in self.allowed[i].nonzero()[0].tolist() if k in fitting]
+            own = [k for k in self.allowed[i].nonzero()[0].tolist() if fits[k]]
             self.picks[i] = self.choose(i, own, self.room.free)
             self.room.take(i, int(self.picks[i]))
             if not self.room.has(most):

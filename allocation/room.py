@@ -58,14 +58,19 @@ class Room:
         """Which configurations (K,) the GPUs left could hold."""
         return np.asarray((self._usage <= np.array(self.free)[:, None]).all(axis=0))
 
-    def most_needed(self, configurations: Ints) -> list[int]:
-        """The most GPUs of each type (n,) that any of these configurations uses."""
-        most: list[int] = self._usage[:, configurations].max(axis=1, initial=0).tolist()
-        return most
+    def still_open(self) -> tuple[list[int], list[bool]]:
+        """Which configurations (K,) the GPUs left could hold, and how many of each type (n,) that takes."""
+        holds = self.holds()
+        return self._usage[:, holds].max(axis=1, initial=0).tolist(), holds.tolist()
 
     def has(self, gpus: Sequence[int]) -> bool:
         """Whether so many GPUs of each type (n,) are left."""
         return all(free >= needed for free, needed in zip(self.free, gpus, strict=True))
+
+    @property
+    def awaited(self) -> bool:
+        """Whether there are GPUs whose locks end."""
+        return any(self._awaited)
 
     @property
     def full(self) -> bool:
