@@ -147,14 +147,35 @@ class _Plan:
                 self.give(i, gpus)
 
     def _is_plain(self, rows: Ints) -> bool:
-        """Whether all want the same, on one node each, and none of them holds GPUs there, to which to be near."""
+        """Whether all want the same of one type, in equal parts, and none holds GPUs there, to which to be near."""
         k = int(self.picks[rows[0]])
-        one_node = self.problem.nodes[k] == 1 and np.count_nonzero(self.problem.usage[:, k]) == 1
-        if not one_node or (self.picks[rows] != k).any():
+        if np.count_nonzero(self.problem.usage[:, k]) > 1 or self.problem.gpus[k] % self.problem.nodes[k]:
+            return False
+        if (self.picks[rows] != k).any() or (self.problem.nodes[k] > 1 and self.floor.uneven[rows].any()):
             return False
         wants = np.zeros(len(self.picks) + 1, dtype=np.bool_)
         wants[rows] = True
         return not (wants[self.floor.holder] & (self.problem.usage[self.floor.gpu_type, k] > 0)).any()
+
+    def _fill_tightly(self, rows: Ints, k: int) -> None:
+        """The same for plain rows: the tightest nodes are on top, and whoever gets GPUs of them moves no other."""
+        count = int(self.problem.nodes[k])
+        each, of_type = int(self.problem.gpus[k]) // count, self.problem.usage[self.floor.node_type, k] > 0
+        nodes = [self._tightness(v, each) for v in np.flatnonzero(of_type & (self.free >= each)).tolist()]
+        heapify(nodes)
+        idle: dict[int, Ints] = {}
+        for i in rows.tolist():
+            seen, best = list[tuple[int, int, int]](), list[int]()
+            while nodes and len(best) < count:
+                seen.append(heappop(nodes))
+                best += [seen[-1][-1]] if self._serves(i, seen[-1][-1], each) else []
+            if len(best) == count:
+                idle |= {v: self._choose(i, v, int(self.free[v])) for v in best if v not in idle}
+                self.give(i, np.concatenate([idle[v][:each] for v in best]))
+                idle |= {v: idle[v][each:] for v in best}
+                seen = [self._tightness(v, each) for *_, v in seen if self.free[v] >= each]
+            for node in seen:
+                heappush(nodes, node)
 
     def moving(self, rows: Ints) -> "_Plan":
         """Give the plan in which these rows may move, if that places more of them and drops none."""
@@ -169,27 +190,6 @@ class _Plan:
         other.fill(rows)
         better = not (self.has & ~other.has).any() and other.has.sum() > self.has.sum()
         return other if better else self
-
-    def _fill_tightly(self, rows: Ints, k: int) -> None:
-        """The same for plain rows: the tightest node is on top, and whoever gets its GPUs moves no other."""
-        gang, of_type = int(self.problem.gpus[k]), self.problem.usage[self.floor.node_type, k] > 0
-        nodes = [self._tightness(v, gang) for v in np.flatnonzero(of_type & (self.free >= gang)).tolist()]
-        heapify(nodes)
-        idle: dict[int, Ints] = {}
-        for i in rows.tolist():
-            passed = []
-            while nodes:
-                top = heappop(nodes)
-                v = top[-1]
-                if self._serves(i, v, gang):
-                    left = idle[v] if v in idle else self._choose(i, v, int(self.free[v]))
-                    idle[v] = left[gang:]
-                    self.give(i, left[:gang])
-                    passed += [self._tightness(v, gang)] if self.free[v] >= gang else []
-                    break
-                passed.append(top)
-            for node in passed:
-                heappush(nodes, node)
 
     def _tightness(self, node: int, gang: int) -> tuple[int, int, int]:
         """Least first: who must leave for it, GPUs without an owner, the node itself."""
