@@ -163,16 +163,14 @@ class _Plan:
         each, of_type = int(self.problem.gpus[k]) // count, self.problem.usage[self.floor.node_type, k] > 0
         nodes = [self._tightness(v, each) for v in np.flatnonzero(of_type & (self.free >= each)).tolist()]
         heapify(nodes)
-        idle: dict[int, Ints] = {}
+        idle = self._idle_of(of_type)
         for i in rows.tolist():
             seen, best = list[tuple[int, int, int]](), list[int]()
             while nodes and len(best) < count:
                 seen.append(heappop(nodes))
                 best += [seen[-1][-1]] if self._serves(i, seen[-1][-1], each) else []
             if len(best) == count:
-                idle |= {v: self._choose(i, v, int(self.free[v])) for v in best if v not in idle}
-                self.give(i, np.concatenate([idle[v][:each] for v in best]))
-                idle |= {v: idle[v][each:] for v in best}
+                self.give(i, np.array([idle[v].pop() for v in best for _ in range(each)]))
                 seen = [self._tightness(v, each) for *_, v in seen if self.free[v] >= each]
             for node in seen:
                 heappush(nodes, node)
@@ -190,6 +188,15 @@ class _Plan:
         other.fill(rows)
         better = not (self.has & ~other.has).any() and other.has.sum() > self.has.sum()
         return other if better else self
+
+    def _idle_of(self, nodes: Bools) -> list[list[int]]:
+        """GPUs of these nodes (N,) without an owner, by node; those that nobody uses come last, of them the first."""
+        gpus = np.flatnonzero(nodes[self.floor.gpu_node] & (self.owner < 0))[::-1]
+        gpus = gpus[np.argsort(self.floor.vacant[gpus], kind="stable")]
+        idle = [list[int]() for _ in nodes]
+        for gpu, node in zip(gpus.tolist(), self.floor.gpu_node[gpus].tolist(), strict=True):
+            idle[node].append(gpu)
+        return idle
 
     def _tightness(self, node: int, gang: int) -> tuple[int, int, int]:
         """Least first: who must leave for it, GPUs without an owner, the node itself."""
