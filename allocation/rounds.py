@@ -15,6 +15,8 @@ TIE = 6
 """Decimals; priorities and shares that are nearer differ by a solver's rounding, which is to decide nothing."""
 RESET_ROUNDS = 16 / 3  # Gavel's 1920 s between allocations, in rounds of 360 s
 
+TOGETHER = 1024
+"""So many pairs are looked at before those are left out that nobody can have any more."""
 _Pairs = tuple[Ints, Ints]
 """Rows, and a configuration for each."""
 
@@ -131,21 +133,30 @@ def _in_turn(problem: Problem, picks: Ints, allowed: Bools) -> _Pairs:
 
 
 def _fill(room: Room, picks: Ints, wanted: _Pairs) -> None:
-    """Serve them in turn; what nobody can have any more is passed over unread, unless somebody may wait for it."""
-    served: list[bool] = (picks >= 0).tolist()
-    most, open_to_some = room.still_open()
-    for i, k in zip(*(column.tolist() for column in wanted), strict=True):
-        if served[i] or not (open_to_some[k] or room.awaited):
+    """Serve them in turn; what nobody can have any more is left out, unless somebody may wait for it."""
+    rows, columns = wanted
+    while rows.size and not room.full:
+        if not room.awaited:
+            open_to_them = (picks[rows] < 0) & room.holds()[columns]
+            rows, columns = rows[open_to_them], columns[open_to_them]
+        done = _fill_some(room, picks, rows[:TOGETHER].tolist(), columns[:TOGETHER].tolist())
+        rows, columns = rows[done:], columns[done:]
+
+
+def _fill_some(room: Room, picks: Ints, rows: list[int], columns: list[int]) -> int:
+    """Serve them while what fits now goes on to fit; give how far that went."""
+    most, _ = room.still_open()
+    for seen, (i, k) in enumerate(zip(rows, columns, strict=True), 1):
+        if picks[i] >= 0:
             continue
-        if room.full:
-            return
         if not room.fits(i, k):
             room.reserve(i, k)
             continue
         room.take(i, k)
-        picks[i], served[i] = k, True
+        picks[i] = k
         if not room.has(most):
-            most, open_to_some = room.still_open()
+            return seen
+    return len(rows)
 
 
 def _picks_of(decision: Decision) -> Ints:

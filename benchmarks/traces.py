@@ -24,8 +24,14 @@ GAVEL, PHILLY = REFERENCE / "gavel", REFERENCE / "traces" / "philly_jobs_sia.csv
 GPUS_400 = "v100=50x4,t4=25x4,p100=25x4"
 COMMANDS: dict[str, tuple[list[str], float]] = {
     "gavel, 96 jobs, max_min_fairness": (
-        [str(GAVEL / "traces" / "max_min_fairness.trace"), "--format", "gavel", "--policy", "max_min_fairness"]
-        + ["--cluster", "v100=8,p100=16,k80=24", "--throughputs", str(GAVEL / "simulation_throughputs.json")],
+        [
+            *(
+                str(GAVEL / "traces/max_min_fairness.trace"),
+                "--throughputs",
+                str(GAVEL / "simulation_throughputs.json"),
+            ),
+            *"--format gavel --policy max_min_fairness --cluster v100=8,p100=16,k80=24".split(),
+        ],
         1,
     ),
     **{
