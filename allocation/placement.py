@@ -1,5 +1,6 @@
 """Picks become GPUs: stable, consolidated, whole gangs."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -189,11 +190,11 @@ class _Plan:
         better = not (self.has & ~other.has).any() and other.has.sum() > self.has.sum()
         return other if better else self
 
-    def _idle_of(self, nodes: Bools) -> list[list[int]]:
+    def _idle_of(self, nodes: Bools) -> dict[int, list[int]]:
         """GPUs of these nodes (N,) without an owner, by node; those that nobody uses come last, of them the first."""
         gpus = np.flatnonzero(nodes[self.floor.gpu_node] & (self.owner < 0))[::-1]
         gpus = gpus[np.argsort(self.floor.vacant[gpus], kind="stable")]
-        idle = [list[int]() for _ in nodes]
+        idle = defaultdict[int, list[int]](list)
         for gpu, node in zip(gpus.tolist(), self.floor.gpu_node[gpus].tolist(), strict=True):
             idle[node].append(gpu)
         return idle

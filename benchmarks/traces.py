@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[list[str], float]] = {
                 "--throughputs",
                 str(GAVEL / "simulation_throughputs.json"),
             ),
-            *"--format gavel --policy max_min_fairness --cluster v100=8,p100=16,k80=24".split(),
+            *["--format", "gavel", "--policy", "max_min_fairness", "--cluster", "v100=8,p100=16,k80=24"],
         ],
         1,
     ),
