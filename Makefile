@@ -41,10 +41,11 @@ format:  ## format and mend what can be mended
 	ruff format .
 	ruff check --fix .
 
-bench:  ## every policy on 2,048 jobs beside its plain formula, and a round of 2,000 jobs on 2,000 GPUs, split by step
+bench:  ## every policy on 2,048 jobs beside its plain formula, a round of 2,000 jobs split by step, long traces simulated
 	@./bootstrap.sh test
 	$(PYTHON) -m benchmarks.policies
 	$(PYTHON) -m benchmarks.round
+	$(PYTHON) -m benchmarks.traces
 
 bench-service:  ## the service under load on PostgreSQL: rounds, submissions, pages, lists; ARGS as --only rounds
 	@./bootstrap.sh test

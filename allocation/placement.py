@@ -1,8 +1,9 @@
 """Picks become GPUs: stable, consolidated, whole gangs."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+from heapq import heapify, heappop, heappush
 from typing import Self
 
 import numpy as np
@@ -51,10 +52,11 @@ def keep(problem: Problem, picks: Ints, floor: Floor, owner: Ints, limits: Limit
     """Give idle GPUs back to the jobs that hold them: a job is preempted only if its GPUs are used."""
     plan = _Plan.start(problem, picks, floor, owner)
     room = room_after(problem, limits, np.where(plan.has, picks, -1))
-    for i in np.unique(floor.holder[floor.holder >= 0]).tolist():
+    stopped = (problem.held >= 0) & (plan.sizes > 0) & ~plan.has
+    stopped[floor.holder[(plan.owner >= 0) & (floor.holder >= 0)]] = False
+    for i in np.flatnonzero(stopped).tolist():
         gpus, k = plan.held[i], int(problem.held[i])
-        idle = not plan.has[i] and (plan.owner[gpus] < 0).all()
-        if idle and k >= 0 and room.allows(i, k) and plan.feeds(i, gpus):
+        if room.allows(i, k) and plan.feeds(i, gpus):
             room.take(i, k)
             plan.give(i, gpus)
     return plan.owner
@@ -73,8 +75,9 @@ class _Plan:
     vacant: Ints  # (N,) those of them that nobody uses now
     cpus: Floats  # (N,) left
     memory_mib: Floats  # (N,) left
-    held: list[Ints]  # GPUs that a row holds now
-    on_node: list[Ints]  # GPUs of a node
+    sizes: Ints  # (m,) how many a row holds now
+    held: "_Groups"  # GPUs that a row holds now
+    on_node: "_Groups"  # GPUs of a node
 
     @classmethod
     def start(cls, problem: Problem, picks: Ints, floor: Floor, owner: Ints | None) -> Self:
@@ -90,8 +93,9 @@ class _Plan:
             vacant=np.bincount(floor.gpu_node[floor.vacant], minlength=N),
             cpus=floor.node_cpus.astype(float),
             memory_mib=floor.node_memory_mib.astype(float),
-            held=_grouped(floor.holder, m),
-            on_node=_grouped(floor.gpu_node, N),
+            sizes=np.bincount(floor.holder[floor.holder >= 0], minlength=m),
+            held=_Groups.of(floor.holder, m),
+            on_node=_Groups.of(floor.gpu_node, N),
         )
         plan._settle(owner)
         return plan
@@ -99,10 +103,9 @@ class _Plan:
     def _settle(self, owner: Ints | None) -> None:
         if owner is not None:
             self._give_all(owner)
-        sizes = np.array([gpus.size for gpus in self.held], dtype=np.int64)
         picked = (self.picks >= 0) & (self.picks == self.problem.held)
-        whole = self.problem.locked | (sizes == self.problem.gpus[self.picks])
-        stay = picked & whole & (sizes > 0) & ~self.has
+        whole = self.problem.locked | (self.sizes == self.problem.gpus[self.picks])
+        stay = picked & whole & (self.sizes > 0) & ~self.has
         if owner is None:  # nobody is in another's way
             self._give_all(np.where((self.floor.holder >= 0) & stay[self.floor.holder], self.floor.holder, -1))
             return
@@ -124,12 +127,54 @@ class _Plan:
 
     def fill(self, rows: Ints) -> None:
         """Place these rows' picks, the largest gang first."""
+        rows = np.sort(rows[~self.has[rows]])
         gangs = self.problem.gpus[self.picks[rows]]
-        for i in rows[np.lexsort((rows, -gangs))].tolist():
-            if not self.has[i]:
-                gpus = self._find(i)
-                if gpus is not None:
-                    self.give(i, gpus)
+        for gang in np.unique(gangs)[::-1]:
+            for rivals in self._rivals(rows[gangs == gang]):
+                self._fill_in_turn(rivals)
+
+    def _rivals(self, rows: Ints) -> list[Ints]:
+        """Apart, those who want nodes of one type or another; all, if somebody wants nodes of several."""
+        uses = self.problem.usage[:, self.picks[rows]] > 0
+        return [rows[of_type] for of_type in uses if of_type.any()] if (uses.sum(axis=0) == 1).all() else [rows]
+
+    def _fill_in_turn(self, rows: Ints) -> None:
+        if self._is_plain(rows):
+            self._fill_tightly(rows, int(self.picks[rows[0]]))
+            return
+        for i in rows.tolist():
+            gpus = self._find(i)
+            if gpus is not None:
+                self.give(i, gpus)
+
+    def _is_plain(self, rows: Ints) -> bool:
+        """Whether all want the same of one type, in equal parts, and none holds GPUs there, to which to be near."""
+        k = int(self.picks[rows[0]])
+        if np.count_nonzero(self.problem.usage[:, k]) > 1 or self.problem.gpus[k] % self.problem.nodes[k]:
+            return False
+        if (self.picks[rows] != k).any() or (self.problem.nodes[k] > 1 and self.floor.uneven[rows].any()):
+            return False
+        wants = np.zeros(len(self.picks) + 1, dtype=np.bool_)
+        wants[rows] = True
+        return not (wants[self.floor.holder] & (self.problem.usage[self.floor.gpu_type, k] > 0)).any()
+
+    def _fill_tightly(self, rows: Ints, k: int) -> None:
+        """The same for plain rows: the tightest nodes are on top, and whoever gets GPUs of them moves no other."""
+        count = int(self.problem.nodes[k])
+        each, of_type = int(self.problem.gpus[k]) // count, self.problem.usage[self.floor.node_type, k] > 0
+        nodes = [self._tightness(v, each) for v in np.flatnonzero(of_type & (self.free >= each)).tolist()]
+        heapify(nodes)
+        idle = self._idle_of(of_type)
+        for i in rows.tolist():
+            seen, best = list[tuple[int, int, int]](), list[int]()
+            while nodes and len(best) < count:
+                seen.append(heappop(nodes))
+                best += [seen[-1][-1]] if self._serves(i, seen[-1][-1], each) else []
+            if len(best) == count:
+                self.give(i, np.array([idle[v].pop() for v in best for _ in range(each)]))
+                seen = [self._tightness(v, each) for *_, v in seen if self.free[v] >= each]
+            for node in seen:
+                heappush(nodes, node)
 
     def moving(self, rows: Ints) -> "_Plan":
         """Give the plan in which these rows may move, if that places more of them and drops none."""
@@ -145,14 +190,42 @@ class _Plan:
         better = not (self.has & ~other.has).any() and other.has.sum() > self.has.sum()
         return other if better else self
 
+    def _idle_of(self, nodes: Bools) -> dict[int, list[int]]:
+        """GPUs of these nodes (N,) without an owner, by node; those that nobody uses come last, of them the first."""
+        gpus = np.flatnonzero(nodes[self.floor.gpu_node] & (self.owner < 0))[::-1]
+        gpus = gpus[np.argsort(self.floor.vacant[gpus], kind="stable")]
+        idle = defaultdict[int, list[int]](list)
+        for gpu, node in zip(gpus.tolist(), self.floor.gpu_node[gpus].tolist(), strict=True):
+            idle[node].append(gpu)
+        return idle
+
+    def _tightness(self, node: int, gang: int) -> tuple[int, int, int]:
+        """Least first: who must leave for it, GPUs without an owner, the node itself."""
+        return max(gang - int(self.vacant[node]), 0), int(self.free[node]), node
+
     def give(self, i: int, gpus: Ints) -> None:
-        nodes = self.floor.gpu_node[gpus]
         self.owner[gpus] = i
         self.has[i] = True
+        if gpus.size == 1:
+            self._give_one(i, int(gpus[0]))
+            return
+        nodes = self.floor.gpu_node[gpus]
         np.subtract.at(self.free, nodes, 1)
         np.subtract.at(self.vacant, nodes[self.floor.vacant[gpus]], 1)
         np.subtract.at(self.cpus, nodes, self.floor.cpus_per_gpu[i])
         np.subtract.at(self.memory_mib, nodes, self.floor.memory_per_gpu_mib[i])
+
+    def _give_one(self, i: int, gpu: int) -> None:
+        node = self.floor.gpu_node[gpu]
+        self.free[node] -= 1
+        self.vacant[node] -= self.floor.vacant[gpu]
+        self.cpus[node] -= self.floor.cpus_per_gpu[i]
+        self.memory_mib[node] -= self.floor.memory_per_gpu_mib[i]
+
+    def _serves(self, i: int, node: int, gang: int) -> bool:
+        """Whether a node that has the GPUs has the CPUs and the memory, too."""
+        needs = self.floor.cpus_per_gpu[i] > 0 or self.floor.memory_per_gpu_mib[i] > 0
+        return not needs or bool(self._servable(i, np.array([node]))[0] >= gang)
 
     def feeds(self, i: int, gpus: Ints) -> bool:
         """Whether the nodes have the CPUs and the memory that job i needs beside these GPUs."""
@@ -223,8 +296,17 @@ def _fewest(nodes: Ints, most: Ints, gang: int) -> list[tuple[int, int]] | None:
     return [(int(nodes[v]), int(most[v])) for v in full] + [(int(nodes[able[most[able].argmin()]]), rest)]
 
 
-def _grouped(labels: Ints, groups: int) -> list[Ints]:
-    """Give the positions of each label 0 .. groups - 1; others are left out."""
-    order = np.argsort(labels, kind="stable")
-    bounds = np.searchsorted(labels[order], np.arange(groups + 1))
-    return [order[a:b] for a, b in pairwise(bounds)]
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """The positions of each label 0, 1, ... in an array of labels."""
+
+    order: Ints
+    bounds: Ints
+
+    @classmethod
+    def of(cls, labels: Ints, groups: int) -> Self:
+        order = np.argsort(labels, kind="stable")
+        return cls(order, np.searchsorted(labels[order], np.arange(groups + 1)))
+
+    def __getitem__(self, label: int) -> Ints:
+        return self.order[self.bounds[label] : self.bounds[label + 1]]

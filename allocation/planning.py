@@ -36,11 +36,20 @@ def plan_round(problem: Problem, floor: Floor, limits: Limits, policy: Policy, *
     if not len(problem.weight):
         return _nobody(problem, floor)
     decision = _decided(problem, limits, policy, round_s)
+    if _nothing_moves(problem, decision, floor, limits):
+        return Plan(decision=decision, picks=problem.held, owner=floor.holder)
     picks, owner = _backfilled(problem, decision, floor, limits, round_s)
     owner = keep(problem, picks, floor, owner, limits)
-    running = np.isin(np.arange(len(picks)), owner)
-    picks = np.where(running, np.where(picks >= 0, picks, problem.held), -1)
+    picks = np.where(_running(picks, owner), np.where(picks >= 0, picks, problem.held), -1)
     return Plan(decision=decision, picks=picks, owner=owner)
+
+
+def _nothing_moves(problem: Problem, decision: Decision, floor: Floor, limits: Limits) -> bool:
+    """Whether everybody was picked for what he holds, nobody else was, and no limit has a say."""
+    if limits.group.size or decision.picks is None or not np.array_equal(decision.picks, problem.held):
+        return False
+    holds = np.bincount(floor.holder[floor.holder >= 0], minlength=len(problem.held))
+    return np.array_equal(holds, np.where(problem.held >= 0, problem.gpus[problem.held], 0))
 
 
 def _decided(problem: Problem, limits: Limits, policy: Policy, round_s: float) -> Decision:
@@ -104,7 +113,13 @@ def _types(problem: Problem, configurations: Ints) -> Bools:
 
 
 def _homeless(picks: Ints, owner: Ints) -> Bools:
-    return (picks >= 0) & ~np.isin(np.arange(len(picks)), owner)
+    return (picks >= 0) & ~_running(picks, owner)
+
+
+def _running(picks: Ints, owner: Ints) -> Bools:
+    running = np.zeros(len(picks), dtype=np.bool_)
+    running[owner[owner >= 0]] = True
+    return running
 
 
 def _nobody(problem: Problem, floor: Floor) -> Plan:

@@ -16,6 +16,9 @@ from allocation.room import Room
 Choose = Callable[[int, Sequence[int], Sequence[int]], int]
 """Row, the configurations that fit, and the GPUs (n,) left → the configuration that it gets."""
 
+TOGETHER = 1024
+"""So many rows are served before those that find nothing any more are left out."""
+
 
 def serve(
     problem: Problem,
@@ -38,21 +41,26 @@ def serve(
     """
     began = perf_counter()
     line = _Line.after(problem, keep, choose, problem.rate > 0 if allowed is None else allowed)
-    waiting = turn[~keep[turn]]
-    at, end = 0, len(waiting)
-    while at < end:
-        rest, fits = waiting[at:end], np.flatnonzero(line.room.holds())
+    waiting = rest = turn[~keep[turn]]
+    stopping = -1
+    while rest.size:
+        fits = np.flatnonzero(line.room.holds())
         finds = np.asarray(line.allowed[np.ix_(rest, fits)].any(axis=1))
         if strict:
             stops = ~finds & ~(passable & np.isin(problem.base_gpus[rest], problem.gpus[fits]))
-            end = at + (int(stops.argmax()) if stops.any() else len(rest))
-        at += line.serve(rest, np.flatnonzero(finds[: end - at]), fits)
+            stopping = int(rest[stops.argmax()]) if stops.any() else -1
+            finds &= ~np.logical_or.accumulate(stops)
+        places = np.flatnonzero(finds)[:TOGETHER]
+        if not places.size:
+            break
+        seen = places[line.serve(rest[places]) - 1] + 1
+        rest = rest[seen:] if strict else rest[seen:][finds[seen:]]
     return Decision.of_picks(
         line.picks,
         prices=np.zeros(len(problem.capacity)),
         objective=float((line.picks >= 0).sum()),
         solve_seconds=perf_counter() - began,
-        rival=_rivals(waiting, line.picks, end),
+        rival=_rivals(waiting, line.picks, stopping),
     )
 
 
@@ -72,22 +80,21 @@ class _Line:
             line.room.take(i, int(line.picks[i]))
         return line
 
-    def serve(self, rest: Ints, places: Ints, fits: Ints) -> int:
-        """Serve those in these places of the rest, while all of these configurations fit; give how far that went."""
-        most, fitting = self.room.most_needed(fits), set(fits.tolist())
-        for place, i in zip(places.tolist(), rest[places].tolist(), strict=True):
-            own = [k for k in self.allowed[i].nonzero()[0].tolist() if k in fitting]
+    def serve(self, rows: Ints) -> int:
+        """Serve rows that all find something, while what fits now goes on to fit; give how many were served."""
+        most, fits = self.room.still_open()
+        for served, i in enumerate(rows.tolist(), 1):
+            own = [k for k in self.allowed[i].nonzero()[0].tolist() if fits[k]]
             self.picks[i] = self.choose(i, own, self.room.free)
             self.room.take(i, int(self.picks[i]))
             if not self.room.has(most):
-                return int(place) + 1
-        return len(rest)
+                return served
+        return len(rows)
 
 
-def _rivals(waiting: Ints, picks: Ints, end: int) -> Ints:
-    """For each row left, the last that was served before it, or the one in place `end`, which stops the queue."""
-    stands = picks[waiting] >= 0
-    stands[end : end + 1] = True
+def _rivals(waiting: Ints, picks: Ints, stopping: int) -> Ints:
+    """For each row left, the last that was served before it, or the one that stops the queue, if one does."""
+    stands = (picks[waiting] >= 0) | (waiting == stopping)
     last = np.maximum.accumulate(np.where(stands, np.arange(len(waiting)), -1))
     before = np.append(-1, last[:-1]) if last.size else last
     rival = np.full(len(picks), -1)

@@ -1,6 +1,6 @@
 """The round mechanism: shares of time and time received become this round's picks (Gavel, sections 3.2 and 5)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,11 @@ from allocation.room import Room
 TIE = 6
 """Decimals; priorities and shares that are nearer differ by a solver's rounding, which is to decide nothing."""
 RESET_ROUNDS = 16 / 3  # Gavel's 1920 s between allocations, in rounds of 360 s
+
+TOGETHER = 1024
+"""So many pairs are looked at before those are left out that nobody can have any more."""
+_Pairs = tuple[Ints, Ints]
+"""Rows, and a configuration for each."""
 
 
 def reset_due(*, changed: bool, since_s: float | None, round_s: float) -> bool:
@@ -74,6 +79,8 @@ def realise(
     queue = _Queue(problem, decision.shares, priorities(problem, decision.shares, round_s=round_s), deficit)
     for on_type in _passes(problem, type_order):
         _fill(room, picks, queue.order(allowed & on_type & (decision.shares > 0)))
+        if room.full:
+            break
         spare = allowed & on_type & (decision.shares <= 0) & (picks < 0)[:, None] & room.holds()
         _fill(room, picks, queue.order(spare))
     return picks
@@ -88,18 +95,18 @@ class _Queue:
     priority: Floats
     deficit: Floats | None
 
-    def order(self, candidates: Bools) -> Iterable[tuple[int, int]]:
+    def order(self, candidates: Bools) -> _Pairs:
         """Give the candidates (m, K), most urgent first."""
         i, k = candidates.nonzero()
         priority, share = self._least(self.priority, i, k), self.shares[i, k]
         speed = self.problem.rate[i, k] / self.problem.base_rate[i]
         elsewhere = self.problem.held[i] != k
         if self.deficit is None:
-            keys = [-priority.round(TIE), -share.round(TIE), elsewhere, -speed, i]
+            keys = [-priority.round(TIE), -share.round(TIE), elsewhere, -speed]  # then the row, as it is
         else:
             keys = [-priority, -self._least(self.deficit, i, k), -share, elsewhere, i, -speed]
         turn = np.lexsort(keys[::-1])
-        return zip(i[turn].tolist(), k[turn].tolist(), strict=True)
+        return i[turn], k[turn]
 
     def _least(self, by_type: Floats, i: Ints, k: Ints) -> Floats:
         """Of a gang of mixed types, the type that the job is least due."""
@@ -118,24 +125,38 @@ def _passes(problem: Problem, type_order: Sequence[int] | None) -> list[Bools]:
     return [lone == j for j in type_order]
 
 
-def _in_turn(problem: Problem, picks: Ints, allowed: Bools) -> Iterable[tuple[int, int]]:
+def _in_turn(problem: Problem, picks: Ints, allowed: Bools) -> _Pairs:
     rows = np.flatnonzero(picks >= 0)
     rows = rows[allowed[rows, picks[rows]]]
     rows = rows[np.argsort(picks[rows] != problem.held[rows], kind="stable")]
-    return zip(rows.tolist(), picks[rows].tolist(), strict=True)
+    return rows, picks[rows]
 
 
-def _fill(room: Room, picks: Ints, wanted: Iterable[tuple[int, int]]) -> None:
-    served = set(np.flatnonzero(picks >= 0).tolist())
-    for i, k in wanted:
-        if room.full:
-            return
-        if i not in served and room.fits(i, k):
-            room.take(i, k)
-            picks[i] = k
-            served.add(i)
-        elif i not in served:
+def _fill(room: Room, picks: Ints, wanted: _Pairs) -> None:
+    """Serve them in turn; what nobody can have any more is left out, unless somebody may wait for it."""
+    rows, columns = wanted
+    while rows.size and not room.full:
+        if not room.awaited:
+            open_to_them = (picks[rows] < 0) & room.holds()[columns]
+            rows, columns = rows[open_to_them], columns[open_to_them]
+        done = _fill_some(room, picks, rows[:TOGETHER].tolist(), columns[:TOGETHER].tolist())
+        rows, columns = rows[done:], columns[done:]
+
+
+def _fill_some(room: Room, picks: Ints, rows: list[int], columns: list[int]) -> int:
+    """Serve them while what fits now goes on to fit; give how far that went."""
+    most, _ = room.still_open()
+    for seen, (i, k) in enumerate(zip(rows, columns, strict=True), 1):
+        if picks[i] >= 0:
+            continue
+        if not room.fits(i, k):
             room.reserve(i, k)
+            continue
+        room.take(i, k)
+        picks[i] = k
+        if not room.has(most):
+            return seen
+    return len(rows)
 
 
 def _picks_of(decision: Decision) -> Ints:

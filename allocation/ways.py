@@ -82,12 +82,12 @@ class Ways:
         upper = np.clip((self._rate < need[:, None]).sum(axis=1), 1, max(self.corners.shape[1] - 1, 1))
         i = np.arange(len(need))
         low, high = self._rate[i, upper - 1], self._rate[i, upper]
-        part = np.where(high > low, (need - low) / np.where(high > low, high - low, 1), 1.0)
-        return Answer(self, need, upper, np.clip(part, 0, 1))
+        part = np.divide(need - low, high - low, out=np.ones_like(need), where=high > low)
+        return Answer(self, need, upper, np.minimum(np.maximum(part, 0), 1))
 
     def expense(self, need: Floats) -> float:
         """What all pay together; 1 is all there is."""
-        return float(self.offers.count @ self._paid(need))
+        return float((self._count_times_slope * self._part_of_steps(need)).sum())
 
     def reach(self, need: Floats) -> Floats:
         """The rate (m,) up to which each job gets for what it pays at this need."""
@@ -97,10 +97,27 @@ class Ways:
         return reach
 
     def _paid(self, need: Floats) -> Floats:
-        answer, i = self.to(need), np.arange(len(need))
-        low, high = self._price[i, answer.upper - 1], self._price[i, answer.upper]
-        paid: Floats = low + answer.part * (high - low)
+        paid: Floats = (self._slope * self._part_of_steps(need)).sum(axis=1)
         return paid
+
+    def _part_of_steps(self, need: Floats) -> Floats:
+        """How much of the rate between each two neighbouring corners (m, H - 1) is needed."""
+        above: Floats = np.minimum(np.maximum(need[:, None] - self._rate[:, :-1], 0), self._width)
+        return above
+
+    @cached_property
+    def _width(self) -> Floats:
+        return np.diff(self._rate, axis=1)
+
+    @cached_property
+    def _slope(self) -> Floats:
+        """The price of more rate between two neighbouring corners."""
+        rise = np.diff(self._price, axis=1)
+        return np.divide(rise, self._width, out=np.zeros_like(rise), where=self._width > 0)
+
+    @cached_property
+    def _count_times_slope(self) -> Floats:
+        return self.offers.count[:, None] * self._slope
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,6 +42,8 @@ class Simulation:
     watch: Callable[[Round], None] = _ignore
     decided_s: list[float] = field(default_factory=list)
     """How long each planned round took to decide."""
+    done: int = 0
+    """How many jobs are done."""
     _next: int = 0
     _changed: bool = False
     _planned: Planned | None = None
@@ -50,11 +52,6 @@ class Simulation:
     @property
     def left(self) -> bool:
         return self._next < len(self.state.left) or self.state.active.size > 0
-
-    @property
-    def done(self) -> int:
-        """How many jobs are done."""
-        return int((~np.isnan(self.state.finish_s)).sum())
 
     def run(self) -> State:
         """Go on until every job that can run is done."""
@@ -119,6 +116,7 @@ class Simulation:
         state = self.state
         done = state.left[rows] <= 0
         state.finish_s[rows[done]] = stops_s[done]
+        self.done += int(done.sum())
         state.held[rows[done]] = -1
         state.active = state.active[np.isnan(state.finish_s[state.active])]
         self._changed |= bool(done.any())

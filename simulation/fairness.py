@@ -96,10 +96,10 @@ def _entitled(arrival_s: Floats, finish_s: Floats, team: Ints, weight: Floats) -
         + [(when, -1, t) for when, t in zip(finish_s.tolist(), team.tolist(), strict=True)]
     )
     active, since = np.zeros(len(weight), dtype=np.int64), np.zeros(len(weight))
-    due, together, per_weight, last_s = np.zeros(len(weight)), 0.0, 0.0, 0.0
+    due, together, per_weight, last_s, jobs = np.zeros(len(weight)), 0.0, 0.0, 0.0, 0
     for now_s, change, t in events:
-        per_weight += (now_s - last_s) / together if active.any() else 0
-        last_s = now_s
+        per_weight += (now_s - last_s) / together if jobs else 0
+        last_s, jobs = now_s, jobs + change
         if active[t] == 0:
             since[t], together = per_weight, together + weight[t]
         active[t] += change

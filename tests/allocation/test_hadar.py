@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocation.admission import Tariff, admit
+from allocation.explain import explain
 from allocation.limits import Limits
 from allocation.parameters import parameters_of
 from allocation.picks import best_picks
@@ -74,9 +75,10 @@ def test_a_gang_may_be_of_two_types():
 
 
 def test_who_waits_is_told_what_his_gain_was_and_what_the_gpus_cost():
-    problem = one_gpu()
-    plan = plan_round(problem, build_floor([[1]], 2), Limits.none(2), hadar, round_s=60)
-    reason = next(reason for reason in plan.left[1] if reason.code == ReasonCode.OUTBID)
+    problem, floor, limits = one_gpu(), build_floor([[1]], 2), Limits.none(2)
+    plan = plan_round(problem, floor, limits, hadar, round_s=60)
+    left = explain(problem, plan.decision, floor, limits, picks=plan.picks, owner=plan.owner, round_s=60)
+    reason = next(reason for reason in left[1] if reason.code == ReasonCode.OUTBID)
     assert reason.numbers["value"] == pytest.approx(1 / 360_000)
     assert reason.numbers["price"] == pytest.approx(1 / 3600)
 

@@ -1,20 +1,23 @@
 """Placement: whole gangs, few nodes, and nobody moves or stops without need."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from allocation_cases import build_floor, clusters
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from allocation.configurations import Configurations
 from allocation.explain import explain
 from allocation.limits import Limits
-from allocation.placement import place
+from allocation.placement import assign, place
 from allocation.planning import plan_round
 from allocation.policies.fifo import fifo
+from allocation.policies.las import las
 from allocation.policies.max_min_fairness import max_min_fairness
+from allocation.policies.srtf import srtf
 from allocation.problem import Problem
 
 few = settings(max_examples=100, deadline=None, derandomize=True)
@@ -186,6 +189,24 @@ def test_whoever_loses_gpus_loses_them_to_another(case):
 
 
 @few
+@given(rounds(), st.sampled_from([fifo, srtf, las, max_min_fairness]))
+def test_a_round_in_which_nothing_moves_is_as_if_it_had_been_placed(case, policy):
+    """Limits without a cap rule out the short cut."""
+    m = len(case.problem.weight)
+    none = np.zeros(0, dtype=int)
+    without_a_cap = Limits(np.full((m, 1), -1), none, none)
+    held, holder = case.plan.picks, case.plan.owner
+    for _ in range(2):  # the first may move some, the second is to find all where they are
+        problem = replace(case.problem, held=held)
+        floor = replace(case.floor, holder=holder)
+        short, whole = (
+            plan_round(problem, floor, limits, policy, round_s=360) for limits in (Limits.none(m), without_a_cap)
+        )
+        assert (short.picks.tolist(), short.owner.tolist()) == (whole.picks.tolist(), whole.owner.tolist())
+        held, holder = short.picks, short.owner
+
+
+@few
 @given(rounds(tight=True))
 def test_every_row_runs_or_has_a_reason(case):
     outcome = {"picks": case.plan.picks, "owner": case.plan.owner}
@@ -213,3 +234,38 @@ def test_no_group_has_more_gpus_than_its_limit(case):
 def test_a_floor_of_the_wrong_shape_is_refused():
     with pytest.raises(ValueError, match="releasing"):
         build_floor([[4]], 1, releasing=[False])
+
+
+def one_by_one(problem, picks, floor):
+    """The rule for who holds nothing, as it is written: each in turn looks at every node."""
+    owner = np.full(len(floor.gpu_node), IDLE)
+    for i in sorted(np.flatnonzero(picks >= 0), key=lambda i: (-problem.gpus[picks[i]], i)):
+        k = picks[i]
+        each = problem.gpus[k] // problem.nodes[k]
+        free = np.bincount(floor.gpu_node[owner < 0], minlength=len(floor.node_type))
+        vacant = np.bincount(floor.gpu_node[(owner < 0) & floor.vacant], minlength=len(free))
+        of_type = problem.usage[floor.node_type, k] > 0
+        fed = (floor.node_cpus - np.bincount(floor.gpu_node[owner >= 0], minlength=len(free))) >= each
+        nodes = np.flatnonzero(of_type & fed & (free >= each))
+        nodes = nodes[np.lexsort((nodes, free[nodes], np.maximum(each - vacant[nodes], 0)))]
+        for v in nodes[: problem.nodes[k]] if len(nodes) >= problem.nodes[k] else []:
+            idle = np.flatnonzero((floor.gpu_node == v) & (owner < 0))
+            owner[idle[np.argsort(~floor.vacant[idle], kind="stable")][:each]] = i
+    return owner
+
+
+@few
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_newcomers_find_the_nodes_that_they_would_find_one_by_one(seed, scarce_cpus):
+    rng = np.random.default_rng(seed)
+    sizes = [rng.choice([2, 4], 5).tolist(), rng.choice([4, 8], 5).tolist()]
+    offered = Configurations.of(sizes, [1, 2, 4, 8])
+    picks = rng.permutation(np.repeat(np.arange(len(offered.nodes)), rng.integers(0, 3, len(offered.nodes))))
+    rate = np.eye(len(offered.nodes))[picks]
+    problem = Problem.of(rate, offered.usage, [sum(of_type) for of_type in sizes], nodes=offered.nodes)
+    releasing = rng.random(sum(map(sum, sizes))) < 0.3
+    cpus = rng.integers(1, 9, 10) if scarce_cpus else np.full(10, 99)
+    floor = build_floor(sizes, len(picks), releasing=releasing, node_cpus=cpus)
+    expected = one_by_one(problem, picks, floor)
+    assume(set(expected) >= set(range(len(picks))))  # else those that run are moved to make room
+    assert assign(problem, picks, floor).tolist() == expected.tolist()
