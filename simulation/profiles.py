@@ -93,16 +93,17 @@ class Profiles:
         with _faults(folder):
             return Application(name, COURSES[name], folder, Epochs.read(folder))
 
-    def completed(self, trace: Trace) -> Trace:
-        """Give the jobs with the steps of their application, and what restarts cost it."""
-        return replace(trace, jobs=tuple(self._completed(job) for job in trace.jobs))
+    def completed(self, trace: Trace, *, restarts_known: bool = False) -> Trace:
+        """Give the jobs with the steps of their application, what restarts cost it, and what that is taken for."""
+        return replace(trace, jobs=tuple(self._completed(job, restarts_known=restarts_known) for job in trace.jobs))
 
-    def _completed(self, job: TraceJob) -> TraceJob:
+    def _completed(self, job: TraceJob, *, restarts_known: bool) -> TraceJob:
         application = self.application(job.program.workload or "")
         batch = job.program.batch
         steps = float(application.ends[-1]) if job.program.tuned or batch is None else application.steps_of(batch)
         course = application.course
-        return replace(job, total_steps=steps, restart_s=course.restart_s, told_restart_s=course.told_restart_s)
+        told_s = course.restart_s if restarts_known else course.told_restart_s
+        return replace(job, total_steps=steps, restart_s=course.restart_s, told_restart_s=told_s)
 
     @cache  # noqa: B019 - as above
     def rate(self, program: Program, gpu_type: str, placement: Placement) -> float:

@@ -12,6 +12,7 @@ from simulation.formats import FORMATS
 from simulation.formats.sia import CATEGORIES
 from simulation.running import Run
 from simulation.setting import RULES, RULES_OF, Setting, begin, read_prices, read_throughputs, read_trace
+from simulation.training import OWN
 
 CLUSTER_HELP = "v100=8x4,p100=16: eight nodes of four V100, sixteen of one P100."
 ON_WHAT = {"rich_help_panel": "Trace and cluster"}
@@ -42,10 +43,15 @@ class Scenario:
         str | None,
         typer.Option(metavar="NAME", help=f"Of Sia's jobs that name none: {', '.join(CATEGORIES)}.", **ON_WHAT),
     ] = None
-    shared_models: Annotated[
-        bool,
-        typer.Option("--shared-models", help="With --profiles: what a job learns, its application knows.", **ON_WHAT),
-    ] = False
+    knowledge: Annotated[
+        str,
+        typer.Option(
+            metavar="KNOWLEDGE",
+            help="With --profiles, what speed is judged by: a job's own steps; shared, those of all jobs of its "
+            "application; service, also the limits of its batch and what its restarts take.",
+            **ON_WHAT,
+        ),
+    ] = OWN
     prices: Annotated[
         str | None, typer.Option(metavar="TYPE=PRICE,…", help="v100=2.48,t4=0.35: dollars per GPU and hour.", **ON_WHAT)
     ] = None
@@ -117,7 +123,7 @@ class Scenario:
             rounds,
             prices,
             restart_s=self.restart_s,
-            shared=self.shared_models,
+            knowledge=self.knowledge,
             mixed_gangs=setting.mixed_gangs,
         )
         return Run(Simulation(state, rounds), machines.gpu_types, prices, jobs.skipped)

@@ -26,7 +26,7 @@ from simulation.sia_rounds import SiaRounds
 from simulation.state import State
 from simulation.throughputs import Throughputs, read_gavel_table
 from simulation.trace import Trace
-from simulation.training import Training
+from simulation.training import KNOWLEDGE, OWN, SERVICE, Training
 from simulation.work import FixedRates
 
 GAVEL_SHUFFLE_SEED = 5
@@ -170,18 +170,20 @@ def begin(
     prices: Sequence[float] | None,
     *,
     restart_s: float = 0.0,
-    shared: bool = False,
+    knowledge: str = OWN,
     mixed_gangs: bool = False,
 ) -> State:
     """Give the state before the first job comes; recorded applications are trained, anything else runs at fixed rates.
 
-    restart_s is for jobs of which nothing is known; shared: what one job learns, all jobs of its application know;
+    restart_s is for jobs of which nothing is known; knowledge: what is known of how fast recorded applications are;
     mixed_gangs: a gang may be on two types.
     """
     paid = prices or [0.0] * len(cluster.gpu_types)
     if isinstance(truth, Profiles):
-        jobs = Jobs.of(truth.completed(trace).jobs, cluster, truth, mixed_gangs=mixed_gangs)
-        return State.before(jobs, cluster, paid, Training(jobs, cluster, truth, shared))
+        _refuse_unknown("knowledge", knowledge, KNOWLEDGE)
+        trace = truth.completed(trace, restarts_known=knowledge == SERVICE)
+        jobs = Jobs.of(trace.jobs, cluster, truth, mixed_gangs=mixed_gangs)
+        return State.before(jobs, cluster, paid, Training(jobs, cluster, truth, knowledge))
     jobs = Jobs.of(trace.jobs, cluster, truth, restart_s=restart_s, mixed_gangs=mixed_gangs)
     return State.before(jobs, cluster, paid, FixedRates(jobs, rounds.whole_steps))
 

@@ -17,6 +17,12 @@ from simulation.profiles import Application, Profiles
 from simulation.recordings import StepTimes
 from simulation.trace import Program
 
+OWN, SHARED, SERVICE = KNOWLEDGE = ("own", "shared", "service")
+"""Of a job's speed: from its own steps, as in Sia's simulator; from all of its application's; and what a service knows.
+
+To that belong the limits of a batch, and how long a restart really takes.
+"""
+
 DUST = 1e-6
 """Of a step: an epoch's end is not missed by rounding."""
 
@@ -50,15 +56,16 @@ class _Job:
 class Training:
     """The work of recorded applications on one cluster.
 
-    Elastic jobs are believed what the models fitted to their own steps say, or, shared, to those of all jobs of their
-    application; of a job that cannot be changed the mean rate is known. Steps are those of the initial batch where the
-    batch is tuned, else the job's own.
+    Elastic jobs are believed what the models fitted to their own steps say, or, unless knowledge is `own`, to those of
+    all jobs of their application; a `service` also knows between what limits a batch may be, where otherwise estimates
+    go up to the one that was submitted. Of a job that cannot be changed the mean rate is known. Steps are those of the
+    initial batch where the batch is tuned, else the job's own.
     """
 
     jobs: Jobs
     cluster: Cluster
     profiles: Profiles
-    shared: bool = False
+    knowledge: str = OWN
     _jobs: list[_Job] = field(init=False)
     _offers: list[Offer] = field(init=False)
     _types: list[str] = field(init=False)
@@ -69,7 +76,7 @@ class Training:
         programs = [self.jobs.programs[kind] for kind in self.jobs.kind.tolist()]
         applications = [self.profiles.application(program.workload or "") for program in programs]
         self._jobs = [
-            _Job(application, program, experience[application.name] if self.shared else Experience())
+            _Job(application, program, Experience() if self.knowledge == OWN else experience[application.name])
             for application, program in zip(applications, programs, strict=True)
         ]
         on = self.jobs.configurations
@@ -94,9 +101,14 @@ class Training:
             return np.where(gpus == gpus.min(), 1.0, 0.0)
         known = (tuple(job.seen.models.items()), job.noise)
         if job.believed is None or job.believed[0] != known:
-            rate = believed_rates(job.seen, job.noise, job.application, job.program, self._offers)
+            rate = believed_rates(job.seen, job.noise, job.application, self._told(job.program), self._offers)
             job.believed = known, np.where(mean > 0, rate / job.application.course.slowdown, 0)
         return job.believed[1]
+
+    def _told(self, program: Program) -> Program:
+        """What estimates may know of it."""
+        unlimited = self.knowledge == SERVICE and program.tuned
+        return program._replace(batch=None) if unlimited else program
 
     def most_gpus(self, rows: Ints) -> Floats:
         return np.array([self._jobs[i].seen.most_gpus if self._grows(i) else np.inf for i in rows.tolist()])

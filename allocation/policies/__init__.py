@@ -15,6 +15,7 @@ from allocation.policies.max_min_fairness_agnostic import max_min_fairness_agnos
 from allocation.policies.max_sum_throughput import max_sum_throughput
 from allocation.policies.min_cost import min_cost
 from allocation.policies.min_cost_slo import min_cost_slo
+from allocation.policies.motley import motley
 from allocation.policies.proportional import proportional
 from allocation.policies.sia import sia
 from allocation.policies.srtf import srtf
@@ -23,6 +24,7 @@ POLICIES: dict[str, Policy] = {
     "max_min_fairness": max_min_fairness,
     "hierarchical_fairness": hierarchical_fairness,
     "finish_time_fairness": finish_time_fairness,
+    "motley": motley,
     "sia": sia,
     "hadar": hadar,
     "makespan": makespan,

@@ -2,10 +2,11 @@
 
 from typing import Annotated
 
-from numpy import arange, inf, maximum, minimum, ones, take_along_axis, where
+from numpy import arange, inf, maximum, minimum, take_along_axis, where
 
-from allocation.arrays import Bools, Floats
+from allocation.arrays import Floats
 from allocation.decision import Decision
+from allocation.growth import allowed
 from allocation.parameters import Switch, Within
 from allocation.picks import best_picks
 from allocation.problem import Problem
@@ -77,8 +78,7 @@ def sia(
     A = _costs(problem, power)
     A = A.round(2) if rounded else A
     gain = w[:, None] * (waiting - A if power < 0 else waiting + A)
-    allowed = _allowed(problem, scale_up) & ~locked[:, None]
-    worth = where(allowed, gain, 0)
+    worth = where(allowed(problem, scale_up) & ~locked[:, None], gain, 0)
     stays = arange(problem.gpus.size) == held[:, None]
     kept = problem.usage[:, held[locked]].sum(axis=1)
     best = best_picks(
@@ -116,11 +116,3 @@ def _costs(problem: Problem, power: float) -> Floats:
     goodput = f * T * (s / least.min(axis=1))[:, None]
     cost: Floats = minimum(maximum(goodput, 1e-12) ** power, MOST_COST)
     return cost
-
-
-def _allowed(problem: Problem, scale_up: float) -> Bools:
-    """Which configurations (m, K) a job may have: those it can use, that are not too much at once."""
-    most = maximum(scale_up * problem.most_gpus, problem.base_gpus) if scale_up else ones(len(problem.weight)) * inf
-    small = (problem.gpus <= most[:, None]) | (arange(problem.gpus.size) == problem.held[:, None])
-    allowed: Bools = (problem.rate > 0) & small
-    return allowed

@@ -47,13 +47,13 @@ def workload(name: str, category: str = "adaptive") -> Trace:
     return read_sia(lines, category=category)
 
 
-def simulation(trace: Trace, rounds: Rounds, cluster: Cluster = CLUSTER) -> Simulation:
-    return Simulation(begin(trace, cluster, profiles(), rounds, None), rounds)
+def simulation(trace: Trace, rounds: Rounds, cluster: Cluster = CLUSTER, knowledge: str = "own") -> Simulation:
+    return Simulation(begin(trace, cluster, profiles(), rounds, None, knowledge=knowledge), rounds)
 
 
-def run(trace: Trace, policy: Policy, round_s: float = ROUND_S) -> Simulation:
+def run(trace: Trace, policy: Policy, round_s: float = ROUND_S, *, knowledge: str = "own") -> Simulation:
     """The whole trace, by Sia's rules."""
-    whole = simulation(trace, SiaRounds(policy, round_s))
+    whole = simulation(trace, SiaRounds(policy, round_s), knowledge=knowledge)
     whole.run()
     return whole
 

@@ -122,3 +122,13 @@ def test_gavels_sum_of_throughputs_takes_as_long_as_in_the_original(workload_nam
     found = figures(run(workload(f"philly/{workload_name}", "rigid"), POLICIES["max_sum_throughput"], 360))
     original = expected(f"gavel-{workload_name.replace('workload', 'philly')}")
     assert found["avg_jct_h"] == pytest.approx(original["avg_jct_h"], rel=0.05)
+
+
+def test_our_own_policy_with_what_a_service_knows_is_much_faster_on_average():
+    """docs/reproduction.md has whole workloads, and what each ingredient buys."""
+    trace = workload("derived/philly-1-small20")
+    published = figures(run(trace, sia()))
+    ours = figures(run(trace, POLICIES["motley"], knowledge="service"))
+    assert ours["completed"] == published["completed"]
+    assert ours["avg_jct_h"] < 0.8 * published["avg_jct_h"]
+    assert ours["rho"]["worst"] < 1.05 * published["rho"]["worst"]

@@ -1,0 +1,83 @@
+"""What each ingredient of the policy `motley` buys: `python -m benchmarks.ablation`; `--rows 3` the first three only.
+
+Sia's three Philly workloads, from `MOTLEY_REFERENCE` or `../shared/reference`, and as many made up like them, by Sia's
+rules on its cluster. Average JCT, and its worst-off jobs, as means over the traces.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from simulation.scenario import Scenario
+
+REFERENCE = Path(os.environ.get("MOTLEY_REFERENCE", Path(__file__).parents[2] / "shared" / "reference")) / "sia"
+CLUSTER = "aws=6x4,dgx-ext=2x8,rtx=3x8"
+SEEDS = "0-4"
+ROWS = {
+    "`sia`, as published": ("sia:rounded=true,gap=0.0001", "own"),
+    "… models shared by jobs of an application": ("sia", "shared"),
+    "… and its limits and restarts known": ("sia", "service"),
+    "**`motley`**": ("motley", "service"),
+    "… each job's own models only": ("motley", "own"),
+    "… all jobs count alike": ("motley:short_first=0", "service"),
+    "… a restart is spread over a day": ("motley:horizon_s=86400", "service"),
+    "… some may wait for others to grow": ("motley:begin=0", "service"),
+    "… growing at once": ("motley:scale_up=0", "service"),
+}
+"""Policy, and what it knows."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=len(ROWS))
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(asked.processes) as pool:
+        for name, traces in (
+            ("Philly's three workloads", philly()),
+            (f"made up, seeds {SEEDS}", made_up(Path(folder))),
+        ):
+            sys.stdout.write(f"\n{name}\n\n| | average JCT, h | each | p99 | makespan | worst rho | restarts |\n")
+            sys.stdout.write("| --- | ---: | --- | ---: | ---: | ---: | ---: |\n")
+            for label, (policy, knowledge) in list(ROWS.items())[: asked.rows]:
+                runs = list(pool.map(run, traces, repeat(policy), repeat(knowledge)))
+                sys.stdout.write(line(label, runs))
+                sys.stdout.flush()
+
+
+def philly() -> Sequence[Path]:
+    return [REFERENCE / "workloads" / "philly" / f"workload-{n}.csv" for n in (1, 2, 3)]
+
+
+def made_up(folder: Path) -> Sequence[Path]:
+    like = ["--like", "sia", "--jobs", "160", "--per-hour", "20", "--seeds", SEEDS, "--out", str(folder / "{seed}.csv")]
+    subprocess.run([sys.executable, "-m", "simulation", "generate", *like], check=True, capture_output=True)
+    return sorted(folder.iterdir())
+
+
+def run(trace: Path, policy: str, knowledge: str) -> dict[str, Any]:
+    """The figures of one run."""
+    profiles = REFERENCE / "apps"
+    scenario = Scenario(format_name="sia", cluster=CLUSTER, profiles=profiles, knowledge=knowledge, round_s=60)
+    return scenario.prepare(trace, policy, seed=0).finish(lambda _: None)
+
+
+def line(label: str, runs: Sequence[dict[str, Any]]) -> str:
+    """A row of the table."""
+    average = [figures["avg_jct_h"] for figures in runs]
+    p99, makespan, restarts = (mean(f[name] for f in runs) for name in ("p99_jct_h", "makespan_h", "restarts_per_job"))
+    rho = mean(figures["rho"]["worst"] for figures in runs)
+    each = ", ".join(f"{value:.3f}" for value in average)
+    return f"| {label} | {mean(average):.3f} | {each} | {p99:.2f} | {makespan:.2f} | {rho:.2f} | {restarts:.2f} |\n"
+
+
+if __name__ == "__main__":
+    main()
