@@ -49,10 +49,12 @@ class Jobs:
         *,
         restart_s: float = 0.0,
         mixed_gangs: bool = False,
+        reference: str | None = None,
     ) -> Self:
         """Each gang on the fewest nodes of each type; a job's steps are its own, or those of its duration.
 
-        Mixed gangs are on two types besides, and as fast as if all were of the slower.
+        A duration holds on GPUs of the reference type, as many as run the job fastest here; if nothing is known of the
+        job there, on these. Mixed gangs are on two types besides, and as fast as if all were of the slower.
         """
         gangs = {gang for job in trace for gang in job.gangs if job.spread is not Spread.UNEVEN}
         uneven = {gang for job in trace for gang in job.gangs if job.spread is Spread.UNEVEN}
@@ -63,7 +65,8 @@ class Jobs:
         kind_rate = kind_rate.reshape(len(kinds), len(configurations.nodes))
         kind = np.array([kinds[_kind(job)] for job in trace], dtype=np.int64)
         base_gpus, base_rate = normaliser(kind_rate, configurations.usage, cluster.capacity)
-        fastest = kind_rate.max(axis=1, initial=0)
+        placements = cluster.placements(configurations)
+        usual = [_usual(one, rate, placements, truth, reference) for one, rate in zip(kinds, kind_rate, strict=True)]
         teams: dict[str, int] = {}
         return cls(
             names=[job.name for job in trace],
@@ -71,7 +74,7 @@ class Jobs:
             kind=kind,
             kind_rate=kind_rate,
             arrival_s=np.array([job.arrival_s for job in trace], dtype=float),
-            steps=np.array([_steps(job, fastest[k]) for job, k in zip(trace, kind.tolist(), strict=True)], dtype=float),
+            steps=np.array([_steps(job, usual[k]) for job, k in zip(trace, kind.tolist(), strict=True)], dtype=float),
             weight=np.array([job.weight for job in trace], dtype=float),
             deadline_s=np.array([inf if job.deadline_s is None else job.deadline_s for job in trace], dtype=float),
             team=np.array([_team(job, i, teams) for i, job in enumerate(trace)], dtype=np.int64),
@@ -80,7 +83,7 @@ class Jobs:
             restart_s=np.array([_or(job.restart_s, restart_s) for job in trace]),
             told_restart_s=np.array([_or(job.told_restart_s, restart_s) for job in trace]),
             programs=[kind.program for kind in kinds],
-            placements=cluster.placements(configurations),
+            placements=placements,
         )
 
     @property
@@ -141,10 +144,19 @@ def _or(value: float | None, default: float) -> float:
     return default if value is None else value
 
 
-def _steps(job: TraceJob, fastest: float) -> float:
-    if job.total_steps is not None:
-        return job.total_steps
-    return (job.duration_s or 0) * fastest
+def _usual(
+    kind: _Kind, rate: Floats, placements: Sequence[Placement], truth: Throughputs, reference: str | None
+) -> float:
+    """Steps/s where durations hold."""
+    if not (rate > 0).any():
+        return 0.0
+    fastest = int(rate.argmax())
+    there = 0.0 if reference is None else truth.rate(kind.program, reference, placements[fastest])
+    return there or float(rate[fastest])
+
+
+def _steps(job: TraceJob, usual: float) -> float:
+    return (job.duration_s or 0) * usual if job.total_steps is None else job.total_steps
 
 
 def _team(job: TraceJob, row: int, teams: dict[str, int]) -> int:

@@ -10,6 +10,7 @@ from simulation.cluster import Cluster
 from simulation.engine import Simulation
 from simulation.formats import FORMATS
 from simulation.formats.sia import CATEGORIES
+from simulation.gpu_types import REFERENCE
 from simulation.running import Run
 from simulation.setting import RULES, RULES_OF, Setting, begin, read_prices, read_throughputs, read_trace
 from simulation.training import OWN
@@ -52,6 +53,10 @@ class Scenario:
             **ON_WHAT,
         ),
     ] = OWN
+    reference: Annotated[
+        str,
+        typer.Option(metavar="TYPE", help="The GPU type on which a trace's durations hold.", **ON_WHAT),
+    ] = REFERENCE
     prices: Annotated[
         str | None, typer.Option(metavar="TYPE=PRICE,…", help="v100=2.48,t4=0.35: dollars per GPU and hour.", **ON_WHAT)
     ] = None
@@ -125,5 +130,6 @@ class Scenario:
             restart_s=self.restart_s,
             knowledge=self.knowledge,
             mixed_gangs=setting.mixed_gangs,
+            reference=self.reference,
         )
         return Run(Simulation(state, rounds), machines.gpu_types, prices, jobs.skipped)

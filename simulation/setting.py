@@ -16,7 +16,7 @@ from simulation.cluster import Cluster
 from simulation.formats import FORMATS, Reader
 from simulation.formats.sia import CATEGORIES, read_sia
 from simulation.gavel_rounds import GavelRounds
-from simulation.gpu_types import BySpeed, known_prices
+from simulation.gpu_types import REFERENCE, BySpeed, known_prices
 from simulation.jobs import Jobs
 from simulation.outages import Outages
 from simulation.profiles import Profiles
@@ -172,11 +172,12 @@ def begin(
     restart_s: float = 0.0,
     knowledge: str = OWN,
     mixed_gangs: bool = False,
+    reference: str = REFERENCE,
 ) -> State:
     """Give the state before the first job comes; recorded applications are trained, anything else runs at fixed rates.
 
     restart_s is for jobs of which nothing is known; knowledge: what is known of how fast recorded applications are;
-    mixed_gangs: a gang may be on two types.
+    mixed_gangs: a gang may be on two types; reference: the GPU type on which durations hold.
     """
     paid = prices or [0.0] * len(cluster.gpu_types)
     if isinstance(truth, Profiles):
@@ -184,7 +185,7 @@ def begin(
         trace = truth.completed(trace, restarts_known=knowledge == SERVICE)
         jobs = Jobs.of(trace.jobs, cluster, truth, mixed_gangs=mixed_gangs)
         return State.before(jobs, cluster, paid, Training(jobs, cluster, truth, knowledge))
-    jobs = Jobs.of(trace.jobs, cluster, truth, restart_s=restart_s, mixed_gangs=mixed_gangs)
+    jobs = Jobs.of(trace.jobs, cluster, truth, restart_s=restart_s, mixed_gangs=mixed_gangs, reference=reference)
     return State.before(jobs, cluster, paid, FixedRates(jobs, rounds.whole_steps))
 
 

@@ -38,7 +38,7 @@ class Spread(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class TraceJob:
-    """A job that comes at arrival_s and wants total_steps done, or duration_s on the fastest type it may have.
+    """A job that comes at arrival_s and wants total_steps done, or as many as take duration_s on reference GPUs.
 
     gangs are the numbers of GPUs that it may run on, gpu_types the only types, None: any; deadline_s is on the trace's
     clock; restart_s is what a restart takes, and told_restart_s what policies take it for, None: nothing is known.

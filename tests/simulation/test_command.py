@@ -157,3 +157,11 @@ def test_a_trace_without_jobs_has_figures_without_values(figures, trace):
     trace.write_text("name,arrival_s,gpus,duration_s\n")
     found = figures(trace)
     assert (found["jobs"], found["avg_jct_h"], found["jain"], found["rho"]["worst"]) == (0, None, None, None)
+
+
+def test_a_duration_holds_on_the_reference_type(figures, tmp_path):
+    """A T4 is 0.43 times as fast as a V100: an hour on that takes longer here, an hour on T4 an hour."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("name,arrival_s,gpus,duration_s\na,0,1,3600\n")
+    assert figures(trace, cluster="t4=1")["avg_jct_h"] == pytest.approx(2.32, abs=0.01)
+    assert figures(trace, "--reference", "t4", cluster="t4=1")["avg_jct_h"] == pytest.approx(1)
