@@ -30,7 +30,7 @@ ROWS = {
     "… all jobs count alike": ("motley:short_first=0", "service"),
     "… a restart is spread over a day": ("motley:horizon_s=86400", "service"),
     "… some may wait for others to grow": ("motley:begin=0", "service"),
-    "… growing at once": ("motley:scale_up=0", "service"),
+    "… growing at most twofold at once": ("motley:scale_up=2", "service"),
 }
 """Policy, and what it knows."""
 

@@ -20,27 +20,20 @@ from benchmarks.figures import Figure, table
 from benchmarks.policies import ONE_CORE
 
 REFERENCE = Path(os.environ.get("MOTLEY_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
-GAVEL, PHILLY = REFERENCE / "gavel", REFERENCE / "traces" / "philly_jobs_sia.csv.gz"
+GAVEL, SIA, PHILLY = REFERENCE / "gavel", REFERENCE / "sia", REFERENCE / "traces" / "philly_jobs_sia.csv.gz"
+GAVELS = f"{GAVEL}/traces/max_min_fairness.trace --format gavel --throughputs {GAVEL}/simulation_throughputs.json"
+SIAS = f"{SIA}/workloads/philly/workload-1.csv --format sia --profiles {SIA}/apps --round 60"
 GPUS_400 = "v100=50x4,t4=25x4,p100=25x4"
-COMMANDS: dict[str, tuple[list[str], float]] = {
-    "gavel, 96 jobs, max_min_fairness": (
-        [
-            *(
-                str(GAVEL / "traces/max_min_fairness.trace"),
-                "--throughputs",
-                str(GAVEL / "simulation_throughputs.json"),
-            ),
-            *["--format", "gavel", "--policy", "max_min_fairness", "--cluster", "v100=8,p100=16,k80=24"],
-        ],
-        1,
+PHILLYS = f"{PHILLY} --format philly --cluster {GPUS_400}"
+COMMANDS = {
+    "gavel, 96 jobs, max_min_fairness": (f"{GAVELS} --cluster v100=8,p100=16,k80=24 --policy max_min_fairness", 1),
+    "sia, Philly 1, sia": (f"{SIAS} --cluster aws=6x4,dgx-ext=2x8,rtx=3x8 --policy sia", 15),
+    "sia, Philly 1, motley": (
+        f"{SIAS} --cluster aws=6x4,dgx-ext=2x8,rtx=3x8 --policy motley --knowledge service",
+        15,
     ),
-    **{
-        f"philly, 82,247 jobs, {policy}": (
-            [str(PHILLY), "--format", "philly", "--policy", policy, "--cluster", GPUS_400],
-            180,
-        )
-        for policy in ("srtf", "max_min_fairness")
-    },
+    "philly, 82,247 jobs, srtf": (f"{PHILLYS} --policy srtf", 180),
+    "philly, 82,247 jobs, max_min_fairness": (f"{PHILLYS} --policy max_min_fairness", 180),
 }
 """What is run, and in how many seconds it is to be done."""
 MOST_MIB = 2048
@@ -65,7 +58,7 @@ def main() -> None:
 def _measured(name: str) -> list[Figure]:
     words, target_s = COMMANDS[name]
     began = perf_counter()
-    command = [sys.executable, "-m", "simulation", "run", *words, "--json"]
+    command = [sys.executable, "-m", "simulation", "run", *words.split(), "--json"]
     with subprocess.Popen(command, env=os.environ | ONE_CORE, stdout=subprocess.PIPE) as process:
         said = json.load(process.stdout or sys.stdin)
         _, status, used = os.wait4(process.pid, 0)

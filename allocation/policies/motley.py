@@ -31,7 +31,7 @@ def motley(
     ] = 1.0,
     scale_up: Annotated[
         float, Within(0, 1024, "at most so many times the GPUs that jobs of its workload ever had; 0: no limit")
-    ] = 2.0,
+    ] = 0.0,
     gap: Annotated[float, Within(0, 0.5, "how far from the best the answer may be, relatively")] = 1e-3,
     time_limit_s: Annotated[float, Within(0.01, 600, "seconds after which the answer by prices counts")] = 20.0,
 ) -> Decision:
@@ -55,8 +55,8 @@ def motley(
         R_{ik} = \begin{cases} 0 & k \text{ is held} \\ R_i & \text{else} \end{cases}
 
     A job that does not say how much is left of it is expected to run once more as long as it has, and as the horizon.
-    A locked job keeps what it holds, and of equals who runs goes on. No job gets more than `scale_up` times the GPUs
-    that jobs of its workload ever had, or its smallest gang.
+    A locked job keeps what it holds, and of equals who runs goes on. Where rates are guesses, `scale_up` limits how
+    many times the GPUs a job may get that jobs of its workload ever had.
 
     Parameters
     ----------

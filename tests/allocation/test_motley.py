@@ -13,12 +13,12 @@ from allocation.problem import Problem
 HOUR_S = 3600.0
 
 
-def worth(problem, picks, *, short_first=0.2, horizon_s=900, begin=1.0, scale_up=2.0):
+def worth(problem, picks, *, short_first=0.2, horizon_s=900, begin=1.0, scale_up=0.0):
     """The sum that the policy is to make largest, written down once more; -inf for what it forbids."""
     total = 0.0
     for i, k in enumerate(picks):
         rate, held, steps = problem.rate[i], problem.held[i], problem.remaining_steps[i]
-        most = max(scale_up * problem.most_gpus[i], problem.base_gpus[i])
+        most = max(scale_up * problem.most_gpus[i], problem.base_gpus[i]) if scale_up else np.inf
         if (problem.locked[i] and k != held) or (k >= 0 and k != held and (rate[k] == 0 or problem.gpus[k] > most)):
             return -np.inf
         if k < 0:
@@ -95,6 +95,6 @@ def test_a_weight_counts_as_so_many_jobs():
     assert motley(problem).picks.tolist() == [-1, 0]
 
 
-def test_an_unknown_workload_is_tried_on_few_gpus_first():
-    assert motley(elastic(most_gpus=[1])).picks.tolist() == [1]
-    assert motley(elastic(most_gpus=[1]), scale_up=0).picks.tolist() == [2]
+def test_how_much_a_job_grows_at_once_may_be_limited():
+    assert motley(elastic(most_gpus=[1])).picks.tolist() == [2]
+    assert motley(elastic(most_gpus=[1]), scale_up=2).picks.tolist() == [1]
