@@ -1,6 +1,7 @@
 """What a finished simulation is told by: times, use, fairness, cost, and how long deciding took."""
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def figures_of(
         "lost_gpu_hours": state.lost_gpu_s / HOUR_S,
         "queueing_h": _mean(jct_h - state.running_s[done] / HOUR_S),
         "rho": _rho(state),
-        "jain": jain_index(state) if done.any() else None,
+        "jain": _finite(jain_index(state)) if done.any() else None,
         "deadline_rate": _mean((state.finish_s <= jobs.deadline_s)[done & np.isfinite(jobs.deadline_s)]),
         "cost": None if prices is None else float(state.busy_gpu_s @ np.array(prices) / HOUR_S),
         "decision_ms": {f"p{p}": _percentile(1000 * np.array(decided_s), p) for p in (50, 95)},
@@ -73,6 +74,11 @@ def _rho(state: State) -> Mapping[str, float | None]:
         "worst": _percentile(rho, 100),
         "share_above_1": _mean(rho > 1),
     }
+
+
+def _finite(value: float) -> float | None:
+    """What JSON can say: weights of extreme size leave no number."""
+    return value if isfinite(value) else None
 
 
 def _mean(values: npt.NDArray[Any]) -> float | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from simulation.engine import Round, Simulation
 from simulation.figures import figures_of
+from simulation.trace import Trace
 
 Watcher = Callable[[Round], None]
 
@@ -18,7 +19,7 @@ class Run:
     simulation: Simulation
     gpu_types: Sequence[str]
     prices: Sequence[float] | None
-    skipped: int
+    trace: Trace
 
     @property
     def total(self) -> int:
@@ -35,4 +36,4 @@ class Run:
         figures = figures_of(
             self.simulation.state, self.gpu_types, decided_s=decided_s, wall_s=wall_s, prices=self.prices
         )
-        return {**figures, "skipped": self.skipped}
+        return {**figures, "skipped": self.trace.skipped, "rounded_up": self.trace.rounded_up}

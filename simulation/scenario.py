@@ -132,4 +132,4 @@ class Scenario:
             mixed_gangs=setting.mixed_gangs,
             reference=self.reference,
         )
-        return Run(Simulation(state, rounds), machines.gpu_types, prices, jobs.skipped)
+        return Run(Simulation(state, rounds), machines.gpu_types, prices, jobs)

@@ -41,7 +41,8 @@ class TraceJob:
     """A job that comes at arrival_s and wants total_steps done, or as many as take duration_s on reference GPUs.
 
     gangs are the numbers of GPUs that it may run on, gpu_types the only types, None: any; deadline_s is on the trace's
-    clock; restart_s is what a restart takes, and told_restart_s what policies take it for, None: nothing is known.
+    clock; restart_s is what a restart takes, and told_restart_s what policies take it for, None: nothing is known;
+    rounded_up: it wants less than its gang, a part of a GPU.
     """
 
     name: str
@@ -57,6 +58,7 @@ class TraceJob:
     weight: float = 1.0
     team: str | None = None
     deadline_s: float | None = None
+    rounded_up: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class Trace:
 
     jobs: tuple[TraceJob, ...]
     skipped: int = 0
+
+    @property
+    def rounded_up(self) -> int:
+        """How many jobs get a whole GPU where they want a part of one."""
+        return sum(job.rounded_up for job in self.jobs)
 
     @classmethod
     def of(cls, jobs: Iterable[TraceJob], skipped: int = 0) -> Self:

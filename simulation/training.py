@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import isfinite
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from simulation.experience import Experience, Offer, believed_rates
 from simulation.jobs import Jobs
 from simulation.profiles import Application, Profiles
 from simulation.recordings import StepTimes
+from simulation.throughputs import InvalidTable
 from simulation.trace import Program
 
 OWN, SHARED, SERVICE = KNOWLEDGE = ("own", "shared", "service")
@@ -150,6 +152,10 @@ class Training:
         """Steps of the initial batch per second now; the step that is timed, and its noise, are noted."""
         application, times = job.application, job.application.times(gpu_type)
         step_s, averaging_s = times.at(placement, job.local)
+        if not isfinite(step_s):
+            raise InvalidTable(
+                f"{application.name} was not recorded with {job.local} samples on {placement} {gpu_type}"
+            )
         batch = sum(placement) * job.local * (job.passes + 1)
         noise = application.epochs.noise(batch, epoch)
         job.note_noise(noise)

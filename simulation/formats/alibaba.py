@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from simulation.formats.reading import Line, read_table
 from simulation.trace import Trace, TraceJob
 
+WHOLE_MILLI = 1000
 NEEDS = ("name", "num_gpu", "gpu_spec", "creation_time", "deletion_time", "scheduled_time")
 
 
 def read_alibaba(lines: Iterable[str], *, skip_bad: bool = False) -> Trace:
-    """Give the pods; a part of a GPU counts as one, and the models allowed are GPU types in small letters."""
+    """Give the pods; a part of a GPU counts as one, marked as such; models allowed are GPU types in small letters."""
     return read_table(lines, _job, needs=NEEDS, skip_bad=skip_bad)
 
 
@@ -26,4 +27,5 @@ def _job(line: Line) -> TraceJob | None:
         gangs=(gpus,),
         gpu_types=frozenset(models) if models else None,
         duration_s=ended_s - started_s,
+        rounded_up=line.has("gpu_milli") and line.number_at("gpu_milli", least=0) < WHOLE_MILLI,
     )

@@ -103,10 +103,13 @@ def test_pods_of_alibaba_without_gpus_are_left_out_and_models_allowed_are_kept()
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
     )
     pods = "a,1,1,0,0,,LS,Running,0,9,0\nb,1,1,1,460,T4|P100,LS,Running,5,90,30\nc,1,1,2,1000,,BE,Running,8,70,10\n"
-    assert read("alibaba", f"{header}\n{pods}").jobs == (
-        TraceJob(name="b", arrival_s=5, gangs=(1,), gpu_types=frozenset({"t4", "p100"}), duration_s=60),
+    trace = read("alibaba", f"{header}\n{pods}")
+    models = frozenset({"t4", "p100"})
+    assert trace.jobs == (
+        TraceJob(name="b", arrival_s=5, gangs=(1,), gpu_types=models, duration_s=60, rounded_up=True),
         TraceJob(name="c", arrival_s=8, gangs=(2,), duration_s=60),
     )
+    assert trace.rounded_up == 1
     never = f"{header}\nd,1,1,1,1000,,LS,Running,5,30,30\n"
     assert fault("alibaba", never) == (2, 10, "deletion_time is not after scheduled_time")
 
