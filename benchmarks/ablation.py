@@ -26,11 +26,11 @@ ROWS = {
     "… models shared by jobs of an application": ("sia", "shared"),
     "… and its limits and restarts known": ("sia", "service"),
     "**`motley`**": ("motley", "service"),
-    "… each job's own models only": ("motley", "own"),
-    "… all jobs count alike": ("motley:short_first=0", "service"),
-    "… a restart is spread over a day": ("motley:horizon_s=86400", "service"),
-    "… some may wait for others to grow": ("motley:begin=0", "service"),
     "… growing at most twofold at once": ("motley:scale_up=2", "service"),
+    "… … and each job's own models only": ("motley:scale_up=2", "own"),
+    "… … and all jobs count alike": ("motley:short_first=0,scale_up=2", "service"),
+    "… … and a restart is spread over a day": ("motley:horizon_s=86400,scale_up=2", "service"),
+    "… … and to begin is worth nothing in itself": ("motley:begin=0,scale_up=2", "service"),
 }
 """Policy, and what it knows."""
 
