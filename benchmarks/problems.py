@@ -1,4 +1,9 @@
-"""Rounds to be decided: so many jobs of 20 teams on as many GPUs of three types or more, few kinds or all different."""
+"""Rounds to be decided: jobs of 20 teams on GPUs of three types or more, few kinds or all different.
+
+The rates are those that Gavel published for 26 job types on three GPU types. A further type is like one of the three,
+half to three times as fast, and for each model up to a quarter off that. The cluster has as many GPUs of each type as
+of any other, so many that the jobs ask for `load` times all of them.
+"""
 
 import json
 import os
@@ -13,10 +18,16 @@ from allocation.problem import Problem
 TYPES = ("k80", "p100", "v100")
 GANGS = (1, 2, 4, 8)
 ODDS = (0.7, 0.1, 0.15, 0.05)
-SIZES = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32)
-"""Of an elastic job: with three types 39 configurations, and one more over two nodes makes 40."""
+"""Of the gangs in Gavel's traces."""
+SIZES = (1, 2, 4, 8, 16, 32, 12, 24, 3, 6, 10, 20, 28)
+"""Of an elastic job: as many of them as make 40 configurations."""
+CONFIGURATIONS = 40
+WEIGHTS = (1, 2, 5)
+KINDS = 78
+"""Where there are few: 26 types with three weights."""
 INPUTS = ("few-kinds", "all-different")
 TEAMS = 20
+LOAD = 1.2
 
 
 def reference() -> Path:
@@ -24,30 +35,30 @@ def reference() -> Path:
     return Path(os.environ.get("MOTLEY_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
 
 
-def rigid(jobs: int, *, kind: str, types: int = len(TYPES), seed: int = 0) -> Problem:
-    """Gangs of 1 to 8 with the rates of Gavel's 26 job types; each row perturbed where all are to differ."""
+def rigid(jobs: int, *, kind: str, types: int = len(TYPES), load: float = LOAD, seed: int = 0) -> Problem:
+    """Gangs of 1 to 8 with published rates; each row perturbed where all are to differ."""
     rng = np.random.default_rng(seed)
     rates = {size: _more_types(rows, types, seed) for size, rows in _published().items()}
-    gang = rng.choice(len(GANGS), jobs, p=ODDS)
-    rate = np.zeros((jobs, len(GANGS) * types))
+    kinds = KINDS if kind == "few-kinds" else jobs
+    gang = rng.choice(len(GANGS), kinds, p=ODDS)
+    rate = np.zeros((kinds, len(GANGS) * types))
     for b, size in enumerate(GANGS):
         rows = np.flatnonzero(gang == b)
-        models = rates[size][rng.integers(len(rates[size]), size=rows.size)]
-        rate[rows, b * types : (b + 1) * types] = models
-    return _problem(rng, _perturbed(rng, rate, kind), np.kron(np.array(GANGS), np.eye(types, dtype=int)))
+        rate[rows, b * types : (b + 1) * types] = rates[size][rng.integers(len(rates[size]), size=rows.size)]
+    usage = np.kron(np.array(GANGS), np.eye(types, dtype=int))
+    return _problem(rng, rate, usage, jobs=jobs, kind=kind, load=load, wanted=np.array(GANGS)[gang])
 
 
-def elastic(jobs: int, *, kind: str, seed: int = 0) -> Problem:
-    """Jobs of 1 to 32 GPUs in 40 configurations: one GPU's published rate, and more with falling returns."""
+def elastic(jobs: int, *, kind: str, types: int = len(TYPES), load: float = LOAD, seed: int = 0) -> Problem:
+    """Jobs of 1 to 32 GPUs in 40 configurations or more: one GPU's rate, and of more with falling returns."""
     rng = np.random.default_rng(seed)
-    models = _published()[1]
-    model = rng.integers(len(models), size=jobs)
+    models = _more_types(_published()[1], types, seed)
+    model = rng.integers(len(models), size=KINDS if kind == "few-kinds" else jobs)
     exponent = np.linspace(0.6, 0.95, len(models))[model]
-    usage = np.kron(np.array([*SIZES, SIZES[-1]]), np.eye(len(TYPES), dtype=int))[:, :40]
-    spanning = np.where(np.arange(40) == 39, 0.7, 1.0)
-    one_gpu = models[model][:, usage.argmax(axis=0)]
-    rate = one_gpu * usage.sum(axis=0) ** exponent[:, None] * spanning
-    return _problem(rng, _perturbed(rng, rate, kind), usage)
+    sizes = np.sort(SIZES[: -(-CONFIGURATIONS // types)])
+    usage = np.kron(sizes, np.eye(types, dtype=int))
+    rate = models[model][:, usage.argmax(axis=0)] * usage.sum(axis=0) ** exponent[:, None]
+    return _problem(rng, rate, usage, jobs=jobs, kind=kind, load=load, wanted=np.ones(len(rate), dtype=int))
 
 
 def _published() -> dict[int, Floats]:
@@ -61,31 +72,36 @@ def _published() -> dict[int, Floats]:
 
 
 def _more_types(rates: Floats, types: int, seed: int) -> Floats:
-    """Further types are one of the three, half to three times as fast, and for each model up to a quarter off that."""
     rng = np.random.default_rng(seed)
     more = types - rates.shape[1]
     like, times = rng.integers(rates.shape[1], size=more), rng.uniform(0.5, 3, more)
     return np.column_stack([rates, rates[:, like] * times * rng.uniform(0.8, 1.25, (len(rates), more))])
 
 
-def _perturbed(rng: np.random.Generator, rate: Floats, kind: str) -> Floats:
-    return rate * rng.uniform(0.8, 1.25, rate.shape) if kind == "all-different" else rate
-
-
-def _problem(rng: np.random.Generator, rate: Floats, usage: Ints) -> Problem:
-    m, n = len(rate), len(usage)
-    capacity = np.full(n, m // n) + (np.arange(n) < m % n)
-    kinds = 10 ** rng.uniform(3, 6, 26)
+def _problem(
+    rng: np.random.Generator, rate: Floats, usage: Ints, *, jobs: int, kind: str, load: float, wanted: Ints
+) -> Problem:
+    """Jobs of these kinds (C,), or each one of its own, on GPUs for what they want; all else by chance."""
+    if kind == "all-different":
+        rate = rate * rng.uniform(0.8, 1.25, rate.shape)
+    C = len(rate)
+    columns: dict[str, Floats] = {
+        "rate": rate,
+        "weight": rng.choice(WEIGHTS, C),
+        "age_s": rng.uniform(0, 86_400, C),
+        "remaining_steps": 10 ** rng.uniform(3, 6, C),
+        "isolated_s": rng.uniform(0, 40_000, C),
+        "attained_gpu_s": rng.uniform(0, 30_000, C),
+        "deadline_s": np.where(rng.random(C) < 0.2, 10 ** rng.uniform(4, 6, C), np.inf),
+    }
+    of_kind = rng.permutation(np.resize(np.arange(C), jobs))
+    n = len(usage)
+    gpus = int(wanted[of_kind].sum() / load)
     return Problem.of(
-        rate,
-        usage,
-        np.maximum(capacity, usage.max() if m < 100 else 0),
-        age_s=np.repeat(np.linspace(0, 86_400, 26), -(-m // 26))[:m],
-        remaining_steps=np.resize(kinds, m),
-        isolated_s=np.resize(np.linspace(0, 40_000, 26), m),
-        attained_gpu_s=np.resize(np.linspace(0, 30_000, 26), m),
-        deadline_s=np.where(rng.random(m) < 0.2, 10 ** rng.uniform(4, 6, m), np.inf),
-        restart_s=np.full(m, 60.0),
+        usage=usage,
+        capacity=np.maximum(np.full(n, gpus // n) + (np.arange(n) < gpus % n), usage.max() if jobs < 100 else 0),
+        restart_s=np.full(jobs, 60.0),
         price_per_gpu_hour=np.resize([0.45, 1.46, 2.48], n),
-        team=np.arange(m) % TEAMS,
+        team=np.arange(jobs) % TEAMS,
+        **{name: values[of_kind] for name, values in columns.items()},
     )
