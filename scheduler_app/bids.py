@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import compress
+from math import inf
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +33,7 @@ class Timing:
     round_s: float
     min_run_s: float
     shares_since: datetime
+    solve_limit_s: float = inf
 
 
 @dataclass(frozen=True)
