@@ -16,6 +16,7 @@ from typing import Self
 import numpy as np
 
 from allocation.arrays import Floats, Ints
+from allocation.deadline import NEVER, Deadline
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,9 @@ class Tariff:
         return np.log(ratio)
 
 
-def admit(value: Floats, usage: Ints, left: Ints, tariff: Tariff, turn: Ints, *, beam: int) -> Ints:
+def admit(
+    value: Floats, usage: Ints, left: Ints, tariff: Tariff, turn: Ints, *, beam: int, deadline: Deadline = NEVER
+) -> Ints:
     """Give the picks (m,), -1 for none, where the payoffs of those who are let in sum to most.
 
     Parameters
@@ -51,6 +54,7 @@ def admit(value: Floats, usage: Ints, left: Ints, tariff: Tariff, turn: Ints, *,
     usage, left : (n, K) GPUs, and (n,) those that are not given away yet.
     turn : rows in the order in which they are looked at; others get nothing.
     beam : how many states go on from each job.
+    deadline : whoever is not looked at by then gets nothing.
     """
     states, steps = _States(tariff, left[None, :], np.zeros(1)), list[_Step]()
     for i in turn.tolist():
@@ -59,7 +63,7 @@ def admit(value: Floats, usage: Ints, left: Ints, tariff: Tariff, turn: Ints, *,
         if step is not None:
             steps.append(step)
             states = step.states
-        if not states.left.any():
+        if deadline.passed() or not states.left.any():
             break
     return _traced(steps, len(value))
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from allocation.arrays import Bools, Ints
+from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.floor import Floor
 from allocation.limits import Limits
@@ -17,6 +18,8 @@ from allocation.rounds import realise
 from allocation.solve import SolverFailed, Status
 
 PASSES = 4
+MOMENT_S = 1e-3
+"""Who is asked when the round's time is over still answers, with what is certified at once."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,6 +60,7 @@ def _decided(problem: Problem, limits: Limits, policy: Policy, round_s: float) -
 
     Otherwise a job at its team's limit would hold up the queue, and the GPUs picked for it would idle.
     """
+    deadline = Deadline.of(problem)
     decision = _asked(policy, problem)
     rows = np.arange(len(problem.weight))
     for _ in range(PASSES):
@@ -66,7 +70,8 @@ def _decided(problem: Problem, limits: Limits, policy: Policy, round_s: float) -
         if capped[rows].all() or not capped[rows].any():
             break
         rows = rows[~capped[rows]]
-        decision = _asked(policy, problem.subset(rows)).widened(rows, len(problem.weight))
+        rest = replace(problem.subset(rows), solve_limit_s=max(deadline.left_s(), MOMENT_S))
+        decision = _asked(policy, rest).widened(rows, len(problem.weight))
     return decision
 
 

@@ -19,7 +19,7 @@ class InvalidProblem(ValueError):
 
 @dataclass(frozen=True)
 class _Column:
-    """What a column must be; axes are letters of m, n, K, P, or digits."""
+    """What a column must be; axes are letters of m, n, K, P, or digits, none for a single number."""
 
     axes: str
     dtype: type[np.generic] = np.float64
@@ -36,7 +36,7 @@ class _Column:
             raise InvalidProblem(name, f"has shape {array.shape}, not {shape}")
         if not self._is_sound(array):
             wrong, reason = next(fault for fault in self._faults(array) if fault[0].any())
-            raise InvalidProblem(name, reason, row=int(np.argwhere(wrong)[0, 0]))
+            raise InvalidProblem(name, reason, row=int(np.argwhere(wrong)[0, 0]) if self.axes else None)
         array.setflags(write=False)
         return array
 
@@ -105,6 +105,7 @@ _COLUMNS: dict[str, _Column] = {
     "team": _Column("m", np.int64),
     "pairs": _Column("P2", np.int64, least=0),
     "pair_rate": _Column("P2K", least=0),
+    "solve_limit_s": _Column("", positive=True, finite=False, default=np.inf),
 }
 
 
@@ -134,6 +135,7 @@ class Problem:
     price_per_gpu_hour : (n,) float, >= 0.
     team : (m,) int, any labels.
     pairs, pair_rate : (P, 2) int, rows that may share GPUs, and (P, 2, K) float, the steps/s of each of the two then.
+    solve_limit_s : float, > 0, seconds after which the best certified decision counts; inf: however long it takes.
 
     Raises
     ------
@@ -167,13 +169,14 @@ class Problem:
     team: Ints
     pairs: Ints
     pair_rate: Floats
+    solve_limit_s: float
 
     def __post_init__(self) -> None:
         sizes = _sizes(self.rate, self.usage, np.zeros((0, 2)) if self.pairs is _BLANK else self.pairs)
         for name, column in _COLUMNS.items():
             value = getattr(self, name)
             array = column.blank(sizes) if value is _BLANK else column.read(name, value, sizes)
-            object.__setattr__(self, name, array)
+            object.__setattr__(self, name, array if column.axes else array.item())
         self._check_rows()
 
     @classmethod

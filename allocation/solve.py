@@ -25,6 +25,7 @@ class Status(StrEnum):
     """How an answer came about."""
 
     OPTIMAL = "optimal"  # within the gap that was asked
+    LIMIT = "limit"  # the best certified answer when the time limit came, perhaps not within the gap
     RULE = "rule"  # followed a rule; nothing was optimised
     FALLBACK = "fallback"  # the policy failed, and its stand-in answered
 

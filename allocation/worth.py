@@ -1,6 +1,8 @@
 """Shares that are worth most together: by prices, and as a linear program where rates are demanded, too."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -8,8 +10,9 @@ from scipy.sparse import csr_array, vstack
 
 from allocation.arrays import Floats, Ints
 from allocation.classes import alike
+from allocation.deadline import NEVER, Deadline
 from allocation.prices import Market, best_prices
-from allocation.solve import Status, maximize
+from allocation.solve import SolverFailed, Status, maximize
 
 TIME_LIMIT_S = 60.0
 CERTAIN = 1e-7
@@ -37,6 +40,7 @@ def most_worth(
     capacity: Ints,
     *,
     least: Floats | None = None,
+    deadline: Deadline = NEVER,
 ) -> Shares:
     r"""Give the shares that are worth most together; rows that are equal, N of a kind, stand for one another.
 
@@ -51,20 +55,22 @@ def most_worth(
     worth, rate : b and T (m, K); X is 0 where the rate is.
     usage, capacity : u (n, K) and c (n,) GPUs.
     least : l (m,), the rate that each job must have; none unless given.
+    deadline : when it comes first, the answer by prices counts, with the status `limit` and its certified bound.
 
     Raises
     ------
     SolverFailed
-        The solver stopped early, or the least rates do not fit together.
+        The least rates do not fit together, or the deadline came, and prices know nothing of least rates.
     """
-    began = perf_counter()
+    began, deadline = perf_counter(), deadline.at_most(TIME_LIMIT_S)
     demanded = np.zeros(len(rate)) if least is None else least
     kinds = alike(np.column_stack([worth, rate, demanded]))
     b, T, floor = (rows[kinds.first] for rows in (worth, rate, demanded))
     market = Market(np.where(T > 0, b, 0), usage, capacity.astype(float), kinds.count)
     found = None if floor.any() else _by_prices(market)
     if found is None or found.bound - found.value > CERTAIN * found.bound:
-        found = _by_highs(b, T, usage, capacity, count=kinds.count, least=floor)
+        program = partial(_by_highs, b, T, usage, capacity, count=kinds.count, least=floor)
+        found = program(deadline=deadline) if found is None else _proven(found, program, deadline)
     return replace(found, shares=found.shares[kinds.of_row], seconds=perf_counter() - began)
 
 
@@ -81,7 +87,21 @@ def _by_prices(market: Market) -> Shares:
     return Shares(X, value, max(priced.bound, value), priced.prices, 0.0, Status.OPTIMAL)
 
 
-def _by_highs(worth: Floats, rate: Floats, usage: Ints, capacity: Ints, *, count: Ints, least: Floats) -> Shares:
+def _proven(found: Shares, program: Callable[..., Shares], deadline: Deadline) -> Shares:
+    """What the program answers, or, if the deadline comes first, this."""
+    if deadline.passed():
+        return replace(found, status=Status.LIMIT)
+    try:
+        return program(deadline=deadline)
+    except SolverFailed:
+        if not deadline.passed():
+            raise
+        return replace(found, status=Status.LIMIT)
+
+
+def _by_highs(
+    worth: Floats, rate: Floats, usage: Ints, capacity: Ints, *, count: Ints, least: Floats, deadline: Deadline
+) -> Shares:
     """The linear program itself."""
     m, N = len(rate), count
     i, k = (rate > 0).nonzero()
@@ -97,7 +117,7 @@ def _by_highs(worth: Floats, rate: Floats, usage: Ints, capacity: Ints, *, count
             ]
         ),
         np.concatenate([np.ones(m), capacity, (SLACK - 1) * least[bound]]),
-        time_limit_s=TIME_LIMIT_S,
+        time_limit_s=deadline.left_s(),
     )
     X = np.zeros(rate.shape)
     X[i, k] = best.x
@@ -105,7 +125,7 @@ def _by_highs(worth: Floats, rate: Floats, usage: Ints, capacity: Ints, *, count
     return Shares(X, best.value, best.bound, prices, best.seconds, best.status)
 
 
-def least_shortfall(rate: Floats, usage: Ints, capacity: Ints, wanted: Floats) -> Floats:
+def least_shortfall(rate: Floats, usage: Ints, capacity: Ints, wanted: Floats, *, deadline: Deadline = NEVER) -> Floats:
     r"""Give the rates (m,) that can be had at once, as near to those wanted as they come.
 
     .. math::
@@ -133,7 +153,7 @@ def least_shortfall(rate: Floats, usage: Ints, capacity: Ints, wanted: Floats) -
         ),
         np.concatenate([-wanted[rows], np.ones(r), capacity]),
         most=np.append(np.ones(v), np.ones(r)),
-        time_limit_s=TIME_LIMIT_S,
+        time_limit_s=deadline.at_most(TIME_LIMIT_S).left_s(),
     )
     reached = np.zeros(len(rate))
     reached[rows] = wanted[rows] * np.clip(1 - best.x[v:], 0, 1)

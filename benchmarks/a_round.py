@@ -2,11 +2,13 @@
 
 from datetime import timedelta
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from allocation.configurations import gang_sizes
 from benchmarks.engine import InstantEngine
 from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models import Attempt, Job, JobEvent, Team
@@ -21,6 +23,8 @@ from scheduler_app.services import choose_policy, nothing_collected, run_round
 GPUS_PER_NODE = 8
 SPEEDS = {"a100": 4.0, "t4": 1.0, "v100": 2.0}
 GANGS, GANG_ODDS = (1, 2, 4, 8), (0.7, 0.1, 0.15, 0.05)
+MOST_GPUS = (4, 8, 16)
+"""Of elastic jobs, from one on."""
 TEAMS, WORKLOADS = 10, 200
 HOLDER = "benchmark"
 REPLACED = 0.1
@@ -32,21 +36,32 @@ class Bench:
     """A cluster of three GPU types in equal parts, and jobs of 1 to 8 GPUs in ten teams.
 
     The engine is in memory: it is the service that is measured, not the processes of jobs. Where jobs are
-    `all_different`, each declares rates of its own; else those of its workload, of which there are 200.
+    `all_different`, each declares rates of its own; else those of its workload, of which there are 200. Where they are
+    `elastic`, they take 1 to 16 GPUs in place of a gang, and are all different.
     """
 
-    def __init__(self, *, jobs: int, gpus: int, seed: int, all_different: bool, progressing: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        jobs: int,
+        gpus: int,
+        seed: int,
+        all_different: bool,
+        elastic: bool = False,
+        policy: str = "max_min_fairness",
+        progressing: int = 0,
+    ) -> None:
         from django.core.management import call_command
 
         call_command("migrate", verbosity=0)
         self.rng = np.random.default_rng(seed)
-        self.all_different, self.progressing = all_different, progressing
+        self.all_different, self.elastic, self.progressing = all_different, elastic, progressing
         self.now, self.submitted = timezone.now(), 0
         self.teams = Team.objects.bulk_create([Team(name=f"team-{n}", weight=1 + n % 3) for n in range(TEAMS)])
         self.owner = User.objects.create_user("bench")
         self.workloads = [self._speeds(gang) for gang in self._gangs(WORKLOADS)]
         self.engine = self._engine_of(gpus // GPUS_PER_NODE)
-        choose_policy(PolicySetting(round_length_s=ROUND.total_seconds()), actor=None)
+        choose_policy(PolicySetting(policy=policy, round_length_s=ROUND.total_seconds()), actor=None)
         self._submit(jobs)
 
     def round(self) -> dict[str, float]:
@@ -97,18 +112,31 @@ class Bench:
     def _job(self, gang: int) -> Job:
         self.submitted += 1
         kind = self.submitted % WORKLOADS
-        gang, speeds = self._speeds(gang) if self.all_different else self.workloads[kind]
         return Job(
             name=f"job-{self.submitted}",
             team=self.teams[kind % TEAMS],
             owner=self.owner,
             command="true",
-            gpus_min=gang,
-            gpus_max=gang,
             workload=f"workload-{kind}",
-            rates={name: {str(gang): speed} for name, speed in speeds.items()},
             created_at=self.now,
+            **(self._elastic() if self.elastic else self._rigid(gang, kind)),
         )
+
+    def _rigid(self, gang: int, kind: int) -> dict[str, Any]:
+        gang, speeds = self._speeds(gang) if self.all_different else self.workloads[kind]
+        rates = {name: {str(gang): speed} for name, speed in speeds.items()}
+        return {"gpus_min": gang, "gpus_max": gang, "rates": rates}
+
+    def _elastic(self) -> dict[str, Any]:
+        """From one GPU on, with falling returns that differ from job to job; it says how much work it is."""
+        most, exponent = int(self.rng.choice(MOST_GPUS)), self.rng.uniform(0.6, 0.95)
+        _, speeds = self._speeds(1)
+        rates = {
+            name: {str(gpus): float(speed * gpus**exponent) for gpus in gang_sizes(1, most)}
+            for name, speed in speeds.items()
+        }
+        steps = int(10 ** self.rng.uniform(3, 6))
+        return {"gpus_min": 1, "gpus_max": most, "rates": rates, "total_steps": steps}
 
     def _gangs(self, count: int) -> list[int]:
         return [int(gang) for gang in self.rng.choice(GANGS, count, p=GANG_ODDS)]

@@ -16,9 +16,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from benchmarks.problems import reference
 from simulation.scenario import Scenario
 
-REFERENCE = Path(os.environ.get("MOTLEY_REFERENCE", Path(__file__).parents[2] / "shared" / "reference")) / "sia"
+REFERENCE = reference() / "sia"
 CLUSTER = "aws=6x4,dgx-ext=2x8,rtx=3x8"
 SEEDS = "0-4"
 ROWS = {

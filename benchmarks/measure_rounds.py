@@ -12,9 +12,10 @@ ROUNDS = 4
 STEPS = ("observe", "snapshot", "decide", "explain", "archive", "commit", "tell", "dispatch")
 
 
-def measure(*, all_different: bool) -> list[Figure]:
+def measure(*, all_different: bool, elastic: bool = False, policy: str = "max_min_fairness") -> list[Figure]:
     kinds = "all different" if all_different else "of 200 workloads"
-    bench = Bench(jobs=JOBS, gpus=GPUS, seed=0, all_different=all_different)
+    kinds += f", elastic, under {policy}" if elastic else ""
+    bench = Bench(jobs=JOBS, gpus=GPUS, seed=0, all_different=all_different, elastic=elastic, policy=policy)
     bench.round()
     quiet, beside = [], []
     for _ in range(ROUNDS):

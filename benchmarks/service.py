@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.figures import Figure, read, table, write
 from benchmarks.servers import postgresql
 
-MEASURES = ("rounds", "different-rounds", "submissions", "pages", "lists")
+MEASURES = ("rounds", "different-rounds", "sia-rounds", "motley-rounds", "submissions", "pages", "lists")
 
 
 def main() -> None:
@@ -68,6 +68,8 @@ def _measures(plans: Path | None) -> dict[str, Callable[[], Sequence[Figure]]]:
     return {
         "rounds": partial(measure_rounds.measure, all_different=False),
         "different-rounds": partial(measure_rounds.measure, all_different=True),
+        "sia-rounds": partial(measure_rounds.measure, all_different=True, elastic=True, policy="sia"),
+        "motley-rounds": partial(measure_rounds.measure, all_different=True, elastic=True, policy="motley"),
         "submissions": measure_submissions.measure,
         "pages": measure_pages.measure,
         "lists": partial(measure_lists.measure, plans),

@@ -11,15 +11,15 @@ import subprocess
 import sys
 from contextlib import suppress
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 from benchmarks.figures import Figure, table
 from benchmarks.policies import ONE_CORE
+from benchmarks.problems import reference
 
-REFERENCE = Path(os.environ.get("MOTLEY_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
+REFERENCE = reference()
 GAVEL, SIA, PHILLY = REFERENCE / "gavel", REFERENCE / "sia", REFERENCE / "traces" / "philly_jobs_sia.csv.gz"
 GAVELS = f"{GAVEL}/traces/max_min_fairness.trace --format gavel --throughputs {GAVEL}/simulation_throughputs.json"
 SIAS = f"{SIA}/workloads/philly/workload-1.csv --format sia --profiles {SIA}/apps --round 60"

@@ -99,6 +99,8 @@ class Knowledge:
 
     def contradictions(self) -> tuple[Contradiction, ...]:
         """Give the declared rates that a measurement, on the fewest nodes seen, contradicts by more than 25 %."""
+        if not self.measured:  # as of most jobs that come with rates of their own
+            return ()
         seen = {(j, gpus): rate for (j, gpus, _), rate in reversed(self.usable().items())}
         pairs = ((j, gpus, rate, seen.get((j, gpus))) for j, gpus, rate in self._declarations())
         return tuple(

@@ -29,6 +29,15 @@ class Source(IntEnum):
     MEASURED = 3
 
 
+class Point(NamedTuple):
+    """Where a rate is known: so many GPUs of a type on so many nodes; and from what."""
+
+    gpu_type: int
+    gpus: int
+    nodes: int
+    source: Source
+
+
 @dataclass(frozen=True, eq=False)
 class Machines:
     """The configurations that rates are wanted for: n GPU types, usage (n, K) GPUs of each type, on nodes (K,)."""
@@ -56,21 +65,25 @@ class Machines:
         columns = zip(self.usage.argmax(axis=0).tolist(), self.gpus.tolist(), self.nodes.tolist(), strict=True)
         return {(j, gpus): nodes for j, gpus, nodes in reversed(list(columns))}
 
+    @cached_property
+    def _declared(self) -> dict[tuple[tuple[int, int], ...], tuple[Point, ...]]:
+        """What was asked of `declared_at` before."""
+        return {}
 
-class Point(NamedTuple):
-    """Where a rate is known: so many GPUs of a type on so many nodes; and from what."""
-
-    gpu_type: int
-    gpus: int
-    nodes: int
-    source: Source
+    def declared_at(self, places: tuple[tuple[int, int], ...]) -> tuple[Point, ...]:
+        """Where rates are known that an owner declares for these types and GPUs; thousands declare the same places."""
+        if places not in self._declared:
+            self._declared[places] = tuple(
+                Point(j, gpus, self.usual_nodes.get((j, gpus), 1), Source.DECLARED) for j, gpus in places
+            )
+        return self._declared[places]
 
 
 def points_of(machines: Machines, knowledge: Knowledge) -> dict[Point, float]:
     """The known rates of a workload, measured ones first; where there is none, a guess."""
     known = {Point(j, g, d, Source.MEASURED): rate for (j, g, d), rate in knowledge.usable().items()}
-    declared, usual = knowledge.trusted().items(), machines.usual_nodes
-    known |= {Point(j, g, usual.get((j, g), 1), Source.DECLARED): rate for (j, g), rate in declared}
+    declared = knowledge.trusted()
+    known |= zip(machines.declared_at(tuple(declared)), declared.values(), strict=True)
     if known:
         return known
     fastest = int(machines.speed.argmax())

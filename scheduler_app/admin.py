@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from cluster_app.admin import NodeAdmin
 from cluster_app.models import Node
-from scheduler_app.choosing import in_full
+from scheduler_app.choosing import KEPT, in_full
 from scheduler_app.emptying import occupancies, words_of
 from scheduler_app.errors import InvalidChoice
 from scheduler_app.forms import PolicySettingForm
@@ -33,7 +33,7 @@ class NodeWithJobsAdmin(NodeAdmin):
 class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
     """The newest row counts. To change the policy is to add a row; to undo is to choose an old one again."""
 
-    list_display = ("policy", "parameters", "round_length_s", "min_run_s", "note", "created_at", "created_by")
+    list_display = ("policy", "parameters", *KEPT, "note", "created_at", "created_by")
     form = PolicySettingForm
     fields = PolicySettingForm.Meta.fields
     list_display_links = None

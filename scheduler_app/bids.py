@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import compress
+from math import inf
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +33,7 @@ class Timing:
     round_s: float
     min_run_s: float
     shares_since: datetime
+    solve_limit_s: float = inf
 
 
 @dataclass(frozen=True)
@@ -187,10 +189,11 @@ def _knowledge(rows: Rows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], In
     measured: dict[tuple[int, str], dict[tuple[int, int, int, int], Measurement]] = defaultdict(dict)
     for team, workload, kind, gpus, nodes, batch, rate, reports, spread in rows.measured:
         measured[team, workload][index[kind], gpus, nodes, batch] = Measurement(rate, reports, spread)
-    known: dict[tuple[int, str, str, str], tuple[int, Knowledge]] = {}
+    known: dict[tuple[Any, ...], tuple[int, Knowledge]] = {}
     of_job = []
     for job in queue:
-        key = (job.team_id, job.workload, str(job.rates), str(job.batch_size))
+        rates = tuple((kind, *by.items()) for kind, by in job.rates.items())
+        key = (job.team_id, job.workload, rates, tuple(job.batch_size.items()))
         if key not in known:
             declared = {
                 by_name[kind]: {int(gpus): rate for gpus, rate in by.items()}

@@ -12,6 +12,10 @@ from scheduler_app.errors import InvalidChoice, NoSuchPolicy
 Parameters = dict[str, Any]
 LONGEST_S = 7 * 86_400
 """From round to round, and before a preemption."""
+LEAST_PART = 0.01
+"""Of a round's length, for its decision."""
+KEPT = ("round_length_s", "min_run_s", "solve_limit_part")
+"""What else a setting says, and keeps when another policy is chosen."""
 
 
 def checked(policy: str, given: Mapping[str, Any]) -> Parameters:

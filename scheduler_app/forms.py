@@ -9,7 +9,7 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from allocation.parameters import Parameter
-from scheduler_app.choosing import LONGEST_S, carried_over, faults_of_choice, in_full
+from scheduler_app.choosing import KEPT, LEAST_PART, LONGEST_S, carried_over, faults_of_choice, in_full
 from scheduler_app.describing import Described, all_described
 from scheduler_app.models import PolicySetting
 
@@ -24,11 +24,17 @@ class ChoiceForm(forms.Form):
     min_run_s = forms.FloatField(
         label="Least run (s)", min_value=0, max_value=LONGEST_S, help_text="No preemption before."
     )
+    solve_limit_part = forms.FloatField(
+        label="Time limit (part of a round)",
+        min_value=LEAST_PART,
+        max_value=1,
+        help_text="When it is over, the best certified decision counts.",
+    )
     note = forms.CharField(required=False, max_length=300, help_text="Why, for the history.")
 
     def __init__(self, data: Any = None, *, policy: Described, current: PolicySetting) -> None:
         chosen = current.parameters if current.policy == policy.name else {}
-        initial = {name: getattr(current, name) for name in ("round_length_s", "min_run_s")}
+        initial = {name: getattr(current, name) for name in KEPT}
         initial |= {OF_PARAMETERS + name: value for name, value in in_full(policy.name, chosen).items()}
         super().__init__(data, initial=initial, auto_id=f"{policy.name}-%s")
         self.policy = policy
@@ -38,7 +44,7 @@ class ChoiceForm(forms.Form):
     def setting(self) -> PolicySetting:
         """What was filled in; what was left empty has its default."""
         given = {name: self.cleaned_data[OF_PARAMETERS + name] for name in (p.name for p in self.policy.parameters)}
-        others = {name: self.cleaned_data[name] for name in ("round_length_s", "min_run_s", "note")}
+        others = {name: self.cleaned_data[name] for name in (*KEPT, "note")}
         parameters = {name: value for name, value in given.items() if value is not None}
         return PolicySetting(policy=self.policy.name, parameters=parameters, **others)
 
@@ -93,7 +99,7 @@ class PolicySettingForm(forms.ModelForm[PolicySetting]):
 
     class Meta:
         model = PolicySetting
-        fields = ("policy", "parameters", "round_length_s", "min_run_s", "note")
+        fields = ("policy", "parameters", *KEPT, "note")
         field_classes = {"parameters": ParametersField}  # as Django wants it
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -95,10 +95,9 @@ def _gpus() -> Family:
 
 
 def _rounds(added_up: Sums, now: datetime) -> Iterator[Family]:
-    family = CounterMetricFamily(
-        "motley_rounds", "Rounds by result; fallback: the solver failed, and a stand-in decided.", labels=["result"]
-    )
-    for result in (*Round.Result.values, Status.FALLBACK.value):
+    words = "Rounds by result; fallback: the solver failed, and a stand-in decided; limit: the best by the time limit."
+    family = CounterMetricFamily("motley_rounds", words, labels=["result"])
+    for result in (*Round.Result.values, Status.FALLBACK.value, Status.LIMIT.value):
         family.add_metric([result], added_up[Metric.ROUNDS, result])
     yield family
     beat = heartbeat(now)

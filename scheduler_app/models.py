@@ -1,7 +1,7 @@
 """What the scheduler keeps: its lease, its rounds, who has which GPU, the policy, and the ledger of delivered work."""
 
 from django.conf import settings
-from django.core.validators import MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
@@ -56,6 +56,12 @@ class PolicySetting(models.Model):
         validators=[MinValueValidator(0)],
         help_text="A job that was started is not preempted before it ran so long.",
     )
+    solve_limit_part = models.FloatField(
+        "time limit (part of a round)",
+        default=0.5,
+        validators=[MinValueValidator(0.01), MaxValueValidator(1)],
+        help_text="When so much of a round's length went into deciding, the best certified decision counts.",
+    )
     note = models.CharField(max_length=300, blank=True, help_text="Why it was changed.")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     created_by = models.ForeignKey(
@@ -68,10 +74,18 @@ class PolicySetting(models.Model):
         ordering = ("-id",)
         constraints = [
             models.CheckConstraint(condition=Q(round_length_s__gte=1, min_run_s__gte=0), name="policy_times_in_range"),
+            models.CheckConstraint(
+                condition=Q(solve_limit_part__gte=0.01, solve_limit_part__lte=1), name="policy_limit_in_range"
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.policy}, every {self.round_length_s:g} s"
+
+    @property
+    def solve_limit_s(self) -> float:
+        """Seconds that a policy has for its decision."""
+        return self.solve_limit_part * self.round_length_s
 
 
 class Round(models.Model):
@@ -120,9 +134,14 @@ class Round(models.Model):
         return self.status == Status.FALLBACK
 
     @property
+    def ran_into_limit(self) -> bool:
+        """The round's time limit came before the policy was done: its best certified decision counts."""
+        return self.status == Status.LIMIT
+
+    @property
     def outcome(self) -> str:
-        """The result, for who counts: a round that fell back is neither good nor failed."""
-        return Status.FALLBACK.value if self.fell_back else self.result
+        """The result, for who counts: a round that fell back, or whose time was over, is neither good nor failed."""
+        return self.status if self.fell_back or self.ran_into_limit else self.result
 
 
 class GpuClaimQuerySet(models.QuerySet["GpuClaim"]):

@@ -168,7 +168,8 @@ def take_snapshot(now: datetime, setting: PolicySetting) -> tuple[Snapshot, Left
 def read_for_round(now: datetime, setting: PolicySetting, *, changed: bool = False) -> tuple[Rows, Timing]:
     """What a round at this moment is decided from; `changed`: as if a job had been changed just now."""
     shares_since = _shares_since(now, setting, changed=changed)
-    return read_rows(shares_since), Timing(now, setting.round_length_s, setting.min_run_s, shares_since)
+    timing = Timing(now, setting.round_length_s, setting.min_run_s, shares_since, setting.solve_limit_s)
+    return read_rows(shares_since), timing
 
 
 def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Plan:
@@ -178,12 +179,17 @@ def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Pl
 
 
 def replay_round(number: int) -> tuple[Archived, Plan, bool]:
-    """A past round, solved again: what was decided, what is decided now, and whether they are equal."""
+    """A past round, solved again: what was decided, what is decided now, and whether they are equal.
+
+    It has the time limit again only if it ran into it: on a busier machine it is still the same round.
+    """
     archive = Round.objects.filter(pk=number).values_list("archive", flat=True).first()
     if archive is None:
         raise NotReplayable(f"Round {number} keeps no snapshot: it failed, was dropped, or never was.")
     archived = unpack(bytes(archive))
-    again = decide(archived.snapshot, archived.policy, archived.parameters)
+    limited = archived.plan.decision.status == Status.LIMIT
+    snapshot = archived.snapshot if limited else archived.snapshot.without_limit()
+    again = decide(snapshot, archived.policy, archived.parameters)
     return archived, again, same_plan(archived.plan, again)
 
 
@@ -233,6 +239,8 @@ def _fill(record: Round, snapshot: Snapshot, plan: Plan) -> None:
 
 def _message_of(decision: Decision) -> str:
     """What went wrong; some policies have a stand-in of their own, which says only how far it is from the best."""
+    if decision.status == Status.LIMIT:
+        return f"The best certified answer at the time limit counts, which may be {decision.gap:.2%} off the best."
     if decision.status != Status.FALLBACK or decision.message:
         return decision.message
     return f"The solver ran out of time; the best answer until then counts, which may be {decision.gap:.1%} off."

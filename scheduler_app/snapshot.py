@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import compress
+from typing import Self
 from uuid import UUID
 
 import numpy as np
@@ -52,6 +53,10 @@ class Snapshot:
     def type_of(self, k: int) -> str:
         """The GPU type of a configuration."""
         return self.types[int(self.problem.usage[:, k].argmax())]
+
+    def without_limit(self) -> Self:
+        """The same round, with as much time for the decision as it takes."""
+        return replace(self, problem=replace(self.problem, solve_limit_s=np.inf))
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,7 @@ def _problem(rows: Rows, service: InService, offered: Configurations, bids: Bids
         deadline_s=np.array(deadline_s, dtype=float),
         price_per_gpu_hour=np.array([float(row.price_per_hour) for row in rows.types]),
         team=np.array([job.team_id for job in jobs], dtype=np.int64),
+        solve_limit_s=timing.solve_limit_s,
     )
 
 

@@ -96,6 +96,15 @@ class Scenario:
             metavar="UP:DOWN", help="720:4: a node is up for 720 hours and down for four, on the mean.", **HOW
         ),
     ] = None
+    parts: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="K",
+            help="Decide in so many parts, of jobs split by chance (POP): faster, for a loss.",
+            **HOW,
+        ),
+    ] = 1
 
     def setting(self, policy: str, seed: int) -> Setting:
         """Read what is about the policy and the rounds, or refuse it."""
@@ -108,6 +117,7 @@ class Scenario:
             mixed_gangs=self.mixed_gangs,
             failures=self.failures,
             checkpoint_s=self.checkpoint_s,
+            parts=self.parts,
         )
 
     def check(self, policy: str) -> None:

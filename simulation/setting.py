@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from allocation.parameters import Policy, with_parameters
 from allocation.policies import POLICIES
+from allocation.pop import in_parts, shares_out
 from simulation.cluster import Cluster
 from simulation.formats import FORMATS, Reader
 from simulation.formats.sia import CATEGORIES, read_sia
@@ -68,9 +69,20 @@ class Setting:
     failures: tuple[float, float] | None = None
     """How many seconds a node is up, and how many down, on the mean; None: always up."""
     checkpoint_s: float = 0.0
+    parts: int = 1
+    """Into how many the jobs and the GPUs are split for a decision."""
 
     @classmethod
-    def read(cls, *, policy: str, rules: str, failures: str | None, mixed_gangs: bool = False, **others: Any) -> Self:
+    def read(
+        cls,
+        *,
+        policy: str,
+        rules: str,
+        failures: str | None,
+        mixed_gangs: bool = False,
+        parts: int = 1,
+        **others: Any,
+    ) -> Self:
         """Give the setting, or refuse a policy or rules of which nothing is known."""
         name, parameters = read_policy(policy)
         _refuse_unknown("rules", rules, RULES)
@@ -78,17 +90,20 @@ class Setting:
             raise InvalidSetting("Gavel's rules know no nodes, so none can fail")
         if mixed_gangs and rules == "gavel":
             raise InvalidSetting("Gavel's rules fill one GPU type after the other, so no gang can be on two")
-        others |= {"failures": _read_failures(failures), "mixed_gangs": mixed_gangs}
+        if parts > 1 and not shares_out(with_parameters(POLICIES[name], parameters)):
+            raise InvalidSetting(f"{name} picks who runs; only what a policy shares out can be decided in parts")
+        others |= {"failures": _read_failures(failures), "mixed_gangs": mixed_gangs, "parts": parts}
         return cls(policy=name, parameters=parameters, rules=rules, **others)
 
     @property
     def chance(self) -> bool:
         """Whether another seed may give other figures."""
-        return self.failures is not None or (self.shuffle_types and self.rules == "gavel")
+        return self.failures is not None or self.parts > 1 or (self.shuffle_types and self.rules == "gavel")
 
     def rounds(self, cluster: Cluster) -> tuple[Cluster, Rounds]:
         """Give the machines as the rules see them, and the rules."""
-        return RULES[self.rules](self, with_parameters(POLICIES[self.policy], self.parameters), cluster)
+        policy = with_parameters(POLICIES[self.policy], self.parameters)
+        return RULES[self.rules](self, in_parts(policy, self.parts, seed=self.seed), cluster)
 
 
 def read_policy(words: str) -> tuple[str, dict[str, object]]:

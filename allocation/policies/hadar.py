@@ -8,12 +8,14 @@ from numpy import arange, divide, full_like, inf, isfinite, lexsort, maximum, mi
 
 from allocation.admission import Tariff, admit
 from allocation.arrays import Floats, Ints
+from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.parameters import Choice, Within
 from allocation.policies.makespan import steps_left
 from allocation.policies.min_cost import dollars_per_hour
 from allocation.prices import Market, best_prices
 from allocation.problem import Problem
+from allocation.solve import Status
 
 LATE = 0.1
 """What a job that misses its deadline, or has none, is worth at most, where one that meets it is worth 1."""
@@ -67,7 +69,8 @@ def hadar(
 
     or nothing, where that is not more than 0, or where the payoffs of all come to more if others have the GPUs: of both
     ways the best few are followed up. GPUs that are left go to the next in turn for nothing, and who is locked keeps
-    what he holds. A gang over several types is as fast as its configuration says.
+    what he holds. A gang over several types is as fast as its configuration says. At the round's time limit those who
+    were not looked at yet keep what they hold, if it is left.
 
     Parameters
     ----------
@@ -82,7 +85,8 @@ def hadar(
     -------
     Decision
         picks (m,); objective: what those who run are worth together; bound: what any picks could be; prices (n,) of one
-        more GPU in the end, and worth (m, K) = V, which say why a job waits.
+        more GPU in the end, and worth (m, K) = V, which say why a job waits; status `limit` where time ran out
+        before everybody was looked at.
 
     References
     ----------
@@ -90,7 +94,7 @@ def hadar(
        Learning Cluster".
     .. [2] Bao et al., INFOCOM 2018, "Online Job Scheduling in Distributed Machine Learning Clusters" (the prices).
     """
-    began = perf_counter()
+    began, deadline = perf_counter(), Deadline.of(problem)
     T, u, c, held, locked = problem.rate, problem.usage, problem.capacity, problem.held, problem.locked
     worth = _worth(problem, objective)
     V = where(T > 0, worth(_left_s(problem)), 0)
@@ -98,16 +102,21 @@ def hadar(
     turn = lexsort((-problem.age_s, -(V / problem.gpus).max(axis=1), locked))[: (~locked).sum()]
     kept = where(locked, held, -1)
     left = _left(problem, kept)
-    picks = maximum(kept, admit(V, u, left, tariff, turn, beam=beam))
+    picks = maximum(kept, admit(V, u, left, tariff, turn, beam=beam, deadline=deadline))
     rest = turn[picks[turn] < 0]
-    picks = maximum(picks, admit(V, u, _left(problem, picks), Tariff.free(c), rest, beam=1))
-    most = best_prices(Market(where(locked[:, None], 0, V), u, left.astype(float), ones_like(held)), gap=NEAR).bound
-    value = _sum_of(V, picks)
+    picks = maximum(picks, admit(V, u, _left(problem, picks), Tariff.free(c), rest, beam=1, deadline=deadline))
+    late = deadline.passed()
+    if late:
+        picks = maximum(picks, _kept_of_rest(problem, V, picks, rest))
+    prices, value = tariff.at(_left(problem, picks)), _sum_of(V, picks)
+    market = Market(where(locked[:, None], 0, V), u, left.astype(float), ones_like(held))
+    most = _bound_at(market, prices) if late else best_prices(market, gap=NEAR).bound
     return Decision.of_picks(
         picks,
-        prices=tariff.at(_left(problem, picks)),
+        prices=prices,
         objective=value,
         bound=max(_sum_of(V, kept) + most, value),
+        status=Status.LIMIT if late else Status.RULE,
         solve_seconds=perf_counter() - began,
         worth=V,
     )
@@ -116,6 +125,19 @@ def hadar(
 def _sum_of(V: Floats, picks: Ints) -> float:
     """What these picks are worth together."""
     return float(V[picks >= 0, picks[picks >= 0]].sum())
+
+
+def _kept_of_rest(problem: Problem, V: Floats, picks: Ints, rest: Ints) -> Ints:
+    """What those of the rest keep who hold something that is left."""
+    stays = where(arange(V.shape[1]) == problem.held[:, None], V, 0)
+    holding = rest[(picks[rest] < 0) & (stays[rest].max(axis=1) > 0)]
+    return admit(stays, problem.usage, _left(problem, picks), Tariff.free(problem.capacity), holding, beam=1)
+
+
+def _bound_at(market: Market, prices: Floats) -> float:
+    """The bound that these prices prove."""
+    best = market.best_at(prices)
+    return market.worth(best) + float(prices @ (market.capacity - market.used(best)))
 
 
 def _left(problem: Problem, picks: Ints) -> Ints:

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.parameters import Switch
 from allocation.problem import Problem
@@ -38,6 +39,7 @@ def max_sum_throughput(
     -------
     Decision
         shares X (m, K), fraction of time; prices (n,), gain per GPU; objective: weighted steps/s, or average GPUs.
+        At the round's time limit the answer by prices, with the status `limit`.
 
     Raises
     ------
@@ -51,11 +53,12 @@ def max_sum_throughput(
     """
     T, g, w, p = problem.rate, problem.base_gpus, problem.weight, problem.base_rate
     b = T * (w * g / p if normalised else w)[:, None]
-    best = most_worth(b, T, problem.usage, problem.capacity)
+    best = most_worth(b, T, problem.usage, problem.capacity, deadline=Deadline.of(problem))
     return Decision.of_shares(
         best.shares,
         prices=best.prices,
         objective=best.value,
         bound=best.bound,
+        status=best.status,
         solve_seconds=best.seconds,
     )

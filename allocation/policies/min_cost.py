@@ -3,6 +3,7 @@
 from numpy import where
 
 from allocation.arrays import Floats
+from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.problem import Problem
 from allocation.worth import most_worth
@@ -34,6 +35,7 @@ def min_cost(problem: Problem) -> Decision:
     -------
     Decision
         shares X (m, K), fraction of time; prices (n,), gain per GPU; objective: weighted steps/s per dollar/h.
+        At the round's time limit the answer by prices, with the status `limit`.
 
     Raises
     ------
@@ -47,12 +49,13 @@ def min_cost(problem: Problem) -> Decision:
     """
     T = problem.rate
     b = T * problem.weight[:, None] / dollars_per_hour(problem)
-    best = most_worth(b, T, problem.usage, problem.capacity)
+    best = most_worth(b, T, problem.usage, problem.capacity, deadline=Deadline.of(problem))
     return Decision.of_shares(
         best.shares,
         prices=best.prices,
         objective=best.value,
         bound=best.bound,
+        status=best.status,
         solve_seconds=best.seconds,
     )
 

@@ -3,6 +3,7 @@
 from numpy import divide, isfinite, maximum, where, zeros_like
 
 from allocation.arrays import Floats
+from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.policies.min_cost import dollars_per_hour
 from allocation.problem import Problem
@@ -37,7 +38,8 @@ def min_cost_slo(problem: Problem) -> Decision:
     Raises
     ------
     SolverFailed
-        The solver stopped early. Infeasible cannot happen: the rates demanded are reached by some X.
+        The solver stopped early; at the round's time limit, if any rate is demanded. Infeasible cannot happen: some X
+        reaches the rates demanded.
 
     References
     ----------
@@ -45,11 +47,17 @@ def min_cost_slo(problem: Problem) -> Decision:
        section 4.2.
     """
     T, u, c = problem.rate, problem.usage, problem.capacity
-    least = least_shortfall(T, u, c, _rates_in_time(problem))
+    deadline = Deadline.of(problem)
+    least = least_shortfall(T, u, c, _rates_in_time(problem), deadline=deadline)
     b = T * problem.weight[:, None] / dollars_per_hour(problem)
-    best = most_worth(b, T, u, c, least=least)
+    best = most_worth(b, T, u, c, least=least, deadline=deadline)
     return Decision.of_shares(
-        best.shares, prices=best.prices, objective=best.value, bound=best.bound, solve_seconds=best.seconds
+        best.shares,
+        prices=best.prices,
+        objective=best.value,
+        bound=best.bound,
+        status=best.status,
+        solve_seconds=best.seconds,
     )
 
 

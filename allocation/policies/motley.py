@@ -5,6 +5,7 @@ from typing import Annotated
 from numpy import arange, inf, isfinite, maximum, minimum, where
 
 from allocation.arrays import Floats
+from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.growth import allowed
 from allocation.parameters import Within
@@ -89,12 +90,13 @@ def motley(
     gain = (w * (r / 3600) ** -short_first)[:, None] * (begin + v)
     worth = where(allowed(problem, scale_up) & ~locked[:, None], gain, 0)
     kept = problem.usage[:, held[locked]].sum(axis=1)
+    deadline = Deadline.of(problem).at_most(time_limit_s)
     found = best_picks(
         where(stays, worth * (1 + TIE), worth),
         problem.usage,
         problem.capacity - kept,
         gap=gap,
-        time_limit_s=time_limit_s,
+        time_limit_s=deadline.left_s(),
     )
     picks = where(locked, held, found.picks)
     gained = gain[picks >= 0, picks[picks >= 0]].sum()

@@ -321,6 +321,7 @@ class ChosenPolicy(TypedDict):
     parameters: dict[str, Any]
     round_length_s: float
     min_run_s: float
+    solve_limit_part: float
     note: str
     created_at: str | None
     created_by: str | None

@@ -17,7 +17,7 @@ from cluster_app.representation import FIELDS, IF_MATCH, IF_NONE_MATCH, fields_w
 from jobs_app.fields import Number, Strict
 from jobs_app.permissions import StaffChanges
 from scheduler_app.api.bodies import Words, body_of
-from scheduler_app.choosing import LONGEST_S, carried_over, in_full, refusal
+from scheduler_app.choosing import KEPT, LEAST_PART, LONGEST_S, carried_over, in_full, refusal
 from scheduler_app.describing import KINDS, Described, all_described
 from scheduler_app.models import PolicySetting
 from scheduler_app.services import choose_again, choose_policy
@@ -55,7 +55,7 @@ class SettingAnswer(serializers.ModelSerializer[PolicySetting]):
 
     class Meta:
         model = PolicySetting
-        fields = ("id", "policy", "parameters", "round_length_s", "min_run_s", "note", "created_at", "created_by")
+        fields = ("id", "policy", "parameters", *KEPT, "note", "created_at", "created_by")
         read_only_fields = fields
 
     @extend_schema_field({"type": "object", "additionalProperties": {}})
@@ -77,6 +77,12 @@ class SettingSpec(Strict):
     )
     round_length_s = Number(required=False, min_value=1, max_value=LONGEST_S)
     min_run_s = Number(required=False, min_value=0, max_value=LONGEST_S)
+    solve_limit_part = Number(
+        required=False,
+        min_value=LEAST_PART,
+        max_value=1,
+        help_text="When so much of a round's length went into deciding, the best certified decision counts.",
+    )
     note = Words(required=False, allow_blank=True, max_length=300, default="", help_text="Why.")
 
     def validate_parameters(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +123,7 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
         """From now on decide so. For staff."""
         asked, now = body_of(request, SettingSpec), PolicySetting.objects.current()
         refuse_stale(request, lambda: SettingAnswer(now).data)
-        kept = {name: getattr(now, name) for name in ("round_length_s", "min_run_s")}
+        kept = {name: getattr(now, name) for name in KEPT}
         asked["parameters"] = carried_over(
             asked["policy"], asked.get("parameters"), before=now.policy, kept=now.parameters
         )

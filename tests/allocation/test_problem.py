@@ -25,6 +25,9 @@ USAGE = [[1, 4, 0], [0, 0, 1]]
         ({"team": ["a", "b"]}, "team", None),
         ({"pairs": [[0, 2]]}, "pairs", 0),
         ({"nodes": [0, 1, 1]}, "nodes", 0),
+        ({"solve_limit_s": 0}, "solve_limit_s", None),
+        ({"solve_limit_s": np.nan}, "solve_limit_s", None),
+        ({"solve_limit_s": [1, 1]}, "solve_limit_s", None),
     ],
 )
 def test_a_bad_column_is_refused_by_name_and_row(columns, column, row):
@@ -50,6 +53,12 @@ def test_a_job_that_only_an_impossible_configuration_would_hold_is_not_runnable(
 def test_arrays_cannot_be_changed_afterwards():
     with pytest.raises(ValueError, match="read-only"):
         Problem.of(np.ones((1, 3)), USAGE, [4, 1]).rate[0, 0] = 2
+
+
+def test_the_time_limit_is_a_number_that_a_subset_keeps():
+    problem = Problem.of(np.ones((2, 3)), USAGE, [4, 1], solve_limit_s=30)
+    assert (problem.solve_limit_s, problem.subset(np.array([1])).solve_limit_s) == (30.0, 30.0)
+    assert Problem.of(np.ones((2, 3)), USAGE, [4, 1]).solve_limit_s == np.inf
 
 
 def test_the_normaliser_is_the_rate_of_the_smallest_gang_on_the_average_gpu():

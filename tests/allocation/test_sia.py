@@ -1,14 +1,13 @@
 """Sia: its recorded rounds, all choices tried on small instances, and what its parameters do."""
 
 import json
-import os
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from allocation_cases import clusters
 from hypothesis import assume, given, settings
+from reference import reference
 
 from allocation.policies.sia import sia
 from allocation.problem import Problem
@@ -20,11 +19,7 @@ EPSILON = 1e-4
 
 @pytest.fixture(scope="module")
 def recorded():
-    reference = Path(os.environ.get("MOTLEY_REFERENCE", Path(__file__).parents[3] / "shared" / "reference"))
-    if not (reference / "sia").is_dir():
-        absent = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        absent(f"no reference data in {reference}")
-    return json.loads((reference / "sia" / "golden_milp.json").read_text())
+    return json.loads((reference("sia") / "golden_milp.json").read_text())
 
 
 def problem_of(config, record):

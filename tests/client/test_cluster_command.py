@@ -80,8 +80,9 @@ def test_one_round_says_what_it_gave_to_whom(service: Live, motley: Motley) -> N
 def test_the_policy_is_shown_chosen_and_put_back(service: Live, staff: Motley) -> None:
     first = staff("policy", "history", "-o", "name").stdout.split()[0]
     assert staff("policy", "show", "-o", "name").stdout == "max_min_fairness\n"
-    chosen = staff("policy", "set", "fifo", "--round-length", "30", "--min-run", "60", "--note", "to compare")
-    for words in ("fifo", "every 30 s", "at least 60 s", "to compare", "root"):
+    times = ("--round-length", "30", "--min-run", "60", "--solve-limit", "0.25")
+    chosen = staff("policy", "set", "fifo", *times, "--note", "to compare")
+    for words in ("fifo", "every 30 s", "at least 60 s", "in 25% of a round", "to compare", "root"):
         assert words in chosen.stdout
     assert "* fifo" in " ".join(staff("policy", "list").stdout.split())
     assert "to compare" in staff("policy", "history").stdout

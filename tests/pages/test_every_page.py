@@ -34,6 +34,7 @@ class Row:
 LIST = Row()
 OPEN = Row(anonymous=200)
 DEED = {"member": 302, "staff": 302}
+TIMES = {"round_length_s": 60, "min_run_s": 0, "solve_limit_part": 0.5}
 PAGES: dict[str, Row] = {
     "home": LIST,
     "jobs": LIST,
@@ -50,7 +51,7 @@ PAGES: dict[str, Row] = {
     "round": Row(of="round"),
     "replay": Row(of="round", post={}),
     "policies": LIST,
-    "choose-policy": Row(of="policy", stranger=403, member=403, staff=302, post={"round_length_s": 60, "min_run_s": 0}),
+    "choose-policy": Row(of="policy", stranger=403, member=403, staff=302, post=TIMES),
     "go-back": Row(of="setting", stranger=403, member=403, staff=302, post={}),
     "fairness": LIST,
     "utilization": LIST,

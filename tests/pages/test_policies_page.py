@@ -88,7 +88,7 @@ def shown_to(client: Any) -> str:
 
 
 def choose(client: Any, **fields: Any) -> Any:
-    filled = {"round_length_s": 60, "min_run_s": 0, "note": "", **fields}
+    filled = {"round_length_s": 60, "min_run_s": 0, "solve_limit_part": 0.5, "note": "", **fields}
     return client.post(reverse("choose-policy", args=[tuned.NAME]), filled, follow=True)
 
 
@@ -101,6 +101,20 @@ def test_everybody_reads_of_every_policy(member, web):
 def test_only_staff_are_offered_to_choose(member, staff, web):
     assert "Decide so from the next round on" not in shown_to(web(member))
     assert "Decide so from the next round on" in shown_to(web(staff))
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_the_time_limit_is_chosen_and_shown_in_seconds(staff, web):
+    choose(web(staff), solve_limit_part="0.25")
+    assert PolicySetting.objects.current().solve_limit_part == 0.25
+    assert "15 s: 25 % of a round" in shown_to(web(staff))
+
+
+@pytest.mark.usefixtures("tuned_policy")
+@pytest.mark.parametrize("part", ["0", "1.01", "nan"])
+def test_a_time_limit_of_nothing_or_more_than_a_round_is_refused(staff, web, part):
+    choose(web(staff), solve_limit_part=part)
+    assert PolicySetting.objects.current().policy != tuned.NAME
 
 
 @pytest.mark.usefixtures("tuned_policy")

@@ -45,6 +45,12 @@ def test_staff_choose(root: APIClient) -> None:
     assert AuditEntry.objects.filter(action="policy.choose", actor_name="root", message="for a demo").exists()
 
 
+def test_the_time_limit_stays_until_another_is_chosen(root: APIClient) -> None:
+    root.put(CURRENT, {"policy": "fifo", "solve_limit_part": 0.2}, format="json")
+    root.put(CURRENT, {"policy": "srtf"}, format="json")
+    assert root.get(CURRENT).json()["solve_limit_part"] == 0.2
+
+
 def test_nobody_else_does(cluster: Lab, ada: APIClient) -> None:
     staff = cluster.user("rosa", "admins", staff=True)
     for client in (ada, caller(cluster.user(), Scope.ADMIN), caller(staff, Scope.SUBMIT)):
@@ -60,6 +66,8 @@ def test_nobody_else_does(cluster: Lab, ada: APIClient) -> None:
         ({"policy": "fifo", "round_length_s": "NaN"}, "/round_length_s"),
         ({"policy": "fifo", "min_run_s": -1}, "/min_run_s"),
         ({"policy": "fifo", "min_run_s": 1e300}, "/min_run_s"),
+        ({"policy": "fifo", "solve_limit_part": 0}, "/solve_limit_part"),
+        ({"policy": "fifo", "solve_limit_part": 1.5}, "/solve_limit_part"),
         ({"policy": "fifo", "parameters": {"p": -0.5}}, "/parameters/p"),
         ({"policy": "fifo", "parameters": []}, "/parameters"),
         ({"policy": "fifo", "weight": 1}, "/weight"),

@@ -113,7 +113,8 @@ def test_a_drained_node_is_resumed(admin: Client) -> None:
 
 # -- the policy --------------------------------------------------------------------------------------------------
 
-FIFO = {"policy": "fifo", "parameters": "{}", "round_length_s": 5, "min_run_s": 10, "note": "for a week"}
+TIMES = {"round_length_s": 5, "min_run_s": 10, "solve_limit_part": 0.5}
+FIFO = {"policy": "fifo", "parameters": "{}", **TIMES, "note": "for a week"}
 
 
 def test_a_policy_is_chosen(admin: Client) -> None:
@@ -144,7 +145,9 @@ def test_history_stays_when_a_choice_is_undone(admin: Client) -> None:
     assert list(policies) == ["max_min_fairness", "fifo", "max_min_fairness"]
 
 
-@pytest.mark.parametrize(("field", "value"), [("policy", "best"), ("round_length_s", 0), ("min_run_s", -1)])
+@pytest.mark.parametrize(
+    ("field", "value"), [("policy", "best"), ("round_length_s", 0), ("min_run_s", -1), ("solve_limit_part", 2)]
+)
 def test_a_policy_without_sense_is_refused(admin: Client, field: str, value: Any) -> None:
     post(admin, reverse("admin:scheduler_app_policysetting_add"), **(FIFO | {field: value}))
     assert PolicySetting.objects.count() == 1
@@ -235,7 +238,7 @@ def tuned_policy(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def choose(admin: Client, parameters: str = "{}", policy: str = tuned.NAME) -> Any:
-    fields = {"policy": policy, "parameters": parameters, "round_length_s": 60, "min_run_s": 0}
+    fields = {"policy": policy, "parameters": parameters, **TIMES}
     return post(admin, reverse("admin:scheduler_app_policysetting_add"), **fields)
 
 

@@ -91,6 +91,8 @@ REFUSED: dict[str, Write] = {
         number=1, started_at=NOW, shares_since=NOW, result="maybe"
     ),
     "rounds of no length": lambda _: PolicySetting.objects.update(round_length_s=0),
+    "a time limit of nothing": lambda _: PolicySetting.objects.update(solve_limit_part=0),
+    "a time limit of more than a round": lambda _: PolicySetting.objects.update(solve_limit_part=1.5),
     "a rate below zero": lambda _: Throughput.objects.create(
         team=Team.objects.get(), workload="w", gpu_type=GpuType.objects.get(), gpus=1, nodes=1, steps_per_second=-1
     ),

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 from io import BytesIO
+from math import inf
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from jobs_app.services import cancel_job, hold_job, release_job
 from scheduler_app.errors import NotReplayable
 from scheduler_app.lease import hold_lease, open_round
 from scheduler_app.models import PolicySetting, Round
-from scheduler_app.services import replay_round, round_is_due
+from scheduler_app.services import choose_policy, replay_round, round_is_due
 
 
 def broken(problem: Problem) -> Decision:
@@ -123,6 +124,60 @@ def test_once_the_solver_answers_again_nobody_is_alarmed(
     lab.round()
     client.force_login(lab.user())
     assert "The solver failed" not in client.get("/").content.decode()
+
+
+# -- a policy whose time is over -----------------------------------------------------------------------------------
+
+
+def as_far_as_it_came(problem: Problem) -> Decision:
+    """With a time limit it serves the first; with none it would find that nobody is worth serving."""
+    if problem.solve_limit_s == inf:
+        return Decision.of_picks([-1], prices=[0])
+    return replace(fifo(problem), status=Status.LIMIT, objective=8, bound=8 + problem.solve_limit_s)
+
+
+@pytest.fixture
+def hurried(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Round:
+    """A round that ran into its limit, a quarter of its two seconds."""
+    lab.node("n1")
+    monkeypatch.setitem(POLICIES, "hurried", as_far_as_it_came)
+    choose_policy(PolicySetting(policy="hurried", round_length_s=2, solve_limit_part=0.25), actor=None)
+    lab.submit(UNTIL_LET_GO)
+    lab.tick()
+    return Round.objects.get()
+
+
+def test_a_round_that_runs_into_its_limit_says_so_and_how_far_off_it_may_be(hurried: Round) -> None:
+    assert (hurried.result, hurried.status, hurried.gap) == (Round.Result.COMMITTED, "limit", 0.5 / 8)
+    assert hurried.message == "The best certified answer at the time limit counts, which may be 6.25% off the best."
+
+
+def test_its_page_the_list_rest_and_the_metrics_say_so(
+    lab: Lab, hurried: Round, plain_static: None, client: Client
+) -> None:
+    client.force_login(lab.user())
+    assert hurried.message in client.get(reverse("round", args=[hurried.number])).content.decode()
+    assert "time limit" in client.get(reverse("rounds")).content.decode()
+    assert client.get(f"/api/v1/rounds/{hurried.number}").json()["status"] == "limit"
+    assert 'motley_rounds_total{result="limit"} 1.0' in client.get("/metrics").content.decode()
+
+
+def test_replayed_it_has_as_long_as_it_had(hurried: Round) -> None:
+    assert replay_round(hurried.number)[2]
+
+
+def test_a_round_that_did_not_run_into_its_limit_has_none_when_it_is_replayed(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a busier machine would give another answer."""
+    lab.node("n1")
+    seen: list[float] = []
+    monkeypatch.setitem(POLICIES, "watched", lambda problem: seen.append(problem.solve_limit_s) or fifo(problem))
+    lab.policy("watched")
+    lab.submit(UNTIL_LET_GO)
+    lab.tick()
+    assert replay_round(Round.objects.get().number)[2]
+    assert seen == [0.5, inf]
 
 
 # -- what happens while rounds fail --------------------------------------------------------------------------------

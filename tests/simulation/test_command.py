@@ -102,6 +102,10 @@ def test_without_json_a_table_is_printed(call, trace):
     assert "utilization_by_type v100" in out
 
 
+def test_decided_in_parts_all_jobs_are_done_all_the_same(figures, trace):
+    assert figures(trace, "--parts", "4", cluster="v100=2x4,t4=1x4")["completed"] == 3
+
+
 def test_a_compressed_trace_is_read_too(figures, trace):
     compressed = trace.with_suffix(".csv.gz")
     compressed.write_bytes(gzip.compress(trace.read_bytes()))
@@ -126,6 +130,7 @@ def test_a_bad_line_is_refused_or_skipped_as_wanted(call, figures, trace):
         (["--failures", "0:1"], "'0:1' is not HOURS_UP:HOURS_DOWN"),
         (["--failures", "9:1", "--rules", "gavel"], "Gavel's rules know no nodes"),
         (["--mixed-gangs", "--rules", "gavel"], "Gavel's rules fill one GPU type after the other"),
+        (["--parts", "2", "--policy", "srtf"], "srtf picks who runs; only what a policy shares out"),
         (["--prices", "t4=1"], "there is no price of v100"),
         (["--prices", "v100=much"], "'v100=much' is not TYPE=PRICE"),
         (["--format", "gavel"], "line 1, column 2: 1 columns in place of 10"),

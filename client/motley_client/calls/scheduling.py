@@ -44,11 +44,12 @@ class SchedulingCalls(Connection):
         parameters: Mapping[str, object] | None = None,
         round_length_s: float | None = None,
         min_run_s: float | None = None,
+        solve_limit_part: float | None = None,
         note: str | None = None,
     ) -> ChosenPolicy:
         """Decide by this policy from the next round on; what is left out stays as it is. For staff."""
-        seconds = {"round_length_s": round_length_s, "min_run_s": min_run_s}
-        body = given({"policy": policy, "parameters": parameters, "note": note, **seconds})
+        times = {"round_length_s": round_length_s, "min_run_s": min_run_s, "solve_limit_part": solve_limit_part}
+        body = given({"policy": policy, "parameters": parameters, "note": note, **times})
         return cast("ChosenPolicy", self._json("PUT", "policies/current", json=body))
 
     def choose_policy_again(self, choice: int) -> ChosenPolicy:

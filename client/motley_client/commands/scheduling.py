@@ -106,6 +106,10 @@ def choose(
     min_run: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="How long a job runs before another may take its place.")
     ] = None,
+    solve_limit: Annotated[
+        float | None,
+        typer.Option(metavar="PART", help="The part of a round after which its best certified decision counts."),
+    ] = None,
     note: Annotated[str | None, typer.Option(help="Why, for the history.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -120,6 +124,7 @@ def choose(
             parameters=numbers_of("--param", parameter or []) or None,
             round_length_s=round_length,
             min_run_s=min_run,
+            solve_limit_part=solve_limit,
             note=note,
         )
     emit(output, chosen, names=[chosen["policy"]], table=lambda: policy_details(chosen, now=now()))

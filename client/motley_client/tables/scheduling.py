@@ -55,6 +55,7 @@ def policy_details(chosen: ChosenPolicy, *, now: datetime) -> RenderableType:
             *((name, _value(value)) for name, value in chosen["parameters"].items()),
             ("rounds", f"every {chosen['round_length_s']:g} s"),
             ("jobs run", f"at least {chosen['min_run_s']:g} s before they are stopped for another"),
+            ("decisions", f"in {chosen['solve_limit_part']:.0%} of a round, or the best by then counts"),
             ("note", chosen["note"]),
             ("chosen", when(chosen["created_at"], now) or "by nobody yet: these are the defaults"),
             ("by", chosen["created_by"] or ""),

@@ -1,0 +1,11 @@
+"""A clock that goes on by a step each time that somebody looks at it."""
+
+from itertools import count
+
+import pytest
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, *, step_s: float) -> None:
+    """From now on deadlines are read off this clock."""
+    looks = count()
+    monkeypatch.setattr("allocation.deadline.now_s", lambda: step_s * next(looks))

@@ -1,0 +1,94 @@
+"""When the round's time is over, a policy answers with what is certified: it fits, and its bound and status say so."""
+
+from math import inf
+
+import numpy as np
+import pytest
+from allocation_cases import build_floor
+from set_clock import set_clock
+
+from allocation.limits import Limits
+from allocation.planning import plan_round
+from allocation.policies.fifo import fifo
+from allocation.policies.hadar import hadar
+from allocation.policies.max_sum_throughput import max_sum_throughput
+from allocation.policies.min_cost import min_cost
+from allocation.policies.min_cost_slo import min_cost_slo
+from allocation.problem import Problem
+from allocation.solve import Status
+
+
+def crowded(**columns):
+    """Forty jobs that all differ, of 1 or 2 GPUs, on 8 GPUs of each of three types; the last ten run already."""
+    rng = np.random.default_rng(1)
+    usage = np.kron(np.eye(3, dtype=int), [1, 2])
+    rate = rng.uniform(1, 2, (40, 3)).repeat(2, axis=1) * usage.sum(axis=0) ** rng.uniform(0.5, 1, (40, 1))
+    defaults = {
+        "remaining_steps": rng.uniform(1e3, 1e5, 40),
+        "price_per_gpu_hour": [1, 2, 3],
+        "held": np.where(np.arange(40) < 30, -1, np.arange(40) % 3 * 2),
+    }
+    return Problem.of(rate, usage, [8, 8, 8], **defaults | columns)
+
+
+@pytest.fixture
+def _no_time(monkeypatch):
+    """Each look at the clock takes a second; and prices find next to nothing."""
+    set_clock(monkeypatch, step_s=1)
+    monkeypatch.setattr("allocation.prices.MOST_CUTS", 2)
+
+
+def fits(problem, decision):
+    if decision.picks is not None:
+        used = problem.usage[:, decision.picks[decision.picks >= 0]].sum(axis=1)
+    else:
+        used = problem.usage @ decision.shares.sum(axis=0)
+        assert decision.shares.sum(axis=1).max() <= 1 + 1e-9
+    return bool((used <= problem.capacity * (1 + 1e-9)).all())
+
+
+@pytest.mark.usefixtures("_no_time")
+@pytest.mark.parametrize("policy", [hadar, max_sum_throughput, min_cost])
+def test_at_the_time_limit_the_best_certified_decision_counts(policy):
+    best = policy(crowded())
+    hurried = policy(crowded(solve_limit_s=0.5))
+    assert (best.status, hurried.status) == (Status.RULE if policy is hadar else Status.OPTIMAL, Status.LIMIT)
+    assert fits(crowded(), hurried)
+    assert 0 <= hurried.objective <= hurried.bound
+    assert hurried.bound >= best.objective * (1 - 1e-9)
+
+
+@pytest.mark.usefixtures("_no_time")
+def test_who_was_not_looked_at_in_time_keeps_what_he_holds():
+    problem = crowded(solve_limit_s=0.5)
+    picks = hadar(problem).picks
+    assert (picks[30:] == problem.held[30:]).all()
+    assert 0 < (picks[:30] >= 0).sum() <= 2
+
+
+@pytest.mark.usefixtures("_no_time")
+def test_prices_know_nothing_of_deadlines_so_that_a_queue_decides_then():
+    problem = crowded(solve_limit_s=0.5, deadline_s=np.full(40, 1e5), held=np.full(40, -1))
+    plan = plan_round(problem, build_floor([[8], [8], [8]], 40), Limits.none(40), min_cost_slo, round_s=60)
+    assert (plan.decision.status, fits(problem, plan.decision)) == (Status.FALLBACK, True)
+
+
+def test_who_is_asked_again_has_what_is_left_of_the_time(monkeypatch):
+    """The first job is at its limit, so that the queue is asked again without it."""
+    set_clock(monkeypatch, step_s=1)
+    limits_seen = []
+
+    def watched(problem):
+        limits_seen.append(problem.solve_limit_s)
+        return fifo(problem)
+
+    problem = Problem.of([[0, 1], [1, 0]], [[1, 4]], [4], age_s=[9, 1], solve_limit_s=10)
+    limits = Limits(np.array([[0], [-1]]), np.array([2]), np.array([0]))
+    plan_round(problem, build_floor([[4]], 2), limits, watched, round_s=60)
+    assert limits_seen == [10, 9]
+
+
+def test_without_a_limit_a_decision_takes_as_long_as_it_takes(monkeypatch):
+    set_clock(monkeypatch, step_s=1e9)
+    assert crowded().solve_limit_s == inf
+    assert hadar(crowded()).status == Status.RULE
