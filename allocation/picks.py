@@ -8,6 +8,7 @@ The prices of `allocation.prices` bound the value. What jobs take at these price
 certified distance from the bound.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -15,14 +16,16 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from allocation.arrays import Floats, Ints
+from allocation.deadline import NEVER, Deadline
 from allocation.prices import Market, best_prices
 from allocation.solve import SolverFailed, Status, maximize
 
 SMALL = 200
 """So many jobs HiGHS solves to the end in a few hundredths of a second."""
+GOLDEN = (5**0.5 - 1) / 2
+"""Its multiples, less what is whole, are spread evenly, however many there are."""
 EXACT = 1e-9
 """As near to the bound, relatively, as rounding lets one prove."""
-TIME_LIMIT_S = 20.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,41 +40,61 @@ class Picks:
     status: Status
 
 
-def best_picks(value: Floats, usage: Ints, capacity: Ints, *, gap: float, time_limit_s: float = TIME_LIMIT_S) -> Picks:
-    """Pick within the gap, relative to the value.
+def best_picks(
+    value: Floats,
+    usage: Ints,
+    capacity: Ints,
+    *,
+    gap: float,
+    objective: Callable[[float], float] = float,
+    deadline: Deadline = NEVER,
+) -> Picks:
+    """Pick within the gap, relative to the objective.
 
     Parameters
     ----------
     value : v (m, K), what a configuration is worth to a job; not more than 0: not for it.
     usage, capacity : u (n, K) and c (n,) GPUs.
-
-    Returns
-    -------
-    Picks
-        optimal: within the gap. Where HiGHS runs out of time first, the answer by prices, as a fallback.
+    objective : the value → what the gap is relative to; the value itself, unless given.
+    deadline : when it comes before the gap is reached, the answer by prices counts, with the status `limit`.
     """
     began = perf_counter()
     market = Market(value, usage, capacity.astype(float), np.ones(len(value), dtype=np.int64))
-    priced = best_prices(market)
-    prices, bound = priced.prices, priced.bound
-    columns = _filled(market, _fitted(market, market.best_at(prices), prices), prices)
-    status = Status.OPTIMAL
+    priced = best_prices(market, deadline=deadline)
+    columns, status = _filled(market, market.best_at(priced.prices), priced.prices), Status.OPTIMAL
+    bound, gap = priced.bound, EXACT if len(value) <= SMALL else gap
+    if bound - market.worth(columns) > gap * abs(objective(market.worth(columns))):
+        columns = max(columns, _filled(market, _dealt(priced.mix), priced.prices), key=market.worth)
     short = bound - market.worth(columns)
-    if short > (EXACT if len(value) <= SMALL else gap) * market.worth(columns):
-        columns, bound, status = _settled(market, columns, bound, gap=gap, time_limit_s=time_limit_s)
+    if short > gap * abs(objective(market.worth(columns))):
+        near = gap * abs(objective(market.worth(columns))) / max(market.worth(columns), 1e-300)
+        columns, bound, status = _settled(market, columns, bound, gap=near, deadline=deadline)
     worth = market.worth(columns)
-    return Picks(columns - 1, worth, max(bound, worth), prices, perf_counter() - began, status)
+    return Picks(columns - 1, worth, max(bound, worth), priced.prices, perf_counter() - began, status)
 
 
 def _settled(
-    market: Market, columns: Ints, bound: float, *, gap: float, time_limit_s: float
+    market: Market, columns: Ints, bound: float, *, gap: float, deadline: Deadline
 ) -> tuple[Ints, float, Status]:
     """The better of this answer and what HiGHS finds, the bound, and whether the gap was reached."""
+    if deadline.passed():
+        return columns, bound, Status.LIMIT
     try:
-        found, bound_too = _by_highs(market, gap=gap, time_limit_s=time_limit_s)
+        found, bound_too = _by_highs(market, gap=gap, time_limit_s=deadline.left_s())
     except SolverFailed:
-        return columns, bound, Status.FALLBACK
+        return columns, bound, Status.LIMIT
     return max(columns, found, key=market.worth), min(bound, bound_too), Status.OPTIMAL
+
+
+def _dealt(mix: tuple[tuple[float, Ints], ...]) -> Ints:
+    """A whole answer for each row, so that of rows that are alike each part has its answer."""
+    answers = np.array([answer for _, answer in mix])
+    turn = np.empty(answers.shape[1], dtype=np.int64)
+    turn[np.lexsort(answers)] = np.arange(turn.size)
+    until = np.cumsum([part for part, _ in mix])
+    whose = np.searchsorted(until / until[-1], turn * GOLDEN % 1, side="right")
+    dealt: Ints = answers[whose, np.arange(turn.size)]
+    return dealt
 
 
 def _fitted(market: Market, columns: Ints, prices: Floats) -> Ints:
@@ -94,23 +117,44 @@ def _fitted(market: Market, columns: Ints, prices: Floats) -> Ints:
 
 
 def _filled(market: Market, columns: Ints, prices: Floats) -> Ints:
-    """What is left goes to whoever gains most by it, until nobody gains."""
-    columns = columns.copy()
-    reduced = market.v - prices @ market.u
+    """The same made to fit; what is left then goes to whoever gains most by it, until nobody gains."""
+    columns = _fitted(market, columns, prices)
     while True:
         left = market.capacity - market.used(columns)
-        now = columns[:, None]
-        more = market.u[:, None, :] - market.u[:, columns][:, :, None]
-        better = (market.v > np.take_along_axis(market.v, now, axis=1)) & (more <= left[:, None, None]).all(axis=0)
-        gain = np.where(better, reduced - np.take_along_axis(reduced, now, axis=1), -np.inf)
-        wanted = gain.argmax(axis=1)
-        eager = np.flatnonzero(better.any(axis=1))
-        if not eager.size:
+        rows, wanted = _wishes(market, columns, prices, left)
+        if not rows.size:
             return columns
-        for i in eager[np.argsort(-gain[eager, wanted[eager]], kind="stable")].tolist():
-            extra = more[:, i, wanted[i]]
-            if (extra <= left).all():
-                columns[i], left = wanted[i], left - extra
+        served = _served_in_turn(market.u[:, wanted] - market.u[:, columns[rows]], left)
+        columns[rows[served]] = wanted[served]
+
+
+def _wishes(market: Market, columns: Ints, prices: Floats, left: Floats) -> tuple[Ints, Ints]:
+    """The rows that could do better with what is left, those that gain most first, and what each would take."""
+    now, mine = np.take_along_axis(market.v, columns[:, None], axis=1)[:, 0], market.u[:, columns]
+    reduced, best, wanted = now - prices @ mine, np.full(len(columns), -np.inf), np.zeros_like(columns)
+    for k in range(1, market.v.shape[1]):
+        types = np.flatnonzero(market.u[:, k])
+        fits = np.all(market.u[types, k, None] - mine[types] <= left[types, None], axis=0)
+        better = fits & (market.v[:, k] > now)
+        gain = np.where(better, market.v[:, k] - prices @ market.u[:, k] - reduced, -np.inf)
+        wanted = np.where(gain > best, k, wanted)
+        best = np.maximum(best, gain)
+    rows = np.flatnonzero(wanted)
+    rows = rows[np.argsort(-best[rows], kind="stable")]
+    return rows, wanted[rows]
+
+
+def _served_in_turn(extra: Floats, left: Floats) -> Ints:
+    """Whose extra GPUs (n, r) are to be had, when who does not fit is passed over."""
+    waiting, served = np.arange(extra.shape[1]), list[Ints]()
+    while waiting.size:
+        waiting = waiting[(extra[:, waiting] <= left[:, None]).all(axis=0)]
+        fits = np.all(extra[:, waiting].cumsum(axis=1) <= left[:, None], axis=0)
+        first = waiting[np.logical_and.accumulate(fits)]
+        served.append(first)
+        left = left - extra[:, first].sum(axis=1)
+        waiting = waiting[first.size :]
+    return np.concatenate(served) if served else waiting
 
 
 def _by_highs(market: Market, *, gap: float, time_limit_s: float) -> tuple[Ints, float]:

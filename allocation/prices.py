@@ -11,8 +11,9 @@ the value, of whole and of divided jobs alike:
     h(y) = \textstyle\sum_i N_i \max\left(0,\ \max_k v_{ik} - y\,u_{\cdot k}\right) + y\,c
     \ \ge\ \text{the best value}, \qquad y \ge 0
 
-Each answer is a plane below h; the next prices are where the highest of these planes is lowest. The dual of that small
-program mixes the answers into one that fits.
+Each answer is a plane below h; the next prices lie between the best so far and those where the highest of these planes
+is lowest (in-out separation: Ben-Ameur and Neto, Networks 2007). The dual of that small program mixes the answers into
+one that fits.
 """
 
 from dataclasses import dataclass
@@ -21,9 +22,16 @@ from functools import cached_property
 import numpy as np
 
 from allocation.arrays import Floats, Ints
+from allocation.deadline import NEVER, Deadline
 from allocation.solve import maximize
 
-MOST_CUTS = 200
+MOST_CUTS = 400
+STEADY = 0.7
+"""So far back from the suggested prices to the best ones: cuts between the two tell more than cuts far out."""
+PATIENCE = 40
+"""After so many cuts that prove nothing, the suggested prices themselves."""
+BLOCK = 2048
+"""Rows at once, so that what is compared stays near the processor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,17 +56,36 @@ class Market:
         """(n, 1 + K)."""
         return np.column_stack([np.zeros(len(self.usage)), self.usage])
 
+    @cached_property
+    def _possible(self) -> tuple[Ints, Floats]:
+        """The columns (m, 1 + V) that are for each job, and v (m, 1 + V) in them."""
+        rows, columns = np.nonzero(self.value > 0)
+        held = np.bincount(rows, minlength=len(self.value))
+        place = 1 + np.arange(rows.size) - np.repeat(held.cumsum() - held, held)
+        names = np.zeros((len(self.value), 1 + held.max(initial=0)), dtype=np.int64)
+        names[rows, place] = columns + 1
+        return names, np.take_along_axis(self.v, names, axis=1)
+
+    @cached_property
+    def _is_open(self) -> bool:
+        """Whether everything is for everybody."""
+        return bool((self.value > 0).all())
+
     def best_at(self, prices: Floats) -> Ints:
         """What each job (m,) takes at these prices."""
-        best: Ints = (self.v - prices @ self.u).argmax(axis=1)
-        return best
+        cost, (names, v), is_all = prices @ self.u, self._possible, self._is_open
+        best = np.empty(len(v), dtype=np.int64)
+        for start in range(0, len(v), BLOCK):
+            rows = slice(start, start + BLOCK)
+            best[rows] = (v[rows] - (cost if is_all else cost[names[rows]])).argmax(axis=1)
+        return best if is_all else np.take_along_axis(names, best[:, None], axis=1)[:, 0]
 
     def worth(self, columns: Ints) -> float:
         return float(self.count @ np.take_along_axis(self.v, columns[:, None], axis=1)[:, 0])
 
     def used(self, columns: Ints) -> Floats:
         """GPUs of each type (n,)."""
-        used: Floats = self.u[:, columns] @ self.count
+        used: Floats = self.u @ np.bincount(columns, self.count, self.u.shape[1])
         return used
 
 
@@ -71,23 +98,30 @@ class Prices:
     mix: tuple[tuple[float, Ints], ...]
 
 
-def best_prices(market: Market, *, gap: float = 1e-6) -> Prices:
-    """The prices with the lowest bound, up to this gap, relative to it, or to as many cuts as are worth while."""
+def best_prices(market: Market, *, gap: float = 1e-6, deadline: Deadline = NEVER) -> Prices:
+    """The prices with the lowest bound, up to this gap, relative to it; or to as many cuts as there is time for."""
     n = len(market.capacity)
-    prices, best, bound = np.zeros(n), np.zeros(n), np.inf
+    suggested, best, bound, stalled = np.zeros(n), np.zeros(n), np.inf, 0
     answers, offers, slopes = [np.zeros(len(market.value), dtype=np.int64)], [0.0], [market.capacity]
-    mix = np.ones(1)
     for _ in range(MOST_CUTS):
+        prices = _between(best, suggested, STEADY if stalled < PATIENCE else 0.0)
         answers.append(market.best_at(prices))
         offers.append(market.worth(answers[-1]))
         slopes.append(market.capacity - market.used(answers[-1]))
         here = offers[-1] + float(prices @ slopes[-1])
+        stalled = 0 if here < bound else stalled + 1
         if here < bound:
             bound, best = here, prices
-        prices, floor, mix = _lowest(np.array(offers), np.array(slopes))
-        if bound - floor <= gap * max(abs(bound), 1e-12):
+        suggested, floor, mix = _lowest(np.array(offers), np.array(slopes))
+        if bound - floor <= gap * max(abs(bound), 1e-12) or deadline.passed():
             break
+    mix[0] += max(1 - mix.sum(), 0)  # what is not used is the answer to have nothing
     return Prices(best, bound, tuple((float(part), a) for part, a in zip(mix, answers, strict=True) if part > 0))
+
+
+def _between(best: Floats, suggested: Floats, steady: float) -> Floats:
+    """Prices between these, of those types that have one in the second."""
+    return np.where(suggested > 0, steady * best + (1 - steady) * suggested, 0)
 
 
 def _lowest(offers: Floats, slopes: Floats) -> tuple[Floats, float, Floats]:

@@ -67,16 +67,16 @@ def most_worth(
     kinds = alike(np.column_stack([worth, rate, demanded]))
     b, T, floor = (rows[kinds.first] for rows in (worth, rate, demanded))
     market = Market(np.where(T > 0, b, 0), usage, capacity.astype(float), kinds.count)
-    found = None if floor.any() else _by_prices(market)
+    found = None if floor.any() else _by_prices(market, deadline)
     if found is None or found.bound - found.value > CERTAIN * found.bound:
         program = partial(_by_highs, b, T, usage, capacity, count=kinds.count, least=floor)
         found = program(deadline=deadline) if found is None else _proven(found, program, deadline)
     return replace(found, shares=found.shares[kinds.of_row], seconds=perf_counter() - began)
 
 
-def _by_prices(market: Market) -> Shares:
+def _by_prices(market: Market, deadline: Deadline) -> Shares:
     """What jobs take at the best prices, mixed so that it fits."""
-    priced = best_prices(market, gap=CERTAIN / 10)
+    priced = best_prices(market, gap=CERTAIN / 10, deadline=deadline)
     shares, rows = np.zeros(market.v.shape), np.arange(len(market.value))
     for part, columns in priced.mix:
         shares[rows, columns] += part

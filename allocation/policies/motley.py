@@ -72,8 +72,8 @@ def motley(
     -------
     Decision
         picks (m,); objective and bound as in the formula; prices (n,) and worth (m, K) in its unit: what a GPU, or a
-        configuration, adds to the sum. Where the solver runs out of time before the gap is reached, the feasible answer
-        by prices, with the status `fallback`.
+        configuration, adds to the sum. Where `time_limit_s` or the round's time limit comes before the gap is reached,
+        the feasible answer by prices, with the status `limit`.
 
     References
     ----------
@@ -90,13 +90,12 @@ def motley(
     gain = (w * (r / 3600) ** -short_first)[:, None] * (begin + v)
     worth = where(allowed(problem, scale_up) & ~locked[:, None], gain, 0)
     kept = problem.usage[:, held[locked]].sum(axis=1)
-    deadline = Deadline.of(problem).at_most(time_limit_s)
     found = best_picks(
         where(stays, worth * (1 + TIE), worth),
         problem.usage,
         problem.capacity - kept,
         gap=gap,
-        time_limit_s=deadline.left_s(),
+        deadline=Deadline.of(problem).at_most(time_limit_s),
     )
     picks = where(locked, held, found.picks)
     gained = gain[picks >= 0, picks[picks >= 0]].sum()

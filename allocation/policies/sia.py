@@ -5,6 +5,7 @@ from typing import Annotated
 from numpy import arange, inf, maximum, minimum, take_along_axis, where
 
 from allocation.arrays import Floats
+from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.growth import allowed
 from allocation.parameters import Switch, Within
@@ -66,8 +67,8 @@ def sia(
     -------
     Decision
         picks (m,); objective and bound as in the formula; prices (n,) and worth (m, K) in its unit: what a GPU, or a
-        configuration, takes off the sum (or, for p > 0, adds to it). Where the solver runs out of time before the gap
-        is reached, the feasible answer by prices, with the status `fallback`.
+        configuration, takes off the sum (or, for p > 0, adds to it). Where `time_limit_s` or the round's time
+        limit comes before the gap is reached, the feasible answer by prices, with the status `limit`.
 
     References
     ----------
@@ -81,16 +82,17 @@ def sia(
     worth = where(allowed(problem, scale_up) & ~locked[:, None], gain, 0)
     stays = arange(problem.gpus.size) == held[:, None]
     kept = problem.usage[:, held[locked]].sum(axis=1)
+    idle, sign = (waiting * w.sum(), -1) if power < 0 else (-waiting * w.sum(), 1)
     best = best_picks(
         where(stays, worth * (1 + TIE), worth),
         problem.usage,
         problem.capacity - kept,
         gap=gap,
-        time_limit_s=time_limit_s,
+        objective=lambda value: idle + sign * value,
+        deadline=Deadline.of(problem).at_most(time_limit_s),
     )
     picks = where(locked, held, best.picks)
     gained = gain[picks >= 0, picks[picks >= 0]].sum()
-    idle, sign = (waiting * w.sum(), -1) if power < 0 else (-waiting * w.sum(), 1)
     return Decision.of_picks(
         picks,
         prices=best.prices,

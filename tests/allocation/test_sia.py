@@ -146,6 +146,6 @@ def test_when_time_runs_out_the_answer_by_prices_counts_and_says_so():
     rate = rng.uniform(1, 20, (300, 6))
     problem = Problem.of(rate, [[3, 5, 7, 0, 0, 0], [0, 0, 0, 3, 5, 11]], [389, 397])
     decision = sia(problem, gap=0, time_limit_s=0.01)
-    assert decision.status == Status.FALLBACK
+    assert decision.status == Status.LIMIT
     assert 0 < decision.gap < 0.05
     assert (problem.usage[:, decision.picks[decision.picks >= 0]].sum(axis=1) <= problem.capacity).all()
