@@ -11,6 +11,7 @@ from allocation.growth import allowed
 from allocation.parameters import Within
 from allocation.picks import best_picks
 from allocation.problem import Problem
+from allocation.solve import Status
 
 TIE = 1e-7
 """By so much more, relatively, counts what is held: equals are not swapped."""
@@ -72,8 +73,8 @@ def motley(
     -------
     Decision
         picks (m,); objective and bound as in the formula; prices (n,) and worth (m, K) in its unit: what a GPU, or a
-        configuration, adds to the sum. Where the solver runs out of time before the gap is reached, the feasible answer
-        by prices, with the status `fallback`.
+        configuration, adds to the sum. Where `time_limit_s` or the round's time limit comes before the gap is reached,
+        the feasible answer by prices, with the status `limit`.
 
     References
     ----------
@@ -105,7 +106,7 @@ def motley(
         prices=found.prices,
         objective=gained,
         bound=gained + found.bound - found.value,
-        status=found.status,
+        status=Status.OPTIMAL if found.status == Status.OPTIMAL else Status.LIMIT,
         solve_seconds=found.seconds,
         worth=worth,
     )
