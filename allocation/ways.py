@@ -1,162 +1,236 @@
-"""What a rate costs a job at given prices of the GPU types: the cheapest mix of its configurations."""
+"""What a rate costs a job at given prices of the GPU types: the cheapest mix of two of its configurations."""
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
-from allocation.arrays import Floats, Ints
+from allocation.arrays import Bools, Floats, Ints
 
 SAME = 1e-8
-"""Rates that differ by less, relatively, are one; a step that costs less, relative to the dearest, is free."""
+"""Rates and costs that differ by less, relatively, are one."""
+FREE = 1e-12
+"""What costs less, relative to the dearest, costs nothing."""
+ROUNDING = 1e-13
+"""A configuration that is cheaper by less, relative to the dearest, is not."""
+TIED = 1e-4
+"""A configuration that is dearer by less, relatively, may be as good at the best prices."""
+MOST_TURNS = 2
+"""So many times each column is tried: with rounding, equals may take turns for ever."""
 
 
 @dataclass(frozen=True, eq=False)
 class Offers:
-    """What can be done at any prices: rate (m, K), use (n, K) as a fraction of each type, count (m,)."""
+    """What m rows can do: V columns each, after idleness, by name in (idle, configurations).
 
-    rate: Floats
+    names, rates (1 + V, m) are these and what a row does in them; use (n, 1 + K) a part of what there is of each type;
+    count (m,) the jobs that a row stands for. What is not possible is one more idleness.
+    """
+
+    names: Ints
+    rates: Floats
     use: Floats
     count: Ints
 
+    @classmethod
+    def of(cls, rate: Floats, use: Floats, count: Ints) -> Self:
+        """From rate (m, K), 0 where it is impossible, and use (n, K)."""
+        rows, columns = np.nonzero(rate)
+        held = np.bincount(rows, minlength=len(rate))
+        place = 1 + np.arange(rows.size) - np.repeat(held.cumsum() - held, held)
+        names = np.zeros((1 + held.max(initial=0), len(rate)), dtype=np.int64)
+        rates = np.zeros(names.shape)
+        names[place, rows], rates[place, rows] = columns + 1, rate[rows, columns]
+        return cls(names, rates, np.column_stack([np.zeros(len(use)), use]), count)
+
+    def left_to(self, rows: Ints, left: Floats) -> Self:
+        """What these rows can do with a part (n,) of each type; where that is 0, with the other types alone."""
+        there = left[:, None] > 0
+        use = np.divide(self.use, left[:, None], out=np.zeros_like(self.use), where=there)
+        possible = np.logical_not(((self.use > 0) & ~there).any(axis=0))
+        names, rates = self.names[:, rows], self.rates[:, rows]
+        return type(self)(names * possible[names], rates * possible[names], use, self.count[rows])
+
     @cached_property
     def most(self) -> Floats:
-        """The highest rate (m,) of each job."""
-        most: Floats = self.rate.max(axis=1)
+        """The highest rate (m,) of each row."""
+        most: Floats = self.rates.max(axis=0)
         return most
 
     @cached_property
-    def columns(self) -> Ints:
-        """Idleness, 0, and then the columns (m, 1 + V) of (idle, configurations) in which a job can run."""
-        valid = self.rate > 0
-        first = np.argsort(~valid, axis=1, kind="stable")[:, : valid.sum(axis=1).max()]
-        usable = np.where(np.take_along_axis(valid, first, axis=1), first + 1, 0)
-        return np.column_stack([np.zeros_like(usable[:, 0]), usable])
+    def _fastest(self) -> Ints:
+        fastest: Ints = self.rates.argmax(axis=0)
+        return fastest
 
-    @cached_property
-    def rates(self) -> Floats:
-        """What it does in these."""
-        padded = np.column_stack([np.zeros(len(self.rate)), self.rate])
-        return np.take_along_axis(padded, self.columns, axis=1)
+    def cheapest(self, prices: Floats, need: Floats, near: "Answer | None" = None) -> "Answer":
+        """The cheapest mix for each rate (m,) at these prices (n,), found the faster the nearer another one is.
 
-    def ways(self, prices: Floats) -> "Ways":
-        """The corners of the lower convex hull of (rate, cost), idleness the first, found by gift wrapping."""
-        cost = np.concatenate([[0.0], prices @ self.use])
-        rates, costs = self.rates, cost[self.columns]
-        at, everyone = np.zeros(len(rates), dtype=np.int64), np.arange(len(rates))
-        corners = [at]
-        while True:
-            gain = rates - rates[everyone, at][:, None]
-            dearer = costs - costs[everyone, at][:, None]
-            slope = np.divide(dearer, gain, out=np.full_like(gain, np.inf), where=gain > 0)
-            best = slope.argmin(axis=1)
-            ahead = np.isfinite(slope[everyone, best])
-            if not ahead.any():
-                return Ways(self, prices, np.take_along_axis(self.columns, np.array(corners).T, axis=1), cost)
-            at = np.where(ahead, best, at)
-            corners.append(at)
+        By the simplex method in each row: a column below the line through the two that are mixed replaces that one of
+        them on its side of the need, until there is none.
+        """
+        cost = prices @ self.use
+        low, high, moved = self._around(need, near)
+        same_prices = near is not None and np.array_equal(near.cost, cost)
+        rows = np.flatnonzero(moved) if same_prices else np.arange(len(need))
+        for _ in range(MOST_TURNS * len(self.rates)):
+            if not rows.size:
+                break
+            rows, column = self._below(cost, low, high, rows)
+            is_enough = self.rates[column, rows] >= need[rows]
+            high[rows[is_enough]], low[rows[~is_enough]] = column[is_enough], column[~is_enough]
+        return Answer(self, prices, cost, need, low, high)
 
-
-@dataclass(frozen=True, eq=False)
-class Ways:
-    """At prices (n,), corners (m, H): columns of (idle, configurations), by rising rate; cost (K + 1,) of a column."""
-
-    offers: Offers
-    prices: Floats
-    corners: Ints
-    cost: Floats
-
-    @cached_property
-    def _rate(self) -> Floats:
-        padded = np.column_stack([np.zeros(len(self.offers.rate)), self.offers.rate])
-        rate: Floats = np.take_along_axis(padded, self.corners, axis=1)
-        return rate
-
-    @cached_property
-    def _price(self) -> Floats:
-        price: Floats = self.cost[self.corners]
-        return price
-
-    def to(self, need: Floats) -> "Answer":
-        """How each job reaches its rate: between two neighbouring corners."""
-        upper = np.clip((self._rate < need[:, None]).sum(axis=1), 1, max(self.corners.shape[1] - 1, 1))
+    def _around(self, need: Floats, near: "Answer | None") -> tuple[Ints, Ints, Bools]:
+        """Columns (m,) below and above the need, and where they are not those of the other answer."""
         i = np.arange(len(need))
-        low, high = self._rate[i, upper - 1], self._rate[i, upper]
-        part = np.divide(need - low, high - low, out=np.ones_like(need), where=high > low)
-        return Answer(self, need, upper, np.minimum(np.maximum(part, 0), 1))
+        if near is None:
+            return np.zeros_like(i), self._fastest.copy(), np.ones_like(i, dtype=np.bool_)
+        short = near.high_rate < need
+        over = (near.low_rate >= need) & (near.low > 0)
+        low, high = near.low.copy(), near.high.copy()
+        high[short], low[short] = self._fastest[short], near.high[short]
+        high[over], low[over] = near.low[over], 0
+        return low, high, short | over
 
-    def expense(self, need: Floats) -> float:
-        """What all pay together; 1 is all there is."""
-        return float((self._count_times_slope * self._part_of_steps(need)).sum())
+    def _below(self, cost: Floats, low: Ints, high: Ints, rows: Ints) -> tuple[Ints, Ints]:
+        """The rows of these for which a column lies below the line through two, and the lowest such column."""
+        everyone = rows.size == len(low)
+        rates = self.rates if everyone else self.rates[:, rows]
+        costs = cost[self.names if everyone else self.names[:, rows]]
+        i, low, high = np.arange(rows.size), low[rows], high[rows]
+        slope, start = line(rates[low, i], costs[low, i], rates[high, i], costs[high, i])
+        costs -= slope * rates
+        costs -= start
+        costs[low, i] = costs[high, i] = 0  # but for rounding
+        below = np.flatnonzero(costs.min(axis=0) < -ROUNDING * cost.max())
+        return rows[below], costs[:, below].argmin(axis=0)
 
-    def reach(self, need: Floats) -> Floats:
-        """The rate (m,) up to which each job gets for what it pays at this need."""
-        paid = self._paid(need)[:, None] + SAME * self.cost.max()
-        last = (self._price <= paid).sum(axis=1) - 1
-        reach: Floats = np.maximum(need, self._rate[np.arange(len(need)), last])
-        return reach
 
-    def _paid(self, need: Floats) -> Floats:
-        paid: Floats = (self._slope * self._part_of_steps(need)).sum(axis=1)
-        return paid
-
-    def _part_of_steps(self, need: Floats) -> Floats:
-        """How much of the rate between each two neighbouring corners (m, H - 1) is needed."""
-        above: Floats = np.minimum(np.maximum(need[:, None] - self._rate[:, :-1], 0), self._width)
-        return above
-
-    @cached_property
-    def _width(self) -> Floats:
-        return np.diff(self._rate, axis=1)
-
-    @cached_property
-    def _slope(self) -> Floats:
-        """The price of more rate between two neighbouring corners."""
-        rise = np.diff(self._price, axis=1)
-        return np.divide(rise, self._width, out=np.zeros_like(rise), where=self._width > 0)
-
-    @cached_property
-    def _count_times_slope(self) -> Floats:
-        return self.offers.count[:, None] * self._slope
+def line(rate: Floats, cost: Floats, higher_rate: Floats, its_cost: Floats) -> tuple[Floats, Floats]:
+    """Slope and start (m,) of the lines of cost over rate through two points each."""
+    width = higher_rate - rate
+    slope = np.divide(its_cost - cost, width, out=np.zeros_like(width), where=width > 0)
+    return slope, cost - slope * rate
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Each job's mix: `part` of its time at corner `upper`, the rest at the one before."""
+    """For each need (m,), at a cost (1 + K,) of each configuration, the columns `low` and `high` (m,) to mix."""
 
-    ways: Ways
+    offers: Offers
+    prices: Floats
+    cost: Floats
     need: Floats
-    upper: Ints
-    part: Floats
+    low: Ints
+    high: Ints
 
     @cached_property
-    def columns(self) -> tuple[Ints, Ints]:
-        """The two columns (m,) that each job mixes, in (idle, configurations)."""
+    def low_rate(self) -> Floats:
+        """What a row (m,) does in the lower column."""
+        rate: Floats = self.offers.rates[self.low, np.arange(len(self.low))]
+        return rate
+
+    @cached_property
+    def high_rate(self) -> Floats:
+        """What a row (m,) does in the higher column."""
+        rate: Floats = self.offers.rates[self.high, np.arange(len(self.high))]
+        return rate
+
+    def moved_to(self, need: Floats) -> "Answer":
+        """The answer for another need, at the same prices."""
+        return self.offers.cheapest(self.prices, need, self)
+
+    def expense(self, need: Floats) -> float:
+        """What all pay together, at least, 1 being all there is; just that where the need is this answer's own."""
+        return self._start + float(self._growth @ need)
+
+    def cost_of_more(self, need: Floats, less: Floats) -> float:
+        """What the one need costs more than the other."""
+        return float(self._growth @ (need - less))
+
+    @cached_property
+    def _names(self) -> tuple[Ints, Ints]:
         i = np.arange(len(self.need))
-        return self.ways.corners[i, self.upper - 1], self.ways.corners[i, self.upper]
+        return self.offers.names[self.low, i], self.offers.names[self.high, i]
 
     @cached_property
-    def use(self) -> Floats:
-        """The use (n, m) of each type by each row's jobs."""
-        use = np.column_stack([np.zeros(len(self.ways.offers.use)), self.ways.offers.use])
-        low, high = self.columns
-        used: Floats = (use[:, low] * (1 - self.part) + use[:, high] * self.part) * self.ways.offers.count
-        return used
+    def _line(self) -> tuple[Floats, Floats]:
+        low, high = self._names
+        return line(self.low_rate, self.cost[low], self.high_rate, self.cost[high])
+
+    @cached_property
+    def _growth(self) -> Floats:
+        growth: Floats = self.offers.count * self._line[0]
+        return growth
+
+    @cached_property
+    def _start(self) -> float:
+        return float(self.offers.count @ self._line[1])
+
+    def mix(self) -> "Mix":
+        """Who uses what, without what it costs."""
+        width = self.high_rate - self.low_rate
+        part = np.divide(self.need - self.low_rate, width, out=np.ones_like(width), where=width > 0)
+        part = np.minimum(np.maximum(part, 0), 1)
+        per_rate = np.divide(1, self.need, out=np.zeros_like(width), where=self.need > 0)
+        low, high = self._names
+        return Mix(self.offers, low, high, (1 - part) * per_rate, part * per_rate)
+
+    @cached_property
+    def reach(self) -> Floats:
+        """The rate (m,) up to which each row gets for what it pays."""
+        slope, start = self._line
+        paid = (start + slope * self.need) * (1 + SAME) + FREE * self.cost.max()
+        affordable = self.cost[self.offers.names] <= paid
+        reach: Floats = np.maximum(self.need, (self.offers.rates * affordable).max(axis=0))
+        return reach
+
+    @cached_property
+    def is_only_one(self) -> Bools:
+        """Where (m,) no other mix costs as little."""
+        i, names, rates = np.arange(len(self.need)), self.offers.names, self.offers.rates
+        is_whole = self.need >= self.high_rate * (1 - SAME)
+        slope = np.where(is_whole, (self._line[0] + self._next_slope) / 2, self._line[0])
+        highest = self.cost[self._names[1]]
+        dearer = self.cost[names] - highest - slope * (rates - self.high_rate)
+        dearer[self.high, i] = np.inf
+        dearer[self.low, i] = np.where(is_whole, dearer[self.low, i], np.inf)
+        dearer[(names == 0) & (self._names[0] == 0) & ~is_whole] = np.inf
+        only: Bools = dearer.min(axis=0) > TIED * highest + FREE * self.cost.max()
+        return only
+
+    @property
+    def _next_slope(self) -> Floats:
+        """The slope (m,) of the line from the higher column on; after the last one, some that is steeper."""
+        gain = self.offers.rates - self.high_rate
+        dearer = self.cost[self.offers.names] - self.cost[self._names[1]]
+        slope = np.divide(dearer, gain, out=np.full_like(gain, np.inf), where=gain > 0).min(axis=0)
+        steeper = self._line[0] + self.cost.max() / np.maximum(self.high_rate, SAME)
+        next_slope: Floats = np.minimum(slope, steeper)
+        return next_slope
+
+
+@dataclass(frozen=True, eq=False)
+class Mix:
+    """Two configurations (m,), by name in (idle, configurations), and the time in each for a unit of rate."""
+
+    offers: Offers
+    low: Ints
+    high: Ints
+    low_time: Floats
+    high_time: Floats
 
     def use_at(self, need: Floats) -> Floats:
-        """The use (n,) of each type when no more is needed than this (m,), of what this answer gives."""
-        used: Floats = self.use @ self._part_of(need)
+        """The use (n,) of each type when so much (m,) is needed."""
+        jobs, names = self.offers.count * need, self.offers.use.shape[1]
+        time = np.bincount(self.low, self.low_time * jobs, names) + np.bincount(self.high, self.high_time * jobs, names)
+        used: Floats = self.offers.use @ time
         return used
 
     def shares_at(self, need: Floats) -> Floats:
         """The shares (m, K) then."""
-        i, enough = np.arange(len(need)), self._part_of(need)
-        shares = np.zeros((len(need), len(self.ways.cost)))
-        low, high = self.columns
-        shares[i, low] += (1 - self.part) * enough
-        shares[i, high] += self.part * enough
+        i, shares = np.arange(len(need)), np.zeros((len(need), self.offers.use.shape[1]))
+        shares[i, self.low] += self.low_time * need
+        shares[i, self.high] += self.high_time * need
         return shares[:, 1:]
-
-    def _part_of(self, need: Floats) -> Floats:
-        part: Floats = np.divide(need, self.need, out=np.zeros_like(need), where=self.need > 0)
-        return part

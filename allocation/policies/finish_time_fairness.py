@@ -4,6 +4,7 @@ from numpy import column_stack, divide, full, inf, isfinite, maximum, minimum, w
 
 from allocation.arrays import Floats
 from allocation.classes import alike
+from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.levels import each_alone, fill_levels
 from allocation.problem import Problem
@@ -52,6 +53,7 @@ def finish_time_fairness(problem: Problem) -> Decision:
     .. [2] Narayanan et al., OSDI 2020, "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
        section 4.2.
     """
+    deadline = Deadline.of(problem)
     T, t, p, c = problem.rate, problem.age_s, problem.base_rate, problem.capacity
     S = p * minimum(1, c.sum() / (len(p) * problem.base_gpus))
     r = maximum(problem.remaining_steps, p)  # what is at its last step still has a second to go
@@ -68,11 +70,12 @@ def finish_time_fairness(problem: Problem) -> Decision:
         return wanted
 
     ceiling = where(known, alone_s, fastest / S) / where(known, t + where(known, r, 0) / fastest, 1)
-    best = fill_levels(T, problem.usage, c, each_alone(need), ceiling=ceiling, count=kinds.count)
+    best = fill_levels(T, problem.usage, c, each_alone(need), ceiling=ceiling, count=kinds.count, deadline=deadline)
     return Decision.of_shares(
         best.shares[kinds.of_row],
         prices=best.prices / best.level**2,
         objective=1 / best.level,
         bound=1 / best.bound,
+        status=best.status,
         solve_seconds=best.seconds,
     )

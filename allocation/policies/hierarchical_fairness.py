@@ -22,6 +22,7 @@ from numpy import (
 
 from allocation.arrays import Floats, Ints
 from allocation.classes import alike
+from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.levels import Due, fill_levels
 from allocation.parameters import Choice
@@ -86,6 +87,7 @@ def hierarchical_fairness(
     .. [1] Narayanan et al., OSDI 2020, "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
        section 4.3.
     """
+    deadline = Deadline.of(problem)
     T, g, w, p = problem.rate, problem.base_gpus, problem.weight, problem.base_rate
     a, e = T * (g / p)[:, None], unique(problem.team, return_inverse=True)[1]
     queues = within == "fifo"
@@ -99,12 +101,14 @@ def hierarchical_fairness(
         _one_by_one(w, e, age_s) if queues else _together(w, e, N),
         ceiling=(bincount(e, N * a.max(axis=1)) / bincount(e, N * w))[e],
         count=N,
+        deadline=deadline,
     )
     return Decision.of_shares(
         best.shares[kinds.of_row],
         prices=best.prices,
         objective=best.level,
         bound=best.bound,
+        status=best.status,
         solve_seconds=best.seconds,
     )
 

@@ -3,6 +3,7 @@
 from numpy import isfinite, maximum, where
 
 from allocation.arrays import Floats
+from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.levels import fill_evenly
 from allocation.problem import Problem
@@ -45,12 +46,13 @@ def makespan(problem: Problem) -> Decision:
        section 4.2.
     """
     a = problem.rate / steps_left(problem)[:, None]
-    best = fill_evenly(a, problem.usage, problem.capacity)
+    best = fill_evenly(a, problem.usage, problem.capacity, deadline=Deadline.of(problem))
     return Decision.of_shares(
         best.shares,
         prices=best.prices / best.level**2,
         objective=1 / best.level,
         bound=1 / best.bound,
+        status=best.status,
         solve_seconds=best.seconds,
     )
 

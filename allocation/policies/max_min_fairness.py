@@ -1,5 +1,6 @@
 """Max-min fairness of normalised throughput (Gavel)."""
 
+from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.levels import fill_evenly
 from allocation.problem import Problem
@@ -45,11 +46,12 @@ def max_min_fairness(problem: Problem) -> Decision:
     """
     T, g, w, p = problem.rate, problem.base_gpus, problem.weight, problem.base_rate
     a = T * (g / (w * p))[:, None]
-    best = fill_evenly(a, problem.usage, problem.capacity)
+    best = fill_evenly(a, problem.usage, problem.capacity, deadline=Deadline.of(problem))
     return Decision.of_shares(
         best.shares,
         prices=best.prices,
         objective=best.level,
         bound=best.bound,
+        status=best.status,
         solve_seconds=best.seconds,
     )

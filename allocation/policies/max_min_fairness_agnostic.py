@@ -2,6 +2,7 @@
 
 from numpy import where
 
+from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.levels import fill_evenly
 from allocation.problem import Problem, normaliser
@@ -45,11 +46,12 @@ def max_min_fairness_agnostic(problem: Problem) -> Decision:
     T = where(problem.rate > 0, problem.gpus, 0) / problem.base_gpus[:, None]
     g, p = normaliser(T, u, c)
     a = T * (g / (w * p))[:, None]
-    best = fill_evenly(a, u, c)
+    best = fill_evenly(a, u, c, deadline=Deadline.of(problem))
     return Decision.of_shares(
         best.shares,
         prices=best.prices,
         objective=best.level,
         bound=best.bound,
+        status=best.status,
         solve_seconds=best.seconds,
     )
