@@ -78,7 +78,7 @@ def _passes(solve: Solve, rounds: Sequence[Problem], steady: float) -> str:
 
 
 def prices_of_worth(value: Floats, problem: Problem, starts: Sequence[Floats], steady: float) -> Found:
-    """The prices at which what jobs want is worth least together, as `allocation.prices` finds them."""
+    """The prices at which what jobs want is worth least together, by cutting planes."""
     market = Market(value, problem.usage, problem.capacity.astype(float), np.ones(len(value), dtype=np.int64))
     n, bound = len(market.capacity), np.inf
     queue, at, best = list(starts), list[Floats](), np.zeros(n)
@@ -104,7 +104,7 @@ def _lowest(offers: Floats, slopes: Floats) -> tuple[Floats, float, Floats]:
 
 
 def prices_of_level(problem: Problem, starts: Sequence[Floats], steady: float) -> Found:
-    """The prices that prove the lowest bound on the level of all, as `allocation.levels` finds those of the first."""
+    """The prices that prove the lowest bound on the level of all, by cutting planes."""
     a = problem.rate * (problem.base_gpus / (problem.weight * problem.base_rate))[:, None]
     use, n = problem.usage / problem.capacity[:, None], len(problem.capacity)
     level, most = float(a.max(axis=1).max()), a.max(axis=1)

@@ -83,6 +83,8 @@ class Knowledge:
         tuning: Tuning | None = None,
     ) -> "Knowledge":
         """Of what was measured by (type, GPUs, nodes, batch); batch 0: the job did not say."""
+        if not seen and tuning is None:
+            return cls(declared=declared)
         timed = {where: m for where, m in sorted(seen.items()) if where[3]}
         if tuning is None:
             return cls(_over_batches(seen), declared, timed)

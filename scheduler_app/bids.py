@@ -212,7 +212,7 @@ def most_gpus(rows: Rows, service: InService, jobs: Sequence[JobRow]) -> Floats:
     for team, workload, _, gpus, *_ in rows.measured:
         seen[team, workload] = max(seen[team, workload], gpus)
     declared = (max((int(gpus) for by in job.rates.values() for gpus in by), default=0) for job in jobs)
-    held = (service.attempt_of[job.id].gpu_count if job.id in service.attempt_of else 0 for job in jobs)
+    held = (a.gpu_count if (a := service.attempt_of.get(job.id)) else 0 for job in jobs)
     most = [max(seen[job.team_id, job.workload], *known) for job, *known in zip(jobs, declared, held, strict=True)]
     return np.array(most, dtype=float)
 

@@ -1,13 +1,16 @@
 """The rows that a round is decided from, read without joins per row and without a transaction."""
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from django.db.models import Count, Q
+from django.db.models import Count, Q, TextField
+from django.db.models.functions import Cast
 
 from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, Team, Throughput
@@ -89,6 +92,11 @@ class JobRow(NamedTuple):
     attempt_count: int
 
 
+ATTEMPT_DOCUMENTS, JOB_DOCUMENTS = ("nodes",), ("gpu_types", "rates", "batch_size")
+"""Their columns that are JSON."""
+Row = TypeVar("Row", AttemptRow, JobRow)
+
+
 class TeamRow(NamedTuple):
     id: int
     name: str
@@ -149,15 +157,30 @@ def _nodes() -> list[NodeRow]:
 
 
 def _attempts() -> dict[int, AttemptRow]:
-    rows = Attempt.objects.live().values_list(*AttemptRow._fields)
-    return {row[0]: AttemptRow(*row) for row in rows}
+    rows = Attempt.objects.live().values_list(*_columns(AttemptRow, ATTEMPT_DOCUMENTS))
+    return {row.id: row for row in _parsed(AttemptRow, ATTEMPT_DOCUMENTS, rows)}
 
 
 def _jobs() -> list[JobRow]:
-    fields = [{"at_a_time": "array__at_a_time"}.get(name, name) for name in JobRow._fields]
+    fields = [{"at_a_time": "array__at_a_time"}.get(name, name) for name in _columns(JobRow, JOB_DOCUMENTS)]
     waiting = Q(pk__in=Job.objects.schedulable().values("pk"))
     rows = Job.objects.filter(waiting | Q(state__in=Job.ACTIVE)).order_by("id").values_list(*fields)
-    return [JobRow(*row) for row in rows.iterator(chunk_size=2000)]
+    return list(_parsed(JobRow, JOB_DOCUMENTS, rows.iterator(chunk_size=2000)))
+
+
+def _columns(kind: type[Row], documents: Collection[str]) -> list[Any]:
+    """The fields of a row, those that are JSON as texts."""
+    return [Cast(name, TextField()) if name in documents else name for name in kind._fields]
+
+
+def _parsed(kind: type[Row], documents: Collection[str], rows: Iterable[Sequence[Any]]) -> Iterator[Row]:
+    """Rows with what their JSON says. Most of it says the same in every row, or nothing: each text is parsed once."""
+    places, parse = [kind._fields.index(name) for name in documents], cache(json.loads)
+    for row in rows:
+        values = list(row)
+        for place in places:
+            values[place] = parse(values[place])
+        yield kind(*values)
 
 
 def _waiting_for() -> dict[UUID, list[str]]:

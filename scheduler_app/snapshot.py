@@ -88,7 +88,7 @@ def build_snapshot(
     bids = everybody.of(able)
     snapshot = Snapshot(
         jobs=tuple(str(job.id) for job in bids.jobs),
-        attempts=tuple(service.attempt_of[job.id].id if job.id in service.attempt_of else 0 for job in bids.jobs),
+        attempts=tuple(a.id if (a := service.attempt_of.get(job.id)) else 0 for job in bids.jobs),
         types=tuple(row.name for row in rows.types),
         nodes=tuple(node.name for node in rows.nodes),
         gpus=tuple(gpu.id for gpu in service.gpus),

@@ -11,6 +11,7 @@ from allocation.growth import allowed
 from allocation.parameters import Within
 from allocation.picks import best_picks
 from allocation.problem import Problem
+from allocation.solve import Status
 
 TIE = 1e-7
 """By so much more, relatively, counts what is held: equals are not swapped."""
@@ -104,7 +105,7 @@ def motley(
         prices=found.prices,
         objective=gained,
         bound=gained + found.bound - found.value,
-        status=found.status,
+        status=Status.OPTIMAL if found.status == Status.OPTIMAL else Status.LIMIT,
         solve_seconds=found.seconds,
         worth=worth,
     )

@@ -14,6 +14,7 @@ from allocation.policies.hadar import hadar
 from allocation.policies.max_sum_throughput import max_sum_throughput
 from allocation.policies.min_cost import min_cost
 from allocation.policies.min_cost_slo import min_cost_slo
+from allocation.policies.motley import motley
 from allocation.problem import Problem
 from allocation.solve import Status
 
@@ -56,6 +57,17 @@ def test_at_the_time_limit_the_best_certified_decision_counts(policy):
     assert fits(crowded(), hurried)
     assert 0 <= hurried.objective <= hurried.bound
     assert hurried.bound >= best.objective * (1 - 1e-9)
+
+
+@pytest.mark.usefixtures("_no_time")
+def test_motley_then_takes_the_answer_by_prices():
+    """Values without structure, gangs that do not divide: prices alone prove no pick to be best."""
+    rate = np.random.default_rng(3).uniform(1, 20, (300, 6))
+    usage, steps = [[3, 5, 7, 0, 0, 0], [0, 0, 0, 3, 5, 11]], np.full(300, 1e5)
+    problem = Problem.of(rate, usage, [389, 397], remaining_steps=steps, solve_limit_s=0.5)
+    hurried = motley(problem, gap=0)
+    assert (hurried.status, fits(problem, hurried)) == (Status.LIMIT, True)
+    assert 0 < hurried.gap < 0.5
 
 
 @pytest.mark.usefixtures("_no_time")
