@@ -93,11 +93,15 @@ def parameters_of(policy: Policy) -> dict[str, Parameter]:
 
 def with_parameters(policy: Policy, given: Mapping[str, object]) -> Policy:
     """The policy with these values; what is not given keeps its default. `InvalidParameter` names the first fault."""
-    known = parameters_of(policy)
+    return partial(policy, **read_parameters(parameters_of(policy), given))
+
+
+def read_parameters(known: Mapping[str, Parameter], given: Mapping[str, object]) -> dict[str, float | str]:
+    """These values, each in its parameter's own kind. `InvalidParameter` names the first fault."""
     for name in given:
         if name not in known:
             raise InvalidParameter(name, f"unknown; {_known(known)}")
-    return partial(policy, **{name: known[name].read(value) for name, value in given.items()})
+    return {name: known[name].read(value) for name, value in given.items()}
 
 
 def _parameter(argument: Argument, hint: Any) -> Parameter:
