@@ -47,12 +47,14 @@ GAP = 1e-8
 EXACT = 1e-9
 """By how much the solver may break a row."""
 HAIR = 1e-8
-"""By so much, relatively, those who are stopped may fall back, lest rounding leave the others nothing to rise by."""
+"""By so much, relatively, those who are stopped may fall back at each level, lest rounding leave no room at all."""
 SLIGHTLY = 1e-6
 NOTHING = 1e-9
 """What a program says that somebody's rate costs, where it costs nothing."""
 DUST = 1e-7
 """Of a job's time together with another: a solver's rounding."""
+LIKELY = 4
+"""Columns for each class that are kept from one level to the next: programs grow slow by all that were ever tried."""
 MOST_SOLVES = 100
 """For one level."""
 
@@ -275,6 +277,16 @@ class _Answer(NamedTuple):
     of_time: Floats
     of_type: Floats
 
+    @property
+    def likely(self) -> _Columns:
+        """The columns that are used, and those that nearly are."""
+        columns = self.spent.columns
+        c, v, rate = columns.entries
+        gain = np.bincount(v, self.of_rate[c] * rate - self.of_time[c]) - self.of_type @ columns.crowd.use[:, columns.k]
+        last = max(0, len(gain) - LIKELY * len(columns.crowd.count))
+        bar = np.partition(gain, last)[last]
+        return _Columns(columns.crowd, columns.keys[(gain >= bar) | (self.spent.time > 0)])
+
 
 def _most(columns: _Columns, needed: Floats, rising: Bools) -> _Answer:
     """The greatest part of their need that all who rise can have at once; the others have theirs."""
@@ -289,7 +301,7 @@ def _most(columns: _Columns, needed: Floats, rising: Bools) -> _Answer:
     program = csr_array(
         (np.concatenate(data), (np.concatenate(rows), np.concatenate(at))), shape=(2 * C + len(crowd.use), V + 1)
     )
-    limits = np.concatenate([np.where(rising, 0, HAIR - 1), np.ones(C), crowd.capacity > 0])
+    limits = np.concatenate([np.where(rising, 0, -1), np.ones(C), crowd.capacity > 0])
     found = maximize(np.append(np.zeros(V), 1), program, limits, tolerance=EXACT)
     of_rate, of_time, of_type = np.split(found.duals, [C, 2 * C])
     spent = _Spent(columns, found.x[:-1] * per_job).fitting()
@@ -297,16 +309,19 @@ def _most(columns: _Columns, needed: Floats, rising: Bools) -> _Answer:
 
 
 def _missing(answer: _Answer) -> tuple[float, Ints]:
-    """By how much less, at most, is had for want of pairs; and for each class and configuration the best of these."""
-    crowd = answer.spent.columns.crowd
+    """By how much less, at most, is had for want of columns; and the best of these by class and configuration."""
+    crowd, price = answer.spent.columns.crowd, answer.of_type @ answer.spent.columns.crowd.use
+    lone = np.where(crowd.rate > 0, crowd.rate * answer.of_rate[:, None] - answer.of_time[:, None] - price, -np.inf)
     gain = crowd.beside * answer.of_rate[:, None, None] - answer.of_time[:, None, None]
     gain[crowd.beside <= 0] = -np.inf
     best, mate = _best_mates(crowd, gain)
-    value = gain + best - answer.of_type @ crowd.use
+    value = gain + best - price
     of = value.argmax(axis=1)[:, None]
     top, other = np.take_along_axis(value, of, axis=1)[:, 0], np.take_along_axis(mate, of, axis=1)[:, 0]
-    c, k = (top > 0).nonzero()
-    return float(crowd.count @ np.maximum(top.max(axis=1), 0) / 2), _keys(crowd, c, other[c, k], k)
+    (c, k), (alone, there) = (top > 0).nonzero(), (lone > 0).nonzero()
+    keys = _keys(crowd, c, other[c, k], k), _keys(crowd, alone, np.full_like(alone, len(lone)), there)
+    most = np.maximum(top / 2, lone).max(axis=1)  # of a pair each bears half
+    return float(crowd.count @ np.maximum(most, 0)), np.concatenate(keys)
 
 
 def _best_mates(crowd: Crowd, gain: Floats) -> tuple[Floats, Ints]:
@@ -369,9 +384,9 @@ def _tops(crowd: Crowd, need: Need, ceiling: Floats) -> list[_Top]:
     while rising.any():
         needed = _within(crowd.most, need, rising, stays)
         top = _highest(columns, needed, rising, level, float(ceiling[rising].max()))
-        stays = np.where(top.stopped, top.needed, stays)
         rising = rising & ~top.stopped
-        level, columns = top.level, top.answer.spent.columns
+        stays = np.where(rising, 0, np.minimum(top.needed, top.answer.spent.rates) * (1 - HAIR))
+        level, columns = top.level, top.answer.likely
         tops.append(top)
     return tops
 
@@ -391,9 +406,16 @@ def _highest(columns: _Columns, need: Need, rising: Bools, level: float, ceiling
         complete = gap <= GAP * answer.part or len(more.keys) == len(columns.keys)
         if complete and (abs(answer.part - 1) <= GAP or (answer.part >= 1 and level == ceiling)):
             return _Top(level, rising, need, answer)
-        columns = columns if complete else more
         level = _next_level(answer, need, rising, ceiling)
+        if complete and _is_had(answer, needed, np.asarray(need(level)), rising):
+            return _Top(level, rising, need, answer)
+        columns = columns if complete else more
     raise SolverFailed(f"packing: pairs went on to enter after {MOST_SOLVES} programs")
+
+
+def _is_had(answer: _Answer, needed: Floats, wanted: Floats, rising: Bools) -> bool:
+    """Whether what is wanted at another level is that part of the need that can be had."""
+    return bool(np.allclose(answer.part * needed[rising], wanted[rising], rtol=GAP, atol=0))
 
 
 def _next_level(answer: _Answer, need: Need, rising: Bools, ceiling: float) -> float:
