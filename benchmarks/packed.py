@@ -143,7 +143,7 @@ def rows(sizes: Sequence[Size] = SIZES, *, repeat: int = 5, whole: bool = True) 
 def header() -> str:
     """The first lines of the table."""
     return (
-        "| jobs | types | rates | seconds | target | whole, by HiGHS | times faster | objective | gap | pairs | peak MiB |\n"
+        "| jobs | types | rates | seconds | target | whole, by HiGHS | times | objective | gap | pairs | peak MiB |\n"
         "| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     )
 
