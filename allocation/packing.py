@@ -17,7 +17,8 @@ if t = 1. With duals l, s, y of the three rows no level z' is in reach for which
 .. math::
     \textstyle\sum_c l_c N_c\, r_c(z') > \sum_c s_c N_c + \sum_j y_j c_j
 
-and that gives the next z. Classes with l_c > 0 can rise no further at that level; the others go on.
+and that gives the next z. Classes with l_c > 0 can rise no further at that level; the others go on,
+up to the tenth level.
 
 There are many pairs and few are used. Two jobs that keep no more than a whole rate between them
 do as well by turns. The others enter the program when its duals say that they would gain something there.
@@ -55,6 +56,8 @@ DUST = 1e-7
 """Of a job's time together with another: a solver's rounding."""
 LIKELY = 4
 """Columns for each class that are kept from one level to the next: programs grow slow by all that were ever tried."""
+MOST_LEVELS = 10
+"""Where many jobs all differ there may be as many levels as jobs, nearly all of them of one job far above the rest."""
 MOST_SOLVES = 100
 """For one level."""
 
@@ -105,7 +108,9 @@ def pack_evenly(problem: Problem, scale: Floats) -> Packed:
 
 
 def pack_levels(problem: Problem, kinds: Kinds, need: Need, *, ceiling: Floats) -> Packed:
-    """Raise everybody's level as far as it goes, the lowest first (lexicographic max-min).
+    """Raise everybody's level as far as it goes, the lowest first (lexicographic max-min, for the ten lowest levels).
+
+    Who would rise beyond the tenth has that at least, and whatever more the last program happens to give.
 
     Parameters
     ----------
@@ -381,7 +386,7 @@ def _tops(crowd: Crowd, need: Need, ceiling: Floats) -> list[_Top]:
     """One level after the other, each of those whom the one before did not stop."""
     tops, rising, stays = list[_Top](), np.ones(len(ceiling), dtype=np.bool_), np.zeros(len(ceiling))
     level, columns = float(np.median(ceiling)), _Columns.alone(crowd)
-    while rising.any():
+    while rising.any() and len(tops) < MOST_LEVELS:
         needed = _within(crowd.most, need, rising, stays)
         top = _highest(columns, needed, rising, level, float(ceiling[rising].max()))
         rising = rising & ~top.stopped

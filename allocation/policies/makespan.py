@@ -33,7 +33,7 @@ def makespan(problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulat
         p = base_rate (m,) steps/s on the average GPU.
     packed : bool
         The time (pairs) that two jobs spend on the same GPUs is chosen, too, by their workload and kept_rate: see
-        `allocation.packing`.
+        `allocation.packing`. The promise is the same for the ten lowest levels; above, nobody has less than the tenth.
 
     Returns
     -------

@@ -32,7 +32,7 @@ def max_min_fairness(problem: Problem, *, packed: Annotated[bool, Switch(PACKED,
         g = base_gpus (m,), p = base_rate (m,) steps/s on the average GPU.
     packed : bool
         The time (pairs) that two jobs spend on the same GPUs is chosen, too, by their workload and kept_rate: see
-        `allocation.packing`. The promise is the same.
+        `allocation.packing`. The promise is the same for the ten lowest levels; above, nobody has less than the tenth.
 
     Returns
     -------

@@ -181,6 +181,18 @@ def test_nobody_can_rise_but_at_the_cost_of_one_who_is_no_better_off(problem):
         assert plain_level(problem, a, least=least, rising=rising) <= level * (1 + 1e-3)
 
 
+def test_where_there_are_more_levels_than_are_told_apart_nobody_is_below_the_last_that_is():
+    """Each of thirty weighs a third more than the one before, and half of them have all of their time."""
+    weight = 1.3 ** np.arange(30)
+    problem = Problem.of([[1]] * 30, [[1]], [6], weight=weight, workload=[0] * 30, kept_rate=[[[0.7]]])
+    decision = max_min_fairness(problem, packed=True)
+    assert decision.objective == pytest.approx(plain_level(problem, per_level(problem)), rel=1e-6)
+    time = decision.shares.sum(axis=1) + decision.pairs.time_of(30).sum(axis=1)
+    assert time.max() <= 1 + 1e-9
+    assert (problem.usage @ decision.shares.sum(axis=0) + decision.pairs.used(problem.usage) <= 6 + 1e-9).all()
+    assert (reached(problem, decision) > 0).all()
+
+
 def test_who_shares_gpus_is_not_confused_by_units():
     problem = Problem.of([[5], [2]], [[1]], [1], workload=[0, 0], kept_rate=[[[0.9]]])
     scaled = dataclasses.replace(
