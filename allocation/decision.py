@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from allocation.arrays import Floats, Ints
+from allocation.pairs import Pairs
 from allocation.solve import Status
 
 DUST = 1e-7  # shares below HiGHS's feasibility tolerance are rounding, not an answer
@@ -19,7 +20,8 @@ class Decision:
     prices (n,) are the gain in the objective per GPU of each type; bound is the best value that any answer could have;
     worth (m, K), of a policy that picks by value, is what the objective gains from each configuration, in the unit of
     the prices; rival (m,), of a queue, is for each row left the last that was served before it, or that stops the
-    queue, -1: none; message is what went wrong, if a stand-in answered.
+    queue, -1: none; message is what went wrong, if a stand-in answered. pairs, of a policy that lets two jobs share
+    GPUs, is the time that they spend so, and shares that which they spend alone.
     """
 
     shares: Floats | None = None
@@ -32,6 +34,7 @@ class Decision:
     worth: Floats | None = None
     rival: Ints | None = None
     message: str = ""
+    pairs: Pairs | None = None
 
     @classmethod
     def of_shares(
@@ -44,6 +47,7 @@ class Decision:
         status: Status = Status.OPTIMAL,
         solve_seconds: float = 0.0,
         dust: float = DUST,
+        pairs: Pairs | None = None,
     ) -> Self:
         """Give a decision of shares; those below the solver's tolerance are cut here, once."""
         X = np.clip(np.asarray(shares, float), 0, 1)
@@ -54,6 +58,7 @@ class Decision:
             bound=float(objective if bound is None else bound),
             status=status,
             solve_seconds=solve_seconds,
+            pairs=pairs,
         )
 
     @classmethod
@@ -92,7 +97,8 @@ class Decision:
         shares = None if self.shares is None else np.where(absent[:, None], 0, self.shares[position])
         worth = None if self.worth is None else np.where(absent[:, None], 0, self.worth[position])
         rival = None if self.rival is None else np.where(absent, -1, np.append(rows, -1)[self.rival][position])
-        return replace(self, picks=picks, shares=shares, worth=worth, rival=rival)
+        pairs = None if self.pairs is None else Pairs(rows[self.pairs.rows], self.pairs.shares)
+        return replace(self, picks=picks, shares=shares, worth=worth, rival=rival, pairs=pairs)
 
     @property
     def gap(self) -> float:

@@ -36,9 +36,10 @@ class Within:
 
 @dataclass(frozen=True)
 class Switch:
-    """A parameter that is on or off, and what it does when it is on."""
+    """A parameter that is on or off, and what it does when it is on; simulated: only a simulation can do it."""
 
     meaning: str
+    simulated: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter; `least` and `most` are 0 and 1 for one that is on or off or one of some `names`."""
+    """One parameter; `least` and `most` are 0 and 1 for one that is on or off or one of some `names`.
+
+    simulated: a simulation can do it, and no service.
+    """
 
     name: str
     kind: type[float] | type[int] | type[bool] | type[str]
@@ -59,6 +63,7 @@ class Parameter:
     most: float
     meaning: str
     names: tuple[str, ...] = ()
+    simulated: bool = False
 
     def read(self, given: object) -> float | str:
         """The value in the parameter's own kind, or `InvalidParameter`."""
@@ -88,11 +93,15 @@ def parameters_of(policy: Policy) -> dict[str, Parameter]:
 
 def with_parameters(policy: Policy, given: Mapping[str, object]) -> Policy:
     """The policy with these values; what is not given keeps its default. `InvalidParameter` names the first fault."""
-    known = parameters_of(policy)
+    return partial(policy, **read_parameters(parameters_of(policy), given))
+
+
+def read_parameters(known: Mapping[str, Parameter], given: Mapping[str, object]) -> dict[str, float | str]:
+    """These values, each in its parameter's own kind. `InvalidParameter` names the first fault."""
     for name in given:
         if name not in known:
             raise InvalidParameter(name, f"unknown; {_known(known)}")
-    return partial(policy, **{name: known[name].read(value) for name, value in given.items()})
+    return {name: known[name].read(value) for name, value in given.items()}
 
 
 def _parameter(argument: Argument, hint: Any) -> Parameter:
@@ -100,7 +109,7 @@ def _parameter(argument: Argument, hint: Any) -> Parameter:
     if isinstance(about, Choice):
         return Parameter(argument.name, str, argument.default, 0, 1, about.meaning, get_args(kind))
     if isinstance(about, Switch):
-        return Parameter(argument.name, kind, argument.default, 0, 1, about.meaning)
+        return Parameter(argument.name, kind, argument.default, 0, 1, about.meaning, simulated=about.simulated)
     return Parameter(argument.name, kind, argument.default, about.least, about.most, about.meaning)
 
 

@@ -15,6 +15,7 @@ from allocation.policies.fifo import fifo
 from allocation.problem import Problem
 from allocation.room import room_after
 from allocation.rounds import realise
+from allocation.sharing import Rows
 from allocation.solve import SolverFailed, Status
 
 PASSES = 4
@@ -24,11 +25,15 @@ MOMENT_S = 1e-3
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """A round planned: picks (m,), a configuration or -1; owner (G,), a row or -1."""
+    """A round planned: picks (m,), a configuration or -1; owner (G,), a row or -1.
+
+    Where two jobs may share GPUs, mate (m,) is who shares those of a row, or -1; their owner is one of the two.
+    """
 
     decision: Decision
     picks: Ints
     owner: Ints
+    mate: Ints | None = None
 
 
 def plan_round(problem: Problem, floor: Floor, limits: Limits, policy: Policy, *, round_s: float) -> Plan:
@@ -39,12 +44,26 @@ def plan_round(problem: Problem, floor: Floor, limits: Limits, policy: Policy, *
     if not len(problem.weight):
         return _nobody(problem, floor)
     decision = _decided(problem, limits, policy, round_s)
+    if decision.pairs is not None:
+        return _plan_with_pairs(problem, decision, floor, limits, round_s)
     if _nothing_moves(problem, decision, floor, limits):
         return Plan(decision=decision, picks=problem.held, owner=floor.holder)
-    picks, owner = _backfilled(problem, decision, floor, limits, round_s)
+    picks, owner = _backfilled(problem, decision, floor, limits, round_s=round_s)
     owner = keep(problem, picks, floor, owner, limits)
     picks = np.where(_running(picks, owner), np.where(picks >= 0, picks, problem.held), -1)
     return Plan(decision=decision, picks=picks, owner=owner)
+
+
+def _plan_with_pairs(problem: Problem, decision: Decision, floor: Floor, limits: Limits, round_s: float) -> Plan:
+    """The same, with pairs of jobs as rows of their own."""
+    rows = Rows.of(problem, decision)
+    floor, limits = rows.floor(floor, problem.mate), rows.limits(limits)
+    picks, owner = _backfilled(rows.problem, rows.decision, floor, limits, round_s=round_s, rows=rows)
+    holding = rows.without_busy(picks >= 0)
+    owner = keep(holding, picks, floor, owner, limits)
+    picks, mate = rows.apart(np.where(_running(picks, owner), np.where(picks >= 0, picks, holding.held), -1))
+    owner = np.where(owner >= 0, rows.members[owner, 0], -1)
+    return Plan(decision=decision, picks=picks, owner=owner, mate=mate)
 
 
 def _nothing_moves(problem: Problem, decision: Decision, floor: Floor, limits: Limits) -> bool:
@@ -94,10 +113,11 @@ def _capped(problem: Problem, limits: Limits, picks: Ints) -> Bools:
 
 
 def _backfilled(
-    problem: Problem, decision: Decision, floor: Floor, limits: Limits, round_s: float
+    problem: Problem, decision: Decision, floor: Floor, limits: Limits, *, round_s: float, rows: Rows | None = None
 ) -> tuple[Ints, Ints]:
-    barred = np.zeros(problem.rate.shape, dtype=np.bool_)
-    picks = realise(problem, decision, limits, round_s=round_s)
+    barred = np.zeros(problem.rate.shape, dtype=np.bool_) if rows is None else rows.barred.copy()
+    members = None if rows is None else rows.members
+    picks = realise(problem, decision, limits, round_s=round_s, barred=barred, members=members)
     owner = assign(problem, picks, floor)
     for _ in range(PASSES):
         homeless = _homeless(picks, owner)
@@ -107,7 +127,16 @@ def _backfilled(
         settled = np.where(homeless, -1, picks)
         soon = problem.locked & np.isfinite(problem.unlock_s)
         reserved = _types(problem, picks[homeless]) & _types(problem, problem.held[soon])
-        picks = realise(problem, decision, limits, round_s=round_s, settled=settled, barred=barred, reserved=reserved)
+        picks = realise(
+            problem,
+            decision,
+            limits,
+            round_s=round_s,
+            settled=settled,
+            barred=barred,
+            reserved=reserved,
+            members=members,
+        )
         owner = assign(problem, picks, floor, owner)
     return np.where(_homeless(picks, owner), -1, picks), owner
 

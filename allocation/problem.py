@@ -1,5 +1,6 @@
 """One scheduling round as arrays."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -19,11 +20,12 @@ class InvalidProblem(ValueError):
 
 @dataclass(frozen=True)
 class _Column:
-    """What a column must be; axes are letters of m, n, K, P, or digits, none for a single number."""
+    """What a column must be; axes are letters of m, n, K, P, S, or digits, none for a single number."""
 
     axes: str
     dtype: type[np.generic] = np.float64
     least: float = -np.inf
+    most: float = np.inf
     positive: bool = False
     finite: bool = True
     default: float = 0.0
@@ -62,7 +64,9 @@ class _Column:
             return True
         low, high = array.min(), array.max()
         return bool(
-            low >= self.least and (low > 0 or not self.positive) and (abs(low) < np.inf > high or not self.finite)
+            self.least <= low <= high <= self.most
+            and (low > 0 or not self.positive)
+            and (abs(low) < np.inf > high or not self.finite)
         )
 
     def _faults(self, array: npt.NDArray[Any]) -> list[tuple[Bools, str]]:
@@ -72,6 +76,7 @@ class _Column:
             (np.isnan(array), "is not a number"),
             (np.isinf(array) & self.finite, "must be finite"),
             (array < self.least, f"must not be less than {self.least:g}"),
+            (array > self.most, f"must not be more than {self.most:g}"),
             ((array <= 0) & self.positive, "must be positive"),
         ]
 
@@ -103,15 +108,18 @@ _COLUMNS: dict[str, _Column] = {
     "deadline_s": _Column("m", finite=False, default=np.inf),
     "price_per_gpu_hour": _Column("n", least=0),
     "team": _Column("m", np.int64),
+    "workload": _Column("m", np.int64, least=-1, default=-1),
+    "kept_rate": _Column("SSK", least=0, most=1),
+    "mate": _Column("m", np.int64, least=-1, default=-1),
     "pairs": _Column("P2", np.int64, least=0),
-    "pair_rate": _Column("P2K", least=0),
+    "pair_received_s": _Column("Pn", least=0),
     "solve_limit_s": _Column("", positive=True, finite=False, default=np.inf),
 }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
-    """One round: m jobs, n GPU types, K configurations, P pairs of jobs that may share GPUs.
+    """One round: m jobs, n GPU types, K configurations; S workloads whose jobs may share GPUs, P pairs that did.
 
     Parameters
     ----------
@@ -124,7 +132,7 @@ class Problem:
     remaining_steps, total_steps : (m,) float, steps; inf: unknown.
     attained_gpu_s : (m,) float, GPU-seconds received so far.
     isolated_s : (m,) float, seconds that the work so far would have taken on a 1/N share.
-    received_s : (m, n) float, seconds received per type since the shares were last set.
+    received_s : (m, n) float, seconds received per type, alone on its GPUs, since the shares were last set.
     held : (m,) int, the configuration held now, or -1.
     restart_s, restarts : (m,) float, seconds that a restart costs, and (m,) int, restarts so far.
     scale_unit : (m, n) int, GPUs of one replica of the job on that type.
@@ -134,14 +142,19 @@ class Problem:
     deadline_s : (m,) float, seconds from now, negative when missed; inf: none.
     price_per_gpu_hour : (n,) float, >= 0.
     team : (m,) int, any labels.
-    pairs, pair_rate : (P, 2) int, rows that may share GPUs, and (P, 2, K) float, the steps/s of each of the two then.
+    workload : (m,) int, the workload by which the job may share GPUs with another, -1: it shares them with nobody.
+    kept_rate : (S, S, K) float, 0 to 1, of the rate of a job of the first workload what is left to it beside one of the
+        second, on the same GPUs; 0: they cannot be together.
+    mate : (m,) int, the row that shares what is held, -1: none does.
+    pairs, pair_received_s : (P, 2) int, rows that have shared GPUs, and (P, n) float, seconds per type, since the
+        shares were last set.
     solve_limit_s : float, > 0, seconds after which the best certified decision counts; inf: however long it takes.
 
     Raises
     ------
     InvalidProblem
         A column has the wrong shape, type, sign or range; a job has no valid configuration; a rate stands for a
-        configuration that the capacity can never hold.
+        configuration that the capacity can never hold; two jobs share GPUs of which they do not hold the same.
     """
 
     rate: Floats
@@ -167,12 +180,15 @@ class Problem:
     deadline_s: Floats
     price_per_gpu_hour: Floats
     team: Ints
+    workload: Ints
+    kept_rate: Floats
+    mate: Ints
     pairs: Ints
-    pair_rate: Floats
+    pair_received_s: Floats
     solve_limit_s: float
 
     def __post_init__(self) -> None:
-        sizes = _sizes(self.rate, self.usage, np.zeros((0, 2)) if self.pairs is _BLANK else self.pairs)
+        sizes = _sizes(self.rate, self.usage, {"pairs": self.pairs, "kept_rate": self.kept_rate})
         for name, column in _COLUMNS.items():
             value = getattr(self, name)
             array = column.blank(sizes) if value is _BLANK else column.read(name, value, sizes)
@@ -182,7 +198,7 @@ class Problem:
     @classmethod
     def of(cls, rate: npt.ArrayLike, usage: npt.ArrayLike, capacity: npt.ArrayLike, **columns: npt.ArrayLike) -> Self:
         """Give the problem with defaults filled in, and only the rates that can be used."""
-        sizes = _sizes(rate, usage, columns.get("pairs", np.zeros((0, 2))))
+        sizes = _sizes(rate, usage, columns)
         given: dict[str, npt.ArrayLike] = {"usage": usage, "capacity": capacity, **columns}
         given["rate"] = _usable_rate(rate, given, sizes)
         if not {"base_gpus", "base_rate"} <= given.keys():
@@ -204,7 +220,8 @@ class Problem:
         whole = (position[self.pairs] >= 0).all(axis=1)
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
         by_job = {name: columns[name][kept] for name, column in _COLUMNS.items() if column.axes.startswith("m")}
-        by_pair = {"pairs": position[self.pairs[whole]], "pair_rate": self.pair_rate[whole]}
+        by_pair = {"pairs": position[self.pairs[whole]], "pair_received_s": self.pair_received_s[whole]}
+        by_job["mate"] = np.where(by_job["mate"] >= 0, position[by_job["mate"]], -1)
         return type(self)(**columns | by_job | by_pair)
 
     def _check_rows(self) -> None:
@@ -216,6 +233,19 @@ class Problem:
         _refuse("rate", self.rate.max(axis=1, initial=0) <= 0, "has no valid configuration")
         _refuse("usage", (self.usage.sum(axis=0) == 0), "is a configuration without GPUs")
         _refuse("pairs", (self.pairs >= m).any(axis=1), "names no job")
+        _refuse("pairs", self.pairs[:, 0] == self.pairs[:, 1], "is a job and itself")
+        self._check_sharing(m)
+
+    def _check_sharing(self, m: int) -> None:
+        _refuse("workload", self.workload >= len(self.kept_rate), "is none of those of kept_rate")
+        one_way = (self.kept_rate > 0) & (self.kept_rate.transpose(1, 0, 2) == 0)
+        _refuse("kept_rate", one_way.any(axis=(1, 2)), "lets only one of two run; they run together, or not at all")
+        _refuse("mate", self.mate >= m, "names no job")
+        rows = np.flatnonzero(self.mate >= 0)
+        mate = self.mate[rows]
+        apart = np.zeros(m, dtype=np.bool_)
+        apart[rows] = (self.mate[mate] != rows) | (mate == rows) | (self.held[mate] != self.held[rows])
+        _refuse("mate", apart, "does not hold the same GPUs: two that share them have one configuration")
 
 
 def normaliser(rate: npt.ArrayLike, usage: npt.ArrayLike, capacity: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -250,12 +280,18 @@ def _usable_rate(rate: npt.ArrayLike, columns: dict[str, npt.ArrayLike], sizes: 
     return usable if fits.all() else np.where(fits, usable, 0)
 
 
-def _sizes(rate: npt.ArrayLike, usage: npt.ArrayLike, pairs: npt.ArrayLike) -> dict[str, int]:
-    for name, value, dimensions in (("rate", rate, 2), ("usage", usage, 2), ("pairs", pairs, 2)):
-        if np.ndim(value) != dimensions:
-            raise InvalidProblem(name, f"must have {dimensions} dimensions")
+def _sizes(rate: npt.ArrayLike, usage: npt.ArrayLike, columns: Mapping[str, npt.ArrayLike]) -> dict[str, int]:
+    given = {"rate": rate, "usage": usage} | {name: _given(columns, name) for name in ("pairs", "kept_rate")}
+    for name, value in given.items():
+        if np.ndim(value) != len(_COLUMNS[name].axes):
+            raise InvalidProblem(name, f"must have {len(_COLUMNS[name].axes)} dimensions")
     (m, K), n = np.shape(rate), np.shape(usage)[0]
-    return {"m": m, "K": K, "n": n, "P": np.shape(pairs)[0]}
+    return {"m": m, "K": K, "n": n, "P": np.shape(given["pairs"])[0], "S": np.shape(given["kept_rate"])[0]}
+
+
+def _given(columns: Mapping[str, npt.ArrayLike], name: str) -> npt.ArrayLike:
+    value = columns.get(name, _BLANK)
+    return np.zeros((0,) * len(_COLUMNS[name].axes)) if value is _BLANK else value
 
 
 def _refuse(column: str, wrong: npt.NDArray[np.bool_] | np.bool_, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -16,8 +17,10 @@ TIE = 6
 RESET_ROUNDS = 16 / 3  # Gavel's 1920 s between allocations, in rounds of 360 s
 
 TOGETHER = 1024
-"""So many pairs are looked at before those are left out that nobody can have any more."""
-_Pairs = tuple[Ints, Ints]
+"""So many wants are looked at before those are left out that nobody can have any more."""
+OUT = -2
+"""In place of a pick: a job of this row runs in another."""
+_Wants = tuple[Ints, Ints]
 """Rows, and a configuration for each."""
 
 
@@ -53,6 +56,7 @@ def realise(
     settled: Ints | None = None,
     barred: Bools | None = None,
     reserved: Bools | None = None,
+    members: Ints | None = None,
 ) -> Ints:
     """Give each job its configuration for this round (m,), -1 for none.
 
@@ -63,39 +67,72 @@ def realise(
     the types are filled one after the other.
 
     A waiting job that only locks which end keep from its GPUs reserves the type (n,): nobody else starts there, so that
-    the locks run out and a gang is not starved by a stream of smaller jobs.
+    the locks run out and a gang is not starved by a stream of smaller jobs. Where rows are pairs of jobs, `members`
+    (m, 2) says of which: who is picked in one row is out of the others.
     """
     room = Room(problem, limits, reserved)
-    picks = np.full(len(problem.weight), -1, dtype=np.int64)
+    picks = _Picks.none(len(problem.weight), members)
     for i in np.flatnonzero(problem.locked).tolist():  # whatever the limits say now: it is never stopped
-        picks[i] = problem.held[i]
-        room.take(i, int(picks[i]), until_s=float(problem.unlock_s[i]))
+        picks.give(i, int(problem.held[i]))
+        room.take(i, int(problem.held[i]), until_s=float(problem.unlock_s[i]))
     allowed = problem.rate > 0 if barred is None else (problem.rate > 0) & ~barred
     if settled is not None:
         _fill(room, picks, _in_turn(problem, settled, allowed))
     if decision.shares is None:
         _fill(room, picks, _in_turn(problem, _picks_of(decision), allowed))
-        return picks
+        return picks.given
     queue = _Queue(problem, decision.shares, priorities(problem, decision.shares, round_s=round_s), deficit)
     for on_type in _passes(problem, type_order):
         _fill(room, picks, queue.order(allowed & on_type & (decision.shares > 0)))
         if room.full:
             break
-        spare = allowed & on_type & (decision.shares <= 0) & (picks < 0)[:, None] & room.holds()
+        spare = allowed & on_type & (decision.shares <= 0) & picks.open[:, None] & room.holds()
         _fill(room, picks, queue.order(spare))
-    return picks
+    return picks.given
+
+
+@dataclass(frozen=True, eq=False)
+class _Picks:
+    """Picks being made: rows (m,), -1 for none yet; others, by job, all rows that it is in, if it can be in several."""
+
+    rows: Ints
+    members: Ints | None
+    others: dict[int, Ints]
+
+    @classmethod
+    def none(cls, rows: int, members: Ints | None) -> Self:
+        others = dict[int, list[int]]()
+        for row, jobs in enumerate([] if members is None else members.tolist()):
+            for job in jobs:
+                others.setdefault(job, []).append(row)
+        return cls(np.full(rows, -1, dtype=np.int64), members, {job: np.array(of) for job, of in others.items()})
+
+    @property
+    def open(self) -> Bools:
+        """Who may still be picked."""
+        return np.asarray(self.rows == -1)
+
+    @property
+    def given(self) -> Ints:
+        return np.maximum(self.rows, -1)
+
+    def give(self, i: int, k: int) -> None:
+        if self.members is not None:
+            for job in self.members[i].tolist():
+                self.rows[self.others[job]] = OUT
+        self.rows[i] = k
 
 
 @dataclass(frozen=True, eq=False)
 class _Queue:
-    """The order in which pairs of a job and a configuration are served."""
+    """The order in which jobs are served with configurations."""
 
     problem: Problem
     shares: Floats
     priority: Floats
     deficit: Floats | None
 
-    def order(self, candidates: Bools) -> _Pairs:
+    def order(self, candidates: Bools) -> _Wants:
         """Give the candidates (m, K), most urgent first."""
         i, k = candidates.nonzero()
         priority, share = self._least(self.priority, i, k), self.shares[i, k]
@@ -125,35 +162,35 @@ def _passes(problem: Problem, type_order: Sequence[int] | None) -> list[Bools]:
     return [lone == j for j in type_order]
 
 
-def _in_turn(problem: Problem, picks: Ints, allowed: Bools) -> _Pairs:
+def _in_turn(problem: Problem, picks: Ints, allowed: Bools) -> _Wants:
     rows = np.flatnonzero(picks >= 0)
     rows = rows[allowed[rows, picks[rows]]]
     rows = rows[np.argsort(picks[rows] != problem.held[rows], kind="stable")]
     return rows, picks[rows]
 
 
-def _fill(room: Room, picks: Ints, wanted: _Pairs) -> None:
+def _fill(room: Room, picks: _Picks, wanted: _Wants) -> None:
     """Serve them in turn; what nobody can have any more is left out, unless somebody may wait for it."""
     rows, columns = wanted
     while rows.size and not room.full:
         if not room.awaited:
-            open_to_them = (picks[rows] < 0) & room.holds()[columns]
+            open_to_them = picks.open[rows] & room.holds()[columns]
             rows, columns = rows[open_to_them], columns[open_to_them]
         done = _fill_some(room, picks, rows[:TOGETHER].tolist(), columns[:TOGETHER].tolist())
         rows, columns = rows[done:], columns[done:]
 
 
-def _fill_some(room: Room, picks: Ints, rows: list[int], columns: list[int]) -> int:
+def _fill_some(room: Room, picks: _Picks, rows: list[int], columns: list[int]) -> int:
     """Serve them while what fits now goes on to fit; give how far that went."""
     most, _ = room.still_open()
     for seen, (i, k) in enumerate(zip(rows, columns, strict=True), 1):
-        if picks[i] >= 0:
+        if picks.rows[i] != -1:
             continue
         if not room.fits(i, k):
             room.reserve(i, k)
             continue
         room.take(i, k)
-        picks[i] = k
+        picks.give(i, k)
         if not room.has(most):
             return seen
     return len(rows)

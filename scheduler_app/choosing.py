@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from allocation.parameters import InvalidParameter, Policy, parameters_of, with_parameters
+from allocation.parameters import InvalidParameter, Parameter, Policy, parameters_of, read_parameters, with_parameters
 from allocation.policies import POLICIES
 from jobs_app.errors import Fault, encodable, escaped
 from scheduler_app.errors import InvalidChoice, NoSuchPolicy
@@ -16,14 +16,24 @@ LEAST_PART = 0.01
 """Of a round's length, for its decision."""
 KEPT = ("round_length_s", "min_run_s", "solve_limit_part")
 """What else a setting says, and keeps when another policy is chosen."""
+SIMULATED = (
+    "is for simulations only, for a GPU here belongs to one job at a time. "
+    "Leave it out, or try it by `motley simulate run … --policy {policy}:{name}=true`."
+)
 
 
 def checked(policy: str, given: Mapping[str, Any]) -> Parameters:
     """Every parameter of the policy, those that are not given at their defaults; or `InvalidChoice`."""
     if faults := list(faults_of_choice(policy, given)):
         raise InvalidChoice(faults)
-    known = parameters_of(POLICIES[policy])
+    known = offered(policy)
     return {name: parameter.read(given.get(name, parameter.default)) for name, parameter in known.items()}
+
+
+def offered(policy: str) -> dict[str, Parameter]:
+    """The parameters of the policy that a service can act upon; there are others that only a simulation can."""
+    known = parameters_of(POLICIES[policy])
+    return {name: parameter for name, parameter in known.items() if not parameter.simulated}
 
 
 def policy_of(name: str, parameters: Mapping[str, Any]) -> Policy:
@@ -35,7 +45,7 @@ def policy_of(name: str, parameters: Mapping[str, Any]) -> Policy:
 
 def in_full(policy: str, chosen: Mapping[str, Any]) -> Parameters:
     """What was chosen, and the defaults of what was not."""
-    known = parameters_of(POLICIES[policy]) if policy in POLICIES else {}
+    known = offered(policy) if policy in POLICIES else {}
     return {name: parameter.default for name, parameter in known.items()} | dict(chosen)
 
 
@@ -68,8 +78,10 @@ def refusal(policy: object, name: str, value: object) -> str:
     """Why this policy cannot take the parameter, and what it can; empty if it can, or if there is no such policy."""
     if not isinstance(policy, str) or policy not in POLICIES:
         return ""
+    if name in parameters_of(POLICIES[policy]).keys() - offered(policy).keys():
+        return f"{name} {SIMULATED.format(policy=policy, name=name)}"
     try:
-        with_parameters(POLICIES[policy], {name: value})
+        read_parameters(offered(policy), {name: value})
     except InvalidParameter as error:
         return f"{name} {_sentence(error.reason)}"
     return ""

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from allocation.parameters import Parameter, Policy, parameters_of
+from allocation.parameters import Parameter, Policy
 from allocation.policies import POLICIES
+from scheduler_app.choosing import offered
 from scheduler_app.formulas import mathml
 
 CHOOSE = "Choose it "
@@ -74,7 +75,7 @@ def _described(name: str, policy: Policy) -> Described:
         text=tuple(_shown(p) for p in others if not p.startswith(CHOOSE)),
         symbols=_one_line(symbols[1]) if symbols else "",
         sources=tuple(_sources(doc)),
-        parameters=tuple(parameters_of(policy).values()),
+        parameters=tuple(offered(name).values()),
     )
 
 

@@ -9,7 +9,7 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from allocation.parameters import Parameter
-from scheduler_app.choosing import KEPT, LEAST_PART, LONGEST_S, carried_over, faults_of_choice, in_full
+from scheduler_app.choosing import KEPT, LEAST_PART, LONGEST_S, carried_over, faults_of_choice, in_full, refusal
 from scheduler_app.describing import Described, all_described
 from scheduler_app.models import PolicySetting
 
@@ -40,6 +40,14 @@ class ChoiceForm(forms.Form):
         self.policy = policy
         of_parameters = {OF_PARAMETERS + parameter.name: _field(parameter) for parameter in policy.parameters}
         self.fields = of_parameters | self.fields
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse parameters that there is no field for, rather than pass them by."""
+        for field in self.data.keys() - self.fields.keys():
+            if field.startswith(OF_PARAMETERS):
+                name = field.removeprefix(OF_PARAMETERS)
+                self.add_error(None, refusal(self.policy.name, name, self.data[field]))
+        return self.cleaned_data
 
     def setting(self) -> PolicySetting:
         """What was filled in; what was left empty has its default."""

@@ -1,7 +1,7 @@
 """The clock: jobs come, a round is planned, jobs run, jobs are done."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from time import perf_counter
 
@@ -21,12 +21,16 @@ class Stalled(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """A round that is run: jobs (rows of the trace), their configurations, and when each stops."""
+    """A round that is run: jobs (rows of the trace), their configurations, and when each stops.
+
+    mates are the jobs (rows of the trace) with whom they share their GPUs, or -1.
+    """
 
     began_s: float
     rows: Ints
     configurations: Ints
     stops_s: Floats
+    mates: Ints
 
 
 def _ignore(_: Round) -> None:
@@ -81,7 +85,7 @@ class Simulation:
     def _plan(self) -> Planned:
         """Plan the next round, or take the last one again where nothing can have changed."""
         if self._planned and self._planned.steady and not self._changed:
-            return Planned(self._planned.picks, np.zeros_like(self._planned.starts), steady=True)
+            return replace(self._planned, starts=np.zeros_like(self._planned.starts))
         began = perf_counter()
         self._planned = self.rounds.plan(self.state, changed=self._changed)
         self.decided_s.append(perf_counter() - began)
@@ -91,15 +95,15 @@ class Simulation:
     def _run_round(self, planned: Planned) -> None:
         state = self.state
         runs = planned.picks >= 0
-        rows, k = state.active[runs], planned.picks[runs]
+        rows, k, mates = state.active[runs], planned.picks[runs], planned.shared_with[runs]
         self._start(rows, k, planned.starts[runs])
         restored_s = np.minimum(state.restoring_s[rows], self.rounds.round_s)
         state.restoring_s[rows] -= restored_s
-        steps, ran_s = state.work.run(rows, k, state.left[rows], self.rounds.round_s - restored_s)
+        steps, ran_s = state.work.run(rows, k, state.left[rows], self.rounds.round_s - restored_s, mates)
         stops_s = state.now_s + (restored_s + ran_s)
-        state.book(rows, k, steps, stops_s - state.now_s)
-        state.held[state.active] = planned.picks
-        self.watch(Round(state.now_s, rows, k, stops_s))
+        state.book(rows, k, steps, stops_s - state.now_s, mates)
+        state.held[state.active], state.mate[state.active] = planned.picks, planned.shared_with
+        self.watch(Round(state.now_s, rows, k, stops_s, mates))
         self._finish(rows, stops_s)
         self._end_round(stops_s)
 
@@ -118,6 +122,7 @@ class Simulation:
         state.finish_s[rows[done]] = stops_s[done]
         self.done += int(done.sum())
         state.held[rows[done]] = -1
+        state.part(rows[done])
         state.active = state.active[np.isnan(state.finish_s[state.active])]
         self._changed |= bool(done.any())
 

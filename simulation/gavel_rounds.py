@@ -1,6 +1,6 @@
 """Rounds as Gavel's simulator plans them."""
 
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -10,8 +10,11 @@ import numpy.typing as npt
 from allocation.arrays import Floats, Ints
 from allocation.decision import Decision
 from allocation.limits import Limits
+from allocation.pairs import Pairs
 from allocation.parameters import Policy
+from allocation.problem import Problem
 from allocation.rounds import realise
+from allocation.sharing import Rows
 from simulation.rounds import Planned
 from simulation.state import State
 
@@ -50,9 +53,10 @@ class GavelRounds:
         if self._changed and (not self._allocated_s or since_s >= self.reset_s):
             self._allocate(state, since_s)
         rows = state.active
-        picks = np.where(np.isin(rows, self._known), self._picks(state), -1)
+        picks, mates = self._picks(state)
+        picks = np.where(np.isin(rows, self._known), picks, -1)
         steady = not self._changed and self._decision is not None and self._decision.picks is not None
-        return Planned(picks, (picks >= 0) & (picks != state.held[rows]), steady)
+        return Planned(picks, (picks >= 0) & (picks != state.held[rows]), steady, mates)
 
     def relax(self) -> None:
         self._allocated_s = 0.0
@@ -74,20 +78,35 @@ class GavelRounds:
         if (shares := self._decided(state.active).shares) is not None:
             on_type = shares @ (state.jobs.configurations.usage > 0).T
             self._deficit_s[state.active] += on_type * since_s - state.received_s[state.active]
-        state.received_s[state.active] = 0
+        state.renew_shares()
 
-    def _picks(self, state: State) -> Ints:
+    def _picks(self, state: State) -> tuple[Ints, Ints]:
+        """The configuration of each active job, and with whom (a row of the trace) it shares it; -1: none."""
         order = list(self.fill)
         if self.shuffle:
             self.shuffle(order)
         rows = state.active
+        nobody = np.full(len(rows), -1)
+        problem, decision, deficit = state.problem(held=nobody, mate=nobody), self._decided(rows), self._deficit_s[rows]
+        if decision.pairs is None:
+            return self._realised(problem, decision, order, deficit), nobody
+        shared = Rows.of(problem, decision)
+        deficit = np.pad(deficit, ((0, len(decision.pairs)), (0, 0)))
+        picks, mate = shared.apart(self._realised(shared.problem, shared.decision, order, deficit, shared))
+        return picks, np.where(mate >= 0, rows[mate], -1)
+
+    def _realised(
+        self, problem: Problem, decision: Decision, order: Sequence[int], deficit: Floats, shared: Rows | None = None
+    ) -> Ints:
         return realise(
-            state.problem(held=np.full(len(rows), -1)),
-            self._decided(rows),
-            Limits.none(len(rows)),
+            problem,
+            decision,
+            Limits.none(len(deficit)),
             round_s=self.round_s,
             type_order=order,
-            deficit=self._deficit_s[rows],
+            deficit=deficit,
+            barred=None if shared is None else shared.barred,
+            members=None if shared is None else shared.members,
         )
 
     def _decided(self, rows: Ints) -> Decision:
@@ -96,7 +115,15 @@ class GavelRounds:
             picks = self._of(rows, self._held)
             return Decision.of_picks(picks, prices=np.zeros(0))
         shares = self._of(rows, self._decision.shares, blank=0.0)
-        return Decision.of_shares(shares, prices=np.zeros(0), objective=0, dust=0)
+        return Decision.of_shares(shares, prices=np.zeros(0), objective=0, dust=0, pairs=self._pairs(rows))
+
+    def _pairs(self, rows: Ints) -> Pairs | None:
+        """Those of which both are left."""
+        if self._decision is None or self._decision.pairs is None:
+            return None
+        of_trace, shares = self._known[self._decision.pairs.rows], self._decision.pairs.shares
+        both = np.isin(of_trace, rows).all(axis=1)
+        return Pairs(np.searchsorted(rows, of_trace[both]), shares[both])
 
     def _of(self, rows: Ints, values: npt.NDArray[Number], blank: float = -1) -> npt.NDArray[Number]:
         """Values of the jobs that were known at the last decision, for these jobs; blank for who came since."""

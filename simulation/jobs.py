@@ -1,8 +1,9 @@
 """The jobs of a trace as arrays, on one cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from math import inf
 from typing import NamedTuple, Self
 
@@ -15,10 +16,16 @@ from simulation.cluster import Cluster, Placement
 from simulation.throughputs import Throughputs
 from simulation.trace import Program, Spread, TraceJob
 
+RateBeside = Callable[[Program, Program, str, Placement], float]
+"""Steps/s of the first of two jobs on the same GPUs of a type."""
+
 
 @dataclass(frozen=True, eq=False)
 class Jobs:
     """M jobs by arrival; K configurations of n types; jobs of one kind (M,) have the same true rate (kinds, K).
+
+    beside_rate (kinds, kinds, K) is that of a job of the first kind on the same GPUs as one of the second, 0: they
+    cannot be together; it is empty where nobody may share.
 
     programs are those of the kinds, placements those of the configurations; restart_s (M,) is what a restart takes,
     and told_restart_s (M,) what policies take it for.
@@ -28,6 +35,7 @@ class Jobs:
     configurations: Configurations
     kind: Ints
     kind_rate: Floats
+    beside_rate: Floats
     arrival_s: Floats
     steps: Floats
     weight: Floats
@@ -50,11 +58,13 @@ class Jobs:
         restart_s: float = 0.0,
         mixed_gangs: bool = False,
         reference: str | None = None,
+        beside: RateBeside | None = None,
     ) -> Self:
         """Each gang on the fewest nodes of each type; a job's steps are its own, or those of its duration.
 
         A duration holds on GPUs of the reference type, as many as run the job fastest here; if nothing is known of the
-        job there, on these. Mixed gangs are on two types besides, and as fast as if all were of the slower.
+        job there, on these. Mixed gangs are on two types besides, and as fast as if all were of the slower. With rates
+        beside others, two jobs may share a gang of one type.
         """
         gangs = {gang for job in trace for gang in job.gangs if job.spread is not Spread.UNEVEN}
         uneven = {gang for job in trace for gang in job.gangs if job.spread is Spread.UNEVEN}
@@ -73,6 +83,7 @@ class Jobs:
             configurations=configurations,
             kind=kind,
             kind_rate=kind_rate,
+            beside_rate=_beside_rates(list(kinds), kind_rate, configurations, cluster, beside),
             arrival_s=np.array([job.arrival_s for job in trace], dtype=float),
             steps=np.array([_steps(job, usual[k]) for job, k in zip(trace, kind.tolist(), strict=True)], dtype=float),
             weight=np.array([job.weight for job in trace], dtype=float),
@@ -90,6 +101,13 @@ class Jobs:
     def rate(self) -> Floats:
         """True steps/s (M, K)."""
         return self.kind_rate[self.kind]
+
+    @cached_property
+    def kept_rate(self) -> Floats:
+        """The part of its rate (kinds, kinds, K) that a job of the first kind keeps beside one of the second."""
+        alone = np.broadcast_to(self.kind_rate[: len(self.beside_rate), None], self.beside_rate.shape)
+        kept = np.divide(self.beside_rate, alone, out=np.zeros_like(self.beside_rate), where=alone > 0)
+        return np.minimum(kept, 1)
 
     def weights_of(self, rows: Ints) -> Floats:
         """The weight of each of these, as the service reckons it: a team weighs 1, split over its jobs by theirs.
@@ -132,6 +150,20 @@ def _rate(kind: _Kind, cluster: Cluster, truth: Throughputs, gpu_type: int, plac
     if not _allowed(kind, cluster, gpu_type, placement):
         return 0.0
     return truth.rate(kind.program, cluster.gpu_types[gpu_type], placement)
+
+
+def _beside_rates(
+    kinds: Sequence["_Kind"], alone: Floats, on: Configurations, cluster: Cluster, beside: RateBeside | None
+) -> Floats:
+    """Of each kind beside each; where one of two could not go on, both are 0."""
+    if beside is None:
+        return np.zeros((0, 0, len(on.nodes)))
+    rates, placements = np.zeros((len(kinds), len(kinds), len(on.nodes))), cluster.placements(on)
+    for k in np.flatnonzero((on.usage > 0).sum(axis=0) == 1).tolist():
+        gpu_type, able = cluster.gpu_types[int(on.usage[:, k].argmax())], np.flatnonzero(alone[:, k]).tolist()
+        for a, b in product(able, able):
+            rates[a, b, k] = beside(kinds[a].program, kinds[b].program, gpu_type, placements[k])
+    return rates * (rates.transpose(1, 0, 2) > 0)
 
 
 def _allowed(kind: _Kind, cluster: Cluster, gpu_type: int, placement: Placement) -> bool:

@@ -57,7 +57,7 @@ class Recording:
 
     def see(self, seen: Round) -> None:
         """Note what a round changes."""
-        used = self.jobs.configurations.usage[:, seen.configurations].T.astype(float)
+        used = self.jobs.configurations.usage[:, seen.configurations].T / np.where(seen.mates < 0, 1, 2)[:, None]
         stops, which = np.unique(seen.stops_s, return_inverse=True)
         freed = np.zeros((len(stops), used.shape[1]))
         np.add.at(freed, which, used)

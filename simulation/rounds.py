@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from allocation.arrays import Bools, Ints
 from simulation.state import State
 
@@ -11,12 +13,20 @@ from simulation.state import State
 class Planned:
     """Picks (A,) of the active jobs, a configuration or -1; which of them (A,) start or move.
 
+    mates (A,) are the jobs, rows of the trace, with whom they share their GPUs, or -1; None: nobody does.
+
     steady: the next rounds will be planned alike, until a job comes or is done.
     """
 
     picks: Ints
     starts: Bools
     steady: bool = False
+    mates: Ints | None = None
+
+    @property
+    def shared_with(self) -> Ints:
+        """The mates, also where nobody has one."""
+        return np.full(len(self.picks), -1) if self.mates is None else self.mates
 
 
 class Rounds(Protocol):

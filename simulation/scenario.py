@@ -141,5 +141,6 @@ class Scenario:
             knowledge=self.knowledge,
             mixed_gangs=setting.mixed_gangs,
             reference=self.reference,
+            packed=setting.packed,
         )
         return Run(Simulation(state, rounds), machines.gpu_types, prices, jobs)

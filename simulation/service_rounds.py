@@ -40,6 +40,7 @@ class ServiceRounds:
     first_start_costs: bool = False
     _decision: Decision | None = None
     _owner: Ints = field(init=False)
+    _sharer: Ints = field(init=False)
     _node_type: Ints = field(init=False)
     _gpu_node: Ints = field(init=False)
     _shares_since_s: float | None = None
@@ -49,6 +50,7 @@ class ServiceRounds:
         self._node_type = np.repeat(np.arange(len(self.cluster.node_gpus)), [len(n) for n in self.cluster.node_gpus])
         self._gpu_node = np.repeat(np.arange(len(sizes)), sizes)
         self._owner = np.full(int(self.cluster.capacity.sum()), -1, dtype=np.int64)
+        self._sharer = self._owner.copy()
 
     def plan(self, state: State, *, changed: bool) -> Planned:
         changed |= self._nodes_changed(state)
@@ -68,20 +70,30 @@ class ServiceRounds:
 
     def _planned(self, state: State, rows: Ints, plan: Plan, floor: Floor) -> Planned:
         """Note who owns which GPU, and give the plan as one of all active jobs."""
-        moved = (plan.owner >= 0) & (plan.owner != floor.holder)
-        starts = np.isin(np.arange(len(rows)), plan.owner[moved])
-        self._owner[:] = -1
-        self._owner[self._gpus_up()] = np.where(plan.owner >= 0, rows[plan.owner], -1)
+        mate = np.full(len(rows), -1) if plan.mate is None else plan.mate
+        sharer = np.where(plan.owner >= 0, mate[plan.owner], -1)
+        starts, up = self._moved(rows, plan.owner) | self._moved(rows, sharer), self._gpus_up()
+        self._owner[:] = self._sharer[:] = -1
+        self._owner[up] = np.where(plan.owner >= 0, rows[plan.owner], -1)
+        self._sharer[up] = np.where(sharer >= 0, rows[sharer], -1)
         changes = plan.picks != state.held[rows]
         steady = self.timeless and self.outages is None and not (changes | starts).any() and _repeats(plan)
         place = np.searchsorted(state.active, rows)
         picks, started = np.full(len(state.active), -1), np.zeros(len(state.active), dtype=np.bool_)
         picks[place], started[place] = plan.picks, starts | (changes & (plan.picks >= 0))
-        return Planned(picks, started, steady)
+        mates = np.full(len(state.active), -1)
+        mates[place] = np.where(mate >= 0, rows[mate], -1)
+        return Planned(picks, started, steady, mates)
+
+    def _moved(self, rows: Ints, on: Ints) -> Bools:
+        """Who of these rows is, by who is on each GPU that is up, on one that he was not on."""
+        of_trace, up = np.where(on >= 0, rows[on], -1), self._gpus_up()
+        new = (on >= 0) & (of_trace != self._owner[up]) & (of_trace != self._sharer[up])
+        return np.isin(np.arange(len(rows)), on[new])
 
     def _nobody(self, state: State) -> Planned:
         """No job can run on the nodes that are up."""
-        self._owner[:] = -1
+        self._owner[:] = self._sharer[:] = -1
         nobody = np.full(len(state.active), -1)
         return Planned(nobody, nobody >= 0)
 
@@ -92,9 +104,11 @@ class ServiceRounds:
             return False
         before = self.outages.down.copy()
         failed = self.outages.pass_until(state.now_s)
-        lost = np.intersect1d(self._owner[failed[self._gpu_node]], state.active)
+        on_failed = failed[self._gpu_node]
+        lost = np.intersect1d(np.append(self._owner[on_failed], self._sharer[on_failed]), state.active)
         state.lose(lost)
-        self._owner[np.isin(self._owner, lost)] = -1
+        for on in (self._owner, self._sharer):
+            on[np.isin(on, lost)] = -1
         return bool(failed.any() or (self.outages.down != before).any())
 
     def _gpus_up(self) -> Bools:
@@ -124,7 +138,7 @@ class ServiceRounds:
         since_s = None if self._shares_since_s is None else state.now_s - self._shares_since_s
         if reset_due(changed=changed, since_s=since_s, round_s=self.round_s):
             self._shares_since_s = state.now_s
-            state.received_s[state.active] = 0
+            state.renew_shares()
 
     def _floor(self, state: State, rows: Ints) -> Floor:
         """The GPUs that are up, and which of these rows holds them."""
@@ -134,7 +148,7 @@ class ServiceRounds:
         return Floor(
             gpu_node=self._gpu_node[up],
             node_type=self._node_type,
-            holder=row[self._owner[up]],
+            holder=np.where(row[self._owner[up]] >= 0, row[self._owner[up]], row[self._sharer[up]]),
             releasing=np.zeros(int(up.sum()), dtype=np.bool_),
             node_cpus=np.full(N, np.inf),
             node_memory_mib=np.full(N, np.inf),
@@ -149,5 +163,7 @@ def _repeats(plan: Plan) -> bool:
     shares = plan.decision.shares
     if shares is None:
         return True
+    if plan.mate is not None:
+        return False
     alone = ((shares > 0).sum(axis=1) == 1) & (plan.picks == shares.argmax(axis=1))
     return bool(alone.all())

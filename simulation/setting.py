@@ -25,7 +25,7 @@ from simulation.rounds import Rounds
 from simulation.service_rounds import ServiceRounds
 from simulation.sia_rounds import SiaRounds
 from simulation.state import State
-from simulation.throughputs import Throughputs, read_gavel_table
+from simulation.throughputs import Table, Throughputs, read_gavel_table
 from simulation.trace import Trace
 from simulation.training import KNOWLEDGE, OWN, SERVICE, Training
 from simulation.work import FixedRates
@@ -92,8 +92,15 @@ class Setting:
             raise InvalidSetting("Gavel's rules fill one GPU type after the other, so no gang can be on two")
         if parts > 1 and not shares_out(with_parameters(POLICIES[name], parameters)):
             raise InvalidSetting(f"{name} picks who runs; only what a policy shares out can be decided in parts")
+        if rules == "sia" and parameters.get("packed") is True:
+            raise InvalidSetting("by Sia's rules nobody shares GPUs: with packed=true, say --rules service or gavel")
         others |= {"failures": _read_failures(failures), "mixed_gangs": mixed_gangs, "parts": parts}
         return cls(policy=name, parameters=parameters, rules=rules, **others)
+
+    @property
+    def packed(self) -> bool:
+        """Whether two jobs may share GPUs."""
+        return self.parameters.get("packed") is True
 
     @property
     def chance(self) -> bool:
@@ -188,19 +195,32 @@ def begin(
     knowledge: str = OWN,
     mixed_gangs: bool = False,
     reference: str = REFERENCE,
+    packed: bool = False,
 ) -> State:
     """Give the state before the first job comes; recorded applications are trained, anything else runs at fixed rates.
 
     restart_s is for jobs of which nothing is known; knowledge: what is known of how fast recorded applications are;
-    mixed_gangs: a gang may be on two types; reference: the GPU type on which durations hold.
+    mixed_gangs: a gang may be on two types; reference: the GPU type on which durations hold;
+    packed: two jobs may share GPUs, of which a table has to say how fast they are then.
     """
+    if packed and not (isinstance(truth, Table) and truth.together):
+        raise InvalidSetting("packed=true needs a table of --throughputs that says how fast two jobs are together")
     paid = prices or [0.0] * len(cluster.gpu_types)
     if isinstance(truth, Profiles):
         _refuse_unknown("knowledge", knowledge, KNOWLEDGE)
         trace = truth.completed(trace, restarts_known=knowledge == SERVICE)
         jobs = Jobs.of(trace.jobs, cluster, truth, mixed_gangs=mixed_gangs)
         return State.before(jobs, cluster, paid, Training(jobs, cluster, truth, knowledge))
-    jobs = Jobs.of(trace.jobs, cluster, truth, restart_s=restart_s, mixed_gangs=mixed_gangs, reference=reference)
+    beside = truth.rate_beside if packed and isinstance(truth, Table) else None
+    jobs = Jobs.of(
+        trace.jobs,
+        cluster,
+        truth,
+        restart_s=restart_s,
+        mixed_gangs=mixed_gangs,
+        reference=reference,
+        beside=beside,
+    )
     return State.before(jobs, cluster, paid, FixedRates(jobs, rounds.whole_steps))
 
 

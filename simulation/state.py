@@ -1,13 +1,13 @@
 """What has become of the jobs of a trace so far."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from allocation.arrays import Floats, Ints
+from allocation.arrays import Bools, Floats, Ints
 from allocation.problem import Problem, normaliser
 from simulation.cluster import Cluster
 from simulation.jobs import Jobs
@@ -22,8 +22,9 @@ class State:
     the shares were last set; isolated_rate (M,) steps/s on a 1/N share, isolated_s (M,) the time that the work so far
     would have taken on it; running_s, attained_gpu_s (M,); held (M,) the configuration run last round, or -1;
     restarts (M,), restoring_s (M,) until a job that was restarted goes on; finish_s (M,), nan: not done;
-    busy_gpu_s (n,); saved_left (M,) steps at the last checkpoint, unsaved_s (M,) run since; lost_gpu_s what failures of
-    nodes have cost.
+    mate (M,) who shared its GPUs then, or -1, and together_s, by two of them, the seconds (n,) for which they did since
+    the shares were last set; busy_gpu_s (n,); saved_left (M,) steps at the last checkpoint, unsaved_s (M,) run since;
+    lost_gpu_s what failures of nodes have cost.
     """
 
     jobs: Jobs
@@ -38,12 +39,14 @@ class State:
     running_s: Floats
     attained_gpu_s: Floats
     held: Ints
+    mate: Ints
     restarts: Ints
     restoring_s: Floats
     finish_s: Floats
     busy_gpu_s: Floats
     saved_left: Floats
     unsaved_s: Floats
+    together_s: dict[tuple[int, int], Floats] = field(default_factory=dict)
     lost_gpu_s: float = 0.0
     now_s: float = 0.0
 
@@ -66,6 +69,7 @@ class State:
             running_s=np.zeros(M),
             attained_gpu_s=np.zeros(M),
             held=np.full(M, -1, dtype=np.int64),
+            mate=np.full(M, -1, dtype=np.int64),
             restarts=np.zeros(M, dtype=np.int64),
             restoring_s=np.zeros(M),
             finish_s=np.full(M, np.nan),
@@ -95,12 +99,39 @@ class State:
             "price_per_gpu_hour": self.price_per_gpu_hour,
             "team": jobs.team[rows],
         }
-        known |= columns
+        known |= self._sharing(rows) | columns
         rate, kind = self.work.believed(rows)
         usable = (jobs.configurations.usage <= np.asarray(known["capacity"])[:, None]).all(axis=0)
         base_gpus, base_rate = normaliser(np.where(usable, rate, 0), jobs.configurations.usage, known["capacity"])
         known |= {"base_gpus": base_gpus[kind], "base_rate": base_rate[kind]}
         return Problem.of(rate[kind], jobs.configurations.usage, **known)
+
+    def _sharing(self, rows: Ints) -> dict[str, npt.ArrayLike]:
+        """What is known of jobs on the same GPUs, where they may share them."""
+        if not self.jobs.beside_rate.size:
+            return {}
+        place = np.full(len(self.left) + 1, -1)
+        place[rows] = np.arange(len(rows))
+        kinds, workload = np.unique(self.jobs.kind[rows], return_inverse=True)
+        pairs = [pair for pair in self.together_s if place[list(pair)].min() >= 0]
+        return {
+            "workload": workload,
+            "kept_rate": self.jobs.kept_rate[np.ix_(kinds, kinds)],
+            "mate": place[self.mate[rows]],
+            "pairs": place[np.array(pairs, dtype=np.int64).reshape(-1, 2)],
+            "pair_received_s": np.array([self.together_s[pair] for pair in pairs]).reshape(-1, len(self.capacity)),
+        }
+
+    def renew_shares(self) -> None:
+        """From now on, count anew what jobs receive of their shares."""
+        self.received_s[self.active] = 0
+        self.together_s.clear()
+
+    def part(self, rows: Ints) -> None:
+        """Note that these jobs share GPUs with nobody any more."""
+        mates = self.mate[rows]
+        self.mate[mates[mates >= 0]] = -1
+        self.mate[rows] = -1
 
     def set_isolated(self, problem: Problem, rows: Ints | None = None) -> None:
         """From now on, compare the work of the problem's jobs with what each would do on an equal share."""
@@ -116,14 +147,29 @@ class State:
         """Take these jobs off their GPUs, and back to their last checkpoint."""
         self.lost_gpu_s += float((self.unsaved_s * self.jobs.configurations.gpus[self.held])[rows].sum())
         self.left[rows], self.unsaved_s[rows], self.held[rows] = self.saved_left[rows], 0, -1
+        self.part(rows)
 
-    def book(self, rows: Ints, configurations: Ints, steps: Floats, busy_s: Floats) -> None:
-        """Note that these jobs did so many steps in so many seconds."""
+    def book(self, rows: Ints, configurations: Ints, steps: Floats, busy_s: Floats, mates: Ints) -> None:
+        """Note that these jobs did so many steps in so many seconds; GPUs that two share count half for each."""
         used = self.jobs.configurations.usage[:, configurations].T
+        gpu_s = busy_s - np.minimum(busy_s, self._mates_s(rows, mates, busy_s)) / 2
         self.left[rows] -= steps
-        self.received_s[rows] += (used > 0) * busy_s[:, None]
+        self.received_s[rows] += (used > 0) * np.where(mates < 0, busy_s, 0)[:, None]
+        self._book_together(rows, mates, used > 0, busy_s)
         self.running_s[rows] += busy_s
         self.unsaved_s[rows] += busy_s
-        self.attained_gpu_s[rows] += used.sum(axis=1) * busy_s
+        self.attained_gpu_s[rows] += used.sum(axis=1) * gpu_s
         self.isolated_s[rows] += steps / self.isolated_rate[rows]
-        self.busy_gpu_s += busy_s @ used
+        self.busy_gpu_s += gpu_s @ used
+
+    def _mates_s(self, rows: Ints, mates: Ints, busy_s: Floats) -> Floats:
+        """For how long the mates of these jobs were busy; 0: there is none."""
+        of_job = np.zeros(len(self.left) + 1)
+        of_job[rows] = busy_s
+        return of_job[mates]
+
+    def _book_together(self, rows: Ints, mates: Ints, on_type: Bools, busy_s: Floats) -> None:
+        long_s = np.maximum(busy_s, self._mates_s(rows, mates, busy_s))
+        for at in np.flatnonzero(mates > rows).tolist():
+            pair = int(rows[at]), int(mates[at])
+            self.together_s[pair] = self.together_s.get(pair, 0) + on_type[at] * long_s[at]

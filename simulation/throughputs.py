@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from simulation.cluster import Placement
 from simulation.trace import Program
@@ -33,9 +33,13 @@ class Throughputs(Protocol):
 
 @dataclass(frozen=True)
 class Table:
-    """Fixed rates by workload, GPU type and gang; where its GPUs are does not matter (Gavel)."""
+    """Fixed rates by workload, GPU type and gang; where its GPUs are does not matter (Gavel).
+
+    together are the rates of the first of two workloads while one of each runs on the same GPUs.
+    """
 
     rates: Mapping[str, Mapping[tuple[str, int], float]]
+    together: Mapping[tuple[str, str], Mapping[tuple[str, int], float]] = field(default_factory=dict)
 
     def rate(self, program: Program, gpu_type: str, placement: Placement) -> float:
         try:
@@ -43,18 +47,34 @@ class Table:
         except KeyError:
             raise UnknownWorkload(program.workload) from None
 
+    def rate_beside(self, program: Program, other: Program, gpu_type: str, placement: Placement) -> float:
+        """Steps per second of the first of two jobs that share these GPUs; 0: they cannot be together."""
+        rates = self.together.get((program.workload or "", other.workload or ""), {})
+        return rates.get((gpu_type, sum(placement)), 0.0)
+
 
 def read_gavel_table(path: Path) -> Table:
-    """Rates of jobs alone on their GPUs, from Gavel's JSON: type → "('workload', gpus)" → "null"."""
+    """Rates from Gavel's JSON: type → "('workload', gpus)" → of jobs alone under "null", of two by the other's key."""
     rates: dict[str, dict[tuple[str, int], float]] = {}
+    together: dict[tuple[str, str], dict[tuple[str, int], float]] = {}
     try:
         for gpu_type, rows in json.loads(path.read_text()).items():
             for key, row in rows.items():
                 workload, gpus = _read_key(key)
                 rates.setdefault(workload, {})[gpu_type, gpus] = float(row["null"])
+                for other, rate in _read_pairs(row, gpus):
+                    together.setdefault((workload, other), {})[gpu_type, gpus] = rate
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InvalidTable(f"{path} is not a table of throughputs of Gavel's: {error!r}") from error
-    return Table(rates)
+    return Table(rates, together)
+
+
+def _read_pairs(row: Mapping[str, Any], gpus: int) -> Iterator[tuple[str, float]]:
+    for key in row.keys() - {"null"}:
+        other, its_gpus = _read_key(key)
+        rate, _ = row[key]
+        if its_gpus == gpus:
+            yield other, float(rate)
 
 
 def _read_key(key: str) -> tuple[str, int]:

@@ -123,7 +123,9 @@ class Training:
         for i, k in zip(rows.tolist(), configurations.tolist(), strict=True):
             self._set_batch(self._jobs[i], self._types[k], self.jobs.placements[k])
 
-    def run(self, rows: Ints, configurations: Ints, left: Floats, seconds: Floats) -> tuple[Floats, Floats]:
+    def run(
+        self, rows: Ints, configurations: Ints, left: Floats, seconds: Floats, mates: Ints
+    ) -> tuple[Floats, Floats]:
         columns = zip(rows.tolist(), configurations.tolist(), left.tolist(), seconds.tolist(), strict=True)
         ran = [self._run(*column) for column in columns]
         steps, busy_s = np.array(ran, dtype=float).reshape(-1, 2).T

@@ -24,8 +24,13 @@ class Work(Protocol):
     def start(self, rows: Ints, configurations: Ints) -> None:
         """These jobs begin, or begin again, in these configurations."""
 
-    def run(self, rows: Ints, configurations: Ints, left: Floats, seconds: Floats) -> tuple[Floats, Floats]:
-        """Of the steps left, those done (m,) within so many seconds, and the seconds (m,) for which it is busy."""
+    def run(
+        self, rows: Ints, configurations: Ints, left: Floats, seconds: Floats, mates: Ints
+    ) -> tuple[Floats, Floats]:
+        """Of the steps left, those done (m,) within so many seconds, and the seconds (m,) for which it is busy.
+
+        mates (m,) are the jobs, rows of the trace, with whom these share their GPUs; -1: nobody.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +50,19 @@ class FixedRates:
     def start(self, rows: Ints, configurations: Ints) -> None:
         """Nothing depends on it."""
 
-    def run(self, rows: Ints, configurations: Ints, left: Floats, seconds: Floats) -> tuple[Floats, Floats]:
-        rate = self.jobs.kind_rate[self.jobs.kind[rows], configurations]
+    def run(
+        self, rows: Ints, configurations: Ints, left: Floats, seconds: Floats, mates: Ints
+    ) -> tuple[Floats, Floats]:
+        kind, two = self.jobs.kind[rows], np.flatnonzero(mates >= 0)
+        rate = self.jobs.kind_rate[kind, configurations]
+        rate[two] = self.jobs.beside_rate[kind[two], self.jobs.kind[mates[two]], configurations[two]]
         steps = rate * seconds
         steps = np.maximum(np.floor(steps), 1) if self.whole_steps else steps
         done = steps >= left * (1 - NOTHING_LEFT)
         steps = np.where(done, left, steps)
         to_the_end = ~done & (not self.whole_steps)
-        return steps, np.where(to_the_end, seconds, steps / rate)
+        busy_s = np.where(to_the_end, seconds, steps / rate)
+        if self.whole_steps and two.size:  # a pair ends with the later of its two, as it does in Gavel's simulator
+            place = np.argsort(rows, kind="stable")
+            busy_s[two] = np.maximum(busy_s[two], busy_s[place[np.searchsorted(rows, mates[two], sorter=place)]])
+        return steps, busy_s

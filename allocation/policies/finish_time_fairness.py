@@ -1,5 +1,7 @@
 """Finish-time fairness (Themis' rho, as a program of Gavel's)."""
 
+from typing import Annotated
+
 from numpy import column_stack, divide, full, inf, isfinite, maximum, minimum, where
 
 from allocation.arrays import Floats
@@ -7,10 +9,14 @@ from allocation.classes import alike
 from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.levels import each_alone, fill_levels
+from allocation.packing import PACKED, pack_levels
+from allocation.parameters import Switch
 from allocation.problem import Problem
 
 
-def finish_time_fairness(problem: Problem) -> Decision:
+def finish_time_fairness(
+    problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulated=True)] = False
+) -> Decision:
     r"""Let nobody finish much later than on a cluster of his own, of which he has one part in m.
 
     Choose it when people compare when they are done with when they would have been done on GPUs of their own.
@@ -35,6 +41,9 @@ def finish_time_fairness(problem: Problem) -> Decision:
     problem : Problem
         T = rate (m, K) steps/s, r = remaining_steps (m,), t = age_s (m,), I = isolated_s (m,) seconds that the work so
         far would have taken alone, u = usage (n, K) GPUs, c = capacity (n,) GPUs, g = base_gpus, p = base_rate (m,).
+    packed : bool
+        The time (pairs) that two jobs spend on the same GPUs is chosen, too, by their workload and kept_rate: see
+        `allocation.packing`. The promise is the same for the ten lowest levels; above, nobody has less than the tenth.
 
     Returns
     -------
@@ -58,7 +67,8 @@ def finish_time_fairness(problem: Problem) -> Decision:
     S = p * minimum(1, c.sum() / (len(p) * problem.base_gpus))
     r = maximum(problem.remaining_steps, p)  # what is at its last step still has a second to go
     alone_s = problem.isolated_s + r / S
-    kinds = alike(column_stack([T, r, t, alone_s, S]))
+    columns = [T, r, t, alone_s, S, problem.workload][: 6 if packed else 5]
+    kinds = alike(column_stack(columns))
     rows = kinds.first
     T, t, S, r, alone_s = T[rows], t[rows], S[rows], r[rows], alone_s[rows]
     known, fastest = isfinite(r), T.max(axis=1)
@@ -70,6 +80,8 @@ def finish_time_fairness(problem: Problem) -> Decision:
         return wanted
 
     ceiling = where(known, alone_s, fastest / S) / where(known, t + where(known, r, 0) / fastest, 1)
+    if packed:
+        return pack_levels(problem, kinds, need, ceiling=ceiling).inverse_decision
     best = fill_levels(T, problem.usage, c, each_alone(need), ceiling=ceiling, count=kinds.count, deadline=deadline)
     return Decision.of_shares(
         best.shares[kinds.of_row],

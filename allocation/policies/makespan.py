@@ -1,15 +1,19 @@
 """Least makespan (Gavel's `min_total_duration`)."""
 
+from typing import Annotated
+
 from numpy import isfinite, maximum, where
 
 from allocation.arrays import Floats
 from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.levels import fill_evenly
+from allocation.packing import PACKED, pack_evenly
+from allocation.parameters import Switch
 from allocation.problem import Problem
 
 
-def makespan(problem: Problem) -> Decision:
+def makespan(problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulated=True)] = False) -> Decision:
     r"""Be done with all jobs as soon as possible.
 
     Choose it for a fixed batch of jobs of which the last one counts, as in a search over hyperparameters.
@@ -28,6 +32,9 @@ def makespan(problem: Problem) -> Decision:
     problem : Problem
         T = rate (m, K) steps/s, r = remaining_steps (m,), u = usage (n, K) GPUs, c = capacity (n,) GPUs,
         p = base_rate (m,) steps/s on the average GPU.
+    packed : bool
+        The time (pairs) that two jobs spend on the same GPUs is chosen, too, by their workload and kept_rate: see
+        `allocation.packing`. The promise is the same for the ten lowest levels; above, nobody has less than the tenth.
 
     Returns
     -------
@@ -45,8 +52,10 @@ def makespan(problem: Problem) -> Decision:
     .. [1] Narayanan et al., OSDI 2020, "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
        section 4.2.
     """
-    a = problem.rate / steps_left(problem)[:, None]
-    best = fill_evenly(a, problem.usage, problem.capacity, deadline=Deadline.of(problem))
+    r = steps_left(problem)
+    if packed:
+        return pack_evenly(problem, 1 / r).inverse_decision
+    best = fill_evenly(problem.rate / r[:, None], problem.usage, problem.capacity, deadline=Deadline.of(problem))
     return Decision.of_shares(
         best.shares,
         prices=best.prices / best.level**2,

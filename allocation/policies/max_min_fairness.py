@@ -1,12 +1,16 @@
 """Max-min fairness of normalised throughput (Gavel)."""
 
+from typing import Annotated
+
 from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.levels import fill_evenly
+from allocation.packing import PACKED, pack_evenly
+from allocation.parameters import Switch
 from allocation.problem import Problem
 
 
-def max_min_fairness(problem: Problem) -> Decision:
+def max_min_fairness(problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulated=True)] = False) -> Decision:
     r"""Make the worst-off job as fast as possible, relative to its fair share; then the next.
 
     Choose it when many people share the cluster, and each is to get as much work done as a fair part of it would do.
@@ -27,6 +31,9 @@ def max_min_fairness(problem: Problem) -> Decision:
     problem : Problem
         T = rate (m, K) steps/s, u = usage (n, K) GPUs, c = capacity (n,) GPUs, w = weight (m,),
         g = base_gpus (m,), p = base_rate (m,) steps/s on the average GPU.
+    packed : bool
+        The time (pairs) that two jobs spend on the same GPUs is chosen, too, by their workload and kept_rate: see
+        `allocation.packing`. The promise is the same for the ten lowest levels; above, nobody has less than the tenth.
 
     Returns
     -------
@@ -45,8 +52,10 @@ def max_min_fairness(problem: Problem) -> Decision:
        sections 4.1 and 4.3.
     """
     T, g, w, p = problem.rate, problem.base_gpus, problem.weight, problem.base_rate
-    a = T * (g / (w * p))[:, None]
-    best = fill_evenly(a, problem.usage, problem.capacity, deadline=Deadline.of(problem))
+    scale = g / (w * p)
+    if packed:
+        return pack_evenly(problem, scale).decision
+    best = fill_evenly(T * scale[:, None], problem.usage, problem.capacity, deadline=Deadline.of(problem))
     return Decision.of_shares(
         best.shares,
         prices=best.prices,

@@ -80,5 +80,6 @@ def _page(request: Visit, filled: ChoiceForm | None = None) -> HttpResponse:
         "policies": [(policy, forms[policy.name]) for policy in all_described()],
         "history": history,
         "filled": filled.policy.name if filled else "",
+        "refused": filled.non_field_errors() if filled else (),
     }
     return render(request, "scheduler_app/policies.html", context)

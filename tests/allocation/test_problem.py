@@ -24,6 +24,15 @@ USAGE = [[1, 4, 0], [0, 0, 1]]
         ({"deadline_s": [np.nan, 1]}, "deadline_s", 0),
         ({"team": ["a", "b"]}, "team", None),
         ({"pairs": [[0, 2]]}, "pairs", 0),
+        ({"pairs": [[0, 1], [1, 1]]}, "pairs", 1),
+        ({"pairs": [0, 1]}, "pairs", None),
+        ({"kept_rate": np.full((1, 1, 3), 1.5)}, "kept_rate", 0),
+        ({"kept_rate": [[[0, 0, 0], [0.5, 0, 0]], [[0, 0, 0], [0, 0, 0]]]}, "kept_rate", 0),
+        ({"kept_rate": np.ones((2, 1, 3))}, "kept_rate", None),
+        ({"workload": [-1, 1], "kept_rate": np.ones((1, 1, 3))}, "workload", 1),
+        ({"mate": [1, -1], "held": [0, 0]}, "mate", 0),
+        ({"mate": [-1, 1], "held": [0, 0]}, "mate", 1),
+        ({"mate": [1, 0], "held": [0, 1]}, "mate", 0),
         ({"nodes": [0, 1, 1]}, "nodes", 0),
         ({"solve_limit_s": 0}, "solve_limit_s", None),
         ({"solve_limit_s": np.nan}, "solve_limit_s", None),
@@ -68,9 +77,12 @@ def test_the_normaliser_is_the_rate_of_the_smallest_gang_on_the_average_gpu():
 
 
 def test_a_subset_keeps_the_pairs_that_are_whole():
-    problem = Problem.of(np.ones((3, 3)), USAGE, [4, 1], team=[7, 8, 9], pairs=[[0, 1], [1, 2]])
+    problem = Problem.of(
+        np.ones((3, 3)), USAGE, [4, 1], team=[7, 8, 9], pairs=[[0, 1], [1, 2]], mate=[-1, 2, 1], held=[-1, 0, 0]
+    )
     part = problem.subset(np.array([2, 1]))
-    assert (part.team.tolist(), part.pairs.tolist()) == ([9, 8], [[1, 0]])
+    assert (part.team.tolist(), part.pairs.tolist(), part.mate.tolist()) == ([9, 8], [[1, 0]], [1, 0])
+    assert problem.subset(np.array([0, 1])).mate.tolist() == [-1, -1]
 
 
 @pytest.mark.parametrize(

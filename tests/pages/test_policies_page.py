@@ -150,6 +150,17 @@ def test_a_faulty_parameter_is_marked_and_nothing_is_chosen(staff, web):
     assert not PolicySetting.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"), [("packed", "packed is for simulations only"), ("powr", "powr is unknown: this policy has no")]
+)
+def test_a_parameter_without_a_field_is_refused_not_passed_by(staff, web, name, reason):
+    filled = {"round_length_s": 60, "min_run_s": 0, "note": "", f"parameter-{name}": "on"}
+    answer = web(staff).post(reverse("choose-policy", args=["makespan"]), filled, follow=True).content.decode()
+    assert f"Not chosen: {reason}" in unescape(answer)
+    assert not PolicySetting.objects.exists()
+    assert "parameter-packed" not in answer
+
+
 def test_a_policy_that_there_is_not_is_not_found(staff, web):
     assert web(staff).post(reverse("choose-policy", args=["lottery"])).status_code == 404
 

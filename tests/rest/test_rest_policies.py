@@ -140,6 +140,22 @@ def test_every_faulty_parameter_is_pointed_at(root: APIClient) -> None:
     }
 
 
+@pytest.mark.parametrize("policy", ["max_min_fairness", "finish_time_fairness", "makespan"])
+@pytest.mark.parametrize("value", [True, False, "yes"])
+def test_what_only_a_simulation_can_do_is_not_offered_and_refused_with_a_way_out(
+    root: APIClient, policy: str, value: Any
+) -> None:
+    answer = root.put(CURRENT, {"policy": policy, "parameters": {"packed": value}}, format="json")
+    assert answer.status_code == 422
+    assert {fault["pointer"]: fault["detail"] for fault in answer.json()["errors"]} == {
+        "/parameters/packed": "packed is for simulations only, for a GPU here belongs to one job at a time. "
+        f"Leave it out, or try it by `motley simulate run … --policy {policy}:packed=true`."
+    }
+    listed = {each["name"]: each["parameters"] for each in root.get("/api/v1/policies").json()["results"]}
+    assert listed[policy] == {}
+    assert choose(root, policy)["parameters"] == {}
+
+
 @pytest.mark.usefixtures("tuned_policy")
 @pytest.mark.parametrize("value", [10**400, -(10**400), None, [], {}, "NaN"])
 def test_what_is_no_number_of_this_world_is_refused(root: APIClient, value: Any) -> None:

@@ -277,6 +277,11 @@ def test_faulty_parameters_are_refused_with_their_names(admin: Client, parameter
     assert PolicySetting.objects.count() == 1
 
 
+def test_what_only_a_simulation_can_do_is_refused_in_the_administration(admin: Client) -> None:
+    assert says(choose(admin, '{"packed": true}', policy="makespan"), "packed is for simulations only")
+    assert PolicySetting.objects.count() == 1
+
+
 def test_a_setting_of_a_policy_that_is_gone_cannot_be_chosen_again(admin: Client) -> None:
     gone, now = PolicySetting.objects.create(policy="lottery"), PolicySetting.objects.create()
     assert says(act(admin, "scheduler_app_policysetting", "choose_again", gone), "There is no policy")

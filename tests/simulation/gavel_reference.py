@@ -50,13 +50,22 @@ class Run:
     gpu_types: tuple[str, ...]
 
     @classmethod
-    def of(cls, trace: str, cluster: str, policy: Policy, *, shuffled: bool = False, lend: bool = True) -> "Run":
+    def of(
+        cls,
+        trace: str,
+        cluster: str,
+        policy: Policy,
+        *,
+        shuffled: bool = False,
+        lend: bool = True,
+        packed: bool = False,
+    ) -> "Run":
         named = Cluster.parse(cluster_words(cluster))
         machines = named.of_types(sorted(named.gpu_types)).pooled
         fill = [machines.gpu_types.index(gpu_type) for gpu_type in named.gpu_types]
         lines = (gavel_reference() / "traces" / f"{trace}.trace").read_text().splitlines()
         table = read_gavel_table(gavel_reference() / "simulation_throughputs.json")
-        jobs = Jobs.of(read_gavel(lines).jobs, machines, table)
+        jobs = Jobs.of(read_gavel(lines).jobs, machines, table, beside=table.rate_beside if packed else None)
         shuffle = random.Random(5).shuffle if shuffled else None
         rounds = GavelRounds(policy, ROUND_S, fill, shuffle, lend)
         run = cls(
