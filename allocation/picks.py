@@ -62,13 +62,13 @@ def best_picks(
     market = Market(value, usage, capacity.astype(float), np.ones(len(value), dtype=np.int64))
     priced = best_prices(market, deadline=deadline)
     columns, status = _filled(market, market.best_at(priced.prices), priced.prices), Status.OPTIMAL
-    bound, gap = priced.bound, EXACT if len(value) <= SMALL else gap
-    if bound - market.worth(columns) > gap * abs(objective(market.worth(columns))):
+    bound, near = priced.bound, EXACT if len(value) <= SMALL else gap
+    if len(value) > SMALL and bound - market.worth(columns) > near * abs(objective(market.worth(columns))):
         columns = max(columns, _filled(market, _dealt(priced.mix), priced.prices), key=market.worth)
-    short = bound - market.worth(columns)
-    if short > gap * abs(objective(market.worth(columns))):
-        near = gap * abs(objective(market.worth(columns))) / max(market.worth(columns), 1e-300)
-        columns, bound, status = _settled(market, columns, bound, gap=near, deadline=deadline)
+    worth = market.worth(columns)
+    if bound - worth > near * abs(objective(worth)):
+        relative = gap * abs(objective(worth)) / max(worth, 1e-300)
+        columns, bound, status = _settled(market, columns, bound, gap=relative, deadline=deadline)
     worth = market.worth(columns)
     return Picks(columns - 1, worth, max(bound, worth), priced.prices, perf_counter() - began, status)
 

@@ -28,6 +28,8 @@ from allocation.solve import maximize
 MOST_CUTS = 400
 STEADY = 0.7
 """So far back from the suggested prices to the best ones: cuts between the two tell more than cuts far out."""
+FEW = 200
+"""With so few jobs, cuts at the suggested prices themselves soon end at a corner."""
 PATIENCE = 40
 """After so many cuts that prove nothing, the suggested prices themselves."""
 BLOCK = 2048
@@ -102,9 +104,10 @@ def best_prices(market: Market, *, gap: float = 1e-6, deadline: Deadline = NEVER
     """The prices with the lowest bound, up to this gap, relative to it; or to as many cuts as there is time for."""
     n = len(market.capacity)
     suggested, best, bound, stalled = np.zeros(n), np.zeros(n), np.inf, 0
+    steady = STEADY if len(market.value) > FEW else 0.0
     answers, offers, slopes = [np.zeros(len(market.value), dtype=np.int64)], [0.0], [market.capacity]
     for _ in range(MOST_CUTS):
-        prices = _between(best, suggested, STEADY if stalled < PATIENCE else 0.0)
+        prices = _between(best, suggested, steady if stalled < PATIENCE else 0.0)
         answers.append(market.best_at(prices))
         offers.append(market.worth(answers[-1]))
         slopes.append(market.capacity - market.used(answers[-1]))

@@ -43,18 +43,16 @@ def serve(
     line = _Line.after(problem, keep, choose, problem.rate > 0 if allowed is None else allowed)
     waiting = rest = turn[~keep[turn]]
     stopping = -1
-    while rest.size:
-        fits = np.flatnonzero(line.room.holds())
-        finds = np.asarray(line.allowed[np.ix_(rest, fits)].any(axis=1))
-        if strict:
-            stops = ~finds & ~(passable & np.isin(problem.base_gpus[rest], problem.gpus[fits]))
-            stopping = int(rest[stops.argmax()]) if stops.any() else -1
-            finds &= ~np.logical_or.accumulate(stops)
-        places = np.flatnonzero(finds)[:TOGETHER]
-        if not places.size:
-            break
-        seen = places[line.serve(rest[places]) - 1] + 1
-        rest = rest[seen:] if strict else rest[seen:][finds[seen:]]
+    while rest.size and stopping < 0:
+        few, fits = rest[:TOGETHER], np.flatnonzero(line.room.holds())
+        finds = np.asarray(line.allowed[np.ix_(few, fits)].any(axis=1))
+        stops = ~finds & ~(passable & np.isin(problem.base_gpus[few], problem.gpus[fits])) & strict
+        places = np.flatnonzero(finds & ~np.logical_or.accumulate(stops))
+        served = line.serve(few[places])
+        if served < places.size:
+            rest = rest[places[served - 1] + 1 :]
+        else:
+            stopping, rest = int(few[stops.argmax()]) if stops.any() else -1, rest[len(few) :]
     return Decision.of_picks(
         line.picks,
         prices=np.zeros(len(problem.capacity)),
