@@ -41,9 +41,10 @@ format:  ## format and mend what can be mended
 	ruff format .
 	ruff check --fix .
 
-bench:  ## every policy on 2,048 jobs beside its plain formula, a round of 2,000 jobs split by step, long traces simulated
+bench:  ## every policy on up to 100,000 jobs beside its plain formula, a round of 2,000 jobs split by step, long traces simulated
 	@./bootstrap.sh test
 	$(PYTHON) -m benchmarks.policies
+	$(PYTHON) -m benchmarks.packed
 	$(PYTHON) -m benchmarks.round
 	$(PYTHON) -m benchmarks.traces
 

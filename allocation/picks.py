@@ -22,6 +22,8 @@ from allocation.solve import SolverFailed, Status, maximize
 
 SMALL = 200
 """So many jobs HiGHS solves to the end in a few hundredths of a second."""
+MOST_CHOICES = 200_000
+"""With more, HiGHS thinks for minutes before it looks at its time limit."""
 GOLDEN = (5**0.5 - 1) / 2
 """Its multiples, less what is whole, are spread evenly, however many there are."""
 EXACT = 1e-9
@@ -77,7 +79,7 @@ def _settled(
     market: Market, columns: Ints, bound: float, *, gap: float, deadline: Deadline
 ) -> tuple[Ints, float, Status]:
     """The better of this answer and what HiGHS finds, the bound, and whether the gap was reached."""
-    if deadline.passed():
+    if deadline.passed() or np.count_nonzero(market.value > 0) > MOST_CHOICES:
         return columns, bound, Status.LIMIT
     try:
         found, bound_too = _by_highs(market, gap=gap, time_limit_s=deadline.left_s())

@@ -14,7 +14,7 @@ from allocation.policies.min_cost import dollars_per_hour
 from allocation.problem import Problem
 from allocation.solve import Solution, maximize
 
-LIMIT_S = 120.0
+LIMIT_S = 60.0
 Plain = Callable[[Problem], float]
 """Gives the objective."""
 

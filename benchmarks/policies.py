@@ -1,7 +1,7 @@
 """How long policies take to decide, on one core, beside their formulas given to HiGHS whole.
 
-`python -m benchmarks.policies` gives the table, `--policy sia --jobs 2048 --json` one cell, `--types 6` more GPU types.
-Each cell is a process of its own, so that its memory is its own too.
+`python -m benchmarks.policies` gives the table, `--policy sia --jobs 20000 --types 6` a line of it, `--json FILE` the
+cells, from which `python -m benchmarks.plot` draws. Each cell is a process of its own, with a memory of its own.
 """
 
 import argparse
@@ -11,40 +11,115 @@ import resource
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from benchmarks.formulations import LIMIT_S
+
 ONE_CORE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-TARGET_S = {"sia": 0.5, "hadar": 0.5, "finish_time_fairness": 1.0, "hierarchical_fairness": 1.0}
-"""Of 2,048 jobs and three types."""
-SHARES_TARGET_S = 0.3
-QUEUES = ("allox", "srtf", "las", "fifo", "fifo_fastest")
-"""They are only told."""
+LOADS = (0.9, 1.2, 1.5)
+"""What jobs ask for, relative to the GPUs; the slowest one is told."""
+PLAIN_LOAD = 1.2
+REPEAT = 3
+NOT_IN_TIME = f"not in {LIMIT_S:g} s"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """So many jobs on so many GPU types."""
+
+    jobs: int
+    types: int
+
+
+SCALES = (Scale(2048, 3), Scale(20_000, 6), Scale(100_000, 10))
+SHARES_S, QUEUES_S = (0.15, 1.5, 15.0), (0.05, 0.3, 1.0)
+TARGETS_S: dict[str, tuple[float | None, ...]] = {
+    "max_min_fairness": SHARES_S,
+    "max_sum_throughput": SHARES_S,
+    "min_cost": SHARES_S,
+    "makespan": SHARES_S,
+    "finish_time_fairness": (0.5, 5.0, 40.0),
+    "hierarchical_fairness": (1.0, 10.0, None),
+    "sia": (0.15, 1.0, 5.0),
+    "hadar": (0.5, 5.0, 30.0),
+    "las": QUEUES_S,
+    "srtf": QUEUES_S,
+    "fifo": QUEUES_S,
+    "isolated": QUEUES_S,
+    "proportional": QUEUES_S,
+}
+"""Seconds at each scale; the other policies are measured at the first alone."""
 
 
 def main() -> None:
     arguments = _arguments()
-    if arguments.policy and (arguments.json or arguments.inside):
-        print(json.dumps(_measured(arguments) if arguments.inside else _in_its_own_process(arguments)))
+    if arguments.inside:
+        print(json.dumps(_measured(arguments)))
         return
-    _print_table(arguments)
+    print("| policy | jobs | types | input | seconds | target | whole, by HiGHS | times | objective | gap | peak MiB |")
+    print("| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    cells = []
+    for cell in _cells(arguments):
+        print(_line(cell), flush=True)
+        cells.append(cell)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(cells))
 
 
 def _arguments() -> argparse.Namespace:
     from allocation.policies import POLICIES
-    from benchmarks.problems import INPUTS
+    from benchmarks.problems import INPUTS, LOAD
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", choices=POLICIES)
-    parser.add_argument("--jobs", type=int, default=2048)
-    parser.add_argument("--types", type=int, default=3, help="GPU types, of rigid jobs")
-    parser.add_argument("--input", choices=INPUTS, default="all-different")
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--plain", action="store_true", help="the formula given to HiGHS whole, in place of the policy")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--jobs", type=int, help="with --types, another scale than the three")
+    parser.add_argument("--types", type=int, default=3, help="GPU types")
+    parser.add_argument("--input", choices=INPUTS)
+    parser.add_argument("--load", type=float, default=LOAD, help=argparse.SUPPRESS)
+    parser.add_argument("--no-plain", action="store_true", help="without the whole programs, which take minutes")
+    parser.add_argument("--json", type=Path, help="write the cells there")
+    parser.add_argument("--inside", choices=("policy", "plain"), help=argparse.SUPPRESS)
     return parser.parse_args()
+
+
+def _cells(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A cell for each policy, scale and input; whole programs until one does not end."""
+    from allocation.policies import POLICIES
+    from benchmarks.formulations import PLAIN
+    from benchmarks.problems import INPUTS
+
+    for policy in [arguments.policy] if arguments.policy else POLICIES:
+        for kind in [arguments.input] if arguments.input else INPUTS:
+            whole: dict[str, Any] = {}
+            for scale, target_s in _scales(arguments, policy):
+                cell = max((_cell(policy, scale, kind, load) for load in LOADS), key=lambda cell: cell["seconds"])
+                if policy in PLAIN and not arguments.no_plain and "why" not in whole:
+                    whole = _cell(policy, scale, kind, PLAIN_LOAD, inside="plain")
+                yield cell | {"target_s": target_s, "plain": whole}
+
+
+def _scales(arguments: argparse.Namespace, policy: str) -> list[tuple[Scale, float | None]]:
+    if arguments.jobs:
+        return [(Scale(arguments.jobs, arguments.types), None)]
+    return list(zip(SCALES, TARGETS_S[policy], strict=True)) if policy in TARGETS_S else [(SCALES[0], None)]
+
+
+def _cell(policy: str, scale: Scale, kind: str, load: float, *, inside: str = "policy") -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.policies", "--inside", inside, "--policy", policy, "--input", kind]
+    command += ["--jobs", str(scale.jobs), "--types", str(scale.types), "--load", str(load)]
+    try:
+        limit_s = 1.5 * LIMIT_S if inside == "plain" else None  # what HiGHS does before it begins knows no limit
+        done = subprocess.run(
+            command, check=True, capture_output=True, text=True, env=os.environ | ONE_CORE, timeout=limit_s
+        )
+    except subprocess.TimeoutExpired:
+        return {"why": NOT_IN_TIME}
+    cell: dict[str, Any] = json.loads(done.stdout)
+    return cell
 
 
 def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -54,25 +129,38 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
     from benchmarks.problems import elastic, rigid
 
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    if arguments.policy == "sia":
-        problem = elastic(arguments.jobs, kind=arguments.input)
-    else:
-        problem = rigid(arguments.jobs, kind=arguments.input, types=arguments.types)
-    cell = {"policy": arguments.policy, "jobs": arguments.jobs, "input": arguments.input}
-    if arguments.plain:
-        seconds, objective = _timed(lambda: PLAIN[arguments.policy](problem), 1)
-        return cell | {"median_seconds": seconds, "objective": objective, "peak_mib": _peak_mib()}
-    seconds, decision = _timed(lambda: POLICIES[arguments.policy](problem), arguments.repeat)
-    quality = {"objective": decision.objective, "bound": decision.bound, "gap": decision.gap}
-    return cell | {"median_seconds": seconds} | quality | {"peak_mib": _peak_mib()}
+    make = elastic if arguments.policy == "sia" else rigid
+    problem = make(arguments.jobs, kind=arguments.input, types=arguments.types, load=arguments.load)
+    cell = {"policy": arguments.policy, "jobs": arguments.jobs, "types": arguments.types, "input": arguments.input}
+    cell |= {"load": arguments.load}
+    if arguments.inside == "plain":
+        return cell | _whole(lambda: PLAIN[arguments.policy](problem))
+    seconds, decision = _timed(lambda: POLICIES[arguments.policy](problem))
+    found = {"objective": decision.objective, "gap": decision.gap, "peak_mib": _peak_mib()}
+    return cell | {"seconds": seconds} | found
 
 
-def _timed(decide: Callable[[], Any], repeat: int) -> tuple[float, Any]:
+def _whole(decide: Callable[[], float]) -> dict[str, Any]:
+    """Seconds and objective of the whole program, or why there are none."""
+    from allocation.solve import SolverFailed
+
+    began = perf_counter()
+    try:
+        objective = decide()
+    except SolverFailed:
+        return {"why": NOT_IN_TIME}
+    return {"seconds": perf_counter() - began, "objective": objective}
+
+
+def _timed(decide: Callable[[], Any]) -> tuple[float, Any]:
+    """The median of some; of what takes seconds, the only one."""
     seconds, answer = [], None
-    for _ in range(repeat):
+    for _ in range(REPEAT):
         began = perf_counter()
         answer = decide()
         seconds.append(perf_counter() - began)
+        if seconds[0] > 2:
+            break
     return statistics.median(seconds), answer
 
 
@@ -80,35 +168,15 @@ def _peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def _in_its_own_process(arguments: argparse.Namespace, **instead: Any) -> dict[str, Any]:
-    asked = vars(arguments) | instead
-    command = [sys.executable, "-m", "benchmarks.policies", "--inside", "--policy", asked["policy"]]
-    command += ["--jobs", str(asked["jobs"]), "--input", asked["input"], "--repeat", str(asked["repeat"])]
-    command += ["--types", str(asked["types"])]
-    command += ["--plain"] if asked["plain"] else []
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | ONE_CORE)
-    cell: dict[str, Any] = json.loads(done.stdout)
-    return cell
-
-
-def _print_table(arguments: argparse.Namespace) -> None:
-    from allocation.policies import POLICIES
-    from benchmarks.formulations import PLAIN
-    from benchmarks.problems import INPUTS
-
-    print("| policy | jobs | input | seconds | target | whole, by HiGHS | objective | gap | peak MiB |")
-    print("| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for policy in [arguments.policy] if arguments.policy else POLICIES:
-        for kind in INPUTS:
-            cell = _in_its_own_process(arguments, policy=policy, input=kind, plain=False)
-            whole = _in_its_own_process(arguments, policy=policy, input=kind, plain=True) if policy in PLAIN else None
-            untold = policy in QUEUES or (arguments.jobs, arguments.types) != (2048, 3)
-            target = "" if untold else TARGET_S.get(policy, SHARES_TARGET_S)
-            beside = f"{whole['median_seconds']:.2f} s, {whole['objective']:.7g}" if whole else ""
-            figures = (
-                f"{cell['median_seconds']:.3f} | {target} | {beside} | {cell['objective']:.7g} | {cell['gap']:.1e}"
-            )
-            print(f"| `{policy}` | {cell['jobs']} | {kind} | {figures} | {cell['peak_mib']:.0f} |", flush=True)
+def _line(cell: dict[str, Any]) -> str:
+    whole, target_s = cell["plain"], cell["target_s"]
+    told, times = whole.get("why", ""), ""
+    if "seconds" in whole:
+        told, times = f"{whole['seconds']:.2f} s", f"{whole['seconds'] / cell['seconds']:.0f}"
+    target = "" if target_s is None else f"{target_s:g}{'' if cell['seconds'] <= target_s else ' **missed**'}"
+    where = f"| `{cell['policy']}` | {cell['jobs']} | {cell['types']} | {cell['input']} "
+    found = f"| {cell['objective']:.7g} | {cell['gap']:.1e} | {cell['peak_mib']:.0f} |"
+    return f"{where}| {cell['seconds']:.3f} | {target} | {told} | {times} {found}"
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def hadar(
         picks = maximum(picks, _kept_of_rest(problem, V, picks, rest))
     prices, value = tariff.at(_left(problem, picks)), _sum_of(V, picks)
     market = Market(where(locked[:, None], 0, V), u, left.astype(float), ones_like(held))
-    most = _bound_at(market, prices) if late else best_prices(market, gap=NEAR).bound
+    most = _bound_at(market, prices) if late else best_prices(market, gap=NEAR, deadline=deadline).bound
     return Decision.of_picks(
         picks,
         prices=prices,
