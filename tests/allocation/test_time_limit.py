@@ -11,6 +11,7 @@ from allocation.limits import Limits
 from allocation.planning import plan_round
 from allocation.policies.fifo import fifo
 from allocation.policies.hadar import hadar
+from allocation.policies.max_min_fairness import max_min_fairness
 from allocation.policies.max_sum_throughput import max_sum_throughput
 from allocation.policies.min_cost import min_cost
 from allocation.policies.min_cost_slo import min_cost_slo
@@ -49,7 +50,7 @@ def fits(problem, decision):
 
 
 @pytest.mark.usefixtures("_no_time")
-@pytest.mark.parametrize("policy", [hadar, max_sum_throughput, min_cost])
+@pytest.mark.parametrize("policy", [hadar, max_min_fairness, max_sum_throughput, min_cost])
 def test_at_the_time_limit_the_best_certified_decision_counts(policy):
     best = policy(crowded())
     hurried = policy(crowded(solve_limit_s=0.5))
@@ -57,6 +58,24 @@ def test_at_the_time_limit_the_best_certified_decision_counts(policy):
     assert fits(crowded(), hurried)
     assert 0 <= hurried.objective <= hurried.bound
     assert hurried.bound >= best.objective * (1 - 1e-9)
+
+
+def test_where_time_runs_out_between_levels_the_lowest_is_as_high_as_it_gets(monkeypatch):
+    best = max_min_fairness(crowded())
+    for cuts in range(1, 100):
+        set_clock(monkeypatch, step_s=1)
+        hurried = max_min_fairness(crowded(solve_limit_s=cuts + 0.5))
+        assert fits(crowded(), hurried)
+        if hurried.gap < 1e-6:
+            break
+    assert (hurried.status, hurried.objective) == (Status.LIMIT, pytest.approx(best.objective))
+    assert worst_off(hurried) == pytest.approx(worst_off(best))
+
+
+def worst_off(decision):
+    problem = crowded()
+    rate = (problem.rate * decision.shares).sum(axis=1)
+    return (rate * problem.base_gpus / problem.base_rate).min()
 
 
 @pytest.mark.usefixtures("_no_time")
