@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from allocation.arrays import Bools, Floats, Ints
+
+_Number = TypeVar("_Number", np.float64, np.int64)
 
 SAME = 1e-8
 """Rates and costs that differ by less, relatively, are one."""
@@ -16,6 +19,8 @@ ROUNDING = 1e-13
 """A configuration that is cheaper by less, relative to the dearest, is not."""
 TIED = 1e-4
 """A configuration that is dearer by less, relatively, may be as good at the best prices."""
+BLOCK = 4096
+"""Rows at once, so that what is compared stays near the processor."""
 MOST_TURNS = 2
 """So many times each column is tried: with rounding, equals may take turns for ever."""
 
@@ -49,7 +54,7 @@ class Offers:
         there = left[:, None] > 0
         use = np.divide(self.use, left[:, None], out=np.zeros_like(self.use), where=there)
         possible = np.logical_not(((self.use > 0) & ~there).any(axis=0))
-        names, rates = self.names[:, rows], self.rates[:, rows]
+        names, rates = self.names.take(rows, axis=1), self.rates.take(rows, axis=1)
         return type(self)(names * possible[names], rates * possible[names], use, self.count[rows])
 
     @cached_property
@@ -72,13 +77,13 @@ class Offers:
         cost = prices @ self.use
         low, high, moved = self._around(need, near)
         same_prices = near is not None and np.array_equal(near.cost, cost)
-        rows = np.flatnonzero(moved) if same_prices else np.arange(len(need))
+        rows, column = self._below(cost, low, high, np.flatnonzero(moved) if same_prices else None)
         for _ in range(MOST_TURNS * len(self.rates)):
             if not rows.size:
                 break
-            rows, column = self._below(cost, low, high, rows)
             is_enough = self.rates[column, rows] >= need[rows]
             high[rows[is_enough]], low[rows[~is_enough]] = column[is_enough], column[~is_enough]
+            rows, column = self._below(cost, low, high, rows)
         return Answer(self, prices, cost, need, low, high)
 
     def _around(self, need: Floats, near: "Answer | None") -> tuple[Ints, Ints, Bools]:
@@ -93,18 +98,35 @@ class Offers:
         high[over], low[over] = near.low[over], 0
         return low, high, short | over
 
-    def _below(self, cost: Floats, low: Ints, high: Ints, rows: Ints) -> tuple[Ints, Ints]:
-        """The rows of these for which a column lies below the line through two, and the lowest such column."""
-        everyone = rows.size == len(low)
-        rates = self.rates if everyone else self.rates[:, rows]
-        costs = cost[self.names if everyone else self.names[:, rows]]
-        i, low, high = np.arange(rows.size), low[rows], high[rows]
-        slope, start = line(rates[low, i], costs[low, i], rates[high, i], costs[high, i])
-        costs -= slope * rates
-        costs -= start
-        costs[low, i] = costs[high, i] = 0  # but for rounding
-        below = np.flatnonzero(costs.min(axis=0) < -ROUNDING * cost.max())
-        return rows[below], costs[:, below].argmin(axis=0)
+    def _below(self, cost: Floats, low: Ints, high: Ints, rows: Ints | None) -> tuple[Ints, Ints]:
+        """The rows of these, or of all, with a column below the line through two, and the lowest such column."""
+        if rows is not None:
+            names, rates = self.names.take(rows, axis=1), self.rates.take(rows, axis=1)
+            below, column = _below_in(cost, low[rows], high[rows], names, rates)
+            return rows[below], column
+        found = list[tuple[Ints, Ints]]()
+        for start in range(0, len(low), BLOCK):
+            part = slice(start, start + BLOCK)
+            names, rates = np.ascontiguousarray(self.names[:, part]), np.ascontiguousarray(self.rates[:, part])
+            below, column = _below_in(cost, low[part], high[part], names, rates)
+            found.append((start + below, column))
+        return np.concatenate([rows for rows, _ in found]), np.concatenate([column for _, column in found])
+
+
+def _below_in(cost: Floats, low: Ints, high: Ints, names: Ints, rates: Floats) -> tuple[Ints, Ints]:
+    costs = cost[names]
+    slope, start = line(picked(rates, low), picked(costs, low), picked(rates, high), picked(costs, high))
+    costs -= slope * rates
+    costs -= start
+    i = np.arange(low.size)
+    costs.ravel()[low * low.size + i] = costs.ravel()[high * low.size + i] = 0  # but for rounding
+    below = np.flatnonzero(costs.min(axis=0) < -ROUNDING * cost.max())
+    return below, costs[:, below].argmin(axis=0)
+
+
+def picked(table: "npt.NDArray[_Number]", row: Ints) -> "npt.NDArray[_Number]":
+    """What each column (m,) of a table (r, m) has in a row of its own, by flat indices: that is three times as fast."""
+    return table.ravel().take(row * row.size + np.arange(row.size))
 
 
 def line(rate: Floats, cost: Floats, higher_rate: Floats, its_cost: Floats) -> tuple[Floats, Floats]:
@@ -128,14 +150,12 @@ class Answer:
     @cached_property
     def low_rate(self) -> Floats:
         """What a row (m,) does in the lower column."""
-        rate: Floats = self.offers.rates[self.low, np.arange(len(self.low))]
-        return rate
+        return picked(self.offers.rates, self.low)
 
     @cached_property
     def high_rate(self) -> Floats:
         """What a row (m,) does in the higher column."""
-        rate: Floats = self.offers.rates[self.high, np.arange(len(self.high))]
-        return rate
+        return picked(self.offers.rates, self.high)
 
     def moved_to(self, need: Floats) -> "Answer":
         """The answer for another need, at the same prices."""
@@ -151,8 +171,7 @@ class Answer:
 
     @cached_property
     def _names(self) -> tuple[Ints, Ints]:
-        i = np.arange(len(self.need))
-        return self.offers.names[self.low, i], self.offers.names[self.high, i]
+        return picked(self.offers.names, self.low), picked(self.offers.names, self.high)
 
     @cached_property
     def _line(self) -> tuple[Floats, Floats]:

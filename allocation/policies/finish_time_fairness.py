@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from numpy import column_stack, divide, full, inf, isfinite, maximum, minimum, where
+from numpy import column_stack, errstate, isfinite, maximum, minimum, where
 
 from allocation.arrays import Floats
 from allocation.classes import alike
@@ -72,11 +72,11 @@ def finish_time_fairness(
     rows = kinds.first
     T, t, S, r, alone_s = T[rows], t[rows], S[rows], r[rows], alone_s[rows]
     known, fastest = isfinite(r), T.max(axis=1)
+    steps, whole_s, past_s = where(known, r, S), where(known, alone_s, 1), where(known, t, 0)
 
     def need(z: float) -> Floats:
-        left_s = where(known, alone_s, 1) - z * t
-        steps = divide(z * where(known, r, 0), left_s, out=full(len(r), inf), where=left_s > 0)
-        wanted: Floats = where(known, steps, z * S)
+        with errstate(divide="ignore"):  # what is due at once takes any rate
+            wanted: Floats = z * steps / maximum(whole_s - z * past_s, 0)
         return wanted
 
     ceiling = where(known, alone_s, fastest / S) / where(known, t + where(known, r, 0) / fastest, 1)
