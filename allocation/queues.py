@@ -81,10 +81,12 @@ class _Line:
     def serve(self, rows: Ints) -> int:
         """Serve rows that all find something, while what fits now goes on to fit; give how many were served."""
         most, fits = self.room.still_open()
-        for served, i in enumerate(rows.tolist(), 1):
-            own = [k for k in self.allowed[i].nonzero()[0].tolist() if fits[k]]
-            self.picks[i] = self.choose(i, own, self.room.free)
-            self.room.take(i, int(self.picks[i]))
+        row, column = (self.allowed[rows] & fits).nonzero()
+        columns, ends, start = column.tolist(), np.bincount(row, minlength=len(rows)).cumsum().tolist(), 0
+        for served, (i, end) in enumerate(zip(rows.tolist(), ends, strict=True), 1):
+            k = self.choose(i, columns[start:end], self.room.free)
+            start, self.picks[i] = end, k
+            self.room.take(i, k)
             if not self.room.has(most):
                 return served
         return len(rows)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import inf
+from operator import ge
 
 import numpy as np
 
@@ -68,7 +69,7 @@ class Room:
 
     def has(self, gpus: Sequence[int]) -> bool:
         """Whether so many GPUs of each type (n,) are left."""
-        return all(free >= needed for free, needed in zip(self.free, gpus, strict=True))
+        return all(map(ge, self.free, gpus))
 
     @property
     def awaited(self) -> bool:

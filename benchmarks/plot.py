@@ -5,6 +5,7 @@ it needs the browser that the tests install.
 """
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ def main() -> None:
     cells, image = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     figure = draw([cell for cell in cells if cell["target_s"] is not None or cell["policy"] == "hierarchical_fairness"])
     with sync_playwright() as playwright:
-        page = playwright.chromium.launch().new_page(viewport={"width": 1200, "height": figure.layout.height})
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1200, "height": figure.layout.height})
         page.set_content(figure.to_html(include_plotlyjs=True))
         page.wait_for_selector(".main-svg")
         page.screenshot(path=image)
@@ -41,7 +43,13 @@ def draw(cells: list[dict[str, Any]]) -> go.Figure:
             figure.add_trace(trace, place // COLUMNS + 1, place % COLUMNS + 1)
     figure.update_xaxes(type="log", tickvals=[2048, 20_000, 100_000], ticktext=["2,048", "20,000", "100,000"])
     figure.update_yaxes(type="log", tickvals=[0.001, 0.01, 0.1, 1, 10, 60])
-    figure.update_layout(template="plotly_white", height=230 * rows + 80, width=1180, legend={"orientation": "h"})
+    figure.update_layout(
+        title="Seconds against jobs",
+        template="plotly_white",
+        height=230 * rows + 80,
+        width=1180,
+        legend={"orientation": "h"},
+    )
     return figure
 
 
