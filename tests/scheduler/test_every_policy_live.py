@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 from service_lab import UNTIL_LET_GO, Lab
 
-from allocation.parameters import parameters_of
 from allocation.policies import POLICIES
 from jobs_app.models import Attempt, Job
+from scheduler_app.choosing import offered
 from scheduler_app.models import GpuClaim, PolicySetting, Round
 from scheduler_app.services import replay_round
 
@@ -30,7 +30,7 @@ def policy(request: pytest.FixtureRequest, lab: Lab) -> Iterator[str]:
     lab.team("vision", max_job_weight=4)
     for node, gpu_type in (("n1", "a100"), ("n2", "a100"), ("n3", "a100"), ("n4", "t4"), ("n5", "v100")):
         lab.node(node, gpu_type, gpus=4)
-    lab.policy(name, **{p.name: p.default for p in parameters_of(POLICIES[name]).values()})
+    lab.policy(name, **{parameter.name: parameter.default for parameter in offered(name).values()})
     return name
 
 
