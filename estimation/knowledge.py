@@ -63,13 +63,13 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What is known of one workload: measured by (type, GPUs, nodes), declared by type and GPUs, in steps/s.
+    """What is known of one workload: measured by (type, GPUs, nodes), declared by (type, GPUs), in steps/s.
 
     Steps are the job's own; where its batch is tuned they are steps of the initial batch, as many as have its samples.
     """
 
     measured: Mapping[Place, Measurement] = field(default_factory=dict)
-    declared: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+    declared: Mapping[tuple[int, int], float] = field(default_factory=dict)
     timed: Mapping[tuple[int, int, int, int], Measurement] = field(default_factory=dict)
     """By (type, GPUs, nodes, batch): the job's own steps/s with so many samples in a step, where it reported them."""
     tuning: Tuning | None = None
@@ -79,7 +79,7 @@ class Knowledge:
     def of_batches(
         cls,
         seen: Mapping[tuple[int, int, int, int], Measurement],
-        declared: Mapping[int, Mapping[int, float]],
+        declared: Mapping[tuple[int, int], float],
         tuning: Tuning | None = None,
     ) -> "Knowledge":
         """Of what was measured by (type, GPUs, nodes, batch); batch 0: the job did not say."""
@@ -104,20 +104,16 @@ class Knowledge:
         if not self.measured:  # as of most jobs that come with rates of their own
             return ()
         seen = {(j, gpus): rate for (j, gpus, _), rate in reversed(self.usable().items())}
-        pairs = ((j, gpus, rate, seen.get((j, gpus))) for j, gpus, rate in self._declarations())
         return tuple(
-            Contradiction(j, gpus, rate, measured)
-            for j, gpus, rate, measured in pairs
-            if measured is not None and abs(rate - measured) > CONTRADICTION * measured
+            Contradiction(*where, rate, seen[where])
+            for where, rate in self.declared.items()
+            if where in seen and abs(rate - seen[where]) > CONTRADICTION * seen[where]
         )
 
     def trusted(self) -> dict[tuple[int, int], float]:
         """Give the declared rates by type and GPUs that nothing contradicts."""
         disproved = {(c.gpu_type, c.gpus) for c in self.contradictions()}
-        return {(j, gpus): rate for j, gpus, rate in self._declarations() if rate > 0 and (j, gpus) not in disproved}
-
-    def _declarations(self) -> list[tuple[int, int, float]]:
-        return sorted((j, gpus, rate) for j, sizes in self.declared.items() for gpus, rate in sizes.items())
+        return {where: rate for where, rate in self.declared.items() if rate > 0 and where not in disproved}
 
 
 def _over_batches(seen: Mapping[tuple[int, int, int, int], Measurement]) -> dict[Place, Measurement]:

@@ -79,15 +79,14 @@ class Machines:
         return self._declared[places]
 
 
-def points_of(machines: Machines, knowledge: Knowledge) -> dict[Point, float]:
-    """The known rates of a workload, measured ones first; where there is none, a guess."""
-    known = {Point(j, g, d, Source.MEASURED): rate for (j, g, d), rate in knowledge.usable().items()}
-    declared = knowledge.trusted()
-    known |= zip(machines.declared_at(tuple(declared)), declared.values(), strict=True)
-    if known:
-        return known
+def points_of(machines: Machines, knowledge: Knowledge) -> tuple[tuple[Point, ...], tuple[float, ...]]:
+    """Where rates of a workload are known, measured ones first, and the rates; where there is none, a guess."""
+    measured, declared = knowledge.usable(), knowledge.trusted()
+    points = (*(Point(*where, Source.MEASURED) for where in measured), *machines.declared_at(tuple(declared)))
+    if points:
+        return points, (*measured.values(), *declared.values())
     fastest = int(machines.speed.argmax())
-    return {Point(fastest, 1, 1, Source.ESTIMATED): float(machines.speed[fastest]) / REFERENCE_SPEED}
+    return (Point(fastest, 1, 1, Source.ESTIMATED),), (float(machines.speed[fastest]) / REFERENCE_SPEED,)
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,7 +67,7 @@ def _rates(machines: Machines, known: Sequence[Knowledge]) -> tuple[Floats, Ints
         if knowledge.tuning:
             rates[w], sources[w] = tuned_rates(machines, knowledge, fits)[:2]
         else:
-            points, rates_there = zip(*points_of(machines, knowledge).items(), strict=True)
+            points, rates_there = points_of(machines, knowledge)
             alike[points].append((w, rates_there))
     models = {w: fit for w, knowledge in enumerate(known) if (fit := _fit_of(knowledge, fits))}
     for points, members in alike.items():

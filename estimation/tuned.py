@@ -45,7 +45,7 @@ def tuned_rates(machines: Machines, knowledge: Knowledge, fits: Fits) -> Tuned:
     """The best batch of every configuration; kept while what is known does not change by more than a few percent."""
     if knowledge.tuning is None:
         raise ValueError("The batch of this workload is not to be tuned.")
-    points = tuple((point, rounded(rate)) for point, rate in points_of(machines, knowledge).items())
+    points = tuple((point, rounded(rate)) for point, rate in zip(*points_of(machines, knowledge), strict=True))
     noise = _of_ratio(knowledge.tuning.noise)
     batches = tuple(_batch_at(point, knowledge) for point, _ in points)
     case = _Case(points, batches, tuple(models_of(knowledge, fits).items()), knowledge.tuning.limits, noise)

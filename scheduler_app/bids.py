@@ -1,10 +1,11 @@
 """What each job could do on the GPUs in service: which GPUs, which jobs, which configurations, how fast. No query."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import compress
+from functools import cache, lru_cache
+from itertools import chain, compress
 from math import inf
 from typing import Any
 from uuid import UUID
@@ -185,25 +186,40 @@ def _valid_for(machines: Machines, offered: Configurations, job: JobRow) -> Bool
 def _knowledge(rows: Rows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], Ints]:
     """What is known of each distinct workload, and which of them each job has."""
     index = {row.id: j for j, row in enumerate(rows.types)}
-    by_name = {row.name: j for j, row in enumerate(rows.types)}
+    places = _places_in({row.name: j for j, row in enumerate(rows.types)})
     measured: dict[tuple[int, str], dict[tuple[int, int, int, int], Measurement]] = defaultdict(dict)
     for team, workload, kind, gpus, nodes, batch, rate, reports, spread in rows.measured:
         measured[team, workload][index[kind], gpus, nodes, batch] = Measurement(rate, reports, spread)
     known: dict[tuple[Any, ...], tuple[int, Knowledge]] = {}
     of_job = []
     for job in queue:
-        rates = tuple((kind, *by.items()) for kind, by in job.rates.items())
-        key = (job.team_id, job.workload, rates, tuple(job.batch_size.items()))
+        asked, rates = _asked(job), tuple(chain.from_iterable(by.values() for by in job.rates.values()))
+        key = (job.team_id, job.workload, asked, rates, tuple(job.batch_size.items()))
         if key not in known:
-            declared = {
-                by_name[kind]: {int(gpus): rate for gpus, rate in by.items()}
-                for kind, by in job.rates.items()
-                if kind in by_name
-            }
+            declared = {place: rates[position] for place, position in places(asked)}
             tuning = _tuning(job, rows.noise.get(key[:2]))
             known[key] = len(known), Knowledge.of_batches(measured[key[:2]], declared, tuning)
         of_job.append(known[key][0])
     return [knowledge for _, knowledge in known.values()], np.array(of_job, dtype=np.int64)
+
+
+Asked = tuple[tuple[str, ...], ...]
+"""The types for which an owner declares rates, each followed by its numbers of GPUs: thousands declare for the same."""
+
+
+def _asked(job: JobRow) -> Asked:
+    return tuple((kind, *by) for kind, by in job.rates.items())
+
+
+def _places_in(index: Mapping[str, int]) -> Callable[[Asked], list[tuple[tuple[int, int], int]]]:
+    """Gives (type, GPUs) in rising order with the position of the rate; of types that the cluster has."""
+
+    @cache
+    def places(asked: Asked) -> list[tuple[tuple[int, int], int]]:
+        columns = [(kind, int(gpus)) for kind, *sizes in asked for gpus in sizes]
+        return sorted(((index[kind], gpus), i) for i, (kind, gpus) in enumerate(columns) if kind in index)
+
+    return places
 
 
 def most_gpus(rows: Rows, service: InService, jobs: Sequence[JobRow]) -> Floats:
@@ -211,10 +227,15 @@ def most_gpus(rows: Rows, service: InService, jobs: Sequence[JobRow]) -> Floats:
     seen: Counter[tuple[int, str]] = Counter()
     for team, workload, _, gpus, *_ in rows.measured:
         seen[team, workload] = max(seen[team, workload], gpus)
-    declared = (max((int(gpus) for by in job.rates.values() for gpus in by), default=0) for job in jobs)
+    declared = (_most_declared(_asked(job)) for job in jobs)
     held = (a.gpu_count if (a := service.attempt_of.get(job.id)) else 0 for job in jobs)
     most = [max(seen[job.team_id, job.workload], *known) for job, *known in zip(jobs, declared, held, strict=True)]
     return np.array(most, dtype=float)
+
+
+@lru_cache(maxsize=10_000)
+def _most_declared(asked: Asked) -> int:
+    return max((int(gpus) for _, *sizes in asked for gpus in sizes), default=0)
 
 
 def _tuning(job: JobRow, noise: tuple[float, float] | None) -> Tuning | None:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -46,7 +47,7 @@ class Changes:
     takers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Row that stops → the rows that get its GPUs."""
 
-    @property
+    @cached_property
     def moves(self) -> set[int]:
         return {start.row for start in self.starts} & set(self.stops)
 

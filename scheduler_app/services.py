@@ -222,7 +222,7 @@ def _shares_since(now: datetime, setting: PolicySetting, *, changed: bool) -> da
 
 
 def _reasons(snapshot: Snapshot, plan: Plan, left_out: LeftOut, rows: Rows) -> dict[str, list[dict[str, Any]]]:
-    words = words_of_left_out(left_out, rows.waiting_for, inventory())
+    words = words_of_left_out(left_out, rows.waiting_for, inventory() if left_out.cannot_run else [])
     left = reasons_of(snapshot, plan)
     return words | words_of_round(snapshot, left, names_of(rivals_in(snapshot, left)))
 

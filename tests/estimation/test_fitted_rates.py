@@ -84,7 +84,7 @@ def test_another_type_is_projected_by_the_ratio_of_the_rates_on_one_gpu(machines
 
 
 def test_what_was_declared_comes_before_what_was_fitted(machines):
-    known = Knowledge.of_batches(timed((1, 1, 64), (1, 1, 128)), {V100: {4: 30.0}})
+    known = Knowledge.of_batches(timed((1, 1, 64), (1, 1, 128)), {(V100, 4): 30.0})
     rate, source = workload_rates(machines, known)
     assert (rate[FOUR], source[FOUR]) == (30.0, Source.DECLARED)
 
@@ -182,7 +182,7 @@ def test_the_initial_batch_where_it_was_measured_has_the_measured_rate(machines)
 
 
 def test_a_declared_rate_is_that_of_the_initial_batch(machines):
-    found = tuned_rates(machines, tuned({}, None, {V100: {1: 5.0}}))
+    found = tuned_rates(machines, tuned({}, None, {(V100, 1): 5.0}))
     assert (found.rate[ONE], found.source[ONE]) == (pytest.approx(5.0, rel=0.011), Source.DECLARED)
     assert found.rate[FOUR] == pytest.approx(found.rate[ONE] * 4**0.8)
 
@@ -218,7 +218,7 @@ def test_the_unit_of_the_gradient_does_not_matter(machines):
 
 def test_a_mixed_gang_runs_as_its_slowest_type():
     machines = Machines(SPECS, np.array([[2, 4, 0], [2, 0, 4]]), np.array([1, 1, 1]))
-    found = tuned_rates(machines, tuned({}, None, {V100: {1: 5.0}, A100: {1: 20.0}}))
+    found = tuned_rates(machines, tuned({}, None, {(V100, 1): 5.0, (A100, 1): 20.0}))
     assert found.rate[0] == found.rate[1] < found.rate[2]
 
 
