@@ -34,21 +34,26 @@ def tally(*counts: Count) -> None:
     Tally.objects.bulk_create([Tally(metric=c.metric, label=c.label, value=c.value) for c in counts])
 
 
-def total_up() -> None:
-    """Add the tallies to the totals. By one process at a time: the scheduler."""
+def total_up(*counts: Count) -> None:
+    """Add the tallies, and what is counted just now, to the totals. By one process at a time: the scheduler."""
+    _add(counts)
     while _total_up_some() == AT_ONCE:
         pass
 
 
 @transaction.atomic
 def _total_up_some() -> int:
-    tallies = list(Tally.objects.order_by("pk")[:AT_ONCE])
-    Tally.objects.filter(pk__in=[tally.pk for tally in tallies]).delete()
-    for (metric, label), value in sums(Count(t.metric, t.label, t.value) for t in tallies).items():
+    tallies = list(Tally.objects.order_by("pk").values_list("pk", "metric", "label", "value")[:AT_ONCE])
+    Tally.objects.filter(pk__in=[pk for pk, *_ in tallies]).delete()
+    _add(Count(metric, label, value) for _, metric, label, value in tallies)
+    return len(tallies)
+
+
+def _add(counts: Iterable[Count]) -> None:
+    for (metric, label), value in sums(counts).items():
         total = Total.objects.filter(metric=metric, label=label)
         if not total.update(value=F("value") + value):
             Total.objects.create(metric=metric, label=label, value=value)
-    return len(tallies)
 
 
 def sums(counts: Iterable[Count]) -> Sums:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Prefetch
 
 from engines.protocol import Engine, EngineError, Launch, StopReason
 from jobs_app.attempts import AttemptIsNotLive, end_attempt
@@ -25,6 +25,9 @@ Item = TypeVar("Item")
 
 AT_ONCE = 100
 """So many commands are sent before it is written down; those that a crash leaves unwritten are sent again."""
+
+NOT_FOR_LAUNCHES = ("job__rates", "job__gpu_types", "job__batch_size", "job__reasons", "job__tags")
+"""Documents that were read for the round, or are for people."""
 
 WORD = {
     Attempt.StopReason.PREEMPT: StopReason.PREEMPT,
@@ -87,9 +90,10 @@ def _claimed_to_launching() -> None:
 
 def _send_launches(running: dict[str, Engine], now: datetime) -> None:
     due = Attempt.objects.filter(state=State.LAUNCHING, launched_at=None)
+    claims = Prefetch("claims", GpuClaim.objects.select_related("gpu__node"))
     for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
-        attempts = due.filter(pk__in=batch).select_related("job__team", "gpu_type").order_by("pk")
-        sent = [a.pk for a in attempts.prefetch_related("claims__gpu__node") if _launch(running[a.engine], a, now)]
+        attempts = due.filter(pk__in=batch).select_related("job__team", "gpu_type").defer(*NOT_FOR_LAUNCHES)
+        sent = [a.pk for a in attempts.prefetch_related(claims).order_by("pk") if _launch(running[a.engine], a, now)]
         Attempt.objects.filter(pk__in=sent).update(launched_at=now)
 
 

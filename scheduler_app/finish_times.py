@@ -7,12 +7,15 @@ as means over its life, and g the most GPUs that the job can use. A gang is take
 """
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
+from typing import NamedTuple
+from uuid import UUID
 
-from django.db.models import Prefetch
+from django.db.models import F, QuerySet
 
 from jobs_app.models import Attempt, Job, JobEvent
 from scheduler_app.models import Round
@@ -43,32 +46,43 @@ class Load:
         return (self.gpus[end] - self.gpus[start]) / max(1, self.jobs[end] - self.jobs[start])
 
 
-def rho(job: Job, attempts: Sequence[Attempt], load: Load) -> float | None:
+class Ended(NamedTuple):
+    """A job that is over, and the seconds that its work would have taken one average GPU."""
+
+    created_at: datetime
+    finished_at: datetime
+    gpus_max: int
+    work_s: float
+
+
+def rho(job: Ended, load: Load) -> float | None:
     """None where nothing is known to compare with: no work, or no round in its life."""
-    if job.finished_at is None:
-        return None
-    work_s = sum(a.ran_s(job.finished_at) * a.gpu_count * a.relative_speed for a in attempts)
     gpus = min(load.gpus_per_job(job.created_at, job.finished_at), job.gpus_max)
-    if work_s <= 0 or gpus <= 0:
+    if job.work_s <= 0 or gpus <= 0:
         return None
-    return (job.finished_at - job.created_at).total_seconds() / (work_s / gpus)
+    return (job.finished_at - job.created_at).total_seconds() / (job.work_s / gpus)
 
 
 def rhos_between(after: int, until: int) -> list[float]:
     """Of the jobs that succeeded between these two events."""
     ended = JobEvent.objects.filter(pk__gt=after, pk__lte=until, kind=JobEvent.Kind.FINISHED).values("job")
-    succeeded = Job.objects.filter(pk__in=ended, state=Job.State.SUCCEEDED)
-    attempts = Attempt.objects.order_by("number").only(
-        "job_id", "gpu_count", "relative_speed", "started_at", "ended_at"
-    )
-    jobs = list(
-        succeeded.only("created_at", "finished_at", "gpus_max").prefetch_related(Prefetch("attempts", attempts))
-    )
+    jobs = _succeeded(Job.objects.filter(pk__in=ended, state=Job.State.SUCCEEDED))
     if not jobs:
         return []
     load = _load_since(min(job.created_at for job in jobs))
-    found = [rho(job, list(job.attempts.all()), load) for job in jobs]
+    found = [rho(job, load) for job in jobs]
     return [value for value in found if value is not None]
+
+
+def _succeeded(jobs: QuerySet[Job]) -> list[Ended]:
+    rows = jobs.values_list("pk", "created_at", "finished_at", "gpus_max")
+    ran = Attempt.objects.filter(job__in=jobs, started_at__isnull=False, ended_at__isnull=False)
+    work_s: dict[UUID, float] = defaultdict(float)
+    for job, start, end, speed in ran.values_list(
+        "job", "started_at", "ended_at", F("gpu_count") * F("relative_speed")
+    ):
+        work_s[job] += (end - start).total_seconds() * speed
+    return [Ended(created, finished, most, work_s[job]) for job, created, finished, most in rows if finished]
 
 
 def _load_since(since: datetime) -> Load:

@@ -149,13 +149,12 @@ def _account(record: Round, opening: Opening) -> None:
     record.save(update_fields=["seconds"])
     before = Round.objects.filter(result=Round.Result.COMMITTED, number__lt=record.number)
     rhos = rhos_between(before.values_list("last_job_event", flat=True).first() or 0, opening.job_event)
-    tally(
+    total_up(
         Count(Metric.ROUNDS, record.outcome),
         Count(Metric.ROUND_TIME, value=sum(record.seconds.values())),
         Count(Metric.SOLVER_TIME, value=record.seconds["decide"]),
         *(Count(Metric.FINISH_TIME_FAIRNESS, value=value) for value in rhos),
     )
-    total_up()
 
 
 def take_snapshot(now: datetime, setting: PolicySetting) -> tuple[Snapshot, LeftOut, Rows, datetime]:

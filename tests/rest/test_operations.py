@@ -13,11 +13,11 @@ from service_lab import UNTIL_LET_GO, Lab
 
 from cluster_app.models import Gpu
 from cluster_app.services import cordon
-from jobs_app.models import Attempt, Job, Tally, Total
+from jobs_app.models import Job, Tally, Total
 from jobs_app.services import cancel_job, requeue_job
 from jobs_app.tallying import Count, tally, total_up, totals
 from scheduler_app import readiness
-from scheduler_app.finish_times import Load, rho
+from scheduler_app.finish_times import Ended, Load, rho
 from scheduler_app.models import Round, SchedulerLease
 
 PROBES = ["/livez", "/readyz", "/healthz/scheduler", "/metrics"]
@@ -182,11 +182,8 @@ def test_what_is_added_up_is_kept_in_few_rows(db: None) -> None:
 NOON = timezone.now().replace(hour=12, minute=0, second=0, microsecond=0)
 
 
-def ended(*, queued_s: float, ran_s: float, gpus: int, most: int) -> tuple[Job, list[Attempt]]:
-    start = NOON + timedelta(seconds=queued_s)
-    end = start + timedelta(seconds=ran_s)
-    job = Job(created_at=NOON, finished_at=end, gpus_min=1, gpus_max=most)
-    return job, [Attempt(job=job, started_at=start, ended_at=end, gpu_count=gpus, relative_speed=1.0)]
+def ended(*, queued_s: float, ran_s: float, gpus: int, most: int) -> Ended:
+    return Ended(NOON, NOON + timedelta(seconds=queued_s + ran_s), most, work_s=ran_s * gpus)
 
 
 @pytest.mark.parametrize(
@@ -202,13 +199,13 @@ def ended(*, queued_s: float, ran_s: float, gpus: int, most: int) -> tuple[Job, 
         (ended(queued_s=0, ran_s=100, gpus=4, most=8), [(8, 1), (8, 3)], 1.0),
     ],
 )
-def test_rho_by_hand(job: tuple, load: list[tuple[int, int]], expected: float) -> None:
+def test_rho_by_hand(job: Ended, load: list[tuple[int, int]], expected: float) -> None:
     rounds = [(NOON + timedelta(seconds=n), gpus, jobs) for n, (gpus, jobs) in enumerate(load)]
-    assert rho(*job, Load.of(rounds)) == pytest.approx(expected)
+    assert rho(job, Load.of(rounds)) == pytest.approx(expected)
 
 
 def test_of_a_job_that_did_nothing_there_is_none() -> None:
-    assert rho(*ended(queued_s=0, ran_s=0, gpus=1, most=1), Load.of([(NOON, 8, 1)])) is None
+    assert rho(ended(queued_s=0, ran_s=0, gpus=1, most=1), Load.of([(NOON, 8, 1)])) is None
 
 
 # -- whether it lives --------------------------------------------------------------------------------------------
