@@ -9,7 +9,7 @@ from allocation.classes import alike
 from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.levels import each_alone, fill_levels
-from allocation.packing import PACKED, pack_levels
+from allocation.packed_levels import PACKED, pack_levels
 from allocation.parameters import Switch
 from allocation.problem import Problem
 

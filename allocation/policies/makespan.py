@@ -8,7 +8,7 @@ from allocation.arrays import Floats
 from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.levels import fill_evenly
-from allocation.packing import PACKED, pack_evenly
+from allocation.packed_levels import PACKED, pack_evenly
 from allocation.parameters import Switch
 from allocation.problem import Problem
 
