@@ -22,6 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from allocation.arrays import Floats, Ints
+from allocation.choices import possible
 from allocation.deadline import NEVER, Deadline
 from allocation.solve import maximize
 
@@ -61,12 +62,7 @@ class Market:
     @cached_property
     def _possible(self) -> tuple[Ints, Floats]:
         """The columns (m, 1 + V) that are for each job, and v (m, 1 + V) in them."""
-        rows, columns = np.nonzero(self.value > 0)
-        held = np.bincount(rows, minlength=len(self.value))
-        place = 1 + np.arange(rows.size) - np.repeat(held.cumsum() - held, held)
-        names = np.zeros((len(self.value), 1 + held.max(initial=0)), dtype=np.int64)
-        names[rows, place] = columns + 1
-        return names, np.take_along_axis(self.v, names, axis=1)
+        return possible(self.value)
 
     @cached_property
     def _is_open(self) -> bool:
