@@ -12,8 +12,7 @@ the value, of whole and of divided jobs alike:
     \ \ge\ \text{the best value}, \qquad y \ge 0
 
 Each answer is a plane below h; the next prices lie between the best so far and those where the highest of these planes
-is lowest (in-out separation: Ben-Ameur and Neto, Networks 2007). The dual of that small program mixes the answers into
-one that fits.
+is lowest (`allocation.in_out`). The dual of that small program mixes the answers into one that fits.
 """
 
 from dataclasses import dataclass
@@ -24,15 +23,14 @@ import numpy as np
 from allocation.arrays import Floats, Ints
 from allocation.choices import possible
 from allocation.deadline import NEVER, Deadline
+from allocation.in_out import between
 from allocation.solve import maximize
 
 MOST_CUTS = 400
 STEADY = 0.7
-"""So far back from the suggested prices to the best ones: cuts between the two tell more than cuts far out."""
+"""So far back from the suggested prices to the best ones."""
 FEW = 200
 """With so few jobs, cuts at the suggested prices themselves soon end at a corner."""
-PATIENCE = 40
-"""After so many cuts that prove nothing, the suggested prices themselves."""
 BLOCK = 2048
 """Rows at once, so that what is compared stays near the processor."""
 
@@ -103,7 +101,7 @@ def best_prices(market: Market, *, gap: float = 1e-6, deadline: Deadline = NEVER
     steady = STEADY if len(market.value) > FEW else 0.0
     answers, offers, slopes = [np.zeros(len(market.value), dtype=np.int64)], [0.0], [market.capacity]
     for _ in range(MOST_CUTS):
-        prices = _between(best, suggested, steady if stalled < PATIENCE else 0.0)
+        prices = between(best, suggested, steady=steady, stalled=stalled)
         answers.append(market.best_at(prices))
         offers.append(market.worth(answers[-1]))
         slopes.append(market.capacity - market.used(answers[-1]))
@@ -116,11 +114,6 @@ def best_prices(market: Market, *, gap: float = 1e-6, deadline: Deadline = NEVER
             break
     mix[0] += max(1 - mix.sum(), 0)  # what is not used is the answer to have nothing
     return Prices(best, bound, tuple((float(part), a) for part, a in zip(mix, answers, strict=True) if part > 0))
-
-
-def _between(best: Floats, suggested: Floats, steady: float) -> Floats:
-    """Prices between these, of those types that have one in the second."""
-    return np.where(suggested > 0, steady * best + (1 - steady) * suggested, 0)
 
 
 def _lowest(offers: Floats, slopes: Floats) -> tuple[Floats, float, Floats]:
