@@ -10,7 +10,7 @@ and that gives the next z. Classes with l_c > 0 can rise no further at that leve
 level.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
 
@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 
 from allocation.arrays import Bools, Floats
 from allocation.classes import Kinds, alike
-from allocation.decision import Decision
+from allocation.levels import Levels
 from allocation.one_level import Need
 from allocation.packing import Answer, Columns, Crowd, greatest_part, missing_columns
 from allocation.pairs import Pairs
@@ -41,41 +41,7 @@ MOST_SOLVES = 100
 """For one level."""
 
 
-@dataclass(frozen=True, eq=False)
-class Packed:
-    """Shares (m, K) alone and pairs; the lowest level that all reach, its bound, and its gain (n,) per GPU."""
-
-    shares: Floats
-    pairs: Pairs
-    level: float
-    bound: float
-    prices: Floats
-    seconds: float
-
-    @property
-    def decision(self) -> Decision:
-        """As of a policy whose objective is the level."""
-        return Decision.of_shares(
-            self.shares,
-            prices=self.prices,
-            objective=self.level,
-            bound=self.bound,
-            solve_seconds=self.seconds,
-            pairs=self.pairs,
-        )
-
-    @property
-    def inverse_decision(self) -> Decision:
-        """As of a policy whose objective is 1 over the level."""
-        return replace(
-            self.decision,
-            prices=self.prices / self.level**2,
-            objective=1 / self.level,
-            bound=1 / self.bound,
-        )
-
-
-def pack_evenly(problem: Problem, scale: Floats) -> Packed:
+def pack_evenly(problem: Problem, scale: Floats) -> Levels:
     """Raise the level where it is the rate times a number of each job's own, scale (m,)."""
     kinds = alike(np.column_stack([problem.rate, scale, problem.workload]))
     per_level = 1 / scale[kinds.first]
@@ -83,7 +49,7 @@ def pack_evenly(problem: Problem, scale: Floats) -> Packed:
     return pack_levels(problem, kinds, lambda z: z * per_level, ceiling=ceiling)
 
 
-def pack_levels(problem: Problem, kinds: Kinds, need: Need, *, ceiling: Floats) -> Packed:
+def pack_levels(problem: Problem, kinds: Kinds, need: Need, *, ceiling: Floats) -> Levels:
     """Raise everybody's level as far as it goes, the lowest first (lexicographic max-min, for the ten lowest levels).
 
     Who would rise beyond the tenth has that at least, and whatever more the last program happens to give.
@@ -105,13 +71,13 @@ def pack_levels(problem: Problem, kinds: Kinds, need: Need, *, ceiling: Floats) 
     first, spent = tops[0], tops[-1].answer.spent
     bound = min(first.level, float(ceiling.min()))
     prices = [top.prices() for top in tops]
-    return Packed(
+    return Levels(
         shares=spent.alone[kinds.of_row] / kinds.count[kinds.of_row, None],
-        pairs=Pairs.of_classes(*spent.together, kinds),
         level=bound * min(1.0, float((spent.rates / first.needed).min())),
         bound=bound,
         prices=next((gain for gain in prices if gain.any()), prices[0]),
         seconds=perf_counter() - began,
+        pairs=Pairs.of_classes(*spent.together, kinds),
     )
 
 
