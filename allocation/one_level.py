@@ -130,7 +130,7 @@ class _Search:
     def ask(self) -> None:
         """The answer at the next prices proves that some level is out of reach, or suggests others, or both."""
         answer = self._last.offers.cheapest(self._next_prices(), self._need(self.level), self._last)
-        level, self._last = _proven(answer, self._need, self._low, self.level)
+        level, self._last = proven(answer, self._need, self._low, self.level)
         fell = level < self.level
         if fell:
             self.level, self.cheapest = level, self._last
@@ -141,7 +141,7 @@ class _Search:
         mix = self._last.mix()
         kept = [cut for cut in self._cuts if cut.idle < FORGOTTEN]
         self._cuts = [*(cut.at(needed) if fell else cut for cut in kept), _Cut(mix, mix.use_at(needed))]
-        self._suggested, parts, self.overuse = _dearest(np.array([cut.use for cut in self._cuts]))
+        self._suggested, parts, self.overuse = dearest(np.array([cut.use for cut in self._cuts]))
         self._cuts = [cut.with_part(float(part)) for cut, part in zip(self._cuts, parts / parts.sum(), strict=True)]
 
     def _next_prices(self) -> Floats:
@@ -169,7 +169,7 @@ class _Cut:
         return replace(self, use=self.mix.use_at(needed)) if self.part > 0 else self
 
 
-def _proven(answer: Answer, need: Need, low: float, level: float) -> tuple[float, Answer]:
+def proven(answer: Answer, need: Need, low: float, level: float) -> tuple[float, Answer]:
     """The level beyond which the prices of this answer prove that nobody gets, and the answer there."""
     while level > low and answer.expense(need(level)) > 1:
         lower = _out_of_reach(answer, need, low, level)
@@ -186,7 +186,7 @@ def _out_of_reach(answer: Answer, need: Need, low: float, high: float) -> float:
     return float(brentq(lambda z: answer.expense(need(z)) - 1, low, high, xtol=1e-300, rtol=1e-14, maxiter=300))
 
 
-def _dearest(uses: Floats) -> tuple[Floats, Floats, float]:
+def dearest(uses: Floats) -> tuple[Floats, Floats, float]:
     """Prices (n,) at which the cheapest of the answers, with uses (S, n), costs most; their mix (S,), and that cost."""
     S, n = uses.shape
     rows = np.block([[-uses, np.ones((S, 1))], [np.ones((1, n)), np.zeros((1, 1))]])

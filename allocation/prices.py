@@ -96,24 +96,48 @@ class Prices:
 
 def best_prices(market: Market, *, gap: float = 1e-6, deadline: Deadline = NEVER) -> Prices:
     """The prices with the lowest bound, up to this gap, relative to it; or to as many cuts as there is time for."""
-    n = len(market.capacity)
-    suggested, best, bound, stalled = np.zeros(n), np.zeros(n), np.inf, 0
+    search = Search(market)
     steady = STEADY if len(market.value) > FEW else 0.0
-    answers, offers, slopes = [np.zeros(len(market.value), dtype=np.int64)], [0.0], [market.capacity]
     for _ in range(MOST_CUTS):
-        prices = between(best, suggested, steady=steady, stalled=stalled)
-        answers.append(market.best_at(prices))
-        offers.append(market.worth(answers[-1]))
-        slopes.append(market.capacity - market.used(answers[-1]))
-        here = offers[-1] + float(prices @ slopes[-1])
-        stalled = 0 if here < bound else stalled + 1
-        if here < bound:
-            bound, best = here, prices
-        suggested, floor, mix = _lowest(np.array(offers), np.array(slopes))
-        if bound - floor <= gap * max(abs(bound), 1e-12) or deadline.passed():
+        search.ask(between(search.best, search.suggested, steady=steady, stalled=search.stalled))
+        if search.is_within(gap) or deadline.passed():
             break
-    mix[0] += max(1 - mix.sum(), 0)  # what is not used is the answer to have nothing
-    return Prices(best, bound, tuple((float(part), a) for part, a in zip(mix, answers, strict=True) if part > 0))
+    return search.found()
+
+
+class Search:
+    """The lowest bound so far, with the prices that prove it, and those (n,) that the answers so far suggest."""
+
+    def __init__(self, market: Market) -> None:
+        n, nothing = len(market.capacity), np.zeros(len(market.value), dtype=np.int64)
+        self._market = market
+        self._answers, self._offers, self._slopes = [nothing], [0.0], [market.capacity]
+        self.best, self.bound, self.stalled = np.zeros(n), np.inf, 0
+        self.suggested, self._floor = np.zeros(n), -np.inf
+        self.mix = np.ones(1)
+        """The part of each answer in what fits; the first is to have nothing, and then each at the prices asked."""
+
+    def ask(self, prices: Floats) -> None:
+        """The answer at these prices lowers the bound, or suggests others, or both."""
+        answer = self._market.best_at(prices)
+        self._answers.append(answer)
+        self._offers.append(self._market.worth(answer))
+        self._slopes.append(self._market.capacity - self._market.used(answer))
+        here = self._offers[-1] + float(prices @ self._slopes[-1])
+        self.stalled = 0 if here < self.bound else self.stalled + 1
+        if here < self.bound:
+            self.bound, self.best = here, prices
+        self.suggested, self._floor, self.mix = _lowest(np.array(self._offers), np.array(self._slopes))
+
+    def is_within(self, gap: float) -> bool:
+        """Whether no prices prove a bound that is lower by more than this, relatively."""
+        return self.bound - self._floor <= gap * max(abs(self.bound), 1e-12)
+
+    def found(self) -> Prices:
+        """What is not used counts as the answer to have nothing."""
+        mix = np.append(self.mix[0] + max(1 - self.mix.sum(), 0), self.mix[1:])
+        parts = zip(mix, self._answers, strict=True)
+        return Prices(self.best, self.bound, tuple((float(part), answer) for part, answer in parts if part > 0))
 
 
 def _lowest(offers: Floats, slopes: Floats) -> tuple[Floats, float, Floats]:
