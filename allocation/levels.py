@@ -11,9 +11,11 @@ from time import perf_counter
 import numpy as np
 
 from allocation.arrays import Bools, Floats, Ints
-from allocation.classes import alike
+from allocation.classes import Kinds, alike
 from allocation.deadline import NEVER, Deadline
+from allocation.decision import Decision
 from allocation.one_level import SLIGHTLY, Need, Top, highest
+from allocation.pairs import Pairs
 from allocation.solve import Status
 from allocation.ways import SAME, Offers
 
@@ -29,14 +31,34 @@ HAIR = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Shares (m, K); the lowest level that all reach, its bound, and its gain (n,) from one more GPU of each type."""
+    """Shares (m, K), and pairs if any; the lowest level that all reach, its bound, and its gain (n,) per GPU."""
 
     shares: Floats
     level: float
     bound: float
     prices: Floats
     seconds: float
-    status: Status
+    status: Status = Status.OPTIMAL
+    pairs: Pairs | None = None
+
+    @property
+    def decision(self) -> Decision:
+        """As of a policy whose objective is the level."""
+        return Decision.of_shares(
+            self.shares,
+            prices=self.prices,
+            objective=self.level,
+            bound=self.bound,
+            status=self.status,
+            solve_seconds=self.seconds,
+            pairs=self.pairs,
+        )
+
+    @property
+    def inverse_decision(self) -> Decision:
+        """As of a policy whose objective is 1 over the level: the least is best."""
+        prices = self.prices / self.level**2
+        return replace(self, level=1 / self.level, bound=1 / self.bound, prices=prices).decision
 
 
 def fill_evenly(rate: Floats, usage: Ints, capacity: Ints, *, deadline: Deadline = NEVER) -> Levels:
@@ -44,8 +66,7 @@ def fill_evenly(rate: Floats, usage: Ints, capacity: Ints, *, deadline: Deadline
     kinds = alike(rate)
     one = rate[kinds.first]
     due, ceiling = each_alone(lambda z: z), one.max(axis=1)
-    filled = fill_levels(one, usage, capacity, due, ceiling=ceiling, count=kinds.count, deadline=deadline)
-    return replace(filled, shares=filled.shares[kinds.of_row])
+    return fill_levels(one, usage, capacity, due, ceiling=ceiling, kinds=kinds, deadline=deadline)
 
 
 def each_alone(need: Callable[[float], Floats | float]) -> Due:
@@ -60,17 +81,17 @@ def fill_levels(
     due: Due,
     *,
     ceiling: Floats,
-    count: Ints,
+    kinds: Kinds,
     deadline: Deadline = NEVER,
 ) -> Levels:
     """Raise everybody's level as far as it goes, the lowest first (lexicographic max-min).
 
     Parameters
     ----------
-    rate, usage, capacity : (m, K) of each row's jobs, (n, K) GPUs, (n,) GPUs.
-    due : what each can reach, even alone at first → level → (m,) rates.
-    ceiling : (m,) the level at which a job needs all that it can do.
-    count : (m,) jobs that each row stands for.
+    rate, usage, capacity : (C, K) of each kind's jobs, (n, K) GPUs, (n,) GPUs.
+    due : what each can reach, even alone at first → level → (C,) rates.
+    ceiling : (C,) the level at which a job needs all that it can do.
+    kinds : C kinds among m rows, each of which has the shares of its kind.
     deadline : what is reached by then counts, with the status `limit`.
 
     Raises
@@ -80,17 +101,17 @@ def fill_levels(
     """
     began = perf_counter()
     there = capacity > 0
-    offers = Offers.of(rate, usage[there] / capacity[there, None], count)
+    offers = Offers.of(rate, usage[there] / capacity[there, None], kinds.count)
     tops, is_done = _tops(offers, due, ceiling, deadline)
     shares = np.zeros_like(rate)
     for rows, top in tops:
         shares[rows] = top.shares  # what follows is for those who are not settled yet
-    overuse = max(float((usage[there] @ (count @ shares) / capacity[there]).max(initial=0)), 1.0)
+    overuse = max(float((usage[there] @ (kinds.count @ shares) / capacity[there]).max(initial=0)), 1.0)
     lowest = tops[0][1]
     bound, prices = min(lowest.level, float(ceiling.min())), np.zeros(len(capacity))
     prices[there] = lowest.gains / capacity[there]
     return Levels(
-        shares=shares / overuse,
+        shares=(shares / overuse)[kinds.of_row],
         level=bound / overuse,
         bound=bound,
         prices=prices,

@@ -17,8 +17,7 @@ The prices that give the lowest bound are found by cutting planes: the jobs' ans
 prices that prove more must make that use dearer than 1. The dual of the last cut problem mixes the jobs' answers into
 shares that reach the bound. The same prices prove how far each job may still rise: as long as that costs nothing.
 
-Each cut is made between the best prices so far and those that the cuts suggest (in-out separation: Ben-Ameur and Neto,
-Networks 2007), which takes a fraction of the cuts.
+Each cut is made between the best prices so far and those that the cuts suggest: see `allocation.in_out`.
 """
 
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from scipy.optimize import brentq
 
 from allocation.arrays import Bools, Floats
 from allocation.deadline import NEVER, Deadline
+from allocation.in_out import between
 from allocation.solve import SolverFailed, maximize
 from allocation.ways import Answer, Mix, Offers
 
@@ -39,9 +39,7 @@ Need = Callable[[float], Floats]
 TOLERANCE = 1e-8
 SLIGHTLY = 1e-6
 STEADY = 0.5
-"""So far back from the suggested prices to the best ones: cuts between the two tell more than cuts far out."""
-PATIENCE = 40
-"""After so many cuts that prove nothing, the suggested prices themselves."""
+"""So far back from the suggested prices to the best ones."""
 FORGOTTEN = 30
 """After so many cuts in which an answer had no part in the mix it is let go."""
 MOST_CUTS = 400
@@ -131,8 +129,8 @@ class _Search:
 
     def ask(self) -> None:
         """The answer at the next prices proves that some level is out of reach, or suggests others, or both."""
-        answer = self._last.offers.cheapest(self._between(), self._need(self.level), self._last)
-        level, self._last = _proven(answer, self._need, self._low, self.level)
+        answer = self._last.offers.cheapest(self._next_prices(), self._need(self.level), self._last)
+        level, self._last = proven(answer, self._need, self._low, self.level)
         fell = level < self.level
         if fell:
             self.level, self.cheapest = level, self._last
@@ -143,16 +141,15 @@ class _Search:
         mix = self._last.mix()
         kept = [cut for cut in self._cuts if cut.idle < FORGOTTEN]
         self._cuts = [*(cut.at(needed) if fell else cut for cut in kept), _Cut(mix, mix.use_at(needed))]
-        self._suggested, parts, self.overuse = _dearest(np.array([cut.use for cut in self._cuts]))
+        self._suggested, parts, self.overuse = dearest(np.array([cut.use for cut in self._cuts]))
         self._cuts = [cut.with_part(float(part)) for cut, part in zip(self._cuts, parts / parts.sum(), strict=True)]
 
-    def _between(self) -> Floats:
-        """Between the suggested prices and the best, of those types that have a price in the first."""
-        steady = STEADY if self._proofs and self._stalled < PATIENCE else 0.0
-        suggested = self._suggested
-        prices = np.where(suggested > 0, steady * self.cheapest.prices + (1 - steady) * suggested, 0)
-        between: Floats = prices / prices.sum()
-        return between
+    def _next_prices(self) -> Floats:
+        """Before anything is proven there are no best prices."""
+        steady = STEADY if self._proofs else 0.0
+        prices = between(self.cheapest.prices, self._suggested, steady=steady, stalled=self._stalled)
+        on_simplex: Floats = prices / prices.sum()
+        return on_simplex
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +169,7 @@ class _Cut:
         return replace(self, use=self.mix.use_at(needed)) if self.part > 0 else self
 
 
-def _proven(answer: Answer, need: Need, low: float, level: float) -> tuple[float, Answer]:
+def proven(answer: Answer, need: Need, low: float, level: float) -> tuple[float, Answer]:
     """The level beyond which the prices of this answer prove that nobody gets, and the answer there."""
     while level > low and answer.expense(need(level)) > 1:
         lower = _out_of_reach(answer, need, low, level)
@@ -189,7 +186,7 @@ def _out_of_reach(answer: Answer, need: Need, low: float, high: float) -> float:
     return float(brentq(lambda z: answer.expense(need(z)) - 1, low, high, xtol=1e-300, rtol=1e-14, maxiter=300))
 
 
-def _dearest(uses: Floats) -> tuple[Floats, Floats, float]:
+def dearest(uses: Floats) -> tuple[Floats, Floats, float]:
     """Prices (n,) at which the cheapest of the answers, with uses (S, n), costs most; their mix (S,), and that cost."""
     S, n = uses.shape
     rows = np.block([[-uses, np.ones((S, 1))], [np.ones((1, n)), np.zeros((1, 1))]])

@@ -12,8 +12,7 @@ the value, of whole and of divided jobs alike:
     \ \ge\ \text{the best value}, \qquad y \ge 0
 
 Each answer is a plane below h; the next prices lie between the best so far and those where the highest of these planes
-is lowest (in-out separation: Ben-Ameur and Neto, Networks 2007). The dual of that small program mixes the answers into
-one that fits.
+is lowest (`allocation.in_out`). The dual of that small program mixes the answers into one that fits.
 """
 
 from dataclasses import dataclass
@@ -22,16 +21,16 @@ from functools import cached_property
 import numpy as np
 
 from allocation.arrays import Floats, Ints
+from allocation.choices import possible
 from allocation.deadline import NEVER, Deadline
+from allocation.in_out import between
 from allocation.solve import maximize
 
 MOST_CUTS = 400
 STEADY = 0.7
-"""So far back from the suggested prices to the best ones: cuts between the two tell more than cuts far out."""
+"""So far back from the suggested prices to the best ones."""
 FEW = 200
 """With so few jobs, cuts at the suggested prices themselves soon end at a corner."""
-PATIENCE = 40
-"""After so many cuts that prove nothing, the suggested prices themselves."""
 BLOCK = 2048
 """Rows at once, so that what is compared stays near the processor."""
 
@@ -61,12 +60,7 @@ class Market:
     @cached_property
     def _possible(self) -> tuple[Ints, Floats]:
         """The columns (m, 1 + V) that are for each job, and v (m, 1 + V) in them."""
-        rows, columns = np.nonzero(self.value > 0)
-        held = np.bincount(rows, minlength=len(self.value))
-        place = 1 + np.arange(rows.size) - np.repeat(held.cumsum() - held, held)
-        names = np.zeros((len(self.value), 1 + held.max(initial=0)), dtype=np.int64)
-        names[rows, place] = columns + 1
-        return names, np.take_along_axis(self.v, names, axis=1)
+        return possible(self.value)
 
     @cached_property
     def _is_open(self) -> bool:
@@ -102,29 +96,48 @@ class Prices:
 
 def best_prices(market: Market, *, gap: float = 1e-6, deadline: Deadline = NEVER) -> Prices:
     """The prices with the lowest bound, up to this gap, relative to it; or to as many cuts as there is time for."""
-    n = len(market.capacity)
-    suggested, best, bound, stalled = np.zeros(n), np.zeros(n), np.inf, 0
+    search = Search(market)
     steady = STEADY if len(market.value) > FEW else 0.0
-    answers, offers, slopes = [np.zeros(len(market.value), dtype=np.int64)], [0.0], [market.capacity]
     for _ in range(MOST_CUTS):
-        prices = _between(best, suggested, steady if stalled < PATIENCE else 0.0)
-        answers.append(market.best_at(prices))
-        offers.append(market.worth(answers[-1]))
-        slopes.append(market.capacity - market.used(answers[-1]))
-        here = offers[-1] + float(prices @ slopes[-1])
-        stalled = 0 if here < bound else stalled + 1
-        if here < bound:
-            bound, best = here, prices
-        suggested, floor, mix = _lowest(np.array(offers), np.array(slopes))
-        if bound - floor <= gap * max(abs(bound), 1e-12) or deadline.passed():
+        search.ask(between(search.best, search.suggested, steady=steady, stalled=search.stalled))
+        if search.is_within(gap) or deadline.passed():
             break
-    mix[0] += max(1 - mix.sum(), 0)  # what is not used is the answer to have nothing
-    return Prices(best, bound, tuple((float(part), a) for part, a in zip(mix, answers, strict=True) if part > 0))
+    return search.found()
 
 
-def _between(best: Floats, suggested: Floats, steady: float) -> Floats:
-    """Prices between these, of those types that have one in the second."""
-    return np.where(suggested > 0, steady * best + (1 - steady) * suggested, 0)
+class Search:
+    """The lowest bound so far, with the prices that prove it, and those (n,) that the answers so far suggest."""
+
+    def __init__(self, market: Market) -> None:
+        n, nothing = len(market.capacity), np.zeros(len(market.value), dtype=np.int64)
+        self._market = market
+        self._answers, self._offers, self._slopes = [nothing], [0.0], [market.capacity]
+        self.best, self.bound, self.stalled = np.zeros(n), np.inf, 0
+        self.suggested, self._floor = np.zeros(n), -np.inf
+        self.mix = np.ones(1)
+        """The part of each answer in what fits; the first is to have nothing, and then each at the prices asked."""
+
+    def ask(self, prices: Floats) -> None:
+        """The answer at these prices lowers the bound, or suggests others, or both."""
+        answer = self._market.best_at(prices)
+        self._answers.append(answer)
+        self._offers.append(self._market.worth(answer))
+        self._slopes.append(self._market.capacity - self._market.used(answer))
+        here = self._offers[-1] + float(prices @ self._slopes[-1])
+        self.stalled = 0 if here < self.bound else self.stalled + 1
+        if here < self.bound:
+            self.bound, self.best = here, prices
+        self.suggested, self._floor, self.mix = _lowest(np.array(self._offers), np.array(self._slopes))
+
+    def is_within(self, gap: float) -> bool:
+        """Whether no prices prove a bound that is lower by more than this, relatively."""
+        return self.bound - self._floor <= gap * max(abs(self.bound), 1e-12)
+
+    def found(self) -> Prices:
+        """What is not used counts as the answer to have nothing."""
+        mix = np.append(self.mix[0] + max(1 - self.mix.sum(), 0), self.mix[1:])
+        parts = zip(mix, self._answers, strict=True)
+        return Prices(self.best, self.bound, tuple((float(part), answer) for part, answer in parts if part > 0))
 
 
 def _lowest(offers: Floats, slopes: Floats) -> tuple[Floats, float, Floats]:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from allocation.arrays import Bools, Floats, Ints
+from allocation.choices import possible
 
 _Number = TypeVar("_Number", np.float64, np.int64)
 
@@ -41,13 +42,9 @@ class Offers:
     @classmethod
     def of(cls, rate: Floats, use: Floats, count: Ints) -> Self:
         """From rate (m, K), 0 where it is impossible, and use (n, K)."""
-        rows, columns = np.nonzero(rate)
-        held = np.bincount(rows, minlength=len(rate))
-        place = 1 + np.arange(rows.size) - np.repeat(held.cumsum() - held, held)
-        names = np.zeros((1 + held.max(initial=0), len(rate)), dtype=np.int64)
-        rates = np.zeros(names.shape)
-        names[place, rows], rates[place, rows] = columns + 1, rate[rows, columns]
-        return cls(names, rates, np.column_stack([np.zeros(len(use)), use]), count)
+        names, rates = possible(rate)
+        use = np.column_stack([np.zeros(len(use)), use])
+        return cls(np.ascontiguousarray(names.T), np.ascontiguousarray(rates.T), use, count)
 
     def left_to(self, rows: Ints, left: Floats) -> Self:
         """What these rows can do with a part (n,) of each type; where that is 0, with the other types alone."""

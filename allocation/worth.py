@@ -11,6 +11,7 @@ from scipy.sparse import csr_array, vstack
 from allocation.arrays import Floats, Ints
 from allocation.classes import alike
 from allocation.deadline import NEVER, Deadline
+from allocation.decision import Decision
 from allocation.prices import Market, best_prices
 from allocation.solve import SolverFailed, Status, maximize
 
@@ -31,6 +32,18 @@ class Shares:
     prices: Floats
     seconds: float
     status: Status
+
+    @property
+    def decision(self) -> Decision:
+        """As of a policy whose objective is what they are worth."""
+        return Decision.of_shares(
+            self.shares,
+            prices=self.prices,
+            objective=self.value,
+            bound=self.bound,
+            status=self.status,
+            solve_seconds=self.seconds,
+        )
 
 
 def most_worth(

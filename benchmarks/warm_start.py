@@ -10,16 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 
-from allocation.arrays import Floats, Ints
+from allocation.arrays import Floats
+from allocation.levels import each_alone
+from allocation.one_level import TOLERANCE, dearest, proven
 from allocation.policies.sia import sia
-from allocation.prices import Market
+from allocation.prices import Market, Search
 from allocation.problem import Problem
-from allocation.solve import maximize
+from allocation.ways import Mix, Offers
 from benchmarks.problems import elastic, rigid
 
-GAP, TOLERANCE, MOST_PASSES = 1e-6, 1e-8, 400
+GAP, MOST_PASSES = 1e-6, 400
 
 
 @dataclass(frozen=True)
@@ -79,98 +80,38 @@ def _passes(solve: Solve, rounds: Sequence[Problem], steady: float) -> str:
 
 def prices_of_worth(value: Floats, problem: Problem, starts: Sequence[Floats], steady: float) -> Found:
     """The prices at which what jobs want is worth least together, by cutting planes."""
-    market = Market(value, problem.usage, problem.capacity.astype(float), np.ones(len(value), dtype=np.int64))
-    n, bound = len(market.capacity), np.inf
-    queue, at, best = list(starts), list[Floats](), np.zeros(n)
-    offers, slopes, following = [0.0], [market.capacity], np.zeros(n)
+    ones = np.ones(len(value), dtype=np.int64)
+    search = Search(Market(value, problem.usage, problem.capacity.astype(float), ones))
+    queue, at = list(starts), list[Floats]()
     for _ in range(MOST_PASSES):
-        at.append(queue.pop(0) if queue else steady * best + (1 - steady) * following)
-        answer = market.best_at(at[-1])
-        offers.append(market.worth(answer))
-        slopes.append(market.capacity - market.used(answer))
-        here = offers[-1] + float(at[-1] @ slopes[-1])
-        bound, best = (here, at[-1]) if here < bound else (bound, best)
-        following, floor, mix = _lowest(np.array(offers), np.array(slopes))
-        if bound - floor <= GAP * abs(bound):
+        at.append(queue.pop(0) if queue else steady * search.best + (1 - steady) * search.suggested)
+        search.ask(at[-1])
+        if search.is_within(GAP):
             break
-    return Found(len(at), best, tuple(prices for prices, part in zip(at, mix[1:], strict=True) if part > 0))
-
-
-def _lowest(offers: Floats, slopes: Floats) -> tuple[Floats, float, Floats]:
-    unit, n = max(abs(offers).max(), 1e-300), slopes.shape[1]
-    rows = np.vstack([-slopes.T, np.ones(len(slopes))])
-    found = maximize(offers / unit, rows, np.append(np.zeros(n), 1), tolerance=1e-10)
-    return unit * found.duals[:n], unit * found.value, found.x
+    return Found(len(at), search.best, _with_part(at, search.mix[1:]))
 
 
 def prices_of_level(problem: Problem, starts: Sequence[Floats], steady: float) -> Found:
     """The prices that prove the lowest bound on the level of all, by cutting planes."""
     a = problem.rate * (problem.base_gpus / (problem.weight * problem.base_rate))[:, None]
-    use, n = problem.usage / problem.capacity[:, None], len(problem.capacity)
-    level, most = float(a.max(axis=1).max()), a.max(axis=1)
-    queue, at, hulls, following = list(starts), list[Floats](), list[Hull](), np.full(n, 1 / n)
-    best = following
+    offers = Offers.of(a, problem.usage / problem.capacity[:, None], np.ones(len(a), dtype=np.int64))
+    n, level, need = len(problem.capacity), float(offers.most.max()), each_alone(lambda z: z)(offers.most)
+    queue, at, mixes, suggested = list(starts), list[Floats](), list[Mix](), np.full(n, 1 / n)
+    best = suggested
     for _ in range(MOST_PASSES):
-        at.append(queue.pop(0) if queue else steady * best + (1 - steady) * following)
-        hull = Hull.at(a, use, at[-1])
-        hulls.append(hull)
-        if hull.expense(level, most) > 1:
-            level, best = float(brentq(lambda z, h=hull: h.expense(z, most) - 1, 0, level, rtol=1e-14)), at[-1]
-        following, mix, overuse = _dearest(np.array([hull.use_at(use, level, most) for hull in hulls]))
+        at.append(queue.pop(0) if queue else steady * best + (1 - steady) * suggested)
+        before = level
+        level, answer = proven(offers.cheapest(at[-1], need(level)), need, 0, level)
+        best = at[-1] if level < before else best
+        mixes.append(answer.mix())
+        suggested, parts, overuse = dearest(np.array([mix.use_at(need(level)) for mix in mixes]))
         if overuse <= 1 + TOLERANCE:
             break
-    return Found(len(at), best, tuple(prices for prices, part in zip(at, mix, strict=True) if part > 0))
+    return Found(len(at), best, _with_part(at, parts))
 
 
-def _dearest(uses: Floats) -> tuple[Floats, Floats, float]:
-    S, n = uses.shape
-    rows = np.block([[-uses, np.ones((S, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
-    found = maximize(np.append(np.zeros(n), 1), rows, np.append(np.zeros(S), 1), tolerance=1e-10)
-    return found.x[:-1], found.duals[:-1], found.value
-
-
-@dataclass(frozen=True)
-class Hull:
-    """Each job's cheapest ways to more: corners (m, H) of (idle, configurations) with their rates and costs."""
-
-    corners: Ints
-    rates: Floats
-    costs: Floats
-
-    @classmethod
-    def at(cls, rate: Floats, use: Floats, prices: Floats) -> "Hull":
-        rates = np.column_stack([np.zeros(len(rate)), rate])
-        costs = np.concatenate([[0.0], prices @ use])
-        everyone, at = np.arange(len(rates)), np.zeros(len(rates), dtype=np.int64)
-        corners = [at]
-        while True:
-            gain, dearer = rates - rates[everyone, at][:, None], costs - costs[at][:, None]
-            slope = np.divide(dearer, gain, out=np.full_like(gain, np.inf), where=gain > 0)
-            best = slope.argmin(axis=1)
-            ahead = np.isfinite(slope[everyone, best])
-            if not ahead.any():
-                every = np.array(corners).T
-                return cls(every, np.take_along_axis(rates, every, axis=1), costs[every])
-            at = np.where(ahead, best, at)
-            corners.append(at)
-
-    def _steps(self, level: float, most: Floats) -> tuple[Floats, Floats]:
-        """How much of each step between corners (m, H - 1) is taken, and the steps' widths."""
-        width = np.diff(self.rates, axis=1)
-        return np.clip(np.minimum(level, most)[:, None] - self.rates[:, :-1], 0, width), width
-
-    def expense(self, level: float, most: Floats) -> float:
-        taken, width = self._steps(level, most)
-        rise = np.diff(self.costs, axis=1)
-        return float((taken * np.divide(rise, width, out=np.zeros_like(rise), where=width > 0)).sum())
-
-    def use_at(self, use: Floats, level: float, most: Floats) -> Floats:
-        taken, width = self._steps(level, most)
-        part = np.divide(taken, width, out=np.zeros_like(taken), where=width > 0)
-        idle = np.column_stack([np.zeros(len(use)), use])
-        steps = np.diff(idle[:, self.corners], axis=2)
-        used: Floats = (steps * part).sum(axis=(1, 2))
-        return used
+def _with_part(at: Sequence[Floats], parts: Floats) -> tuple[Floats, ...]:
+    return tuple(prices for prices, part in zip(at, parts, strict=True) if part > 0)
 
 
 def _of_sia(problem: Problem, starts: Sequence[Floats], steady: float) -> Found:

@@ -9,7 +9,7 @@ from allocation.classes import alike
 from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.levels import each_alone, fill_levels
-from allocation.packing import PACKED, pack_levels
+from allocation.packed_levels import PACKED, pack_levels
 from allocation.parameters import Switch
 from allocation.problem import Problem
 
@@ -82,12 +82,5 @@ def finish_time_fairness(
     ceiling = where(known, alone_s, fastest / S) / where(known, t + where(known, r, 0) / fastest, 1)
     if packed:
         return pack_levels(problem, kinds, need, ceiling=ceiling).inverse_decision
-    best = fill_levels(T, problem.usage, c, each_alone(need), ceiling=ceiling, count=kinds.count, deadline=deadline)
-    return Decision.of_shares(
-        best.shares[kinds.of_row],
-        prices=best.prices / best.level**2,
-        objective=1 / best.level,
-        bound=1 / best.bound,
-        status=best.status,
-        solve_seconds=best.seconds,
-    )
+    best = fill_levels(T, problem.usage, c, each_alone(need), ceiling=ceiling, kinds=kinds, deadline=deadline)
+    return best.inverse_decision

@@ -100,17 +100,10 @@ def hierarchical_fairness(
         problem.capacity,
         _one_by_one(w, e, age_s) if queues else _together(w, e, N),
         ceiling=(bincount(e, N * a.max(axis=1)) / bincount(e, N * w))[e],
-        count=N,
+        kinds=kinds,
         deadline=deadline,
     )
-    return Decision.of_shares(
-        best.shares[kinds.of_row],
-        prices=best.prices,
-        objective=best.level,
-        bound=best.bound,
-        status=best.status,
-        solve_seconds=best.seconds,
-    )
+    return best.decision
 
 
 def _together(w: Floats, e: Ints, N: Ints) -> Due:

@@ -8,7 +8,7 @@ from allocation.arrays import Floats
 from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.levels import fill_evenly
-from allocation.packing import PACKED, pack_evenly
+from allocation.packed_levels import PACKED, pack_evenly
 from allocation.parameters import Switch
 from allocation.problem import Problem
 
@@ -56,14 +56,7 @@ def makespan(problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulat
     if packed:
         return pack_evenly(problem, 1 / r).inverse_decision
     best = fill_evenly(problem.rate / r[:, None], problem.usage, problem.capacity, deadline=Deadline.of(problem))
-    return Decision.of_shares(
-        best.shares,
-        prices=best.prices / best.level**2,
-        objective=1 / best.level,
-        bound=1 / best.bound,
-        status=best.status,
-        solve_seconds=best.seconds,
-    )
+    return best.inverse_decision
 
 
 def steps_left(problem: Problem) -> Floats:

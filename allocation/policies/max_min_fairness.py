@@ -5,7 +5,7 @@ from typing import Annotated
 from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.levels import fill_evenly
-from allocation.packing import PACKED, pack_evenly
+from allocation.packed_levels import PACKED, pack_evenly
 from allocation.parameters import Switch
 from allocation.problem import Problem
 
@@ -56,11 +56,4 @@ def max_min_fairness(problem: Problem, *, packed: Annotated[bool, Switch(PACKED,
     if packed:
         return pack_evenly(problem, scale).decision
     best = fill_evenly(T * scale[:, None], problem.usage, problem.capacity, deadline=Deadline.of(problem))
-    return Decision.of_shares(
-        best.shares,
-        prices=best.prices,
-        objective=best.level,
-        bound=best.bound,
-        status=best.status,
-        solve_seconds=best.seconds,
-    )
+    return best.decision

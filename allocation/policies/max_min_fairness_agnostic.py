@@ -47,11 +47,4 @@ def max_min_fairness_agnostic(problem: Problem) -> Decision:
     g, p = normaliser(T, u, c)
     a = T * (g / (w * p))[:, None]
     best = fill_evenly(a, u, c, deadline=Deadline.of(problem))
-    return Decision.of_shares(
-        best.shares,
-        prices=best.prices,
-        objective=best.level,
-        bound=best.bound,
-        status=best.status,
-        solve_seconds=best.seconds,
-    )
+    return best.decision

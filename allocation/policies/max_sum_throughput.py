@@ -54,11 +54,4 @@ def max_sum_throughput(
     T, g, w, p = problem.rate, problem.base_gpus, problem.weight, problem.base_rate
     b = T * (w * g / p if normalised else w)[:, None]
     best = most_worth(b, T, problem.usage, problem.capacity, deadline=Deadline.of(problem))
-    return Decision.of_shares(
-        best.shares,
-        prices=best.prices,
-        objective=best.value,
-        bound=best.bound,
-        status=best.status,
-        solve_seconds=best.seconds,
-    )
+    return best.decision

@@ -50,14 +50,7 @@ def min_cost(problem: Problem) -> Decision:
     T = problem.rate
     b = T * problem.weight[:, None] / dollars_per_hour(problem)
     best = most_worth(b, T, problem.usage, problem.capacity, deadline=Deadline.of(problem))
-    return Decision.of_shares(
-        best.shares,
-        prices=best.prices,
-        objective=best.value,
-        bound=best.bound,
-        status=best.status,
-        solve_seconds=best.seconds,
-    )
+    return best.decision
 
 
 def dollars_per_hour(problem: Problem) -> Floats:

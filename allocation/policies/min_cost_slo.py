@@ -51,14 +51,7 @@ def min_cost_slo(problem: Problem) -> Decision:
     least = least_shortfall(T, u, c, _rates_in_time(problem), deadline=deadline)
     b = T * problem.weight[:, None] / dollars_per_hour(problem)
     best = most_worth(b, T, u, c, least=least, deadline=deadline)
-    return Decision.of_shares(
-        best.shares,
-        prices=best.prices,
-        objective=best.value,
-        bound=best.bound,
-        status=best.status,
-        solve_seconds=best.seconds,
-    )
+    return best.decision
 
 
 def _rates_in_time(problem: Problem) -> Floats:

@@ -5,16 +5,11 @@ from typing import Annotated
 from numpy import arange, inf, isfinite, maximum, minimum, where
 
 from allocation.arrays import Floats
-from allocation.deadline import Deadline
 from allocation.decision import Decision
-from allocation.growth import allowed
+from allocation.gain import most_gain
 from allocation.parameters import Within
-from allocation.picks import best_picks
 from allocation.problem import Problem
-from allocation.solve import Status
 
-TIE = 1e-7
-"""By so much more, relatively, counts what is held: equals are not swapped."""
 LEAST_S = 1.0
 """No job is nearer to its end than that: its weight stays finite."""
 
@@ -83,32 +78,13 @@ def motley(
     .. [2] Berg, Vesilo and Harchol-Balter, Performance Evaluation 2020, "heSRPT: Parallel scheduling to minimize mean
        slowdown" (why short jobs first, and not alone).
     """
-    T, w, held, locked = problem.rate, problem.weight, problem.held, problem.locked
+    T, w, held = problem.rate, problem.weight, problem.held
     best = T.max(axis=1)
     r = maximum(_left_s(problem, best, horizon_s), LEAST_S)
     stays = arange(T.shape[1]) == held[:, None]
     v = (T / best[:, None]) * (1 - _lost(problem, r * best, stays, horizon_s))
     gain = (w * (r / 3600) ** -short_first)[:, None] * (begin + v)
-    worth = where(allowed(problem, scale_up) & ~locked[:, None], gain, 0)
-    kept = problem.usage[:, held[locked]].sum(axis=1)
-    found = best_picks(
-        where(stays, worth * (1 + TIE), worth),
-        problem.usage,
-        problem.capacity - kept,
-        gap=gap,
-        deadline=Deadline.of(problem).at_most(time_limit_s),
-    )
-    picks = where(locked, held, found.picks)
-    gained = gain[picks >= 0, picks[picks >= 0]].sum()
-    return Decision.of_picks(
-        picks,
-        prices=found.prices,
-        objective=gained,
-        bound=gained + found.bound - found.value,
-        status=Status.OPTIMAL if found.status == Status.OPTIMAL else Status.LIMIT,
-        solve_seconds=found.seconds,
-        worth=worth,
-    )
+    return most_gain(problem, gain, scale_up=scale_up, gap=gap, time_limit_s=time_limit_s)
 
 
 def _left_s(problem: Problem, best: Floats, horizon_s: float) -> Floats:

@@ -5,15 +5,11 @@ from typing import Annotated
 from numpy import arange, inf, maximum, minimum, take_along_axis, where
 
 from allocation.arrays import Floats
-from allocation.deadline import Deadline
 from allocation.decision import Decision
-from allocation.growth import allowed
+from allocation.gain import most_gain
 from allocation.parameters import Switch, Within
-from allocation.picks import best_picks
 from allocation.problem import Problem
 
-TIE = 1e-7
-"""By so much more, relatively, counts what is held: equals are not swapped."""
 MOST_COST = 3000.0
 """Sia's bound on the cost of a configuration that is next to worthless."""
 
@@ -75,32 +71,17 @@ def sia(
     .. [1] Subramanya et al., SOSP 2023, "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling",
        section 3.4.
     """
-    w, held, locked = problem.weight, problem.held, problem.locked
-    A = _costs(problem, power)
+    A, w = _costs(problem, power), problem.weight
     A = A.round(2) if rounded else A
     gain = w[:, None] * (waiting - A if power < 0 else waiting + A)
-    worth = where(allowed(problem, scale_up) & ~locked[:, None], gain, 0)
-    stays = arange(problem.gpus.size) == held[:, None]
-    kept = problem.usage[:, held[locked]].sum(axis=1)
     idle, sign = (waiting * w.sum(), -1) if power < 0 else (-waiting * w.sum(), 1)
-    best = best_picks(
-        where(stays, worth * (1 + TIE), worth),
-        problem.usage,
-        problem.capacity - kept,
+    return most_gain(
+        problem,
+        gain,
+        scale_up=scale_up,
         gap=gap,
-        objective=lambda value: idle + sign * value,
-        deadline=Deadline.of(problem).at_most(time_limit_s),
-    )
-    picks = where(locked, held, best.picks)
-    gained = gain[picks >= 0, picks[picks >= 0]].sum()
-    return Decision.of_picks(
-        picks,
-        prices=best.prices,
-        objective=idle + sign * gained,
-        bound=idle + sign * (gained + best.bound - best.value),
-        status=best.status,
-        solve_seconds=best.seconds,
-        worth=worth,
+        time_limit_s=time_limit_s,
+        objective=lambda gained: idle + sign * gained,
     )
 
 
