@@ -58,6 +58,22 @@ def test_a_link_into_a_private_folder_is_not_reachable(place: Path) -> None:
     assert not reachable_by(place / "link", "nobody")
 
 
+def test_a_link_through_a_private_folder_to_an_open_one_is_not_reachable(place: Path) -> None:
+    """As of a virtual environment to the Python of root's pyenv, itself a link to the system's."""
+    (place / "closed").mkdir(0o700)
+    (place / "open").mkdir()
+    (place / "open").chmod(0o755)
+    (place / "closed" / "link").symlink_to(place / "open")
+    (place / "link").symlink_to("closed/link")
+    assert not reachable_by(place / "link", "nobody")
+
+
+def test_links_in_a_circle_are_not_reachable(place: Path) -> None:
+    (place / "there").symlink_to("back")
+    (place / "back").symlink_to("there")
+    assert not reachable_by(place / "there", "nobody")
+
+
 def test_a_folder_that_is_not_there_is_not_reachable(place: Path) -> None:
     assert not reachable_by(place / "nothing", "nobody")
 
