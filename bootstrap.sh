@@ -43,15 +43,30 @@ install_servers() { # what for, packages...
     install_packages "$@"
 }
 
-python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
+new_enough() { # words that run a Python...
+    "$@" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
+# Jobs of a service that is root run as another account, to which a Python below /root, as pyenv's, is closed.
+# `env`: setpriv itself starts a program with some of root's rights left.
+PYTHON=$(command -v python3 || echo /usr/bin/python3)
+if [ "$(id -u)" = 0 ] && ! new_enough setpriv --reuid=65534 --regid=65534 --clear-groups env "$PYTHON"; then
+    if new_enough /usr/bin/python3; then
+        PYTHON=/usr/bin/python3
+    else
+        say "NO JOB OF ROOT'S SERVICE CAN RUN $PYTHON: install Debian's python3, 3.11 or newer, or be another account"
+    fi
+fi
+new_enough "$PYTHON" || {
     say "MISSING: Python 3.11 or newer as python3"
     exit 1
 }
+[ -d .venv ] || export UV_PYTHON="${UV_PYTHON:-$PYTHON}" # uv would look below /root first
 
 if ! .tools/bin/uv --version 2>/dev/null | grep -q " $UV_VERSION"; then
-    python3 -c 'import ensurepip' 2>/dev/null || install_packages "virtual environments for Python" python3-venv
+    "$PYTHON" -c 'import ensurepip' 2>/dev/null || install_packages "virtual environments for Python" python3-venv
     rm -rf .tools
-    python3 -m venv .tools
+    "$PYTHON" -m venv .tools
     .tools/bin/python -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"
 fi
 

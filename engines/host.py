@@ -36,8 +36,7 @@ def ensure_job_user(name: str) -> None:
 def reachable_by(path: Path, user: str) -> bool:
     """Whether the user, with no group but its own, may pass through every folder down to this path, and enter it."""
     account = pwd.getpwnam(user)
-    real = path.resolve()
-    return all(_may_enter(place, account) for place in (*real.parents, real))
+    return all(_may_enter(place, account) for place in _on_the_way(path.absolute()))
 
 
 def ensure_runtime(target: Path, *, client: Path, user: str, uv: Path | None = None) -> Path:
@@ -64,6 +63,15 @@ def _exists(user: str) -> bool:
     return True
 
 
+def _on_the_way(path: Path) -> Iterator[Path]:
+    """Every place that the kernel passes through: a link may lead through a private folder to a public file."""
+    if path != path.parent:
+        yield from _on_the_way(path.parent)
+    yield path  # before its target: of links in a circle the first cannot be entered, and nobody asks on
+    if os.path.islink(path):  # noqa: PTH114 - Path.is_symlink raises where we may not look
+        yield from _on_the_way(path.parent / path.readlink())
+
+
 def _may_enter(place: Path, account: pwd.struct_passwd) -> bool:
     if account.pw_uid == 0:
         return place.exists()
@@ -81,8 +89,8 @@ def _may_enter(place: Path, account: pwd.struct_passwd) -> bool:
 
 
 def _own_python_serves(user: str, client: Path) -> bool:
-    """Ours may be a link to one below a private home, and the client may be installed as a link to its sources."""
-    places = (Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve(), client)
+    """Ours may be a link into or through a private home, and the client may be installed as a link to its sources."""
+    places = (Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable), client)
     return all(reachable_by(place, user) for place in places)
 
 

@@ -58,6 +58,22 @@ def test_a_link_into_a_private_folder_is_not_reachable(place: Path) -> None:
     assert not reachable_by(place / "link", "nobody")
 
 
+def test_a_link_through_a_private_folder_to_an_open_one_is_not_reachable(place: Path) -> None:
+    """As of a virtual environment to the Python of root's pyenv, itself a link to the system's."""
+    (place / "closed").mkdir(0o700)
+    (place / "open").mkdir()
+    (place / "open").chmod(0o755)
+    (place / "closed" / "link").symlink_to(place / "open")
+    (place / "link").symlink_to("closed/link")
+    assert not reachable_by(place / "link", "nobody")
+
+
+def test_links_in_a_circle_are_not_reachable(place: Path) -> None:
+    (place / "there").symlink_to("back")
+    (place / "back").symlink_to("there")
+    assert not reachable_by(place / "there", "nobody")
+
+
 def test_a_folder_that_is_not_there_is_not_reachable(place: Path) -> None:
     assert not reachable_by(place / "nothing", "nobody")
 
@@ -78,26 +94,30 @@ def test_our_own_python_serves_a_user_who_can_reach_it(place: Path, client: Path
     assert ensure_runtime(place / "runtime", client=client, user=me) == Path(sys.prefix) / "bin"
 
 
-needs_a_runtime = pytest.mark.skipif(
-    reachable_by(Path(sys.base_prefix), "nobody") or os.geteuid() != 0,
-    reason="our own Python serves every user here",
-)
+@pytest.fixture
+def closed_python(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ours is to others behind a link below a private home."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a Python to another user")
+    (place / "closed").mkdir(0o700)
+    (place / "closed" / "python3").symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(place / "closed" / "python3"))
 
 
-@needs_a_runtime
+@pytest.mark.usefixtures("closed_python")
 def test_a_python_is_made_for_a_user_who_cannot_reach_ours(place: Path, client: Path) -> None:
     bin_folder = ensure_runtime(place / "runtime", client=client, user="nobody", uv=uv())
     script = "import motley_client; print(motley_client.VERSION)"
     assert run_as_nobody(str(bin_folder / "python"), "-c", script).stdout == "1\n"
 
 
-@needs_a_runtime
+@pytest.mark.usefixtures("closed_python")
 def test_a_python_that_was_made_is_kept(place: Path, client: Path) -> None:
     bin_folder = ensure_runtime(place / "runtime", client=client, user="nobody", uv=uv())
     assert ensure_runtime(place / "runtime", client=client, user="nobody", uv=Path("/no/such/uv")) == bin_folder
 
 
-@needs_a_runtime
+@pytest.mark.usefixtures("closed_python")
 def test_a_python_is_made_anew_when_the_client_has_changed(place: Path, client: Path) -> None:
     ensure_runtime(place / "runtime", client=client, user="nobody", uv=uv())
     (client / "motley_client" / "__init__.py").write_text("VERSION = 22\n")
@@ -106,7 +126,7 @@ def test_a_python_is_made_anew_when_the_client_has_changed(place: Path, client: 
     assert run_as_nobody(str(bin_folder / "python"), "-c", script).stdout == "22\n"
 
 
-@needs_a_runtime
+@pytest.mark.usefixtures("closed_python")
 def test_a_python_that_cannot_be_made_names_the_remedy(place: Path, client: Path) -> None:
     with pytest.raises(EngineError, match="install uv"):
         ensure_runtime(place / "runtime", client=client, user="nobody", uv=Path("/no/such/uv"))

@@ -17,8 +17,9 @@ TESTS = ("engine_lab.py", "conftest.py", "test_local_runs.py", "test_local_stops
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="the other tests have run as an ordinary user already"),
     pytest.mark.skipif(
-        not (SYSTEM_PYTHON.exists() and reachable_by(PYTEST, "nobody")), reason="nobody can run pytest on this machine"
+        not SYSTEM_PYTHON.exists() and os.environ.get("CI") != "true", reason=f"no {SYSTEM_PYTHON}: install python3"
     ),
+    pytest.mark.skipif(not reachable_by(PYTEST, "nobody"), reason="pytest lies where nobody may go"),
 ]
 
 

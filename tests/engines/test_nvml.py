@@ -23,7 +23,8 @@ print(json.dumps({"node": node and asdict(node), "free": free}))
 
 
 def ask(**env: str) -> dict[str, object]:
-    pytest.importorskip("pynvml")
+    if os.environ.get("CI") != "true":
+        pytest.importorskip("pynvml")
     done = subprocess.run(
         [sys.executable, "-c", ASK], cwd=ROOT, env=os.environ | env, capture_output=True, text=True, check=True
     )

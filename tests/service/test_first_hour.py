@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from deployment import ROOT, wait_for
+from private_servers import free_port
 from running_service import Service
 
 
@@ -89,6 +90,15 @@ def shell(script: str, folder: Path, **environment: str) -> str:
 def test_logins_are_printed_and_kept_private(demo: Service) -> None:
     assert "administrator: admin" in demo.log.read_text()
     assert stat.S_IMODE((demo.var / "demo.env").stat().st_mode) == 0o600
+
+
+def test_a_second_service_with_the_same_data_is_refused_and_told_of_the_first(service: Service) -> None:
+    before = (service.var / "demo.env").read_text()
+    service.environment["MOTLEY_PORT"] = str(free_port())
+    done = service.manage("serve")
+    assert done.returncode == 1
+    assert f"already, at {service.url}: stop that one, or" in done.stderr
+    assert (service.var / "demo.env").read_text() == before
 
 
 def test_every_round_replays_to_the_same_decision(demo: Service) -> None:

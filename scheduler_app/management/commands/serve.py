@@ -1,11 +1,14 @@
 """The embedded mode in one command: web, scheduler and local engine on this machine."""
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,11 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         port = _port(os.environ.get("MOTLEY_PORT", "8000"))
         url = f"http://localhost:{port}"
-        _refuse_busy_port(port)
+        with _alone_with_our_data(url):
+            _refuse_busy_port(port)
+            self._serve(port, url)
+
+    def _serve(self, port: int, url: str) -> None:
         call_command("migrate", verbosity=0)
         call_command("collectstatic", verbosity=0, interactive=False)
         host = _prepared()
@@ -126,6 +133,25 @@ def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**16):
         raise CommandError(f"MOTLEY_PORT is {text!r}: write a port from 1 to 65535, as MOTLEY_PORT=8001 make run")
     return int(text)
+
+
+@contextmanager
+def _alone_with_our_data(url: str) -> Iterator[None]:
+    """A second service would share database, jobs and `demo.env` with the first; the kernel lets go however we end."""
+    settings.VAR_DIR.mkdir(parents=True, exist_ok=True)
+    with (settings.VAR_DIR / "serving").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            there = f"Motley runs with the data in {settings.VAR_DIR} already, at {file.read()}"
+            remedy = (
+                "stop that one, or give this one data of its own: MOTLEY_VAR=/another/folder MOTLEY_PORT=8001 make run"
+            )
+            raise CommandError(f"{there}: {remedy}") from error
+        file.truncate(0)
+        print(url, end="", file=file, flush=True)
+        yield
 
 
 def _refuse_busy_port(port: int) -> None:
