@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isfinite, sqrt
 
 from estimation.goodput import BatchLimits, GradientNoise
@@ -53,6 +54,23 @@ Place = tuple[int, int, int]
 """GPU type, GPUs, nodes."""
 
 
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured of a workload by (type, GPUs, nodes); thousands of jobs may share it."""
+
+    by_place: Mapping[Place, Measurement] = field(default_factory=dict)
+
+    @cached_property
+    def usable(self) -> dict[Place, float]:
+        """The rates that may be relied on, in steps/s."""
+        return {where: seen.rate for where, seen in sorted(self.by_place.items()) if seen.usable}
+
+    @cached_property
+    def on_fewest_nodes(self) -> dict[tuple[int, int], float]:
+        """Of those, by (type, GPUs) the one on the fewest nodes."""
+        return {(j, gpus): rate for (j, gpus, _), rate in reversed(self.usable.items())}
+
+
 @dataclass(frozen=True)
 class Tuning:
     """Between what limits the batch of a job may be chosen, and what is known of its gradient's noise, if anything."""
@@ -63,12 +81,12 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What is known of one workload: measured by (type, GPUs, nodes), declared by (type, GPUs), in steps/s.
+    """What is known of one workload: what was measured, and the rates declared by (type, GPUs), in steps/s.
 
     Steps are the job's own; where its batch is tuned they are steps of the initial batch, as many as have its samples.
     """
 
-    measured: Mapping[Place, Measurement] = field(default_factory=dict)
+    measured: Measured = field(default_factory=Measured)
     declared: Mapping[tuple[int, int], float] = field(default_factory=dict)
     timed: Mapping[tuple[int, int, int, int], Measurement] = field(default_factory=dict)
     """By (type, GPUs, nodes, batch): the job's own steps/s with so many samples in a step, where it reported them."""
@@ -87,27 +105,21 @@ class Knowledge:
             return cls(declared=declared)
         timed = {where: m for where, m in sorted(seen.items()) if where[3]}
         if tuning is None:
-            return cls(_over_batches(seen), declared, timed)
+            return cls(Measured(_over_batches(seen)), declared, timed)
         initial = tuning.limits.initial
         in_initial_steps = {
             where: Measurement(m.rate * where[3] / initial, m.reports, m.spread * where[3] / initial)
             for where, m in timed.items()
         }
-        return cls(_most_reported(in_initial_steps), declared, timed, tuning)
-
-    def usable(self) -> dict[tuple[int, int, int], float]:
-        """Give the measured rates that may be relied on."""
-        return {where: seen.rate for where, seen in sorted(self.measured.items()) if seen.usable}
+        return cls(Measured(_most_reported(in_initial_steps)), declared, timed, tuning)
 
     def contradictions(self) -> tuple[Contradiction, ...]:
         """Give the declared rates that a measurement, on the fewest nodes seen, contradicts by more than 25 %."""
-        if not self.measured:  # as of most jobs that come with rates of their own
-            return ()
-        seen = {(j, gpus): rate for (j, gpus, _), rate in reversed(self.usable().items())}
+        pairs = ((where, self.declared.get(where), rate) for where, rate in self.measured.on_fewest_nodes.items())
         return tuple(
-            Contradiction(*where, rate, seen[where])
-            for where, rate in self.declared.items()
-            if where in seen and abs(rate - seen[where]) > CONTRADICTION * seen[where]
+            Contradiction(*where, declared, measured)
+            for where, declared, measured in pairs
+            if declared is not None and abs(declared - measured) > CONTRADICTION * measured
         )
 
     def trusted(self) -> dict[tuple[int, int], float]:

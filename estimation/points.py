@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from estimation.knowledge import GpuSpec, Knowledge
+from estimation.knowledge import GpuSpec, Knowledge, Place
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -81,12 +81,17 @@ class Machines:
 
 def points_of(machines: Machines, knowledge: Knowledge) -> tuple[tuple[Point, ...], tuple[float, ...]]:
     """Where rates of a workload are known, measured ones first, and the rates; where there is none, a guess."""
-    measured, declared = knowledge.usable(), knowledge.trusted()
-    points = (*(Point(*where, Source.MEASURED) for where in measured), *machines.declared_at(tuple(declared)))
+    measured, declared = knowledge.measured.usable, knowledge.trusted()
+    points = (*_measured_at(tuple(measured)), *machines.declared_at(tuple(declared)))
     if points:
         return points, (*measured.values(), *declared.values())
     fastest = int(machines.speed.argmax())
     return (Point(fastest, 1, 1, Source.ESTIMATED),), (float(machines.speed[fastest]) / REFERENCE_SPEED,)
+
+
+@lru_cache(maxsize=10_000)
+def _measured_at(places: tuple[Place, ...]) -> tuple[Point, ...]:
+    return tuple(Point(*place, Source.MEASURED) for place in places)
 
 
 @dataclass(frozen=True, eq=False)

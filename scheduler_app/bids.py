@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, lru_cache
 from itertools import chain, compress
@@ -185,11 +185,7 @@ def _valid_for(machines: Machines, offered: Configurations, job: JobRow) -> Bool
 
 def _knowledge(rows: Rows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], Ints]:
     """What is known of each distinct workload, and which of them each job has."""
-    index = {row.id: j for j, row in enumerate(rows.types)}
-    places = _places_in({row.name: j for j, row in enumerate(rows.types)})
-    measured: dict[tuple[int, str], dict[tuple[int, int, int, int], Measurement]] = defaultdict(dict)
-    for team, workload, kind, gpus, nodes, batch, rate, reports, spread in rows.measured:
-        measured[team, workload][index[kind], gpus, nodes, batch] = Measurement(rate, reports, spread)
+    measured, places = _measured_in(rows), _places_in({row.name: j for j, row in enumerate(rows.types)})
     known: dict[tuple[Any, ...], tuple[int, Knowledge]] = {}
     of_job = []
     for job in queue:
@@ -197,10 +193,26 @@ def _knowledge(rows: Rows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], In
         key = (job.team_id, job.workload, asked, rates, tuple(job.batch_size.items()))
         if key not in known:
             declared = {place: rates[position] for place, position in places(asked)}
-            tuning = _tuning(job, rows.noise.get(key[:2]))
-            known[key] = len(known), Knowledge.of_batches(measured[key[:2]], declared, tuning)
+            known[key] = len(known), replace(measured(job), declared=declared)
         of_job.append(known[key][0])
     return [knowledge for _, knowledge in known.values()], np.array(of_job, dtype=np.int64)
+
+
+def _measured_in(rows: Rows) -> Callable[[JobRow], Knowledge]:
+    """Gives what was measured of the workload of a job, whose own rates may differ from those of all others."""
+    index = {row.id: j for j, row in enumerate(rows.types)}
+    seen: dict[tuple[int, str], dict[tuple[int, int, int, int], Measurement]] = defaultdict(dict)
+    for team, workload, kind, gpus, nodes, batch, rate, reports, spread in rows.measured:
+        seen[team, workload][index[kind], gpus, nodes, batch] = Measurement(rate, reports, spread)
+    known: dict[tuple[Any, ...], Knowledge] = {}
+
+    def measured(job: JobRow) -> Knowledge:
+        key = (job.team_id, job.workload, tuple(job.batch_size.items()))
+        if key not in known:
+            known[key] = Knowledge.of_batches(seen[key[:2]], {}, _tuning(job, rows.noise.get(key[:2])))
+        return known[key]
+
+    return measured
 
 
 Asked = tuple[tuple[str, ...], ...]

@@ -6,7 +6,7 @@ from recorded_applications import PROFILES, needs_reference
 
 from estimation.fitted import Fits, fixed_batch, models_of, rounded
 from estimation.goodput import BatchLimits, GradientNoise
-from estimation.knowledge import GpuSpec, Knowledge, Measurement, Tuning
+from estimation.knowledge import GpuSpec, Knowledge, Measured, Measurement, Tuning
 from estimation.points import Machines, Source
 from estimation.rates import estimate_rates, workload_rates
 from estimation.throughput_model import ThroughputModel
@@ -77,7 +77,7 @@ def test_what_spanning_nodes_costs_is_the_laws_until_it_was_timed(machines):
 def test_another_type_is_projected_by_the_ratio_of_the_rates_on_one_gpu(machines):
     seen = timed((1, 1, 64), (1, 1, 128), (2, 1, 128), (4, 1, 128))
     seen |= {(A100, 1, 1, 128): Measurement(3 * steps_per_second(1, 1, 128), 100)}
-    known = Knowledge({k[:3]: m for k, m in seen.items() if k[3] == 128}, timed=seen)
+    known = Knowledge(Measured({k[:3]: m for k, m in seen.items() if k[3] == 128}), timed=seen)
     rate, source = workload_rates(machines, known)
     assert rate[A_FOUR] / rate[FOUR] == pytest.approx(rate[A_ONE] / rate[ONE], rel=0.1)
     assert source[A_FOUR] == Source.ESTIMATED
@@ -95,7 +95,7 @@ def test_workloads_known_at_the_same_points_have_each_its_own_model(machines):
     }
     known = [
         Knowledge.of_batches(timed((1, 1, 64), (1, 1, 128), (2, 1, 128)), {}),
-        Knowledge({(V100, 1, 1): Measurement(5.0, 9), (V100, 2, 1): Measurement(6.0, 9)}),
+        Knowledge(Measured({(V100, 1, 1): Measurement(5.0, 9), (V100, 2, 1): Measurement(6.0, 9)})),
         Knowledge.of_batches(slow, {}),
     ]
     together, _ = estimate_rates(machines, known, np.arange(3), np.ones((3, 7), dtype=bool))
@@ -142,7 +142,7 @@ def test_the_model_of_one_gpu_with_three_batches_errs_less_than_a_factor_of_two_
     batches = [int(least), int((least + most) / 2), int(most)]
     seen = {(V100, 1, 1, b): Measurement(1 / times.at((1,), b)[0], 100 if b == batches[-1] else 9) for b in batches}
     machines = Machines(SPECS[:1], np.array([[1, 2]]), np.array([1, 1]))
-    rate, _ = workload_rates(machines, Knowledge({(V100, 1, 1): seen[V100, 1, 1, batches[-1]]}, timed=seen))
+    rate, _ = workload_rates(machines, Knowledge(Measured({(V100, 1, 1): seen[V100, 1, 1, batches[-1]]}), timed=seen))
     assert abs(np.log(rate[1] * times.at((2,), batches[-1] // 2)[0])) < np.log(2)
 
 

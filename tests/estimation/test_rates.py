@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from estimation.knowledge import Contradiction, GpuSpec, Knowledge, Measurement
+from estimation.knowledge import Contradiction, GpuSpec, Knowledge, Measured, Measurement
 from estimation.rates import Machines, Source, estimate_rates, valid_configurations, workload_rates
 
 V100, A100 = 0, 1
@@ -17,29 +17,29 @@ def machines():
 
 
 def test_a_measured_rate_is_used_before_a_declared_one(machines):
-    known = Knowledge({(V100, 4, 1): Measurement(21.0, 3)}, {(V100, 4): 20.0})
+    known = Knowledge(Measured({(V100, 4, 1): Measurement(21.0, 3)}), {(V100, 4): 20.0})
     rate, source = workload_rates(machines, known)
     assert (rate[FOUR], source[FOUR]) == (21.0, Source.MEASURED)
 
 
 def test_two_reports_are_not_yet_a_measurement(machines):
-    known = Knowledge({(V100, 4, 1): Measurement(21.0, 2)}, {(V100, 4): 20.0})
+    known = Knowledge(Measured({(V100, 4, 1): Measurement(21.0, 2)}), {(V100, 4): 20.0})
     rate, source = workload_rates(machines, known)
     assert (rate[FOUR], source[FOUR]) == (20.0, Source.DECLARED)
 
 
 def test_a_declared_rate_that_a_measurement_contradicts_is_reported():
-    known = Knowledge({(V100, 1, 1): Measurement(10.0, 5)}, {(V100, 1): 13.0, (V100, 4): 30.0})
+    known = Knowledge(Measured({(V100, 1, 1): Measurement(10.0, 5)}), {(V100, 1): 13.0, (V100, 4): 30.0})
     assert known.contradictions() == (Contradiction(V100, 1, 13.0, 10.0),)
 
 
 def test_a_declared_rate_within_a_quarter_of_the_measured_one_is_not_contradicted():
-    known = Knowledge({(V100, 1, 1): Measurement(10.0, 5)}, {(V100, 1): 12.5})
+    known = Knowledge(Measured({(V100, 1, 1): Measurement(10.0, 5)}), {(V100, 1): 12.5})
     assert known.contradictions() == ()
 
 
 def test_a_contradicted_rate_is_no_longer_used_for_other_nodes(machines):
-    known = Knowledge({(V100, 8, 8): Measurement(10.0, 5)}, {(V100, 8): 80.0})
+    known = Knowledge(Measured({(V100, 8, 8): Measurement(10.0, 5)}), {(V100, 8): 80.0})
     rate, source = workload_rates(machines, known)
     assert (rate[EIGHT_ON_TWO], source[EIGHT_ON_TWO]) == (pytest.approx(10.0), Source.ESTIMATED)
 
@@ -88,7 +88,7 @@ def test_jobs_of_one_workload_share_its_rates_where_each_may_run(machines):
     valid = np.array(
         [[True, False, False, True, False], [True, True, True, True, True], [False, True, False, False, False]]
     )
-    known = [Knowledge(declared={(V100, 1): 5.0}), Knowledge({(V100, 4, 1): Measurement(7.0, 9)})]
+    known = [Knowledge(declared={(V100, 1): 5.0}), Knowledge(Measured({(V100, 4, 1): Measurement(7.0, 9)}))]
     rate, source = estimate_rates(machines, known, np.array([0, 0, 1]), valid)
     alone, _ = workload_rates(machines, known[0])
     assert rate[1].tolist() == alone.tolist()
