@@ -1,5 +1,6 @@
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +20,12 @@ from scheduler_app.hosting import JOB_USER, SYSTEM_STATE
 
 SHARED = ("stack", "demo", "machine", "arena", "replay", "browser")
 """What is dear to start: with several workers, tests that share one go to the same."""
+
+
+def pytest_configure() -> None:
+    """Who is started in the background by a script ignores Ctrl-C, and so would all that the tests start."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
