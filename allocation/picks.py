@@ -61,7 +61,8 @@ def best_picks(
     deadline : when it comes before the gap is reached, the answer by prices counts, with the status `limit`.
     """
     began = perf_counter()
-    market = Market(value, usage, capacity.astype(float), np.ones(len(value), dtype=np.int64))
+    there = ~(usage[capacity <= 0] > 0).any(axis=0)
+    market = Market(value * there, usage, capacity.astype(float), np.ones(len(value), dtype=np.int64))
     priced = best_prices(market, deadline=deadline)
     columns, status = _filled(market, market.best_at(priced.prices), priced.prices), Status.OPTIMAL
     bound, near = priced.bound, EXACT if len(value) <= SMALL else gap
@@ -72,7 +73,23 @@ def best_picks(
         relative = gap * abs(objective(worth)) / max(worth, 1e-300)
         columns, bound, status = _settled(market, columns, bound, gap=relative, deadline=deadline)
     worth = market.worth(columns)
-    return Picks(columns - 1, worth, max(bound, worth), priced.prices, perf_counter() - began, status)
+    prices = priced.prices if there.all() else _with_those_of_none(market, value, priced.prices)
+    return Picks(columns - 1, worth, max(bound, worth), prices, perf_counter() - began, status)
+
+
+def _with_those_of_none(market: Market, value: Floats, prices: Floats) -> Floats:
+    """The same prices, and of types of which nothing is left the least at which nobody would have them instead.
+
+    The search for the others goes without these: it would find one more who would by each of hundreds of cuts.
+    """
+    prices, u = np.where(market.capacity > 0, prices, 0.0), market.u[:, 1:]
+    columns = market.best_at(prices)
+    surplus = np.take_along_axis(market.v, columns[:, None], axis=1)[:, 0] - prices @ market.u[:, columns]
+    for j in np.flatnonzero(market.capacity <= 0):
+        asked = u[j] > 0
+        more = np.where(value[:, asked] > 0, value[:, asked] - surplus[:, None] - prices @ u[:, asked], 0)
+        prices[j] = (more / u[j, asked]).max(initial=0)
+    return prices
 
 
 def _settled(
