@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, lru_cache
-from itertools import chain, compress
+from itertools import compress
 from math import inf
 from typing import Any
 from uuid import UUID
@@ -21,7 +21,7 @@ from estimation.knowledge import GpuSpec, Knowledge, Measurement, Tuning
 from estimation.rates import Machines, estimate_rates, valid_configurations
 from estimation.tuned import Tuned, tuned_rates
 from jobs_app.models import Attempt, Job
-from scheduler_app.reading import AttemptRow, GpuRow, JobRow, Rows
+from scheduler_app.reading import Asked, AttemptRow, GpuRow, JobRow, Rows
 
 NOT_YET_RUNNING = (Attempt.State.CLAIMED, Attempt.State.LAUNCHING)
 
@@ -189,10 +189,9 @@ def _knowledge(rows: Rows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], In
     known: dict[tuple[Any, ...], tuple[int, Knowledge]] = {}
     of_job = []
     for job in queue:
-        asked, rates = _asked(job), tuple(chain.from_iterable(by.values() for by in job.rates.values()))
-        key = (job.team_id, job.workload, asked, rates, tuple(job.batch_size.items()))
+        key = (job.team_id, job.workload, job.rates, tuple(job.batch_size.items()))
         if key not in known:
-            declared = {place: rates[position] for place, position in places(asked)}
+            declared = {place: job.rates.steps_per_s[position] for place, position in places(job.rates.asked)}
             known[key] = len(known), replace(measured(job), declared=declared)
         of_job.append(known[key][0])
     return [knowledge for _, knowledge in known.values()], np.array(of_job, dtype=np.int64)
@@ -215,14 +214,6 @@ def _measured_in(rows: Rows) -> Callable[[JobRow], Knowledge]:
     return measured
 
 
-Asked = tuple[tuple[str, ...], ...]
-"""The types for which an owner declares rates, each followed by its numbers of GPUs: thousands declare for the same."""
-
-
-def _asked(job: JobRow) -> Asked:
-    return tuple((kind, *by) for kind, by in job.rates.items())
-
-
 def _places_in(index: Mapping[str, int]) -> Callable[[Asked], list[tuple[tuple[int, int], int]]]:
     """Gives (type, GPUs) in rising order with the position of the rate; of types that the cluster has."""
 
@@ -239,7 +230,7 @@ def most_gpus(rows: Rows, service: InService, jobs: Sequence[JobRow]) -> Floats:
     seen: Counter[tuple[int, str]] = Counter()
     for team, workload, _, gpus, *_ in rows.measured:
         seen[team, workload] = max(seen[team, workload], gpus)
-    declared = (_most_declared(_asked(job)) for job in jobs)
+    declared = (_most_declared(job.rates.asked) for job in jobs)
     held = (a.gpu_count if (a := service.attempt_of.get(job.id)) else 0 for job in jobs)
     most = [max(seen[job.team_id, job.workload], *known) for job, *known in zip(jobs, declared, held, strict=True)]
     return np.array(most, dtype=float)

@@ -22,7 +22,7 @@ from jobs_app.queueing import draft
 from jobs_app.submission import admitted
 from scheduler_app.bids import InService, Timing, bids_of
 from scheduler_app.models import GpuClaim
-from scheduler_app.reading import MEASURED, JobRow, Rows, TypeRow, noise_of
+from scheduler_app.reading import MEASURED, Declared, JobRow, Rows, TypeRow, noise_of
 
 NOTHING_HELD = InService([], [], [], {})
 
@@ -270,4 +270,4 @@ def _quota(job: JobRow, team: Team) -> str:
 def _row_of(job: Job) -> JobRow:
     """As a round would read it."""
     columns: dict[str, Any] = {name: getattr(job, name, None) for name in JobRow._fields}
-    return JobRow(**columns)
+    return JobRow(**columns | {"rates": Declared.of(job.rates)})

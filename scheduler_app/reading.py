@@ -2,11 +2,12 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple, Self, TypeVar
 from uuid import UUID
 
 from django.db.models import Count, Q, TextField
@@ -63,6 +64,23 @@ class AttemptRow(NamedTuple):
     started_at: datetime | None
 
 
+Asked = tuple[tuple[str, ...], ...]
+"""The types for which an owner declares rates, each followed by its numbers of GPUs: thousands declare for the same."""
+
+
+class Declared(NamedTuple):
+    """What an owner declares: for what, and the steps/s there, one after the other."""
+
+    asked: Asked
+    steps_per_s: tuple[float, ...]
+
+    @classmethod
+    def of(cls, rates: Mapping[str, Mapping[str, float]]) -> Self:
+        """From steps/s by type and GPUs."""
+        asked = tuple((kind, *by) for kind, by in rates.items())
+        return cls(asked, tuple(chain.from_iterable(by.values() for by in rates.values())))
+
+
 class JobRow(NamedTuple):
     id: UUID
     state: str
@@ -77,7 +95,7 @@ class JobRow(NamedTuple):
     cpus_per_gpu: int
     memory_per_gpu_mib: int
     workload: str
-    rates: dict[str, dict[str, float]]
+    rates: Declared
     batch_size: dict[str, int]
     total_steps: int | None
     step: int
@@ -92,8 +110,25 @@ class JobRow(NamedTuple):
     attempt_count: int
 
 
-ATTEMPT_DOCUMENTS, JOB_DOCUMENTS = ("nodes",), ("gpu_types", "rates", "batch_size")
-"""Their columns that are JSON."""
+MOST_KEPT = 50_000
+"""Documents of a kind; the jobs of one round are mostly those of the last."""
+
+
+@lru_cache(MOST_KEPT)
+def _document(text: str) -> Any:
+    """What is read again and again is parsed once; nobody changes it."""
+    return json.loads(text)
+
+
+@lru_cache(MOST_KEPT)
+def _declared(text: str) -> Declared:
+    return Declared.of(json.loads(text))
+
+
+Parsers = Mapping[str, Callable[[str], Any]]
+"""By column that is JSON."""
+ATTEMPT_DOCUMENTS: Parsers = {"nodes": _document}
+JOB_DOCUMENTS: Parsers = {"gpu_types": _document, "rates": _declared, "batch_size": _document}
 Row = TypeVar("Row", AttemptRow, JobRow)
 
 
@@ -173,12 +208,12 @@ def _columns(kind: type[Row], documents: Collection[str]) -> list[Any]:
     return [Cast(name, TextField()) if name in documents else name for name in kind._fields]
 
 
-def _parsed(kind: type[Row], documents: Collection[str], rows: Iterable[Sequence[Any]]) -> Iterator[Row]:
-    """Rows with what their JSON says. Most of it says the same in every row, or nothing: each text is parsed once."""
-    places, parse = [kind._fields.index(name) for name in documents], cache(json.loads)
+def _parsed(kind: type[Row], documents: Parsers, rows: Iterable[Sequence[Any]]) -> Iterator[Row]:
+    """Rows with what their JSON says."""
+    places = [(kind._fields.index(name), parse) for name, parse in documents.items()]
     for row in rows:
         values = list(row)
-        for place in places:
+        for place, parse in places:
             values[place] = parse(values[place])
         yield kind(*values)
 
