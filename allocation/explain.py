@@ -67,8 +67,8 @@ class _Outcome:
         return tuple(found) or (Reason(ReasonCode.NEXT_ROUND),)
 
     def _quota(self, i: int) -> list[Reason]:
-        needed = int(self.problem.gpus[self.problem.rate[i] > 0].min())
         groups = [g for g in self.limits.group[i].tolist() if g >= 0]
+        needed = int(self.problem.gpus[self._valid[i]].min()) if groups else 0
         caps = [(int(self.limits.most_gpus[g]), int(self._group_gpus[g])) for g in groups]
         return [
             Reason(ReasonCode.QUOTA, {"limit": most, "used": used, "needed": needed})
@@ -136,17 +136,25 @@ class _Outcome:
 
     def _too_dear(self, i: int, worth: Floats) -> list[Reason]:
         """The configuration that comes nearest to being worth the price of its GPUs, if none is worth it."""
-        valid = np.flatnonzero(self._valid[i])
-        price = self.decision.prices @ self.problem.usage[:, valid]
-        best = int((worth[valid] - price).argmax())
-        value, asked = float(worth[valid[best]]), float(price[best])
-        if not worth[valid].any() or value >= asked - TOLERANCE * abs(
-            asked
-        ):  # zeros: the policy was not asked about it
+        k = int(self._nearest_to_its_price[i])
+        value, asked = float(worth[k]), float(self._asked[k])
+        if value >= asked - TOLERANCE * abs(asked) or not worth.any():  # zeros: the policy was not asked about it
             return []
-        k = int(valid[best])
         where = {"gpu_type": int(self.problem.usage[:, k].argmax()), "gpus": int(self.problem.gpus[k])}
         return [Reason(ReasonCode.OUTBID, where | {"value": value, "price": asked})]
+
+    @cached_property
+    def _asked(self) -> Floats:
+        """The price of the GPUs of each configuration (K,)."""
+        asked: Floats = self.decision.prices @ self.problem.usage
+        return asked
+
+    @cached_property
+    def _nearest_to_its_price(self) -> Ints:
+        """Of each job (m,) the configuration whose price exceeds what it is worth by the least."""
+        worth = np.zeros_like(self.problem.rate) if self.decision.worth is None else self.decision.worth
+        nearest: Ints = np.where(self._valid, worth - self._asked, -np.inf).argmax(axis=1)
+        return nearest
 
     @cached_property
     def _group_gpus(self) -> Ints:
