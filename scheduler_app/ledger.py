@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
-from django.db import models
-from django.db.models import Count, Q
+from django.db.models import Count, F, Q, QuerySet, Sum
 
 from cluster_app.models import Gpu
 from jobs_app.models import Attempt, Job, Team
@@ -39,7 +38,7 @@ def _accrue_teams(since: datetime, now: datetime, ran: Sequence["Ran"]) -> None:
     work_gpu_s: dict[int, float] = defaultdict(float)
     for run in ran:
         gpu_s[run.team] += run.gpu_s
-        work_gpu_s[run.team] += run.gpu_s * run.relative_speed
+        work_gpu_s[run.team] += run.work_gpu_s
     whole_s = (now - since).total_seconds()
     _add(
         TeamUsage,
@@ -105,22 +104,36 @@ def _active_team_weights() -> dict[int, float]:
 
 
 class Ran(NamedTuple):
-    """What an attempt held within the interval."""
+    """What attempts of a team held of a GPU type within the interval."""
 
     team: int
     gpu_type: int
-    relative_speed: float
     gpu_s: float
+    work_gpu_s: float
+    """Weighed by their relative speed."""
 
 
 def _ran(since: datetime, now: datetime) -> list[Ran]:
-    rows = Attempt.objects.filter(Q(ended_at=None) | Q(ended_at__gt=since), started_at__isnull=False).values_list(
-        "job__team", "gpu_type", "relative_speed", "gpu_count", "started_at", "ended_at"
-    )
+    started = Attempt.objects.filter(started_at__isnull=False)
+    return [*_ran_throughout(started, since, now), *_ran_in_part(started, since, now)]
+
+
+def _ran_throughout(started: QuerySet[Attempt], since: datetime, now: datetime) -> list[Ran]:
+    """Most of them, which the database adds up."""
+    running = started.filter(ended_at=None, started_at__lte=since).order_by().values_list("job__team", "gpu_type")
+    sums = running.annotate(gpus=Sum("gpu_count"), work=Sum(F("gpu_count") * F("relative_speed")))
+    seconds = (now - since).total_seconds()
+    return [Ran(team, kind, gpus * seconds, work * seconds) for team, kind, gpus, work in sums]
+
+
+def _ran_in_part(started: QuerySet[Attempt], since: datetime, now: datetime) -> list[Ran]:
+    """Those that began or ended meanwhile."""
+    some = started.filter(Q(ended_at=None, started_at__gt=since) | Q(ended_at__gt=since))
+    columns = ("job__team", "gpu_type", "relative_speed", "gpu_count", "started_at", "ended_at")
     return [
-        Ran(team, kind, speed, gpus * max((min(end or now, now) - max(start, since)).total_seconds(), 0.0))
-        for team, kind, speed, gpus, start, end in rows
-        if start is not None
+        Ran(team, kind, gpu_s, gpu_s * speed)
+        for team, kind, speed, gpus, start, end in some.values_list(*columns)
+        if start and (gpu_s := gpus * max((min(end or now, now) - max(start, since)).total_seconds(), 0.0))
     ]
 
 
@@ -162,7 +175,7 @@ def team_shares(since: datetime) -> list[TeamShare]:
     rows = list(
         TeamUsage.objects.filter(minute__gte=since)
         .values("team__name", "team__weight")
-        .annotate(entitled=models.Sum("entitled_share_s"), work=models.Sum("work_gpu_s"), gpu_s=models.Sum("gpu_s"))
+        .annotate(entitled=Sum("entitled_share_s"), work=Sum("work_gpu_s"), gpu_s=Sum("gpu_s"))
         .order_by("-entitled", "team__name")
     )
     entitled, work = (sum(row[name] for row in rows) or 1.0 for name in ("entitled", "work"))
