@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from allocation.solve import Status
 from scheduler_app.snapshot import Snapshot
 
 PARTS: dict[str, type[Any]] = {"problem": Problem, "floor": Floor, "limits": Limits}
+LEVEL = 2
+"""Of zlib's nine: 6 would take twice as long for 4 % less."""
 NAMES = ("jobs", "attempts", "types", "nodes", "gpus", "round_s")
 
 
@@ -54,8 +57,16 @@ def pack(policy: str, parameters: Mapping[str, Any], snapshot: Snapshot, plan: P
         "solve_seconds": decision.solve_seconds,
         "message": decision.message,
     }
+    return _zipped(arrays | {"words": np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)})
+
+
+def _zipped(arrays: Mapping[str, Any]) -> bytes:
+    """As `numpy.savez_compressed`, in little more than half its time: rates hardly get smaller by trying harder."""
     file = io.BytesIO()
-    np.savez_compressed(file, words=np.frombuffer(json.dumps(words).encode(), dtype=np.uint8), **arrays)
+    with ZipFile(file, "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w") as entry:
+                np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
     return file.getvalue()
 
 
