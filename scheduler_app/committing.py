@@ -127,16 +127,17 @@ def _startable(snapshot: Snapshot, changes: Changes) -> set[int]:
 
 def _stop(snapshot: Snapshot, plan: Plan, changes: Changes, startable: set[int]) -> set[int]:
     """Preempt, but only where somebody who can still start gets the GPUs."""
-    names = names_of(snapshot.jobs[row] for row in startable)
+    paying = list(_stops_that_pay(changes, startable))
+    names = names_of({snapshot.jobs[taker] for _, takers, _ in paying for taker in takers})
     notes = {
         snapshot.attempts[row]: _receipt(snapshot, plan, row, [names[snapshot.jobs[t]] for t in takers], moved=moved)
-        for row, takers, moved in _stops_that_pay(snapshot, changes, startable)
+        for row, takers, moved in paying
     }
     told = preempt(notes)
     return {row for row in changes.stops if snapshot.attempts[row] in told}
 
 
-def _stops_that_pay(snapshot: Snapshot, changes: Changes, startable: set[int]) -> Iterator[tuple[int, list[int], bool]]:
+def _stops_that_pay(changes: Changes, startable: set[int]) -> Iterator[tuple[int, list[int], bool]]:
     """Rows to stop, each with the rows that get its GPUs, and whether it goes on elsewhere."""
     for row in changes.stops:
         takers = [taker for taker in changes.takers[row] if taker in startable]

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Prefetch
+from django.db.models import Exists, OuterRef
 
 from engines.protocol import Engine, EngineError, Launch, StopReason
 from jobs_app.attempts import AttemptIsNotLive, end_attempt
@@ -26,8 +26,12 @@ Item = TypeVar("Item")
 AT_ONCE = 100
 """So many commands are sent before it is written down; those that a crash leaves unwritten are sent again."""
 
-NOT_FOR_LAUNCHES = ("job__rates", "job__gpu_types", "job__batch_size", "job__reasons", "job__tags")
-"""Documents that were read for the round, or are for people."""
+ATTEMPT = ("number", "engine", "nodes", "gpu_count", "round_number", "master_port", "rate", "step_worth")
+BATCH = ("batch_size", "micro_batches")
+JOB = ("name", "command", "env", "workdir", "grace_s", "array_index", "team__name")
+FOR_LAUNCHES = (*ATTEMPT, *BATCH, "gpu_type__name", *(f"job__{name}" for name in JOB))
+"""What a command needs; most columns are for the round, or for people."""
+SEAT = ("gpu__node__name", "gpu__index", "gpu__uuid", "gpu__node__emulated")
 
 WORD = {
     Attempt.StopReason.PREEMPT: StopReason.PREEMPT,
@@ -80,27 +84,41 @@ def _stop(engine: Engine, attempt: int, reason: str, grace_s: int) -> bool:
 
 
 def _claimed_to_launching() -> None:
-    """An attempt may start when it has all its GPUs and no earlier attempt of its job is at an engine."""
+    """An attempt may start when it has all its GPUs and no earlier attempt of its job is at an engine.
+
+    The jobs are asked for by their keys: nobody stays in these states for long, so that a database which plans by what
+    it last counted there, which is nobody, joins each of the one with each of the other.
+    """
     waits = GpuClaim.objects.waiting().filter(attempt=OuterRef("pk"))
     earlier = Attempt.objects.at_engine().filter(job=OuterRef("job"))
-    ready = Attempt.objects.filter(state=State.CLAIMED, job__state=Job.State.STARTING)
-    pks = list(ready.filter(~Exists(waits), ~Exists(earlier)).values_list("pk", flat=True))
+    ready = Attempt.objects.filter(~Exists(waits), ~Exists(earlier), state=State.CLAIMED)
+    job_of = dict(ready.values_list("pk", "job"))
+    starting = set(Job.objects.filter(pk__in=job_of.values(), state=Job.State.STARTING).values_list("pk", flat=True))
+    pks = [pk for pk, job in job_of.items() if job in starting]
     Attempt.objects.filter(pk__in=pks, state=State.CLAIMED).update(state=State.LAUNCHING)
 
 
 def _send_launches(running: dict[str, Engine], now: datetime) -> None:
     due = Attempt.objects.filter(state=State.LAUNCHING, launched_at=None)
-    claims = Prefetch("claims", GpuClaim.objects.select_related("gpu__node"))
     for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
-        attempts = due.filter(pk__in=batch).select_related("job__team", "gpu_type").defer(*NOT_FOR_LAUNCHES)
-        sent = [a.pk for a in attempts.prefetch_related(claims).order_by("pk") if _launch(running[a.engine], a, now)]
+        seats = seats_of(batch)
+        attempts = due.filter(pk__in=batch).select_related("job__team", "gpu_type").only(*FOR_LAUNCHES)
+        sent = [a.pk for a in attempts.order_by("pk") if _launch(running[a.engine], a, seats[a.pk], now)]
         Attempt.objects.filter(pk__in=sent).update(launched_at=now)
 
 
-def _launch(engine: Engine, attempt: Attempt, now: datetime) -> bool:
+def seats_of(attempts: Sequence[int]) -> dict[int, list[Seat]]:
+    """The GPUs that each attempt has claimed."""
+    seats: dict[int, list[Seat]] = defaultdict(list)
+    for attempt, *where in GpuClaim.objects.filter(attempt__in=attempts).values_list("attempt", *SEAT):
+        seats[attempt].append(Seat(*where))
+    return seats
+
+
+def _launch(engine: Engine, attempt: Attempt, seats: Sequence[Seat], now: datetime) -> bool:
     with about(attempt):
         try:
-            engine.launch(launch_command(attempt))
+            engine.launch(launch_command(attempt, seats))
         except EngineError as error:
             log.exception("the attempt could not be launched")
             with suppress(AttemptIsNotLive):  # that nothing of it runs is for the engine to prove
@@ -110,15 +128,15 @@ def _launch(engine: Engine, attempt: Attempt, now: datetime) -> bool:
     return True
 
 
-def launch_command(attempt: Attempt) -> Launch:
+def launch_command(attempt: Attempt, seats: Sequence[Seat]) -> Launch:
     """Everything its engine needs to start it."""
-    return launch_of(_run_of(attempt), workdir=attempt.job.workdir, log_limit_bytes=settings.MOTLEY_LOG_LIMIT_BYTES)
+    run = _run_of(attempt, seats)
+    return launch_of(run, workdir=attempt.job.workdir, log_limit_bytes=settings.MOTLEY_LOG_LIMIT_BYTES)
 
 
-def _run_of(attempt: Attempt) -> Run:
+def _run_of(attempt: Attempt, seats: Sequence[Seat]) -> Run:
     job = attempt.job
     rank = {node: position for position, node in enumerate(attempt.nodes)}
-    gpus = sorted((claim.gpu for claim in attempt.claims.all()), key=lambda gpu: (rank[gpu.node.name], gpu.index))
     return Run(
         attempt=attempt.pk,
         number=attempt.number,
@@ -128,7 +146,7 @@ def _run_of(attempt: Attempt) -> Run:
         command=job.command,
         env=job.env,
         gpu_type=attempt.gpu_type.name,
-        seats=[Seat(gpu.node.name, gpu.index, gpu.uuid, gpu.node.emulated) for gpu in gpus],
+        seats=sorted(seats, key=lambda seat: (rank[seat.node], seat.index)),
         master_port=attempt.master_port,
         rate=attempt.own_rate,
         batch_size=attempt.batch_size,

@@ -10,7 +10,7 @@ from jobs_app.attempts import end_attempt
 from jobs_app.models import Attempt, Job
 from jobs_app.services import cancel_job, requeue_job
 from scheduler_app import fleet
-from scheduler_app.dispatching import dispatch, launch_command
+from scheduler_app.dispatching import dispatch, launch_command, seats_of
 from scheduler_app.lease import hold_lease
 from scheduler_app.observing import observe
 from scheduler_app.services import run_round
@@ -57,7 +57,8 @@ def test_an_attempt_that_was_launched_meanwhile_is_not_taken_for_gone(lab: Lab, 
 
 def test_a_launch_that_arrives_after_the_job_was_cancelled_begins_nothing(lab: Lab, unsent: Job) -> None:
     attempt = unsent.attempts.get()
-    late, folder = launch_command(attempt), AttemptFolder(lab.root / "attempts" / str(attempt.pk))
+    late = launch_command(attempt, seats_of([attempt.pk])[attempt.pk])
+    folder = AttemptFolder(lab.root / "attempts" / str(attempt.pk))
     cancel_job(unsent, actor=None)
     lab.until_state(unsent, Job.State.CANCELLED)
     fleet.engine_over("local", ("n1",)).launch(late)
