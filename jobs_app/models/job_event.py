@@ -24,7 +24,7 @@ class JobEvent(models.Model):
 
     WAKING = (Kind.SUBMITTED, Kind.RELEASED, Kind.CHANGED, Kind.REQUEUED, Kind.FINISHED)
 
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="events")
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="events", db_index=False)  # with the event's id
     at = models.DateTimeField(default=timezone.now)
     kind = models.CharField(max_length=20, choices=Kind.choices)
     attempt = models.PositiveIntegerField(null=True, blank=True)
