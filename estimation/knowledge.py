@@ -113,6 +113,10 @@ class Knowledge:
         }
         return cls(Measured(_most_reported(in_initial_steps)), declared, timed, tuning)
 
+    def with_declared(self, declared: Mapping[tuple[int, int], float]) -> "Knowledge":
+        """The same workload, for a job whose owner declares these rates."""
+        return Knowledge(self.measured, declared, self.timed, self.tuning)
+
     def contradictions(self) -> tuple[Contradiction, ...]:
         """Give the declared rates that a measurement, on the fewest nodes seen, contradicts by more than 25 %."""
         pairs = ((where, self.declared.get(where), rate) for where, rate in self.measured.on_fewest_nodes.items())
@@ -124,8 +128,10 @@ class Knowledge:
 
     def trusted(self) -> dict[tuple[int, int], float]:
         """Give the declared rates by type and GPUs that nothing contradicts."""
-        disproved = {(c.gpu_type, c.gpus) for c in self.contradictions()}
-        return {where: rate for where, rate in self.declared.items() if rate > 0 and where not in disproved}
+        trusted = {where: rate for where, rate in self.declared.items() if rate > 0}
+        for disproved in self.contradictions():
+            trusted.pop((disproved.gpu_type, disproved.gpus), None)
+        return trusted
 
 
 def _over_batches(seen: Mapping[tuple[int, int, int, int], Measurement]) -> dict[Place, Measurement]:

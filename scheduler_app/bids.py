@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
 from itertools import compress
@@ -192,7 +192,7 @@ def _knowledge(rows: Rows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], In
         key = (job.team_id, job.workload, job.rates, tuple(job.batch_size.items()))
         if key not in known:
             declared = {place: job.rates.steps_per_s[position] for place, position in places(job.rates.asked)}
-            known[key] = len(known), replace(measured(job), declared=declared)
+            known[key] = len(known), measured(job).with_declared(declared)
         of_job.append(known[key][0])
     return [knowledge for _, knowledge in known.values()], np.array(of_job, dtype=np.int64)
 
