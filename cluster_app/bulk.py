@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -17,26 +18,33 @@ def rewrite(model: type[Model], names: Sequence[str], rows: Mapping[Any, Sequenc
     ten times as long as arrays that are joined with the table.
     """
     stamps = [f.name for f in model._meta.concrete_fields if isinstance(f, DateTimeField) and f.auto_now]
-    fields: list[Any] = [model._meta.get_field(name) for name in (*names, *stamps)]
-    now = [timezone.now()] * len(stamps)
+    fields: list[Any] = [model._meta.get_field(name) for name in names]
+    now = dict.fromkeys(stamps, timezone.now())
     if rows and connection.vendor == "postgresql":
-        _join_arrays(model, fields, [(key, *values, *now) for key, values in rows.items()])
+        _join_arrays(model, fields, rows, now)
     elif rows:
         attributes = [field.attname for field in fields]
-        objects = [model(pk=k, **dict(zip(attributes, (*v, *now), strict=True))) for k, v in rows.items()]
-        model._default_manager.bulk_update(objects, [field.name for field in fields], batch_size=200)
+        objects = [model(pk=k, **dict(zip(attributes, values, strict=True)), **now) for k, values in rows.items()]
+        model._default_manager.bulk_update(objects, [*names, *stamps], batch_size=200)
 
 
-def _join_arrays(model: type[Model], fields: Sequence[Field[Any, Any]], rows: Sequence[Sequence[Any]]) -> None:
+def _join_arrays(
+    model: type[Model],
+    fields: Sequence[Field[Any, Any]],
+    rows: Mapping[Any, Sequence[Any]],
+    now: Mapping[str, datetime],
+) -> None:
     columns = [model._meta.pk, *fields]
-    arrays = [_array(field, values) for field, values in zip(columns, zip(*rows, strict=True), strict=True)]
+    values = zip(*((key, *of_row) for key, of_row in rows.items()), strict=True)
+    arrays = [_array(field, of_field) for field, of_field in zip(columns, values, strict=True)]
     name = connection.ops.quote_name
     places = ", ".join(_place(field) for field in columns)
     fresh = ", ".join(f"v{position}" for position in range(len(columns)))
     key, *changes = (f"{name(str(field.column))} = v{position}" for position, field in enumerate(columns))
+    changes += [f"{name(stamp)} = %s" for stamp in now]
     statement = f"UPDATE {name(model._meta.db_table)} SET {', '.join(changes)} "  # noqa: S608  # names, no values
     with connection.cursor() as cursor:
-        cursor.execute(f"{statement} FROM ROWS FROM ({places}) AS fresh({fresh}) WHERE {key}", arrays)
+        cursor.execute(f"{statement} FROM ROWS FROM ({places}) AS fresh({fresh}) WHERE {key}", [*now.values(), *arrays])
 
 
 def _array(field: Field[Any, Any], values: Sequence[Any]) -> Any:

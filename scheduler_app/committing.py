@@ -95,10 +95,11 @@ def commit_round(
     fence(holder, record_of_round.number)
     changes = changes_of(snapshot, plan)
     accrue(now)
-    startable = _startable(snapshot, changes)
+    standing = Standing(_still_wanted(snapshot, changes), _seats(changes.starts))
+    startable = {start.row for start in changes.starts if standing.lets(start)}
     stopped = _stop(snapshot, plan, changes, startable)
     chosen = [s for s in changes.starts if s.row in startable and (s.row not in changes.moves or s.row in stopped)]
-    _start(snapshot, plan, chosen, number=record_of_round.number, now=now)
+    _start(snapshot, plan, chosen, standing, number=record_of_round.number, now=now)
     started = {start.row for start in chosen}
     record_of_round.starts = len(started - stopped)
     record_of_round.stops = len(stopped - started)
@@ -106,23 +107,43 @@ def commit_round(
     record_of_round.save(force_insert=True)
 
 
-def _startable(snapshot: Snapshot, changes: Changes) -> set[int]:
-    """Rows to start whose job still waits, or still runs what is to be moved, and whose GPUs are still in service."""
+class Seat(NamedTuple):
+    """Where a GPU is."""
+
+    node: str
+    gpu_type: int
+    engine: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What still stands of what the plan's starts rest on."""
+
+    tries: Mapping[int, int]
+    """Row whose job may start → the attempts that it has had."""
+    seats: Mapping[int, Seat]
+    """GPU in service → where it is."""
+
+    def lets(self, start: Start) -> bool:
+        return start.row in self.tries and self.seats.keys() >= set(start.gpus)
+
+
+def _still_wanted(snapshot: Snapshot, changes: Changes) -> dict[int, int]:
+    """Rows to start whose job still waits, or still runs what is to be moved, with the attempts that it has had."""
     ids = {row: UUID(snapshot.jobs[row]) for row in {*changes.stops, *(start.row for start in changes.starts)}}
     jobs = Job.objects.select_for_update().filter(pk__in=ids.values()).order_by("pk")  # before any attempt of theirs
-    states = {pk: state for pk, state, held in jobs.values_list("pk", "state", "held") if not held}
-    wanted = {gpu for start in changes.starts for gpu in start.gpus}
-    in_service = set(
-        Gpu.objects.filter(pk__in=wanted, present=True, healthy=True)
-        .filter(node__state=Node.State.READY, node__health=Node.Health.HEALTHY)
-        .values_list("pk", flat=True)
-    )
-    return {
-        start.row
-        for start in changes.starts
-        if in_service.issuperset(start.gpus)
-        and states.get(ids[start.row]) == (Job.State.RUNNING if start.row in changes.moves else Job.State.QUEUED)
-    }
+    rows = jobs.filter(held=False).values_list("pk", "state", "attempt_count")
+    known = {(pk, state): tries for pk, state, tries in rows}
+    expected = {row: (pk, Job.State.RUNNING if row in changes.moves else Job.State.QUEUED) for row, pk in ids.items()}
+    return {row: known[job] for row, job in expected.items() if job in known}
+
+
+def _seats(starts: Iterable[Start]) -> dict[int, Seat]:
+    """Of the GPUs to start on, those that are still in service."""
+    gpus = Gpu.objects.filter(pk__in={gpu for start in starts for gpu in start.gpus}, present=True, healthy=True)
+    in_service = gpus.filter(node__state=Node.State.READY, node__health=Node.Health.HEALTHY)
+    rows = in_service.values_list("pk", "node__name", "node__gpu_type_id", "node__engine")
+    return {pk: Seat(node, gpu_type, engine) for pk, node, gpu_type, engine in rows}
 
 
 def _stop(snapshot: Snapshot, plan: Plan, changes: Changes, startable: set[int]) -> set[int]:
@@ -153,22 +174,20 @@ def _receipt(snapshot: Snapshot, plan: Plan, row: int, takers: Iterable[Named], 
     return "; ".join([*parts, *([f"made room for {made_room}"] if made_room else [])])[:500]
 
 
-class Seat(NamedTuple):
-    """Where a GPU is."""
-
-    node: str
-    gpu_type: int
-    engine: str
-
-
-def _start(snapshot: Snapshot, plan: Plan, chosen: Sequence[Start], *, number: int, now: datetime) -> None:
+def _start(
+    snapshot: Snapshot,
+    plan: Plan,
+    chosen: Sequence[Start],
+    standing: Standing,
+    *,
+    number: int,
+    now: datetime,
+) -> None:
     """Attempts with claims that wait for their GPUs; those that are vacant are granted when commands are sent."""
-    ids = [UUID(snapshot.jobs[start.row]) for start in chosen]
-    tries = dict(Job.objects.filter(pk__in=ids).values_list("pk", "attempt_count"))
-    seats, ports = _seats(chosen), _free_ports()
+    ports = _free_ports()
     attempts = [
-        _attempt(snapshot, plan, start, [seats[pk] for pk in start.gpus], number=tries[job] + 1)
-        for start, job in zip(chosen, ids, strict=True)
+        _attempt(snapshot, plan, start, [standing.seats[pk] for pk in start.gpus], number=standing.tries[start.row] + 1)
+        for start in chosen
     ]
     for attempt in attempts:
         attempt.round_number, attempt.master_port, attempt.claimed_at = number, next(ports), now
@@ -180,12 +199,6 @@ def _start(snapshot: Snapshot, plan: Plan, chosen: Sequence[Start], *, number: i
     ]
     GpuClaim.objects.bulk_create(claims)
     _mark_starting(attempts)
-
-
-def _seats(chosen: Sequence[Start]) -> dict[int, Seat]:
-    gpus = Gpu.objects.filter(pk__in=[gpu for start in chosen for gpu in start.gpus])
-    rows = gpus.values_list("pk", "node__name", "node__gpu_type_id", "node__engine")
-    return {pk: Seat(node, gpu_type, engine) for pk, node, gpu_type, engine in rows}
 
 
 def _attempt(snapshot: Snapshot, plan: Plan, start: Start, seats: Sequence[Seat], *, number: int) -> Attempt:

@@ -200,7 +200,7 @@ def _jobs() -> list[JobRow]:
     fields = [{"at_a_time": "array__at_a_time"}.get(name, name) for name in _columns(JobRow, JOB_DOCUMENTS)]
     waiting = Q(pk__in=Job.objects.schedulable().values("pk"))
     rows = Job.objects.filter(waiting | Q(state__in=Job.ACTIVE)).order_by("id").values_list(*fields)
-    return list(_parsed(JobRow, JOB_DOCUMENTS, rows.iterator(chunk_size=2000)))
+    return list(_parsed(JobRow, JOB_DOCUMENTS, rows))
 
 
 def _columns(kind: type[Row], documents: Collection[str]) -> list[Any]:
