@@ -46,13 +46,13 @@ class Machines:
     usage: Ints
     nodes: Ints
 
-    @property
+    @cached_property
     def gpus(self) -> Ints:
         """Total GPUs of each configuration (K,)."""
         total: Ints = self.usage.sum(axis=0)
         return total
 
-    @property
+    @cached_property
     def speed(self) -> Floats:
         """The speed of each GPU type (n,)."""
         return np.array([spec.speed for spec in self.specs])

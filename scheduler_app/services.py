@@ -3,6 +3,7 @@
 import gc
 import logging
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -127,11 +128,14 @@ def _decide_and_commit(holder: str, opening: Opening, clock: "Stopwatch") -> Rou
         snapshot, left_out, rows, shares_since = take_snapshot(opening.now, setting)
     with clock.step("decide"):
         plan = decide(snapshot, setting.policy, setting.parameters)
-    with clock.step("explain"):
-        reasons = _reasons(snapshot, plan, left_out, rows)
-    with clock.step("archive"):
-        record = opening.record(Round.Result.COMMITTED, setting=setting, shares_since=shares_since)
-        _fill(record, snapshot, plan)
+    record = opening.record(Round.Result.COMMITTED, setting=setting, shares_since=shares_since)
+    with ThreadPoolExecutor(1) as beside:  # compressing leaves the interpreter to others
+        archive = beside.submit(pack, record.policy, record.parameters, snapshot, plan)
+        with clock.step("explain"):
+            reasons = _reasons(snapshot, plan, left_out, rows)
+        with clock.step("archive"):
+            _fill(record, snapshot, plan)
+            record.archive = archive.result()
     with clock.step("commit"):
         commit_round(record, snapshot, plan, holder=holder, now=opening.now)
     with clock.step("tell"):
@@ -227,13 +231,12 @@ def _reasons(snapshot: Snapshot, plan: Plan, left_out: LeftOut, rows: Rows) -> d
 
 
 def _fill(record: Round, snapshot: Snapshot, plan: Plan) -> None:
-    """What pages show of the decision, and the archive that it can be replayed from."""
+    """What pages show of the decision."""
     decision = plan.decision
     record.jobs, record.gpus = len(snapshot.jobs), len(snapshot.gpus)
     record.objective, record.bound, record.gap = decision.objective, decision.bound, decision.gap
     record.status, record.message = decision.status.value, _message_of(decision)[:500]
     record.prices = dict(zip(snapshot.types, (float(price) for price in decision.prices), strict=True))
-    record.archive = pack(record.policy, record.parameters, snapshot, plan)
 
 
 def _message_of(decision: Decision) -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 from itertools import compress
 from typing import Self
 from uuid import UUID
@@ -161,11 +162,15 @@ def _received(rows: Rows, jobs: Sequence[JobRow], timing: Timing) -> Floats:
     """Seconds (m, n) that each job ran on each type since the shares were set."""
     row_of = {job.id: i for i, job in enumerate(jobs)}
     index = {row.id: j for j, row in enumerate(rows.types)}
+    ran = [
+        (row_of[job], index[kind], ((end or timing.now) - max(start, timing.shares_since)).total_seconds())
+        for job, kind, start, end in rows.received
+        if job in row_of
+    ]
     received = np.zeros((len(jobs), len(rows.types)))
-    for job_id, kind, start, end in rows.received:
-        if job_id in row_of:
-            seconds = ((end or timing.now) - max(start, timing.shares_since)).total_seconds()
-            received[row_of[job_id], index[kind]] += max(seconds, 0.0)
+    if ran:
+        job_rows, kinds, seconds = zip(*ran, strict=True)
+        np.add.at(received, (job_rows, kinds), np.maximum(seconds, 0.0))
     return received
 
 
@@ -213,13 +218,12 @@ def _limits(rows: Rows, jobs: Sequence[JobRow]) -> Limits:
             most.append(cap)
         return groups[key]
 
-    membership = [
-        (
-            group((job.team_id, 0), rows.teams[job.team_id].max_gpus),
-            group((job.team_id, job.owner_id), rows.teams[job.team_id].max_gpus_per_member),
-        )
-        for job in jobs
-    ]
+    @cache
+    def groups_of(team: int, owner: int) -> tuple[int, int]:
+        caps = rows.teams[team]
+        return group((team, 0), caps.max_gpus), group((team, owner), caps.max_gpus_per_member)
+
+    membership = [groups_of(job.team_id, job.owner_id) for job in jobs]
     used = np.zeros(len(most), dtype=np.int64)
     chosen, all_jobs = {job.id for job in jobs}, {job.id: job for job in rows.jobs}
     for attempt in rows.attempts.values():
