@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.figures import Figure, read, table, write
+from benchmarks.machine import watch_thefts
 from benchmarks.servers import postgresql
 
 MEASURES = ("rounds", "different-rounds", "sia-rounds", "motley-rounds", "submissions", "pages", "lists")
@@ -48,8 +49,12 @@ def _in_its_own_process(name: str, plans: Path | None) -> list[Figure]:
         found = Path(folder, "figures.json")
         options = ["--plans", str(plans.absolute())] if plans else []
         command = [sys.executable, "-m", "benchmarks.service", "--inside", name, "--json", str(found), *options]
+        stolen = watch_thefts()
         subprocess.run(command, check=True, env=os.environ | environment)
-        return read(found)
+        return [
+            *read(found),
+            Figure(f"{name}: processor time that other guests of the machine got", 100 * stolen(), "%"),
+        ]
 
 
 def _measure(name: str, found: Path, plans: Path | None) -> None:
