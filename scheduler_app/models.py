@@ -158,7 +158,7 @@ class GpuClaimQuerySet(models.QuerySet["GpuClaim"]):
 class GpuClaim(models.Model):
     """A GPU belongs to one attempt at a time, and at most one waits for it to be vacated. The database sees to it."""
 
-    gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, related_name="claims", db_index=False)  # with the attempt
+    gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, related_name="claims")
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="claims")
     held_from = models.DateTimeField(null=True, blank=True, help_text="Empty: waits for the GPU to be vacated.")
     released_at = models.DateTimeField(null=True, blank=True)

@@ -52,7 +52,7 @@ class Attempt(models.Model):
         TIMEOUT = "timeout", "time limit reached"
         DRAIN = "drain", "node drained"
 
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts", db_index=False)  # with the number
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=20, choices=State.choices, default=State.CLAIMED)
     outcome = models.CharField(max_length=20, choices=Outcome.choices, blank=True)

@@ -116,7 +116,8 @@ class Job(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=100)
-    # A foreign key has no index of its own where a longer one begins with it: each costs every update of a row.
+    # A foreign key has no index of its own where a longer one begins with it: each costs every update of a row. Not so
+    # where a partial unique index is on that column alone: Django would drop that with the plain one (`AlterField`).
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="jobs", db_index=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="jobs", db_index=False)
     array = models.ForeignKey(
