@@ -3,10 +3,11 @@ PYTHON := .venv/bin/python
 SCRATCH := $(CURDIR)/.cache/check
 ON_POSTGRESQL := $(addprefix tests/,cluster config doors jobs pages rest scheduler)
 # Live tests wait as often as they work: one more than there are cores. Tests that share a service stay together.
-IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup
+IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+unexport PYTHONDONTWRITEBYTECODE  # or every process of every test compiles Django and SciPy for itself
 
-.PHONY: run test test-postgresql check format bench bench-service schema screenshots
+.PHONY: run test test-fast test-postgresql check format bench bench-service schema screenshots
 
 run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded
 	@./bootstrap.sh run
@@ -19,11 +20,16 @@ test:  ## all tests, then those that touch the database again on PostgreSQL; wit
 
 test-postgresql:  ## the same on a private PostgreSQL, which goes when they are done
 	@./bootstrap.sh test
-	$(PYTHON) tests/private_servers.py $(PYTHON) -m pytest $(IN_PARALLEL) $(or $(ARGS),$(ON_POSTGRESQL))
+	$(PYTHON) -m tests.private_servers $(PYTHON) -m pytest $(IN_PARALLEL) $(or $(ARGS),$(ON_POSTGRESQL))
 
-check:  ## format, lint, types, layers, deployment, migrations, API schema
+test-fast:  ## before each commit: all but the slow modules (SLOW in tests/conftest.py), on SQLite
+	@./bootstrap.sh test
+	$(PYTHON) -m pytest $(IN_PARALLEL) -m "not slow" $(ARGS)
+
+check:  ## format (Python and templates), lint, types, layers, deployment, migrations, API schema
 	@./bootstrap.sh test
 	ruff format --check .
+	djhtml --tabwidth 2 --check templates
 	ruff check .
 	mypy
 	lint-imports
@@ -39,6 +45,7 @@ schema:  ## write docs/openapi.yaml anew
 format:  ## format and mend what can be mended
 	@./bootstrap.sh test
 	ruff format .
+	djhtml --tabwidth 2 templates
 	ruff check --fix .
 
 bench:  ## every policy on up to 100,000 jobs beside its plain formula, a round of 2,000 jobs split by step, long traces simulated

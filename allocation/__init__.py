@@ -1,1 +1,1 @@
-"""The allocation core: who runs on which GPU type, decided from arrays. No Django, no I/O, no clock."""
+"""The allocation core: which job runs on which GPU type, decided from arrays. No Django, no I/O."""

@@ -1,4 +1,4 @@
-"""The configurations that an inventory offers: how many GPUs, of which type, on how many nodes."""
+"""Configurations that a cluster offers: how many GPUs of which type, on how many nodes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from typing import Self
 
 import numpy as np
 
-from allocation.arrays import Bools, Ints
+from allocation.gangs import fewest_nodes, fewest_uneven_nodes
+from allocation.types import Bools, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,18 +73,6 @@ def _of_two_types(node_gpus: Sequence[Sequence[int]], gang: int) -> Iterator[tup
                 if whole and all(sum(s >= each for s in node_gpus[t]) >= gpus // each for t, gpus in used.items()):
                     yield used, gang // each
                     break
-
-
-def fewest_nodes(node_gpus: Sequence[int], gang: int) -> int | None:
-    """How few of these nodes hold the gang in equal parts, or None."""
-    divisors = (d for d in range(1, min(gang, len(node_gpus)) + 1) if gang % d == 0)
-    return next((d for d in divisors if sum(size >= gang // d for size in node_gpus) >= d), None)
-
-
-def fewest_uneven_nodes(node_gpus: Sequence[int], gang: int) -> int | None:
-    """How few of these nodes hold the gang when each may carry as many as it has, or None."""
-    held = np.cumsum(sorted(node_gpus, reverse=True))
-    return int(np.searchsorted(held, gang)) + 1 if held.size and held[-1] >= gang else None
 
 
 def gang_sizes(least: int, most: int) -> tuple[int, ...]:

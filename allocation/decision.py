@@ -1,37 +1,61 @@
-"""What a policy answers."""
+"""Decision of a policy: shares of time or an assignment, with prices, bound and status."""
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from allocation.arrays import Floats, Ints
-from allocation.pairs import Pairs
-from allocation.solve import Status
+from allocation.types import Floats, Ints
 
-DUST = 1e-7  # shares below HiGHS's feasibility tolerance are rounding, not an answer
+DUST = 1e-7  # shares below HiGHS's feasibility tolerance are rounding errors
+
+
+class Status(StrEnum):
+    """How a decision came about."""
+
+    OPTIMAL = "optimal"  # within the gap that was asked
+    LIMIT = "limit"  # the best certified decision when the time limit came, perhaps not within the gap
+    RULE = "rule"  # followed a rule; nothing was optimised
+    FALLBACK = "fallback"  # the policy failed, and its stand-in answered
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """P pairs of jobs on the same GPUs: rows (P, 2), and shares (P, K) of time together in each configuration."""
+
+    rows: Ints
+    shares: Floats
+
+    @classmethod
+    def none(cls, configurations: int) -> Self:
+        """No pairs."""
+        return cls(np.zeros((0, 2), dtype=np.int64), np.zeros((0, configurations)))
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Decision:
-    """One round decided: shares (m, K) of time, or picks (m,), a configuration or -1; never both.
+    """Decision of one round: shares (m, K) of time, or an assignment (m,) of a configuration or -1; never both.
 
-    prices (n,) are the gain in the objective per GPU of each type; bound is the best value that any answer could have;
-    worth (m, K), of a policy that picks by value, is what the objective gains from each configuration, in the unit of
-    the prices; rival (m,), of a queue, is for each row left the last that was served before it, or that stops the
-    queue, -1: none; message is what went wrong, if a stand-in answered. pairs, of a policy that lets two jobs share
-    GPUs, is the time that they spend so, and shares that which they spend alone.
+    prices (n,) are the gain in the objective per GPU of each type; bound is the best value that any decision could
+    have; value (m, K), of a policy that maximises value, is what the objective gains from each configuration, in the
+    unit of the prices; rival (m,), of a queue, is for each row left the last one served before it, or the one that
+    stops the queue, -1: none; message is the error, if another policy stood in. pairs, of a policy that lets two jobs
+    share GPUs, is the time that they spend so, and shares the time that jobs spend alone.
     """
 
     shares: Floats | None = None
-    picks: Ints | None = None
+    assignment: Ints | None = None
     prices: Floats
     objective: float
     bound: float
     status: Status
     solve_seconds: float
-    worth: Floats | None = None
+    value: Floats | None = None
     rival: Ints | None = None
     message: str = ""
     pairs: Pairs | None = None
@@ -62,29 +86,29 @@ class Decision:
         )
 
     @classmethod
-    def of_picks(
+    def of_assignment(
         cls,
-        picks: npt.ArrayLike,
+        assignment: npt.ArrayLike,
         *,
         prices: npt.ArrayLike,
         objective: float = 0.0,
         bound: float | None = None,
         status: Status = Status.RULE,
         solve_seconds: float = 0.0,
-        worth: Floats | None = None,
+        value: Floats | None = None,
         rival: Ints | None = None,
     ) -> Self:
         """Give a decision of one configuration per job, -1 for none."""
-        chosen = np.array(picks, dtype=np.int64)
+        chosen = np.array(assignment, dtype=np.int64)
         chosen.setflags(write=False)
         return cls(
-            picks=chosen,
+            assignment=chosen,
             prices=_frozen(np.maximum(np.asarray(prices, float), 0)),
             objective=float(objective),
             bound=float(objective if bound is None else bound),
             status=status,
             solve_seconds=solve_seconds,
-            worth=worth,
+            value=value,
             rival=rival,
         )
 
@@ -93,16 +117,21 @@ class Decision:
         position = np.full(jobs, -1)
         position[rows] = np.arange(len(rows))
         absent = position < 0
-        picks = None if self.picks is None else np.where(absent, -1, self.picks[position])
+        assignment = None if self.assignment is None else np.where(absent, -1, self.assignment[position])
         shares = None if self.shares is None else np.where(absent[:, None], 0, self.shares[position])
-        worth = None if self.worth is None else np.where(absent[:, None], 0, self.worth[position])
+        value = None if self.value is None else np.where(absent[:, None], 0, self.value[position])
         rival = None if self.rival is None else np.where(absent, -1, np.append(rows, -1)[self.rival][position])
         pairs = None if self.pairs is None else Pairs(rows[self.pairs.rows], self.pairs.shares)
-        return replace(self, picks=picks, shares=shares, worth=worth, rival=rival, pairs=pairs)
+        return replace(self, assignment=assignment, shares=shares, value=value, rival=rival, pairs=pairs)
+
+    def in_place_of(self, failure: Exception) -> Self:
+        """The same as a plain program's, which decided because the structured solver failed."""
+        said = f"{str(failure).rstrip('.')}. The plain program decided instead."
+        return replace(self, status=Status.FALLBACK, message=said)
 
     @property
     def gap(self) -> float:
-        """How far the objective may be from the best, relative to it; 0 is proven optimal."""
+        """Relative optimality gap; 0 is proven optimal."""
         return abs(self.bound - self.objective) / max(abs(self.objective), 1e-12)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from allocation.arrays import Bools, Floats, Ints
+from allocation.types import Bools, Floats, Ints
 
 
 class InvalidProblem(ValueError):
@@ -101,7 +101,6 @@ _COLUMNS: dict[str, _Column] = {
     "held": _Column("m", np.int64, least=-1, default=-1),
     "restart_s": _Column("m", least=0),
     "restarts": _Column("m", np.int64, least=0),
-    "scale_unit": _Column("mn", np.int64, least=1, default=1),
     "most_gpus": _Column("m", least=0, finite=False, default=np.inf),
     "locked": _Column("m", np.bool_),
     "unlock_s": _Column("m", least=0, finite=False, default=np.inf),
@@ -135,7 +134,6 @@ class Problem:
     received_s : (m, n) float, seconds received per type, alone on its GPUs, since the shares were last set.
     held : (m,) int, the configuration held now, or -1.
     restart_s, restarts : (m,) float, seconds that a restart costs, and (m,) int, restarts so far.
-    scale_unit : (m, n) int, GPUs of one replica of the job on that type.
     most_gpus : (m,) float, the most GPUs that jobs of its kind ever ran on; inf: any number is thought safe.
     locked : (m,) bool, the job keeps what it holds this round.
     unlock_s : (m,) float, seconds until its lock ends; inf: never.
@@ -173,7 +171,6 @@ class Problem:
     held: Ints
     restart_s: Floats
     restarts: Ints
-    scale_unit: Ints
     most_gpus: Floats
     locked: Bools
     unlock_s: Floats

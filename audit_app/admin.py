@@ -1,4 +1,4 @@
-"""The audit list in Django admin, and what makes changes in the admin part of it."""
+"""The audit list in Django admin, and a mixin that adds changes made in the admin to it."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ else:
 
 
 class Audited(Base):
-    """Put before `ModelAdmin`: what is added, changed and deleted here is on the audit list, too."""
+    """Mixin for `ModelAdmin`: additions, changes and deletions are written to the audit list."""
 
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
         self._note("admin.add", request, obj, message)
@@ -40,7 +40,7 @@ class Audited(Base):
 
 
 def _words(message: Any) -> str:
-    """Which fields were changed; never their values, a password may be among them."""
+    """Names of the changed fields; never their values, which may include a password."""
     parts = message if isinstance(message, list) else []
     return ", ".join(field for part in parts for field in part.get("changed", {}).get("fields", []))
 

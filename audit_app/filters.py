@@ -1,4 +1,4 @@
-"""How the audit list is narrowed."""
+"""Filters of the audit list."""
 
 import django_filters
 

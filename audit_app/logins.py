@@ -1,4 +1,4 @@
-"""Who came in, who went out, and who could not come in."""
+"""Audit entries for login, logout, failed login and lockout, by signals."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from audit_app.models import Action
 from audit_app.services import note
 
 NOBODY = "an unknown name"
-"""What was typed is not kept: people type their password where the name belongs."""
+"""An unknown name is not stored: people type their password into the wrong field."""
 
 
 @receiver(user_logged_in)
@@ -29,14 +29,14 @@ def note_logout(user: AbstractBaseUser | None, **_: Any) -> None:
 
 @receiver(user_login_failed)
 def note_failure(credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
-    """The failure that locks somebody out is listed as that; what they try afterwards fills no list."""
+    """Attempts during a lockout are not listed; the failure that caused it is listed as a lockout."""
     if not getattr(request, "axes_locked_out", False):
         note(Action.LOGIN_FAILED, actor=None, target=_known(credentials.get("username")), message=_from(request))
 
 
 @receiver(user_locked_out)
 def note_lockout(request: HttpRequest, username: str | None, **_: Any) -> None:
-    """Once: only the failure that did it was counted."""
+    """Once per lockout: only the failure that caused it was counted."""
     if getattr(request, "axes_failures_since_start", None) is not None:
         note(Action.LOGIN_LOCKED, actor=None, target=_known(username), message=_from(request))
 

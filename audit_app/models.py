@@ -1,4 +1,4 @@
-"""The audit list: one row for each thing that a person or a script did."""
+"""Audit list: one row for each action of a user or a script."""
 
 from django.conf import settings
 from django.db import models
@@ -6,7 +6,7 @@ from django.utils import timezone
 
 
 class Action(models.TextChoices):
-    """Thing and verb."""
+    """Action, as object and verb."""
 
     JOB_SUBMIT = "job.submit", "submitted a job"
     JOB_BATCH = "job.batch", "submitted many jobs"
@@ -33,7 +33,7 @@ class Action(models.TextChoices):
 
 
 class AuditEntry(models.Model):
-    """Rows are written once and never changed; the actor's name stays when the account goes."""
+    """Append-only rows; the actor's name is kept when the account is deleted."""
 
     class Door(models.TextChoices):
         PAGE = "page", "page"

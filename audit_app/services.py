@@ -1,4 +1,4 @@
-"""Writing down who did what."""
+"""Writing to the audit list."""
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from structlog.contextvars import get_contextvars
@@ -9,9 +9,9 @@ from audit_app.models import AuditEntry
 def note(
     action: str, *, actor: AbstractBaseUser | None, target: str = "", target_id: object = "", message: str = ""
 ) -> None:
-    """One line of the audit list; inside the caller's transaction, so that what was undone is not listed.
+    """Insert an audit entry in the caller's transaction, so that a rollback removes it, too.
 
-    The door and the request's id come from the request at hand, if there is one.
+    Entry point and request id are those of the current request, if there is one.
     """
     request = get_contextvars()
     AuditEntry.objects.create(

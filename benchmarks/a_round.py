@@ -12,13 +12,15 @@ from allocation.configurations import gang_sizes
 from benchmarks.engine import InstantEngine
 from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models import Attempt, Job, JobEvent, Team
-from scheduler_app import fleet
-from scheduler_app.demo import SPECIFICATIONS
-from scheduler_app.dispatching import dispatch
-from scheduler_app.lease import hold_lease
 from scheduler_app.models import PolicySetting
-from scheduler_app.observing import observe
-from scheduler_app.services import choose_policy, nothing_collected, run_round
+from scheduler_app.operations.register_machine import gpu_type_columns
+from scheduler_app.policy.settings import choose_policy
+from scheduler_app.round import engine_registry as fleet
+from scheduler_app.round.dispatch import dispatch
+from scheduler_app.round.lease import acquire_lease
+from scheduler_app.round.observe import observe
+from scheduler_app.round.run_round import run_round
+from scheduler_app.round.tick import garbage_collection_disabled
 
 GPUS_PER_NODE = 8
 SPEEDS = {"a100": 4.0, "t4": 1.0, "v100": 2.0}
@@ -68,9 +70,9 @@ class Bench:
         """One round from observing to the commands; then its jobs run, and a tenth of them end and are replaced."""
         self.now += ROUND / 2
         self._make_progress()
-        hold_lease(HOLDER, self.now)
+        acquire_lease(HOLDER, self.now)
         times = [perf_counter()]
-        with nothing_collected():  # as `tick` does it
+        with garbage_collection_disabled():  # as `tick` does it
             for step in (self._observe, self._observe, self._decide, self._dispatch):
                 step()
                 times.append(perf_counter())
@@ -91,7 +93,7 @@ class Bench:
         dispatch(self.now)
 
     def _engine_of(self, nodes: int) -> InstantEngine:
-        kinds = [GpuType.objects.create(name=name, **SPECIFICATIONS[name]) for name in SPEEDS]
+        kinds = [GpuType.objects.create(name=name, **gpu_type_columns(name)) for name in SPEEDS]
         rows = Node.objects.bulk_create(
             [
                 Node(name=f"node-{n}", gpu_type=kinds[n % len(kinds)], cpus=64, memory_mib=2**19, heard_at=self.now)
@@ -100,7 +102,7 @@ class Bench:
         )
         Gpu.objects.bulk_create([Gpu(node=node, index=index) for node in rows for index in range(GPUS_PER_NODE)])
         engine = InstantEngine([node.name for node in rows], self.now)
-        fleet._MAKERS[Node.Engine.LOCAL.value] = lambda _: engine  # type: ignore[assignment]
+        fleet.FACTORIES[Node.Engine.LOCAL.value] = lambda _: engine  # type: ignore[assignment]
         fleet.engine_over.cache_clear()
         return engine
 
@@ -156,7 +158,7 @@ class Bench:
         running = list(Attempt.objects.filter(state=Attempt.State.RUNNING).values_list("pk", flat=True))
         ended = self.rng.choice(len(running), int(len(running) * REPLACED), replace=False).tolist()
         self.engine.ended |= {running[position]: 0 for position in ended}
-        hold_lease(HOLDER, self.now)
+        acquire_lease(HOLDER, self.now)
         began = perf_counter()
         observe(self.now)
         dispatch(self.now)

@@ -17,7 +17,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.problems import reference
-from simulation.scenario import Scenario
+from simulation.scenario.scenario import Scenario
 
 REFERENCE = reference() / "sia"
 CLUSTER = "aws=6x4,dgx-ext=2x8,rtx=3x8"

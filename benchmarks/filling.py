@@ -9,8 +9,8 @@ from django.db.models import Model
 
 from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models import ApiToken, Attempt, Job, JobEvent, JobTag, Team
-from jobs_app.services import issue_token
-from scheduler_app.demo import SPECIFICATIONS
+from jobs_app.tokens import issue_token
+from scheduler_app.operations.register_machine import gpu_type_columns
 
 TEAMS, PEOPLE, UNFINISHED = 100, 400, 10_000
 GPUS = 10_000
@@ -58,7 +58,7 @@ def _people() -> dict[str, str]:
         member = User.objects.create_user(username)
         member.teams.add(*(by_name[name] for name in names))
         tokens[username] = issue_token(member, name="bench", scope=ApiToken.Scope.SUBMIT)
-    kinds = [GpuType.objects.create(name=name, **SPECIFICATIONS[name]) for name in ("a100", "t4", "v100")]
+    kinds = [GpuType.objects.create(name=name, **gpu_type_columns(name)) for name in ("a100", "t4", "v100")]
     nodes = [Node(name=f"node-{n}", gpu_type=kinds[n % 3], cpus=64, memory_mib=2**19) for n in range(GPUS // 8)]
     nodes = Node.objects.bulk_create(nodes)
     Gpu.objects.bulk_create([Gpu(node=node, index=index) for node in nodes for index in range(8)])

@@ -11,8 +11,8 @@ from django.utils import timezone
 from benchmarks.figures import Figure, percentile
 from benchmarks.filling import fill
 from jobs_app.models import Job
-from scheduler_app.lease import hold_lease
-from scheduler_app.services import run_round
+from scheduler_app.round.lease import acquire_lease
+from scheduler_app.round.run_round import run_round
 
 JOBS, TIMES = 100_000, 40
 VISITORS = ("staff", "of-giant", "of-small")
@@ -22,7 +22,7 @@ HOLDER = "benchmark"
 def measure() -> list[Figure]:
     fill(JOBS)
     now = timezone.now()
-    hold_lease(HOLDER, now)
+    acquire_lease(HOLDER, now)
     record = run_round(HOLDER, now)
     assert record.result == "committed", record.message
     return [figure for page in ("home", "jobs", "job", "job, why") for figure in _page(page)]

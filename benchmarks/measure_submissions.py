@@ -20,8 +20,8 @@ from benchmarks.servers import free_port
 from cluster_app.models import GpuType
 from cluster_app.services import add_node
 from jobs_app.models import ApiToken, Team
-from jobs_app.services import issue_token
-from scheduler_app.demo import SPECIFICATIONS
+from jobs_app.tokens import issue_token
+from scheduler_app.operations.register_machine import gpu_type_columns
 
 CLIENTS, SECONDS = 16, 20
 BATCH, BATCHES = 10_000, 3
@@ -45,7 +45,7 @@ def measure() -> list[Figure]:
 
 
 def _token() -> str:
-    kind = GpuType.objects.create(name="a100", **SPECIFICATIONS["a100"])
+    kind = GpuType.objects.create(name="a100", **gpu_type_columns("a100"))
     for position in range(10):
         add_node(f"node-{position}", kind, gpus=8, cpus=64, memory_mib=2**19)
     user = User.objects.create_user("bench")

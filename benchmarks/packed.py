@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from allocation.arrays import Floats, Ints
 from allocation.policies.max_min_fairness import max_min_fairness
 from allocation.problem import Problem
-from allocation.solve import SolverFailed, maximize
+from allocation.solvers.linear_program import SolverFailed, maximize
+from allocation.types import Floats, Ints
 from benchmarks.problems import TYPES, reference
 
 WORKLOADS = 26

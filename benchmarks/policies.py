@@ -17,13 +17,22 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from benchmarks.formulations import LIMIT_S
+from allocation.policies.plain_programs import TIME_LIMIT_S as LIMIT_S
 
 ONE_CORE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 LOADS = (0.9, 1.2, 1.5)
 """What jobs ask for, relative to the GPUs; the slowest one is told."""
 PLAIN_LOAD = 1.2
 REPEAT = 3
+WHOLE: dict[str, dict[str, int]] = {
+    "max_min_fairness": {"levels": 1},
+    "finish_time_fairness": {"levels": 1},
+    "makespan": {"levels": 1},
+    "max_sum_throughput": {},
+    "min_cost": {},
+    "sia": {},
+}
+"""The policies whose plain program is measured, too, and with what: of levels, the first one is the formula's."""
 NOT_IN_TIME = f"not in {LIMIT_S:g} s"
 
 
@@ -89,7 +98,6 @@ def _arguments() -> argparse.Namespace:
 def _cells(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A cell for each policy, scale and input; whole programs until one does not end."""
     from allocation.policies import POLICIES
-    from benchmarks.formulations import PLAIN
     from benchmarks.problems import INPUTS
 
     for policy in [arguments.policy] if arguments.policy else POLICIES:
@@ -97,7 +105,7 @@ def _cells(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             whole: dict[str, Any] = {}
             for scale, target_s in _scales(arguments, policy):
                 cell = max((_cell(policy, scale, kind, load) for load in LOADS), key=lambda cell: cell["seconds"])
-                if policy in PLAIN and not arguments.no_plain and "why" not in whole:
+                if policy in WHOLE and not arguments.no_plain and "why" not in whole:
                     whole = _cell(policy, scale, kind, PLAIN_LOAD, inside="plain")
                 yield cell | {"target_s": target_s, "plain": whole}
 
@@ -124,8 +132,7 @@ def _cell(policy: str, scale: Scale, kind: str, load: float, *, inside: str = "p
 
 def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
     """One cell, here."""
-    from allocation.policies import POLICIES
-    from benchmarks.formulations import PLAIN
+    from allocation.policies import PLAIN_PROGRAMS, POLICIES
     from benchmarks.problems import elastic, rigid
 
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -134,7 +141,7 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
     cell = {"policy": arguments.policy, "jobs": arguments.jobs, "types": arguments.types, "input": arguments.input}
     cell |= {"load": arguments.load}
     if arguments.inside == "plain":
-        return cell | _whole(lambda: PLAIN[arguments.policy](problem))
+        return cell | _whole(lambda: PLAIN_PROGRAMS[arguments.policy](problem, **WHOLE[arguments.policy]).objective)
     seconds, decision = _timed(lambda: POLICIES[arguments.policy](problem))
     found = {"objective": decision.objective, "gap": decision.gap, "peak_mib": _peak_mib()}
     return cell | {"seconds": seconds} | found
@@ -142,7 +149,7 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _whole(decide: Callable[[], float]) -> dict[str, Any]:
     """Seconds and objective of the whole program, or why there are none."""
-    from allocation.solve import SolverFailed
+    from allocation.solvers.linear_program import SolverFailed
 
     began = perf_counter()
     try:

@@ -11,12 +11,12 @@ from functools import partial
 from time import perf_counter
 
 from allocation.decision import Decision
-from allocation.parameters import Policy
 from allocation.policies.max_min_fairness import max_min_fairness
 from allocation.policies.max_sum_throughput import max_sum_throughput
-from allocation.pop import Together, decide_in_parts
+from allocation.policies.parameters import Policy
 from allocation.problem import Problem
 from benchmarks.problems import INPUTS, rigid
+from simulation.rules.pop import Together, decide_in_parts
 
 POLICIES: dict[str, tuple[Policy, Together]] = {
     "max_min_fairness": (max_min_fairness, min),

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from allocation.arrays import Floats, Ints
 from allocation.problem import Problem
+from allocation.types import Floats, Ints
 
 TYPES = ("k80", "p100", "v100")
 GANGS = (1, 2, 4, 8)
@@ -31,8 +31,13 @@ LOAD = 1.2
 
 
 def reference() -> Path:
-    """Where the throughputs that Gavel published lie; the project keeps none of them."""
-    return Path(os.environ.get("MOTLEY_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
+    """The folder of the reference data: MOTLEY_REFERENCE, or ../shared/reference; the repository holds none of it."""
+    folder = Path(os.environ.get("MOTLEY_REFERENCE") or Path(__file__).parents[2] / "shared" / "reference")
+    if not folder.is_dir():
+        raise SystemExit(
+            f"No reference data in {folder}: set MOTLEY_REFERENCE, see 'Reference data' in CONTRIBUTING.md."
+        )
+    return folder
 
 
 def rigid(jobs: int, *, kind: str, types: int = len(TYPES), load: float = LOAD, seed: int = 0) -> Problem:

@@ -104,13 +104,13 @@ class _EnoughError(Exception):
 def _waiting(policy: str, active: int) -> Any:
     import numpy as np
 
+    from simulation.clock.run import Simulation
+    from simulation.clock.state import State
     from simulation.cluster import Cluster
-    from simulation.engine import Simulation
-    from simulation.gpu_types import BySpeed
-    from simulation.jobs import Jobs
-    from simulation.setting import Setting
-    from simulation.state import State
-    from simulation.trace import TraceJob
+    from simulation.scenario.setting import Setting
+    from simulation.traces.trace import TraceJob
+    from simulation.workloads.gpu_types import BySpeed
+    from simulation.workloads.jobs import Jobs
 
     rng = np.random.default_rng(0)
     gangs = rng.choice([1, 2, 4, 8, 16], active, p=[0.92, 0.025, 0.025, 0.025, 0.005]).tolist()

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocation.arrays import Floats
-from allocation.levels import each_alone
-from allocation.one_level import TOLERANCE, dearest, proven
 from allocation.policies.sia import sia
-from allocation.prices import Market, Search
 from allocation.problem import Problem
-from allocation.ways import Mix, Offers
+from allocation.solvers.lagrangian_dual import CuttingPlanes, SeparableProblem
+from allocation.solvers.max_min_level import TOLERANCE, dearest, proven
+from allocation.solvers.pricing_oracle import PricingOracle, UnitMix
+from allocation.solvers.water_filling import each_alone
+from allocation.types import Floats
 from benchmarks.problems import elastic, rigid
 
 GAP, MOST_PASSES = 1e-6, 400
@@ -81,7 +81,7 @@ def _passes(solve: Solve, rounds: Sequence[Problem], steady: float) -> str:
 def prices_of_worth(value: Floats, problem: Problem, starts: Sequence[Floats], steady: float) -> Found:
     """The prices at which what jobs want is worth least together, by cutting planes."""
     ones = np.ones(len(value), dtype=np.int64)
-    search = Search(Market(value, problem.usage, problem.capacity.astype(float), ones))
+    search = CuttingPlanes(SeparableProblem(value, problem.usage, problem.capacity.astype(float), ones))
     queue, at = list(starts), list[Floats]()
     for _ in range(MOST_PASSES):
         at.append(queue.pop(0) if queue else steady * search.best + (1 - steady) * search.suggested)
@@ -94,16 +94,16 @@ def prices_of_worth(value: Floats, problem: Problem, starts: Sequence[Floats], s
 def prices_of_level(problem: Problem, starts: Sequence[Floats], steady: float) -> Found:
     """The prices that prove the lowest bound on the level of all, by cutting planes."""
     a = problem.rate * (problem.base_gpus / (problem.weight * problem.base_rate))[:, None]
-    offers = Offers.of(a, problem.usage / problem.capacity[:, None], np.ones(len(a), dtype=np.int64))
-    n, level, need = len(problem.capacity), float(offers.most.max()), each_alone(lambda z: z)(offers.most)
-    queue, at, mixes, suggested = list(starts), list[Floats](), list[Mix](), np.full(n, 1 / n)
+    oracle = PricingOracle.of(a, problem.usage / problem.capacity[:, None], np.ones(len(a), dtype=np.int64))
+    n, level, need = len(problem.capacity), float(oracle.most.max()), each_alone(lambda z: z)(oracle.most)
+    queue, at, mixes, suggested = list(starts), list[Floats](), list[UnitMix](), np.full(n, 1 / n)
     best = suggested
     for _ in range(MOST_PASSES):
         at.append(queue.pop(0) if queue else steady * best + (1 - steady) * suggested)
         before = level
-        level, answer = proven(offers.cheapest(at[-1], need(level)), need, 0, level)
+        level, priced = proven(oracle.cheapest(at[-1], need(level)), need, 0, level)
         best = at[-1] if level < before else best
-        mixes.append(answer.mix())
+        mixes.append(priced.mix())
         suggested, parts, overuse = dearest(np.array([mix.use_at(need(level)) for mix in mixes]))
         if overuse <= 1 + TOLERANCE:
             break
@@ -115,7 +115,7 @@ def _with_part(at: Sequence[Floats], parts: Floats) -> tuple[Floats, ...]:
 
 
 def _of_sia(problem: Problem, starts: Sequence[Floats], steady: float) -> Found:
-    worth = sia(problem).worth
+    worth = sia(problem).value
     assert worth is not None
     return prices_of_worth(worth, problem, starts, steady)
 

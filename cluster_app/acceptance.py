@@ -1,4 +1,4 @@
-"""Whether some node could ever run a request, asked three hundred times a second."""
+"""Feasibility from a cached inventory, so that 300 submissions a second do not read the nodes each time."""
 
 from dataclasses import dataclass, field
 from time import monotonic
@@ -9,13 +9,13 @@ GOOD_FOR_S = 1.0
 
 
 @dataclass(frozen=True)
-class Look:
-    """The nodes as they were at a moment, and what they were found to hold."""
+class CachedInventory:
+    """Nodes as read at one moment, and the requests found feasible on them."""
 
     at: float
     nodes: list[NodeShape]
     held: set[Request] = field(default_factory=set)
-    """Only grows."""
+    """Memo of feasible requests; it only grows."""
 
     def holds(self, request: Request) -> bool:
         if request not in self.held and why_never(request, self.nodes) is None:
@@ -24,20 +24,20 @@ class Look:
 
 
 class Acceptance:
-    """Looks at the cluster once a second. What was seen then may accept a request, and never refuses one.
+    """Reads the inventory at most once a second. The cached inventory may accept a request and never refuses one.
 
-    A node that has just been taken away is no loss: the job waits for it as if it had come a moment earlier.
+    If a node has been removed since, the job waits as if it had been submitted a moment earlier.
     """
 
     def __init__(self) -> None:
-        self._last: Look | None = None
+        self._last: CachedInventory | None = None
 
     def holds(self, request: Request) -> bool:
-        """Whether the cluster, as it was a moment ago, could run it."""
-        look = self._last
-        if look is None or monotonic() - look.at > GOOD_FOR_S:
-            look = self._last = Look(monotonic(), inventory())
-        return look.holds(request)
+        """Whether the cluster, as cached, could ever run the request."""
+        cached = self._last
+        if cached is None or monotonic() - cached.at > GOOD_FOR_S:
+            cached = self._last = CachedInventory(monotonic(), inventory())
+        return cached.holds(request)
 
     def forget(self) -> None:
         self._last = None

@@ -14,21 +14,26 @@ from import_export.formats.base_formats import CSV
 from import_export.results import Result
 
 from audit_app.admin import Audited
+from cluster_app.csv_import import NodeResource
 from cluster_app.errors import GpusInUse, ReasonMissing
-from cluster_app.importing import NodeResource
 from cluster_app.models import MOST_GPUS_PER_NODE, GpuType, Node, NodeEvent, NodeQuerySet
 from cluster_app.services import cordon, drain, record, refuse_taking_out_used_gpus, resume, set_gpu_count
 
 
 @admin.register(GpuType)
 class GpuTypeAdmin(Audited, admin.ModelAdmin[GpuType]):
-    list_display = ("name", "memory_mib", "tflops", "bandwidth_gbs", "power_w", "price_per_hour")
+    list_display = ("name", "memory_mib", "tflops", "bandwidth_gbs", "power_w", "price_per_hour", "to_be_entered")
     search_fields = ("name",)
+
+    @admin.display(description="missing figures")
+    def to_be_entered(self, gpu_type: GpuType) -> str:
+        """Figures without which rates on this type are estimated as on the slowest type that has them."""
+        return ", ".join(gpu_type.missing_figures)
 
 
 class NodeForm(forms.ModelForm[Node]):
     gpu_count = forms.IntegerField(
-        min_value=0, max_value=MOST_GPUS_PER_NODE, label="GPUs", help_text="How many are in the node."
+        min_value=0, max_value=MOST_GPUS_PER_NODE, label="GPUs", help_text="Number of GPUs in the node."
     )
 
     class Meta:
@@ -76,7 +81,7 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
         return Node.objects.with_gpu_counts()
 
     def get_readonly_fields(self, request: HttpRequest, obj: Node | None = None) -> tuple[str, ...]:
-        """GPUs do not change their kind: another kind is another node."""
+        """The GPU type of a node cannot be changed: register another node instead."""
         return ("name", "gpu_type") if obj else ()
 
     def get_import_data_kwargs(self, **kwargs: Any) -> dict[str, Any]:
@@ -84,10 +89,10 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
         return super().get_import_data_kwargs(**kwargs) | {"rollback_on_validation_errors": True}  # type: ignore[no-any-return]
 
     def add_data_read_fail_error_to_form(self, form: forms.Form, e: Exception) -> None:
-        form.add_error("import_file", f"This is not a CSV file in UTF-8: {e}.")
+        form.add_error("import_file", f"The file is not CSV in UTF-8: {e}.")
 
     def process_result(self, result: Result, request: HttpRequest) -> HttpResponse:
-        """What was right in the preview may have become wrong since; then nothing was imported."""
+        """Report that nothing was imported if a row that was valid in the preview no longer is."""
         if not (result.has_errors() or result.has_validation_errors()):
             return super().process_result(result, request)  # type: ignore[no-any-return]
         self.message_user(request, "Nothing was imported: the cluster has changed since the preview.", messages.ERROR)
@@ -119,13 +124,13 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
         self.message_user(request, f"{len(nodes)} nodes take jobs again.")
 
     def consequences(self, nodes: Sequence[Node], state: Node.State) -> dict[str, str]:
-        """By name: what would become of a node in that state; said by who knows of jobs."""
+        """Consequences by node name; the scheduler's admin, which knows the jobs, overrides it."""
         return {}
 
     def _with_reason(
         self, request: HttpRequest, nodes: QuerySet[Node], action: str, verb: str, take_out: Any
     ) -> TemplateResponse | None:
-        """Ask for the reason on a page of its own, then do it."""
+        """Ask for the reason on a separate page, then carry out the action."""
         reason = request.POST.get("reason")
         if reason is not None:
             try:

@@ -1,7 +1,7 @@
 from django.apps import AppConfig
 from django.db.backends.signals import connection_created
 
-from cluster_app.timestamps import read_times_fast
+from database.timestamps import read_times_fast
 
 
 class ClusterConfig(AppConfig):

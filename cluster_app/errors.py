@@ -1,4 +1,4 @@
-"""What can go wrong with the inventory."""
+"""Errors about the inventory."""
 
 
 class ClusterError(Exception):
@@ -8,20 +8,20 @@ class ClusterError(Exception):
 
 
 class ReasonMissing(ClusterError):
-    """A node is taken out of service without saying why."""
+    """A node was to be taken out of service without a reason."""
 
     code = "reason_missing"
 
     def __init__(self) -> None:
-        super().__init__("Say why: the reason is shown to everybody whose job is affected.")
+        super().__init__("Give a reason: it is shown to the owners of the affected jobs.")
 
 
 class GpusInUse(ClusterError):
-    """GPUs would be taken out of a node while jobs have them."""
+    """GPUs were to be removed from a node while jobs hold them."""
 
     code = "gpus_in_use"
 
     def __init__(self, node: str, used: int) -> None:
         super().__init__(
-            f"{used} of the GPUs that would go are in use: drain {node} first, and wait until it is empty."
+            f"{used} of the GPUs to be removed are in use: drain {node} first, and wait until it is empty."
         )

@@ -1,16 +1,17 @@
-"""Whether some node could ever run a request, and if not, what stands in the way. Pure."""
+"""Feasibility of a request: whether the cluster could ever run it, and if not, which constraint excludes it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from django.db.models import Count
 
+from allocation.gangs import fewest_nodes, holds_equal_parts, servable_gpus
 from cluster_app.models import Gpu, Node
 
 
 @dataclass(frozen=True)
 class NodeShape:
-    """What a node offers when it is empty."""
+    """Resources of an empty node."""
 
     gpu_type: str
     gpus: int
@@ -21,7 +22,7 @@ class NodeShape:
 
 @dataclass(frozen=True)
 class Request:
-    """What a gang asks of its nodes; an empty `gpu_types` means any."""
+    """Resources that a gang requests; an empty `gpu_types` means any type."""
 
     gpus: int
     gpu_types: tuple[str, ...] = ()
@@ -41,7 +42,7 @@ class Refusal:
 
 
 def inventory() -> list[NodeShape]:
-    """Every node, in service or not: what is out today may be back before the job's turn."""
+    """All nodes, in service or not: a node that is out of service may be back before the job's turn."""
     gpus = dict(Gpu.objects.present().order_by().values_list("node").annotate(Count("pk")))
     return [
         NodeShape(node.gpu_type.name, gpus[node.pk], node.gpu_type.memory_mib, node.cpus, node.memory_mib)
@@ -51,9 +52,11 @@ def inventory() -> list[NodeShape]:
 
 
 def why_never(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
-    """Why no node could ever run the request, naming the largest possible; None if some could."""
+    """Why the cluster can never run the request, with the largest feasible value; None if it can."""
     if not nodes:
-        return Refusal("no_such_gpu", "/gpus", "The cluster has no GPUs yet: an administrator adds nodes in the admin.")
+        return Refusal(
+            "no_such_gpu", "/gpus", "The cluster has no GPUs yet: an administrator can add nodes in the administration."
+        )
     return _wrong_type(request, nodes) or _too_little(request, nodes) or _too_large(request, nodes)
 
 
@@ -96,33 +99,33 @@ def _too_large(request: Request, nodes: Iterable[NodeShape]) -> Refusal | None:
 
 
 def largest_gang(request: Request, nodes: Sequence[NodeShape]) -> int:
-    """The most GPUs of one type that one gang can get."""
-    total = sum(_slots(request, node) for node in nodes)
-    return next((gpus for gpus in range(total, 0, -1) if fits(replace(request, gpus=gpus), nodes)), 0)
+    """Largest feasible gang on nodes of one GPU type."""
+    slots = _slots(request, nodes)
+    return next((gpus for gpus in range(sum(slots), 0, -1) if _fits(replace(request, gpus=gpus), nodes, slots)), 0)
 
 
 def fits(request: Request, nodes: Sequence[NodeShape]) -> bool:
-    """Whether the empty nodes hold the gang: equal parts on the fewest nodes, or anyhow if it may be uneven."""
-    slots = [_slots(request, node) for node in nodes]
+    """Whether the empty nodes hold the gang: in equal parts on the fewest nodes, or if uneven in any parts."""
+    return _fits(request, nodes, _slots(request, nodes))
+
+
+def _fits(request: Request, nodes: Sequence[NodeShape], slots: Sequence[int]) -> bool:
     if request.uneven_gang:
         return sum(slots) >= request.gpus
-    spread = fewest_nodes(request.gpus, [node.gpus for node in nodes])
-    return spread > 0 and sum(slot >= request.gpus // spread for slot in slots) >= spread
+    count = fewest_nodes([node.gpus for node in nodes], request.gpus)
+    return count is not None and holds_equal_parts(slots, request.gpus, count)
 
 
-def fewest_nodes(gpus: int, sizes: Sequence[int]) -> int:
-    """On how many nodes of these sizes a gang in equal parts is placed; 0 if it cannot be."""
-    spreads = (spread for spread in range(1, min(gpus, len(sizes)) + 1) if gpus % spread == 0)
-    return next((spread for spread in spreads if sum(size >= gpus // spread for size in sizes) >= spread), 0)
-
-
-def _slots(request: Request, node: NodeShape) -> int:
-    """GPUs of the node that the request can use, given what it needs beside each."""
-    if node.gpu_memory_mib < request.gpu_memory_mib:
-        return 0
-    by_cpus = node.cpus // request.cpus_per_gpu if request.cpus_per_gpu else node.gpus
-    by_memory = node.memory_mib // request.memory_per_gpu_mib if request.memory_per_gpu_mib else node.gpus
-    return min(node.gpus, by_cpus, by_memory)
+def _slots(request: Request, nodes: Sequence[NodeShape]) -> list[int]:
+    """GPUs of the request that each node can serve when it is empty."""
+    servable: list[int] = servable_gpus(
+        [node.gpus if node.gpu_memory_mib >= request.gpu_memory_mib else 0 for node in nodes],
+        [node.cpus for node in nodes],
+        [node.memory_mib for node in nodes],
+        cpus_per_gpu=request.cpus_per_gpu,
+        memory_per_gpu_mib=request.memory_per_gpu_mib,
+    ).tolist()
+    return servable
 
 
 def _of_type(request: Request, nodes: Iterable[NodeShape]) -> list[NodeShape]:

@@ -1,4 +1,4 @@
-"""What the cluster is made of: GPU types, nodes, GPUs, and what happened to the nodes."""
+"""Inventory: GPU types, nodes, GPUs, and the history of nodes."""
 
 from datetime import datetime, timedelta
 
@@ -18,12 +18,14 @@ name_is_plain = RegexValidator(
 
 
 class GpuType(models.Model):
-    """A kind of GPU. Speeds are of one GPU; the price is what an hour of one GPU costs."""
+    """GPU type: speed, power and hourly price of one GPU."""
 
     name = models.CharField(max_length=40, unique=True, validators=[name_is_plain], help_text="As jobs write it: a100.")
     memory_mib = models.PositiveIntegerField("memory (MiB)")
-    tflops = models.FloatField("TFLOPS", help_text="Dense half-precision TFLOPS, the usual training precision.")
-    bandwidth_gbs = models.FloatField("memory bandwidth (GB/s)")
+    tflops = models.FloatField(
+        "TFLOPS", null=True, help_text="Dense half-precision TFLOPS, the usual training precision. Empty: unknown."
+    )
+    bandwidth_gbs = models.FloatField("memory bandwidth (GB/s)", null=True, help_text="Empty: unknown.")
     power_w = models.FloatField("power (W)", default=300)
     price_per_hour = models.DecimalField("price per hour", max_digits=8, decimal_places=3, default=0)
 
@@ -46,29 +48,35 @@ class GpuType(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def missing_figures(self) -> list[str]:
+        """Names of the figures that are unknown; estimated rates on this type are rough until they are entered."""
+        figures = {"TFLOPS": self.tflops, "memory bandwidth": self.bandwidth_gbs}
+        return [name for name, value in figures.items() if value is None]
+
 
 class NodeQuerySet(models.QuerySet["Node"]):
     def schedulable(self) -> "NodeQuerySet":
-        """Nodes that take new jobs now."""
+        """Nodes that accept new jobs now."""
         return self.filter(state=Node.State.READY, health=Node.Health.HEALTHY)
 
     def with_gpu_counts(self) -> "NodeQuerySet":
-        """Adds `gpus`: the GPUs that are in the node."""
+        """Annotate `gpus`, the number of GPUs in the node."""
         return self.annotate(gpus=models.Count("gpu", filter=Q(gpu__present=True)))
 
 
 class Node(models.Model):
-    """A machine with GPUs of one type."""
+    """Machine with GPUs of one type."""
 
     class State(models.TextChoices):
-        """What administrators want of it."""
+        """State that administrators set."""
 
         READY = "ready", "ready"
         CORDONED = "cordoned", "cordoned: no new jobs"
         DRAINING = "draining", "draining: jobs are moved away"
 
     class Health(models.TextChoices):
-        """What its engine hears of it."""
+        """Health derived from heartbeats."""
 
         HEALTHY = "healthy", "healthy"
         SUSPECT = "suspect", "suspect: silent for a while"
@@ -83,7 +91,7 @@ class Node(models.Model):
     memory_mib = models.PositiveIntegerField("memory (MiB)", validators=[MinValueValidator(1)])
     engine = models.CharField(max_length=20, choices=Engine.choices, default=Engine.LOCAL)
     labels = models.JSONField(default=dict, blank=True)
-    emulated = models.BooleanField(default=False, help_text="Its GPUs are make-believe; jobs pace themselves.")
+    emulated = models.BooleanField(default=False, help_text="Its GPUs are emulated: jobs imitate their speed.")
     state = models.CharField(max_length=20, choices=State.choices, default=State.READY)
     reason = models.CharField(max_length=200, blank=True, help_text="Why it is cordoned or draining.")
     health = models.CharField(max_length=20, choices=Health.choices, default=Health.HEALTHY)
@@ -113,7 +121,7 @@ class Node(models.Model):
         return self.name
 
     def health_at(self, now: datetime, *, listening_since: datetime) -> "Node.Health":
-        """Judge its silence; only the time in which somebody listened counts."""
+        """Health from the time since the last heartbeat, not counting the time in which no scheduler listened."""
         silence = now - max(self.heard_at or self.created_at, listening_since)
         if silence > LOST_AFTER:
             return Node.Health.LOST
@@ -126,7 +134,7 @@ class GpuQuerySet(models.QuerySet["Gpu"]):
 
 
 class Gpu(models.Model):
-    """One GPU. A GPU taken out of its node stays as a row, for the history that points to it."""
+    """One GPU. A GPU that was removed from its node stays as a row, because the history refers to it."""
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE)
     index = models.PositiveSmallIntegerField(validators=[MaxValueValidator(MOST_GPUS_PER_NODE - 1)])
@@ -150,7 +158,7 @@ class Gpu(models.Model):
 
 
 class NodeEvent(models.Model):
-    """Something that happened to a node; also what wakes the scheduler."""
+    """Event in the history of a node; it also wakes the scheduler."""
 
     class Kind(models.TextChoices):
         ADDED = "added", "added"

@@ -1,4 +1,4 @@
-"""Verbs on the inventory: add GPUs, cordon, drain, resume, hear from nodes."""
+"""Services of the inventory: add nodes and GPUs, cordon, drain, resume, record heartbeats and health."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -14,7 +14,7 @@ from cluster_app.models import Gpu, GpuType, Node, NodeEvent
 
 @transaction.atomic
 def set_gpu_count(node: Node, count: int) -> None:
-    """Make the node have GPUs 0 to count - 1; GPUs beyond are taken out, those that were out come back."""
+    """Give the node GPUs 0 to count - 1: insert or restore these, and mark all others as removed."""
     Gpu.objects.bulk_create(
         [Gpu(node=node, index=index) for index in range(count)],
         update_conflicts=True,
@@ -25,7 +25,7 @@ def set_gpu_count(node: Node, count: int) -> None:
 
 
 def refuse_taking_out_used_gpus(node: Node, count: int) -> None:
-    """`GpusInUse` if a node with so many GPUs would lack some that a job has or awaits."""
+    """Raise `GpusInUse` if a GPU beyond this count is claimed by a job."""
     beyond = Gpu.objects.present().filter(node=node, index__gte=count)
     if used := beyond.filter(claims__isnull=False, claims__released_at=None).distinct().count():
         raise GpusInUse(node.name, used)
@@ -42,7 +42,7 @@ def add_node(
     emulated: bool = False,
     uuids: Iterable[str] = (),
 ) -> Node:
-    """Add a node with its GPUs, or bring the one of that name up to date."""
+    """Add a node with its GPUs, or update the node of that name."""
     node, created = Node.objects.update_or_create(
         name=name, defaults={"gpu_type": gpu_type, "cpus": cpus, "memory_mib": memory_mib, "emulated": emulated}
     )
@@ -56,21 +56,21 @@ def add_node(
 
 @transaction.atomic
 def cordon(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> None:
-    """Place nothing new there; what runs goes on."""
+    """Cordon the node: no new jobs; running jobs go on."""
     _take_out(node, Node.State.CORDONED, NodeEvent.Kind.CORDONED, reason=reason, actor=actor)
     note(Action.NODE_CORDON, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
 
 
 @transaction.atomic
 def drain(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> None:
-    """Place nothing new there, and move what runs away, gracefully."""
+    """Drain the node: no new jobs, and running jobs are moved away gracefully."""
     _take_out(node, Node.State.DRAINING, NodeEvent.Kind.DRAINED, reason=reason, actor=actor)
     note(Action.NODE_DRAIN, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
 
 
 @transaction.atomic
 def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> None:
-    """Take new jobs again."""
+    """Return the node to service."""
     Node.objects.filter(pk=node.pk).update(state=Node.State.READY, reason="")
     record(node, NodeEvent.Kind.RESUMED, reason.strip(), actor=actor)
     note(Action.NODE_RESUME, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
@@ -86,25 +86,25 @@ def _take_out(
 
 
 def record(node: Node, kind: NodeEvent.Kind, message: str = "", *, actor: AbstractBaseUser | None = None) -> None:
-    """Write down what happened; the scheduler looks for news here."""
+    """Append to the node's history; new events wake the scheduler."""
     NodeEvent.objects.create(node=node, kind=kind, message=message, actor_id=actor.pk if actor else None)
 
 
-def hear_from(names: Iterable[str], *, now: datetime) -> None:
-    """Note that these nodes are alive."""
+def record_heartbeats(names: Iterable[str], *, now: datetime) -> None:
+    """Record that these nodes are alive."""
     Node.objects.filter(name__in=list(names)).update(heard_at=now)
 
 
 def note_gpu_health(node: str, healthy: Mapping[str, bool]) -> None:
-    """What the hardware says of each GPU, by UUID; a GPU that fails gets no new job."""
+    """Store the health of GPUs by UUID, as the driver reports it; an unhealthy GPU gets no new job."""
     for fine in (True, False):
         uuids = [uuid for uuid, is_healthy in healthy.items() if is_healthy is fine]
-        if uuids:  # of a declared node nothing is seen, at every look
+        if uuids:  # declared nodes report no hardware: no query for them
             Gpu.objects.filter(node__name=node, uuid__in=uuids).exclude(healthy=fine).update(healthy=fine)
 
 
-def judge_silence(now: datetime, *, listening_since: datetime) -> None:
-    """Set each node's health by how long it has been silent."""
+def update_node_health(now: datetime, *, listening_since: datetime) -> None:
+    """Derive each node's health from its last heartbeat; a change is recorded as an event."""
     for node in Node.objects.all():
         health = node.health_at(now, listening_since=listening_since)
         if health != node.health:

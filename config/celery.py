@@ -20,18 +20,18 @@ app = Celery("motley")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.worker_consumer = "config.celery:SteadyConsumer"
 app.autodiscover_tasks()
-app.steps["worker"].add(DjangoStructLogInitStep)  # the lines of a task have the id of what sent it
+app.steps["worker"].add(DjangoStructLogInitStep)  # log lines of a task carry the id of the request that sent it
 
 
 @setup_logging.connect  # type: ignore[untyped-decorator]
 def log_as_the_web_does(loglevel: int, **signal: Any) -> None:
-    """Celery would put handlers of its own in the place of ours; its `--loglevel` is for its own lines."""
+    """Keep our log handlers, which Celery would replace; `--loglevel` applies to Celery's own logger."""
     dictConfig(settings.LOGGING)
     logging.getLogger("celery").setLevel(loglevel)
 
 
 class SteadyConsumer(Consumer):  # type: ignore[misc]
-    """Asks for a lost broker again and again; Celery's own waits longer each time, up to half a minute."""
+    """Consumer that reconnects to a lost broker every two seconds; Celery's own backs off to half a minute."""
 
     def ensure_connected(self, conn: Any) -> Any:
         conn.ensure_connection = partial(conn.ensure_connection, interval_max=RECONNECT_S)
@@ -39,7 +39,7 @@ class SteadyConsumer(Consumer):  # type: ignore[misc]
 
 
 def show_life(**signal: Any) -> None:
-    """The file's age tells a health check whether we still reach the broker; `celery inspect` takes seconds to ask."""
+    """Touch a file whose age tells a health check that the broker is reached; `celery inspect` takes seconds."""
     Path(os.environ["MOTLEY_SIGN_OF_LIFE"]).touch()
 
 

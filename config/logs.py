@@ -1,4 +1,4 @@
-"""How the service logs: JSON for machines, plain lines for a terminal, the request's id on each, and no secret."""
+"""Logging: JSON or plain lines, with the request's id on each and secrets removed."""
 
 import re
 import sys
@@ -20,7 +20,7 @@ SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def without_secrets(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
-    """Nobody logs a token or a password on purpose; an error's text may quote one all the same."""
+    """Mask tokens and passwords, which the text of an error may quote."""
     return {key: _without_secrets(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
@@ -31,12 +31,12 @@ def _without_secrets(text: str) -> str:
 
 
 def wants_json(form: str) -> bool:
-    """`json` or `text` as told; `auto`: text for a person at a terminal."""
+    """Whether to log JSON: as configured; `auto` means text on a terminal, else JSON."""
     return form == "json" or (form == "auto" and not sys.stderr.isatty())
 
 
 def logging_config(*, as_json: bool, level: str) -> dict[str, Any]:
-    """For Django's LOGGING. Whoever logs, by structlog or by the standard library, comes through one formatter."""
+    """Value of Django's LOGGING: structlog and the standard library share one formatter."""
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, *_said_by_all(), ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

@@ -1,4 +1,4 @@
-"""What every request and every answer has: an id, a door, a limit, and headers that forbid what nothing here needs."""
+"""Middleware: request ids, rate limits, and the Permissions-Policy header."""
 
 import re
 from collections.abc import Callable
@@ -13,20 +13,20 @@ from django_structlog.middlewares import RequestMiddleware
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from config.problems import is_rest, problem
-from config.throttling import address_of, counter
+from rest.throttling import address_of, counter
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 DOORS = {"/api": "rest", "/admin": "admin"}
 NOT_NEEDED = ("accelerometer", "camera", "geolocation", "gyroscope", "magnetometer", "microphone", "payment", "usb")
 PERMISSIONS = ", ".join(f"{feature}=()" for feature in NOT_NEEDED)
 UNLIMITED = ("/livez", "/readyz", "/healthz/", "/metrics", "/static/")
-"""Asked by machines beside the service, which must hear from it above all when it is busy."""
+"""Probes and metrics must be answered especially when the service is busy."""
 
 Answer = Callable[[HttpRequest], HttpResponse]
 
 
 class Correlation(RequestMiddleware):
-    """One id in a request's logs, problem, audit entries and answer: the caller's, if it looks like one."""
+    """One id in a request's logs, problem document, audit entries and response: the caller's, if it is well-formed."""
 
     def prepare(self, request: HttpRequest) -> None:
         clear_contextvars()
@@ -40,23 +40,23 @@ class Correlation(RequestMiddleware):
         response["X-Request-ID"] = request.META["HTTP_X_REQUEST_ID"]
         bind_contextvars(duration_ms=round(1000 * (monotonic() - request.META["motley.began"]), 1))
         if request.path.startswith(UNLIMITED) and response.status_code < 400:
-            clear_contextvars()  # probes come every few seconds, and files by the dozen: no line for each
+            clear_contextvars()  # no log line for each probe and static file
             return
         super().handle_response(request, response)
 
     @staticmethod
     def format_request(request: HttpRequest) -> str:
-        """Without the query: people paste tokens there."""
+        """Without the query string, which may contain a token."""
         return f"{request.method} {request.path}"
 
 
 def door_of(path: str) -> str:
-    """Through which door a request came, as the audit list names it."""
+    """Entry point of a request, as the audit list names it."""
     return next((door for prefix, door in DOORS.items() if path.startswith(prefix)), "page")
 
 
 def permissions_policy(get_response: Answer) -> Answer:
-    """Nothing here needs a camera."""
+    """Forbid browser features that no page needs, such as the camera."""
 
     def answer(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
@@ -67,12 +67,12 @@ def permissions_policy(get_response: Answer) -> Answer:
 
 
 def limit_by_address(get_response: Answer) -> Answer:
-    """Requests by nobody in particular are counted for their address; and tokens that nobody issued."""
+    """Limit anonymous requests, and requests with invalid tokens, per address."""
 
     def answer(request: HttpRequest) -> HttpResponse:
         if request.path.startswith(UNLIMITED):
             return get_response(request)
-        by_token = is_rest(request) and "Authorization" in request.headers  # elsewhere it means nothing
+        by_token = is_rest(request) and "Authorization" in request.headers  # pages ignore the header
         if not by_token and not request.user.is_authenticated:
             return _too_many(request) or get_response(request)
         response = get_response(request)
@@ -82,7 +82,7 @@ def limit_by_address(get_response: Answer) -> Answer:
 
 
 def _too_many(request: HttpRequest) -> HttpResponse | None:
-    """Counts the request; the refusal, if that was one too many."""
+    """Count the request; return a refusal if the limit is exceeded."""
     tries = request.method == "POST" and request.path in (reverse("login"), reverse("admin:login"))
     group, rate = ("login", settings.MOTLEY_LOGIN_RATE) if tries else ("anybody", settings.MOTLEY_ANONYMOUS_RATE)
     wait_s = counter.count(request, group, f"address {address_of(request)}", rate)
@@ -90,9 +90,9 @@ def _too_many(request: HttpRequest) -> HttpResponse | None:
 
 
 def refusal(request: HttpRequest, wait_s: int) -> HttpResponse:
-    """429, with the wait in seconds: a problem to a script, a page to a person."""
+    """429 with `Retry-After`: a problem document over REST, else a page."""
     if is_rest(request):
-        detail = f"Too many requests from this address; ask again in {wait_s} s."
+        detail = f"Too many requests from this address. Try again in {wait_s} s."
         response = problem(request, 429, code="throttled", detail=detail)
     else:
         response = render(request, "429.html", {"wait_s": wait_s}, status=429)

@@ -1,4 +1,4 @@
-"""Errors become RFC 9457 problem details, here and nowhere else."""
+"""Mapping of errors to HTTP status codes and problem documents (RFC 9457)."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -15,11 +15,12 @@ from rest_framework.views import exception_handler
 from structlog.contextvars import get_contextvars
 
 from cluster_app.errors import ClusterError, ReasonMissing
-from jobs_app.errors import Conflict, Fault, InvalidSpec, JobsError, NotAllowed, faults_of
-from scheduler_app.errors import InvalidRequest, LeaseLost, SchedulerError, TooManyStreams
+from jobs_app.errors import Conflict, InvalidSpec, JobsError, NotAllowed
+from rest.errors import NOT_VALID, Fault, InvalidRequest, faults_of
+from scheduler_app.errors import LeaseLost, SchedulerError, TooManyStreams
 
 CONTENT_TYPE = "application/problem+json"
-OURS = (JobsError, ClusterError, SchedulerError)
+OURS = (JobsError, ClusterError, SchedulerError, InvalidRequest)
 STATUS_OF: dict[type[Exception], int] = {
     InvalidSpec: 422,
     NotAllowed: 403,
@@ -32,17 +33,17 @@ STATUS_OF: dict[type[Exception], int] = {
     ClusterError: 409,
     SchedulerError: 409,
 }
-"""The first that fits: the base of each tree stands after its branches."""
+"""The first match counts, so base classes come after their subclasses."""
 POINTERS: dict[type[Exception], str] = {ReasonMissing: "/reason"}
 RETRY_AFTER_S = "5"
 
 
 def answer(error: Exception, context: dict[str, Any]) -> Response | None:
-    """The problem document of any error that we or DRF raise on purpose; None (a 500) for the rest."""
+    """Problem document of an expected error, ours or REST framework's; None (500) for any other."""
     request: HttpRequest = context["request"]
     if isinstance(error, RequestDataTooBig):
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        return _response(request, 413, code="too_large", detail=f"A request may be at most {limit} bytes long.")
+        return _response(request, 413, code="too_large", detail=f"A request may have at most {limit} bytes.")
     if isinstance(error, OURS):
         return _answer_of_ours(request, error)
     response = exception_handler(error, context)
@@ -78,7 +79,7 @@ def _faults_of_ours(error: Exception, code: str) -> list[Fault]:
 def document_of(
     request: HttpRequest, status: int, *, code: str, detail: str, errors: Sequence[Fault] = ()
 ) -> dict[str, Any]:
-    """RFC 9457's members, and ours: `code` for machines, `errors` with a JSON pointer each, the request's id."""
+    """Members of RFC 9457, and our extensions: `code`, `errors` with JSON pointers, and the request's id."""
     return {
         "type": f"urn:motley:problem:{code}",
         "title": HTTPStatus(status).phrase,
@@ -119,9 +120,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
         return render(request, "413.html", {"most_bytes": settings.DATA_UPLOAD_MAX_MEMORY_SIZE}, status=413)
     if not is_rest(request):
         return defaults.bad_request(request, exception)
-    return problem(
-        request, 400, code="bad_request", detail="The request cannot be read; look at its address and headers."
-    )
+    return problem(request, 400, code="bad_request", detail="The request is malformed: check its address and headers.")
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -133,18 +132,14 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     if not is_rest(request):
         return defaults.page_not_found(request, exception)
-    return problem(
-        request, 404, code="not_found", detail=f"There is no {request.path}; /api/docs/ lists what there is."
-    )
+    return problem(request, 404, code="not_found", detail=f"There is no resource {request.path}. See /api/docs/.")
 
 
 def broken(request: HttpRequest) -> HttpResponse:
-    """Nothing of what went wrong: that is in the log, under the id."""
+    """500 without details, which are in the log under the request's id."""
     if not is_rest(request):
         return render(request, "500.html", {"request_id": request_id()}, status=500)
-    detail = (
-        "Something broke here. Running jobs are not touched by it; the service's log says more under this request_id."
-    )
+    detail = "Internal error. Running jobs are not affected. The service's log has the details under this request_id."
     return problem(request, 500, code="broken", detail=detail)
 
 
@@ -165,9 +160,9 @@ def _code_of(error: Exception) -> str:
 def _detail_of(error: Exception) -> str:
     match error:
         case exceptions.ValidationError():
-            return "The request has faults; each is listed with its place."
+            return NOT_VALID
         case exceptions.APIException():
             return str(error.detail)
         case Http404():
-            return "There is no such thing here, or you may not see it."
+            return "Not found, or you may not see it."
     return str(error)

@@ -1,9 +1,11 @@
-"""What the description of REST says of every route alike: its problems, its headers, its ids."""
+"""OpenAPI schema: summaries of operations, and the problems and headers that all of them share."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiSerializerExtension
+from drf_spectacular.openapi import AutoSchema
 from rest_framework import serializers
 
 Schema = dict[str, Any]
@@ -11,61 +13,77 @@ VERBS = ("get", "post", "put", "patch", "delete")
 
 FAULT: Schema = {
     "type": "object",
-    "description": "One thing that is wrong with the request.",
+    "description": "One fault of the request.",
     "required": ["pointer", "code", "detail"],
     "properties": {
-        "pointer": {"type": "string", "description": "Where: a JSON pointer (RFC 6901), or /name of a parameter."},
-        "code": {"type": "string", "description": "Which kind, for programs."},
-        "detail": {"type": "string", "description": "What it is and what helps, for people."},
+        "pointer": {
+            "type": "string",
+            "description": "Place of the fault: a JSON pointer (RFC 6901) into the body, or /name of a parameter.",
+        },
+        "code": {"type": "string", "description": "Kind of fault, for programs."},
+        "detail": {"type": "string", "description": "Description and remedy, for people."},
     },
 }
 PROBLEM: Schema = {
     "type": "object",
-    "description": "Why it was not done (RFC 9457).",
+    "description": "Problem document (RFC 9457).",
     "required": ["type", "title", "status", "detail", "instance", "code", "errors", "request_id"],
     "properties": {
         "type": {"type": "string", "examples": ["urn:motley:problem:not_found"]},
-        "title": {"type": "string", "description": "The status in words."},
+        "title": {"type": "string", "description": "Reason phrase of the status."},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "What was wrong and what helps, for people."},
-        "instance": {"type": "string", "description": "The address that was asked for."},
-        "code": {"type": "string", "description": "Which kind of problem, for programs."},
+        "detail": {"type": "string", "description": "Description and remedy, for people."},
+        "instance": {"type": "string", "description": "Path of the request."},
+        "code": {"type": "string", "description": "Kind of problem, for programs."},
         "errors": {"type": "array", "items": {"$ref": "#/components/schemas/Fault"}},
-        "request_id": {"type": "string", "description": "Under this id the service's log says more."},
+        "request_id": {"type": "string", "description": "Id of the request; the service's log has more under it."},
     },
 }
 HEADERS: Schema = {
     "X-Request-ID": {
-        "description": "The caller's own, if it sent one of up to 64 letters, digits and ._-; else a new one.",
+        "description": "The id that the caller sent, if it has up to 64 letters, digits and ._-; else a new one.",
         "schema": {"type": "string"},
     },
-    "Retry-After": {"description": "Ask again after so many seconds.", "schema": {"type": "integer", "minimum": 0}},
-    "ETag": {"description": "Of the whole resource, whichever fields were asked for.", "schema": {"type": "string"}},
+    "Retry-After": {
+        "description": "Seconds to wait before the next request.",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+    "ETag": {
+        "description": "Entity tag of the whole resource, whichever fields are sent.",
+        "schema": {"type": "string"},
+    },
 }
 WORDS = {
-    "304": "It is still in the state that the caller has seen.",
-    "400": "The request cannot be read, or a parameter is wrong.",
-    "401": "Nobody is signed in, or the token is unknown, expired or revoked.",
-    "403": "The caller may not do this, or the token's scope does not cover it.",
-    "404": "There is no such thing, or the caller may not see it.",
-    "406": "The answer cannot be had in the form that was asked for.",
-    "409": "It is not in a state in which this can be done.",
-    "412": "It has changed since the caller looked.",
-    "413": "The request is too long.",
+    "304": "Not modified since the caller read it.",
+    "400": "The request is malformed, or a parameter is not valid.",
+    "401": "Not signed in, or the token is unknown, expired or revoked.",
+    "403": "Not permitted to the caller, or not in the scope of the token.",
+    "404": "Not found, or the caller may not see it.",
+    "406": "The requested media type is not available.",
+    "409": "The state of the resource does not allow this.",
+    "412": "The resource has changed since the caller read it.",
+    "413": "The request body is too large.",
     "415": "The body is not JSON.",
-    "416": "The log has nothing there.",
-    "422": "The body has faults; each is listed with its place.",
+    "416": "The range is not in the log.",
+    "422": "The body is not valid; `errors` lists each fault.",
     "429": "Too many requests.",
-    "503": "Not now.",
+    "503": "Temporarily not available; see `Retry-After`.",
     "default": "Any other problem.",
 }
 WAIT = ("429", "503")
 
 
-class StrictBody(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
-    """What we read, as strictly as we read it: no other fields, and no blank text where there must be some."""
+class Operation(AutoSchema):
+    """An operation whose summary is the first clause of its description, unless the view gives one."""
 
-    target_class = "jobs_app.fields.Strict"
+    def get_summary(self) -> str:
+        return re.split(r"[.:;](?:\s|$)", self.get_description(), maxsplit=1)[0]
+
+
+class StrictBody(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
+    """Schema of strict bodies: no additional properties, and no blank text where it is required."""
+
+    target_class = "rest.bodies.Strict"
     match_subclasses = True
 
     def map_serializer(self, auto_schema: Any, direction: str) -> Schema:
@@ -77,7 +95,7 @@ class StrictBody(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
 
 
 def describe_problems(result: Schema, generator: Any, request: Any, public: bool) -> Schema:
-    """A hook of drf-spectacular: the same for every operation, so it is written once."""
+    """Postprocessing hook of drf-spectacular: adds problem responses and headers to every operation."""
     components = result.setdefault("components", {})
     components.setdefault("schemas", {}).update(Fault=FAULT, Problem=PROBLEM)
     components["headers"] = HEADERS
@@ -109,7 +127,7 @@ def _parameters(operation: Schema) -> set[str]:
 
 
 def _codes(path: str, operation: Schema) -> Iterator[str]:
-    """What may be answered instead of what was asked for."""
+    """Status codes of problems that the operation can return."""
     parameters = _parameters(operation)
     yield from ("400", "401", "403", "406", "429", "default")
     yield from ["404"] if "{" in path else []

@@ -1,4 +1,4 @@
-"""The embedded mode's secret key: made once, kept in a file that only the service can read."""
+"""Secret key of the embedded mode: generated once, stored in a file that only the service can read."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from django.core.management.utils import get_random_secret_key
 
 
 def read_or_create(path: Path) -> str:
-    """The key in the file; the first process to ask makes it."""
+    """Read the key; the first process creates it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         _create(path)
@@ -15,7 +15,7 @@ def read_or_create(path: Path) -> str:
 
 
 def _create(path: Path) -> None:
-    """Write aside and link: a second process that comes at the same moment sees a whole key or none."""
+    """Create the file atomically by a hard link, so that a concurrent process never reads a partial key."""
     draft = path.with_suffix(f".{os.getpid()}")
     draft.touch(mode=0o600)
     draft.write_text(get_random_secret_key())

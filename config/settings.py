@@ -114,7 +114,7 @@ AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_LOCKOUT_CALLABLE = "config.lockout.locked_out"
-AXES_CLIENT_IP_CALLABLE = "config.throttling.address_of"
+AXES_CLIENT_IP_CALLABLE = "rest.throttling.address_of"
 AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_DISABLE_ACCESS_LOG = True  # the audit list has it
@@ -166,7 +166,7 @@ MOTLEY_LOGIN_RATE = env.str("MOTLEY_LOGIN_RATE", "60/m", validate=_RATE)
 """Passwords tried from one address, for whomever: each costs a good part of a second to check."""
 MOTLEY_ADDRESS_HEADER = env.str("MOTLEY_ADDRESS_HEADER", "")
 """Where a proxy that is trusted writes the caller's address, as X-Real-IP; empty: the address of the connection."""
-RATELIMIT_IP_META_KEY = "config.throttling.address_of"
+RATELIMIT_IP_META_KEY = "rest.throttling.address_of"
 
 # Each process counts for itself, unless it is given a Redis to count in together with the others.
 CACHE_URL = env.str("MOTLEY_CACHE_URL", "")
@@ -187,11 +187,11 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["jobs_app.permissions.InScope"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["jobs_app.api.parsers.Json"],
+    "DEFAULT_PARSER_CLASSES": ["rest.parsers.Json"],
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
-    "DEFAULT_PAGINATION_CLASS": "cluster_app.pagination.NewestFirst",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_THROTTLE_CLASSES": ["config.throttling.ByUser"],
+    "DEFAULT_PAGINATION_CLASS": "rest.pagination.NewestFirst",
+    "DEFAULT_SCHEMA_CLASS": "config.schema.Operation",
+    "DEFAULT_THROTTLE_CLASSES": ["rest.throttling.ByUser"],
     "EXCEPTION_HANDLER": "config.problems.answer",
     "DEFAULT_METADATA_CLASS": None,  # OPTIONS is answered 405: /api/docs/ says more than it could
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",

@@ -1,4 +1,4 @@
-"""Every address of the service."""
+"""URL routes of the service."""
 
 from typing import NoReturn
 
@@ -13,29 +13,28 @@ from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 
 from config import schema  # noqa: F401 - what it says of bodies is found when it has been imported
-from jobs_app.api.history import AttemptViewSet, EventViewSet
+from scheduler_app.api.account import MeView, TokenViewSet
 from scheduler_app.api.gpu_types import GpuTypeViewSet
-from scheduler_app.api.jobs import PlannedJobViewSet
-from scheduler_app.api.me import MeView
+from scheduler_app.api.job_history import AttemptViewSet, EventViewSet
+from scheduler_app.api.jobs import JobViewSet
 from scheduler_app.api.nodes import NodeViewSet
 from scheduler_app.api.policies import PolicyViewSet
 from scheduler_app.api.rounds import RoundViewSet
 from scheduler_app.api.teams import TeamViewSet
 from scheduler_app.api.throughputs import ThroughputViewSet
-from scheduler_app.api.tokens import TokenViewSet
-from scheduler_app.views import operations
+from scheduler_app.pages import operations
 
 
 @extend_schema(exclude=True)
 @api_view(["GET", "POST", "PUT", "PATCH", "DELETE"])
 @permission_classes([])
 def no_such_route(request: Request, unknown: str) -> NoReturn:
-    """A script gets JSON for a misspelt address, too."""
-    raise NotFound(f"There is no /api/v1/{unknown}; /api/docs/ lists what there is.")
+    """Problem document for an unknown path below /api/v1/."""
+    raise NotFound(f"There is no resource /api/v1/{unknown}. See /api/docs/.")
 
 
 router = SimpleRouter(trailing_slash=False)
-router.register("jobs", PlannedJobViewSet, basename="job")
+router.register("jobs", JobViewSet, basename="job")
 router.register("nodes", NodeViewSet, basename="node")
 router.register("rounds", RoundViewSet, basename="round")
 router.register("gpu-types", GpuTypeViewSet, basename="gpu-type")
@@ -56,7 +55,7 @@ urlpatterns = [
     path("api/v1/jobs/<uuid:pk>/events", EventViewSet.as_view({"get": "list"}), name="job-events"),
     path("api/v1/jobs/<uuid:pk>/attempts", AttemptViewSet.as_view({"get": "list"}), name="job-attempts"),
     path("api/v1/me", MeView.as_view(), name="me"),
-    path("api/v1/", include("scheduler_app.api_urls")),
+    path("api/v1/", include("scheduler_app.api.urls")),
     path("api/v1/", include(router.urls)),
     path("api/v1/<path:unknown>", no_such_route),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),

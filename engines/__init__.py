@@ -1,1 +1,1 @@
-"""Engines run the processes of jobs. No Django here: the scheduler talks to them through `protocol.Engine`."""
+"""Engines run the processes of jobs; the scheduler uses them through `protocol.Engine`. No Django."""

@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says of this machine; no driver, or no nvidia-ml-py, means no GPUs."""
+"""GPUs of this machine, queried from NVIDIA's driver by NVML; none without the driver or nvidia-ml-py."""
 
 import os
 import re
@@ -21,7 +21,7 @@ _NOT_THE_MODEL = re.compile(
 
 
 def this_machine() -> NodeReport | None:
-    """This machine with its GPUs, None where there are none."""
+    """Report on this machine, None if it has no GPUs."""
     gpus = _gpus()
     if not gpus:
         return None
@@ -36,22 +36,22 @@ def this_machine() -> NodeReport | None:
 
 
 def device_is_free(uuid: str) -> bool:
-    """Whether the driver knows of no process that computes on this GPU; True where there is no driver to ask."""
+    """Whether the driver lists no compute process on this GPU; True without a driver."""
     if not _driver_is_there():
         return True
     try:
         return not pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByUUID(uuid))
     except pynvml.NVMLError:
-        return False  # a GPU that does not answer is not given to the next job
+        return False  # a GPU that does not respond is not given to the next job
 
 
 def node_name(hostname: str) -> str:
-    """The host's name in the letters that names of nodes have."""
+    """The host's name with only the characters that node names may have."""
     return re.sub(r"[^a-z0-9._-]", "-", hostname.lower()).lstrip("._-") or "this-machine"
 
 
 def normal_gpu_type(name: str) -> str:
-    """The model in one short word, as people write it: `NVIDIA A100-SXM4-80GB` is `a100`."""
+    """Short name of a GPU model: `NVIDIA A100-SXM4-80GB` is `a100`."""
     words = re.split(r"[\s_-]+", name.strip())
     return "".join(word for word in words if not _NOT_THE_MODEL.fullmatch(word)).lower()
 
@@ -72,7 +72,7 @@ def _gpu(index: int) -> tuple[str, GpuReport]:
 
 
 def _memory_and_health(handle: Any) -> dict[str, Any]:
-    """A GPU that has fallen off the bus still has a name, and answers nothing else."""
+    """Memory of the GPU, or that it is unhealthy: a GPU that has fallen off the bus answers only to its name."""
     try:
         return {"memory_mib": pynvml.nvmlDeviceGetMemoryInfo(handle).total // MIB}
     except pynvml.NVMLError:
@@ -85,7 +85,7 @@ def _text(value: str | bytes) -> str:
 
 @cache
 def _driver_is_there() -> bool:
-    """Asked once: to open the driver can take a second for each GPU."""
+    """Initialise NVML once: it can take a second for each GPU."""
     if pynvml is None:
         return False
     try:

@@ -1,4 +1,4 @@
-"""The progress lines of a job, read as they come, and summed up."""
+"""Reader of a job's progress file: parses new lines and keeps a summary."""
 
 import json
 import math
@@ -15,11 +15,11 @@ LONGEST_LINE_BYTES = 64 * 1024
 READ_BYTES = 1024 * 1024
 GREATEST_INTEGER = 2**63 - 1
 MOST_COUNTED = 2**31 - 1
-"""Lines, valid or not: a job that writes more is counted no further, and every database can hold it."""
+"""Limit of the line counters, so that they fit into a database column."""
 
 
 class ProgressTail:
-    """Follows a file that the job writes and may do anything to: no line of it can stop or crash the reader."""
+    """Follows a file that the job controls; robust against any content, truncation and replacement."""
 
     def __init__(self, path: Path, *, started_at: datetime) -> None:
         self.summary: Progress | None = None
@@ -31,7 +31,7 @@ class ProgressTail:
         self._skipping = False
 
     def read(self, now: datetime) -> bool:
-        """Take in what is new, at most `READ_BYTES` of it, and answer whether there was anything."""
+        """Read new lines, at most `READ_BYTES` at once; return whether there was anything."""
         data = self._read_new()
         *lines, rest = (self._partial + data).split(b"\n")
         for line in lines:
@@ -40,7 +40,7 @@ class ProgressTail:
         return bool(data)
 
     def finish(self, now: datetime) -> None:
-        """Take in the last line, which need not end in a newline."""
+        """Parse the last line, which may lack a newline."""
         if self._partial:
             self._take(self._partial, now)
         self._keep(b"")
@@ -60,7 +60,7 @@ class ProgressTail:
         status = os.fstat(descriptor)
         if not S_ISREG(status.st_mode):
             return b""
-        if status.st_size < self._offset:  # the job began the file anew
+        if status.st_size < self._offset:  # the job truncated the file
             self._offset, self._partial = 0, b""
         data = os.pread(descriptor, READ_BYTES, self._offset)
         self._offset += len(data)
@@ -84,7 +84,7 @@ class ProgressTail:
         self.invalid_lines = min(self.invalid_lines + lines, MOST_COUNTED)
 
     def _time_of(self, report: dict[str, Any], now: datetime) -> datetime:
-        """The line's own time where that can be true; a job's clock may be wrong, or lie."""
+        """The line's own time if plausible, else now: a job's clock may be wrong."""
         at = _number(report.get("at"))
         plausible = at is not None and self._started_at.timestamp() <= at <= now.timestamp()
         return datetime.fromtimestamp(at, UTC) if at is not None and plausible else now
@@ -113,7 +113,7 @@ def progress_to_json(progress: Progress | None, invalid_lines: int) -> dict[str,
 
 
 def progress_from_json(content: dict[str, Any]) -> tuple[Progress | None, int]:
-    """The reports, if there are any, and the number of lines that were none."""
+    """The summary, if there is one, and the number of invalid lines."""
     fields: dict[str, Any] = {name: value for name, value in content.items() if name != "invalid_lines"}
     times: dict[str, Any] = {
         name: datetime.fromisoformat(fields[name]) for name in ("first_at", "at") if name in fields
@@ -122,7 +122,7 @@ def progress_from_json(content: dict[str, Any]) -> tuple[Progress | None, int]:
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
-    """The report on this line, None unless it is a JSON object with an integer step."""
+    """Parse one line; None unless it is a JSON object with an integer step."""
     if len(line) > LONGEST_LINE_BYTES:
         return None
     try:

@@ -1,7 +1,7 @@
-"""What the scheduler and an engine say to each other.
+"""Protocol between the scheduler and an engine.
 
-The scheduler decides; an engine runs. Every command names its attempt, may be repeated without harm, and is
-answered by later reports, never by a return value: the scheduler may die between the two.
+Commands are idempotent and name their attempt. Their effect shows in later reports, never in a return value, because
+the scheduler may die in between.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class StopReason(StrEnum):
-    """Why an attempt is stopped; the job reads the word in `$MOTLEY_STOP_REASON_FILE`."""
+    """Why an attempt is stopped; the job can read it in `$MOTLEY_STOP_REASON_FILE`."""
 
     PREEMPT = "preempt"
     CANCEL = "cancel"
@@ -27,20 +27,20 @@ class Stream(StrEnum):
 
 
 class Phase(StrEnum):
-    """Where an attempt stands at its engine."""
+    """Phase of an attempt at its engine."""
 
     LAUNCHING = "launching"
     RUNNING = "running"
     ENDED = "ended"
     LOST = "lost"
-    """Nobody knows how it ended: its supervisor died."""
+    """Its supervisor died, so how it ended is unknown."""
     UNKNOWN = "unknown"
-    """The engine has never heard of it: the launch was not sent, or went missing. Sending it again is safe."""
+    """The engine does not know it: the launch was not sent, or was lost. Sending it again is safe."""
 
 
 @dataclass(frozen=True)
-class Task:
-    """The part of an attempt that runs on one node: one launch per node, as torchrun wants it."""
+class NodeLaunch:
+    """Launch on one node: one process per node, as torchrun expects."""
 
     node: str
     env: Mapping[str, str]
@@ -48,17 +48,17 @@ class Task:
 
 @dataclass(frozen=True)
 class Launch:
-    """Everything an engine needs to start one attempt.
+    """Input for starting one attempt.
 
-    `env` holds what all nodes share; the engine adds the paths that only it knows: `MOTLEY_CHECKPOINT_DIR`,
+    `env` is common to all nodes; the engine adds the paths that it chooses: `MOTLEY_CHECKPOINT_DIR`,
     `MOTLEY_PROGRESS`, `MOTLEY_STOP_REASON_FILE`, and the working folder where `workdir` is None.
     """
 
     attempt: int
     job: str
     command: str | Sequence[str]
-    """A string is run by `/bin/sh -c`, a list is executed as it is."""
-    tasks: Sequence[Task]
+    """A string is run by `/bin/sh -c`, a list is executed directly."""
+    tasks: Sequence[NodeLaunch]
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: Path | None = None
     log_limit_bytes: int = 64 * 1024 * 1024
@@ -66,7 +66,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Progress:
-    """A summary of the progress lines of one attempt so far (rank 0)."""
+    """Summary of the progress lines of one attempt so far (rank 0)."""
 
     reports: int
     first_step: int
@@ -78,21 +78,21 @@ class Progress:
     batch_size: int | None = None
     grad_sqr: float | None = None
     grad_var: float | None = None
-    """The last line's squared norm of the gradient, and its variance over batches of `batch_size`."""
+    """Variance of the gradient over batches of `batch_size`; `grad_sqr` is its squared norm. Both of the last line."""
 
     @property
     def steps_per_second(self) -> float | None:
-        """The measured rate, None until two reports lie apart in time."""
+        """Measured throughput; None until two reports differ in time."""
         seconds = (self.at - self.first_at).total_seconds()
         return (self.step - self.first_step) / seconds if seconds > 0 else None
 
 
 @dataclass(frozen=True)
 class AttemptReport:
-    """What an engine knows of one attempt.
+    """Report on one attempt.
 
-    `proven_gone` is the promise on which GPUs are handed on: no process of the attempt is left, grandchildren
-    that left the session included. `exit_code` is the shell's (128 + n for signal n); None unless it ended.
+    `proven_gone` is the proof on which its GPUs are given to others: no process of the attempt is left, including
+    descendants that left the session. `exit_code` is the shell's (128 + n for signal n); None unless it ended.
     """
 
     attempt: int
@@ -103,7 +103,7 @@ class AttemptReport:
     ended_at: datetime | None = None
     progress: Progress | None = None
     invalid_lines: int = 0
-    """Lines of the progress file that were no report, so far."""
+    """Lines of the progress file so far that are not valid reports."""
     message: str = ""
 
 
@@ -117,7 +117,7 @@ class GpuReport:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """A node that the engine hears from now. Where it can see the hardware, also what is in it."""
+    """Heartbeat of a node; where the engine can query the hardware, also its resources."""
 
     name: str
     gpu_type: str = ""
@@ -128,7 +128,7 @@ class NodeReport:
 
 @dataclass(frozen=True)
 class LogChunk:
-    """Bytes of a log from `offset`; ask again from `next_offset`. `eof`: the attempt ended and nothing is left."""
+    """Bytes of a log from `offset`; continue at `next_offset`. `eof`: the attempt has ended, and so does its log."""
 
     data: bytes
     offset: int
@@ -138,21 +138,21 @@ class LogChunk:
 
 
 class EngineError(Exception):
-    """An engine could not do as told; the message says what a person can do."""
+    """A command to an engine failed; the message says what an administrator can do."""
 
 
 class Engine(Protocol):
-    """The five verbs of every engine."""
+    """The five commands of every engine."""
 
     def nodes(self) -> list[NodeReport]: ...
 
     def launch(self, launch: Launch) -> None:
-        """Start the attempt, once: the same attempt number again is a no-op."""
+        """Start the attempt; idempotent by attempt number."""
 
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
-        """Ask the attempt to end, and make sure of it after the grace. A shorter grace or a repeat is allowed."""
+        """Send SIGTERM, and SIGKILL after the grace period. Idempotent; a repeat may shorten the grace period."""
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
-        """One report for each attempt asked for; one that was never launched here is UNKNOWN and proven gone."""
+        """One report per attempt; an attempt that was never launched here is UNKNOWN and proven gone."""
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk: ...

@@ -10,9 +10,9 @@ with v the speed of a GPU type, g GPUs on d nodes. On the throughputs that Gavel
 distributable workloads from 1 to 2, 4 and 8 GPUs lies between 0.6 and 0.9, and GPUs on several servers reach a median
 of 0.7 of the rate on one (P100); the ratio of speeds is within 25 % of the median ratio of rates of each pair of types.
 
-Where the workload's steps were timed with several batches per GPU (`estimation.fitted`), the fitted model says instead
-of s how the rate changes with the GPUs, of its own type and of those that were not timed so well. Where the batch is
-tuned (`estimation.tuned`), a rate is goodput: steps of the initial batch per second.
+Where the workload's steps were timed with several batches per GPU (`estimation.fitted_models`), the fitted model says
+instead of s how the rate changes with the GPUs, of its own type and of those that were not timed so well. Where the
+batch is tuned (`estimation.batch_tuning`), a rate is goodput: steps of the initial batch per second.
 """
 
 from collections import defaultdict
@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from estimation.fitted import Fits, Models, fixed_batch, models_of, most_alike, spans, steps_per_second
-from estimation.knowledge import Knowledge
-from estimation.points import Bools, Floats, Ints, Leads, Machines, Point, Points, Source, points_of, scaling_law
-from estimation.tuned import tuned_rates
+from estimation.batch_tuning import tuned_rates
+from estimation.fitted_models import Fits, Models, fixed_batch, models_of, most_alike, spans, steps_per_second
+from estimation.profile import Knowledge
+from estimation.scaling import Bools, Floats, Ints, Leads, Machines, Point, Points, Source, points_of, scaling_law
 
 __all__ = ["Machines", "Source", "estimate_rates", "valid_configurations", "workload_rates"]
 

@@ -18,13 +18,14 @@ References
 .. [2] Jayaram Subramanya et al., SOSP 2023, "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling", 3.3.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import Bounds, minimize
+
+from estimation.newton import Box, Iterate, minimize_within
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -35,9 +36,13 @@ NOTHING = 1e-8
 """Seconds: what is not there, and yet has a logarithm."""
 SPANNING_COSTS_MORE = 1.1
 """Nodes were never spanned: averaging over them is taken to be so many times as slow as within one."""
-START = (0.1, 0.01) * 3 + (1.001,)
 MOST_OVERLAP = 10.0
-TOLERANCE = 1e-5
+SMOOTHING = 1e-4
+"""Of a step's time: the root of a mean square has a kink where the fit is exact, which is rounded off so far below."""
+STARTS = ((0.05, 1.1), (0.05, 3.0))
+"""Time of averaging, of a step's, and gamma: from little and from much overlap. Most losses have one minimum."""
+TIE = 1e-7
+"""Of two minima the first is taken, unless the second is lower by more than rounding."""
 
 
 class ThroughputModel(NamedTuple):
@@ -106,34 +111,29 @@ class Timings:
 
 
 def fit(timings: Timings) -> ThroughputModel:
-    r"""Fit the parameters to the timings (at least one), from a fixed start, by L-BFGS-B.
+    r"""Fit the parameters to the timings (at least one), by Newton's method from fixed starts.
 
     .. math::
         \min_\theta\ \mathrm{rms}(\ln T_c - \ln t_c) + \mathrm{rms}(\ln T - \ln t) + 10^{-3} (\gamma - 1)^2
         + 10^{-2} \left((\beta_n / \alpha_n)^2 + (\beta_r / \alpha_r)^2\right)
 
     What no timing can tell is held fixed: half of a step does not depend on the batch until two batches are known, and
-    no time goes into averaging until several GPUs are.
+    no time goes into averaging until several GPUs are. The published code stops where the loss changes by less than
+    1e-5, at a point that depends on the processor's rounding; this is the minimum itself.
     """
-    lower, upper = _bounds(timings)
-    start = np.clip(START, lower, upper)
-    options = {"ftol": TOLERANCE, "gtol": TOLERANCE}
-    best = minimize(  # type: ignore[call-overload]  # the stubs know functions of one argument
-        _loss_and_slope,
-        start,
-        (_Logarithms.of(timings),),
-        jac=True,
-        bounds=Bounds(lower, upper, keep_feasible=True),
-        method="L-BFGS-B",
-        options=options,
-    )
+    seen, box = _Logarithms.of(timings), Box(*_bounds(timings), _scale(timings))
+    best: Iterate | None = None
+    for start in _starts(box):
+        found = minimize_within(lambda theta: _loss(theta, seen, SMOOTHING), start, box)
+        best = found if best is None or found.value < best.value - TIE else best
+    assert best is not None  # noqa: S101 - there are starts
     model = ThroughputModel(*best.x.tolist())
     return model if (timings.nodes > 1).any() else _spanning_costs_more(model)
 
 
 def loss(model: ThroughputModel, timings: Timings) -> float:
     """How badly the model fits: what `fit` minimises."""
-    return _loss_and_slope(np.array(model), _Logarithms.of(timings))[0]
+    return _loss(np.array(model), _Logarithms.of(timings))[0]
 
 
 def _bounds(timings: Timings) -> tuple[Floats, Floats]:
@@ -148,6 +148,18 @@ def _bounds(timings: Timings) -> tuple[Floats, Floats]:
     if not (timings.gpus > 2).any():
         upper[[3, 5]] = NOTHING
     return lower, upper
+
+
+def _scale(timings: Timings) -> Floats:
+    """The usual size (7,) of each parameter."""
+    step_s, batch = float(np.median(timings.step_s)), float(np.median(timings.local_batch))
+    return np.array([step_s, step_s / batch, step_s, step_s, step_s, step_s, 1.0])
+
+
+def _starts(box: Box) -> Iterator[Floats]:
+    for averaging, gamma in STARTS:
+        start = np.array([0.5, 0.5] + [averaging, averaging / 10] * 2 + [gamma]) * box.scale
+        yield np.clip(start, box.lower, box.upper)
 
 
 def _mean_compute_s(timings: Timings) -> float:
@@ -189,28 +201,81 @@ class _Logarithms(NamedTuple):
         )
 
 
-def _loss_and_slope(theta: Floats, seen: _Logarithms) -> tuple[float, Floats]:
-    """The loss at theta (7,), and its gradient (7,)."""
-    whole, whole_slope = _rms(*_of_steps(theta, seen))
-    part, part_slope = _rms(*_of_computing(theta, seen))
-    usual, usual_slope = _usual(theta)
-    return whole + part + usual, whole_slope + part_slope + usual_slope
+def _loss(theta: Floats, seen: _Logarithms, smoothing: float = 0.0) -> tuple[float, Floats, Floats]:
+    """The loss at theta (7,), its gradient (7,) and its Hessian (7, 7)."""
+    step = _step(theta, seen)
+    whole, whole_slope, whole_bend = _rms(*step.residuals(seen), smoothing)
+    part, part_slope, part_bend = _rms(*step.compute_residuals(seen), smoothing)
+    usual, usual_slope, usual_bend = _usual(theta)
+    return whole + part + usual, whole_slope + part_slope + usual_slope, whole_bend + part_bend + usual_bend
 
 
-def _of_steps(theta: Floats, seen: _Logarithms) -> tuple[Floats, Floats]:
-    """The logarithms of predicted over timed steps (P,), and their slopes (7, P)."""
+class _Step(NamedTuple):
+    """The logarithm of predicted steps (P,) as a function of y = (ln T_c, ln T_s, gamma), and y of theta.
+
+    As T_c and T_s are linear in theta, the second derivatives of their logarithms are minus the squares of the first.
+    """
+
+    log_compute: Floats
+    log_step: Floats
+    slope: Floats
+    """By y (P, 3)."""
+    bend: Floats
+    """Second derivatives by y (P, 3, 3), less the slope by both logarithms where these bend."""
+    by_theta: Floats
+    """y by theta (P, 3, 7)."""
+
+    def residuals(self, seen: _Logarithms) -> tuple[Floats, Floats, Floats]:
+        """The logarithms of predicted over timed steps (P,), slopes (P, 7), and their second derivatives (7, 7).
+
+        The last are summed with the residuals as weights.
+        """
+        residual, B = self.log_step - seen.step, self.by_theta
+        bent = np.tensordot(np.matmul(self.bend, B) * residual[:, None, None], B, axes=((0, 1), (0, 1)))
+        return residual, np.matmul(self.slope[:, None, :], B)[:, 0, :], bent
+
+    def compute_residuals(self, seen: _Logarithms) -> tuple[Floats, Floats, Floats]:
+        """The same of the time without averaging (Q,), where that is known."""
+        residual, J = self.log_compute[seen.computed] - seen.compute, self.by_theta[seen.computed, 0, :]
+        return residual, J, -(J * residual[:, None]).T @ J
+
+
+def _step(theta: Floats, seen: _Logarithms) -> _Step:
     compute, network, gamma = theta[0] + theta[1] * seen.local_batch, _network(theta, seen), theta[6]
-    log_c, log_n = np.log(compute), np.log(network)
-    log_o = np.logaddexp(gamma * log_c, gamma * log_n) / gamma
-    part_c, part_n = np.exp(gamma * (log_c - log_o)), np.exp(gamma * (log_n - log_o))
-    overlapped = np.exp(log_o)
-    step = seen.passes * compute + overlapped
-    by_compute = (seen.passes + overlapped * part_c / compute) / step
-    by_network = overlapped * part_n / network / step
-    by_gamma = overlapped / step * (part_c * log_c + part_n * log_n - log_o) / gamma
-    far, near = by_network * seen.spans, by_network * seen.shares
-    slopes = [by_compute, by_compute * seen.local_batch, far, far * seen.more, near, near * seen.more, by_gamma]
-    return np.log(step) - seen.step, np.stack(slopes)
+    c, n = np.log(compute), np.log(network)
+    o = np.logaddexp(gamma * c, gamma * n) / gamma
+    last = 1 / (1 + seen.passes * np.exp(c - o))  # the last pass's part of the step
+    overlapped, bend = _overlap(c, n, o, gamma)
+    slope, earlier = last[:, None] * overlapped, overlapped - np.array([1.0, 0.0, 0.0])
+    slope[:, 0] += 1 - last
+    bend *= last[:, None, None]
+    bend += (last * (1 - last))[:, None, None] * earlier[:, :, None] * earlier[:, None, :]
+    bend[:, 0, 0] -= slope[:, 0]
+    bend[:, 1, 1] -= slope[:, 1]
+    return _Step(c, o - np.log(last), slope, bend, _by_theta(compute, network, seen))
+
+
+def _overlap(c: Floats, n: Floats, o: Floats, gamma: float) -> tuple[Floats, Floats]:
+    """The slopes (P, 3) of o, the logarithm of the last pass, by c, n and gamma; second derivatives (P, 3, 3)."""
+    p, q, apart = np.exp(gamma * (c - o)), np.exp(gamma * (n - o)), c - n
+    by_gamma, pq = (p * c + q * n - o) / gamma, p * q
+    bend = np.empty((len(c), 3, 3))
+    bend[:, 0, 0] = bend[:, 1, 1] = gamma * pq
+    bend[:, 0, 1] = bend[:, 1, 0] = -gamma * pq
+    bend[:, 0, 2] = bend[:, 2, 0] = pq * apart
+    bend[:, 1, 2] = bend[:, 2, 1] = -pq * apart
+    bend[:, 2, 2] = (pq * apart**2 - 2 * by_gamma) / gamma
+    return np.stack([p, q, by_gamma], axis=1), bend
+
+
+def _by_theta(compute: Floats, network: Floats, seen: _Logarithms) -> Floats:
+    """The slopes (P, 3, 7) of ln T_c, ln T_s and gamma by theta."""
+    B = np.zeros((len(compute), 3, 7))
+    B[:, 0, 0], B[:, 0, 1] = 1 / compute, seen.local_batch / compute
+    far, near = seen.spans / network, seen.shares / network
+    B[:, 1, 2], B[:, 1, 3], B[:, 1, 4], B[:, 1, 5] = far, far * seen.more, near, near * seen.more
+    B[:, 2, 6] = 1
+    return B
 
 
 def _network(theta: Floats, seen: _Logarithms) -> Floats:
@@ -220,28 +285,27 @@ def _network(theta: Floats, seen: _Logarithms) -> Floats:
     return seconds
 
 
-def _of_computing(theta: Floats, seen: _Logarithms) -> tuple[Floats, Floats]:
-    """The same (Q,) and (7, Q) of the time without averaging, where that is known."""
-    batch = seen.local_batch[seen.computed]
-    compute = theta[0] + theta[1] * batch
-    slopes = np.zeros((7, len(batch)))
-    slopes[0], slopes[1] = 1 / compute, batch / compute
-    return np.log(compute) - seen.compute, slopes
+def _rms(residual: Floats, J: Floats, bent: Floats, smoothing: float) -> tuple[float, Floats, Floats]:
+    """The root of the mean square, its gradient (7,) by the residuals' (P, 7), and its Hessian (7, 7); 0 of none."""
+    many = residual.size
+    rms = float(np.sqrt((residual**2).mean() + smoothing**2)) if many else 0.0
+    if rms == 0:
+        return 0.0, np.zeros(7), np.zeros((7, 7))
+    gradient = residual @ J / (many * rms)
+    return rms, gradient, (J.T @ J + bent) / (many * rms) - np.outer(gradient, gradient) / rms
 
 
-def _rms(residual: Floats, J: Floats) -> tuple[float, Floats]:
-    """The root of the mean square, and its gradient (7,) by the residuals' (7, P); 0 of none."""
-    if not residual.size:
-        return 0.0, np.zeros(len(J))
-    rms = float(np.sqrt((residual**2).mean()))
-    return rms, J @ residual / (residual.size * rms) if rms > 0 else np.zeros(len(J))
-
-
-def _usual(theta: Floats) -> tuple[float, Floats]:
-    """What keeps the parameters at usual values where the timings leave them free, and its gradient."""
-    _, _, alpha_n, beta_n, alpha_r, beta_r, gamma = theta
-    far, near = beta_n / alpha_n, beta_r / alpha_r
-    slope = np.zeros(7)
-    slope[2:6] = 2e-2 * np.array([-(far**2) / alpha_n, far / alpha_n, -(near**2) / alpha_r, near / alpha_r])
-    slope[6] = 2e-3 * (gamma - 1)
-    return 1e-3 * (gamma - 1) ** 2 + 1e-2 * (far**2 + near**2), slope
+def _usual(theta: Floats) -> tuple[float, Floats, Floats]:
+    """What keeps the parameters at usual values where the timings leave them free, its gradient and its Hessian."""
+    overlap = theta[6] - 1
+    value, gradient, hessian = 1e-3 * overlap**2, np.zeros(7), np.zeros((7, 7))
+    gradient[6], hessian[6, 6] = 2e-3 * overlap, 2e-3
+    for alpha, beta in ((2, 3), (4, 5)):
+        ratio, unit = theta[beta] / theta[alpha], 2e-2 / theta[alpha]
+        value += 1e-2 * ratio**2
+        gradient[[alpha, beta]] = -unit * ratio**2, unit * ratio
+        mixed = -2 * ratio
+        hessian[alpha : beta + 1, alpha : beta + 1] = (
+            unit / theta[alpha] * np.array([[3 * ratio**2, mixed], [mixed, 1]])
+        )
+    return float(value), gradient, hessian

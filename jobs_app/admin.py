@@ -9,8 +9,9 @@ from django.http import HttpRequest
 
 from audit_app.admin import Audited
 from jobs_app.errors import JobsError
+from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import ApiToken, Attempt, GradientNoise, Job, JobEvent, Team, Throughput
-from jobs_app.services import cancel_job, revoke_token
+from jobs_app.tokens import revoke_token
 
 
 @admin.register(Team)
@@ -29,13 +30,13 @@ class ApiTokenAdmin(admin.ModelAdmin[ApiToken]):
     actions = ("revoke",)
 
     def save_model(self, request: HttpRequest, obj: ApiToken, form: forms.ModelForm[ApiToken], change: bool) -> None:
-        """A new token's text is shown in the message, and never again."""
+        """Show the text of a new token in a message; it is not stored."""
         if not change:
-            self.message_user(request, f"The token, shown only now: {obj.set_text()}")
+            self.message_user(request, f"Copy the token now, it cannot be shown again: {obj.set_text()}")
         super().save_model(request, obj, form, change)
 
     def has_delete_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
-        return False  # revoked tokens stay, so that it is known who had access
+        return False  # revoked tokens are kept as a record of access
 
     @admin.action(description="Revoke")
     def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> None:
@@ -44,7 +45,7 @@ class ApiTokenAdmin(admin.ModelAdmin[ApiToken]):
 
 
 class Unchangeable:
-    """Rows that the service writes: to look at, not to edit."""
+    """Read-only rows: the service writes them."""
 
     def has_add_permission(self, *args: Any) -> bool:
         return False
@@ -78,7 +79,11 @@ class JobAdmin(Unchangeable, admin.ModelAdmin[Job]):
     inlines = (AttemptInline, JobEventInline)
     actions = ("cancel",)
 
-    @admin.action(description="Cancel", permissions=["view"])
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        """Cancelling changes a job: permission to view it does not suffice."""
+        return request.user.has_perm("jobs_app.change_job")
+
+    @admin.action(description="Cancel", permissions=["cancel"])
     def cancel(self, request: HttpRequest, jobs: QuerySet[Job]) -> None:
         for job in jobs:
             try:

@@ -1,6 +1,5 @@
-"""Who is calling: a person's or a script's token, or the token of a running job."""
+"""Bearer-token authentication: API tokens of people and scripts, and tokens of running jobs."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -12,22 +11,11 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from jobs_app.models import ApiToken, Attempt
+from jobs_app.models import ApiToken
 from jobs_app.models.team import digest_of
+from jobs_app.tokens import JOB_PREFIX, JobToken
 
-SALT = "motley.job"
 USED_AT_RESOLUTION = timedelta(minutes=1)
-
-
-@dataclass(frozen=True)
-class JobToken:
-    """The right of a running attempt to look at its own job, and at nothing else."""
-
-    attempt: Attempt
-
-    @classmethod
-    def issue(cls, attempt_id: int) -> str:
-        return "job_" + signing.dumps(attempt_id, salt=SALT)
 
 
 class BearerToken(BaseAuthentication):
@@ -37,7 +25,7 @@ class BearerToken(BaseAuthentication):
         scheme, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
         if scheme.lower() != "bearer":
             return None
-        return _job_token(text) if text.startswith("job_") else _api_token(text.strip())
+        return _job_token(text) if text.startswith(JOB_PREFIX) else _api_token(text.strip())
 
     def authenticate_header(self, request: Request) -> str:
         return 'Bearer realm="motley"'
@@ -46,7 +34,7 @@ class BearerToken(BaseAuthentication):
 def _api_token(text: str) -> tuple[User, ApiToken]:
     now = timezone.now()
     found = ApiToken.objects.filter(digest=digest_of(text)).select_related("user").order_by()
-    token = next(iter(found), None)  # in every request: a query with neither order nor conditions is soon put together
+    token = next(iter(found), None)  # runs in every request: a query without ordering and conditions is compiled faster
     if token is None or not token.is_valid(now) or not token.user.is_active:
         raise AuthenticationFailed("The token is unknown, expired or revoked.")
     if token.used_at is None or now - token.used_at > USED_AT_RESOLUTION:
@@ -56,13 +44,12 @@ def _api_token(text: str) -> tuple[User, ApiToken]:
 
 def _job_token(text: str) -> tuple[User, JobToken]:
     try:
-        attempt_id = signing.loads(text.removeprefix("job_"), salt=SALT)
+        token = JobToken.verify(text)
     except signing.BadSignature as error:
-        raise AuthenticationFailed("The job's token is not genuine.") from error
-    attempt = Attempt.objects.live().select_related("job__owner").filter(pk=attempt_id).first()
-    if attempt is None:
-        raise AuthenticationFailed("The attempt that this token was made for has ended.")
-    return attempt.job.owner, JobToken(attempt)
+        raise AuthenticationFailed("The signature of the job token is not valid.") from error
+    if token is None:
+        raise AuthenticationFailed("The job token has expired: its attempt has ended.")
+    return token.attempt.job.owner, token
 
 
 class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

@@ -1,40 +1,8 @@
-"""What can go wrong with jobs. Mapped to HTTP once, in `config.problems`."""
+"""Errors about jobs. `config.problems` maps them to HTTP."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any, TypedDict
+from collections.abc import Iterable
 
-
-class Fault(TypedDict):
-    """One thing wrong with a request: where (a JSON pointer), which kind, and what to do."""
-
-    pointer: str
-    code: str
-    detail: str
-
-
-def faults_of(detail: Any, pointer: str = "") -> Iterator[Fault]:
-    """Walk DRF's nested error detail into a flat list with JSON pointers."""
-    match detail:
-        case dict():
-            for name, inner in detail.items():
-                yield from faults_of(inner, pointer if name == "non_field_errors" else f"{pointer}/{escaped(name)}")
-        case list():
-            for position, inner in enumerate(detail):
-                nested = isinstance(inner, dict | list)
-                yield from faults_of(inner, f"{pointer}/{position}" if nested else pointer)
-        case _:
-            code = getattr(detail, "code", None) or "invalid"
-            yield Fault(pointer=encodable(pointer), code=code, detail=encodable(str(detail)))
-
-
-def escaped(name: Any) -> str:
-    """As a step of a JSON pointer (RFC 6901)."""
-    return str(name).replace("~", "~0").replace("/", "~1")
-
-
-def encodable(text: str) -> str:
-    """The text, with halves of surrogate pairs, which JSON can write and no answer can hold, as \\udc80."""
-    return text.encode(errors="backslashreplace").decode()
+from rest.errors import Fault, encodable
 
 
 class JobsError(Exception):
@@ -62,7 +30,7 @@ class TooManyJobs(InvalidSpec):
     code = "too_many"
 
     def __init__(self, most: int, given: int) -> None:
-        text = f"A batch has at most {most:,} jobs, and this one has {given:,}: part it."
+        text = f"A batch may have at most {most:,} jobs; this one has {given:,}. Split it."
         super().__init__([Fault(pointer="/jobs", code=self.code, detail=text)])
 
 
@@ -72,37 +40,37 @@ class KeyReused(InvalidSpec):
     code = "idempotency_key_reused"
 
     def __init__(self, key: str) -> None:
-        text = f"The key {key!r} came with another body before: take a new key for a new request."
+        text = f"The key {key!r} was used with another body. Use a new key for a new request."
         super().__init__([Fault(pointer="", code=self.code, detail=text)])
 
 
 class NotAllowed(JobsError):
-    """The person may see the job but not do this to it."""
+    """The user may see the object but not do this with it."""
 
     code = "not_allowed"
 
 
 class Conflict(JobsError):
-    """The job is not in a state in which this can be done."""
+    """The job's state does not allow this."""
 
     code = "wrong_state"
 
 
 class InProgress(Conflict):
-    """Somebody is answering to the same Idempotency-Key at this moment."""
+    """A request with the same Idempotency-Key is being answered at this moment."""
 
     code = "in_progress"
     retry_after_s = 1
 
     def __init__(self) -> None:
-        super().__init__("A request with this key is under way: ask again in a moment.")
+        super().__init__("A request with this key is in progress. Try again in a moment.")
 
 
 class JobIsFinished(Conflict):
     code = "job_is_finished"
 
     def __init__(self, state: str) -> None:
-        super().__init__(f"The job is {state} already.")
+        super().__init__(f"The job has already {'been ' if state == 'cancelled' else ''}{state}.")
 
 
 class JobIsNotHeld(Conflict):

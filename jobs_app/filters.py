@@ -1,4 +1,4 @@
-"""How lists of jobs are narrowed, the same in REST and on the page. Each way can go by an index."""
+"""Filters of job lists, in REST and on pages. An index serves each of them."""
 
 import re
 from collections.abc import Iterable
@@ -14,27 +14,27 @@ from django.db.models import Q
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 
-from jobs_app.fields import is_text
 from jobs_app.models import Attempt, Job, JobTag, Team
 from jobs_app.models.job import JobQuerySet
+from jobs_app.submission.fields import is_text
 
 LAST_CHARACTER = "\U0010ffff"
 SEARCH = (
-    "Words that must all hold: `name=value` is a tag of exactly that value; the other words, joined by blanks, are the "
-    "beginning of the job's name, or of its id (at least 8 of its hexadecimal digits)."
+    "Search: a word `name=value` matches a tag with exactly this value; the other words together match the beginning "
+    "of the job's name, or of its id (at least 8 hexadecimal digits)."
 )
-TAG = "A tag that the job must have, as `name=value` or just `name`; given several times, all of them."
+TAG = "A tag of the job, as `name=value` or `name`. Given several times, the job must have all of them."
 
 
 class Texts(forms.Field):
-    """A parameter that may come several times."""
+    """Parameter that can be repeated."""
 
     widget = forms.SelectMultiple
 
     def clean(self, value: Any) -> list[str]:
         texts = list(value or [])
         if not all(is_text(text) and text for text in texts):
-            raise ValidationError("Write name=value, or a name.")
+            raise ValidationError("Write name=value, or name.")
         return texts
 
 
@@ -45,13 +45,13 @@ class TagFilter(django_filters.Filter):  # type: ignore[misc]
 class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
     state = django_filters.MultipleChoiceFilter(choices=Job.State.choices, method="in_states")
     team = django_filters.CharFilter(method="of_team", label="The team's name.")
-    owner = django_filters.CharFilter(method="of_owner", label="Who submitted it.")
+    owner = django_filters.CharFilter(method="of_owner", label="Username of the submitter.")
     array = django_filters.UUIDFilter(field_name="array")
-    gpu_type = django_filters.CharFilter(method="running_on", label="The GPU type that it has or awaits now.")
+    gpu_type = django_filters.CharFilter(method="running_on", label="The GPU type of the job's live attempt.")
     tag = TagFilter(method="tagged", label=TAG)
     created_after = django_filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="gt")
     updated_since = django_filters.IsoDateTimeFilter(
-        field_name="updated_at", lookup_expr="gte", label="Jobs of which anything changed at this moment or later."
+        field_name="updated_at", lookup_expr="gte", label="Jobs that were changed at this time or later."
     )
     q = django_filters.CharFilter(method="matching", label=SEARCH)
 
@@ -59,11 +59,11 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
         model = Job
         fields: tuple[str, ...] = ()
 
-    # Names are looked up first: joined, no index would give the jobs of one team in order; and PostgreSQL plans by how
-    # many jobs this very team has, which it does not know of what a subquery will say.
+    # Names are resolved to ids first: with a join no index returns the jobs of one team in order, and with a subquery
+    # PostgreSQL does not know how many jobs the team has when it plans.
 
     def in_states(self, jobs: JobQuerySet, name: str, value: Iterable[str]) -> JobQuerySet:
-        """One condition, not one for each joined by OR: it is seen that the index of unfinished jobs suffices."""
+        """`state IN (...)` instead of conditions joined by OR, so that the partial index of unfinished jobs is used."""
         return jobs.filter(state__in=list(value))
 
     @extend_schema_field(OpenApiTypes.STR)
@@ -95,14 +95,14 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
 
 
 def _name_begins(text: str) -> Q:
-    """SQLite's LIKE goes by no index and sees no difference between A and a; there a range does both."""
+    """Prefix match; on SQLite a range, since its LIKE uses no index and ignores case."""
     if connection.vendor == "sqlite":
         return Q(name__gte=text, name__lt=text + LAST_CHARACTER)
     return Q(name__startswith=text)
 
 
 def _id_begins(text: str) -> Q:
-    """A range of ids: nothing is made into text for it."""
+    """Prefix match of a UUID as a range of ids, so that the primary key's index is used."""
     digits = text.replace("-", "").lower()
     if not re.fullmatch(r"[0-9a-f]{8,32}", digits):
         return Q(pk__in=[])

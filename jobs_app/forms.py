@@ -1,4 +1,4 @@
-"""Forms. A job: the common fields one by one, everything else as YAML, both ways without loss. A token."""
+"""Forms: a job (common fields one by one, all others as YAML, lossless both ways) and an API token."""
 
 import re
 import shlex
@@ -10,9 +10,11 @@ from django import forms
 from django.contrib.auth.models import User
 
 from cluster_app.models import GpuType
-from jobs_app.errors import Fault, InvalidSpec
+from jobs_app.errors import InvalidSpec
 from jobs_app.models import ApiToken, Team
-from jobs_app.spec import JobSpec, parse_yaml, write_yaml
+from jobs_app.submission.conversion import parse_yaml, write_yaml
+from jobs_app.submission.spec import JobSpec
+from rest.errors import Fault
 
 WHOLE_NUMBERS = ("cpus_per_gpu", "total_steps", "retries")
 TEXTS = ("name", "team", "command", "workdir", "gpu_memory", "memory_per_gpu", "workload", "time_limit")
@@ -23,7 +25,7 @@ FIELD_OF = {
 
 
 class JobForm(forms.Form):
-    """Only collects: what is right or wrong is said by the spec, the same for every door."""
+    """Collects the fields; validation is that of the spec, the same as over REST."""
 
     name = forms.CharField(required=False, max_length=100)
     team = forms.ChoiceField(required=False)
@@ -32,30 +34,32 @@ class JobForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
         help_text="Run by /bin/sh.",
     )
-    gpus = forms.CharField(required=False, label="GPUs", help_text="How many the job needs at least.")
+    gpus = forms.CharField(required=False, label="GPUs", help_text="Minimum number of GPUs.")
     gpus_max = forms.CharField(
         required=False,
-        label="At most",
-        help_text="More makes it elastic: it doubles while GPUs are free.",
+        label="Maximum",
+        help_text="A larger number makes the job elastic: it is doubled while GPUs are free.",
     )
     gpu_types = forms.MultipleChoiceField(
         required=False,
         label="GPU types",
         widget=forms.CheckboxSelectMultiple,
-        help_text="None chosen: any. More types, less waiting.",
+        help_text="None selected: any type. More types mean a shorter wait.",
     )
-    gpu_memory = forms.CharField(required=False, label="GPU memory", help_text="Least of one GPU, as 16GiB.")
+    gpu_memory = forms.CharField(required=False, label="GPU memory", help_text="At least, e.g. 16GiB.")
     cpus_per_gpu = forms.CharField(required=False, label="CPUs per GPU")
-    memory_per_gpu = forms.CharField(required=False, label="Memory per GPU", help_text="As 32GiB.")
-    workdir = forms.CharField(required=False, label="Folder", help_text="Empty: a fresh folder for each job.")
-    workload = forms.CharField(required=False, help_text="Jobs of one workload share measured rates.")
-    total_steps = forms.CharField(required=False, label="Steps in all", help_text="Lets Motley know what is left.")
-    time_limit = forms.CharField(required=False, help_text="Of running time, as 48h or 90m.")
-    retries = forms.CharField(required=False, help_text="After failures; preemptions never count.")
-    grace_seconds = forms.CharField(required=False, label="Grace (s)", help_text="To save its work when stopped.")
-    restore_seconds = forms.CharField(required=False, label="Restore (s)", help_text="To load it again.")
+    memory_per_gpu = forms.CharField(required=False, label="Memory per GPU", help_text="e.g. 32GiB.")
+    workdir = forms.CharField(required=False, label="Folder", help_text="Empty: a new folder for each job.")
+    workload = forms.CharField(required=False, help_text="Jobs of the same workload share measured throughput.")
+    total_steps = forms.CharField(
+        required=False, label="Total steps", help_text="Lets Motley estimate the remaining time."
+    )
+    time_limit = forms.CharField(required=False, help_text="Of running time, e.g. 48h or 90m.")
+    retries = forms.CharField(required=False, help_text="After failures; preemptions do not count.")
+    grace_seconds = forms.CharField(required=False, label="Time to save when stopped (s)")
+    restore_seconds = forms.CharField(required=False, label="Time to restore (s)")
     not_preemptible = forms.BooleanField(
-        required=False, label="Never stop it for another job", help_text="It may wait longer to start."
+        required=False, label="Not preemptible", help_text="Never stopped for another job; it may wait longer to start."
     )
     more = forms.CharField(
         required=False,
@@ -71,7 +75,7 @@ class JobForm(forms.Form):
         _choices(self, "gpu_types").choices = [(kind.name, kind.name.upper()) for kind in GpuType.objects.all()]
 
     def written(self) -> dict[str, Any]:
-        """The spec that the fields say, or `InvalidSpec` where the YAML among them cannot be read."""
+        """Spec from the fields; raises `InvalidSpec` if the YAML is not valid."""
         data = self.cleaned_data
         spec: dict[str, Any] = {name: data[name].strip() for name in TEXTS if data[name].strip()}
         spec |= {name: number_or_text(data[name]) for name in WHOLE_NUMBERS if data[name].strip()}
@@ -91,22 +95,22 @@ class JobForm(forms.Form):
         more = parse_yaml(self.cleaned_data["more"])
         if isinstance(more, Mapping):
             return dict(more)
-        raise InvalidSpec.at("/more", "not_a_map", "Write one field per line, as tags: {project: imagenet}.")
+        raise InvalidSpec.at("/more", "not_a_map", "Write one field per line, e.g. tags: {project: imagenet}.")
 
     def show(self, faults: Iterable[Fault]) -> None:
-        """Put each fault where it can be mended."""
+        """Add each fault to its field."""
         for fault in faults:
             name = field_of(fault["pointer"])
             self.add_error(name if name in self.fields else "more", fault["detail"])
 
 
 def field_of(pointer: str) -> str:
-    """The form's field for a pointer into the spec."""
+    """Form field for a JSON pointer into the spec."""
     return FIELD_OF.get(pointer, pointer.split("/")[1] if "/" in pointer else "more")
 
 
 def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The form's values for a spec."""
+    """Initial values of the form for a spec."""
     rest = dict(spec)
     gpus, checkpoint = rest.pop("gpus", ""), rest.pop("checkpoint", {})
     values = {name: rest.pop(name) for name in (*TEXTS, *WHOLE_NUMBERS, "gpu_types") if name in rest}
@@ -120,7 +124,7 @@ def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _place(name: str) -> int:
-    """Where people expect a field in the YAML: as in the documentation; what is unknown comes last."""
+    """Position of a field in the YAML: as in the schema; unknown fields come last."""
     names = list(JobSpec._declared_fields)
     return names.index(name) if name in names else len(names)
 
@@ -138,24 +142,24 @@ def _gpus(least: str, most: str) -> Any:
 
 
 def number_or_text(text: str) -> int | str:
-    """A whole number where it is one; what else was typed is for the spec to refuse."""
+    """Convert to int if possible; validation of the spec refuses other text."""
     stripped = text.strip()
     return int(stripped) if re.fullmatch(r"[0-9]{1,100}", stripped) else stripped
 
 
 SCOPES = (
-    (ApiToken.Scope.READ, "look"),
-    (ApiToken.Scope.SUBMIT, "look, submit, change jobs"),
-    (ApiToken.Scope.ADMIN, "do all that I may"),
+    (ApiToken.Scope.READ, "read"),
+    (ApiToken.Scope.SUBMIT, "read, submit and change jobs"),
+    (ApiToken.Scope.ADMIN, "everything that I may do"),
 )
-LIFETIMES = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("", "never expires"))
+LIFETIMES = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "1 year"), ("", "never"))
 
 
 class TokenForm(forms.Form):
-    """A new token; the scope that only administrators can use is offered to them alone."""
+    """New API token; scope admin is offered only to administrators."""
 
-    name = forms.CharField(max_length=100, help_text="What will use it, as laptop or nightly-eval.")
-    scope = forms.ChoiceField(choices=SCOPES, initial=ApiToken.Scope.SUBMIT, label="It may")
+    name = forms.CharField(max_length=100, help_text="What will use the token, e.g. laptop or nightly-eval.")
+    scope = forms.ChoiceField(choices=SCOPES, initial=ApiToken.Scope.SUBMIT, label="Scope")
     lifetime = forms.ChoiceField(choices=LIFETIMES, initial="90", required=False, label="Expires after")
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:

@@ -1,21 +1,23 @@
-"""What a caller may do: reading, submitting, administering."""
+"""Permissions of callers over REST: which methods their token covers, and which jobs they see."""
 
 from typing import TYPE_CHECKING
 
+from django.contrib.auth.models import User
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from jobs_app.authentication import JobToken
-from jobs_app.models import ApiToken
+from jobs_app.models import ApiToken, Job
+from jobs_app.models.job import JobQuerySet
+from jobs_app.tokens import JobToken
 
 if TYPE_CHECKING:  # REST framework imports the default permissions while its views are being imported
     from rest_framework.views import APIView
 
 
 class InScope(BasePermission):
-    """Signed in, and the token's scope covers the method; a job's own token may only read."""
+    """Signed in, and the token's scope covers the method; a job token may only read."""
 
-    message = "The token's scope does not cover this."
+    message = "The scope of the token does not allow this."
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
         if not request.user.is_authenticated:
@@ -27,16 +29,16 @@ class InScope(BasePermission):
 
 
 class NotForJobs(InScope):
-    """As `InScope`, but a job's own token sees nothing here."""
+    """As `InScope`, but job tokens have no access."""
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
         return not isinstance(request.auth, JobToken) and super().has_permission(request, view)
 
 
 class StaffChanges(NotForJobs):
-    """Everybody reads; what changes the cluster or the policy needs staff, by token one of scope admin."""
+    """Everybody may read; changes need staff and, with a token, the scope admin."""
 
-    message = "Only an administrator may do this; a token needs the scope admin."
+    message = "Only an administrator may do this, with a token of scope admin."
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
         if not super().has_permission(request, view):
@@ -48,3 +50,16 @@ def is_administrator(request: Request) -> bool:
     """Staff, by session or by a token of scope admin."""
     narrow = isinstance(request.auth, ApiToken) and request.auth.scope != ApiToken.Scope.ADMIN
     return bool(request.user.is_staff) and not narrow
+
+
+def caller(request: Request) -> User:
+    """The signed-in user, typed: `InScope` lets nobody else in."""
+    user: User = request.user  # type: ignore[assignment]
+    return user
+
+
+def jobs_seen_by(request: Request) -> JobQuerySet:
+    """Jobs that the caller may see: those of their teams; with a job's own token, that job."""
+    if isinstance(request.auth, JobToken):
+        return Job.objects.filter(pk=request.auth.attempt.job_id)
+    return Job.objects.visible_to(caller(request))

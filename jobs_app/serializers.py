@@ -1,4 +1,4 @@
-"""Jobs and attempts as JSON."""
+"""Serializers of jobs, attempts and events for REST."""
 
 from functools import cache
 from typing import Any
@@ -7,16 +7,19 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from cluster_app.representation import etag_of
 from jobs_app.models import Attempt, Job, JobEvent, Reason
-from jobs_app.spec import JobSpec, spec_of
+from jobs_app.submission.conversion import spec_of
+from jobs_app.submission.spec import JobSpec
+from rest.etags import etag_of
 
 
 class AttemptAnswer(serializers.ModelSerializer[Attempt]):
     gpu_type = serializers.CharField(source="gpu_type.name")
-    outcome = serializers.ChoiceField(Attempt.Outcome.choices, allow_blank=True, help_text="Empty until it has ended.")
+    outcome = serializers.ChoiceField(
+        Attempt.Outcome.choices, allow_blank=True, help_text="Empty until the attempt has ended."
+    )
     stop_reason = serializers.ChoiceField(
-        Attempt.StopReason.choices, allow_blank=True, help_text="Empty unless it was told to stop."
+        Attempt.StopReason.choices, allow_blank=True, help_text="Empty unless the attempt was told to stop."
     )
     measured_rate = serializers.FloatField(read_only=True, allow_null=True)
 
@@ -64,13 +67,13 @@ class ProgressAnswer(serializers.Serializer[Any]):
 
 
 class JobAnswer(serializers.ModelSerializer[Job]):
-    """A job with its spec, and where its live attempt runs."""
+    """A job with its spec, and the GPUs of its live attempt."""
 
     team = serializers.CharField(source="team.name")
     owner = serializers.CharField(source="owner.username")
     array = serializers.UUIDField(source="array_id", allow_null=True, read_only=True)
     reason = serializers.ChoiceField(
-        Reason.choices, allow_blank=True, help_text="Why it waits or ended; empty while it runs."
+        Reason.choices, allow_blank=True, help_text="Why the job waits or has ended; empty while it runs."
     )
     reasons = ReasonAnswer(many=True)
     gpu_type = serializers.SerializerMethodField()
@@ -140,14 +143,14 @@ class JobInFull(JobAnswer):
     """One job, with all its attempts."""
 
     attempts = AttemptAnswer(many=True, read_only=True)
-    etag = serializers.SerializerMethodField(help_text="Of all the rest; send it as `If-Match` to change this state.")
+    etag = serializers.SerializerMethodField(help_text="Entity tag of this state; send it as `If-Match` with a change.")
 
     class Meta(JobAnswer.Meta):
         fields = (*JobAnswer.Meta.fields, "attempts", "etag")
         read_only_fields = fields
 
     def get_etag(self, job: Job) -> str:
-        return ""  # it is of the whole, which is not yet there
+        return ""  # computed from the whole representation, in `to_representation`
 
     def to_representation(self, instance: Job) -> dict[str, Any]:
         whole: dict[str, Any] = super().to_representation(instance)
@@ -155,13 +158,13 @@ class JobInFull(JobAnswer):
 
 
 def in_full(job: Job) -> dict[str, Any]:
-    """One job as JSON, where no request or page is at hand."""
+    """Representation of one job, without a request."""
     return _in_full().to_representation(job)
 
 
 @cache
 def _in_full() -> JobInFull:
-    """It keeps nothing of what it shows, and its fields are copied once instead of for every job."""
+    """One instance for all jobs: it keeps no state, and its fields are copied only once."""
     return JobInFull()
 
 
@@ -175,7 +178,7 @@ class EventAnswer(serializers.ModelSerializer[JobEvent]):
 
 
 class JobBatch(serializers.Serializer[Any]):
-    """Describes the body; it is read by `jobs_app.batch`, ten thousand at a time."""
+    """Describes the body in the schema; `jobs_app.submission.batch` parses it."""
 
     jobs = JobSpec(many=True)
 

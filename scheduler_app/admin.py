@@ -1,4 +1,4 @@
-"""The policy and its history, the rounds, and nodes with their jobs, in Django admin."""
+"""Django admin of policy settings, rounds, and nodes with their jobs."""
 
 from collections.abc import Sequence
 
@@ -10,30 +10,29 @@ from django.utils import timezone
 
 from cluster_app.admin import NodeAdmin
 from cluster_app.models import Node
-from scheduler_app.choosing import KEPT, in_full
-from scheduler_app.emptying import occupancies, words_of
 from scheduler_app.errors import InvalidChoice
-from scheduler_app.forms import PolicySettingForm
+from scheduler_app.explain.drain_estimate import describe, occupancies
 from scheduler_app.models import PolicySetting, Round
-from scheduler_app.services import choose_again, choose_policy
+from scheduler_app.pages.forms import PolicySettingForm
+from scheduler_app.policy.settings import TIMING_FIELDS, choose_policy, restore_policy, with_defaults
 
 admin.site.unregister(Node)
 
 
 @admin.register(Node)
 class NodeWithJobsAdmin(NodeAdmin):
-    """The inventory's own page for nodes, which knows no jobs, with what taking them out of service would mean."""
+    """Nodes, with the consequences for jobs of taking a node out of service."""
 
     def consequences(self, nodes: Sequence[Node], state: Node.State) -> dict[str, str]:
         now = timezone.now()
-        return {name: words_of(found, now) for name, found in occupancies(nodes, now, if_state=state).items()}
+        return {name: describe(found, now) for name, found in occupancies(nodes, now, if_state=state).items()}
 
 
 @admin.register(PolicySetting)
 class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
-    """The newest row counts. To change the policy is to add a row; to undo is to choose an old one again."""
+    """Append-only: add a row to change the policy, choose an old row again to undo; the newest is in force."""
 
-    list_display = ("policy", "parameters", *KEPT, "note", "created_at", "created_by")
+    list_display = ("policy", "parameters", *TIMING_FIELDS, "note", "created_at", "created_by")
     form = PolicySettingForm
     fields = PolicySettingForm.Meta.fields
     list_display_links = None
@@ -42,7 +41,7 @@ class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, str | list[str]]:
         current = PolicySetting.objects.current()
         initial = {name: getattr(current, name) for name in self.fields if name != "note"}
-        return initial | {"parameters": in_full(current.policy, current.parameters)}
+        return initial | {"parameters": with_defaults(current.policy, current.parameters)}
 
     def save_model(
         self,
@@ -59,13 +58,13 @@ class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
     def has_delete_permission(self, request: HttpRequest, obj: PolicySetting | None = None) -> bool:
         return False
 
-    @admin.action(description="Choose again (undo what came after)")
+    @admin.action(description="Put the selected setting in force again")
     def choose_again(self, request: HttpRequest, settings: QuerySet[PolicySetting]) -> None:
         if settings.count() != 1:
-            self.message_user(request, "Select the one setting to go back to.")
+            self.message_user(request, "Select exactly one setting.")
             return
         try:
-            choose_again(settings.get(), actor=request.user)  # type: ignore[arg-type]
+            restore_policy(settings.get(), actor=request.user)  # type: ignore[arg-type]
         except InvalidChoice as error:
             self.message_user(request, str(error), messages.ERROR)
 

@@ -1,41 +1,31 @@
-"""What can go wrong in a round, and with what is asked of the scheduler."""
+"""Errors of rounds and of requests to the scheduler."""
 
 from collections.abc import Iterable
 
-from jobs_app.errors import Fault
+from rest.errors import Fault, InvalidRequest
 
 
 class SchedulerError(Exception):
-    """Base of the scheduler's errors."""
+    """Base class of the scheduler's errors."""
 
     code = "scheduler"
     faults: tuple[Fault, ...] = ()
 
 
 class LeaseLost(SchedulerError):
-    """Another scheduler took over: nothing of this round may be written."""
+    """Another scheduler took over the lease: this round's fencing token is no longer valid."""
 
     code = "lease_lost"
 
 
 class NotReplayable(SchedulerError):
-    """The round's snapshot was dropped, or never made."""
+    """The round has no snapshot."""
 
     code = "not_replayable"
 
 
-class InvalidRequest(SchedulerError):
-    """What was sent cannot be accepted; every fault is listed."""
-
-    code = "invalid"
-
-    def __init__(self, faults: Iterable[Fault]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("The request has faults; each is listed with its place.")
-
-
-class InvalidChoice(InvalidRequest):
-    """The policy or a parameter of it is none; on pages, whose forms show no pointers, the text says which."""
+class InvalidChoice(SchedulerError, InvalidRequest):
+    """The policy or a parameter is invalid; the message holds the details for pages, which show no pointers."""
 
     code = "invalid_choice"
 
@@ -45,18 +35,18 @@ class InvalidChoice(InvalidRequest):
 
 
 class NoSuchPolicy(SchedulerError):
-    """The policy that was chosen is gone."""
+    """The chosen policy no longer exists."""
 
     code = "no_such_policy"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"There is no policy {name!r} any more: choose another.")
+        super().__init__(f"There is no policy {name!r} any more; choose another.")
 
 
 class TooManyStreams(SchedulerError):
-    """Each open stream keeps a thread, and the service needs some for everybody else."""
+    """This process has as many open log streams as it allows."""
 
     code = "too_many_streams"
 
     def __init__(self, most: int) -> None:
-        super().__init__(f"This process follows {most} logs already; ask again soon, or poll from an offset.")
+        super().__init__(f"This process has {most} open log streams, its limit: try again, or poll from an offset.")

@@ -3,11 +3,11 @@
 from celery import shared_task
 from django.utils import timezone
 
-from scheduler_app.holder import own_name
-from scheduler_app.services import tick
+from scheduler_app.round.lease import holder_name
+from scheduler_app.round.tick import tick
 
 
 @shared_task  # type: ignore[untyped-decorator]
 def run_tick() -> bool:
-    """Do what is due; overlapping triggers collapse, because only one worker holds the lease."""
-    return tick(own_name(), timezone.now())
+    """Run one tick; idempotent, and of overlapping runs only the lease holder's does anything."""
+    return tick(holder_name(), timezone.now())

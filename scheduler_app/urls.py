@@ -1,9 +1,9 @@
-"""The pages."""
+"""URLs of the pages."""
 
 from django.urls import path
 from django.views.generic import RedirectView
 
-from scheduler_app.views import account, audit, cluster, home, job, jobs, new_job, policies, rounds, trends
+from scheduler_app.pages import account, cluster, home, job, jobs, new_job, policies, rounds, trends
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -28,6 +28,6 @@ urlpatterns = [
     path("tokens", account.tokens, name="tokens"),
     path("tokens/<int:pk>/revoke", account.revoke, name="revoke-token"),
     path("password", account.ChangePassword.as_view(), name="change-password"),
-    path("audit", audit.audit, name="audit"),
+    path("audit", account.audit, name="audit"),
     path("favicon.ico", RedirectView.as_view(url="/static/motley/icon.svg", permanent=False), name="favicon"),
 ]

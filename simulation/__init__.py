@@ -1,1 +1,1 @@
-"""A trace of jobs through the same estimation and decisions as the service's, in place of a cluster."""
+"""Simulator: runs a trace of jobs through the same estimation and decisions as the service, without a cluster."""

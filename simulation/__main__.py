@@ -11,50 +11,52 @@ from typing import Annotated
 
 import typer
 
-from allocation.parameters import InvalidParameter
 from allocation.policies import POLICIES
+from allocation.policies.parameters import InvalidParameter
+from simulation.cli.console import PROGRAM, follow, progress, tell_comparison, tell_figures, tell_trace
+from simulation.cli.option_groups import with_options
+from simulation.clock.run import Stalled
 from simulation.cluster import InvalidCluster
-from simulation.comparing import SEED, Comparison
-from simulation.engine import Stalled
-from simulation.formats.motley_csv import write_motley_csv
-from simulation.formats.sia import write_sia
-from simulation.generating import generate as generated
-from simulation.gpu_types import UnknownGpuType
-from simulation.options import taking
-from simulation.recipe import SIA, Recipe
-from simulation.scenario import Scenario
-from simulation.setting import InvalidSetting, read_seeds
-from simulation.summary import told_of
-from simulation.terminal import PROGRAM, follow, progress, tell_comparison, tell_figures, tell_trace
-from simulation.throughputs import InvalidTable, UnknownWorkload
-from simulation.trace import InvalidTrace
+from simulation.results.comparison import SEED, Comparison
+from simulation.results.summary import told_of
+from simulation.scenario.generator import generate as generated
+from simulation.scenario.generator_options import SIA, GeneratorOptions
+from simulation.scenario.scenario import Scenario
+from simulation.scenario.setting import InvalidSetting, read_seeds
+from simulation.traces.motley_csv import write_motley_csv
+from simulation.traces.sia import write_sia
+from simulation.traces.trace import InvalidTrace
+from simulation.workloads.gpu_types import UnknownGpuType
+from simulation.workloads.rate_tables import InvalidTable, UnknownWorkload
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
-"""Exit codes: some runs came to no end; it cannot be run as it is asked for; Ctrl-C."""
+"""Exit codes: some runs did not finish; the request is invalid; interrupted by Ctrl-C."""
 
-POLICY_HELP = f"{', '.join(POLICIES)}; with parameters as in sia:power=-0.7,gap=0.01."
+POLICY_HELP = f"{', '.join(POLICIES)}; with parameters, for example sia:power=-0.7,gap=0.01."
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()
 def simulate() -> None:
-    """Traces of jobs, run through the same decisions as the service's."""
+    """Run traces of jobs through the same decisions as the service."""
 
 
 @app.command()
-@taking(Scenario)
+@with_options(Scenario)
 def run(
-    trace: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The trace; .gz is read, too.")],
+    trace: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="Trace file; may be compressed with gzip (.gz).")
+    ],
     *,
     scenario: Scenario,
     policy: Annotated[str, typer.Option(metavar="NAME", help=POLICY_HELP)] = "max_min_fairness",
-    seed: Annotated[int, typer.Option(help="Of everything that is left to chance.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a trace on a cluster under a policy.
 
-    As in: run trace.csv --format csv --cluster v100=4x8,t4=8x4 --policy srtf
+    Example: run trace.csv --format csv --cluster v100=4x8,t4=8x4 --policy srtf
     """
     ready = scenario.prepare(trace, policy, seed)
     with progress(quiet=as_json) as shown:
@@ -64,38 +66,38 @@ def run(
 
 
 @app.command()
-@taking(Scenario)
+@with_options(Scenario)
 def compare(
-    trace: Annotated[str, typer.Argument(help=f"The trace. With {SEED} in its name, each seed has one of its own.")],
+    trace: Annotated[
+        str, typer.Argument(help=f"Trace file; {SEED} in its name stands for the seed: one trace per seed.")
+    ],
     *,
     scenario: Scenario,
-    policy: Annotated[list[str], typer.Option(metavar="NAME", help=f"Repeat it for each. {POLICY_HELP}")],
-    seeds: Annotated[
-        str, typer.Option(metavar="SEEDS", help="0,1,2 or 0-9: of what is left to chance, or of the trace.")
-    ] = "0",
+    policy: Annotated[list[str], typer.Option(metavar="NAME", help=f"May be repeated. {POLICY_HELP}")],
+    seeds: Annotated[str, typer.Option(metavar="SEEDS", help="Seeds, for example 0,1,2 or 0-9.")] = "0",
     out: Annotated[
         Path,
         typer.Option(
-            file_okay=False, metavar="FOLDER", help="For report.html, figures.json, figures.csv and jobs.csv."
+            file_okay=False, metavar="FOLDER", help="Folder for report.html, figures.json, figures.csv and jobs.csv."
         ),
     ] = Path("comparison"),
     processes: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Runs at once. Default: one for each core.")
+        int | None, typer.Option(min=1, metavar="N", help="Number of parallel runs. Default: one per core.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print figures.json in place of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print figures.json instead of a table.")] = False,
 ) -> None:
-    """Run a trace under several policies, and by several seeds, at once; write a report.
+    """Run a trace under several policies and seeds in parallel, and write a report.
 
-    As in: compare trace.csv --format csv --cluster v100=4x8,t4=8x4 --policy srtf --policy sia
+    Example: compare trace.csv --format csv --cluster v100=4x8,t4=8x4 --policy srtf --policy sia
 
-    If a run fails, the others are reported all the same, and the exit code is 1.
+    If a run fails, the others are still reported, and the exit code is 1.
     """
     comparison = Comparison.plan(scenario, trace, policy, read_seeds(seeds))
     out.mkdir(parents=True, exist_ok=True)
     code = _run_all(comparison, processes or _cores(), quiet=as_json)
     command = f"{PROGRAM} {shlex.join(sys.argv[1:])}"
     if comparison.outcomes:
-        from simulation.writing import write_comparison  # noqa: PLC0415  # loads plotly, which no other command needs
+        from simulation.results.report import write_comparison  # noqa: PLC0415  # loads plotly, which no other command needs
 
         write_comparison(comparison, out, command)
     if as_json:
@@ -106,34 +108,38 @@ def compare(
 
 
 @app.command()
-@taking(Recipe)
+@with_options(GeneratorOptions)
 def generate(
     *,
-    recipe: Recipe,
-    seed: Annotated[str, typer.Option("--seed", "--seeds", metavar="SEEDS", help="0, or 0-9: a trace for each.")] = "0",
-    out: Annotated[str, typer.Option(help=f"The file; {SEED} in its name stands for the seed. -: print it.")] = "-",
+    options: GeneratorOptions,
+    seed: Annotated[
+        str, typer.Option("--seed", "--seeds", metavar="SEEDS", help="Seed, or seeds such as 0-9: one trace per seed.")
+    ] = "0",
+    out: Annotated[
+        str, typer.Option(help=f"Output file; {SEED} in its name stands for the seed; - prints the trace.")
+    ] = "-",
 ) -> None:
-    """Make up a trace like that of a real cluster, in the format csv, or like Sia's in its own.
+    """Generate a trace that resembles a real cluster's, as CSV; a trace like Sia's in its own format.
 
-    As in: generate --like philly --jobs 500 --load 0.9 --cluster v100=4x8,t4=8x4 --elastic 0.5 --out trace.csv
+    Example: generate --like philly --jobs 500 --load 0.9 --cluster v100=4x8,t4=8x4 --elastic 0.5 --out trace.csv
     """
     seeds = read_seeds(seed)
     if len(seeds) > 1 and SEED not in out:
-        raise InvalidSetting(f"several seeds are several files: say --out trace-{SEED}.csv")
+        raise InvalidSetting(f"several seeds need several files: use --out trace-{SEED}.csv")
     for one in seeds:
-        trace = generated(recipe, one)
-        lines = write_sia(trace.jobs) if recipe.like == SIA else write_motley_csv(trace.jobs)
+        trace = generated(options, one)
+        lines = write_sia(trace.jobs) if options.like == SIA else write_motley_csv(trace.jobs)
         if out == "-":
             sys.stdout.writelines(lines)
         else:
             path = Path(out.replace(SEED, str(one)))
             with path.open("w") as file:
                 file.writelines(lines)
-            tell_trace(trace, path, recipe)
+            tell_trace(trace, path, options)
 
 
 def _run_all(comparison: Comparison, at_once: int, *, quiet: bool) -> int:
-    """Run what is to be compared, and give the exit code; whoever stops it gets what was done by then."""
+    """Run the comparison and return the exit code; an interrupted one keeps the runs that finished."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         follow(comparison, comparison.run(at_once), quiet=quiet)
@@ -150,7 +156,7 @@ def _cores() -> int:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Do what the words, or those of the command line, say; leave with 2 and a reason where they mean nothing."""
+    """Entry point of the command line; an invalid request exits with code 2 and the reason on stderr."""
     try:
         app(words, prog_name=PROGRAM)
     except (

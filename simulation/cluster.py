@@ -1,4 +1,4 @@
-"""The cluster that a trace is run on."""
+"""Cluster of a simulation: GPU types and the GPUs of each node."""
 
 import re
 from collections.abc import Sequence
@@ -7,29 +7,29 @@ from typing import Self
 
 import numpy as np
 
-from allocation.arrays import Ints
 from allocation.configurations import Configurations
+from allocation.types import Ints
 
 GROUP = re.compile(r"(?P<gpu_type>[A-Za-z0-9][\w.-]*)=(?P<nodes>[1-9]\d*)(?:x(?P<gpus>[1-9]\d*))?")
 
 Placement = tuple[int, ...]
-"""How many GPUs of a gang each of its nodes carries."""
+"""GPUs of a gang on each of its nodes."""
 
 
 class InvalidCluster(ValueError):
-    """The words for a cluster cannot be read; says which part, and what is expected."""
+    """The description of a cluster cannot be parsed; the message names the part and the expected form."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """n GPU types, in the order in which they are named, and the GPUs (n, ...) of each node of each."""
+    """n GPU types, in the order given, and the number of GPUs of each of their nodes."""
 
     gpu_types: tuple[str, ...]
     node_gpus: tuple[tuple[int, ...], ...]
 
     @classmethod
     def parse(cls, words: str) -> Self:
-        """Read `v100=8x4,p100=16`: eight nodes of four V100, and sixteen nodes of one P100."""
+        """Parse `v100=8x4,p100=16`: eight nodes of four V100 and sixteen nodes of one P100."""
         nodes: dict[str, tuple[int, ...]] = {}
         for part in words.split(","):
             found = GROUP.fullmatch(part.strip())
@@ -46,16 +46,16 @@ class Cluster:
 
     @property
     def pooled(self) -> Self:
-        """The same GPUs, each type in one machine: for rules to which it does not matter where a GPU is."""
+        """The same GPUs with each type on a single node, for rules that ignore placement."""
         return replace(self, node_gpus=tuple((sum(nodes),) for nodes in self.node_gpus))
 
     def of_types(self, gpu_types: Sequence[str]) -> Self:
-        """The same cluster, its types in another order."""
+        """The same cluster with its GPU types in another order."""
         order = [self.gpu_types.index(gpu_type) for gpu_type in gpu_types]
         return replace(self, gpu_types=tuple(gpu_types), node_gpus=tuple(self.node_gpus[j] for j in order))
 
     def placements(self, configurations: Configurations) -> list[Placement]:
-        """Give what each configuration puts on its nodes: equal parts, or, if it is uneven, nodes filled one by one."""
+        """Placement of each configuration: equal parts, or, for uneven gangs, nodes filled one after the other."""
         largest = [max(nodes) for nodes in self.node_gpus]
         columns = zip(
             configurations.gpu_type.tolist(),
@@ -67,7 +67,7 @@ class Cluster:
         return [_filled(gpus, largest[j]) if uneven else _parted(gpus, d) for j, gpus, d, uneven in columns]
 
     def fills(self, gpu_type: int, placement: Placement) -> bool:
-        """Whether a gang over several nodes leaves no room on them."""
+        """Whether a gang on several nodes uses all their GPUs."""
         return len(placement) == 1 or min(placement) == max(self.node_gpus[gpu_type])
 
 

@@ -6,34 +6,88 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from django.conf import settings as service_settings
 from django.db import connection
 from pytest_django import Settings
 from rest_framework.test import APIClient
-from service_lab import Lab
 
 from cluster_app.acceptance import ACCEPTANCE
-from engines.host import ensure_job_user, ensure_runtime
-from scheduler_app import fleet
-from scheduler_app.hosting import JOB_USER, SYSTEM_STATE
+from engines.local.host_setup import ensure_job_user, ensure_runtime
+from scheduler_app.operations.host_setup import JOB_USER, SYSTEM_STATE
+from scheduler_app.round import engine_registry as fleet
+from tests.service_lab import Lab
 
 SHARED = ("stack", "demo", "machine", "arena", "replay", "browser")
-"""What is dear to start: with several workers, tests that share one go to the same."""
+"""Fixtures that are expensive to start: with several workers, the tests that share one run on the same worker."""
+SLOW = (
+    "service",
+    "stack",
+    "client/test_completion",
+    "client/test_installed_alone",
+    "client/test_sample_job",
+    "client/test_terminal_output",
+    "client/test_training_helper",
+    "doors",
+    "engines/test_local",
+    "jobs/test_verbs",
+    "pages/test_pages_in_a_browser",
+    "rest/test_policy_in_a_browser",
+    "rest/test_schema_fuzz",
+    "scheduler/test_admin_pages",
+    "scheduler/test_batches",
+    "scheduler/test_elastic",
+    "scheduler/test_every_policy_live",
+    "scheduler/test_going_on",
+    "scheduler/test_preempting",
+    "simulation/test_clock",
+    "simulation/test_comparison",
+    "simulation/test_gavel",
+    "simulation/test_generator",
+    "simulation/test_recording",
+    "simulation/test_sharing_gpus",
+    "simulation/test_sia_runs",
+)
+"""Modules, or folders of them, that `make test-fast` leaves out (marker `slow`); `make test` starts with them."""
+
+hypothesis.settings.register_profile("any machine", deadline=None)  # a busy one is no fault of an example
+hypothesis.settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:
-    """Who is started in the background by a script ignores Ctrl-C, and so would all that the tests start."""
+    """Accept Ctrl-C even where a script started pytest in the background, with SIGINT ignored."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow and what belongs together, and start with the slow, so that no worker is left with it alone."""
     for item in items:
-        names = getattr(item, "fixturenames", ())
-        shared = next((name for name in SHARED if name in names), None)
-        if shared:
-            item.add_marker(pytest.mark.xdist_group(shared))
+        if group := _shared_fixture(item):
+            item.add_marker(pytest.mark.xdist_group(group))
+        if item.nodeid.removeprefix("tests/").startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=_place_in_the_run)
+
+
+def _shared_fixture(item: pytest.Item) -> str | None:
+    """The fixture of SHARED that the test uses; else its module, if it has a fixture for all of that module's tests."""
+    names = getattr(item, "fixturenames", ())
+    known = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    definitions = [known[name][-1] for name in names if name in known]
+    of_module = any(one.scope == "module" and one.baseid for one in definitions)
+    return next((name for name in SHARED if name in names), item.nodeid.split("::")[0] if of_module else None)
+
+
+def _place_in_the_run(item: pytest.Item) -> int:
+    """Tests that empty tables come after those that roll back, for rows that migrations made are gone then."""
+    names = getattr(item, "fixturenames", ())
+    if "live_server" in names or "transactional_db" in names:
+        return 2
+    if "db" in names or item.get_closest_marker("django_db"):
+        return 1
+    return 0 if item.get_closest_marker("slow") else 3
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +116,7 @@ def lab(
 
     Its rounds last a second: on a busy machine some would run into their time limit, whose clock stands still here.
     """
-    monkeypatch.setattr("allocation.deadline.now_s", lambda: 0.0)
+    monkeypatch.setattr("allocation.time_budget.now_s", lambda: 0.0)
     settings.MOTLEY_ENGINE_ROOT, settings.MOTLEY_JOB_USER, settings.MOTLEY_JOB_PATH = engine_root, job_user, ""
     fleet.engine_over.cache_clear()
     lab = Lab(engine_root)

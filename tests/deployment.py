@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from motley_client.client import Client
+from motley_client import Client
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_S = 120
@@ -27,7 +27,7 @@ answer = sum(a[0] == b[0] and (a[2] is None or a[2] > b[1]) for a, b in zip(span
 """How often a GPU was held by two at once."""
 
 
-def wait_for(what: str, question: Callable[[], T], *, patience_s: float = PATIENCE_S) -> T:
+def wait_for(what: str, question: Callable[[], T | Literal[False] | None], *, patience_s: float = PATIENCE_S) -> T:
     """Ask until the answer is true; the time is a limit for a loaded machine, nothing depends on it."""
     until = time.monotonic() + patience_s
     while not (answer := question()):
@@ -72,9 +72,9 @@ class Deployment:
         self.python(
             "from cluster_app.models import GpuType\n"
             "from cluster_app.services import add_node\n"
-            "from scheduler_app.demo import SPECIFICATIONS\n"
+            "from scheduler_app.operations.register_machine import gpu_type_columns\n"
             f"for name, gpus in {gpus!r}.items():\n"
-            "    kind = GpuType.objects.create(name=name, **SPECIFICATIONS[name])\n"
+            "    kind = GpuType.objects.create(name=name, **gpu_type_columns(name))\n"
             "    add_node(f'node-{name}', kind, gpus=gpus, cpus=64, memory_mib=2**19, emulated=True)\n"
         )
         self.decide_every(round_s, min_run_s=min_run_s)
@@ -82,7 +82,7 @@ class Deployment:
     def decide_every(self, round_s: float, *, min_run_s: float = 0) -> None:
         self.python(
             "from scheduler_app.models import PolicySetting\n"
-            "from scheduler_app.services import choose_policy\n"
+            "from scheduler_app.policy.settings import choose_policy\n"
             f"choose_policy(PolicySetting(round_length_s={round_s}, min_run_s={min_run_s}), actor=None)\n"
         )
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.utils import timezone
-from service_lab import Lab
 
 from jobs_app.models import ApiToken, Attempt, Job
-from jobs_app.services import issue_token
+from jobs_app.tokens import issue_token
+from tests.service_lab import Lab
 
 Scope = ApiToken.Scope
 

@@ -1,6 +1,6 @@
 """PostgreSQL and Redis of our own: each in a folder and on a port of its own, and gone with whoever started them.
 
-As a program it runs a command against a new database: python tests/private_servers.py pytest tests/jobs
+As a program it runs a command against a new database: python -m tests.private_servers pytest tests/jobs
 """
 
 import os
@@ -19,7 +19,7 @@ POSTGRESQL = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path("/usr/b
 """Debian keeps them apart by version; 15 is what the full stack has."""
 UNPRIVILEGED = "nobody"
 """PostgreSQL refuses to run as root."""
-PATIENCE_S = 60
+PATIENCE_S = 300
 FOR_TESTS = ("fsync=off", "full_page_writes=off", "max_connections=100")
 """Nobody cuts the power of a test; a killed server still finds all that it wrote."""
 

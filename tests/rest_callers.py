@@ -4,7 +4,7 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from jobs_app.models import ApiToken
-from jobs_app.services import issue_token
+from jobs_app.tokens import issue_token
 
 Scope = ApiToken.Scope
 SPEC = {"name": "net", "command": "true", "gpus": 1}

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,16 +13,17 @@ from django.utils import timezone
 
 from cluster_app.models import GpuType, Node
 from cluster_app.services import add_node
-from engines.folder import AttemptFolder
-from engines.processes import kill, marked
+from engines.attempt_files import AttemptFolder
+from engines.local.processes import kill, marked
 from engines.protocol import Stream
 from jobs_app.models import Attempt, Job, Team
-from jobs_app.submission import submit_job
-from scheduler_app.committing import PORTS
-from scheduler_app.demo import SPECIFICATIONS
-from scheduler_app.fleet import engine_over
+from jobs_app.submission.submit import submit_job
 from scheduler_app.models import GpuClaim, PolicySetting
-from scheduler_app.services import choose_policy, tick
+from scheduler_app.operations.register_machine import gpu_type_columns
+from scheduler_app.policy.settings import choose_policy
+from scheduler_app.round.commit import PORTS
+from scheduler_app.round.engine_registry import engine_over
+from scheduler_app.round.tick import tick
 
 Found = TypeVar("Found")
 GIVE_UP_AFTER_S = 60.0
@@ -38,15 +40,24 @@ class Lab:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.ahead = timedelta()
+        self._stopped_at: datetime | None = None
 
     @property
     def now(self) -> datetime:
-        return timezone.now() + self.ahead
+        return (self._stopped_at or timezone.now()) + self.ahead
+
+    @contextmanager
+    def clock_stopped(self) -> Iterator[None]:
+        """Time passes by `ahead` alone: a busy machine adds nothing between two ticks."""
+        self._stopped_at = timezone.now()
+        yield
+        self.ahead -= timezone.now() - self._stopped_at
+        self._stopped_at = None
 
     # -- what there is ------------------------------------------------------------------------------------------
 
     def node(self, name: str, gpu_type: str = "a100", *, gpus: int = 2, cpus: int = 64, memory_gib: int = 512) -> Node:
-        kind, _ = GpuType.objects.get_or_create(name=gpu_type, defaults=SPECIFICATIONS[gpu_type])
+        kind, _ = GpuType.objects.get_or_create(name=gpu_type, defaults=gpu_type_columns(gpu_type))
         return add_node(name, kind, gpus=gpus, cpus=cpus, memory_mib=memory_gib * 1024, emulated=True)
 
     def team(self, name: str = "vision", **columns: Any) -> Team:
@@ -71,7 +82,9 @@ class Lab:
     def attempt(self, job: Job, **columns: Any) -> Attempt:
         """One written by hand, of which no engine knows."""
         number = job.attempts.count() + 1
-        fixed = {"gpu_type": GpuType.objects.get(), "gpu_count": 1, "engine": "local", "round_number": 1}
+        if "gpu_type" not in columns:
+            columns["gpu_type"] = GpuType.objects.get()
+        fixed = {"gpu_count": 1, "engine": "local", "round_number": 1}
         ports = {"number": number, "master_port": PORTS[Attempt.objects.count()]}
         return Attempt.objects.create(job=job, **(fixed | ports | columns))
 

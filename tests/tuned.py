@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 import pytest
 
 from allocation.decision import Decision
-from allocation.parameters import Choice, Switch, Within
 from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
+from allocation.policies.parameters import Choice, Switch, Within
 from allocation.problem import Problem
 
 NAME = "fifo"

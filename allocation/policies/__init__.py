@@ -1,42 +1,84 @@
-"""The policies: each a pure function of a problem; to add one is one file and one line here."""
+"""Registry of the policies, each a pure function of a problem; a new policy is one file and one line here."""
 
-from allocation.parameters import Policy
+from dataclasses import dataclass
+
 from allocation.policies.allox import allox
 from allocation.policies.fifo import fifo
 from allocation.policies.fifo_fastest import fifo_fastest
 from allocation.policies.finish_time_fairness import finish_time_fairness
+from allocation.policies.finish_time_fairness import plain_program as plain_finish_time_fairness
 from allocation.policies.hadar import hadar
+from allocation.policies.hadar import plain_program as plain_hadar
 from allocation.policies.hierarchical_fairness import hierarchical_fairness
+from allocation.policies.hierarchical_fairness import plain_program as plain_hierarchical_fairness
 from allocation.policies.isolated import isolated
 from allocation.policies.las import las
 from allocation.policies.makespan import makespan
+from allocation.policies.makespan import plain_program as plain_makespan
 from allocation.policies.max_min_fairness import max_min_fairness
+from allocation.policies.max_min_fairness import plain_program as plain_max_min_fairness
 from allocation.policies.max_min_fairness_agnostic import max_min_fairness_agnostic
+from allocation.policies.max_min_fairness_agnostic import plain_program as plain_max_min_fairness_agnostic
 from allocation.policies.max_sum_throughput import max_sum_throughput
+from allocation.policies.max_sum_throughput import plain_program as plain_max_sum_throughput
 from allocation.policies.min_cost import min_cost
+from allocation.policies.min_cost import plain_program as plain_min_cost
 from allocation.policies.min_cost_slo import min_cost_slo
+from allocation.policies.min_cost_slo import plain_program as plain_min_cost_slo
 from allocation.policies.motley import motley
+from allocation.policies.motley import plain_program as plain_motley
+from allocation.policies.parameters import Policy
 from allocation.policies.proportional import proportional
+from allocation.policies.sia import plain_program as plain_sia
 from allocation.policies.sia import sia
 from allocation.policies.srtf import srtf
 
-POLICIES: dict[str, Policy] = {
-    "max_min_fairness": max_min_fairness,
-    "hierarchical_fairness": hierarchical_fairness,
-    "finish_time_fairness": finish_time_fairness,
-    "motley": motley,
-    "sia": sia,
-    "hadar": hadar,
-    "makespan": makespan,
-    "max_sum_throughput": max_sum_throughput,
-    "min_cost": min_cost,
-    "min_cost_slo": min_cost_slo,
-    "allox": allox,
-    "srtf": srtf,
-    "las": las,
-    "fifo": fifo,
-    "fifo_fastest": fifo_fastest,
-    "proportional": proportional,
-    "isolated": isolated,
-    "max_min_fairness_agnostic": max_min_fairness_agnostic,
+
+@dataclass(frozen=True)
+class Registered:
+    """A policy and the properties that its callers need."""
+
+    policy: Policy
+    timeless: bool = False
+    """Whether the decision is independent of the time that jobs waited and ran, and of their remaining work."""
+    strict_queue: bool = False
+    """Whether the first job that does not fit stops the queue, so that idle GPUs are not lent to other jobs."""
+
+
+REGISTRY: dict[str, Registered] = {
+    "max_min_fairness": Registered(max_min_fairness, timeless=True),
+    "hierarchical_fairness": Registered(hierarchical_fairness, timeless=True),
+    "finish_time_fairness": Registered(finish_time_fairness),
+    "motley": Registered(motley),
+    "sia": Registered(sia),
+    "hadar": Registered(hadar),
+    "makespan": Registered(makespan),
+    "max_sum_throughput": Registered(max_sum_throughput, timeless=True),
+    "min_cost": Registered(min_cost, timeless=True),
+    "min_cost_slo": Registered(min_cost_slo),
+    "allox": Registered(allox),
+    "srtf": Registered(srtf),
+    "las": Registered(las),
+    "fifo": Registered(fifo, timeless=True, strict_queue=True),
+    "fifo_fastest": Registered(fifo_fastest, timeless=True, strict_queue=True),
+    "proportional": Registered(proportional, timeless=True),
+    "isolated": Registered(isolated, timeless=True),
+    "max_min_fairness_agnostic": Registered(max_min_fairness_agnostic, timeless=True),
 }
+
+POLICIES: dict[str, Policy] = {name: registered.policy for name, registered in REGISTRY.items()}
+
+PLAIN_PROGRAMS: dict[str, Policy] = {
+    "finish_time_fairness": plain_finish_time_fairness,
+    "hadar": plain_hadar,
+    "hierarchical_fairness": plain_hierarchical_fairness,
+    "makespan": plain_makespan,
+    "max_min_fairness": plain_max_min_fairness,
+    "max_min_fairness_agnostic": plain_max_min_fairness_agnostic,
+    "max_sum_throughput": plain_max_sum_throughput,
+    "min_cost": plain_min_cost,
+    "min_cost_slo": plain_min_cost_slo,
+    "motley": plain_motley,
+    "sia": plain_sia,
+}
+"""The formula of each policy that has one, as it stands; of `hadar`, which follows a rule, what it comes near to."""

@@ -1,4 +1,4 @@
-"""Least mean completion time by matching (AlloX)."""
+"""Minimum mean completion time by bipartite matching (AlloX)."""
 
 from typing import Annotated
 
@@ -19,28 +19,30 @@ from numpy import (
 )
 from scipy.optimize import linear_sum_assignment
 
-from allocation.arrays import Bools, Floats, Ints
 from allocation.decision import Decision
-from allocation.parameters import Within
 from allocation.policies.isolated import on_base_gangs
 from allocation.policies.makespan import steps_left
+from allocation.policies.parameters import Within
 from allocation.problem import Problem
-from allocation.queues import fastest, holds_something, serve
+from allocation.solvers.greedy_queue import fastest, holds_something, serve
+from allocation.types import Bools, Floats, Ints
 
 MOST_CELLS = 4_000_000
-"""Of the matrix that is matched: later positions, and then the youngest jobs, are left out of a larger one."""
+"""Most entries of the matching's cost matrix; beyond it, later positions and then the youngest jobs are dropped."""
 NEVER_S = 1e12
 
 
 def allox(
     problem: Problem,
     *,
-    oldest: Annotated[float, Within(0, 1, "only this part of the jobs, the oldest, is matched: less is fairer")] = 1.0,
+    oldest: Annotated[
+        float, Within(0, 1, "fraction of the jobs, the oldest first, that is matched; lower is fairer")
+    ] = 1.0,
 ) -> Decision:
-    r"""Run jobs in the order and on the GPUs that make the mean completion time least.
+    r"""Run jobs in the order and on the GPUs that minimise the mean completion time.
 
-    Choose it when mean completion time counts, jobs know how long they are, and some gain much more from fast GPUs than
-    others. Nobody is stopped.
+    Choose it when mean completion time counts, job lengths are known, and some jobs gain much more from fast GPUs than
+    others. No job is preempted.
 
     Jobs that run stay. The others are matched to pairs of a free GPU and a position p from the end of its queue:
 
@@ -50,7 +52,7 @@ def allox(
         & \textstyle\sum_{s,p} x_{isp} = 1   && \forall i \quad\text{(each job once)} \\
         & \textstyle\sum_i x_{isp} \le 1     && \forall s, p \quad\text{(one job at a time)}
 
-    Who is the first on his GPU starts now. AlloX knows jobs of one GPU; a gang is matched by its work in GPU-seconds,
+    The first job on each GPU starts now. AlloX has jobs of one GPU only; a gang is matched by its work in GPU-seconds,
     and starts when enough GPUs of the type are left.
 
     Parameters
@@ -63,7 +65,7 @@ def allox(
     Returns
     -------
     Decision
-        picks (m,); objective: jobs that run; prices are 0.
+        assignment (m,); objective: jobs that run; prices are 0.
 
     References
     ----------
@@ -81,7 +83,7 @@ def allox(
 
 
 def _gpu_seconds(problem: Problem, gangs: Bools) -> Floats:
-    """The work (m, n) of each job's smallest gang on each type; inf where it has none."""
+    """Work (m, n) in GPU-seconds of each job's smallest gang on each type; inf where it has none."""
     rate = where(gangs, problem.rate, 0) @ (problem.usage > 0).T
     work = (problem.base_gpus * steps_left(problem))[:, None]
     seconds: Floats = divide(work, rate, out=full(rate.shape, inf), where=rate > 0)
@@ -89,7 +91,7 @@ def _gpu_seconds(problem: Problem, gangs: Bools) -> Floats:
 
 
 def _matched(work: Floats, age_s: Floats, left: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Rows in the order in which they are to start, the first on each GPU before all others; and the type of each."""
+    """Rows in the order of their starts, the first on each GPU before all others, and the GPU type of each."""
     gpu_type = repeat(arange(left.size), left)
     m = min(len(rows), MOST_CELLS // max(gpu_type.size, 1))
     places = arange(1, 1 + max(min(m, MOST_CELLS // max(m * gpu_type.size, 1)), 1))

@@ -4,21 +4,21 @@ from numpy import argsort
 
 from allocation.decision import Decision
 from allocation.problem import Problem
-from allocation.queues import holds_something, roomiest, serve
+from allocation.solvers.greedy_queue import holds_something, roomiest, serve
 
 
 def fifo(problem: Problem) -> Decision:
-    r"""Run jobs in the order in which they came, blind to speed; nobody is stopped.
+    r"""Run jobs in the order of submission, regardless of speed; no job is preempted.
 
-    Choose it when nothing is known of the jobs, and a queue that everybody can see through counts more than speed.
+    Choose it when nothing is known about the jobs and a transparent queue counts more than speed.
 
-    A job keeps what it holds. The waiting jobs follow, the oldest first; with the GPUs then left,
+    A running job keeps its GPUs. The waiting jobs follow, the oldest first; on the GPUs then left,
 
     .. math::
         k_i = \operatorname*{arg\,lexmin}_{k:\ T_{ik} > 0,\ u_{\cdot k} \le \text{left}}
               \left(-\text{left}_{j(k)},\ j(k),\ \textstyle\sum_j u_{jk}\right)
 
-    the smallest gang of the type with most GPUs left, j(k) being the type that gives k most of its GPUs. The first job
+    the smallest gang on the type with the most GPUs left, j(k) being the type of most of k's GPUs. The first job
     that fits nowhere stops the queue.
 
     Parameters
@@ -29,7 +29,7 @@ def fifo(problem: Problem) -> Decision:
     Returns
     -------
     Decision
-        picks (m,); objective: jobs that run; prices are 0, for a queue has none; for each job behind the one that
+        assignment (m,); objective: jobs that run; prices are 0, as a queue has none; for each job behind the one that
         stops the queue, the reason `outbid` with that row as its rival.
     """
     oldest_first = argsort(-problem.age_s, kind="stable")

@@ -1,23 +1,23 @@
-"""First in, first out, each on the fastest GPUs that are left (Gavel's `fifo_perf`)."""
+"""First in, first out, each job on the fastest GPUs left (Gavel's `fifo_perf`)."""
 
 from numpy import argsort
 
 from allocation.decision import Decision
 from allocation.problem import Problem
-from allocation.queues import fastest, serve
+from allocation.solvers.greedy_queue import fastest, serve
 
 
 def fifo_fastest(problem: Problem) -> Decision:
-    r"""Run jobs in the order in which they came, each on the fastest GPUs that those before it leave.
+    r"""Run jobs in the order of submission, each on the fastest GPUs that earlier jobs leave.
 
-    Choose it when whoever came first is to be served best, at the price of moving jobs whenever better GPUs come free.
+    Choose it when the oldest jobs should be served best, at the cost of moving jobs whenever faster GPUs become free.
 
-    Every round begins anew with the oldest job; only locked jobs keep what they hold. With the GPUs then left,
+    Every round starts with the oldest job; only locked jobs keep their GPUs. On the GPUs then left,
 
     .. math::
         k_i = \operatorname*{arg\,max}_{k:\ u_{\cdot k} \le \text{left}} T_{ik}
 
-    The first job that fits nowhere stops the queue; but not where GPUs are left for his gang and he cannot use them.
+    The first job that fits nowhere stops the queue, unless enough GPUs are left for its gang that it cannot use.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def fifo_fastest(problem: Problem) -> Decision:
     Returns
     -------
     Decision
-        picks (m,); objective: jobs that run; prices are 0; reasons as those of `fifo`.
+        assignment (m,); objective: jobs that run; prices are 0; reasons as with `fifo`.
 
     References
     ----------

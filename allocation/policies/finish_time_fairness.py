@@ -1,25 +1,45 @@
-"""Finish-time fairness (Themis' rho, as a program of Gavel's)."""
+"""Finish-time fairness: minimise the worst rho (Themis), as Gavel's program."""
 
+from dataclasses import replace
 from typing import Annotated
 
-from numpy import column_stack, errstate, isfinite, maximum, minimum, where
+from numpy import (
+    append,
+    arange,
+    column_stack,
+    errstate,
+    isfinite,
+    maximum,
+    minimum,
+    ones,
+    ones_like,
+    where,
+    zeros,
+)
+from scipy.optimize import brentq
 
-from allocation.arrays import Floats
-from allocation.classes import alike
-from allocation.deadline import Deadline
 from allocation.decision import Decision
-from allocation.levels import each_alone, fill_levels
-from allocation.packed_levels import PACKED, pack_levels
-from allocation.parameters import Switch
+from allocation.policies.parameters import Switch
+from allocation.policies.plain_programs import Level, all_jobs_sum, each_jobs_sum, lexicographic, solve
 from allocation.problem import Problem
+from allocation.solvers.linear_program import Solution, SolverFailed
+from allocation.solvers.max_min_level import RequiredRate
+from allocation.solvers.presolve import group_identical
+from allocation.solvers.water_filling import each_alone, fill_levels
+from allocation.space_sharing.water_filling import PACKED, pack_levels
+from allocation.time_budget import UNLIMITED, TimeBudget
+from allocation.types import Bools, Floats, Ints
+
+SLIGHTLY = 1e-6
+"""Relative step below a level for the numerical derivative of its cost."""
 
 
 def finish_time_fairness(
     problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulated=True)] = False
 ) -> Decision:
-    r"""Let nobody finish much later than on a cluster of his own, of which he has one part in m.
+    r"""Minimise the worst ratio of a job's completion time to the one on its own 1/m part of the cluster.
 
-    Choose it when people compare when they are done with when they would have been done on GPUs of their own.
+    Choose it when people compare their completion times with those on a private part of the cluster.
 
     .. math::
         \min_{X}\ \max_i\ \rho_i = \frac{t_i + r_i / \sum_k T_{ik} X_{ik}}{I_i + r_i / S_i}
@@ -33,8 +53,8 @@ def finish_time_fairness(
     .. math::
         \textstyle\sum_k T_{ik} X_{ik} \ \ge\ \frac{z\, r_i}{I_i + r_i / S_i - z\, t_i}
 
-    and, where its length is unknown, the limit of that, :math:`z\, S_i`. What a job cannot reach even alone is not
-    asked of it. The next to last levels follow, so that what the worst-off leaves is used. Weights do not count.
+    and, where its length is unknown, the limit of that, :math:`z\, S_i`. A rate beyond a job's reach is not
+    required of it. Further levels follow, so that the capacity left by the worst-off jobs is used. Weights are ignored.
 
     Parameters
     ----------
@@ -42,19 +62,20 @@ def finish_time_fairness(
         T = rate (m, K) steps/s, r = remaining_steps (m,), t = age_s (m,), I = isolated_s (m,) seconds that the work so
         far would have taken alone, u = usage (n, K) GPUs, c = capacity (n,) GPUs, g = base_gpus, p = base_rate (m,).
     packed : bool
-        The time (pairs) that two jobs spend on the same GPUs is chosen, too, by their workload and kept_rate: see
-        `allocation.packing`. The promise is the same for the ten lowest levels; above, nobody has less than the tenth.
+        Also choose the time (pairs) that two jobs share GPUs, by their workload and kept_rate: see
+        `allocation.space_sharing.column_generation`. The ten lowest levels are exact; above them
+        no job gets less than the tenth level.
 
     Returns
     -------
     Decision
-        shares X (m, K), fraction of time; objective the highest rho, the least is best; prices (n,), by how much one
-        more GPU lowers the rho of those whom capacity holds up most.
+        shares X (m, K), fraction of time; objective the highest rho, to be minimised; prices (n,), the decrease of rho
+        per additional GPU, of the jobs that capacity limits first.
 
     Raises
     ------
     SolverFailed
-        The solver stopped early. Infeasible cannot happen: X = 0, z = 0 is feasible.
+        Neither the solver nor the plain program ended in time. Infeasible cannot happen: X = 0, z = 0 is feasible.
 
     References
     ----------
@@ -62,16 +83,67 @@ def finish_time_fairness(
     .. [2] Narayanan et al., OSDI 2020, "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
        section 4.2.
     """
-    deadline = Deadline.of(problem)
-    T, t, p, c = problem.rate, problem.age_s, problem.base_rate, problem.capacity
-    S = p * minimum(1, c.sum() / (len(p) * problem.base_gpus))
+    budget = TimeBudget.of(problem)
+    columns = [problem.rate, *_columns(problem), problem.workload]
+    classes = group_identical(column_stack(columns[: 6 if packed else 5]))
+    need, ceiling = _need(problem, classes.first)
+    if packed:
+        return pack_levels(problem, classes, need, ceiling=ceiling).inverse_decision
+    T, u, c = problem.rate[classes.first], problem.usage, problem.capacity
+    try:
+        best = fill_levels(T, u, c, each_alone(need), ceiling=ceiling, classes=classes, budget=budget)
+    except SolverFailed as failure:
+        return plain_program(problem, budget=budget).in_place_of(failure)
+    return best.inverse_decision
+
+
+def plain_program(problem: Problem, *, levels: int | None = None, budget: TimeBudget = UNLIMITED) -> Decision:
+    """Solve each level, or at most `levels` of them, by bisection; a level is feasible if t = 1 of all needs is."""
+    T, u, c = problem.rate, problem.usage, problem.capacity
+    rates, times, used = each_jobs_sum(T), each_jobs_sum(ones_like(T)), all_jobs_sum(u, len(T))
+    need, ceiling = _need(problem, arange(len(T)))
+
+    def part_of(needed: Floats, kept: Floats) -> Solution:
+        return solve(
+            append(zeros(T.size), 1),
+            [
+                [-rates, needed[:, None]],  # t r_i(z), or what is kept
+                [times, None],  # time
+                [used, None],  # capacity
+            ],
+            [-kept, ones(len(T)), c],
+            usable=T > 0,
+            budget=budget,
+        )
+
+    def highest(rising: Bools, kept: Floats) -> Level:
+        def at(z: float) -> Solution:
+            return part_of(where(rising, need(z), 0), where(rising, 0, kept))
+
+        most = float(ceiling[rising].min())
+        low = most * float(minimum(at(most).value, 1))
+        z = most if low >= most else float(brentq(lambda z: at(z).value - 1, low * (1 - 1e-9), most, rtol=1e-12))
+        best, slower = at(z), where(rising, need(z * (1 - SLIGHTLY)), 0)
+        growth = best.duals[: len(T)] @ (where(rising, need(z), 0) - slower) / (SLIGHTLY * z)
+        prices = best.duals[-c.size :] / growth
+        duals = append(best.duals[: -c.size], prices)
+        return Level(z, where(rising, need(z), kept), replace(best, duals=duals))
+
+    return lexicographic(highest, T, u, c, levels=levels)[0].inverse_decision
+
+
+def _columns(problem: Problem) -> tuple[Floats, Floats, Floats, Floats]:
+    """Steps left r (m,), age t (m,), isolated duration I + r / S (m,) in seconds, and isolated rate S (m,)."""
+    p = problem.base_rate
+    S = p * minimum(1, problem.capacity.sum() / (len(p) * problem.base_gpus))
     r = maximum(problem.remaining_steps, p)  # what is at its last step still has a second to go
-    alone_s = problem.isolated_s + r / S
-    columns = [T, r, t, alone_s, S, problem.workload][: 6 if packed else 5]
-    kinds = alike(column_stack(columns))
-    rows = kinds.first
-    T, t, S, r, alone_s = T[rows], t[rows], S[rows], r[rows], alone_s[rows]
-    known, fastest = isfinite(r), T.max(axis=1)
+    return r, problem.age_s, problem.isolated_s + r / S, S
+
+
+def _need(problem: Problem, rows: Ints) -> tuple[RequiredRate, Floats]:
+    """Rates that rows need at a level z, and the level at which each needs its highest rate."""
+    r, t, alone_s, S = (column[rows] for column in _columns(problem))
+    known, fastest = isfinite(r), problem.rate[rows].max(axis=1)
     steps, whole_s, past_s = where(known, r, S), where(known, alone_s, 1), where(known, t, 0)
 
     def need(z: float) -> Floats:
@@ -80,7 +152,4 @@ def finish_time_fairness(
         return wanted
 
     ceiling = where(known, alone_s, fastest / S) / where(known, t + where(known, r, 0) / fastest, 1)
-    if packed:
-        return pack_levels(problem, kinds, need, ceiling=ceiling).inverse_decision
-    best = fill_levels(T, problem.usage, c, each_alone(need), ceiling=ceiling, kinds=kinds, deadline=deadline)
-    return best.inverse_decision
+    return need, ceiling

@@ -1,28 +1,29 @@
-"""Admission at prices that grow exponentially, job by job (Hadar)."""
+"""Primal-dual admission, job by job, at exponentially increasing prices (Hadar)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter
 from typing import Annotated, Literal
 
 from numpy import arange, divide, full_like, inf, isfinite, lexsort, maximum, minimum, ones_like, where, zeros_like
 
-from allocation.admission import Tariff, admit
-from allocation.arrays import Floats, Ints
-from allocation.deadline import Deadline
-from allocation.decision import Decision
-from allocation.parameters import Choice, Within
+from allocation.decision import Decision, Status
 from allocation.policies.makespan import steps_left
 from allocation.policies.min_cost import dollars_per_hour
-from allocation.prices import Market, best_prices
+from allocation.policies.parameters import Choice, Within
+from allocation.policies.plain_programs import all_jobs_sum, decision_of_picks, each_jobs_sum, solve
 from allocation.problem import Problem
-from allocation.solve import Status
+from allocation.solvers.lagrangian_dual import SeparableProblem, solve_dual
+from allocation.solvers.primal_dual import ExponentialPrices, admit
+from allocation.time_budget import UNLIMITED, TimeBudget
+from allocation.types import Floats, Ints
 
 LATE = 0.1
-"""What a job that misses its deadline, or has none, is worth at most, where one that meets it is worth 1."""
+"""Highest value of a job that misses its deadline or has none; one that meets it has value 1."""
 APART = 1 + 1e-4
-"""The highest price is at least so many times the lowest."""
+"""Least ratio of the highest to the lowest price."""
 NEAR = 1e-3
-"""How near, relatively, the bound is to that of all prices."""
+"""Relative tolerance of the dual bound."""
 DAY_S = 86_400.0
 
 
@@ -30,19 +31,20 @@ def hadar(
     problem: Problem,
     *,
     objective: Annotated[
-        Literal["jct", "slowdown", "makespan", "ftf", "deadline", "cost"], Choice("what a job is worth by")
+        Literal["jct", "slowdown", "makespan", "ftf", "deadline", "cost"],
+        Choice("objective from which a job's value follows"),
     ] = "jct",
-    beam: Annotated[int, Within(1, 4096, "ways of dealing with the jobs so far that go on from each job")] = 4,
+    beam: Annotated[int, Within(1, 4096, "width of the beam search: partial assignments kept after each job")] = 4,
     horizon_days: Annotated[
-        float, Within(0.01, 365, "by when every job is taken to be done at the latest; sets the lowest prices")
+        float, Within(0.01, 365, "days by which every job is assumed to be complete; sets the lowest prices")
     ] = 7.0,
 ) -> Decision:
-    r"""Let in whom it pays: each job is worth what its end is worth, and GPUs cost the more the fewer are left.
+    r"""Admit jobs by payoff: the value of their completion less the price of GPUs, which rises as GPUs are used up.
 
-    Choose it when jobs know how long they are, load is heavy, and one figure is to be as good as it can, which the
-    objective names. The published one is that of makespan; it starves short jobs where the mean completion time counts.
+    Choose it when job lengths are known, load is heavy, and one figure, named by `objective`, should be as good as
+    possible. The published objective is makespan; it starves short jobs.
 
-    A job that is done t seconds after its submission, and alone on its best GPUs would be after C seconds, is worth
+    A job that completes t seconds after its submission, and after C seconds alone on its best GPUs, has the value
 
     .. math::
         V_{ik} = w_i \cdot \begin{cases}
@@ -55,22 +57,22 @@ def hadar(
         \end{cases} \qquad
         t_{ik} = t_i + \frac{r_i}{T_{ik}} + R_i\, [k \text{ is not held}]
 
-    with D the dollars that its end costs. Of a type of which :math:`\gamma` GPUs are given away, one more costs
+    with D its cost in dollars. The next GPU of a type of which :math:`\gamma` are allocated costs
 
     .. math::
         y_j(\gamma_j) = L_j \left(\frac{H_j}{L_j}\right)^{\gamma_j / c_j}, \qquad
         H_j = \max_{ik:\ u_{jk} > 0} \frac{V_{ik}}{|u_k|}, \qquad
         L_j = \frac{\min_i G_i}{4\, |c|}\ \min_{i:\ \text{can use } j} \frac{V_i(\text{horizon})}{G_i}
 
-    with G the GPU-seconds of a job where it is slowest. By falling worth per GPU each job gets what pays it most:
+    with G a job's GPU-seconds where it is slowest. In order of falling value per GPU each job gets its best payoff:
 
     .. math::
         \mu_i = \max_k\ V_{ik} - \textstyle\sum_j y_j(\gamma_j)\, u_{jk}
 
-    or nothing, where that is not more than 0, or where the payoffs of all come to more if others have the GPUs: of both
-    ways the best few are followed up. GPUs that are left go to the next in turn for nothing, and who is locked keeps
-    what he holds. A gang over several types is as fast as its configuration says. At the round's time limit those who
-    were not looked at yet keep what they hold, if it is left.
+    or nothing if that is not positive, or if the total payoff is higher when other jobs get the GPUs (beam search
+    over both branches). GPUs that are left go to the next jobs in order, free of charge; a locked job keeps
+    its GPUs. A gang over several types is as fast as its configuration says. At the round's time limit jobs that
+    were not considered yet keep their GPUs if these are left.
 
     Parameters
     ----------
@@ -84,9 +86,9 @@ def hadar(
     Returns
     -------
     Decision
-        picks (m,); objective: what those who run are worth together; bound: what any picks could be; prices (n,) of one
-        more GPU in the end, and worth (m, K) = V, which say why a job waits; status `limit` where time ran out
-        before everybody was looked at.
+        assignment (m,); objective: the total value of the jobs that run; bound: that of any assignment; prices (n,) of
+        one more GPU in the end, and value (m, K) = V, which say why a job waits; status `limit` where time ran out
+        before all jobs were considered.
 
     References
     ----------
@@ -94,60 +96,86 @@ def hadar(
        Learning Cluster".
     .. [2] Bao et al., INFOCOM 2018, "Online Job Scheduling in Distributed Machine Learning Clusters" (the prices).
     """
-    began, deadline = perf_counter(), Deadline.of(problem)
+    began, budget = perf_counter(), TimeBudget.of(problem)
     T, u, c, held, locked = problem.rate, problem.usage, problem.capacity, problem.held, problem.locked
     worth = _worth(problem, objective)
     V = where(T > 0, worth(_left_s(problem)), 0)
-    tariff = _tariff(problem, V, worth, horizon_days * DAY_S)
+    pricing = _tariff(problem, V, worth, horizon_days * DAY_S)
     turn = lexsort((-problem.age_s, -(V / problem.gpus).max(axis=1), locked))[: (~locked).sum()]
     kept = where(locked, held, -1)
     left = _left(problem, kept)
-    picks = maximum(kept, admit(V, u, left, tariff, turn, beam=beam, deadline=deadline))
-    rest = turn[picks[turn] < 0]
-    picks = maximum(picks, admit(V, u, _left(problem, picks), Tariff.free(c), rest, beam=1, deadline=deadline))
-    late = deadline.passed()
+    assignment = maximum(kept, admit(V, u, left, pricing, turn, beam=beam, budget=budget))
+    rest = turn[assignment[turn] < 0]
+    assignment = maximum(
+        assignment, admit(V, u, _left(problem, assignment), ExponentialPrices.free(c), rest, beam=1, budget=budget)
+    )
+    late = budget.passed()
     if late:
-        picks = maximum(picks, _kept_of_rest(problem, V, picks, rest))
-    prices, value = tariff.at(_left(problem, picks)), _sum_of(V, picks)
-    market = Market(where(locked[:, None], 0, V), u, left.astype(float), ones_like(held))
-    most = _bound_at(market, prices) if late else best_prices(market, gap=NEAR, deadline=deadline).bound
-    return Decision.of_picks(
-        picks,
+        assignment = maximum(assignment, _kept_of_rest(problem, V, assignment, rest))
+    prices, value = pricing.at(_left(problem, assignment)), _sum_of(V, assignment)
+    separable = SeparableProblem(where(locked[:, None], 0, V), u, left.astype(float), ones_like(held))
+    most = _bound_at(separable, prices) if late else solve_dual(separable, gap=NEAR, budget=budget).bound
+    return Decision.of_assignment(
+        assignment,
         prices=prices,
         objective=value,
         bound=max(_sum_of(V, kept) + most, value),
         status=Status.LIMIT if late else Status.RULE,
         solve_seconds=perf_counter() - began,
-        worth=V,
+        value=V,
     )
 
 
-def _sum_of(V: Floats, picks: Ints) -> float:
-    """What these picks are worth together."""
-    return float(V[picks >= 0, picks[picks >= 0]].sum())
+def plain_program(
+    problem: Problem, *, objective: str = "jct", gap: float = 1e-3, budget: TimeBudget = UNLIMITED
+) -> Decision:
+    """Integer program of the assignment with the highest total value, which the greedy rule may miss."""
+    T, u, c, locked = problem.rate, problem.usage, problem.capacity, problem.locked
+    V = where(T > 0, _worth(problem, objective)(_left_s(problem)), 0)
+    best = solve(
+        V.ravel(),
+        [
+            [each_jobs_sum(ones_like(T))],  # one configuration
+            [all_jobs_sum(u, len(T))],  # capacity
+        ],
+        [1 - locked, c - u[:, problem.held[locked]].sum(axis=1)],
+        usable=V > 0,
+        budget=budget,
+        whole=True,
+        gap=gap,
+    )
+    kept = float(V[locked, problem.held[locked]].sum())
+    return replace(decision_of_picks(problem, best, V), objective=best.value + kept, bound=best.bound + kept)
 
 
-def _kept_of_rest(problem: Problem, V: Floats, picks: Ints, rest: Ints) -> Ints:
-    """What those of the rest keep who hold something that is left."""
+def _sum_of(V: Floats, assignment: Ints) -> float:
+    """Total value of an assignment."""
+    return float(V[assignment >= 0, assignment[assignment >= 0]].sum())
+
+
+def _kept_of_rest(problem: Problem, V: Floats, assignment: Ints, rest: Ints) -> Ints:
+    """Assignment of the remaining jobs that keep what they hold, if it is left."""
     stays = where(arange(V.shape[1]) == problem.held[:, None], V, 0)
-    holding = rest[(picks[rest] < 0) & (stays[rest].max(axis=1) > 0)]
-    return admit(stays, problem.usage, _left(problem, picks), Tariff.free(problem.capacity), holding, beam=1)
+    holding = rest[(assignment[rest] < 0) & (stays[rest].max(axis=1) > 0)]
+    return admit(
+        stays, problem.usage, _left(problem, assignment), ExponentialPrices.free(problem.capacity), holding, beam=1
+    )
 
 
-def _bound_at(market: Market, prices: Floats) -> float:
-    """The bound that these prices prove."""
-    best = market.best_at(prices)
-    return market.worth(best) + float(prices @ (market.capacity - market.used(best)))
+def _bound_at(separable: SeparableProblem, prices: Floats) -> float:
+    """Dual bound at these prices."""
+    best = separable.best_at(prices)
+    return separable.weighted_sum(best) + float(prices @ (separable.capacity - separable.used(best)))
 
 
-def _left(problem: Problem, picks: Ints) -> Ints:
-    """The GPUs (n,) that these picks leave."""
-    left: Ints = problem.capacity - problem.usage[:, picks[picks >= 0]].sum(axis=1)
+def _left(problem: Problem, assignment: Ints) -> Ints:
+    """GPUs (n,) left by an assignment."""
+    left: Ints = problem.capacity - problem.usage[:, assignment[assignment >= 0]].sum(axis=1)
     return left
 
 
 def _left_s(problem: Problem) -> Floats:
-    """Seconds (m, K) to the end of each job, with a restart where it would be moved."""
+    """Seconds (m, K) until each job completes, including a restart if it is moved."""
     T, held = problem.rate, problem.held[:, None]
     run_s = divide(steps_left(problem)[:, None], T, out=full_like(T, inf), where=T > 0)
     moved = (held >= 0) & (arange(T.shape[1]) != held)
@@ -156,7 +184,7 @@ def _left_s(problem: Problem) -> Floats:
 
 
 def _worth(problem: Problem, objective: str) -> Callable[[Floats], Floats]:
-    """What a job is worth that has so many seconds (m, K) to go."""
+    """Value of a job that completes in so many seconds (m, K)."""
     T, p, g, t, d = (
         column[:, None]
         for column in (
@@ -183,8 +211,8 @@ def _worth(problem: Problem, objective: str) -> Callable[[Floats], Floats]:
     return lambda s: problem.weight[:, None] * worth[objective](s)
 
 
-def _tariff(problem: Problem, V: Floats, worth: Callable[[Floats], Floats], horizon_s: float) -> Tariff:
-    """At the highest price nobody gets in; at the lowest everybody does, who is done by the horizon."""
+def _tariff(problem: Problem, V: Floats, worth: Callable[[Floats], Floats], horizon_s: float) -> ExponentialPrices:
+    """Price range: no job is admitted at the highest; every job that ends by the horizon is at the lowest."""
     usable, gpus, c = V > 0, problem.gpus, problem.capacity
     uses = problem.usage > 0
     most = where(uses, (V / gpus).max(axis=0), 0).max(axis=1)
@@ -194,4 +222,4 @@ def _tariff(problem: Problem, V: Floats, worth: Callable[[Floats], Floats], hori
     rate = where(usable, last, inf).min(axis=1) / G
     can_use = usable @ uses.T
     least = G.min() / (4 * c.sum()) * where(can_use, rate[:, None], inf).min(axis=0)
-    return Tariff(minimum(least, most / APART), most, c)
+    return ExponentialPrices(minimum(least, most / APART), most, c)

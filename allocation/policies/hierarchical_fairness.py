@@ -1,44 +1,57 @@
-"""Fairness between teams, and within each of them fairness or first come, first served (Gavel)."""
+"""Hierarchical fairness: weighted max-min between teams; fairness or FIFO within each team (Gavel)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from numpy import (
+    append,
     arange,
+    argmax,
+    array,
     bincount,
     clip,
     column_stack,
     diff,
     divide,
     flatnonzero,
+    inf,
     lexsort,
     maximum,
     minimum,
+    ones,
+    ones_like,
     split,
     unique,
     where,
+    zeros,
     zeros_like,
 )
 
-from allocation.arrays import Floats, Ints
-from allocation.classes import alike
-from allocation.deadline import Deadline
 from allocation.decision import Decision
-from allocation.levels import Due, fill_levels
-from allocation.parameters import Choice
+from allocation.policies.parameters import Choice
+from allocation.policies.plain_programs import Level, all_jobs_sum, each_jobs_sum, lexicographic, solve
 from allocation.problem import Problem
+from allocation.solvers.linear_program import SolverFailed
+from allocation.solvers.presolve import group_identical
+from allocation.solvers.water_filling import RequiredWithin, fill_levels
+from allocation.time_budget import UNLIMITED, TimeBudget
+from allocation.types import Bools, Floats, Ints
+
+SLIGHTLY = 1e-6
+"""Relative tolerance within which a job counts as at its highest rate."""
 
 
 def hierarchical_fairness(
     problem: Problem,
     *,
     within: Annotated[
-        Literal["fairness", "fifo"], Choice("whether a team's jobs share what it gets, or are served by age")
+        Literal["fairness", "fifo"], Choice("whether a team's jobs share the team's part or are served by age")
     ] = "fairness",
 ) -> Decision:
-    r"""Let all teams rise together, each by its weight; what a job cannot use goes to the others of its team first.
+    r"""Raise all teams together, each by its weight; what a job cannot use goes first to other jobs of its team.
 
-    Choose it when teams are to fare by their weights, however many jobs they have; the jobs of a team share what it
+    Choose it when teams should get work by their weights, however many jobs they have; jobs of a team share what it
     gets, or queue for it.
 
     At level z the normalised rates of a team's jobs sum to its weight times z, as long as they can:
@@ -53,61 +66,104 @@ def hierarchical_fairness(
     .. math::
         \textstyle\sum_{i \in e} r_i(z) = \min\left(W_e\, z,\ \sum_{i \in e} b_i\right), \qquad W_e = \sum_{i \in e} w_i
 
-    b is the most that a job can reach, at first what it does in all of its time. The jobs of a team rise by weight, or
+    b is the highest rate that a job can reach, at first its rate at full time. The jobs of a team rise by weight, or
     one after the other by age:
 
     .. math::
         r_i(z) = \min(b_i,\ w_i\, \theta_e(z)) \qquad\text{or}\qquad
         r_i(z) = \min\left(b_i,\ \max\left(0,\ W_e\, z - \textstyle\sum_{k \text{ before } i} b_k\right)\right)
 
-    Whom capacity stops at the best z stays there: what he has is his b from now on, so that his part of the team's
-    weight goes to its other jobs, and the level rises again, until nobody can rise. The weight of a team is that of its
-    jobs together, over which the service has split it.
+    A job that capacity stops at the best z stays there: its rate becomes its b, so that its part of the team's
+    weight goes to the team's other jobs, and the level rises again until no job can rise. A team's weight is the sum
+    of its jobs' weights, over which the service has split it.
 
     Parameters
     ----------
     problem : Problem
         T = rate (m, K) steps/s, u = usage (n, K) GPUs, c = capacity (n,) GPUs, w = weight (m,), e = team (m,),
         g = base_gpus (m,), p = base_rate (m,) steps/s on the average GPU, age_s (m,).
-    within : as said there.
+    within : how the jobs of a team share.
 
     Returns
     -------
     Decision
-        shares X (m, K), fraction of time, 0 to 1; objective z, the level up to which all teams rise before capacity
-        first stops a job; prices (n,), what one more GPU adds to it.
+        shares X (m, K), fraction of time, 0 to 1; objective z, the level that all teams reach before capacity
+        first stops a job; prices (n,), gain in z per GPU.
 
     Raises
     ------
     SolverFailed
-        The solver stopped early. Infeasible cannot happen: X = 0, z = 0 is feasible.
+        Neither the solver nor the plain program ended in time. Infeasible cannot happen: X = 0, z = 0 is feasible.
 
     References
     ----------
     .. [1] Narayanan et al., OSDI 2020, "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
        section 4.3.
     """
-    deadline = Deadline.of(problem)
+    budget = TimeBudget.of(problem)
     T, g, w, p = problem.rate, problem.base_gpus, problem.weight, problem.base_rate
     a, e = T * (g / p)[:, None], unique(problem.team, return_inverse=True)[1]
     queues = within == "fifo"
-    kinds = alike(column_stack([a, w, e, arange(len(w)) if queues else zeros_like(w)]))
-    rows, N = kinds.first, kinds.count
+    classes = group_identical(column_stack([a, w, e, arange(len(w)) if queues else zeros_like(w)]))
+    rows, N = classes.first, classes.count
     a, w, e, age_s = a[rows], w[rows], e[rows], problem.age_s[rows]
-    best = fill_levels(
-        a,
-        problem.usage,
-        problem.capacity,
-        _one_by_one(w, e, age_s) if queues else _together(w, e, N),
-        ceiling=(bincount(e, N * a.max(axis=1)) / bincount(e, N * w))[e],
-        kinds=kinds,
-        deadline=deadline,
-    )
+    due = _one_by_one(w, e, age_s) if queues else _together(w, e, N)
+    ceiling = (bincount(e, N * a.max(axis=1)) / bincount(e, N * w))[e]
+    try:
+        best = fill_levels(a, problem.usage, problem.capacity, due, ceiling=ceiling, classes=classes, budget=budget)
+    except SolverFailed as failure:
+        return plain_program(problem, within=within, budget=budget).in_place_of(failure)
     return best.decision
 
 
-def _together(w: Floats, e: Ints, N: Ints) -> Due:
-    """The jobs of a team rise by weight; who is full, as b is all that he can reach, leaves his part to the others."""
+def plain_program(
+    problem: Problem, *, within: str = "fairness", levels: int | None = None, budget: TimeBudget = UNLIMITED
+) -> Decision:
+    """Solve level by level: unlimited jobs rise at speeds v, limited jobs keep their rate b."""
+    u, c, w, e = problem.usage, problem.capacity, problem.weight, unique(problem.team, return_inverse=True)[1]
+    a = problem.rate * (problem.base_gpus / problem.base_rate)[:, None]
+    rates, times, used = each_jobs_sum(a), each_jobs_sum(ones_like(a)), all_jobs_sum(u, len(a))
+    W = bincount(e, w).astype(float)
+
+    def highest(rising: Bools, kept: Floats) -> Level:
+        v = _oldest(rising, W, e, problem.age_s) if within == "fifo" else _by_weight(rising, W, w, e)
+        best = solve(
+            append(zeros(a.size), 1),
+            [
+                [-rates, v[:, None]],  # what it is due: kept + v dz
+                [times, None],  # time
+                [used, None],  # capacity
+            ],
+            [-kept, ones(len(a)), c],
+            usable=a > 0,
+            budget=budget,
+        )
+        z = float((bincount(e, kept) / W).max()) + best.value
+        return Level(z, kept + v * best.value, best)
+
+    best, stopped_at = lexicographic(highest, a, u, c, levels=levels)
+    full = (a * best.shares).sum(axis=1) >= a.max(axis=1) * (1 - SLIGHTLY)
+    of_team = array([stopped_at[e == team].max() for team in range(len(W))])
+    z = float(minimum(where(full, inf, stopped_at).min(), of_team.min()))
+    return replace(best, level=z, bound=z).decision
+
+
+def _by_weight(rising: Bools, W: Floats, w: Floats, e: Ints) -> Floats:
+    """Speeds (m,) of jobs that rise by weight; those of a team sum to its weight."""
+    risen = bincount(e, w * rising, len(W))[e]
+    return where(rising, W[e] * w / where(rising, risen, 1), 0)
+
+
+def _oldest(rising: Bools, W: Floats, e: Ints, age_s: Floats) -> Floats:
+    """Speeds (m,) if the oldest job of each team that can still rise gets the team's whole share."""
+    v = zeros(len(e))
+    for team in unique(e[rising]):
+        v[argmax(where(rising & (e == team), age_s, -1))] = W[team]
+    return v
+
+
+def _together(w: Floats, e: Ints, N: Ints) -> RequiredWithin:
+    """Jobs of a team rise by weight; a job at its b leaves its part to the others."""
     W = bincount(e, N * w)
 
     def of_those_who_reach(b: Floats) -> Callable[[float], Floats]:
@@ -129,8 +185,8 @@ def _together(w: Floats, e: Ints, N: Ints) -> Due:
     return of_those_who_reach
 
 
-def _one_by_one(w: Floats, e: Ints, age_s: Floats) -> Due:
-    """The oldest job of a team gets all that is the team's, up to b, then the next."""
+def _one_by_one(w: Floats, e: Ints, age_s: Floats) -> RequiredWithin:
+    """The oldest job of a team gets the team's share up to its b, then the next job."""
     W = bincount(e, w)[e]
 
     def of_those_who_reach(b: Floats) -> Callable[[float], Floats]:
@@ -143,6 +199,6 @@ def _one_by_one(w: Floats, e: Ints, age_s: Floats) -> Due:
 
 
 def _by_team(e: Ints, key: Floats) -> list[Ints]:
-    """The rows of each team, by the key."""
+    """Rows of each team, sorted by the key."""
     turn = lexsort((key, e))
     return split(turn, flatnonzero(diff(e[turn])) + 1)

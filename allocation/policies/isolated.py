@@ -1,23 +1,22 @@
-"""The isolated baseline (Gavel)."""
+"""Isolated baseline: an equal part of every GPU type for each job (Gavel)."""
 
 from numpy import arange, where, zeros_like
 
-from allocation.arrays import Floats
-from allocation.decision import Decision
+from allocation.decision import Decision, Status
 from allocation.problem import Problem
-from allocation.solve import Status
+from allocation.types import Floats
 
 
 def isolated(problem: Problem) -> Decision:
     r"""Split every GPU type evenly between the jobs, as if each had a cluster of its own.
 
-    Choose it as the baseline that sharing is to be measured against.
+    Choose it as the baseline with which sharing is compared.
 
     .. math::
         X_{i,k_0(i,j)} = \frac{y_{ij}}{\max(1, \sum_j y_{ij})}, \qquad y_{ij} = \frac{c_j}{m\, g_i}
 
-    k0(i, j) is job i's smallest gang on type j. What a job cannot use, or has no time for, is lost to it; the round
-    mechanism lends it to others.
+    k0(i, j) is job i's smallest gang on type j. GPUs that a job cannot use, or has no time for, are lost to it;
+    the round mechanism lends them to other jobs.
 
     Parameters
     ----------
@@ -42,7 +41,7 @@ def isolated(problem: Problem) -> Decision:
 
 
 def on_base_gangs(problem: Problem, y: Floats) -> Floats:
-    """Shares (m, K) from shares of types (m, n): each type by the fastest gang of least GPUs that the job has on it."""
+    """Shares (m, K) from shares of types (m, n), each in the job's fastest configuration of the fewest GPUs there."""
     X, rows = zeros_like(problem.rate), arange(len(y))
     for j, used in enumerate(problem.usage):
         smallest = (problem.rate > 0) & (used == problem.gpus) & (problem.gpus == problem.base_gpus[:, None])

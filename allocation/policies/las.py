@@ -5,12 +5,12 @@ from typing import Annotated
 from numpy import lexsort, maximum, searchsorted, where
 
 from allocation.decision import Decision
-from allocation.parameters import Within
+from allocation.policies.parameters import Within
 from allocation.problem import Problem
-from allocation.queues import roomiest, serve
+from allocation.solvers.greedy_queue import roomiest, serve
 
 PER_QUEUE = 2.25
-"""Each queue is so many times as long as the one before: with the first limit, near Tiresias' 3250, 7200, 18000."""
+"""Ratio of consecutive queue limits; with the first limit close to Tiresias' 3250, 7200, 18000."""
 
 
 def las(
@@ -19,15 +19,16 @@ def las(
     first_limit_gpu_s: Annotated[
         float, Within(1, 1e9, "GPU-seconds after which a job leaves the first queue")
     ] = 3250.0,
-    queues: Annotated[int, Within(1, 16, "how many queues there are")] = 4,
+    queues: Annotated[int, Within(1, 16, "number of queues")] = 4,
     promote: Annotated[
-        float, Within(0, 1e6, "a job that waited so many times as long as it ran is back in the first queue; 0: never")
+        float,
+        Within(0, 1e6, "a job that waited this many times as long as it ran returns to the first queue; 0: never"),
     ] = 8.0,
 ) -> Decision:
-    r"""Run the jobs that have had least service so far, counted in GPU-seconds and in coarse steps.
+    r"""Run the jobs with the least attained service, in GPU-seconds and coarse steps.
 
-    Choose it when lengths are unknown and short jobs are to be done quickly; jobs are stopped seldom, for only one of a
-    lower queue gives way.
+    Choose it when lengths are unknown and short jobs should finish quickly; preemptions are rare, as only a job of a
+    lower queue is preempted.
 
     With S the service, L the limits of the queues, W and E the time waited and executed, queue by queue and in each of
     them those that run first, then by age:
@@ -36,7 +37,8 @@ def las(
         q_i = \begin{cases} 0 & W_i \ge \text{promote} \cdot E_i > 0 \\ |\{l : L_l \le S_i\}| & \text{else} \end{cases},
         \qquad L_l = L_0 \cdot 2.25^{\,l}
 
-    Each gets what it holds, or its smallest gang of the type with most GPUs left. Who does not fit is passed over.
+    Each gets what it holds, or its smallest gang on the type with the most GPUs left. A job that does
+    not fit is skipped.
 
     Parameters
     ----------
@@ -48,8 +50,8 @@ def las(
     Returns
     -------
     Decision
-        picks (m,); objective: jobs that run; prices are 0; for each job left the reason `outbid`, with the last job
-        that was served before it.
+        assignment (m,); objective: jobs that run; prices are 0; for each job left the reason `outbid`, with the last
+        job that was served before it.
 
     References
     ----------

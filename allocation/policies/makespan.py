@@ -1,22 +1,24 @@
-"""Least makespan (Gavel's `min_total_duration`)."""
+"""Minimum makespan (Gavel's `min_total_duration`)."""
 
 from typing import Annotated
 
-from numpy import isfinite, maximum, where
+from numpy import append, isfinite, maximum, ones, ones_like, where, zeros
 
-from allocation.arrays import Floats
-from allocation.deadline import Deadline
 from allocation.decision import Decision
-from allocation.levels import fill_evenly
-from allocation.packed_levels import PACKED, pack_evenly
-from allocation.parameters import Switch
+from allocation.policies.parameters import Switch
+from allocation.policies.plain_programs import Level, all_jobs_sum, each_jobs_sum, lexicographic, solve
 from allocation.problem import Problem
+from allocation.solvers.linear_program import SolverFailed
+from allocation.solvers.water_filling import fill_evenly
+from allocation.space_sharing.water_filling import PACKED, pack_evenly
+from allocation.time_budget import UNLIMITED, TimeBudget
+from allocation.types import Bools, Floats
 
 
 def makespan(problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulated=True)] = False) -> Decision:
-    r"""Be done with all jobs as soon as possible.
+    r"""Complete the last of all jobs as early as possible.
 
-    Choose it for a fixed batch of jobs of which the last one counts, as in a search over hyperparameters.
+    Choose it for a fixed set of jobs of which the last completion counts, such as a hyperparameter search.
 
     .. math::
         \max_{X,\,z}\ z \quad\text{s.t.}\quad
@@ -24,8 +26,8 @@ def makespan(problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulat
         & \textstyle \sum_k X_{ik} \le 1                      && \forall i \quad\text{(time)} \\
         & \textstyle \sum_i \sum_k u_{jk} X_{ik} \le c_j      && \forall j \quad\text{(capacity)}
 
-    One program, where Gavel bisects to 5 %. What the last job leaves goes to the one that would be done next to last,
-    and so on. A job of unknown length is taken for as long as the longest known one, on the average GPU.
+    One linear program, where Gavel bisects to 5 %. Capacity that the last job leaves goes to the next to last,
+    and so on. A job of unknown length is assumed to be as long as the longest known one, on the average GPU.
 
     Parameters
     ----------
@@ -33,19 +35,20 @@ def makespan(problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulat
         T = rate (m, K) steps/s, r = remaining_steps (m,), u = usage (n, K) GPUs, c = capacity (n,) GPUs,
         p = base_rate (m,) steps/s on the average GPU.
     packed : bool
-        The time (pairs) that two jobs spend on the same GPUs is chosen, too, by their workload and kept_rate: see
-        `allocation.packing`. The promise is the same for the ten lowest levels; above, nobody has less than the tenth.
+        Also choose the time (pairs) that two jobs share GPUs, by their workload and kept_rate: see
+        `allocation.space_sharing.column_generation`. The ten lowest levels are exact; above them
+        no job gets less than the tenth level.
 
     Returns
     -------
     Decision
-        shares X (m, K), fraction of time; objective 1/z in seconds, the least is best; prices (n,), the seconds that
-        one more GPU would save those whom capacity holds up longest.
+        shares X (m, K), fraction of time; objective 1/z in seconds, to be minimised; prices (n,), seconds saved
+        per additional GPU for the jobs that capacity limits first.
 
     Raises
     ------
     SolverFailed
-        The solver stopped early. Infeasible cannot happen: X = 0, z = 0 is feasible.
+        Neither the solver nor the plain program ended in time. Infeasible cannot happen: X = 0, z = 0 is feasible.
 
     References
     ----------
@@ -55,12 +58,38 @@ def makespan(problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulat
     r = steps_left(problem)
     if packed:
         return pack_evenly(problem, 1 / r).inverse_decision
-    best = fill_evenly(problem.rate / r[:, None], problem.usage, problem.capacity, deadline=Deadline.of(problem))
+    budget = TimeBudget.of(problem)
+    try:
+        best = fill_evenly(problem.rate / r[:, None], problem.usage, problem.capacity, budget=budget)
+    except SolverFailed as failure:
+        return plain_program(problem, budget=budget).in_place_of(failure)
     return best.inverse_decision
 
 
+def plain_program(problem: Problem, *, levels: int | None = None, budget: TimeBudget = UNLIMITED) -> Decision:
+    """Solve the program above by HiGHS, then once more for each further level, up to `levels`."""
+    T, u, c, r = problem.rate, problem.usage, problem.capacity, steps_left(problem)
+    rates, times, used = each_jobs_sum(T), each_jobs_sum(ones_like(T)), all_jobs_sum(u, len(T))
+
+    def highest(rising: Bools, kept: Floats) -> Level:
+        best = solve(
+            append(zeros(T.size), 1),
+            [
+                [-rates, where(rising, r, 0)[:, None]],  # done by 1/z
+                [times, None],  # time
+                [used, None],  # capacity
+            ],
+            [where(rising, 0, -kept), ones(len(T)), c],
+            usable=T > 0,
+            budget=budget,
+        )
+        return Level(best.value, where(rising, best.value * r, kept), best)
+
+    return lexicographic(highest, T, u, c, levels=levels)[0].inverse_decision
+
+
 def steps_left(problem: Problem) -> Floats:
-    """Steps (m,), at least those of a second; a job of unknown length is as long as the longest known one."""
+    """Remaining steps (m,), at least one second's; a job of unknown length is as long as the longest known one."""
     r, p = problem.remaining_steps, problem.base_rate
     known = isfinite(r)
     longest_s = maximum(where(known, r / p, 0).max(initial=0), 1)

@@ -2,18 +2,23 @@
 
 from typing import Annotated
 
-from allocation.deadline import Deadline
+from numpy import append, ones, ones_like, where, zeros
+
 from allocation.decision import Decision
-from allocation.levels import fill_evenly
-from allocation.packed_levels import PACKED, pack_evenly
-from allocation.parameters import Switch
+from allocation.policies.parameters import Switch
+from allocation.policies.plain_programs import Level, all_jobs_sum, each_jobs_sum, lexicographic, solve
 from allocation.problem import Problem
+from allocation.solvers.linear_program import SolverFailed
+from allocation.solvers.water_filling import fill_evenly
+from allocation.space_sharing.water_filling import PACKED, pack_evenly
+from allocation.time_budget import UNLIMITED, TimeBudget
+from allocation.types import Bools, Floats
 
 
 def max_min_fairness(problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulated=True)] = False) -> Decision:
     r"""Make the worst-off job as fast as possible, relative to its fair share; then the next.
 
-    Choose it when many people share the cluster, and each is to get as much work done as a fair part of it would do.
+    Choose it when many people share the cluster and each should get at least the work of a fair part of it.
 
     .. math::
         \max_{X,\,z}\ z \quad\text{s.t.}\quad
@@ -22,9 +27,9 @@ def max_min_fairness(problem: Problem, *, packed: Annotated[bool, Switch(PACKED,
         & \textstyle \sum_i \sum_k u_{jk} X_{ik} \le c_j      && \forall j \quad\text{(capacity)} \\
         & 0 \le X_{ik} \le [T_{ik} > 0], \qquad a_{ik} = \frac{g_i}{w_i\,p_i}\, T_{ik}
 
-    Many X reach the best z. The second phase takes the lexicographic one: those whom capacity stops at z stay there,
-    and the level of the others rises until capacity, or their own time, stops them too. So the slack goes to whoever is
-    next worst off, and the answer does not hang on a solver's path.
+    Many X reach the best z. The lexicographic one is chosen: jobs that capacity stops at z stay there,
+    and the level of the others rises until capacity, or their own time, stops them too. So the slack goes to the
+    next worst-off jobs, and the decision does not depend on the solver's path.
 
     Parameters
     ----------
@@ -32,19 +37,20 @@ def max_min_fairness(problem: Problem, *, packed: Annotated[bool, Switch(PACKED,
         T = rate (m, K) steps/s, u = usage (n, K) GPUs, c = capacity (n,) GPUs, w = weight (m,),
         g = base_gpus (m,), p = base_rate (m,) steps/s on the average GPU.
     packed : bool
-        The time (pairs) that two jobs spend on the same GPUs is chosen, too, by their workload and kept_rate: see
-        `allocation.packing`. The promise is the same for the ten lowest levels; above, nobody has less than the tenth.
+        Also choose the time (pairs) that two jobs share GPUs, by their workload and kept_rate: see
+        `allocation.space_sharing.column_generation`. The ten lowest levels are exact; above them
+        no job gets less than the tenth level.
 
     Returns
     -------
     Decision
-        shares X (m, K), fraction of time, 0 to 1; prices (n,), what one more GPU adds to the level of those whom
-        capacity stops first; objective z.
+        shares X (m, K), fraction of time, 0 to 1; prices (n,), gain in the level per GPU for the jobs that
+        capacity limits first; objective z.
 
     Raises
     ------
     SolverFailed
-        The solver stopped early. Infeasible cannot happen: X = 0, z = 0 is feasible.
+        Neither the solver nor the plain program ended in time. Infeasible cannot happen: X = 0, z = 0 is feasible.
 
     References
     ----------
@@ -55,5 +61,31 @@ def max_min_fairness(problem: Problem, *, packed: Annotated[bool, Switch(PACKED,
     scale = g / (w * p)
     if packed:
         return pack_evenly(problem, scale).decision
-    best = fill_evenly(T * scale[:, None], problem.usage, problem.capacity, deadline=Deadline.of(problem))
-    return best.decision
+    budget = TimeBudget.of(problem)
+    try:
+        return fill_evenly(T * scale[:, None], problem.usage, problem.capacity, budget=budget).decision
+    except SolverFailed as failure:
+        return plain_program(problem, budget=budget).in_place_of(failure)
+
+
+def plain_program(problem: Problem, *, levels: int | None = None, budget: TimeBudget = UNLIMITED) -> Decision:
+    """Solve the program above by HiGHS, then once more for each further level, up to `levels`."""
+    T, u, c, w = problem.rate, problem.usage, problem.capacity, problem.weight
+    a = T * (problem.base_gpus / (w * problem.base_rate))[:, None]
+    rates, times, used = each_jobs_sum(a), each_jobs_sum(ones_like(a)), all_jobs_sum(u, len(a))
+
+    def highest(rising: Bools, kept: Floats) -> Level:
+        best = solve(
+            append(zeros(a.size), 1),
+            [
+                [-rates, rising[:, None]],  # fair
+                [times, None],  # time
+                [used, None],  # capacity
+            ],
+            [where(rising, 0, -kept), ones(len(a)), c],
+            usable=T > 0,
+            budget=budget,
+        )
+        return Level(best.value, where(rising, best.value, kept), best)
+
+    return lexicographic(highest, a, u, c, levels=levels)[0].decision

@@ -1,24 +1,27 @@
 """Max-min fairness of GPU time, blind to the types of GPUs (Gavel's `max_min_fairness`)."""
 
-from numpy import where
+from numpy import append, ones, ones_like, where, zeros
 
-from allocation.deadline import Deadline
 from allocation.decision import Decision
-from allocation.levels import fill_evenly
+from allocation.policies.plain_programs import Level, all_jobs_sum, each_jobs_sum, lexicographic, solve
 from allocation.problem import Problem, normaliser
+from allocation.solvers.linear_program import SolverFailed
+from allocation.solvers.water_filling import fill_evenly
+from allocation.time_budget import UNLIMITED, TimeBudget
+from allocation.types import Bools, Floats
 
 
 def max_min_fairness_agnostic(problem: Problem) -> Decision:
-    r"""Give everybody an equal part of the GPUs' time by weight, whatever the GPUs.
+    r"""Give each job an equal part of the GPUs' time by weight, regardless of the GPU types' speeds.
 
-    Choose it as the baseline that `max_min_fairness` is to be measured against, or where one GPU is as good as another.
+    Choose it as the baseline with which `max_min_fairness` is compared, or where all GPU types are equally fast.
 
-    It is `max_min_fairness` with the GPUs of a configuration in place of its rate:
+    It is `max_min_fairness` with the number of GPUs of a configuration instead of its rate:
 
     .. math::
         T_{ik} := \frac{\sum_j u_{jk}}{g_i}\,[T_{ik} > 0]
 
-    Gavel sets every rate to 1, also where a job cannot run; shares that are worth nothing are not handed out here.
+    Gavel sets every rate to 1, even where a job cannot run; such shares are not given here.
 
     Parameters
     ----------
@@ -29,22 +32,51 @@ def max_min_fairness_agnostic(problem: Problem) -> Decision:
     Returns
     -------
     Decision
-        shares X (m, K), fraction of time; prices (n,), what one more GPU adds to the level of those whom capacity stops
+        shares X (m, K), fraction of time; prices (n,), gain in the level per GPU for the jobs that capacity limits
         first; objective z, in units of GPU time.
 
     Raises
     ------
     SolverFailed
-        The solver stopped early. Infeasible cannot happen: X = 0, z = 0 is feasible.
+        Neither the solver nor the plain program ended in time. Infeasible cannot happen: X = 0, z = 0 is feasible.
 
     References
     ----------
     .. [1] Narayanan et al., OSDI 2020, "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
        section 7.1 (the LAS baseline, heterogeneity-agnostic).
     """
-    u, c, w = problem.usage, problem.capacity, problem.weight
+    budget = TimeBudget.of(problem)
+    try:
+        return fill_evenly(_gpu_time(problem), problem.usage, problem.capacity, budget=budget).decision
+    except SolverFailed as failure:
+        return plain_program(problem, budget=budget).in_place_of(failure)
+
+
+def plain_program(problem: Problem, *, levels: int | None = None, budget: TimeBudget = UNLIMITED) -> Decision:
+    """Solve max-min fairness at these rates by HiGHS, once for each level, up to `levels`."""
+    u, c, a = problem.usage, problem.capacity, _gpu_time(problem)
+    rates, times, used = each_jobs_sum(a), each_jobs_sum(ones_like(a)), all_jobs_sum(u, len(a))
+
+    def highest(rising: Bools, kept: Floats) -> Level:
+        best = solve(
+            append(zeros(a.size), 1),
+            [
+                [-rates, rising[:, None]],  # fair
+                [times, None],  # time
+                [used, None],  # capacity
+            ],
+            [where(rising, 0, -kept), ones(len(a)), c],
+            usable=a > 0,
+            budget=budget,
+        )
+        return Level(best.value, where(rising, best.value, kept), best)
+
+    return lexicographic(highest, a, u, c, levels=levels)[0].decision
+
+
+def _gpu_time(problem: Problem) -> Floats:
+    """GPUs of each configuration as a rate a (m, K), by weight, relative to the average GPU."""
     T = where(problem.rate > 0, problem.gpus, 0) / problem.base_gpus[:, None]
-    g, p = normaliser(T, u, c)
-    a = T * (g / (w * p))[:, None]
-    best = fill_evenly(a, u, c, deadline=Deadline.of(problem))
-    return best.decision
+    g, p = normaliser(T, problem.usage, problem.capacity)
+    a: Floats = T * (g / (problem.weight * p))[:, None]
+    return a

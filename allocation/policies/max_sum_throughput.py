@@ -1,25 +1,30 @@
-"""Most throughput in total (Gavel)."""
+"""Maximum total throughput (Gavel)."""
 
 from typing import Annotated
 
-from allocation.deadline import Deadline
+from numpy import ones, ones_like
+
 from allocation.decision import Decision
-from allocation.parameters import Switch
+from allocation.policies.parameters import Switch
+from allocation.policies.plain_programs import all_jobs_sum, decision_of_shares, each_jobs_sum, solve
 from allocation.problem import Problem
-from allocation.worth import most_worth
+from allocation.solvers.linear_program import SolverFailed
+from allocation.solvers.weighted_sum import maximize_weighted_sum
+from allocation.time_budget import UNLIMITED, TimeBudget
+from allocation.types import Floats
 
 
 def max_sum_throughput(
     problem: Problem,
     *,
     normalised: Annotated[
-        bool, Switch("count work in average GPUs, so that a step of one model is not worth more than of another")
+        bool, Switch("count normalised throughput, so that steps of different models are comparable")
     ] = False,
 ) -> Decision:
-    r"""Get as many steps done as possible, by whomever.
+    r"""Maximise the weighted sum of the jobs' throughputs.
 
-    Choose it when the cluster belongs to one owner who wants it used best; jobs that gain little may starve. Steps of
-    different models are hardly comparable: then set `normalised`.
+    Choose it when the cluster has one owner who wants the most work done; jobs that gain little may starve. Steps of
+    different models are hardly comparable: set `normalised` then.
 
     .. math::
         \max_X\ \textstyle\sum_{ik} w_i\, b_{ik} X_{ik} \quad\text{s.t.}\quad
@@ -39,19 +44,43 @@ def max_sum_throughput(
     -------
     Decision
         shares X (m, K), fraction of time; prices (n,), gain per GPU; objective: weighted steps/s, or average GPUs.
-        At the round's time limit the answer by prices, with the status `limit`.
+        At the round's time limit, the best feasible decision so far, with the status `limit`.
 
     Raises
     ------
     SolverFailed
-        The solver stopped early. Infeasible cannot happen: X = 0 is feasible.
+        Neither the solver nor the plain program ended in time. Infeasible cannot happen: X = 0 is feasible.
 
     References
     ----------
     .. [1] Narayanan et al., OSDI 2020, "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
        section 4.2.
     """
+    b, budget = _worth(problem, normalised=normalised), TimeBudget.of(problem)
+    try:
+        return maximize_weighted_sum(b, problem.rate, problem.usage, problem.capacity, budget=budget).decision
+    except SolverFailed as failure:
+        return plain_program(problem, normalised=normalised, budget=budget).in_place_of(failure)
+
+
+def plain_program(problem: Problem, *, normalised: bool = False, budget: TimeBudget = UNLIMITED) -> Decision:
+    """Solve the program above by HiGHS."""
+    T, u, c = problem.rate, problem.usage, problem.capacity
+    best = solve(
+        _worth(problem, normalised=normalised).ravel(),
+        [
+            [each_jobs_sum(ones_like(T))],  # time
+            [all_jobs_sum(u, len(T))],  # capacity
+        ],
+        [ones(len(T)), c],
+        usable=T > 0,
+        budget=budget,
+    )
+    return decision_of_shares(best, u, c)
+
+
+def _worth(problem: Problem, *, normalised: bool) -> Floats:
+    """Value (m, K) of a share: w b."""
     T, g, w, p = problem.rate, problem.base_gpus, problem.weight, problem.base_rate
-    b = T * (w * g / p if normalised else w)[:, None]
-    best = most_worth(b, T, problem.usage, problem.capacity, deadline=Deadline.of(problem))
-    return best.decision
+    worth: Floats = T * (w * g / p if normalised else w)[:, None]
+    return worth

@@ -1,21 +1,23 @@
-"""Most work for the money (Gavel)."""
+"""Maximum throughput per dollar (Gavel)."""
 
-from numpy import where
+from numpy import ones, ones_like, where
 
-from allocation.arrays import Floats
-from allocation.deadline import Deadline
 from allocation.decision import Decision
+from allocation.policies.plain_programs import all_jobs_sum, decision_of_shares, each_jobs_sum, solve
 from allocation.problem import Problem
-from allocation.worth import most_worth
+from allocation.solvers.linear_program import SolverFailed
+from allocation.solvers.weighted_sum import maximize_weighted_sum
+from allocation.time_budget import UNLIMITED, TimeBudget
+from allocation.types import Floats
 
 FREE = 1e-2
-"""What a GPU without a price counts as, of the least price that there is."""
+"""Assumed price of a GPU without one, as a fraction of the lowest price."""
 
 
 def min_cost(problem: Problem) -> Decision:
-    r"""Get the most steps per dollar: each job on the GPUs that are cheapest for it, as far as they go.
+    r"""Maximise steps per dollar: each job on the GPUs that are cheapest for it, as far as they suffice.
 
-    Choose it when GPUs are paid by the hour and nothing is urgent.
+    Choose it when GPUs are paid by the hour and no job is urgent.
 
     .. math::
         \max_X\ \textstyle\sum_{ik} w_i\, \frac{T_{ik}}{\pi_k} X_{ik} \quad\text{s.t.}\quad
@@ -35,26 +37,44 @@ def min_cost(problem: Problem) -> Decision:
     -------
     Decision
         shares X (m, K), fraction of time; prices (n,), gain per GPU; objective: weighted steps/s per dollar/h.
-        At the round's time limit the answer by prices, with the status `limit`.
+        At the round's time limit, the best feasible decision so far, with the status `limit`.
 
     Raises
     ------
     SolverFailed
-        The solver stopped early. Infeasible cannot happen: X = 0 is feasible.
+        Neither the solver nor the plain program ended in time. Infeasible cannot happen: X = 0 is feasible.
 
     References
     ----------
     .. [1] Narayanan et al., OSDI 2020, "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
        section 4.2.
     """
-    T = problem.rate
-    b = T * problem.weight[:, None] / dollars_per_hour(problem)
-    best = most_worth(b, T, problem.usage, problem.capacity, deadline=Deadline.of(problem))
-    return best.decision
+    budget = TimeBudget.of(problem)
+    b = problem.rate * problem.weight[:, None] / dollars_per_hour(problem)
+    try:
+        return maximize_weighted_sum(b, problem.rate, problem.usage, problem.capacity, budget=budget).decision
+    except SolverFailed as failure:
+        return plain_program(problem, budget=budget).in_place_of(failure)
+
+
+def plain_program(problem: Problem, *, budget: TimeBudget = UNLIMITED) -> Decision:
+    """Solve the program above by HiGHS."""
+    T, u, c, w = problem.rate, problem.usage, problem.capacity, problem.weight
+    best = solve(
+        (T * w[:, None] / dollars_per_hour(problem)).ravel(),
+        [
+            [each_jobs_sum(ones_like(T))],  # time
+            [all_jobs_sum(u, len(T))],  # capacity
+        ],
+        [ones(len(T)), c],
+        usable=T > 0,
+        budget=budget,
+    )
+    return decision_of_shares(best, u, c)
 
 
 def dollars_per_hour(problem: Problem) -> Floats:
-    """What each configuration (K,) costs, more than nothing."""
+    """Dollars per hour of each configuration (K,), more than 0."""
     price = problem.price_per_gpu_hour
     least = price[price > 0].min(initial=1 / FREE) if (price > 0).any() else 1 / FREE
     cost: Floats = where(price > 0, price, FREE * least) @ problem.usage

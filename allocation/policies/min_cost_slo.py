@@ -1,17 +1,20 @@
-"""Most work for the money, deadlines first (Gavel)."""
+"""Maximum throughput per dollar subject to deadlines (Gavel)."""
 
-from numpy import divide, isfinite, maximum, where, zeros_like
+from numpy import append, clip, divide, isfinite, maximum, ones, ones_like, where, zeros, zeros_like
+from scipy.sparse import diags_array, eye_array
 
-from allocation.arrays import Floats
-from allocation.deadline import Deadline
 from allocation.decision import Decision
 from allocation.policies.min_cost import dollars_per_hour
+from allocation.policies.plain_programs import all_jobs_sum, decision_of_shares, each_jobs_sum, solve
 from allocation.problem import Problem
-from allocation.worth import least_shortfall, most_worth
+from allocation.solvers.linear_program import SolverFailed
+from allocation.solvers.weighted_sum import SLACK, maximize_weighted_sum, minimize_shortfall
+from allocation.time_budget import UNLIMITED, TimeBudget
+from allocation.types import Floats
 
 
 def min_cost_slo(problem: Problem) -> Decision:
-    r"""Get the most steps per dollar of those allocations that meet the deadlines.
+    r"""Maximise steps per dollar among the allocations that meet the deadlines.
 
     Choose it when GPUs are paid by the hour and some jobs have deadlines.
 
@@ -21,8 +24,8 @@ def min_cost_slo(problem: Problem) -> Decision:
         & \textstyle \sum_k X_{ik} \le 1                      && \forall i \quad\text{(time)} \\
         & \textstyle \sum_i \sum_k u_{jk} X_{ik} \le c_j      && \forall j \quad\text{(capacity)}
 
-    Where not all deadlines can be met together, those rates are demanded that come nearest, by the least sum of
-    shortfalls (Gavel drops all deadlines then). One that is past, or out of reach even alone, binds nobody.
+    If the deadlines cannot all be met, the required rates are reduced by the smallest sum of
+    shortfalls (Gavel then drops all deadlines). A deadline that has passed or is out of reach is ignored.
 
     Parameters
     ----------
@@ -38,8 +41,8 @@ def min_cost_slo(problem: Problem) -> Decision:
     Raises
     ------
     SolverFailed
-        The solver stopped early; at the round's time limit, if any rate is demanded. Infeasible cannot happen: some X
-        reaches the rates demanded.
+        The solver stopped early, or at the round's time limit if any rate is required. Infeasible cannot happen: some X
+        reaches the required rates.
 
     References
     ----------
@@ -47,15 +50,48 @@ def min_cost_slo(problem: Problem) -> Decision:
        section 4.2.
     """
     T, u, c = problem.rate, problem.usage, problem.capacity
-    deadline = Deadline.of(problem)
-    least = least_shortfall(T, u, c, _rates_in_time(problem), deadline=deadline)
+    budget = TimeBudget.of(problem)
     b = T * problem.weight[:, None] / dollars_per_hour(problem)
-    best = most_worth(b, T, u, c, least=least, deadline=deadline)
-    return best.decision
+    try:
+        least = minimize_shortfall(T, u, c, _rates_in_time(problem), budget=budget)
+        return maximize_weighted_sum(b, T, u, c, least=least, budget=budget).decision
+    except SolverFailed as failure:
+        return plain_program(problem, budget=budget).in_place_of(failure)
+
+
+def plain_program(problem: Problem, *, budget: TimeBudget = UNLIMITED) -> Decision:
+    """Minimise the sum of shortfalls y, then solve the program above for the reduced rates, by HiGHS."""
+    T, u, c, l = problem.rate, problem.usage, problem.capacity, _rates_in_time(problem)  # noqa: E741  # as in the maths
+    m = len(T)
+    rates, times, used = each_jobs_sum(T), each_jobs_sum(ones_like(T)), all_jobs_sum(u, m)
+    nearest = solve(
+        append(zeros(T.size), -ones(m)),
+        [
+            [-rates, -diags_array(l)],  # in time, but for what is short
+            [times, None],  # time
+            [used, None],  # capacity
+            [None, eye_array(m)],  # nothing is shorter than all of it
+        ],
+        [-l, ones(m), c, ones(m)],
+        usable=T > 0,
+        budget=budget,
+    )
+    best = solve(
+        (T * problem.weight[:, None] / dollars_per_hour(problem)).ravel(),
+        [
+            [-rates],  # in time
+            [times],  # time
+            [used],  # capacity
+        ],
+        [-(1 - SLACK) * l * clip(1 - nearest.x[T.size :], 0, 1), ones(m), c],
+        usable=T > 0,
+        budget=budget,
+    )
+    return decision_of_shares(best, u, c)
 
 
 def _rates_in_time(problem: Problem) -> Floats:
-    """The rate (m,) by which each job would be done in time; 0 where it has no deadline, or cannot meet it alone."""
+    """Rates (m,) that meet the deadlines; 0 without a deadline, or where it cannot be met even alone."""
     r, d = problem.remaining_steps, problem.deadline_s
     bound = isfinite(r) & isfinite(d) & (d > 0)
     rate = divide(where(bound, r, 0), d, out=zeros_like(r), where=bound)

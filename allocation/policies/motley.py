@@ -1,41 +1,44 @@
-"""The least average completion time, restarts counted (our own)."""
+"""Minimum mean completion time with restart costs, by integer assignment (Motley's own)."""
 
+from dataclasses import replace
 from typing import Annotated
 
-from numpy import arange, inf, isfinite, maximum, minimum, where
+from numpy import arange, inf, isfinite, maximum, minimum, ones_like, where
 
-from allocation.arrays import Floats
 from allocation.decision import Decision
-from allocation.gain import most_gain
-from allocation.parameters import Within
+from allocation.policies.parameters import Within
+from allocation.policies.plain_programs import all_jobs_sum, decision_of_picks, each_jobs_sum, solve
 from allocation.problem import Problem
+from allocation.solvers.integer_assignment import allowed, assign_with_incumbents
+from allocation.solvers.linear_program import SolverFailed
+from allocation.time_budget import UNLIMITED, TimeBudget
+from allocation.types import Floats
 
 LEAST_S = 1.0
-"""No job is nearer to its end than that: its weight stays finite."""
+"""Least remaining time of a job in seconds, so that its weight stays finite."""
 
 
 def motley(
     problem: Problem,
     *,
     short_first: Annotated[
-        float, Within(0, 1, "how much more a job counts the less of it is left; 0: all count alike")
+        float, Within(0, 1, "how much more short remaining jobs count; 0: all jobs count the same")
     ] = 0.2,
-    horizon_s: Annotated[
-        float, Within(60, 86_400, "seconds for which a choice is taken to last: a restart is spread over them")
-    ] = 900.0,
-    begin: Annotated[
-        float, Within(0, 10, "what it is worth to run at all, where 1 is what all speed beyond that is worth")
-    ] = 1.0,
+    horizon_s: Annotated[float, Within(60, 86_400, "seconds over which the cost of a restart is spread")] = 900.0,
+    begin: Annotated[float, Within(0, 10, "value of running at all, relative to the value of full speed (1)")] = 1.0,
     scale_up: Annotated[
-        float, Within(0, 1024, "at most so many times the GPUs that jobs of its workload ever had; 0: no limit")
+        float,
+        Within(0, 1024, "limit on GPUs as a multiple of the most that jobs of its workload ever had; 0: no limit"),
     ] = 0.0,
-    gap: Annotated[float, Within(0, 0.5, "how far from the best the answer may be, relatively")] = 1e-3,
-    time_limit_s: Annotated[float, Within(0.01, 600, "seconds after which the answer by prices counts")] = 20.0,
+    gap: Annotated[float, Within(0, 0.5, "relative optimality gap at which the solver may stop")] = 1e-3,
+    time_limit_s: Annotated[
+        float, Within(0.01, 600, "seconds after which the best feasible assignment so far is used")
+    ] = 20.0,
 ) -> Decision:
-    r"""Save jobs as much of their time to come as the GPUs can, and move nobody who would lose more than he gains.
+    r"""Assign the configurations that save the most time; move a job only if it gains more than a restart costs.
 
-    Choose it when jobs are elastic, say how much work they are, and are to be done soon on average. A job starts in the
-    size that suits it, where its workload is known; it waits for another to grow only if it is far longer than that.
+    Choose it when jobs are elastic, declare their work, and should finish early on average. A job starts in the
+    size that suits it if its workload is known; it waits while a much shorter job grows.
 
     .. math::
         \max_{X \in \{0,1\}}\ \textstyle\sum_i w_i \left(\frac{r_i}{1\,\mathrm{h}}\right)^{-q} \sum_k (a + v_{ik})
@@ -43,17 +46,17 @@ def motley(
         & \textstyle \sum_k X_{ik} \le 1                      && \forall i \quad\text{(one configuration)} \\
         & \textstyle \sum_i \sum_k u_{jk} X_{ik} \le c_j      && \forall j \quad\text{(capacity)}
 
-    A second in configuration k saves job i the seconds that it would take for the same steps at its best; a restart
-    loses its part of the time until the job is done or the horizon H is reached:
+    A second in configuration k saves job i the time of the same steps at its best rate; a restart
+    costs its part of the time until the job completes or the horizon H is reached:
 
     .. math::
         r_i = \frac{S_i}{\max_k T_{ik}}, \qquad
         v_{ik} = \frac{T_{ik}}{\max_k T_{ik}} \left(1 - \frac{R_{ik}}{\min(H,\ R_{ik} + S_i / T_{ik})}\right), \qquad
         R_{ik} = \begin{cases} 0 & k \text{ is held} \\ R_i & \text{else} \end{cases}
 
-    A job that does not say how much is left of it is expected to run once more as long as it has, and as the horizon.
-    A locked job keeps what it holds, and of equals who runs goes on. Where rates are guesses, `scale_up` limits how
-    many times the GPUs a job may get that jobs of its workload ever had.
+    A job of unknown length is expected to run as long again as it has run, plus the horizon.
+    A locked job keeps what it holds, and ties favour running jobs. Where rates are guesses, `scale_up` limits how
+    many times the GPUs of earlier jobs of its workload a job may get.
 
     Parameters
     ----------
@@ -62,14 +65,14 @@ def motley(
         S = remaining_steps (m,), R = restart_s (m,) seconds, attained_gpu_s, base_gpus (m,), most_gpus (m,) that jobs
         of its workload ever had.
     short_first, begin, horizon_s : q, a and H.
-    scale_up, gap, time_limit_s : as said there.
+    scale_up, gap, time_limit_s : limit of growth, relative optimality gap, seconds.
 
     Returns
     -------
     Decision
-        picks (m,); objective and bound as in the formula; prices (n,) and worth (m, K) in its unit: what a GPU, or a
-        configuration, adds to the sum. Where `time_limit_s` or the round's time limit comes before the gap is reached,
-        the feasible answer by prices, with the status `limit`.
+        assignment (m,); objective and bound as in the formula; prices (n,) and value (m, K) in its unit: what a GPU, or
+        a configuration, adds to the sum. Where `time_limit_s` or the round's time limit comes before the gap is
+        reached, the feasible answer by prices, with the status `limit`.
 
     References
     ----------
@@ -78,24 +81,74 @@ def motley(
     .. [2] Berg, Vesilo and Harchol-Balter, Performance Evaluation 2020, "heSRPT: Parallel scheduling to minimize mean
        slowdown" (why short jobs first, and not alone).
     """
+    budget = TimeBudget.of(problem).at_most(time_limit_s)
+    gain = _gain(problem, short_first=short_first, horizon_s=horizon_s, begin=begin)
+    try:
+        return assign_with_incumbents(problem, gain, scale_up=scale_up, gap=gap, time_limit_s=time_limit_s)
+    except SolverFailed as failure:
+        return plain_program(
+            problem,
+            short_first=short_first,
+            horizon_s=horizon_s,
+            begin=begin,
+            scale_up=scale_up,
+            gap=gap,
+            budget=budget,
+        ).in_place_of(failure)
+
+
+def plain_program(
+    problem: Problem,
+    *,
+    short_first: float = 0.2,
+    horizon_s: float = 900.0,
+    begin: float = 1.0,
+    scale_up: float = 0.0,
+    gap: float = 1e-3,
+    budget: TimeBudget = UNLIMITED,
+) -> Decision:
+    """Solve the program above by HiGHS."""
+    T, u, c, locked = problem.rate, problem.usage, problem.capacity, problem.locked
+    stays = arange(problem.gpus.size) == problem.held[:, None]
+    gain = _gain(problem, short_first=short_first, horizon_s=horizon_s, begin=begin)
+    worth = where(allowed(problem, stays, scale_up), gain, 0)
+    best = solve(
+        worth.ravel(),
+        [
+            [each_jobs_sum(ones_like(T))],  # one configuration
+            [all_jobs_sum(u, len(T))],  # capacity
+        ],
+        [1 - locked, c - u[:, problem.held[locked]].sum(axis=1)],
+        usable=worth > 0,
+        budget=budget,
+        whole=True,
+        gap=gap,
+    )
+    picks = decision_of_picks(problem, best, worth)
+    kept = float(gain[locked, problem.held[locked]].sum())
+    return replace(picks, objective=best.value + kept, bound=best.bound + kept)
+
+
+def _gain(problem: Problem, *, short_first: float, horizon_s: float, begin: float) -> Floats:
+    """Value of each configuration (m, K)."""
     T, w, held = problem.rate, problem.weight, problem.held
     best = T.max(axis=1)
     r = maximum(_left_s(problem, best, horizon_s), LEAST_S)
     stays = arange(T.shape[1]) == held[:, None]
     v = (T / best[:, None]) * (1 - _lost(problem, r * best, stays, horizon_s))
-    gain = (w * (r / 3600) ** -short_first)[:, None] * (begin + v)
-    return most_gain(problem, gain, scale_up=scale_up, gap=gap, time_limit_s=time_limit_s)
+    gain: Floats = (w * (r / 3600) ** -short_first)[:, None] * (begin + v)
+    return gain
 
 
 def _left_s(problem: Problem, best: Floats, horizon_s: float) -> Floats:
-    """r (m,), seconds left at the best rate (m,)."""
+    """Seconds left r (m,) at the best rate, and that rate (m,)."""
     so_far = problem.attained_gpu_s / problem.base_gpus
     left: Floats = where(isfinite(problem.remaining_steps), problem.remaining_steps / best, so_far + horizon_s)
     return left
 
 
 def _lost(problem: Problem, steps: Floats, stays: Floats, horizon_s: float) -> Floats:
-    """The part (m, K) of the time to come that a restart takes, with so many steps (m,) to do."""
+    """Fraction (m, K) of the remaining time that a restart takes, with so many steps (m,) left."""
     R = where(stays, 0, problem.restart_s[:, None])
     alone_s = where(problem.rate > 0, steps[:, None] / where(problem.rate > 0, problem.rate, 1), inf)
     part: Floats = minimum(R / minimum(horizon_s, R + alone_s), 1)

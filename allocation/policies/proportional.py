@@ -1,27 +1,26 @@
-"""Shares in proportion to weights, of the whole cluster's mix of GPUs."""
+"""Shares of the cluster's mix of GPU types in proportion to weights."""
 
 from numpy import divide, maximum, ones_like, where, zeros, zeros_like
 
-from allocation.arrays import Floats
-from allocation.decision import Decision
+from allocation.decision import Decision, Status
 from allocation.policies.isolated import on_base_gangs
 from allocation.problem import Problem
-from allocation.solve import Status
+from allocation.types import Floats
 
 
 def proportional(problem: Problem) -> Decision:
-    r"""Give each job GPUs in proportion to its weight, and of every type as much as of any other.
+    r"""Give each job GPUs in proportion to its weight, the same fraction of every type.
 
-    Choose it when teams paid for parts of the cluster and each is to get its part of every GPU type, no trading.
+    Choose it when teams paid for parts of the cluster and each should get its part of every GPU type, without trading.
 
-    Job i is on the cluster's mix of the types that it can use for a part f of its time; what a job has no time for goes
-    to the others, again by weight:
+    Job i runs on the cluster's mix of the types that it can use for a fraction f of its time; what a job has no time
+    for goes to the other jobs, again by weight:
 
     .. math::
         X_{i,k_0(i,j)} = f_i\, \frac{c_j}{C_i}, \qquad f_i = \min\!\left(1, \theta\, \frac{w_i}{g_i}\right), \qquad
         \textstyle\sum_i g_i f_i = \sum_j c_j
 
-    C_i are the GPUs of those types. Where jobs that are bound to one type would overfill it, its shares shrink to fit.
+    C_i are the GPUs of those types. Where jobs bound to one type would exceed it, its shares shrink to fit.
 
     Parameters
     ----------
@@ -50,7 +49,7 @@ def proportional(problem: Problem) -> Decision:
 
 
 def _fill(capacity: float, g: Floats, w: Floats) -> Floats:
-    """The part (m,) of its time that each gang of g GPUs runs when GPUs go by weight, and none runs more than 1."""
+    """Fraction (m,) of time that each gang of g GPUs runs if GPUs go by weight; at most 1."""
     f = zeros_like(g)
     while (rising := f < 1).any():
         theta = (capacity - g[~rising].sum()) / w[rising].sum()

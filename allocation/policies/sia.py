@@ -1,37 +1,45 @@
 """Goodput-optimal elastic allocation (Sia)."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated
 
-from numpy import arange, inf, maximum, minimum, take_along_axis, where
+from numpy import arange, inf, maximum, minimum, ones_like, where
 
-from allocation.arrays import Floats
 from allocation.decision import Decision
-from allocation.gain import most_gain
-from allocation.parameters import Switch, Within
+from allocation.policies.parameters import Switch, Within
+from allocation.policies.plain_programs import all_jobs_sum, decision_of_picks, each_jobs_sum, solve
 from allocation.problem import Problem
+from allocation.solvers.integer_assignment import allowed, assign_with_incumbents
+from allocation.solvers.linear_program import SolverFailed
+from allocation.time_budget import UNLIMITED, TimeBudget
+from allocation.types import Floats
 
 MOST_COST = 3000.0
-"""Sia's bound on the cost of a configuration that is next to worthless."""
+"""Sia's bound on the cost of a nearly worthless configuration."""
 
 
 def sia(
     problem: Problem,
     *,
-    power: Annotated[float, Within(-4, 1, "below 0 slow jobs count for more, the more so the lower it is")] = -0.5,
+    power: Annotated[float, Within(-4, 1, "fairness power p: the lower below 0, the more slow jobs count")] = -0.5,
     waiting: Annotated[
-        float, Within(1.05, 100, "what a job that gets nothing costs, where a single GPU, its slowest, costs 1")
+        float, Within(1.05, 100, "cost of a waiting job, relative to running on its slowest single GPU (1)")
     ] = 1.1,
     scale_up: Annotated[
-        float, Within(0, 1024, "at most so many times the GPUs that jobs of its workload ever had; 0: no limit")
+        float,
+        Within(0, 1024, "limit on GPUs as a multiple of the most that jobs of its workload ever had; 0: no limit"),
     ] = 2.0,
-    gap: Annotated[float, Within(0, 0.5, "how far from the best the answer may be, relatively")] = 1e-3,
-    time_limit_s: Annotated[float, Within(0.01, 600, "seconds after which the answer by prices counts")] = 20.0,
+    gap: Annotated[float, Within(0, 0.5, "relative optimality gap at which the solver may stop")] = 1e-3,
+    time_limit_s: Annotated[
+        float, Within(0.01, 600, "seconds after which the best feasible assignment so far is used")
+    ] = 20.0,
     rounded: Annotated[bool, Switch("round costs to 2 decimals, as the published code does")] = False,
 ) -> Decision:
-    r"""Give each job the GPUs on which its goodput, next to what it cost to move it, adds most.
+    r"""Assign the configurations that maximise total normalised goodput, discounted by the cost of restarts.
 
-    Choose it when jobs are elastic: they grow while GPUs are free, and shrink when others come. At the published cost
-    of waiting, 1.1, to grow counts for more than to let one more begin; from 1.5 on, of jobs alike, all begin first.
+    Choose it when jobs are elastic: they grow while GPUs are free and shrink when other jobs arrive. At the published
+    cost of waiting, 1.1, growing counts more than starting another job; from 1.5 on, identical jobs all start first.
 
     .. math::
         \min_{X \in \{0,1\}}\ \textstyle\sum_i w_i \left( \sum_k A_{ik} X_{ik} + \lambda \left(1 - \sum_k X_{ik}\right)
@@ -39,7 +47,7 @@ def sia(
         & \textstyle \sum_k X_{ik} \le 1                      && \forall i \quad\text{(one configuration)} \\
         & \textstyle \sum_i \sum_k u_{jk} X_{ik} \le c_j      && \forall j \quad\text{(capacity)}
 
-    with the goodput of job i in units of its least one, for the GPUs of that, and cut by what a restart costs:
+    with the goodput of job i relative to its smallest one, scaled to the same GPUs and discounted by the restart cost:
 
     .. math::
         A_{ik} = \left( f_{ik}\, s_i\, \frac{T_{ik}}{\min_k T_{ik}} \right)^{p}, \qquad
@@ -47,23 +55,23 @@ def sia(
         \frac{\max(t_i - N_i R_i,\ 0)}{t_i + R_i} & \text{else} \end{cases}
 
     For p > 0 the sum is maximised, and a job that waits costs -lambda; for p = 0 only the number of jobs counts. A
-    locked job keeps what it holds, and of equals who runs goes on. No job gets more than `scale_up` times the GPUs that
+    locked job keeps what it holds, and ties favour running jobs. No job gets more than `scale_up` times the GPUs that
     jobs of its workload ever had, or its smallest gang.
 
     Parameters
     ----------
     problem : Problem
         T = rate (m, K) goodput, u = usage (n, K) GPUs, c = capacity (n,) GPUs, w = weight (m,), held, locked (m,),
-        t = age_s (m,), N = restarts (m,), R = restart_s (m,), scale_unit (m, n) and base_gpus (m,) GPUs, which make s,
+        t = age_s (m,), N = restarts (m,), R = restart_s (m,), s = base_gpus (m,),
         most_gpus (m,) that jobs of its workload ever had.
     power, waiting : p and lambda.
-    scale_up, gap, time_limit_s, rounded : as said there.
+    scale_up, gap, time_limit_s, rounded : limit of growth, relative gap, seconds, Sia's rounding.
 
     Returns
     -------
     Decision
-        picks (m,); objective and bound as in the formula; prices (n,) and worth (m, K) in its unit: what a GPU, or a
-        configuration, takes off the sum (or, for p > 0, adds to it). Where `time_limit_s` or the round's time
+        assignment (m,); objective and bound as in the formula; prices (n,) and value (m, K) in its unit: what a GPU, or
+        a configuration, takes off the sum (or, for p > 0, adds to it). Where `time_limit_s` or the round's time
         limit comes before the gap is reached, the feasible answer by prices, with the status `limit`.
 
     References
@@ -71,28 +79,71 @@ def sia(
     .. [1] Subramanya et al., SOSP 2023, "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling",
        section 3.4.
     """
+    budget = TimeBudget.of(problem).at_most(time_limit_s)
+    gain, objective = _gain(problem, power=power, waiting=waiting, rounded=rounded)
+    try:
+        return assign_with_incumbents(
+            problem, gain, scale_up=scale_up, gap=gap, time_limit_s=time_limit_s, objective=objective
+        )
+    except SolverFailed as failure:
+        return plain_program(
+            problem,
+            power=power,
+            waiting=waiting,
+            scale_up=scale_up,
+            gap=gap,
+            rounded=rounded,
+            budget=budget,
+        ).in_place_of(failure)
+
+
+def plain_program(
+    problem: Problem,
+    *,
+    power: float = -0.5,
+    waiting: float = 1.1,
+    scale_up: float = 2.0,
+    gap: float = 1e-3,
+    rounded: bool = False,
+    budget: TimeBudget = UNLIMITED,
+) -> Decision:
+    """Solve the program above by HiGHS, as the gain of each configuration over all jobs waiting."""
+    T, u, c, locked = problem.rate, problem.usage, problem.capacity, problem.locked
+    gain, objective = _gain(problem, power=power, waiting=waiting, rounded=rounded)
+    stays = arange(problem.gpus.size) == problem.held[:, None]
+    worth = where(allowed(problem, stays, scale_up), gain, 0)
+    best = solve(
+        worth.ravel(),
+        [
+            [each_jobs_sum(ones_like(T))],  # one configuration
+            [all_jobs_sum(u, len(T))],  # capacity
+        ],
+        [1 - locked, c - u[:, problem.held[locked]].sum(axis=1)],
+        usable=worth > 0,
+        budget=budget,
+        whole=True,
+        gap=gap,
+    )
+    picks = decision_of_picks(problem, best, worth)
+    kept = gain[locked, problem.held[locked]].sum()
+    return replace(picks, objective=objective(best.value + kept), bound=objective(best.bound + kept))
+
+
+def _gain(problem: Problem, *, power: float, waiting: float, rounded: bool) -> tuple[Floats, Callable[[float], float]]:
+    """Gain (m, K) of each configuration over waiting, and the map from the total gain to the objective."""
     A, w = _costs(problem, power), problem.weight
     A = A.round(2) if rounded else A
     gain = w[:, None] * (waiting - A if power < 0 else waiting + A)
-    idle, sign = (waiting * w.sum(), -1) if power < 0 else (-waiting * w.sum(), 1)
-    return most_gain(
-        problem,
-        gain,
-        scale_up=scale_up,
-        gap=gap,
-        time_limit_s=time_limit_s,
-        objective=lambda gained: idle + sign * gained,
-    )
+    idle, sign = (waiting * float(w.sum()), -1) if power < 0 else (-waiting * float(w.sum()), 1)
+    return gain, lambda gained: idle + sign * gained
 
 
 def _costs(problem: Problem, power: float) -> Floats:
-    """A (m, K); what a job cannot use costs most."""
+    """Cost A (m, K); infeasible configurations have the highest cost."""
     T, held = problem.rate, problem.held
     t, N, R = problem.age_s, problem.restarts, problem.restart_s
     least = where(T > 0, T, inf)
-    k = least.argmin(axis=1)
-    unit = take_along_axis(problem.scale_unit, problem.usage[:, k].argmax(axis=0)[:, None], axis=1)[:, 0]
-    s = maximum(unit, problem.base_gpus)
+    s = problem.base_gpus
     r = where(t < R, 1, maximum(t - N * R, 0) / maximum(t + R, 1e-9))
     stays = (arange(T.shape[1]) == held[:, None]) | (held < 0)[:, None]
     f = where(stays, 1, r[:, None])

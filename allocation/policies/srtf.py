@@ -4,22 +4,22 @@ from numpy import isfinite, lexsort, where
 
 from allocation.decision import Decision
 from allocation.problem import Problem
-from allocation.queues import fastest, serve
+from allocation.solvers.greedy_queue import fastest, serve
 
 
 def srtf(problem: Problem) -> Decision:
-    r"""Run the jobs that will be done soonest, each on the fastest GPUs that those before it leave.
+    r"""Run the jobs with the shortest remaining time first, each on the fastest GPUs left.
 
-    Choose it when the mean completion time is all that counts and jobs say how many steps they have left; long jobs
-    starve while short ones keep coming.
+    Choose it when only the mean completion time counts and jobs declare their remaining steps; long jobs
+    starve while short ones keep arriving.
 
-    In the order of the time left on a job's best GPUs, and where that is unknown, after all others, by age:
+    In the order of the remaining time on a job's best GPUs; jobs of unknown length follow, by age:
 
     .. math::
         t_i = \frac{r_i}{\max_k T_{ik}}, \qquad
         k_i = \operatorname*{arg\,max}_{k:\ u_{\cdot k} \le \text{left}} T_{ik}
 
-    A job that does not fit is passed over. Locked jobs keep what they hold.
+    A job that does not fit is skipped. Locked jobs keep what they hold.
 
     Parameters
     ----------
@@ -29,8 +29,8 @@ def srtf(problem: Problem) -> Decision:
     Returns
     -------
     Decision
-        picks (m,); objective: jobs that run; prices are 0; for each job left the reason `outbid`, with the last job
-        that was served before it.
+        assignment (m,); objective: jobs that run; prices are 0; for each job left the reason `outbid`, with the last
+        job that was served before it.
 
     References
     ----------

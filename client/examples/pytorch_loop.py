@@ -1,10 +1,10 @@
-"""A plain PyTorch training that Motley can stop and move without losing a step.
+"""PyTorch training loop that Motley can stop and move without losing a step.
 
 motley submit --name cifar --gpus 1 --total-steps 20000 -- python pytorch_loop.py
 motley submit --name cifar --gpus 4 --total-steps 20000 -- torchrun pytorch_loop.py
 
-The lines that Motley needs are the ones that use `motley_client.training`; all else is an ordinary loop. Outside
-Motley it is an ordinary loop altogether: it saves to ./checkpoints, and reports to nobody.
+Only the lines that use `motley_client.training` are specific to Motley. Outside Motley it is an ordinary loop that
+saves to ./checkpoints and reports nothing.
 """
 
 import argparse
@@ -31,7 +31,7 @@ BATCH_SIZE, CHECKPOINT_EVERY, REPORT_EVERY = 128, 500, 20
 
 
 def main(steps: int) -> int:
-    should_stop()  # from here on a stop ends in a checkpoint
+    should_stop()  # from here on, SIGTERM leads to a checkpoint
     rank, world_size, device = join()
     model = nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 10)).to(device)
     forward = DistributedDataParallel(model) if world_size > 1 else model
@@ -61,14 +61,14 @@ def main(steps: int) -> int:
     if rank == 0:
         save_atomically(checkpoint, lambda file: torch.save(state(), file))
     if world_size > 1:
-        dist.barrier()  # no rank may leave while rank 0 still writes
+        dist.barrier()  # no rank may exit while rank 0 is still writing
         dist.destroy_process_group()
-    # torchrun exits 1 whatever its workers exit with. After a stop that Motley asked for, that does no harm.
+    # torchrun exits with 1 whatever its workers return. After a stop requested by Motley this does no harm.
     return 0 if step >= steps else EXIT_REQUEUE
 
 
 def join() -> tuple[int, int, torch.device]:
-    """This process's rank, how many there are, and its device: by torchrun's variables, or alone."""
+    """Rank, world size and device: from torchrun's variables, or a single process."""
     cuda = torch.cuda.is_available()
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
@@ -80,7 +80,7 @@ def join() -> tuple[int, int, torch.device]:
 
 
 def stop_on_every_rank(device: torch.device, world_size: int) -> bool:
-    """The same answer on all ranks: SIGTERM reaches them between different steps, and a rank left alone would hang."""
+    """Whether to stop, by all-reduce: ranks receive SIGTERM at different steps, and one left alone would hang."""
     if world_size == 1:
         return should_stop()
     stop = torch.tensor(float(should_stop()), device=device)

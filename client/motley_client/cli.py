@@ -1,16 +1,16 @@
-"""The `motley` command."""
+"""The `motley` command: all its subcommands in the order of `motley --help`."""
 
 from typing import Annotated
 
 import typer
 
-from motley_client.commands import account, cluster, jobs, logs, scheduling, simulate, submitting, verbs, waiting
-from motley_client.commands.described import CommandAfterDashes
-from motley_client.failures import ErrorsAsExitCodes
+from motley_client.commands import account, cluster, jobs, logs, scheduling, simulate, submit, wait
+from motley_client.commands.job_options import CommandAfterDashes
+from motley_client.exit_codes import ErrorsAsExitCodes
 
 app = typer.Typer(cls=ErrorsAsExitCodes, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
-for command in (submitting.submit, submitting.plan, submitting.clone):
+for command in (submit.submit, submit.plan, submit.clone):
     app.command(cls=CommandAfterDashes)(command)
 for command in (
     jobs.ps,
@@ -20,11 +20,11 @@ for command in (
     jobs.attempts,
     jobs.change,
     logs.logs,
-    waiting.wait,
-    verbs.cancel,
-    verbs.hold,
-    verbs.release,
-    verbs.requeue,
+    wait.wait,
+    jobs.cancel,
+    jobs.hold,
+    jobs.release,
+    jobs.requeue,
     cluster.nodes,
     cluster.cordon,
     cluster.drain,
@@ -45,11 +45,15 @@ app.add_typer(account.token, name="token")
 @app.callback()
 def main(
     context: typer.Context,
-    url: Annotated[str | None, typer.Option(help="Default: $MOTLEY_URL, then the configuration file.")] = None,
-    token: Annotated[str | None, typer.Option(help="Default: $MOTLEY_TOKEN, then the configuration file.")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Address of the service. Default: $MOTLEY_URL, then the configuration file.")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(help="API token. Default: $MOTLEY_TOKEN, then the configuration file.")
+    ] = None,
 ) -> None:
-    """Submit jobs to a cluster of GPUs of mixed types, and watch over them.
+    """Submit and manage jobs on a GPU cluster of mixed GPU types.
 
-    Exit codes: 0 done, 1 the job failed, 2 usage, 3 not allowed, 4 not found, 5 conflict, 6 the service failed.
+    Exit codes: 0 success, 1 job failed, 2 usage error, 3 not authorized, 4 not found, 5 conflict, 6 service error.
     """
     context.obj = {"url": url, "token": token}

@@ -1,15 +1,376 @@
-"""The service in Python.
+"""Python client of the Motley REST API: one method per route, typed.
 
 with Client("https://motley.example", token) as motley:
     job = motley.submit({"name": "resnet", "command": "torchrun train.py", "gpus": 4})
     job = motley.wait(job["id"])
 """
 
-from motley_client.calls.account import AccountCalls
-from motley_client.calls.cluster import ClusterCalls
-from motley_client.calls.logs import LogCalls
-from motley_client.calls.scheduling import SchedulingCalls
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import cast
+
+from motley_client.connection import Connection, not_a_motley_service, url_path, without_empty
+from motley_client.responses import (
+    FINAL_STATES,
+    Attempt,
+    ChosenPolicy,
+    Decision,
+    Event,
+    Explanation,
+    GpuType,
+    Job,
+    JobDetail,
+    LogChunk,
+    Me,
+    NewToken,
+    Node,
+    Plan,
+    Policy,
+    Round,
+    RoundDetail,
+    Scope,
+    Team,
+    Throughput,
+    Token,
+)
+
+Spec = Mapping[str, object]
+
+LOG_WAIT_S = 5
+"""How long the service holds a request for new log data before it answers with none."""
+EMPTY_LOG_PAUSE_S = 0.2
+"""Pause after an empty answer: a busy service may answer at once instead of waiting."""
 
 
-class Client(LogCalls, ClusterCalls, SchedulingCalls, AccountCalls):
-    """Everything that the service can be asked, as the owner of the token; each call is one route, typed."""
+class Client(Connection):
+    """Connection to a Motley service with a method for every route. All errors are `MotleyError`s.
+
+    Submissions carry an idempotency key, so that repeating one creates no second job. Methods marked
+    "Administrators only" raise `AuthError` for everybody else.
+    """
+
+    # -- submit --------------------------------------------------------------------------------------------------
+
+    def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> JobDetail:
+        """Submit a job. To retry a failed call safely, pass the same `idempotency_key` again."""
+        return cast("JobDetail", self._json("POST", "jobs", json=dict(spec), headers=_key(idempotency_key)))
+
+    def submit_many(self, specs: Sequence[Spec], *, idempotency_key: str | None = None) -> list[str]:
+        """Submit up to 10,000 jobs, all or none, and return their ids.
+
+        A job may depend on an earlier one of the batch: `after: [{job: "#3"}]` refers to the fourth.
+        """
+        body = {"jobs": [dict(spec) for spec in specs]}
+        answer = self._json("POST", "jobs/batch", json=body, headers=_key(idempotency_key))
+        return [str(job_id) for job_id in answer["ids"]]
+
+    def plan(self, spec: Spec) -> Plan:
+        """Dry run: where the job could run, how fast and at what cost. Nothing is submitted."""
+        return cast("Plan", self._json("POST", "jobs", params={"dry_run": "true"}, json=dict(spec)))
+
+    def clone(self, job_id: str, changes: Spec | None = None) -> JobDetail:
+        """Submit a copy of the job with `changes` applied."""
+        return cast("JobDetail", self._json("POST", url_path("jobs", job_id, "clone"), json=dict(changes or {})))
+
+    # -- jobs ----------------------------------------------------------------------------------------------------
+
+    def jobs(
+        self,
+        *,
+        state: Sequence[str] = (),
+        owner: str | None = None,
+        team: str | None = None,
+        gpu_type: str | None = None,
+        tag: Sequence[str] = (),
+        array: str | None = None,
+        created_after: datetime | str | None = None,
+        updated_since: datetime | str | None = None,
+        q: str | None = None,
+        fields: Sequence[str] = (),
+        page_size: int | None = None,
+    ) -> Iterator[Job]:
+        """Jobs that match every filter, newest first.
+
+        `gpu_type` is the type that the job runs on; each `tag` is `name=value` or `name`; `q` is the beginning of a
+        name, or at least eight digits of an id. With `fields`, only these fields are returned.
+        """
+        query = {
+            "state": [str(one) for one in state],
+            "owner": owner,
+            "team": team,
+            "gpu_type": gpu_type,
+            "tag": list(tag),
+            "array": array,
+            "created_after": created_after,
+            "updated_since": updated_since,
+            "q": q,
+            "fields": ",".join(fields) or None,
+            "limit": page_size,
+        }
+        return cast("Iterator[Job]", self._pages("jobs", query))
+
+    def job(self, job_id: str) -> JobDetail:
+        """The job with its attempts and its `etag`."""
+        return cast("JobDetail", self._json("GET", url_path("jobs", job_id)))
+
+    def explain(self, job_id: str, *, would_start: bool = False) -> Explanation:
+        """Why the job waits and which rates the scheduler assumes; with `would_start`, also what would start it now."""
+        query = {"would_start": "true"} if would_start else {}
+        return cast("Explanation", self._json("GET", url_path("jobs", job_id, "explain"), params=query))
+
+    def events(self, job_id: str) -> Iterator[Event]:
+        """Events of the job, oldest first."""
+        return cast("Iterator[Event]", self._pages(url_path("jobs", job_id, "events"), {}))
+
+    def attempts(self, job_id: str) -> Iterator[Attempt]:
+        """Attempts of the job: each time it was given GPUs."""
+        return cast("Iterator[Attempt]", self._pages(url_path("jobs", job_id, "attempts"), {}))
+
+    def change(self, job_id: str, fields: Spec, *, if_match: str | None = None) -> JobDetail:
+        """Change the job's name, weight, tags, retries, time_limit or deadline; None removes either limit.
+
+        With `if_match`, the `etag` of a job, raises `Conflict` if the job has changed since (optimistic concurrency).
+        """
+        headers = without_empty({"If-Match": if_match})
+        return cast("JobDetail", self._json("PATCH", url_path("jobs", job_id), json=dict(fields), headers=headers))
+
+    def cancel(self, job_id: str) -> JobDetail:
+        """Cancel the job. Raises `Conflict` if it has already finished."""
+        return self._job_command("cancel", job_id)
+
+    def hold(self, job_id: str) -> JobDetail:
+        """Keep the job in the queue; a running job is first requeued gracefully."""
+        return self._job_command("hold", job_id)
+
+    def release(self, job_id: str) -> JobDetail:
+        """Let a held job be scheduled again."""
+        return self._job_command("release", job_id)
+
+    def requeue(self, job_id: str) -> JobDetail:
+        """Stop a running job gracefully and put it back in the queue."""
+        return self._job_command("requeue", job_id)
+
+    def wait(self, job_id: str, *, on_poll: Callable[[JobDetail], object] | None = None) -> JobDetail:
+        """Wait until the job has finished, and return it; `on_poll` is called with the job at each poll until then."""
+        while (job := self._retry_unreachable(lambda: self.job(job_id)))["state"] not in FINAL_STATES:
+            if on_poll is not None:
+                on_poll(job)
+            time.sleep(self._poll_s)
+        return job
+
+    def _job_command(self, command: str, job_id: str) -> JobDetail:
+        return cast("JobDetail", self._json("POST", url_path("jobs", job_id, command)))
+
+    # -- logs ----------------------------------------------------------------------------------------------------
+
+    def logs(
+        self,
+        job_id: str,
+        *,
+        stream: str = "stdout",
+        rank: int = 0,
+        offset: int | None = None,
+        tail: int | None = None,
+        attempt: int | None = None,
+        wait_s: int = 0,
+    ) -> LogChunk:
+        """One chunk of a log, from byte `offset` or of the last `tail` lines; by default of the latest attempt.
+
+        If there is nothing new, the service waits up to `wait_s` seconds before it answers.
+        """
+        query = {"stream": stream, "rank": rank, "attempt": attempt, "wait": wait_s or None}
+        params = without_empty(query | {"offset": offset, "tail": tail})
+        response = self._send("GET", url_path("jobs", job_id, "logs"), params=params, headers={"Accept": "*/*"})
+        try:
+            next_offset = int(response.headers["Motley-Next-Offset"])
+            complete = response.headers["Motley-Log-Complete"] == "true"
+        except (KeyError, ValueError):
+            raise not_a_motley_service(response) from None
+        return LogChunk(response.content, next_offset, complete)
+
+    def read_logs(
+        self, job_id: str, *, stream: str = "stdout", rank: int = 0, tail: int | None = None, attempt: int | None = None
+    ) -> Iterator[bytes]:
+        """The log, or its last `tail` lines, up to its present end."""
+        read = partial(self.logs, job_id, stream=stream, rank=rank, attempt=attempt)
+        chunk = read(tail=tail)
+        while chunk.data:
+            yield chunk.data
+            chunk = read(offset=chunk.next_offset)
+
+    def follow_logs(
+        self,
+        job_id: str,
+        *,
+        stream: str = "stdout",
+        rank: int = 0,
+        tail: int | None = None,
+        attempt: int | None = None,
+        on_wait: Callable[[JobDetail], object] | None = None,
+    ) -> Iterator[bytes]:
+        """The log as it grows: from the latest attempt through later ones until the job has finished.
+
+        With `attempt`, only that one is followed. `on_wait` is called with the job at each poll while no attempt has
+        started. This is long polling, not server-sent events: streams are limited in number, proxies buffer them, and
+        a restart of the service would end them.
+        """
+        for number in [attempt] if attempt else self._attempt_numbers(job_id, on_wait):
+            yield from self._follow_attempt(job_id, stream=stream, rank=rank, tail=tail, attempt=number)
+            tail = None  # later attempts are new from their first line on
+
+    def _follow_attempt(
+        self, job_id: str, *, stream: str, rank: int, tail: int | None, attempt: int
+    ) -> Iterator[bytes]:
+        read = partial(self.logs, job_id, stream=stream, rank=rank, attempt=attempt)
+        chunk = self._retry_unreachable(partial(read, tail=tail))
+        while True:
+            if chunk.data:
+                yield chunk.data
+            if chunk.complete:
+                return
+            if not chunk.data:
+                time.sleep(EMPTY_LOG_PAUSE_S)
+            chunk = self._retry_unreachable(partial(read, offset=chunk.next_offset, wait_s=LOG_WAIT_S))
+
+    def _attempt_numbers(self, job_id: str, on_wait: Callable[[JobDetail], object] | None) -> Iterator[int]:
+        """The number of the latest attempt, then of each later one, until the job has finished."""
+        latest = 0
+        while True:
+            job = self._retry_unreachable(lambda: self.job(job_id))
+            numbers = sorted(attempt["number"] for attempt in job["attempts"] if attempt["number"] > latest)
+            yield from numbers if latest else numbers[-1:]
+            latest = max(numbers, default=latest)
+            if job["state"] in FINAL_STATES and not numbers:
+                return
+            if not numbers:
+                if on_wait is not None:
+                    on_wait(job)
+                time.sleep(self._poll_s)
+
+    # -- cluster -------------------------------------------------------------------------------------------------
+
+    def nodes(
+        self, *, state: str | None = None, health: str | None = None, gpu_type: str | None = None
+    ) -> Iterator[Node]:
+        return cast("Iterator[Node]", self._pages("nodes", {"state": state, "health": health, "gpu_type": gpu_type}))
+
+    def node(self, name: str) -> Node:
+        return cast("Node", self._json("GET", url_path("nodes", name)))
+
+    def cordon(self, name: str, *, reason: str) -> Node:
+        """Start no new jobs on the node; running jobs continue. Administrators only."""
+        return self._node_command("cordon", name, reason)
+
+    def drain(self, name: str, *, reason: str) -> Node:
+        """Start no new jobs on the node and move running jobs to other nodes. Administrators only."""
+        return self._node_command("drain", name, reason)
+
+    def resume(self, name: str, *, reason: str = "") -> Node:
+        """Return a cordoned or drained node to service. Administrators only."""
+        return self._node_command("resume", name, reason)
+
+    def gpu_types(self) -> Iterator[GpuType]:
+        """GPU types with their figures and how many are free."""
+        return cast("Iterator[GpuType]", self._pages("gpu-types", {}))
+
+    def gpu_type(self, name: str) -> GpuType:
+        return cast("GpuType", self._json("GET", url_path("gpu-types", name)))
+
+    def throughputs(
+        self, *, team: str | None = None, workload: str | None = None, gpu_type: str | None = None
+    ) -> Iterator[Throughput]:
+        """Measured throughput of each workload on each GPU type."""
+        query = {"team": team, "workload": workload, "gpu_type": gpu_type}
+        return cast("Iterator[Throughput]", self._pages("throughputs", query))
+
+    def _node_command(self, command: str, name: str, reason: str) -> Node:
+        return cast("Node", self._json("POST", url_path("nodes", name, command), json={"reason": reason}))
+
+    # -- scheduling ----------------------------------------------------------------------------------------------
+
+    def teams(self) -> Iterator[Team]:
+        """Your teams; for administrators all teams."""
+        return cast("Iterator[Team]", self._pages("teams", {}))
+
+    def team(self, name: str) -> Team:
+        return cast("Team", self._json("GET", url_path("teams", name)))
+
+    def rounds(self, *, page_size: int | None = None) -> Iterator[Round]:
+        """Scheduling rounds, newest first."""
+        return cast("Iterator[Round]", self._pages("rounds", {"limit": page_size}))
+
+    def round(self, number: int) -> RoundDetail:
+        """One round with its decisions."""
+        return cast("RoundDetail", self._json("GET", url_path("rounds", number)))
+
+    def decisions(self, number: int) -> Iterator[Decision]:
+        """The round's decision on each job that you may see."""
+        return cast("Iterator[Decision]", self._pages(url_path("rounds", number, "decisions"), {}))
+
+    def policies(self) -> Iterator[Policy]:
+        """Available scheduling policies."""
+        return cast("Iterator[Policy]", self._pages("policies", {}))
+
+    def current_policy(self) -> ChosenPolicy:
+        """The current policy with its parameters and round times."""
+        return cast("ChosenPolicy", self._json("GET", "policies/current"))
+
+    def policy_history(self) -> Iterator[ChosenPolicy]:
+        """Policy settings so far, newest first."""
+        return cast("Iterator[ChosenPolicy]", self._pages("policies/history", {}))
+
+    def choose_policy(
+        self,
+        policy: str,
+        *,
+        parameters: Mapping[str, object] | None = None,
+        round_length_s: float | None = None,
+        min_run_s: float | None = None,
+        solve_limit_part: float | None = None,
+        note: str | None = None,
+    ) -> ChosenPolicy:
+        """Use this policy from the next round on; what is not given stays as it is. Administrators only."""
+        times = {"round_length_s": round_length_s, "min_run_s": min_run_s, "solve_limit_part": solve_limit_part}
+        body = without_empty({"policy": policy, "parameters": parameters, "note": note, **times})
+        return cast("ChosenPolicy", self._json("PUT", "policies/current", json=body))
+
+    def choose_policy_again(self, choice: int) -> ChosenPolicy:
+        """Restore the policy settings with this id of the history. Administrators only."""
+        return cast("ChosenPolicy", self._json("POST", url_path("policies", "history", choice, "choose")))
+
+    # -- account -------------------------------------------------------------------------------------------------
+
+    def me(self) -> Me:
+        """The user of this token, with teams and scope."""
+        return cast("Me", self._json("GET", "me"))
+
+    def tokens(self) -> Iterator[Token]:
+        """Your API tokens."""
+        return cast("Iterator[Token]", self._pages("tokens", {}))
+
+    def token(self, token_id: int) -> Token:
+        """One of your API tokens."""
+        return cast("Token", self._json("GET", url_path("tokens", token_id)))
+
+    def create_token(
+        self,
+        name: str,
+        *,
+        scope: str = Scope.SUBMIT,
+        expires_in: str | None = None,
+        expires_at: datetime | str | None = None,
+    ) -> NewToken:
+        """Create an API token that expires `in` 30d, `at` a time, or never. Only this answer contains its text."""
+        body = without_empty({"name": name, "scope": str(scope), "expires_in": expires_in, "expires_at": expires_at})
+        return cast("NewToken", self._json("POST", "tokens", json=body))
+
+    def revoke_token(self, token_id: int) -> None:
+        """Revoke one of your API tokens."""
+        self._send("DELETE", url_path("tokens", token_id))
+
+
+def _key(key: str | None) -> dict[str, str]:
+    return {"Idempotency-Key": key or str(uuid.uuid4())}

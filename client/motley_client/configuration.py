@@ -1,4 +1,4 @@
-"""Which service to talk to, and as whom: options before the environment before the file."""
+"""Address and token of the service: from options, the environment or the configuration file, in this order."""
 
 import os
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import yaml
 
 
 class ConfigurationError(Exception):
-    """Something is missing or wrong in the configuration; the message says where to put it right."""
+    """Something is missing or wrong in the configuration; the message says where to correct it."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Configuration:
 
 
 def configuration(*, url: str | None, token: str | None, environ: Mapping[str, str] = os.environ) -> Configuration:
-    """The address and the token, each from the first place that has it."""
+    """Address and token, each from the first source that has it."""
     path = configuration_file(environ)
     saved = read_file(path)
     return Configuration(
@@ -29,12 +29,13 @@ def configuration(*, url: str | None, token: str | None, environ: Mapping[str, s
 
 
 def configuration_file(environ: Mapping[str, str]) -> Path:
+    """Path of the configuration file (XDG base directories)."""
     folder = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".config"
     return Path(folder) / "motley" / "config.yaml"
 
 
 def read_file(path: Path) -> dict[str, str]:
-    """The settings in the file; none where there is no file."""
+    """The settings in the file; empty if there is no file."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except FileNotFoundError:
@@ -42,17 +43,17 @@ def read_file(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigurationError(f"Cannot read {path}: {error}") from error
     if not isinstance(content, dict) or not content.keys() <= {"url", "token"}:
-        raise ConfigurationError(f"{path} may hold `url: ...` and `token: ...`, and nothing else.")
+        raise ConfigurationError(f"Invalid configuration file {path}: it may contain only `url: ...` and `token: ...`.")
     return {name: str(value) for name, value in content.items()}
 
 
 def write_file(path: Path, settings: Configuration) -> None:
-    """Keep the settings where only their owner can read them; what is empty is left out."""
+    """Write the settings to a file that only its owner can read; empty ones are left out."""
     kept = {name: value for name, value in (("url", settings.url), ("token", settings.token)) if value}
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A new file that takes the place of the old: whoever had the old one open does not read the new token.
+        # A new file replaces the old one: a process that has the old one open cannot read the new token.
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             yaml.safe_dump(kept, file, sort_keys=False)
         fresh.replace(path)
@@ -64,12 +65,12 @@ def write_file(path: Path, settings: Configuration) -> None:
 
 def _address(url: str) -> str:
     if not url.startswith(("http://", "https://")):
-        raise ConfigurationError(f"The address of a service begins with http:// or https://, as in http://{url}.")
+        raise ConfigurationError(f"Invalid address {url}: it must begin with http:// or https://, e.g. http://{url}.")
     return url
 
 
 def _missing(name: str, word: str, path: Path) -> str:
     raise ConfigurationError(
-        f"No {word} of a Motley service: give --{name}, set MOTLEY_{name.upper()}, or run motley login, "
-        f"which keeps it in {path}."
+        f"No {word} is configured: use --{name}, set MOTLEY_{name.upper()}, or run motley login, "
+        f"which saves it in {path}."
     )

@@ -1,4 +1,4 @@
-"""Everything that can go wrong between a client and the service: one tree."""
+"""Exceptions of the client: one tree, made from problem details (RFC 9457)."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -8,7 +8,7 @@ import httpx
 
 @dataclass(frozen=True)
 class FieldError:
-    """One fault of a request. `pointer` is the JSON pointer of the field."""
+    """Error in one field of a request. `pointer` is the JSON pointer to the field."""
 
     pointer: str
     code: str
@@ -16,7 +16,7 @@ class FieldError:
 
 
 class MotleyError(Exception):
-    """The service did not do as asked; the message says why."""
+    """Base class: the request failed; the message says why."""
 
     def __init__(
         self, message: str, *, code: str = "", errors: tuple[FieldError, ...] = (), request_id: str = ""
@@ -26,27 +26,27 @@ class MotleyError(Exception):
 
 
 class AuthError(MotleyError):
-    """The token is missing, wrong, expired, or may not do this."""
+    """The token is missing, invalid or expired, or its scope does not allow this."""
 
 
 class NotFound(MotleyError):
-    """There is no such thing, or it belongs to a team of others."""
+    """The object does not exist, or belongs to a team that you are not a member of."""
 
 
 class Conflict(MotleyError):
-    """The state of things forbids it: the job has finished, or somebody was first."""
+    """The current state does not allow it: the job has finished, or was changed in the meantime."""
 
 
 class InvalidRequest(MotleyError):
-    """The request is at fault; `errors` holds what is wrong with each field."""
+    """The request is invalid; `errors` has one entry per invalid field."""
 
 
 class ServerError(MotleyError):
-    """The service failed, or what answers at this address is no Motley."""
+    """The service failed, or the address is not that of a Motley service."""
 
 
 class Unreachable(MotleyError):
-    """Nobody answers, or the service is starting, stopping or too busy. Asking again later can help."""
+    """No response, or the service is starting, stopping or overloaded. Retrying later can help."""
 
 
 _BY_STATUS: dict[int, type[MotleyError]] = {
@@ -63,11 +63,11 @@ _BY_STATUS: dict[int, type[MotleyError]] = {
 
 
 def error_of(response: httpx.Response) -> MotleyError:
-    """The exception for an answer that is no success: from its RFC 9457 body, or the bare status."""
+    """The exception for an error response: from its problem details, or else from its status alone."""
     problem = _problem(response)
     kind = _BY_STATUS.get(response.status_code, InvalidRequest if response.is_client_error else ServerError)
     return kind(
-        str(problem.get("detail") or problem.get("title") or _in_words(response)),
+        str(problem.get("detail") or problem.get("title") or _status_message(response)),
         code=str(problem.get("code", "")),
         errors=_field_errors(problem.get("errors")),
         request_id=str(problem.get("request_id") or response.headers.get("X-Request-ID", "")),
@@ -91,10 +91,8 @@ def _field_errors(errors: object) -> tuple[FieldError, ...]:
     )
 
 
-def _in_words(response: httpx.Response) -> str:
+def _status_message(response: httpx.Response) -> str:
     if response.is_redirect:
         return f"{response.url} has moved to {response.headers.get('Location')}: use that address."
-    phrase = (
-        HTTPStatus(response.status_code).phrase if response.status_code in list(HTTPStatus) else "an unknown status"
-    )
-    return f"{response.url} answered {response.status_code} ({phrase}) without saying more."
+    phrase = HTTPStatus(response.status_code).phrase if response.status_code in list(HTTPStatus) else "unknown status"
+    return f"{response.url} returned {response.status_code} ({phrase}) without details."

@@ -1,4 +1,4 @@
-"""From what was typed to the service, and to one job or token of it."""
+"""The connection, and the job or token that a command-line argument names."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,48 +8,47 @@ from uuid import UUID
 
 import typer
 
-from motley_client.answers import FINAL_STATES, Job, Token
 from motley_client.client import Client
 from motley_client.configuration import configuration
 from motley_client.errors import NotFound
+from motley_client.responses import FINAL_STATES, Job, Token
 
-MOST_CANDIDATES = 200
+MAX_CANDIDATES = 200
 IN_BATCH = re.compile(r"#\d+")
-"""How a job of a batch names an earlier one."""
+"""Reference to an earlier job of the same batch."""
 
 
 class AmbiguousJob(Exception):
-    """Several jobs answer to what was typed."""
+    """Several jobs match the argument."""
 
     def __init__(self, typed: str, candidates: Sequence[Job]) -> None:
-        super().__init__(f"{typed} is ambiguous: give an id, or more of it.")
+        super().__init__(f"{typed} is ambiguous: give the id, or more digits of it.")
         self.candidates = candidates
 
 
 class AmbiguousToken(Exception):
-    """Several tokens answer to what was typed."""
+    """Several tokens match the argument."""
 
 
 def connect(context: typer.Context) -> Client:
-    """The client for the service that the options, the environment or the file name."""
+    """A client for the service that is configured by options, environment or file."""
     chosen = configuration(**context.obj)
     return Client(chosen.url, chosen.token)
 
 
 def find_job(client: Client, typed: str) -> Job:
-    """The one job with this id, this name, or an id or a name that begins like this."""
+    """The job with this id or name, or the only one whose id or name begins with the argument."""
     if _is_id(typed):
         return client.job(typed)
-    found = [
-        job for job in islice(client.jobs(q=_searchable(typed), page_size=200), MOST_CANDIDATES) if _is(job, typed)
-    ]
+    candidates = islice(client.jobs(q=_searchable(typed), page_size=200), MAX_CANDIDATES)
+    found = [job for job in candidates if _matches(job, typed)]
     if not found:
-        raise NotFound(f"No job has a name, or an id of which this is eight digits or more, that begins with {typed}.")
-    return _the_one(typed, found)
+        raise NotFound(f"No job named {typed}.")
+    return _unambiguous(typed, found)
 
 
 def with_ids(client: Client, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec, in which the jobs that it waits for are ids, however they were typed."""
+    """The spec with its dependencies (`after`) given as ids instead of names or parts of ids."""
     after = spec.get("after")
     if not isinstance(after, list) or not all(isinstance(need, dict) and "job" in need for need in after):
         return dict(spec)
@@ -57,18 +56,20 @@ def with_ids(client: Client, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_token(client: Client, typed: str) -> Token:
-    """The one token with this number or name, or one whose text begins like this; of several the one in use."""
-    found = [one for one in client.tokens() if typed in {str(one["id"]), one["name"]} or _begins(one["prefix"], typed)]
+    """The token with this id, name or prefix; of several, the one that is not revoked."""
+    found = [
+        one for one in client.tokens() if typed in {str(one["id"]), one["name"]} or _has_prefix(one["prefix"], typed)
+    ]
     in_use = [token for token in found if not token["revoked_at"]]
     for tokens in (found, in_use):
         if len(tokens) == 1:
             return tokens[0]
     if not found:
-        raise NotFound(f"You have no token with the number or the name {typed}; motley token list shows them.")
-    raise AmbiguousToken(f"{typed} is ambiguous: give the number, which motley token list shows.")
+        raise NotFound(f"No token with the id or name {typed}: see motley token list.")
+    raise AmbiguousToken(f"{typed} is ambiguous: give the id of the token, from motley token list.")
 
 
-def _begins(prefix: str, typed: str) -> bool:
+def _has_prefix(prefix: str, typed: str) -> bool:
     return len(typed) >= len(prefix) and typed.startswith(prefix)
 
 
@@ -76,21 +77,21 @@ def _id_of(client: Client, typed: str) -> str:
     try:
         return typed if IN_BATCH.fullmatch(typed) else find_job(client, typed)["id"]
     except NotFound as error:
-        raise NotFound(f"after: {typed}: {error}") from error
+        raise NotFound(f"after: {error}") from error
 
 
 def _searchable(typed: str) -> str | None:
-    """The service searches by words and tags; a name may have spaces and equal signs in it."""
-    return re.match(r"[^\s=]*", typed)[0] or None  # type: ignore[index]  # it matches at least nothing
+    """First word of the argument: the service searches by words and tags, and a name may have spaces or `=` in it."""
+    return re.match(r"[^\s=]*", typed)[0] or None  # type: ignore[index]  # the pattern also matches an empty text
 
 
-def _is(job: Job, typed: str) -> bool:
+def _matches(job: Job, typed: str) -> bool:
     return job["name"].startswith(typed) or job["id"].replace("-", "").startswith(typed.lower().replace("-", ""))
 
 
-def _the_one(typed: str, found: Sequence[Job]) -> Job:
+def _unambiguous(typed: str, found: Sequence[Job]) -> Job:
     named = [job for job in found if job["name"] == typed]
-    # A name is used again run after run: while one of them goes on, that is the one meant.
+    # Names are reused from run to run: the active job is meant, if there is one.
     active = [job for job in named if job["state"] not in FINAL_STATES]
     for jobs in (found, named, active):
         if len(jobs) == 1:

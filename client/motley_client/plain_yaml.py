@@ -1,4 +1,4 @@
-"""YAML as people mean it, with the kinds of values that JSON has, and no way to abuse it."""
+"""Safe YAML 1.2-like loader: only JSON types, no tags, limited alias expansion and nesting, no duplicate keys."""
 
 import re
 from collections.abc import Iterator
@@ -9,64 +9,64 @@ import yaml
 from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 
-MOST_BY_ALIASES = 100_000
-"""So many values may stand behind the aliases of a document: ten lines of them are enough for thousands of millions."""
-DEEPEST = 50
+MAX_ALIAS_EXPANSION = 100_000
+"""Maximum number of values that aliases may expand to ("billion laughs": ten lines can expand to billions)."""
+MAX_DEPTH = 50
 
 
 class PlainLoader(yaml.SafeLoader):
-    """`on` is a word, and a date stays the text that the service wants."""
+    """Safe loader in which `on` is text and a date stays text."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
         self._depth = 0
         self._written = 0
         self._values: dict[yaml.Node, int] = {}
-        """Of each node that is complete: how many it is, written out."""
+        """Number of values in each complete node, with aliases expanded."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         alias = self.check_event(yaml.AliasEvent)
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-        if self._depth >= DEEPEST:
-            raise ComposerError(None, None, f"this is nested more than {DEEPEST} deep", mark)
+        if self._depth >= MAX_DEPTH:
+            raise ComposerError(None, None, f"nested more than {MAX_DEPTH} levels deep", mark)
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
         if node is not None:
-            self._weigh(node, mark, alias=alias)
+            self._count_values(node, mark, alias=alias)
         return node
 
-    def _weigh(self, node: yaml.Node, mark: Any, *, alias: bool) -> None:
+    def _count_values(self, node: yaml.Node, mark: Any, *, alias: bool) -> None:
         if not alias:
             self._values[node] = 1 + sum(self._values[inner] for inner in _inner(node))
             self._written += 1
         elif node not in self._values:
-            raise ComposerError(None, None, "this alias stands within itself: write out what is meant", mark)
-        if self._values[node] > self._written + MOST_BY_ALIASES:
-            text = f"aliases stand for more than {MOST_BY_ALIASES:,} values here: write them out"
+            raise ComposerError(None, None, "this alias refers to a node that contains it", mark)
+        if self._values[node] > self._written + MAX_ALIAS_EXPANSION:
+            text = f"aliases expand to more than {MAX_ALIAS_EXPANSION:,} values"
             raise ComposerError(None, None, text, mark)
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
-        said: set[tuple[str, str]] = set()
+        seen: set[tuple[str, str]] = set()
         for name, _ in node.value:
-            if isinstance(name, yaml.ScalarNode) and (name.tag, name.value) in said:
-                raise ComposerError(None, None, f"{name.value!r} is said twice in one map", name.start_mark)
-            said.add((name.tag, str(name.value)))
+            if isinstance(name, yaml.ScalarNode) and (name.tag, name.value) in seen:
+                raise ComposerError(None, None, f"the key {name.value!r} appears twice", name.start_mark)
+            seen.add((name.tag, str(name.value)))
         return node
 
     def construct_text(self, node: yaml.ScalarNode) -> str:
         text = str(self.construct_scalar(node))
         if re.search("[\ud800-\udfff]", text):
-            raise ConstructorError(None, None, "half of a surrogate pair is no character", node.start_mark)
+            raise ConstructorError(None, None, "half of a surrogate pair is not a character", node.start_mark)
         return text
 
     def refuse_tag(self, node: yaml.Node) -> None:
-        text = f"there is no {node.tag.removeprefix('tag:yaml.org,2002:')!r} here: write text, numbers, lists and maps"
+        text = f"the tag {node.tag.removeprefix('tag:yaml.org,2002:')!r} is not supported here"
         raise ConstructorError(None, None, text, node.start_mark)
 
     def construct_finite(self, node: yaml.ScalarNode) -> float | str:
-        """What is no finite number stays as it was written: the field says what it takes."""
+        """A finite number as float, others (.inf, .nan) as text, which the validation of the field then refuses."""
         number = float(self.construct_yaml_float(node))
         return number if isfinite(number) else str(node.value)
 
@@ -98,11 +98,11 @@ PlainLoader.add_constructor(_tag("float"), PlainLoader.construct_finite)
 
 
 class UnreadableYaml(Exception):
-    """The text is no YAML that is read here; the message says why, and at which line."""
+    """The text is not valid YAML, or uses what is not supported; the message gives the reason and the line."""
 
 
 def read_yaml(text: Any) -> list[Any]:
-    """Every document of a text or a file, or `UnreadableYaml`."""
+    """All documents of a text or file; raises `UnreadableYaml`."""
     try:
         return list(yaml.load_all(text, Loader=PlainLoader))
     except (yaml.YAMLError, ValueError) as error:  # no UTF-8, a number of 5,000 digits

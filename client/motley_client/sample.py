@@ -1,4 +1,4 @@
-"""A small real training: two spirals, told apart by a perceptron. It checkpoints and resumes exactly.
+"""Sample job: trains a perceptron to classify two spirals, with checkpoints and exact resumption.
 
 python -m motley_client.sample --steps 2000
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-# A dozen of these share a small machine; NumPy reads the variables when it is imported.
+# Many of these share a small machine. NumPy reads the variables when it is imported.
 os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 import numpy as np
@@ -31,13 +31,13 @@ from motley_client.training import (
 
 POINTS = 1024
 PROGRESS_PERIOD_S, LOG_PERIOD_S = 0.5, 2.0
-NAP_S = 0.05
-"""The longest sleep in one go: Python finishes a sleep before the loop hears of a signal."""
+MAX_SLEEP_S = 0.05
+"""Longest single sleep: Python completes a sleep before the loop sees a signal."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """Command-line options."""
 
     steps: int
     checkpoint_every: int
@@ -48,15 +48,15 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where this process runs, as Motley says; one process on its own outside Motley."""
+class Allocation:
+    """Rank and GPUs of this process, from the environment of the job; a single process outside Motley."""
 
     rank: int
     nodes: int
     gpu_type: str
     gpus: int
     rate: float | None
-    """Steps/s that the emulated hardware would reach; None on real hardware."""
+    """Rate of the emulated hardware in steps/s; None on real hardware."""
 
     @classmethod
     def of_environment(cls) -> Self:
@@ -71,24 +71,24 @@ class Place:
         )
 
 
-class Pace:
-    """Keeps a loop at `rate` steps/s. Deadlines count from the start, so that late wake-ups do not add up."""
+class RateLimiter:
+    """Limits a loop to `rate` steps/s. Deadlines are relative to the start, so that late wake-ups do not add up."""
 
     def __init__(self, rate: float | None) -> None:
         self.rate, self.started, self.steps = rate, time.monotonic(), 0
 
-    def await_turn(self) -> None:
-        """Sleep until the next step would be done; return at once when the job should stop."""
+    def wait(self) -> None:
+        """Sleep until the next step would be done on the emulated hardware, or until the job should stop."""
         self.steps += 1
         if self.rate is None:
             return
         due = self.started + self.steps / self.rate
         while (left := due - time.monotonic()) > 0 and not should_stop():
-            time.sleep(min(left, NAP_S))
+            time.sleep(min(left, MAX_SLEEP_S))
 
 
-class Beat:
-    """True once per period, and the first time."""
+class Interval:
+    """Callable that returns True once per period, beginning with the first call."""
 
     def __init__(self, period_s: float) -> None:
         self.period_s, self.next = period_s, 0.0
@@ -101,15 +101,15 @@ class Beat:
         return due
 
 
-class Journal:
-    """Tells Motley and the log how the training goes."""
+class ProgressReporter:
+    """Reports progress to Motley and to the log, each at its interval."""
 
-    def __init__(self, options: Options, place: Place) -> None:
-        self.options, self.place = options, place
-        self.progress_due, self.log_due = Beat(PROGRESS_PERIOD_S), Beat(LOG_PERIOD_S)
+    def __init__(self, options: Options, allocation: Allocation) -> None:
+        self.options, self.allocation = options, allocation
+        self.progress_due, self.log_due = Interval(PROGRESS_PERIOD_S), Interval(LOG_PERIOD_S)
         self.started, self.steps = time.monotonic(), 0
 
-    def note(self, training: Training, points: Array, labels: Array) -> None:
+    def step_done(self, training: Training, points: Array, labels: Array) -> None:
         self.steps += 1
         if self.progress_due():
             self.report(training)
@@ -117,9 +117,9 @@ class Journal:
             self.log(training, points, labels)
 
     def report(self, training: Training) -> None:
-        if self.place.rank > 0:
+        if self.allocation.rank > 0:
             return
-        nodes = self.place.nodes
+        nodes = self.allocation.nodes
         samples = self.options.batch_size * nodes
         noise = {"grad_sqr": training.noise.sqr, "grad_var": training.noise.var / nodes} if training.noise else {}
         progress(training.step, epoch=training.step * samples / POINTS, loss=training.loss, batch_size=samples, **noise)
@@ -129,7 +129,7 @@ class Journal:
         say(
             f"step {training.step}/{self.options.steps}  loss {training.loss:.4f}  "
             f"accuracy {training.accuracy(points, labels):.1%}  {rate:.1f} steps/s  "
-            f"{self.place.gpus} x {self.place.gpu_type}"
+            f"{self.allocation.gpus} x {self.allocation.gpu_type}"
         )
 
 
@@ -138,48 +138,48 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def begin(checkpoint: Path, options: Options, place: Place) -> Training:
-    """The training where the last attempt saved it, or a fresh one."""
+def load_or_initialize(checkpoint: Path, options: Options, allocation: Allocation) -> Training:
+    """The training state from the checkpoint of an earlier attempt, or a new one."""
     if resume() and checkpoint.exists():
-        training = Training.load(checkpoint, rank=place.rank)
+        training = Training.load(checkpoint, rank=allocation.rank)
         say(f"resumed at step {training.step} from {checkpoint}")
     else:
-        training = Training.fresh(hidden=options.hidden, seed=options.seed, rank=place.rank)
+        training = Training.fresh(hidden=options.hidden, seed=options.seed, rank=allocation.rank)
     if training.weights[0].shape[1] != options.hidden:
         raise TrainingError(
             f"{checkpoint} holds {training.weights[0].shape[1]} hidden units, not {options.hidden}: "
-            "give the --hidden it was made with, or empty MOTLEY_CHECKPOINT_DIR."
+            "use the same --hidden as before, or empty MOTLEY_CHECKPOINT_DIR."
         )
     return training
 
 
-def run(options: Options, place: Place) -> int:
-    """Train to the last step or until Motley says stop; the exit code."""
+def run(options: Options, allocation: Allocation) -> int:
+    """Train to the last step or until the job should stop; return the exit code."""
     checkpoint = checkpoint_dir() / "spirals.npz"
     points, labels = two_spirals(POINTS, np.random.default_rng(options.seed))
-    points, labels = points[place.rank :: place.nodes], labels[place.rank :: place.nodes]
-    training = begin(checkpoint, options, place)
-    journal, pace = Journal(options, place), Pace(place.rate)
+    points, labels = points[allocation.rank :: allocation.nodes], labels[allocation.rank :: allocation.nodes]
+    training = load_or_initialize(checkpoint, options, allocation)
+    reporter, limiter = ProgressReporter(options, allocation), RateLimiter(allocation.rate)
 
     def save() -> None:
-        if place.rank == 0:
+        if allocation.rank == 0:
             save_atomically(checkpoint, training.save)
 
     with options.trace.open("a", buffering=1) as trace:
         while training.step < options.steps and not should_stop():
             training.advance(points, labels, batch_size=options.batch_size)
             trace.write(f"{training.step}\n")
-            pace.await_turn()
+            limiter.wait()
             if training.step % options.checkpoint_every == 0:
                 save()
-            journal.note(training, points, labels)
+            reporter.step_done(training, points, labels)
     save()
-    journal.report(training)
-    journal.log(training, points, labels)
+    reporter.report(training)
+    reporter.log(training, points, labels)
     if training.step >= options.steps:
         return 0
-    say(f"stopped ({stop_reason() or 'SIGTERM'}) with the checkpoint at step {training.step}: run me again")
-    # Whatever the reason: whether a job that could go on should is the scheduler's to decide.
+    say(f"stopped ({stop_reason() or 'SIGTERM'}); checkpoint saved at step {training.step}")
+    # Whatever the reason: the scheduler decides whether the job runs again.
     return EXIT_REQUEUE
 
 
@@ -201,21 +201,21 @@ def parse(arguments: list[str]) -> Options:
         type=Path,
         default=Path(os.devnull),
         metavar="FILE",
-        help="append the number of every step that is executed",
+        help="append the number of each executed step to this file",
     )
     return Options(**vars(parser.parse_args(arguments)))
 
 
-def tuned(options: Options, place: Place) -> Options:
-    """With this node's part of the batch that Motley chose, if it did."""
-    return replace(options, batch_size=max(batch_size(options.batch_size * place.nodes) // place.nodes, 1))
+def with_tuned_batch(options: Options, allocation: Allocation) -> Options:
+    """The options with this node's part of the global batch size that Motley chose, if it chose one."""
+    return replace(options, batch_size=max(batch_size(options.batch_size * allocation.nodes) // allocation.nodes, 1))
 
 
 def main() -> int:
-    should_stop()  # from here on SIGTERM ends in a checkpoint
+    should_stop()  # from here on, SIGTERM leads to a checkpoint
     try:
-        place = Place.of_environment()
-        return run(tuned(parse(sys.argv[1:]), place), place)
+        allocation = Allocation.of_environment()
+        return run(with_tuned_batch(parse(sys.argv[1:]), allocation), allocation)
     except TrainingError as error:
         sys.stderr.write(f"{error}\n")
         return 1

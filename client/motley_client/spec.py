@@ -1,4 +1,4 @@
-"""The description of a job, from a file and from options. The service checks it; here it only gets its shape."""
+"""Parsing of job files and of job options into job specs. Validation is the service's."""
 
 import re
 from collections import Counter
@@ -9,18 +9,18 @@ from motley_client.plain_yaml import UnreadableYaml, read_yaml
 
 
 class SpecError(Exception):
-    """The file or an option cannot be read as a part of a job."""
+    """A file or an option cannot be parsed."""
 
 
 def read_specs(file: TextIO) -> list[dict[str, Any]]:
-    """The jobs described by a YAML or JSON file: one in each document, or a list of them under `jobs`."""
+    """The jobs of a YAML or JSON file: one per document, or a list under `jobs`."""
     try:
         documents = read_yaml(file)
     except UnreadableYaml as error:
-        raise SpecError(f"{file.name} is not YAML: {error}") from error
+        raise SpecError(f"{file.name} is not valid YAML: {error}") from error
     jobs = [job for document in documents if document is not None for job in _jobs_in(document)]
     if not jobs or not all(isinstance(job, dict) for job in jobs):
-        raise SpecError(f"{file.name} does not describe a job: it must hold `name: ...`, `command: ...` and so on.")
+        raise SpecError(f"{file.name} does not describe a job: it needs fields such as `name: ...` and `command: ...`.")
     return jobs
 
 
@@ -30,7 +30,7 @@ def _jobs_in(document: Any) -> list[Any]:
 
 
 def merged(spec: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The file's job with what the options give; `env` and `tags` are joined, all else is replaced."""
+    """The spec with options applied: `env` and `tags` are merged, other fields replaced."""
     given = {name: value for name, value in options.items() if value not in (None, [], {})}
     both = [name for name in ("env", "tags") if name in given and isinstance(spec.get(name), dict)]
     joined: dict[str, Any] = {name: spec[name] | given[name] for name in both}
@@ -38,28 +38,28 @@ def merged(spec: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any
 
 
 def command_of(words: Sequence[str]) -> str | list[str] | None:
-    """One word is a line for the shell, as in `-- "a && b"`; several are executed as they are."""
+    """The words after `--`: one word is a shell command line (`-- "a && b"`), several are executed directly."""
     if not words:
         return None
     return words[0] if len(words) == 1 else list(words)
 
 
 def gpus_of(text: str | None) -> int | dict[str, int] | None:
-    """`4`, or `1-16` for an elastic job."""
+    """GPU count of `--gpus`: `4`, or `1-16` for an elastic job."""
     if text is None:
         return None
     match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
     if match is None:
-        raise SpecError(f"--gpus {text}: give a number as in 4, or a range as in 1-16.")
-    least, most = match.groups()
-    return int(least) if most is None else {"min": int(least), "max": int(most)}
+        raise SpecError(f"--gpus {text}: expected a number, e.g. 4, or a range, e.g. 1-16.")
+    minimum, maximum = match.groups()
+    return int(minimum) if maximum is None else {"min": int(minimum), "max": int(maximum)}
 
 
 def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """`K=V` texts as a mapping."""
+    """`NAME=VALUE` texts as a mapping."""
     for text in texts:
         if not re.match(r"[^=]+=", text):
-            raise SpecError(f"{option} {text}: give it as NAME=VALUE.")
+            raise SpecError(f"{option} {text}: expected NAME=VALUE.")
     pairs = [(name, value) for name, _, value in (text.partition("=") for text in texts)]
     for name, count in Counter(name for name, _ in pairs).items():
         if count > 1:
@@ -68,12 +68,12 @@ def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def values_of(option: str, texts: Sequence[str]) -> dict[str, Any]:
-    """`FIELD=VALUE` texts as fields of a job, each value as YAML reads it: `checkpoint={grace_seconds: 120}`."""
+    """`FIELD=VALUE` texts as a mapping, each value parsed as YAML: `checkpoint={grace_seconds: 120}`."""
     return {name: value_of(f"{option} {name}", text) for name, text in pairs_of(option, texts).items()}
 
 
 def numbers_of(option: str, texts: Sequence[str]) -> dict[str, Any]:
-    """The same, where numbers may be written as they are printed: `1e+09`."""
+    """Like `values_of`, but numbers may also be in scientific notation: `1e+09`."""
     values = values_of(option, texts)
     return {name: float(value) if _is_number(value) else value for name, value in values.items()}
 
@@ -86,22 +86,22 @@ def value_of(option: str, text: str) -> Any:
     try:
         documents = read_yaml(text)
     except UnreadableYaml as error:
-        raise SpecError(f"{option}={text[:80]}: the value is not YAML: {error}") from error
+        raise SpecError(f"{option}={text[:80]}: the value is not valid YAML: {error}") from error
     return documents[0] if documents else None
 
 
 def array_of(text: str | None) -> dict[str, int] | None:
-    """`0-99`, or `0-99%10` for at most ten at a time."""
+    """Index range of `--array`: `0-99`, or `0-99%10` for at most ten at a time."""
     if text is None:
         return None
     match = re.fullmatch(r"(\d+)-(\d+)(?:%(\d+))?", text)
     if match is None:
-        raise SpecError(f"--array {text}: give the first and the last index as in 0-99, or 0-99%10 for ten at a time.")
+        raise SpecError(f"--array {text}: expected the first and last index, e.g. 0-99, or 0-99%10 for ten at a time.")
     start, end, at_a_time = match.groups()
     return {"start": int(start), "end": int(end)} | ({"at_a_time": int(at_a_time)} if at_a_time else {})
 
 
 def after_of(texts: Sequence[str]) -> list[dict[str, str]]:
-    """`JOB`, which must succeed first, or `JOB:end`, which must only end."""
+    """Dependencies of `--after`: `JOB` must have succeeded, `JOB:end` must have finished."""
     pairs = [re.fullmatch(r"(.+?)(?::(success|end))?", text, re.DOTALL) for text in texts]
     return [{"job": pair[1], "on": pair[2] or "success"} for pair in pairs if pair]

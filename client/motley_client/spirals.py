@@ -1,4 +1,4 @@
-"""Two spirals, and a perceptron of two hidden layers that learns to tell them apart: the model of the sample job."""
+"""Model of the sample job: two-spirals data, multilayer perceptron, SGD with momentum, gradient noise estimate."""
 
 import json
 import math
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 LEARNING_RATE, MOMENTUM = 0.05, 0.9
-FADING = 0.02
-"""What one step weighs in the means that tell the noise."""
+NOISE_SMOOTHING = 0.02
+"""Weight of one step in the exponential moving averages of the gradient noise."""
 
 
 def two_spirals(count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Points (count, 2) and labels (count,), 0 or 1: two noisy arms wound around each other."""
-    label = np.arange(count) * 2 // count  # halves, so that every stride through them is balanced
+    """Two-spirals data set: points (count, 2) and labels (count,), 0 or 1."""
+    label = np.arange(count) * 2 // count  # in halves, so that every strided subset is balanced
     angle = np.sqrt(rng.random(count)) * 3 * np.pi
     arm = np.stack([np.cos(angle + np.pi * label), np.sin(angle + np.pi * label)], axis=1)
     return arm * angle[:, None] / (3 * np.pi) + rng.normal(0, 0.01, (count, 2)), label.astype(np.float64)
@@ -26,25 +26,28 @@ def two_spirals(count: int, rng: np.random.Generator) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Noise:
-    """The squared norm of the gradient, and its variance over batches, as means over some steps."""
+    """Squared norm of the gradient and its variance over batches, as exponential moving averages."""
 
     sqr: float
     var: float
 
     @classmethod
-    def seen(cls, one: list[Array], other: list[Array], *, before: "Noise | None") -> "Noise":
-        """From the gradients of two halves of a batch: half of their difference has the variance of their mean."""
+    def updated(cls, one: list[Array], other: list[Array], *, before: "Noise | None") -> "Noise":
+        """Update by the gradients of two half batches: half of their difference has the variance of their mean."""
         pairs = list(zip(one, other, strict=True))
         var = sum(float(((a - b) ** 2).sum()) for a, b in pairs) / 4
         sqr = sum(float(((a + b) ** 2).sum()) for a, b in pairs) / 4 - var
         if before is None:
             return cls(max(sqr, 0.0), var)
-        return cls(max(before.sqr + FADING * (sqr - before.sqr), 0.0), before.var + FADING * (var - before.var))
+        return cls(
+            max(before.sqr + NOISE_SMOOTHING * (sqr - before.sqr), 0.0),
+            before.var + NOISE_SMOOTHING * (var - before.var),
+        )
 
 
 @dataclass
 class Training:
-    """The state that a checkpoint holds, and the step that advances it."""
+    """Training state, as saved in a checkpoint, and the SGD step."""
 
     weights: list[Array]
     momentum: list[Array]
@@ -52,7 +55,7 @@ class Training:
     step: int = 0
     loss: float = math.nan
     noise: "Noise | None" = None
-    """Not in the checkpoint: it is seen again within a few steps."""
+    """Not in the checkpoint: it is estimated again within a few steps."""
 
     @classmethod
     def fresh(cls, *, hidden: int, seed: int, rank: int) -> Self:
@@ -86,14 +89,14 @@ class Training:
         self.step += 1
 
     def _gradients(self, points: Array, labels: Array) -> tuple[float, list[Array]]:
-        """Of the batch; from its halves, whose difference tells the noise."""
+        """Loss and gradients of a batch, from its two halves, whose difference gives the noise estimate."""
         half = len(labels) // 2
         if half * 2 != len(labels) or not half:
             return loss_and_gradients(self.weights, points, labels)
         (one_loss, one), (other_loss, other) = (
             loss_and_gradients(self.weights, points[part], labels[part]) for part in (slice(half), slice(half, None))
         )
-        self.noise = Noise.seen(one, other, before=self.noise)
+        self.noise = Noise.updated(one, other, before=self.noise)
         return (one_loss + other_loss) / 2, [(a + b) / 2 for a, b in zip(one, other, strict=True)]
 
     def accuracy(self, points: Array, labels: Array) -> float:
@@ -101,7 +104,7 @@ class Training:
 
 
 def stream(bits: np.random.PCG64, rank: int) -> np.random.Generator:
-    """The chance of this rank. Jumps commute with draws: every rank goes on from the one state saved, rank 0's."""
+    """Random generator of a rank. Jumps commute with draws, so that all ranks resume from the state of rank 0."""
     return np.random.Generator(bits.jumped(rank))
 
 
@@ -110,7 +113,7 @@ def with_bias(x: Array) -> Array:
 
 
 def forward(weights: list[Array], points: Array) -> list[Array]:
-    """The inputs of every layer, and last the logits."""
+    """Forward pass: the inputs of every layer, and last the logits."""
     values = [with_bias(points)]
     for weight in weights[:-1]:
         values.append(with_bias(np.tanh(values[-1] @ weight)))
@@ -118,7 +121,7 @@ def forward(weights: list[Array], points: Array) -> list[Array]:
 
 
 def loss_and_gradients(weights: list[Array], points: Array, labels: Array) -> tuple[float, list[Array]]:
-    """The mean logistic loss, and its gradient for every layer."""
+    """Backpropagation: the mean logistic loss and its gradient for every layer."""
     *values, logits = forward(weights, points)
     z = logits[:, 0]
     loss = float(np.mean(np.logaddexp(0, z) - labels * z))

@@ -1,9 +1,12 @@
-"""What the command writes, and how: a table for people, JSON and YAML for programs, names for the next command."""
+"""Terminal output: text from others without control characters, output formats, `--watch`, logs."""
 
+import codecs
 import json
+import re
 import sys
 import time
-from collections.abc import Callable, Iterable
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, NoReturn, TypeVar
@@ -15,13 +18,15 @@ from rich.live import Live
 from rich.text import Text
 
 from motley_client.errors import Unreachable
-from motley_client.inert import inert, inert_log
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 PLAIN_WIDTH = 10_000
-"""Where nobody looks, lines are not cut: a pipe has no width."""
+"""Width of output that is not a terminal: lines are never cut."""
 WATCH_PERIOD_S = 2.0
+_COLOUR = r"\x1b\[[0-9;:]*m"
+_KEPT_IN_LOGS = re.compile(rf"({_COLOUR}|[\n\r\t])")
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,32})?\Z")
 
 
 class Output(StrEnum):
@@ -31,39 +36,65 @@ class Output(StrEnum):
     NAME = "name"
 
 
-OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", help="A table for people, else for programs; name: the names or ids alone.")
-]
-WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Draw it anew every other second, until Ctrl-C.")]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output format; name prints only names or ids.")]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Refresh every two seconds until Ctrl-C.")]
+
+
+def sanitized(text: str) -> str:
+    """The text without control characters and invisible format characters, which could reprogram a terminal.
+
+    Names, messages and error texts come from other users: none may move the cursor, retitle the window or reorder text.
+    """
+    return "".join(character for character in text if unicodedata.category(character) not in {"Cc", "Cf", "Cs"})
+
+
+def sanitized_log(chunks: Iterable[bytes]) -> Iterator[str]:
+    """A log for a terminal: newlines, carriage returns, tabs and colours stay, other control sequences do not."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    held = ""
+    for chunk in chunks:
+        text = held + decoder.decode(chunk)
+        unfinished = _UNFINISHED.search(text)
+        end = unfinished.start() if unfinished else len(text)
+        held = text[end:]
+        yield _without_controls(text[:end])
+    yield _without_controls(held + decoder.decode(b"", final=True))
+
+
+def _without_controls(text: str) -> str:
+    return "".join(part if _KEPT_IN_LOGS.fullmatch(part) else sanitized(part) for part in _KEPT_IN_LOGS.split(text))
 
 
 def now() -> datetime:
+    """The current time in UTC."""
     return datetime.now(UTC)
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that takes text as it is: no markup, no emoji codes, no guessed colours."""
+    """Rich console that prints text literally: no markup, no emoji codes, no highlighting."""
     wide = not (sys.stderr if stderr else sys.stdout).isatty()
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False, width=PLAIN_WIDTH if wide else None)
 
 
 def say(text: str) -> None:
+    """Print a line on standard output."""
     console().print(text, soft_wrap=True)
 
 
 def warn(text: str) -> None:
+    """Print a line on standard error."""
     console(stderr=True).print(text, soft_wrap=True)
 
 
 def present(
-    read: Callable[[], Answer],
+    read: Callable[[], T],
     *,
     output: Output,
-    names: Callable[[Answer], Iterable[str]],
-    table: Callable[[Answer], RenderableType],
+    names: Callable[[T], Iterable[str]],
+    table: Callable[[T], RenderableType],
     watch: bool = False,
 ) -> None:
-    """What is read, in the form asked for; watched, as a table that is drawn again and again."""
+    """Print what `read` returns in the requested format; with `watch`, a table that is refreshed."""
     if watch:
         _watch(lambda: table(read()), output)
     answer = read()
@@ -71,7 +102,7 @@ def present(
 
 
 def emit(output: Output, answer: object, *, names: Iterable[str], table: Callable[[], RenderableType]) -> None:
-    """The answer in the form asked for. JSON and YAML escape what is not ASCII, and so are inert by themselves."""
+    """Print an answer in the requested format. JSON and YAML escape non-ASCII text and so need no sanitizing."""
     match output:
         case Output.TABLE:
             console().print(table())
@@ -80,13 +111,13 @@ def emit(output: Output, answer: object, *, names: Iterable[str], table: Callabl
         case Output.YAML:
             sys.stdout.write(yaml.safe_dump(answer, sort_keys=False))
         case Output.NAME:
-            sys.stdout.writelines(f"{inert(name)}\n" for name in names)
+            sys.stdout.writelines(f"{sanitized(name)}\n" for name in names)
 
 
 def _watch(draw: Callable[[], RenderableType], output: Output) -> NoReturn:
     screen = console()
     if not screen.is_terminal or output is not Output.TABLE:
-        raise typer.BadParameter("--watch draws a table on a terminal; without it the answer can go anywhere.")
+        raise typer.BadParameter("--watch needs a terminal and table output.")
     with Live(console=screen, auto_refresh=False) as live:
         try:
             last = draw()
@@ -95,17 +126,17 @@ def _watch(draw: Callable[[], RenderableType], output: Output) -> NoReturn:
                 time.sleep(WATCH_PERIOD_S)
                 try:
                     last = draw()
-                except Unreachable as error:  # as in an upgrade: the last that was seen, and why it is no newer
-                    live.update(Group(last, Text(f"\n{inert(str(error))}", style="yellow")), refresh=True)
+                except Unreachable as error:  # as during an upgrade: show the last answer and why it is not newer
+                    live.update(Group(last, Text(f"\n{sanitized(str(error))}", style="yellow")), refresh=True)
                     time.sleep(WATCH_PERIOD_S)
         except KeyboardInterrupt:
             raise typer.Exit(0) from None
 
 
 def write_log(chunks: Iterable[bytes]) -> None:
-    """The bytes as they are for a pipe or a file; for a terminal, only what is harmless to it."""
+    """Write a log to standard output: unchanged to a pipe or file, sanitized to a terminal."""
     if sys.stdout.isatty():
-        for text in inert_log(chunks):
+        for text in sanitized_log(chunks):
             sys.stdout.write(text)
             sys.stdout.flush()
     else:

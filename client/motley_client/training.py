@@ -1,4 +1,6 @@
-"""What a training loop needs to run well under Motley. Standard library only, and harmless outside Motley.
+"""Helper for training loops: progress reports, checkpoints, graceful stops. Standard library only.
+
+Outside Motley it does nothing, so that the same script runs anywhere.
 
 while step < steps and not should_stop():
     loss = train(step)
@@ -22,17 +24,17 @@ from types import FrameType
 from typing import BinaryIO, SupportsFloat, SupportsInt
 
 EXIT_REQUEUE = 75
-"""Exit with this when work is left and the checkpoint holds all of it so far: Motley runs the job again."""
+"""Exit code (EX_TEMPFAIL) for "checkpoint saved, work left": Motley requeues the job."""
 
 Handler = Callable[[int, FrameType | None], object]
 
 
 class TrainingError(Exception):
-    """The job's surroundings are not as promised; the message names the variable and the remedy."""
+    """The environment of the job is not usable; the message names the variable and the remedy."""
 
 
 class _Stop:
-    """Whether SIGTERM has arrived since Motley's handler was installed."""
+    """SIGTERM handler that remembers the signal and calls the handler that was installed before."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -60,9 +62,9 @@ _stop = _Stop()
 
 
 def should_stop() -> bool:
-    """True once Motley has asked the job to end: finish the step, save, and exit with EXIT_REQUEUE.
+    """Whether Motley has asked the job to stop: finish the step, save a checkpoint, exit with EXIT_REQUEUE.
 
-    The first call installs the handler. Until then SIGTERM ends the process at once, which is right while
+    The first call installs a SIGTERM handler. Before it, SIGTERM ends the process at once, which is right as long as
     there is nothing to save.
     """
     _stop.listen()
@@ -70,7 +72,7 @@ def should_stop() -> bool:
 
 
 def stop_reason() -> str | None:
-    """Why the job is being stopped: preempt, cancel, timeout or drain. None while nobody says."""
+    """Why the job is being stopped: preempt, cancel, timeout or drain; None if it is not known."""
     path = os.environ.get("MOTLEY_STOP_REASON_FILE")
     if not path:
         return None
@@ -80,26 +82,26 @@ def stop_reason() -> str | None:
 
 
 def resume() -> bool:
-    """True when an earlier attempt of this job ran: look for its checkpoint."""
+    """Whether an earlier attempt of this job has run: look for its checkpoint."""
     return os.environ.get("MOTLEY_RESUME") == "1"
 
 
 def batch_size(default: int) -> int:
-    """Samples of one step of the whole job, all GPUs together: as tuned for these GPUs; `default` if it is not.
+    """Global batch size (samples per step on all GPUs) that Motley chose for these GPUs; else `default`.
 
-    A job that has `batch_size` in its description is told another batch with other GPUs: split it among them, scale
-    the learning rate, and report it by `progress`.
+    It is tuned for jobs with `batch_size` in their description and may differ between attempts: divide it among the
+    GPUs, scale the learning rate, and report it by `progress`.
     """
     return int(os.environ.get("MOTLEY_BATCH_SIZE") or default)
 
 
 def micro_batches() -> int:
-    """In how many equal parts each GPU should do its share of a step, so that one part fits; 1 unless it is tuned."""
+    """Gradient accumulation steps per GPU, so that one micro-batch fits into its memory; 1 unless Motley tunes it."""
     return int(os.environ.get("MOTLEY_MICRO_BATCHES") or 1)
 
 
 def checkpoint_dir() -> Path:
-    """The folder that every attempt of this job shares, made and writable; `./checkpoints` outside Motley."""
+    """The checkpoint folder shared by all attempts of this job, created if missing; `./checkpoints` outside Motley."""
     folder = Path(os.environ.get("MOTLEY_CHECKPOINT_DIR") or "checkpoints")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -111,8 +113,8 @@ def checkpoint_dir() -> Path:
 
 
 def save_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Replace `path` by what `write` puts into the file it is handed; a crash leaves the old file whole."""
-    # The attempt's number is in the name because a fenced attempt may still be writing on a node that was cut off.
+    """Replace the file atomically by what `write` writes to the file object it is given; a crash keeps the old file."""
+    # The attempt number is in the name: a fenced attempt may still be writing on a node that was cut off.
     partial = path.with_name(f".{path.name}.{os.environ.get('MOTLEY_ATTEMPT') or os.getpid()}.partial")
     try:
         _write_and_sync(partial, write)
@@ -121,19 +123,19 @@ def save_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     except OSError as error:
         raise _unwritable(path, error) from error
     finally:
-        with suppress(OSError):  # there is none after a save that succeeded, nor in a folder that is gone
+        with suppress(OSError):  # it does not exist after a successful save, nor in a folder that was removed
             partial.unlink()
 
 
 def try_to_save(path: Path, write: Callable[[BinaryIO], object]) -> bool:
-    """As `save_atomically`, for saving now and then: False, and said once, if it fails; the old file stays.
+    """Like `save_atomically`, for periodic checkpoints: on failure, warn once on stderr and return False.
 
-    Training goes on, and may lose more work when it is stopped. The last save of a run is one for `save_atomically`.
+    The old file stays and training continues. Use `save_atomically` for the last checkpoint of a run.
     """
     try:
         save_atomically(path, write)
     except (TrainingError, RuntimeError) as error:  # torch.save turns a full disk into a RuntimeError
-        _say_once("checkpoint", f"{error} Training goes on; the checkpoint before stays.")
+        _warn_once("checkpoint", f"{error} Training continues; the previous checkpoint stays.")
         return False
     return True
 
@@ -147,12 +149,11 @@ def progress(
     grad_sqr: SupportsFloat | None = None,
     grad_var: SupportsFloat | None = None,
 ) -> None:
-    """Tell Motley how far the job is; does nothing outside Motley. Once or twice a second is plenty.
+    """Report the progress of the job to Motley, on rank 0, once or twice a second; does nothing outside Motley.
 
-    A report that cannot be written is said once on stderr, and harms nothing else: training goes on.
-    Call it on rank 0. Scalars of NumPy and PyTorch are welcome. `grad_sqr` and `grad_var`, the squared norm
-    and the variance of the gradient over batches of `batch_size` samples, let Motley weigh speed against statistical
-    efficiency; `batch_size` is that of a step of the whole job.
+    NumPy and PyTorch scalars are accepted. `batch_size` is the global batch size; `grad_sqr` and `grad_var` are the
+    squared norm of the gradient and its variance over batches of that size, from which Motley estimates statistical
+    efficiency (goodput). If a report cannot be written, there is one warning on stderr and training continues.
     """
     path = os.environ.get("MOTLEY_PROGRESS")
     if not path:
@@ -171,13 +172,13 @@ def progress(
 
 
 def _finite(value: SupportsFloat | None) -> float | None:
-    # JSON has no NaN: one diverged loss would make the line, and its step, unreadable.
+    # JSON has no NaN: a diverged loss would make the whole line unreadable.
     number = math.nan if value is None else float(value)
     return number if math.isfinite(number) else None
 
 
 def _append(path: Path, line: bytes) -> None:
-    # One write with O_APPEND: lines of several processes never mix.
+    # A single write with O_APPEND: lines of several processes are never interleaved.
     try:
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
@@ -185,20 +186,20 @@ def _append(path: Path, line: bytes) -> None:
         finally:
             os.close(file)
     except OSError as error:
-        _say_once(
+        _warn_once(
             "progress",
-            f"Cannot append to {path}, named by MOTLEY_PROGRESS: {error}. Training goes on without reports; "
+            f"Cannot append to {path}, named by MOTLEY_PROGRESS: {error}. Training continues without progress reports; "
             "free space there, or unset MOTLEY_PROGRESS.",
         )
 
 
-_said: set[str] = set()
+_warned: set[str] = set()
 
 
-def _say_once(subject: str, text: str) -> None:
-    """On stderr, which is the job's log; a loop would say it a thousand times."""
-    if subject not in _said:
-        _said.add(subject)
+def _warn_once(subject: str, text: str) -> None:
+    """Warn on stderr, which is part of the job's log, once per subject."""
+    if subject not in _warned:
+        _warned.add(subject)
         sys.stderr.write(f"motley: {text}\n")
         sys.stderr.flush()
 

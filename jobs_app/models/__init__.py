@@ -1,4 +1,4 @@
-"""Teams and tokens, jobs, their attempts, and the rates measured from them."""
+"""Models: teams and tokens, jobs, attempts, events, measured throughputs, counters."""
 
 from jobs_app.models.attempt import Attempt
 from jobs_app.models.idempotency_key import IdempotencyKey

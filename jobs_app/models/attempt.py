@@ -1,4 +1,4 @@
-"""One try at running a job, on certain GPUs, from claim to proven end."""
+"""Attempt: one execution of a job on certain GPUs, from the claim to the proof that no process is left."""
 
 from datetime import datetime
 
@@ -15,16 +15,16 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
         return self.exclude(state=Attempt.State.ENDED)
 
     def at_engine(self) -> "AttemptQuerySet":
-        """Attempts that an engine has been told of and that have not ended."""
+        """Attempts that have been sent to an engine and have not ended."""
         return self.filter(state__in=Attempt.AT_ENGINE)
 
     def ungone(self) -> "AttemptQuerySet":
-        """Attempts of which a process may be left, ended in our books or not."""
+        """Attempts of which a process may be left, whether or not they have ended."""
         return self.filter(gone_at=None)
 
 
 class Attempt(models.Model):
-    """The primary key is the attempt's number at its engine; `number` counts the tries of the job."""
+    """One attempt. The primary key identifies it at its engine; `number` counts the attempts of the job."""
 
     class State(models.TextChoices):
         CLAIMED = "claimed", "claimed"
@@ -44,7 +44,7 @@ class Attempt(models.Model):
         LOST = "lost", "lost"
 
     class StopReason(models.TextChoices):
-        """Why it is told to stop; the job hears the engine's word for it."""
+        """Why the attempt is stopped."""
 
         PREEMPT = "preempt", "preempted for another job"
         REQUEUE = "requeue", "requeued by hand"
@@ -133,17 +133,17 @@ class Attempt(models.Model):
         return f"{self.job} #{self.number}"
 
     def ran_s(self, now: datetime) -> float:
-        """Seconds that its processes have been running."""
+        """Running time of its processes in seconds."""
         return ((self.ended_at or now) - self.started_at).total_seconds() if self.started_at else 0.0
 
     @property
     def own_rate(self) -> float:
-        """Its own steps/s that the round counted on, whatever its batch."""
+        """Expected steps/s at its own batch size."""
         return self.rate / self.step_worth
 
     @property
     def measured_rate(self) -> float | None:
-        """Its own steps/s from the first progress report to the last; None before two of them."""
+        """Measured steps/s from the first to the last progress report; None before the second."""
         if not (self.step_at and self.first_step_at and self.step_at > self.first_step_at):
             return None
         return ((self.step or 0) - (self.first_step or 0)) / (self.step_at - self.first_step_at).total_seconds()

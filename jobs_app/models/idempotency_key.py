@@ -1,4 +1,4 @@
-"""Submissions that may be repeated without being done twice."""
+"""Stored answers of requests with an idempotency key."""
 
 from django.conf import settings
 from django.db import models
@@ -6,7 +6,7 @@ from django.utils import timezone
 
 
 class IdempotencyKey(models.Model):
-    """The first answer to a request that named a key; written in the transaction of what it did."""
+    """The first answer to a request with this key, stored in the transaction that carried it out."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     route = models.CharField(max_length=100)

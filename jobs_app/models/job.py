@@ -1,4 +1,4 @@
-"""A job: what it asks for, where it stands, and why."""
+"""Jobs with their state and reason, job arrays, dependencies and tags."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,7 +18,7 @@ LARGEST_ARRAY = 10_000
 
 
 class Reason(models.TextChoices):
-    """Why a job is in its state. The pending ones first, structural before capacity: the first is the headline."""
+    """Why a job is in its state. Reasons for waiting come first, structural ones before capacity."""
 
     HELD = "held", "held"
     DEPENDENCY = "dependency", "waits for another job"
@@ -41,11 +41,10 @@ class Reason(models.TextChoices):
     DEPENDENCY_FAILED = "dependency_failed", "a job it needs did not succeed"
     TIME_LIMIT = "time_limit", "time limit reached"
     EXIT_CODE = "exit_code", "exited with an error"
-    LAUNCH_FAILED = "launch_failed", "could not be started"
 
 
 class JobArray(models.Model):
-    """Jobs submitted as one: the same work for each index."""
+    """Job array: jobs submitted together, with one spec and an index each."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     start = models.PositiveIntegerField()
@@ -66,14 +65,14 @@ class JobArray(models.Model):
 
 class JobQuerySet(models.QuerySet["Job"]):
     def update(self, **columns: Any) -> int:
-        """Also `updated_at`, which `auto_now` would leave alone: callers ask for what changed since.
+        """Also set `updated_at`, which `auto_now` does only in `save()`: clients poll for changed jobs.
 
-        Here rather than by a trigger: one rule for both databases, and `bulk_update` comes by here, too.
+        Not a trigger, so that there is one rule for both databases; `bulk_update` calls this method, too.
         """
         return super().update(**{"updated_at": timezone.now(), **columns})
 
     def visible_to(self, user: User) -> "JobQuerySet":
-        """A team's jobs are seen by its members; staff see all."""
+        """Jobs of the user's teams; staff see all jobs."""
         if user.is_staff:
             return self
         if connection.vendor == "postgresql":  # told which teams, it plans by how many jobs those have
@@ -93,7 +92,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.filter(state__in=(Job.State.QUEUED, *Job.ACTIVE))
 
     def schedulable(self) -> "JobQuerySet":
-        """Queued jobs that nothing but capacity keeps from running."""
+        """Queued jobs that are neither held nor waiting for a dependency."""
         unmet = JobDependency.objects.filter(child=models.OuterRef("pk")).unmet()
         return self.queued().filter(held=False).filter(~models.Exists(unmet))
 
@@ -238,12 +237,12 @@ class Job(models.Model):
 
 class JobDependencyQuerySet(models.QuerySet["JobDependency"]):
     def unmet(self) -> "JobDependencyQuerySet":
-        """Dependencies whose parent has not yet done what the child waits for."""
+        """Dependencies that are not fulfilled yet."""
         ended = Q(on=JobDependency.On.END, parent__state__in=Job.FINAL)
         return self.exclude(Q(parent__state=Job.State.SUCCEEDED) | ended)
 
     def broken(self) -> "JobDependencyQuerySet":
-        """Dependencies that can never be met any more."""
+        """Dependencies that can no longer be fulfilled."""
         return self.filter(
             on=JobDependency.On.SUCCESS, parent__state__in=(Job.State.FAILED, Job.State.CANCELLED, Job.State.TIMED_OUT)
         )
@@ -274,7 +273,7 @@ class JobDependency(models.Model):
 
 
 class JobTag(models.Model):
-    """A job's tag as a row: `Job.tags` is what people wrote, this is what a list is narrowed by."""
+    """A job's tag as a row, by which lists are filtered; `Job.tags` holds the same as written."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="tag_rows")
     name = models.CharField(max_length=100)
@@ -289,5 +288,5 @@ class JobTag(models.Model):
 
     @classmethod
     def rows_of(cls, job_id: UUID, tags: Mapping[str, str]) -> "list[JobTag]":
-        """The rows that say what `Job.tags` says."""
+        """Rows for `Job.tags`."""
         return [cls(job_id=job_id, name=name, value=value) for name, value in tags.items()]

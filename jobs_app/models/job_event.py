@@ -1,4 +1,4 @@
-"""What happened to a job, in order."""
+"""History of a job."""
 
 from django.conf import settings
 from django.db import models
@@ -8,7 +8,7 @@ from jobs_app.models.job import Job
 
 
 class JobEvent(models.Model):
-    """One line of a job's history; some kinds wake the scheduler."""
+    """One event in a job's history; events of the kinds in `WAKING` wake the scheduler."""
 
     class Kind(models.TextChoices):
         SUBMITTED = "submitted", "submitted"

@@ -1,10 +1,10 @@
-"""What metrics add up, for ever and across processes: counts of rows that nobody wants to count again and again."""
+"""Persistent counters for metrics, shared by all processes."""
 
 from django.db import models
 
 
 class Metric(models.TextChoices):
-    """What is added up; the label says by what."""
+    """Name of a counter or histogram; its label separates the series."""
 
     JOBS_FINISHED = "jobs_finished", "jobs that finished, by state"
     JOB_WAIT = "job_wait_seconds", "seconds from submission to the first start"
@@ -17,9 +17,9 @@ class Metric(models.TextChoices):
 
 
 class Tally(models.Model):
-    """Something to be added to the totals, written beside what it counts.
+    """Increment of a counter, inserted in the transaction of what it counts.
 
-    Only rows that are added: who counts waits for nobody, as all would who add to the same total.
+    Rows are only inserted: an UPDATE of one total would serialise all transactions that count.
     """
 
     metric = models.CharField(max_length=40, choices=Metric.choices)
@@ -34,7 +34,7 @@ class Tally(models.Model):
 
 
 class Total(models.Model):
-    """All tallies so far, but for those that are still to be added."""
+    """Sum of the tallies that have been folded in."""
 
     metric = models.CharField(max_length=40, choices=Metric.choices)
     label = models.CharField(max_length=40, blank=True)

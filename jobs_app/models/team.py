@@ -1,4 +1,4 @@
-"""Who shares the cluster: teams, their members, and the tokens of people and scripts."""
+"""Teams, their members and limits, and API tokens."""
 
 import hashlib
 import secrets
@@ -12,7 +12,7 @@ from django.utils import timezone
 
 
 class Team(models.Model):
-    """A group that shares the cluster by weight."""
+    """Group of users that shares the cluster in proportion to its weight."""
 
     name = models.CharField(
         max_length=60,
@@ -21,7 +21,7 @@ class Team(models.Model):
     )
     weight = models.FloatField(default=1.0, help_text="Its share relative to other teams.")
     members = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="teams", blank=True)
-    max_job_weight = models.FloatField(default=1.0, help_text="The most weight that one job may ask.")
+    max_job_weight = models.FloatField(default=1.0, help_text="Largest weight that one job may have.")
     max_gpus = models.PositiveIntegerField("most GPUs at once", null=True, blank=True, help_text="Empty: no limit.")
     max_gpus_per_member = models.PositiveIntegerField(
         "most GPUs at once for one member", null=True, blank=True, help_text="Empty: no limit."
@@ -43,7 +43,7 @@ class Team(models.Model):
 
     @property
     def most_job_weight(self) -> float:
-        """What a job may ask; the ordinary weight of 1 is always allowed."""
+        """Largest weight of one job; the default weight of 1 is always allowed."""
         return max(self.max_job_weight, 1.0)
 
 
@@ -53,7 +53,7 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
 
 
 class ApiToken(models.Model):
-    """A bearer token. Only its hash is kept; the text is shown once."""
+    """Bearer token. Only its hash is stored; the text is shown once."""
 
     class Scope(models.TextChoices):
         READ = "read", "read: look at jobs, nodes and rounds"
@@ -80,16 +80,16 @@ class ApiToken(models.Model):
         return f"{self.name} ({self.prefix}…)"
 
     def is_valid(self, now: datetime) -> bool:
-        """As `valid()` of many."""
+        """Whether the token is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
 
     def set_text(self) -> str:
-        """Draw a new secret and answer it: the only time that it is seen."""
+        """Generate the secret and return it; only its hash is stored."""
         text = f"mot_{secrets.token_urlsafe(32)}"
         self.prefix, self.digest = text[:10], digest_of(text)
         return text
 
 
 def digest_of(text: str) -> str:
-    """SHA-256 suffices without salt: a token has 256 bits of its own."""
+    """SHA-256 of a token, without salt: a token has 256 random bits."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Rates and noise measured from running jobs, shared by the jobs of one workload."""
+"""Throughput and gradient noise measured from running jobs, shared by the jobs of a workload."""
 
 from django.db import models
 from django.db.models import Q
@@ -8,9 +8,9 @@ from jobs_app.models.team import Team
 
 
 class Throughput(models.Model):
-    """Steps/s of a workload on so many GPUs of a type on so many nodes; a running mean over attempts.
+    """Throughput of a workload in one configuration (GPU type, GPUs, nodes): a running mean over attempts.
 
-    Steps are the program's own, of `batch_size` samples each: samples/s are their product.
+    A step has `batch_size` samples, so samples/s are the product.
     """
 
     team = models.ForeignKey(Team, on_delete=models.CASCADE)
@@ -41,7 +41,7 @@ class Throughput(models.Model):
 
 
 class GradientNoise(models.Model):
-    """How noisy the gradients of a workload are, as its jobs report it; later reports weigh more."""
+    """Gradient noise of a workload: a fading mean of the reports of its jobs."""
 
     team = models.ForeignKey(Team, on_delete=models.CASCADE)
     workload = models.CharField(max_length=200)

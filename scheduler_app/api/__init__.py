@@ -1,1 +1,1 @@
-"""Over REST: nodes, rounds, and what joins jobs with them. One module for each subject."""
+"""REST views and serializers of nodes, rounds, policies, teams, accounts, and jobs in relation to rounds."""

@@ -1,21 +1,22 @@
-"""GPU types over REST."""
+"""REST: GPU types."""
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, viewsets
 
 from cluster_app.models import GpuType, Node
-from cluster_app.pagination import ByName
-from cluster_app.representation import ShowMany, ShowOne
 from jobs_app.permissions import NotForJobs
+from rest.pagination import ByName
+from rest.representation import ShowMany, ShowOne
 from scheduler_app.api.nodes import NAME
 from scheduler_app.models import GpuClaim
 
 
 class GpuTypeAnswer(serializers.ModelSerializer[GpuType]):
-    """A kind of GPU; its figures are of one GPU."""
+    """A GPU type; its figures are per GPU."""
 
-    gpus = serializers.IntegerField(help_text="How many there are.")
-    free_gpus = serializers.IntegerField(help_text="How many a job could get now.")
+    gpus = serializers.IntegerField(help_text="Number of GPUs of this type.")
+    free_gpus = serializers.IntegerField(help_text="Free GPUs: healthy, on a node in service, not claimed.")
     price_per_hour = serializers.FloatField()
 
     class Meta:
@@ -33,8 +34,9 @@ class GpuTypeAnswer(serializers.ModelSerializer[GpuType]):
         read_only_fields = fields
 
 
+@extend_schema_view(list=extend_schema(summary="List GPU types"), retrieve=extend_schema(summary="Get a GPU type"))
 class GpuTypeViewSet(ShowMany[GpuType], ShowOne[GpuType], viewsets.GenericViewSet[GpuType]):
-    """GPU types by name."""
+    """GPU types, sorted by name."""
 
     serializer_class = GpuTypeAnswer
     permission_classes = (NotForJobs,)

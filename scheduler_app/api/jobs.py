@@ -1,58 +1,165 @@
-"""Over REST: what joins a job with the rounds that decide on it."""
+"""Jobs over REST: submit or plan (`dry_run`), list, show, change, cancel, hold, release, requeue, clone, explain."""
 
+from collections.abc import Callable
 from typing import Any
 
+from django.db import transaction
+from django.db.models import Prefetch
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers, status, viewsets
+from rest_framework.decorators import action
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
 
-from jobs_app.api import jobs_seen_by
-from jobs_app.api.jobs import JobViewSet
-from jobs_app.api.once import IDEMPOTENCY_KEY, person
-from jobs_app.models import Job
-from jobs_app.queueing import draft_spec
-from jobs_app.serializers import JobInFull
-from jobs_app.spec import JobSpec
-from jobs_app.submission import admitted
-from scheduler_app.looking import explain_job
-from scheduler_app.outlook import outlook_of_admitted
-from scheduler_app.remedies import what_would_start
-from scheduler_app.serializers import Explanation, PlanAnswer
+from jobs_app.filters import JobFilter
+from jobs_app.lifecycle.attempts import lock_job
+from jobs_app.lifecycle.commands import cancel_job, change_job, hold_job, release_job, requeue_job
+from jobs_app.models import Attempt, Job
+from jobs_app.models.job import JobQuerySet
+from jobs_app.permissions import caller, jobs_seen_by
+from jobs_app.serializers import BatchAnswer, JobAnswer, JobBatch, JobInFull, in_full
+from jobs_app.submission.batch import admitted_batch
+from jobs_app.submission.enqueue import draft_spec, just_written
+from jobs_app.submission.idempotency import IDEMPOTENCY_KEY, KeyedRequest
+from jobs_app.submission.spec import JobChange, JobSpec
+from jobs_app.submission.submit import admitted, enter, enter_batch, spec_of_clone
+from rest.etags import IF_MATCH, etag_of, refuse_stale
+from rest.parsers import LARGEST_BATCH_BYTES, read_large_body
+from rest.representation import ShowMany, ShowOne, single
+from scheduler_app.api.serializers import Explanation, PlanAnswer
+from scheduler_app.explain.decisions import explain_job
+from scheduler_app.explain.dry_run import dry_run_of_admitted
+from scheduler_app.explain.what_if import what_would_start
 
 
 class SubmitQuery(serializers.Serializer[Any]):
     dry_run = serializers.BooleanField(
-        required=False, help_text="Only say what the job would get: the same checks, and nothing is written."
+        required=False, help_text="Validate the spec and return the job's plan, without submitting it."
     )
 
 
 class ExplainQuery(serializers.Serializer[Any]):
     would_start = serializers.BooleanField(
-        required=False, help_text="Also try what change would start it: some rounds are planned for that."
+        required=False, help_text="Also run the what-if analysis, which plans several rounds."
     )
 
 
-class PlannedJobViewSet(JobViewSet):
-    """Jobs, of which one may ask what they would get."""
+@extend_schema_view(list=extend_schema(summary="List jobs"), retrieve=extend_schema(summary="Get a job"))
+class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
+    """Jobs that the caller may see, newest first."""
+
+    queryset = Job.objects.none()
+    filterset_class = JobFilter
+
+    def get_queryset(self) -> JobQuerySet:
+        jobs = jobs_seen_by(self.request).select_related("team", "owner")
+        attempts = Attempt.objects.live() if self.action == "list" else Attempt.objects.all()
+        return jobs.prefetch_related(Prefetch("attempts", attempts.select_related("gpu_type")), "needs")
+
+    def get_serializer_class(self) -> type[BaseSerializer[Job]]:
+        return JobAnswer if self.action == "list" else JobInFull
 
     @extend_schema(
-        request=JobSpec,
-        responses={200: PlanAnswer, 201: JobInFull},
-        parameters=[SubmitQuery, IDEMPOTENCY_KEY],
+        request=JobSpec, responses={200: PlanAnswer, 201: JobInFull}, parameters=[SubmitQuery, IDEMPOTENCY_KEY]
     )
     def create(self, request: Request) -> Response:
-        """Submit a job; for an array the answer is its first member. With `dry_run` the answer is its plan (200)."""
+        """Submit a job. The response has the job, of an array its first member; with `dry_run` its plan (200)."""
         query = SubmitQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
-        return self._planned(request) if query.validated_data.get("dry_run") else super().create(request)
+        if query.validated_data.get("dry_run"):
+            job = admitted(request.data, caller(request))
+            return Response(PlanAnswer(dry_run_of_admitted(job) | {"spec": draft_spec(job)}).data)
+        return self._submitted(request.data)
 
-    def _planned(self, request: Request) -> Response:
-        asked = admitted(request.data, person(request))
-        return Response(PlanAnswer(outlook_of_admitted(asked) | {"spec": draft_spec(asked)}).data)
+    @extend_schema(request=JobSpec, responses={201: JobInFull}, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"])
+    def clone(self, request: Request, pk: str) -> Response:
+        """Submit the same job again, without its dependencies. Fields of the body, if any, override its spec."""
+        return self._submitted(spec_of_clone(self.get_object(), request.data))
+
+    def _submitted(self, spec: Any) -> Response:
+        """201 with the job, written once per idempotency key; it is admitted before anything is locked."""
+        keyed = KeyedRequest.of(self.request)
+        if answer := keyed.stored_answer():
+            return _created(answer, replayed=True)
+        job = admitted(spec, caller(self.request))
+        with keyed.exclusive():
+            if answer := keyed.stored_answer():
+                return _created(answer, replayed=True)
+            answer = in_full(just_written(enter(job), job))
+            keyed.store(answer, status=status.HTTP_201_CREATED)
+        return _created(answer)
+
+    @extend_schema(request=JobBatch, responses={201: BatchAnswer}, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=False, methods=["post"])
+    def batch(self, request: Request) -> Response:
+        """Submit up to 10,000 jobs: all or none. In `after`, `#3` refers to the fourth job, which must come earlier."""
+        read_large_body(request, most=LARGEST_BATCH_BYTES)
+        keyed = KeyedRequest.of(request)
+        if answer := keyed.stored_answer():
+            return _created(answer, replayed=True)
+        jobs = admitted_batch(request.data, caller(request))
+        with keyed.exclusive():
+            if answer := keyed.stored_answer():
+                return _created(answer, replayed=True)
+            ids = enter_batch(jobs)
+            answer = {"count": len(ids), "ids": [str(pk) for pk in ids]}
+            keyed.store(answer, status=status.HTTP_201_CREATED)
+        return _created(answer)
+
+    @extend_schema(request=JobChange, responses={200: JobInFull}, parameters=[IF_MATCH])
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Change a job. Of a finished job only the name and the tags can be changed."""
+        job = self.get_object()
+        with transaction.atomic():
+            lock_job(job.pk)
+            refuse_stale(request, lambda: self._in_full(job))
+            change_job(job, request.data, actor=caller(request))
+        return self._shown(job)
+
+    @extend_schema(request=None, responses={202: JobInFull})
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: str) -> Response:
+        """Cancel the job: a waiting job at once, a running one after its grace period at the latest."""
+        return self._done(cancel_job)
+
+    @extend_schema(request=None, responses={202: JobInFull})
+    @action(detail=True, methods=["post"])
+    def hold(self, request: Request, pk: str) -> Response:
+        """Hold the job in the queue; a running job is stopped gracefully and requeued first."""
+        return self._done(hold_job)
+
+    @extend_schema(request=None, responses={202: JobInFull})
+    @action(detail=True, methods=["post"])
+    def release(self, request: Request, pk: str) -> Response:
+        """Release a held job, so that it can be scheduled again."""
+        return self._done(release_job)
+
+    @extend_schema(request=None, responses={202: JobInFull})
+    @action(detail=True, methods=["post"])
+    def requeue(self, request: Request, pk: str) -> Response:
+        """Stop a running job gracefully and put it back in the queue."""
+        return self._done(requeue_job)
+
+    def _done(self, verb: Callable[..., None]) -> Response:
+        job = self.get_object()
+        verb(job, actor=self.request.user)
+        return self._shown(job, status.HTTP_202_ACCEPTED)
+
+    def _shown(self, job: Job, code: int = status.HTTP_200_OK) -> Response:
+        return single(self.request, self._in_full(job), code)
+
+    def _in_full(self, job: Job) -> dict[str, Any]:
+        return in_full(self.get_queryset().get(pk=job.pk))
+
+
+def _created(answer: Any, *, replayed: bool = False) -> Response:
+    headers = {"ETag": etag_of(answer)} | ({"Idempotency-Replayed": "true"} if replayed else {})
+    return Response(answer, status=status.HTTP_201_CREATED, headers=headers)
 
 
 class ExplainView(GenericAPIView[Job]):
@@ -61,7 +168,7 @@ class ExplainView(GenericAPIView[Job]):
 
     @extend_schema(responses=Explanation, parameters=[ExplainQuery])
     def get(self, request: Request, pk: str) -> Response:
-        """Why the job waits, with numbers, the rates that the scheduler counts on, and what would start it."""
+        """Explain the state of a job: reasons with numbers, and the throughputs that the latest round used."""
         job, query = get_object_or_404(jobs_seen_by(request), pk=pk), ExplainQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         explanation = explain_job(job)

@@ -1,4 +1,4 @@
-"""Logs over REST: by polling, by ranges of bytes, and as events."""
+"""REST: logs, by polling, by byte ranges, and as server-sent events."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,37 +14,40 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
 from engines.protocol import LogChunk, Stream
-from jobs_app.api import jobs_seen_by
-from jobs_app.fields import MOST_GPUS
 from jobs_app.models import Attempt, Job
-from scheduler_app.api.following import Following
-from scheduler_app.api.ranges import asks_for_part, part_of
-from scheduler_app.logreading import bytes_between, last_lines, log_size
-from scheduler_app.looking import read_log
+from jobs_app.permissions import jobs_seen_by
+from jobs_app.submission.fields import MOST_GPUS
+from rest.byte_ranges import byte_range_of, is_range_request
+from scheduler_app.logs.reading import bytes_between, last_lines, log_size, read_log
+from scheduler_app.logs.stream import LogEventStream
 
 LARGEST_CHUNK = 1024 * 1024
 MOST_LINES = 100_000
 LARGEST_OFFSET = 2**62
 AS_IT_IS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox", "Accept-Ranges": "bytes"}
-"""What a job prints is never interpreted by the browser."""
+"""Headers that keep a browser from interpreting the output of a job."""
 UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 RANGE = OpenApiParameter(
     "Range",
     str,
     OpenApiParameter.HEADER,
-    description="One range of bytes, as `bytes=1000-`: 206, or 416 behind the end.",
+    description="One range of bytes, e.g. `bytes=1000-`. The status is 206, or 416 past the end.",
 )
 LAST_EVENT_ID = OpenApiParameter(
-    "Last-Event-ID", int, OpenApiParameter.HEADER, description="The id of the last event that came: goes on behind it."
+    "Last-Event-ID",
+    int,
+    OpenApiParameter.HEADER,
+    description="Id of the last received event; the stream continues there.",
 )
-DESCRIPTION = """The bytes of the log from `offset`, or its last lines. `Motley-Next-Offset` says where to go on, \
-`Motley-Log-Complete` whether the attempt has ended and this was all.
+DESCRIPTION = """Read a log. The response has bytes from `offset`, or the last lines. The header \
+`Motley-Next-Offset` is the offset to continue from; `Motley-Log-Complete` says whether the log is complete because \
+the attempt has ended.
 
-With `Accept: text/event-stream` the lines come as events `log`, as they are written; the event `eof` is the last."""
+With `Accept: text/event-stream`, lines are sent as events `log` while they are written; the last event is `eof`."""
 
 
 class PlainText(JSONRenderer):
-    """Offers the type; what is rendered by it is a problem, in JSON."""
+    """Makes the type negotiable; errors are still rendered as JSON."""
 
     media_type = "text/plain"
 
@@ -56,23 +59,26 @@ class EventStream(JSONRenderer):
 class LogQuery(serializers.Serializer[Any]):
     stream = serializers.ChoiceField([stream.value for stream in Stream], default=Stream.STDOUT.value)
     rank = serializers.IntegerField(
-        min_value=0, max_value=MOST_GPUS, default=0, help_text="The node's rank in the gang."
+        min_value=0, max_value=MOST_GPUS, default=0, help_text="Rank of the node in the gang, from 0."
     )
     attempt = serializers.IntegerField(
-        min_value=1, max_value=2**31 - 1, required=False, help_text="The job's attempt; default: the latest."
+        min_value=1, max_value=2**31 - 1, required=False, help_text="Number of the job's attempt. Default: the latest."
     )
     offset = serializers.IntegerField(
-        min_value=0, max_value=LARGEST_OFFSET, default=0, help_text="Bytes from the start."
+        min_value=0, max_value=LARGEST_OFFSET, default=0, help_text="Offset in bytes from the start of the log."
     )
     limit = serializers.IntegerField(min_value=1, max_value=LARGEST_CHUNK, default=65_536)
-    wait = serializers.FloatField(min_value=0, max_value=5, default=0, help_text="Seconds to wait for something new.")
+    wait = serializers.FloatField(min_value=0, max_value=5, default=0, help_text="Seconds to wait for new output.")
     tail = serializers.IntegerField(
-        min_value=1, max_value=MOST_LINES, required=False, help_text="Instead of offset: the last so many lines."
+        min_value=1,
+        max_value=MOST_LINES,
+        required=False,
+        help_text="Number of last lines to return, instead of offset.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if "tail" in attrs and "offset" in self.initial_data:
-            raise serializers.ValidationError({"tail": "Write either this or offset."})
+            raise serializers.ValidationError({"tail": "Give either tail or offset, not both."})
         return attrs
 
 
@@ -99,7 +105,7 @@ class LogView(GenericAPIView[Job]):
         if isinstance(request.accepted_renderer, EventStream):
             return log.events(_start(request, log, asked))
         header = request.headers.get("Range", "")
-        if asks_for_part(header) and "tail" not in asked and "If-Range" not in request.headers:
+        if is_range_request(header) and "tail" not in asked and "If-Range" not in request.headers:
             return log.part(header)
         return log.chunk(asked)
 
@@ -111,7 +117,7 @@ def _attempt(job: Job, number: int | None) -> Attempt | None:
 
 
 def _start(request: Request, log: "Log", asked: dict[str, Any]) -> int:
-    """Where the events begin: behind the last that came, at the last lines, or at the offset."""
+    """Offset at which the events begin: after `Last-Event-ID`, at the last lines, or at `offset`."""
     seen = request.headers.get("Last-Event-ID", "")
     if seen:
         field = serializers.IntegerField(min_value=0, max_value=LARGEST_OFFSET)
@@ -123,12 +129,12 @@ def _start(request: Request, log: "Log", asked: dict[str, Any]) -> int:
 
 
 class Log:
-    """One log of one attempt; of none, while the job has not been launched."""
+    """One log of one attempt; empty while the job has no launched attempt."""
 
     def __init__(self, job: Job, attempt: Attempt | None, stream: Stream, rank: int) -> None:
         self._job, self._attempt, self._stream, self._rank = job, attempt, stream, rank
         if attempt and rank >= len(attempt.nodes):
-            raise NotFound(f"Attempt {attempt.number} has {len(attempt.nodes)} nodes; ranks begin with 0.")
+            raise NotFound(f"Attempt {attempt.number} has {len(attempt.nodes)} nodes; ranks start at 0.")
 
     @property
     def _launched(self) -> Attempt | None:
@@ -140,7 +146,7 @@ class Log:
         return last_lines(self._launched, self._stream, rank=self._rank, lines=lines)
 
     def chunk(self, asked: dict[str, Any]) -> HttpResponse:
-        """What was asked for, as far as it has been written."""
+        """The requested part of the log, as far as it has been written."""
         chunk = self.tail(asked["tail"]) if "tail" in asked else self._from(asked)
         answer = HttpResponse(chunk.data, content_type="text/plain; charset=utf-8", headers=AS_IT_IS)
         answer["Motley-Offset"] = str(chunk.offset)
@@ -150,17 +156,17 @@ class Log:
         return answer
 
     def part(self, header: str) -> StreamingHttpResponse:
-        """206, streamed; `NoSuchRange` behind the end."""
+        """A byte range, streamed with status 206; raises `NoSuchRange` past the end."""
         attempt = self._launched
-        part = part_of(header, log_size(attempt, self._stream, rank=self._rank) if attempt else 0)
+        part = byte_range_of(header, log_size(attempt, self._stream, rank=self._rank) if attempt else 0)
         assert attempt is not None  # noqa: S101 - a log without bytes has no parts
         written = bytes_between(attempt, self._stream, rank=self._rank, start=part.start, end=part.end)
         headers = AS_IT_IS | {"Content-Range": part.content_range, "Content-Length": str(part.end - part.start)}
         return StreamingHttpResponse(written, status=206, content_type="text/plain; charset=utf-8", headers=headers)
 
     def events(self, offset: int) -> StreamingHttpResponse:
-        """Server-sent events until the end; `TooManyStreams` when enough are open."""
-        following = Following(self._job, self._attempt, self._stream, rank=self._rank, offset=offset)
+        """Server-sent events until the end; raises `TooManyStreams` at the limit of open streams."""
+        following = LogEventStream(self._job, self._attempt, self._stream, rank=self._rank, offset=offset)
         return StreamingHttpResponse(following, content_type="text/event-stream", headers=AS_IT_IS | UNBUFFERED)
 
     def _from(self, asked: dict[str, Any]) -> LogChunk:

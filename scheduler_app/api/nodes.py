@@ -1,4 +1,4 @@
-"""Nodes over REST: look, and take them out of service and back."""
+"""REST: nodes; cordon, drain and resume."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -7,22 +7,21 @@ from typing import Any
 import django_filters
 from django.db.models import QuerySet
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from cluster_app.models import Node
-from cluster_app.pagination import ByName
-from cluster_app.representation import ShowMany, ShowOne, single
 from cluster_app.services import cordon, drain, resume
-from jobs_app.fields import Strict
 from jobs_app.permissions import StaffChanges
-from scheduler_app.api.bodies import Words, body_of
-from scheduler_app.emptying import Occupancy, occupancies
-from scheduler_app.looking import nodes_with_gpus
-from scheduler_app.serializers import NodeAnswer
+from rest.bodies import Strict, Text, body_of
+from rest.pagination import ByName
+from rest.representation import ShowMany, ShowOne, single
+from scheduler_app.api.serializers import NodeAnswer
+from scheduler_app.explain.drain_estimate import NodeOccupancy, occupancies
+from scheduler_app.operations.gpu_occupancy import nodes_with_gpus
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
 
@@ -38,19 +37,20 @@ class NodeFilter(django_filters.FilterSet):  # type: ignore[misc]
 
 
 class WhyOut(Strict):
-    """Why a node is taken out of service."""
+    """Reason for taking a node out of service."""
 
-    reason = Words(max_length=200, help_text="Shown to everybody whose job is affected.")
+    reason = Text(max_length=200, help_text="Shown to the owners of affected jobs.")
 
 
 class WhyBack(Strict):
-    """What was done about it, for the history."""
+    """Note for the node's history."""
 
-    reason = Words(max_length=200, required=False, default="", allow_blank=True)
+    reason = Text(max_length=200, required=False, default="", allow_blank=True)
 
 
+@extend_schema_view(list=extend_schema(summary="List nodes"), retrieve=extend_schema(summary="Get a node"))
 class NodeViewSet(ShowMany[Node], ShowOne[Node], viewsets.GenericViewSet[Node]):
-    """Nodes by name."""
+    """Nodes, sorted by name."""
 
     serializer_class = NodeAnswer
     permission_classes = (StaffChanges,)
@@ -60,8 +60,8 @@ class NodeViewSet(ShowMany[Node], ShowOne[Node], viewsets.GenericViewSet[Node]):
     lookup_value_regex = NAME
 
     @cached_property
-    def occupancies(self) -> dict[str, Occupancy]:
-        """Of the nodes that are shown."""
+    def occupancies(self) -> dict[str, NodeOccupancy]:
+        """Occupancy of the nodes in the response, by name."""
         return {}
 
     def get_queryset(self) -> QuerySet[Node]:
@@ -83,19 +83,19 @@ class NodeViewSet(ShowMany[Node], ShowOne[Node], viewsets.GenericViewSet[Node]):
     @extend_schema(request=WhyOut, responses={202: NodeAnswer})
     @action(detail=True, methods=["post"])
     def cordon(self, request: Request, name: str) -> Response:
-        """Place nothing new there; what runs goes on. For staff."""
+        """Cordon a node. No new jobs are placed there; running jobs continue. Staff only."""
         return self._done(cordon, WhyOut)
 
     @extend_schema(request=WhyOut, responses={202: NodeAnswer})
     @action(detail=True, methods=["post"])
     def drain(self, request: Request, name: str) -> Response:
-        """Place nothing new there, and move what runs away, gracefully. For staff."""
+        """Drain a node. No new jobs are placed there; running jobs are stopped gracefully and requeued. Staff only."""
         return self._done(drain, WhyOut)
 
     @extend_schema(request=WhyBack, responses={202: NodeAnswer})
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, name: str) -> Response:
-        """Take new jobs again. For staff."""
+        """Resume a node. New jobs are placed there again. Staff only."""
         return self._done(resume, WhyBack)
 
     def _done(self, verb: Callable[..., None], why: type[Strict]) -> Response:

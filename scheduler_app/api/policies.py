@@ -1,4 +1,4 @@
-"""Policies over REST: which there are, which one counts, and which ones did."""
+"""REST: policies, the current setting, and its history."""
 
 from typing import Any
 
@@ -10,28 +10,39 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.parameters import Parameter
 from allocation.policies import POLICIES
-from cluster_app.pagination import NewestFirst
-from cluster_app.representation import FIELDS, IF_MATCH, IF_NONE_MATCH, fields_wanted, refuse_stale, single
-from jobs_app.fields import Number, Strict
+from allocation.policies.parameters import Parameter
 from jobs_app.permissions import StaffChanges
-from scheduler_app.api.bodies import Words, body_of
-from scheduler_app.choosing import KEPT, LEAST_PART, LONGEST_S, carried_over, in_full, refusal
-from scheduler_app.describing import KINDS, Described, all_described
+from jobs_app.submission.fields import Number
+from rest.bodies import Strict, Text, body_of
+from rest.etags import IF_MATCH, IF_NONE_MATCH, refuse_stale
+from rest.pagination import NewestFirst
+from rest.representation import FIELDS, fields_wanted, single
 from scheduler_app.models import PolicySetting
-from scheduler_app.services import choose_again, choose_policy
+from scheduler_app.policy.catalogue import KINDS, PolicyDescription, describe_policies
+from scheduler_app.policy.settings import (
+    LEAST_PART,
+    LONGEST_S,
+    TIMING_FIELDS,
+    choose_policy,
+    inherited_parameters,
+    parameter_fault,
+    restore_policy,
+    with_defaults,
+)
 
 
 class ParameterAnswer(serializers.Serializer[Any]):
-    """One parameter of a policy: what it takes, and what it does."""
+    """One parameter of a policy."""
 
     kind = serializers.ChoiceField(list(KINDS.values()))
-    default = serializers.JSONField(help_text="As it is sent: a number, true or false, or a name.")
-    least = serializers.FloatField(allow_null=True, help_text="Null: it is no number.")
-    most = serializers.FloatField(allow_null=True)
+    default = serializers.JSONField(help_text="Default value: a number, a boolean or a name.")
+    least = serializers.FloatField(allow_null=True, help_text="Lower bound; null if the parameter is not a number.")
+    most = serializers.FloatField(allow_null=True, help_text="Upper bound; null if the parameter is not a number.")
     names = serializers.ListField(
-        child=serializers.CharField(), allow_null=True, help_text="What it may be; null: it is not one of some names."
+        child=serializers.CharField(),
+        allow_null=True,
+        help_text="Allowed names; null if it is not a choice.",
     )
     meaning = serializers.CharField()
 
@@ -40,13 +51,13 @@ class PolicyAnswer(serializers.Serializer[Any]):
     name = serializers.CharField()
     summary = serializers.CharField()
     choose_when = serializers.CharField()
-    sources = serializers.ListField(child=serializers.CharField(), help_text="Where its formula comes from.")
-    parameters = serializers.DictField(child=ParameterAnswer(), help_text="By name; empty: it has none.")
+    sources = serializers.ListField(child=serializers.CharField(), help_text="References for the policy's formula.")
+    parameters = serializers.DictField(child=ParameterAnswer(), help_text="Parameters by name.")
     current = serializers.BooleanField()
 
 
 class SettingAnswer(serializers.ModelSerializer[PolicySetting]):
-    """How rounds are decided. `id` and `created_at` are null while nobody has chosen: then the defaults count."""
+    """A policy setting. `id` and `created_at` are null for the defaults, which apply until a policy is chosen."""
 
     id = serializers.IntegerField(allow_null=True)
     parameters = serializers.SerializerMethodField()
@@ -55,13 +66,13 @@ class SettingAnswer(serializers.ModelSerializer[PolicySetting]):
 
     class Meta:
         model = PolicySetting
-        fields = ("id", "policy", "parameters", *KEPT, "note", "created_at", "created_by")
+        fields = ("id", "policy", "parameters", *TIMING_FIELDS, "note", "created_at", "created_by")
         read_only_fields = fields
 
     @extend_schema_field({"type": "object", "additionalProperties": {}})
     def get_parameters(self, setting: PolicySetting) -> dict[str, Any]:
-        """Those of the policy, in full."""
-        return in_full(setting.policy, setting.parameters)
+        """All parameters of the policy."""
+        return with_defaults(setting.policy, setting.parameters)
 
     @extend_schema_field({"type": ["string", "null"], "format": "date-time"})
     def get_created_at(self, setting: PolicySetting) -> Any:
@@ -69,11 +80,11 @@ class SettingAnswer(serializers.ModelSerializer[PolicySetting]):
 
 
 class SettingSpec(Strict):
-    """What is left out stays as it is; but parameters belong to their policy, and another starts from its defaults."""
+    """New policy setting. Fields that are left out stay; the parameters of another policy have their defaults."""
 
     policy = serializers.ChoiceField(list(POLICIES))
     parameters = serializers.DictField(
-        required=False, help_text="Name → value; those of the policy that are not named here have their defaults."
+        required=False, help_text="Values by name; parameters that are left out have their defaults."
     )
     round_length_s = Number(required=False, min_value=1, max_value=LONGEST_S)
     min_run_s = Number(required=False, min_value=0, max_value=LONGEST_S)
@@ -81,20 +92,20 @@ class SettingSpec(Strict):
         required=False,
         min_value=LEAST_PART,
         max_value=1,
-        help_text="When so much of a round's length went into deciding, the best certified decision counts.",
+        help_text="Solver time limit as a fraction of the round; then the best certified decision is used.",
     )
-    note = Words(required=False, allow_blank=True, max_length=300, default="", help_text="Why.")
+    note = Text(required=False, allow_blank=True, max_length=300, default="", help_text="Reason, shown in the history.")
 
     def validate_parameters(self, given: dict[str, Any]) -> dict[str, Any]:
-        """An unknown policy is a fault of its own, and says nothing of parameters."""
-        faults = {name: refusal(self.initial_data.get("policy"), name, value) for name, value in given.items()}
+        """Validate each parameter; an unknown policy is reported at its own field."""
+        faults = {name: parameter_fault(self.initial_data.get("policy"), name, value) for name, value in given.items()}
         if found := {name: [reason] for name, reason in faults.items() if reason}:
             raise serializers.ValidationError(found)
         return given
 
 
 class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
-    """The policies, and the setting by which rounds are decided."""
+    """Policies and the current policy setting."""
 
     queryset = PolicySetting.objects.select_related("created_by")
     serializer_class = SettingAnswer
@@ -104,27 +115,27 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
 
     @extend_schema(responses=PolicyAnswer(many=True), parameters=[FIELDS])
     def list(self, request: Request) -> Response:
-        """Every policy there is."""
+        """List policies."""
         current = PolicySetting.objects.current().policy
-        policies = [_answer(policy, current) for policy in all_described()]
-        NewestFirst().get_page_size(request)  # they all fit, but a limit that is none is refused, as everywhere
+        policies = [_answer(policy, current) for policy in describe_policies()]
+        NewestFirst().get_page_size(request)  # all fit on one page; an invalid limit is still refused
         wanted = fields_wanted(request, policies[0])
         return Response({"next": None, "results": [{name: p[name] for name in p if name in wanted} for p in policies]})
 
     @extend_schema(responses=SettingAnswer, parameters=[FIELDS, IF_NONE_MATCH])
     @action(detail=False, methods=["get"])
     def current(self, request: Request) -> Response:
-        """The setting that counts."""
+        """Get the current policy setting."""
         return single(request, SettingAnswer(PolicySetting.objects.current()).data)
 
     @extend_schema(request=SettingSpec, responses=SettingAnswer, parameters=[IF_MATCH])
     @current.mapping.put
     def choose(self, request: Request) -> Response:
-        """From now on decide so. For staff."""
+        """Change the current policy setting. It applies from the next round on. Staff only."""
         asked, now = body_of(request, SettingSpec), PolicySetting.objects.current()
         refuse_stale(request, lambda: SettingAnswer(now).data)
-        kept = {name: getattr(now, name) for name in KEPT}
-        asked["parameters"] = carried_over(
+        kept = {name: getattr(now, name) for name in TIMING_FIELDS}
+        asked["parameters"] = inherited_parameters(
             asked["policy"], asked.get("parameters"), before=now.policy, kept=now.parameters
         )
         setting = PolicySetting(**(kept | asked))
@@ -133,19 +144,19 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
     @extend_schema(responses=SettingAnswer(many=True))
     @action(detail=False, methods=["get"])
     def history(self, request: Request) -> Response:
-        """What counted when, the newest first."""
+        """List policy settings of the past. Newest first."""
         page = self.paginate_queryset(self.get_queryset())
         return self.get_paginated_response(SettingAnswer(page, many=True).data)
 
     @extend_schema(request=None, responses={201: SettingAnswer})
     @action(detail=False, methods=["post"], url_path=r"history/(?P<pk>\d{1,18})/choose")
     def choose_again(self, request: Request, pk: str) -> Response:
-        """Go back to a setting of the past. For staff."""
-        setting = choose_again(get_object_or_404(PolicySetting, pk=pk), actor=_person(request))
+        """Make an earlier policy setting current again. Staff only."""
+        setting = restore_policy(get_object_or_404(PolicySetting, pk=pk), actor=_person(request))
         return single(request, SettingAnswer(setting).data, status.HTTP_201_CREATED)
 
 
-def _answer(policy: Described, current: str) -> dict[str, Any]:
+def _answer(policy: PolicyDescription, current: str) -> dict[str, Any]:
     return {
         "name": policy.name,
         "summary": policy.summary,

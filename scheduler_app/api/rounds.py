@@ -1,32 +1,35 @@
-"""Rounds over REST."""
+"""REST: rounds and their decisions."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import viewsets
 from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from cluster_app.pagination import ByNumber
-from cluster_app.representation import FIELDS, ShowMany, ShowOne, fields_wanted
-from jobs_app.api import jobs_seen_by
-from jobs_app.permissions import NotForJobs
-from scheduler_app.looking import decisions_of, opened
+from jobs_app.permissions import NotForJobs, jobs_seen_by
+from rest.pagination import ByNumber
+from rest.representation import FIELDS, ShowMany, ShowOne, fields_wanted
+from scheduler_app.api.serializers import DecisionOnJob, RoundAnswer, RoundInFull
+from scheduler_app.explain.decisions import decisions_of
 from scheduler_app.models import Round
-from scheduler_app.serializers import DecisionOnJob, RoundAnswer, RoundInFull
+from scheduler_app.round.archive import archive_of
 
 AT_ONCE = 1000
-"""Jobs in one question to the database."""
+"""Jobs per database query."""
 
 Decision = dict[str, Any]
 
 
+@extend_schema_view(
+    list=extend_schema(summary="List rounds"), retrieve=extend_schema(summary="Get a round with its decisions")
+)
 class RoundViewSet(ShowMany[Round], ShowOne[Round], viewsets.GenericViewSet[Round]):
-    """Rounds, the latest first; one round is opened with what every job was given."""
+    """Scheduling rounds, newest first. A single round includes its decisions on jobs that the caller may see."""
 
     queryset = Round.objects.defer("archive")
     permission_classes = (NotForJobs,)
@@ -46,7 +49,7 @@ class RoundViewSet(ShowMany[Round], ShowOne[Round], viewsets.GenericViewSet[Roun
     @extend_schema(responses=DecisionOnJob(many=True), parameters=[FIELDS])
     @action(detail=True, methods=["get"])
     def decisions(self, request: Request, number: str) -> Response:
-        """What every job that the caller may see was given, in the order of submission."""
+        """List the decisions of a round. In order of submission; only jobs that the caller may see."""
         self.get_object()
         wanted = fields_wanted(request, DecisionOnJob().fields)
         limit = ByNumber().get_page_size(request)
@@ -56,8 +59,8 @@ class RoundViewSet(ShowMany[Round], ShowOne[Round], viewsets.GenericViewSet[Roun
         return Response({"next": more, "results": results})
 
     def _seen(self, start: int) -> Iterator[tuple[int, Decision]]:
-        """From a position on: where each decision stands, and what it is, if the caller may see its job."""
-        archived = opened(Round(number=int(self.kwargs["number"])))
+        """Decisions on visible jobs from a position on, each with its position."""
+        archived = archive_of(Round(number=int(self.kwargs["number"])))
         decisions = list(decisions_of(archived)) if archived else []
         for first in range(start, len(decisions), AT_ONCE):
             some = decisions[first : first + AT_ONCE]
@@ -70,7 +73,7 @@ class RoundViewSet(ShowMany[Round], ShowOne[Round], viewsets.GenericViewSet[Roun
 
 
 def _position(request: Request) -> int:
-    """An archive never changes, so a place in it is a cursor."""
+    """Cursor of the list: a position in the archive, which never changes."""
     text = request.query_params.get("cursor", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise ValidationError({"cursor": ["Send what `next` of the page before says; leave it out to begin."]})

@@ -1,25 +1,25 @@
-"""Teams over REST: what they may use, what they use, and what they got."""
+"""REST: teams, with their quotas, usage and shares."""
 
 from datetime import timedelta
 from typing import Any
 
 from django.db.models import Count, QuerySet
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema_field
+from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import serializers, viewsets
 
-from cluster_app.pagination import ByName
-from cluster_app.representation import ShowMany, ShowOne
 from jobs_app.models import Team
 from jobs_app.permissions import NotForJobs
-from scheduler_app.ledger import TeamShare, team_shares
+from rest.pagination import ByName
+from rest.representation import ShowMany, ShowOne
+from scheduler_app.fairness.usage_ledger import TeamShare, team_shares
 from scheduler_app.models import GpuClaim
 
 WINDOW = timedelta(days=7)
 
 
 class ShareAnswer(serializers.Serializer[Any]):
-    """Fractions of the whole over the window: of what the active teams were entitled to, and of what was delivered."""
+    """Entitled and delivered fractions of the cluster's work over the window."""
 
     window_seconds = serializers.IntegerField()
     entitled = serializers.FloatField()
@@ -55,8 +55,9 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
         return {"window_seconds": int(WINDOW.total_seconds()), **got}
 
 
+@extend_schema_view(list=extend_schema(summary="List teams"), retrieve=extend_schema(summary="Get a team"))
 class TeamViewSet(ShowMany[Team], ShowOne[Team], viewsets.GenericViewSet[Team]):
-    """One's own teams; staff see all."""
+    """Teams of the caller; all teams for staff."""
 
     serializer_class = TeamAnswer
     permission_classes = (NotForJobs,)

@@ -1,13 +1,14 @@
-"""Measured rates over REST."""
+"""REST: measured throughputs."""
 
 import django_filters
 from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, viewsets
 
-from cluster_app.pagination import NewestFirst
-from cluster_app.representation import ShowMany
 from jobs_app.models import Throughput
 from jobs_app.permissions import NotForJobs
+from rest.pagination import NewestFirst
+from rest.representation import ShowMany
 
 
 class ThroughputFilter(django_filters.FilterSet):  # type: ignore[misc]
@@ -41,8 +42,9 @@ class ThroughputAnswer(serializers.ModelSerializer[Throughput]):
         read_only_fields = fields
 
 
+@extend_schema_view(list=extend_schema(summary="List measured throughputs"))
 class ThroughputViewSet(ShowMany[Throughput], viewsets.GenericViewSet[Throughput]):
-    """Steps/s that were measured, per workload and kind of gang: those of one's own teams; staff see all."""
+    """Measured steps/s by workload and gang, of the caller's teams; of all teams for staff."""
 
     serializer_class = ThroughputAnswer
     permission_classes = (NotForJobs,)

@@ -1,1 +1,1 @@
-"""What templates say in words."""
+"""Template filters."""

@@ -1,4 +1,4 @@
-"""Numbers, times and sizes as people read them."""
+"""Template filters that format numbers, times and sizes."""
 
 from datetime import datetime
 from typing import Any
@@ -8,8 +8,8 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from allocation.parameters import Parameter
-from scheduler_app.describing import kind_of
+from allocation.policies.parameters import Parameter
+from scheduler_app.policy.catalogue import kind_of
 
 register = template.Library()
 
@@ -21,7 +21,7 @@ LEAST_SHOWN, LEAST_PLAIN, MOST_PLAIN, LEAST_WHOLE_MS = 0.05, 0.001, 1e6, 0.01
 
 @register.filter
 def duration(seconds: float | None) -> str:
-    """The two largest units: 3 min 12 s."""
+    """Duration in its two largest units, e.g. 3 min 12 s."""
     if seconds is None:
         return NOTHING
     if seconds < 1:
@@ -44,7 +44,7 @@ def duration_since(start: datetime | None) -> str:
 
 @register.filter
 def ago(at: datetime | None) -> SafeString | str:
-    """12 s ago; the exact time on hover, which the page's script turns into the reader's zone."""
+    """Relative time, e.g. 12 s ago; the exact time on hover, converted to local time by the page's script."""
     if at is None:
         return NOTHING
     seconds = (timezone.now() - at).total_seconds()
@@ -54,7 +54,7 @@ def ago(at: datetime | None) -> SafeString | str:
 
 @register.filter
 def clock(at: datetime | None) -> SafeString | str:
-    """The exact time."""
+    """Time of day."""
     if at is None:
         return NOTHING
     return _time(at, f"{at:%H:%M:%S}")
@@ -70,7 +70,7 @@ def _largest(seconds: float) -> str:
 
 @register.filter
 def number(value: float | None) -> str:
-    """Three significant digits; whole numbers with thousands apart."""
+    """Three significant digits; whole numbers with thousands separators."""
     if value is None:
         return NOTHING
     if float(value).is_integer():
@@ -82,18 +82,18 @@ def number(value: float | None) -> str:
 
 @register.filter
 def percent(fraction: float | None) -> str:
-    """41 %, with more digits where it is small."""
+    """Percentage, e.g. 41 %, with two significant digits below 1 %."""
     if fraction is None:
         return NOTHING
     value = 100 * fraction
-    if abs(value) < LEAST_PERCENT:  # what a solver's arithmetic leaves
+    if abs(value) < LEAST_PERCENT:  # rounding error of a solver
         return "0 %"
     return f"{value:.0f} %" if abs(value) >= 1 else f"{value:.2g} %"
 
 
 @register.filter
 def percent_of(part: float | None, whole: float | None) -> float:
-    """0 to 100, for bars."""
+    """Percentage from 0 to 100, for bars."""
     return round(min(100.0, 100 * (part or 0) / whole), 2) if whole else 0.0
 
 
@@ -106,7 +106,7 @@ def ms(seconds: float | None) -> str:
 
 @register.filter
 def gpu_time(gpu_s: float | None) -> str:
-    """GPU-seconds in the unit that fits."""
+    """GPU time in hours, minutes or seconds."""
     if not gpu_s:
         return "none"
     for name, size in (("GPU-hours", 3600), ("GPU-minutes", 60)):
@@ -138,7 +138,7 @@ def total(parts: dict[str, float]) -> float:
 
 @register.filter
 def setting(value: object) -> str:
-    """The value of a policy's parameter."""
+    """Value of a policy's parameter."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -146,7 +146,7 @@ def setting(value: object) -> str:
 
 @register.filter
 def takes(parameter: Parameter) -> str:
-    """What a parameter of a policy may be."""
+    """Type and range of a policy's parameter."""
     if parameter.kind is str:
         return f"{kind_of(parameter)} {', '.join(parameter.names)}"
     between = "" if parameter.kind is bool else f", {parameter.least:g} to {parameter.most:g}"
@@ -155,5 +155,5 @@ def takes(parameter: Parameter) -> str:
 
 @register.filter
 def spaced(name: str) -> str:
-    """A field's name as words."""
+    """A field's name with spaces for underscores."""
     return name.replace("_", " ")

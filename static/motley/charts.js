@@ -1,5 +1,5 @@
 "use strict";
-// Draws each figure of the page, in the page's own colours.
+// Draws the Plotly figures of the page in the colours of its theme.
 (() => {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const axis = () => ({ gridcolor: colour("--line"), linecolor: colour("--line"), zerolinecolor: colour("--line") });

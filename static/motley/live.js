@@ -1,5 +1,5 @@
 "use strict";
-// Keeps #live up to date while somebody looks at it, and says how old it is.
+// Refreshes #live while the page is visible, and shows the age of its content.
 (() => {
   const live = document.getElementById("live");
   if (!live?.hasAttribute("data-live")) return;
@@ -22,7 +22,7 @@
   };
 
   document.addEventListener("htmx:before:response", (event) => {
-    if (event.detail.ctx.response.raw.redirected) location.reload(); // signed out meanwhile
+    if (event.detail.ctx.response.raw.redirected) location.reload(); // the session has ended
   });
   document.addEventListener("htmx:after:request", (event) => {
     if (event.detail.ctx.response.status === 200) fresh = Date.now();

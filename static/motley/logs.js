@@ -1,5 +1,5 @@
 "use strict";
-// Follows a log from where the server's page left off. What a job prints only ever becomes text.
+// Follows a log from where the server-rendered page ends. Output of a job is inserted as text only, never as HTML.
 const followLog = (log) => {
   const MOST_CHARACTERS = 2_000_000;
   const PAUSE_MS = 2000;
@@ -7,7 +7,7 @@ const followLog = (log) => {
   const CONTROLS = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]/g;
   const mark = document.getElementById("log-mark");
   const follow = document.getElementById("follow");
-  const decoder = new TextDecoder(); // keeps a character that two chunks share
+  const decoder = new TextDecoder(); // keeps a character that is split between two chunks
   let offset = Number(log.dataset.offset);
   let complete = log.dataset.complete === "true";
   let text = log.textContent;
@@ -32,10 +32,10 @@ const followLog = (log) => {
     try {
       const answer = await fetch(`${log.dataset.url}&offset=${offset}&wait=5`, { credentials: "same-origin" });
       if (answer.ok) await take(answer);
-      mark.textContent = complete ? "complete" : answer.ok ? "following" : `error ${answer.status}, trying again`;
+      mark.textContent = complete ? "complete" : answer.ok ? "following" : `error ${answer.status}, retrying`;
       return answer.ok;
     } catch {
-      mark.textContent = "not reached, trying again";
+      mark.textContent = "service not reachable, retrying";
       return false;
     }
   };
@@ -60,7 +60,7 @@ const followLog = (log) => {
   })();
 };
 
-// A job may be started while its page is open: then the log comes with a live update.
+// If a job starts while its page is open, the log element arrives with a live update.
 (() => {
   let followed = null;
   const look = () => {

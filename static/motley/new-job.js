@@ -1,6 +1,6 @@
 "use strict";
-// Form and YAML side by side: what is written on one side is shown on the other, with what the job would get.
-// Without this script one side is shown at a time, and the buttons above change over.
+// Form and YAML side by side, kept in sync, with the plan of the job. Without this script one side is shown at a time,
+// and the buttons above switch between them.
 (() => {
   const page = document.getElementById("new-job");
   if (!page) return;
@@ -11,7 +11,7 @@
   const touched = new Set();
   let timer = 0;
   let latest = 0;
-  let written = false; // as it comes both sides agree, and whoever has already put the cursor somewhere keeps it
+  let written = false; // as loaded, both sides agree; not filling them keeps the user's cursor where it is
 
   page.classList.add("side-by-side");
   page.querySelectorAll("[data-side]").forEach((side) => { side.hidden = false; });
@@ -57,7 +57,7 @@
     });
     const words = document.createElement("p");
     words.className = "dim";
-    words.textContent = faults.length === 1 ? "To be mended before it can be submitted:" : `${faults.length} things to be mended before it can be submitted:`;
+    words.textContent = faults.length === 1 ? "Fix before submitting:" : `${faults.length} errors to fix before submitting:`;
     const all = document.createElement("ul");
     all.className = "faults";
     all.append(...items);
@@ -85,7 +85,7 @@
       const answer = await response.json();
       if (asked === latest) show(answer);
     } catch {
-      if (asked === latest) plan.textContent = "The plan could not be made just now; submitting still works.";
+      if (asked === latest) plan.textContent = "The plan is not available at the moment; you can still submit the job.";
     }
     if (asked === latest) plan.removeAttribute("aria-busy");
   };
@@ -95,7 +95,7 @@
     mode.value = event.target === yaml ? "yaml" : "form";
     touched.add(event.target.closest("[data-field]")?.dataset.field);
     written = true;
-    latest += 1; // an answer that is still on its way is to what was written before
+    latest += 1; // discards an answer to earlier input
     clearTimeout(timer);
     timer = setTimeout(check, PAUSE_MS);
   });

@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from allocation.configurations import Configurations
-from allocation.floor import Floor
+from allocation.inventory import Inventory
 from allocation.problem import Problem, runnable
 
 
-def build_floor(node_gpus, jobs, **columns):
+def build_inventory(node_gpus, jobs, **columns):
     """A floor of nodes by type: node_gpus[j] lists the GPUs of type j's nodes; idle unless told."""
     sizes = [size for of_type in node_gpus for size in of_type]
     defaults = {
@@ -24,7 +24,7 @@ def build_floor(node_gpus, jobs, **columns):
         "memory_per_gpu_mib": np.ones(jobs),
         "uneven": np.zeros(jobs, dtype=bool),
     }
-    return Floor(**defaults | {name: np.asarray(value) for name, value in columns.items()})
+    return Inventory(**defaults | {name: np.asarray(value) for name, value in columns.items()})
 
 
 @st.composite
@@ -64,7 +64,9 @@ def clusters(draw, max_jobs=8, *, busy=False):
         columns |= running(rng, rate, offered.usage, capacity)
     problem = Problem.of(rate, offered.usage, capacity, **columns)
     uneven = rng.random(len(rate)) < 0.3
-    return SimpleNamespace(problem=problem, floor=build_floor(node_gpus, len(rate), uneven=uneven), node_gpus=node_gpus)
+    return SimpleNamespace(
+        problem=problem, inventory=build_inventory(node_gpus, len(rate), uneven=uneven), node_gpus=node_gpus
+    )
 
 
 def running(rng, rate, usage, capacity):

@@ -71,8 +71,8 @@ def finish_times_reach(problem, rho):
 def most(problem, b, *further):
     unit = np.median(b[b > 0])
     X = cp.Variable(b.shape, nonneg=True)
-    worth = cp.sum(cp.multiply(b / unit, X))
-    return unit * cp.Problem(cp.Maximize(worth), fits(problem, X) + [rule(X) for rule in further]).solve(**EXACT)
+    value = cp.sum(cp.multiply(b / unit, X))
+    return unit * cp.Problem(cp.Maximize(value), fits(problem, X) + [rule(X) for rule in further]).solve(**EXACT)
 
 
 def max_sum_throughput(problem):

@@ -8,4 +8,4 @@ import pytest
 def set_clock(monkeypatch: pytest.MonkeyPatch, *, step_s: float) -> None:
     """From now on deadlines are read off this clock."""
     looks = count()
-    monkeypatch.setattr("allocation.deadline.now_s", lambda: step_s * next(looks))
+    monkeypatch.setattr("allocation.time_budget.now_s", lambda: step_s * next(looks))

@@ -6,6 +6,7 @@ from scipy.optimize import linprog
 
 from allocation.configurations import Configurations
 from allocation.problem import Problem, runnable
+from allocation.space_sharing.pair_rows import rate_beside
 
 
 def shared_rates(rng, workloads, configurations):
@@ -55,7 +56,7 @@ def alone(problem):
 
 def reached(problem, decision):
     """What each job does, in steps/s."""
-    return (problem.rate * decision.shares).sum(axis=1) + decision.pairs.rates(problem)
+    return (problem.rate * decision.shares).sum(axis=1) + rates_together(problem, decision.pairs)
 
 
 def plain_level(problem, a, least=None, rising=None):
@@ -81,3 +82,24 @@ def plain_level(problem, a, least=None, rising=None):
         for i, rate in zip(jobs, rates, strict=True):
             rows[i, v], rows[m + i, v] = -rate * a[i], 1
     return -linprog(-np.eye(V + 1)[V], rows, limits).fun
+
+
+def time_together(pairs, jobs):
+    """The time (m, K) that each job spends together with others."""
+    time = np.zeros((jobs, pairs.shares.shape[1]))
+    for side in pairs.rows.T:
+        np.add.at(time, side, pairs.shares)
+    return time
+
+
+def gpus_together(pairs, usage):
+    """GPUs (n,) that pairs use on average: those of a pair are counted once."""
+    return usage @ pairs.shares.sum(axis=0)
+
+
+def rates_together(problem, pairs):
+    """What each job (m,) does in the time that it shares, in steps/s."""
+    rate = np.zeros(len(problem.weight))
+    for first, second in (pairs.rows.T, pairs.rows.T[::-1]):
+        np.add.at(rate, first, (rate_beside(problem, first, second) * pairs.shares).sum(axis=1))
+    return rate

@@ -4,19 +4,18 @@ from functools import cache
 
 import numpy as np
 import pytest
-from allocation_cases import build_floor, clusters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocation.admission import Tariff, admit
-from allocation.explain import explain
-from allocation.limits import Limits
-from allocation.parameters import parameters_of
-from allocation.picks import best_picks
-from allocation.planning import plan_round
+from allocation.plan_round import plan_round
 from allocation.policies.hadar import hadar
+from allocation.policies.parameters import parameters_of
 from allocation.problem import Problem
-from allocation.reasons import ReasonCode
+from allocation.quotas import Quotas
+from allocation.rounds.pending_reasons import ReasonCode, explain
+from allocation.solvers.integer_assignment import solve_assignment
+from allocation.solvers.primal_dual import ExponentialPrices, admit
+from tests.allocation.allocation_cases import build_inventory, clusters
 
 many = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -46,38 +45,38 @@ def one_gpu(**columns):
     ],
 )
 def test_the_objective_says_who_gets_the_only_gpu(objective, first, columns):
-    picks = hadar(one_gpu(**columns), objective=objective).picks
-    assert picks.tolist() == [0 if i == first else -1 for i in range(2)]
+    assignment = hadar(one_gpu(**columns), objective=objective).assignment
+    assert assignment.tolist() == [0 if i == first else -1 for i in range(2)]
 
 
 def test_at_the_least_cost_a_job_takes_the_cheaper_gpus_though_they_are_slower():
     problem = Problem.of([[3, 2]], np.eye(2), [1, 1], price_per_gpu_hour=[4, 1], remaining_steps=[1e4])
-    assert hadar(problem, objective="cost").picks.tolist() == [1]
-    assert hadar(problem, objective="jct").picks.tolist() == [0]
+    assert hadar(problem, objective="cost").assignment.tolist() == [1]
+    assert hadar(problem, objective="jct").assignment.tolist() == [0]
 
 
 def test_a_weight_counts_as_so_many_jobs():
-    assert hadar(one_gpu(weight=[1, 200])).picks.tolist() == [-1, 0]
+    assert hadar(one_gpu(weight=[1, 200])).assignment.tolist() == [-1, 0]
 
 
 def test_a_restart_that_costs_more_than_it_brings_is_not_made():
     """On the faster GPU it would be done in 500 s, here in 600: it moves if that takes less than 100 s."""
     rate, still = [[10, 12]], {"remaining_steps": [6000], "held": [0]}
-    assert hadar(Problem.of(rate, np.eye(2), [1, 1], restart_s=[99], **still)).picks.tolist() == [1]
-    assert hadar(Problem.of(rate, np.eye(2), [1, 1], restart_s=[101], **still)).picks.tolist() == [0]
+    assert hadar(Problem.of(rate, np.eye(2), [1, 1], restart_s=[99], **still)).assignment.tolist() == [1]
+    assert hadar(Problem.of(rate, np.eye(2), [1, 1], restart_s=[101], **still)).assignment.tolist() == [0]
 
 
 def test_a_gang_may_be_of_two_types():
     """One V100 and one K80 are left beside whom they would not hold: together they do."""
     usage = [[2, 0, 1], [0, 2, 1]]
     problem = Problem.of([[8, 2, 2], [0, 4, 0]], usage, [1, 3], remaining_steps=[100, 100])
-    assert hadar(problem).picks.tolist() == [2, 1]
+    assert hadar(problem).assignment.tolist() == [2, 1]
 
 
 def test_who_waits_is_told_what_his_gain_was_and_what_the_gpus_cost():
-    problem, floor, limits = one_gpu(), build_floor([[1]], 2), Limits.none(2)
-    plan = plan_round(problem, floor, limits, hadar, round_s=60)
-    left = explain(problem, plan.decision, floor, limits, picks=plan.picks, owner=plan.owner, round_s=60)
+    problem, inventory, quotas = one_gpu(), build_inventory([[1]], 2), Quotas.none(2)
+    plan = plan_round(problem, inventory, quotas, hadar, round_s=60)
+    left = explain(problem, plan.decision, inventory, quotas, assignment=plan.assignment, owner=plan.owner, round_s=60)
     reason = next(reason for reason in left[1] if reason.code == ReasonCode.OUTBID)
     assert reason.numbers["value"] == pytest.approx(1 / 360_000)
     assert reason.numbers["price"] == pytest.approx(1 / 3600)
@@ -105,14 +104,14 @@ def recursion(value, usage, tariff, turn):
     return best(0, tuple(tariff.capacity.tolist()))
 
 
-def paid(value, usage, tariff, turn, picks):
+def paid(value, usage, tariff, turn, assignment):
     """The payoffs of these picks together, each at the prices of its turn; none may be negative."""
     total, left = 0.0, tariff.capacity
     for i in turn:
-        if picks[i] >= 0:
-            payoff = value[i, picks[i]] - tariff.at(left) @ usage[:, picks[i]]
+        if assignment[i] >= 0:
+            payoff = value[i, assignment[i]] - tariff.at(left) @ usage[:, assignment[i]]
             assert payoff > 0
-            total, left = total + payoff, left - usage[:, picks[i]]
+            total, left = total + payoff, left - usage[:, assignment[i]]
     assert (left >= 0).all()
     return total
 
@@ -123,11 +122,11 @@ def test_with_a_beam_that_drops_nothing_it_is_the_recursion(cluster, seed):
     rng, problem = np.random.default_rng(seed), cluster.problem
     c, u = problem.capacity, problem.usage
     value = np.where(problem.rate > 0, 10 ** rng.uniform(-1, 1, problem.rate.shape) * problem.gpus, 0)
-    tariff = Tariff(np.full(len(c), 0.05), rng.uniform(1, 10, len(c)), c)
+    tariff = ExponentialPrices(np.full(len(c), 0.05), rng.uniform(1, 10, len(c)), c)
     turn = rng.permutation(len(value))
-    picks = admit(value, u, c, tariff, turn, beam=EVERYTHING)
+    assignment = admit(value, u, c, tariff, turn, beam=EVERYTHING)
     best = recursion(value, u, tariff, turn)
-    assert paid(value, u, tariff, turn, picks) == pytest.approx(best)
+    assert paid(value, u, tariff, turn, assignment) == pytest.approx(best)
     few = admit(value, u, c, tariff, turn, beam=2)
     assert paid(value, u, tariff, turn, few) <= best * (1 + 1e-9)
 
@@ -135,8 +134,8 @@ def test_with_a_beam_that_drops_nothing_it_is_the_recursion(cluster, seed):
 # -- what prices and payoffs keep to -----------------------------------------------------------------------------
 
 
-def left_by(problem, picks):
-    return problem.capacity - problem.usage[:, picks[picks >= 0]].sum(axis=1)
+def left_by(problem, assignment):
+    return problem.capacity - problem.usage[:, assignment[assignment >= 0]].sum(axis=1)
 
 
 @many
@@ -145,9 +144,9 @@ def left_by(problem, picks):
 def test_nobody_waits_beside_gpus_that_would_hold_him(objective, cluster):
     problem = cluster.problem
     decision = hadar(problem, objective=objective)
-    left = left_by(problem, decision.picks)
+    left = left_by(problem, decision.assignment)
     assert (left >= 0).all()
-    waiting = (decision.picks < 0)[:, None] & (problem.rate > 0)
+    waiting = (decision.assignment < 0)[:, None] & (problem.rate > 0)
     assert not (waiting & (problem.usage <= left[:, None]).all(axis=0)).any()
 
 
@@ -157,10 +156,10 @@ def test_nobody_waits_beside_gpus_that_would_hold_him(objective, cluster):
 def test_a_type_that_is_full_costs_what_pays_nobody(objective, cluster):
     problem = cluster.problem
     decision = hadar(problem, objective=objective)
-    full = left_by(problem, decision.picks) == 0
+    full = left_by(problem, decision.assignment) == 0
     within = (problem.usage[~full] == 0).all(axis=0)
-    payoff = decision.worth - decision.prices @ problem.usage
-    assert (payoff[:, within] <= 1e-9 * decision.worth[:, within]).all()
+    payoff = decision.value - decision.prices @ problem.usage
+    assert (payoff[:, within] <= 1e-9 * decision.value[:, within]).all()
 
 
 @many
@@ -169,9 +168,9 @@ def test_a_type_that_is_full_costs_what_pays_nobody(objective, cluster):
 def test_a_type_on_which_nobody_runs_costs_less_than_it_is_worth_to_anybody(objective, cluster):
     problem = cluster.problem
     decision = hadar(problem, objective=objective)
-    used = left_by(problem, decision.picks) < problem.capacity
+    used = left_by(problem, decision.assignment) < problem.capacity
     idle = (problem.rate > 0) & (problem.usage[used] == 0).all(axis=0)
-    assert (decision.worth > decision.prices @ problem.usage)[idle].all()
+    assert (decision.value > decision.prices @ problem.usage)[idle].all()
 
 
 @many
@@ -180,7 +179,7 @@ def test_a_type_on_which_nobody_runs_costs_less_than_it_is_worth_to_anybody(obje
 def test_no_picks_are_worth_more_than_the_bound(objective, cluster):
     problem = cluster.problem
     decision = hadar(problem, objective=objective)
-    best = best_picks(decision.worth, problem.usage, problem.capacity, gap=0).value
+    best = solve_assignment(decision.value, problem.usage, problem.capacity, gap=0).value
     assert decision.objective <= best * (1 + 1e-5)
     assert best <= decision.bound * (1 + 1e-9)
 
@@ -190,7 +189,7 @@ def test_no_picks_are_worth_more_than_the_bound(objective, cluster):
 def test_prices_rise_by_equal_factors_from_the_least_to_the_most(seed):
     rng = np.random.default_rng(seed)
     least, capacity = rng.uniform(0.1, 1, 3), rng.integers(1, 50, 3)
-    tariff = Tariff(least, least * rng.uniform(1.0001, 1000, 3), capacity)
+    tariff = ExponentialPrices(least, least * rng.uniform(1.0001, 1000, 3), capacity)
     assert tariff.at(capacity) == pytest.approx(tariff.least)
     assert tariff.at(0 * capacity) == pytest.approx(tariff.most)
     given = rng.integers(0, capacity)

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from allocation_cases import clusters
 from hypothesis import given, settings
 from scipy.optimize import linprog
 
 from allocation.policies import POLICIES
 from allocation.policies.hierarchical_fairness import hierarchical_fairness
 from allocation.problem import Problem
+from tests.allocation.allocation_cases import clusters
 
 many = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -123,8 +123,8 @@ def water_filling(problem, within):
         for i in np.flatnonzero(~stuck & (v > 0)):
             alone = np.append(np.zeros(m * K), 0)
             alone[i * K : (i + 1) * K] = a[i]
-            highest = best(problem, alone, np.zeros(m), reached)
-            stuck[i] = highest <= reached[i] + 1e-6 * a[i].max()
+            highest_level = best(problem, alone, np.zeros(m), reached)
+            stuck[i] = highest_level <= reached[i] + 1e-6 * a[i].max()
     return reached
 
 

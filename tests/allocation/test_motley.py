@@ -4,19 +4,19 @@ from itertools import product
 
 import numpy as np
 import pytest
-from allocation_cases import clusters
 from hypothesis import assume, given, settings
 
 from allocation.policies.motley import motley
 from allocation.problem import Problem
+from tests.allocation.allocation_cases import clusters
 
 HOUR_S = 3600.0
 
 
-def worth(problem, picks, *, short_first=0.2, horizon_s=900, begin=1.0, scale_up=0.0):
+def value(problem, assignment, *, short_first=0.2, horizon_s=900, begin=1.0, scale_up=0.0):
     """The sum that the policy is to make largest, written down once more; -inf for what it forbids."""
     total = 0.0
-    for i, k in enumerate(picks):
+    for i, k in enumerate(assignment):
         rate, held, steps = problem.rate[i], problem.held[i], problem.remaining_steps[i]
         most = max(scale_up * problem.most_gpus[i], problem.base_gpus[i]) if scale_up else np.inf
         if (problem.locked[i] and k != held) or (k >= 0 and k != held and (rate[k] == 0 or problem.gpus[k] > most)):
@@ -29,7 +29,7 @@ def worth(problem, picks, *, short_first=0.2, horizon_s=900, begin=1.0, scale_up
         restart_s = 0 if k == held else problem.restart_s[i]
         lost = min(restart_s / min(horizon_s, restart_s + alone_s), 1)
         total += problem.weight[i] * (left_s / HOUR_S) ** -short_first * (begin + rate[k] / rate.max() * (1 - lost))
-    used = sum((problem.usage[:, k] for k in picks if k >= 0), np.zeros(len(problem.capacity)))
+    used = sum((problem.usage[:, k] for k in assignment if k >= 0), np.zeros(len(problem.capacity)))
     return total if (used <= problem.capacity).all() else -np.inf
 
 
@@ -38,9 +38,11 @@ def worth(problem, picks, *, short_first=0.2, horizon_s=900, begin=1.0, scale_up
 def test_no_choice_of_all_is_better(cluster):
     problem = cluster.problem
     assume(len(problem.nodes) ** len(problem.weight) <= 3000)
-    best = max(worth(problem, picks) for picks in product(range(-1, len(problem.nodes)), repeat=len(problem.weight)))
+    best = max(
+        value(problem, assignment) for assignment in product(range(-1, len(problem.nodes)), repeat=len(problem.weight))
+    )
     decision = motley(problem, gap=0)
-    assert worth(problem, decision.picks) == pytest.approx(decision.objective, rel=1e-9)
+    assert value(problem, decision.assignment) == pytest.approx(decision.objective, rel=1e-9)
     assert decision.objective == pytest.approx(best, rel=1e-6)
 
 
@@ -50,51 +52,51 @@ def elastic(m=1, **columns):
 
 
 def test_a_job_starts_in_the_size_that_suits_it_and_gives_way_to_who_would_begin():
-    assert motley(elastic()).picks.tolist() == [2]
+    assert motley(elastic()).assignment.tolist() == [2]
     crowd = elastic(4, held=[2, -1, -1, -1], restart_s=[60] * 4)
-    assert motley(crowd).picks.tolist() == [0, 0, 0, 0]
+    assert motley(crowd).assignment.tolist() == [0, 0, 0, 0]
 
 
 def test_a_job_waits_for_another_to_grow_only_where_beginning_is_worth_nothing_in_itself():
     pair = elastic(2, remaining_steps=[1e4, 1e5])
-    assert motley(pair).picks.tolist() == [1, 1]
-    assert motley(pair, begin=0, short_first=1).picks.tolist() == [2, -1]
+    assert motley(pair).assignment.tolist() == [1, 1]
+    assert motley(pair, begin=0, short_first=1).assignment.tolist() == [2, -1]
 
 
 def test_the_job_with_less_left_runs_first():
     problem = Problem.of([[1.0], [1.0]], [[1]], [1], remaining_steps=[7200, 3600])
-    assert motley(problem).picks.tolist() == [-1, 0]
-    assert motley(problem.subset([1, 0])).picks.tolist() == [0, -1]
+    assert motley(problem).assignment.tolist() == [-1, 0]
+    assert motley(problem.subset([1, 0])).assignment.tolist() == [0, -1]
 
 
 def test_who_runs_goes_on_beside_an_equal():
     problem = Problem.of([[1.0], [1.0]], [[1]], [1], remaining_steps=[3600, 3600], held=[-1, 0])
-    assert motley(problem).picks.tolist() == [-1, 0]
+    assert motley(problem).assignment.tolist() == [-1, 0]
 
 
 def test_a_job_moves_only_if_it_gains_more_than_the_restart_takes():
     """On the faster GPU it would do a quarter more: within 900 s it makes good a restart of 170 s, and not of 190."""
     moving = {"held": [0], "remaining_steps": [1e6]}
-    assert motley(Problem.of([[4, 5]], np.eye(2), [1, 1], restart_s=[170], **moving)).picks.tolist() == [1]
-    assert motley(Problem.of([[4, 5]], np.eye(2), [1, 1], restart_s=[190], **moving)).picks.tolist() == [0]
+    assert motley(Problem.of([[4, 5]], np.eye(2), [1, 1], restart_s=[170], **moving)).assignment.tolist() == [1]
+    assert motley(Problem.of([[4, 5]], np.eye(2), [1, 1], restart_s=[190], **moving)).assignment.tolist() == [0]
 
 
 def test_a_job_that_is_nearly_done_does_not_move():
     """It has 100 s to go here, and 50 there after a restart of 60."""
     problem = Problem.of([[1, 2]], np.eye(2), [1, 1], restart_s=[60], held=[0], remaining_steps=[100])
-    assert motley(problem).picks.tolist() == [0]
+    assert motley(problem).assignment.tolist() == [0]
 
 
 def test_of_a_job_that_does_not_say_how_much_is_left_as_much_is_expected_as_it_has_had():
     young_and_old = {"attained_gpu_s": [100, 50_000], "remaining_steps": [np.inf, np.inf]}
-    assert motley(Problem.of([[1.0], [1.0]], [[1]], [1], **young_and_old)).picks.tolist() == [0, -1]
+    assert motley(Problem.of([[1.0], [1.0]], [[1]], [1], **young_and_old)).assignment.tolist() == [0, -1]
 
 
 def test_a_weight_counts_as_so_many_jobs():
     problem = Problem.of([[1.0], [1.0]], [[1]], [1], remaining_steps=[3600, 36_000], weight=[1, 2])
-    assert motley(problem).picks.tolist() == [-1, 0]
+    assert motley(problem).assignment.tolist() == [-1, 0]
 
 
 def test_how_much_a_job_grows_at_once_may_be_limited():
-    assert motley(elastic(most_gpus=[1])).picks.tolist() == [2]
-    assert motley(elastic(most_gpus=[1]), scale_up=2).picks.tolist() == [1]
+    assert motley(elastic(most_gpus=[1])).assignment.tolist() == [2]
+    assert motley(elastic(most_gpus=[1]), scale_up=2).assignment.tolist() == [1]

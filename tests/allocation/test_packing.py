@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from shared_cases import alone, plain_level, reached, sharing
 
-from allocation.parameters import InvalidParameter, parameters_of, with_parameters
 from allocation.policies import POLICIES
 from allocation.policies.finish_time_fairness import finish_time_fairness
 from allocation.policies.makespan import makespan, steps_left
 from allocation.policies.max_min_fairness import max_min_fairness
+from allocation.policies.parameters import InvalidParameter, parameters_of, with_parameters
 from allocation.problem import Problem
+from tests.allocation.shared_cases import alone, gpus_together, plain_level, reached, sharing, time_together
 
 many = settings(max_examples=120, deadline=None, derandomize=True)
 PACKED = {"max_min_fairness": 1, "finish_time_fairness": -1, "makespan": -1}
@@ -61,7 +61,9 @@ def test_gangs_of_two_share_their_gpus_beside_jobs_of_one():
     problem = Problem.of(rate, [[1, 2]], [5], workload=[0] * 4 + [1] * 2, kept_rate=np.full((2, 2, 2), 0.75))
     decision = max_min_fairness(problem, packed=True)
     assert {tuple(sorted(problem.workload[pair])) for pair in decision.pairs.rows} <= {(0, 0), (1, 1)}
-    assert (problem.usage @ decision.shares.sum(axis=0) + decision.pairs.used(problem.usage) <= 5 + 1e-9).all()
+    assert (
+        problem.usage @ decision.shares.sum(axis=0) + gpus_together(decision.pairs, problem.usage) <= 5 + 1e-9
+    ).all()
     assert len(decision.pairs) > 0
 
 
@@ -106,8 +108,8 @@ def finish_times_reach(problem, rho):
 @pytest.mark.parametrize("name", PACKED)
 def test_pairs_fit_with_all_else(name, problem):
     decision = POLICIES[name](problem, packed=True)
-    time = decision.shares.sum(axis=1) + decision.pairs.time_of(len(problem.weight)).sum(axis=1)
-    used = problem.usage @ decision.shares.sum(axis=0) + decision.pairs.used(problem.usage)
+    time = decision.shares.sum(axis=1) + time_together(decision.pairs, len(problem.weight)).sum(axis=1)
+    used = problem.usage @ decision.shares.sum(axis=0) + gpus_together(decision.pairs, problem.usage)
     assert time.max() <= 1 + 1e-6
     assert (used <= problem.capacity * (1 + 1e-6)).all()
     assert (decision.shares[problem.rate == 0] == 0).all()
@@ -144,7 +146,7 @@ def test_alike_jobs_are_treated_alike(name, problem):
     m = len(problem.weight)
     crowd = problem.subset(np.arange(3 * m) % m)
     decision = POLICIES[name](crowd, packed=True)
-    time = np.column_stack([decision.shares, decision.pairs.time_of(3 * m)])
+    time = np.column_stack([decision.shares, time_together(decision.pairs, 3 * m)])
     assert time == pytest.approx(np.tile(time[:m], (3, 1)), abs=1e-9)
     rates = reached(crowd, decision)
     assert rates == pytest.approx(np.tile(rates[:m], 3))
@@ -187,9 +189,11 @@ def test_where_there_are_more_levels_than_are_told_apart_nobody_is_below_the_las
     problem = Problem.of([[1]] * 30, [[1]], [6], weight=weight, workload=[0] * 30, kept_rate=[[[0.7]]])
     decision = max_min_fairness(problem, packed=True)
     assert decision.objective == pytest.approx(plain_level(problem, per_level(problem)), rel=1e-6)
-    time = decision.shares.sum(axis=1) + decision.pairs.time_of(30).sum(axis=1)
+    time = decision.shares.sum(axis=1) + time_together(decision.pairs, 30).sum(axis=1)
     assert time.max() <= 1 + 1e-9
-    assert (problem.usage @ decision.shares.sum(axis=0) + decision.pairs.used(problem.usage) <= 6 + 1e-9).all()
+    assert (
+        problem.usage @ decision.shares.sum(axis=0) + gpus_together(decision.pairs, problem.usage) <= 6 + 1e-9
+    ).all()
     assert (reached(problem, decision) > 0).all()
 
 

@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 
 from allocation.decision import Decision
-from allocation.parameters import Choice, InvalidParameter, Parameter, Switch, Within, parameters_of, with_parameters
 from allocation.policies import POLICIES
+from allocation.policies.parameters import (
+    Choice,
+    InvalidParameter,
+    Parameter,
+    Switch,
+    Within,
+    parameters_of,
+    with_parameters,
+)
 from allocation.problem import Problem
 
 
@@ -19,7 +27,7 @@ def anything(
     strict: Annotated[bool, Switch("no mercy")] = False,
     first: Annotated[Literal["old", "new"], Choice("who goes first")] = "old",
 ) -> Decision:
-    return Decision.of_picks(
+    return Decision.of_assignment(
         [], prices=np.zeros(len(problem.capacity)), objective=power + queues + strict + 10 * (first == "new")
     )
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from allocation_cases import clusters
 from hypothesis import given, settings
 
 from allocation.policies import POLICIES
+from tests.allocation.allocation_cases import clusters
 
 few = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -15,7 +15,7 @@ INDIFFERENT = (*(name for name in POLICIES if name not in {"fifo", "fifo_fastest
 
 def used(problem, decision):
     """Shares (m, K), of picks too."""
-    return np.eye(len(problem.nodes) + 1)[decision.picks, :-1] if decision.shares is None else decision.shares
+    return np.eye(len(problem.nodes) + 1)[decision.assignment, :-1] if decision.shares is None else decision.shares
 
 
 @few
@@ -34,8 +34,8 @@ def test_a_decision_fits_the_cluster(name, cluster):
 @pytest.mark.parametrize("name", list(POLICIES))
 def test_who_is_locked_is_picked_where_he_is(name, cluster):
     problem = cluster.problem
-    picks = POLICIES[name](problem).picks
-    assert picks is None or (picks[problem.locked] == problem.held[problem.locked]).all()
+    assignment = POLICIES[name](problem).assignment
+    assert assignment is None or (assignment[problem.locked] == problem.held[problem.locked]).all()
 
 
 @few

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-from allocation_cases import clusters
 from hypothesis import given
 from hypothesis import strategies as st
-from set_clock import set_clock
 
+from allocation.decision import Status
 from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
 from allocation.policies.max_min_fairness import max_min_fairness
 from allocation.policies.max_sum_throughput import max_sum_throughput
-from allocation.pop import (
+from allocation.problem import Problem
+from simulation.rules.pop import (
     NotDivisible,
     decide_in_parts,
     in_parts,
@@ -20,8 +20,8 @@ from allocation.pop import (
     split_capacity,
     split_jobs,
 )
-from allocation.problem import Problem
-from allocation.solve import Status
+from tests.allocation.allocation_cases import clusters
+from tests.allocation.set_clock import set_clock
 
 
 def granular(jobs=60, capacity=(26, 17), **columns):
@@ -89,7 +89,7 @@ def test_another_seed_is_another_split():
     [
         (granular(jobs=3), 4, "3 jobs cannot be split into 4 parts"),
         (granular(), 0, "60 jobs cannot be split into 0 parts"),
-        (granular(), 14, "too few GPUs for the gang of some job; 13 parts at most"),
+        (granular(), 14, "too few GPUs for the gang of some job; use at most 13 parts"),
     ],
 )
 def test_more_parts_than_jobs_or_gpus_are_refused(problem, parts, words):

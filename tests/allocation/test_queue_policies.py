@@ -19,9 +19,9 @@ def test_fifo_gives_the_oldest_job_the_roomiest_type_and_stops_at_the_first_that
     usage = [[1, 4, 0, 0], [0, 0, 1, 4]]
     rate = [[0, 1, 0, 1], [9, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]]
     decision = fifo(Problem.of(rate, usage, [4, 5], age_s=[30, 40, 20, 10]))
-    assert decision.picks.tolist() == [1, 2, 3, -1]
+    assert decision.assignment.tolist() == [1, 2, 3, -1]
     decision = fifo(Problem.of(rate, usage, [4, 4], age_s=[30, 40, 20, 10]))
-    assert decision.picks.tolist() == [3, 0, -1, -1]
+    assert decision.assignment.tolist() == [3, 0, -1, -1]
 
 
 def test_fifo_says_which_job_stands_ahead():
@@ -31,34 +31,34 @@ def test_fifo_says_which_job_stands_ahead():
 
 def test_fifo_leaves_a_running_job_where_it_is():
     decision = fifo(Problem.of([[1, 1], [1, 1]], np.eye(2), [1, 1], age_s=[9, 1], held=[-1, 1]))
-    assert decision.picks.tolist() == [0, 1]
+    assert decision.assignment.tolist() == [0, 1]
 
 
 def test_fifo_fastest_gives_the_oldest_the_best_and_moves_who_runs_there():
     problem = Problem.of([[3, 1], [9, 8]], np.eye(2), [1, 1], age_s=[9, 1], held=[-1, 0])
-    assert fifo_fastest(problem).picks.tolist() == [0, 1]
-    assert fifo_fastest(problem.subset(np.array([1, 0]))).picks.tolist() == [1, 0]
+    assert fifo_fastest(problem).assignment.tolist() == [0, 1]
+    assert fifo_fastest(problem.subset(np.array([1, 0]))).assignment.tolist() == [1, 0]
 
 
 def test_fifo_fastest_lets_others_have_gpus_that_the_first_who_waits_cannot_use():
     problem = Problem.of([[3, 1], [9, 0], [5, 4]], np.eye(2), [1, 1], age_s=[9, 5, 1])
-    assert fifo_fastest(problem).picks.tolist() == [0, -1, 1]
+    assert fifo_fastest(problem).assignment.tolist() == [0, -1, 1]
 
 
 def test_fifo_fastest_keeps_gpus_idle_that_are_too_few_for_the_first_who_waits():
     problem = Problem.of([[3, 0], [0, 9], [5, 0]], [[1, 2]], [2], age_s=[9, 5, 1])
-    assert fifo_fastest(problem).picks.tolist() == [0, -1, -1]
+    assert fifo_fastest(problem).assignment.tolist() == [0, -1, -1]
 
 
 def test_srtf_runs_what_is_done_soonest_and_what_has_no_length_last():
     remaining = [np.inf, 900, 100, 50]
     problem = Problem.of([[1], [10], [1], [1]], [[1]], [2], remaining_steps=remaining, age_s=[9, 3, 2, 1])
-    assert srtf(problem).picks.tolist() == [-1, 0, -1, 0]
+    assert srtf(problem).assignment.tolist() == [-1, 0, -1, 0]
 
 
 def test_srtf_passes_over_a_gang_that_does_not_fit():
     problem = Problem.of([[0, 1], [1, 0]], [[1, 4]], [4], remaining_steps=[20, 10])
-    assert srtf(problem).picks.tolist() == [-1, 0]
+    assert srtf(problem).assignment.tolist() == [-1, 0]
 
 
 def test_las_prefers_the_lower_queue_and_in_a_queue_him_who_runs():
@@ -66,15 +66,15 @@ def test_las_prefers_the_lower_queue_and_in_a_queue_him_who_runs():
     problem = Problem.of(
         np.ones((4, 1)), [[1]], [2], attained_gpu_s=attained, age_s=[5, 9000, 4, 3], held=[-1, 0, -1, 0]
     )
-    assert las(problem).picks.tolist() == [0, -1, -1, 0]
+    assert las(problem).assignment.tolist() == [0, -1, -1, 0]
 
 
 def test_las_brings_back_who_waited_long():
     """The first is in the second queue by its service; it waited nine times as long as it ran."""
     attained, age_s = [4000, 3300], [4000 * 10, 3400]
     problem = Problem.of(np.ones((2, 1)), [[1]], [1], attained_gpu_s=attained, age_s=age_s, held=[-1, 0])
-    assert las(problem).picks.tolist() == [0, -1]
-    assert las(problem, promote=0).picks.tolist() == [-1, 0]
+    assert las(problem).assignment.tolist() == [0, -1]
+    assert las(problem, promote=0).assignment.tolist() == [-1, 0]
 
 
 def test_las_lets_who_was_brought_back_run_until_he_has_caught_up():
@@ -83,7 +83,7 @@ def test_las_lets_who_was_brought_back_run_until_he_has_caught_up():
         age_s = np.array([40_000.0, 3400.0]) + 360 * number
         held = [0 if row == (rounds or [1])[-1] else -1 for row in (0, 1)]
         decision = las(Problem.of(np.ones((2, 1)), [[1]], [1], attained_gpu_s=ran_s, age_s=age_s, held=held))
-        rounds.append(int(decision.picks.argmax()))
+        rounds.append(int(decision.assignment.argmax()))
         ran_s[rounds[-1]] += 360
     assert rounds == sorted(rounds), "they take turns"
 
@@ -91,25 +91,25 @@ def test_las_lets_who_was_brought_back_run_until_he_has_caught_up():
 def test_allox_lets_a_short_job_go_first_and_sends_who_gains_little_to_the_slow_gpu():
     """Jobs of 100 s and 10 s on the fast GPU, 1000 s and 11 s on the slow one: the short one loses a second there."""
     problem = Problem.of([[10, 1], [10, 9]], np.eye(2), [1, 1], remaining_steps=[1000, 100], age_s=[1, 1])
-    assert allox(problem).picks.tolist() == [0, 1]
+    assert allox(problem).assignment.tolist() == [0, 1]
     one = Problem.of([[10], [10]], [[1]], [1], remaining_steps=[1000, 100], age_s=[2, 1])
-    assert allox(one).picks.tolist() == [-1, 0]
+    assert allox(one).assignment.tolist() == [-1, 0]
 
 
 def test_allox_would_rather_wait_for_a_fast_gpu_than_crawl():
     problem = Problem.of([[10, 0.1], [10, 0.1]], np.eye(2), [1, 1], remaining_steps=[100, 100], age_s=[2, 1])
-    assert sorted(allox(problem).picks.tolist()) == [-1, 0]
+    assert sorted(allox(problem).assignment.tolist()) == [-1, 0]
 
 
 def test_allox_matches_only_the_oldest_when_told():
     problem = Problem.of([[1], [1], [1]], [[1]], [1], remaining_steps=[100, 10, 1], age_s=[3, 2, 1])
-    assert allox(problem).picks.tolist() == [-1, -1, 0]
-    assert allox(problem, oldest=0.4).picks.tolist() == [0, -1, -1]
+    assert allox(problem).assignment.tolist() == [-1, -1, 0]
+    assert allox(problem, oldest=0.4).assignment.tolist() == [0, -1, -1]
 
 
 def test_allox_starts_a_gang_when_its_gpus_are_free():
     problem = Problem.of([[0, 4], [1, 0]], [[1, 4]], [4], remaining_steps=[40, 400], age_s=[2, 1])
-    assert allox(problem).picks.tolist() == [1, -1]
+    assert allox(problem).assignment.tolist() == [1, -1]
 
 
 @pytest.mark.parametrize("policy", [fifo_fastest, srtf, las])
@@ -117,4 +117,4 @@ def test_nobody_takes_the_gpus_of_a_locked_job(policy):
     problem = Problem.of(
         [[1], [1]], [[1]], [1], age_s=[9, 1], held=[-1, 0], locked=[False, True], remaining_steps=[1, 9]
     )
-    assert policy(problem).picks.tolist() == [-1, 0]
+    assert policy(problem).assignment.tolist() == [-1, 0]

@@ -4,14 +4,14 @@ import dataclasses
 
 import numpy as np
 import pytest
-from allocation_cases import clusters
 from hypothesis import given, settings
 
 from allocation.decision import Decision
-from allocation.limits import Limits
 from allocation.policies.max_min_fairness import max_min_fairness
 from allocation.problem import Problem
-from allocation.rounds import realise, reset_due
+from allocation.quotas import Quotas
+from allocation.rounds.mechanism import RoundAssignment, realise, reset_due
+from tests.allocation.allocation_cases import clusters
 
 ROUND_S = 360.0
 few = settings(max_examples=60, deadline=None, derandomize=True)
@@ -21,12 +21,13 @@ def shares(X):
     return Decision.of_shares(X, prices=np.zeros(2), objective=0)
 
 
-def picked(problem, decision, limits=None):
-    return realise(problem, decision, limits or Limits.none(len(problem.weight)), round_s=ROUND_S)
+def picked(problem, decision, quotas=None):
+    assignment = RoundAssignment.start(problem, quotas or Quotas.none(len(problem.weight)))
+    return realise(problem, decision, assignment, round_s=ROUND_S)
 
 
-def free_gpus(problem, picks):
-    return problem.capacity - problem.usage[:, picks[picks >= 0]].sum(axis=1)
+def free_gpus(problem, assignment):
+    return problem.capacity - problem.usage[:, assignment[assignment >= 0]].sum(axis=1)
 
 
 def test_over_many_rounds_the_time_received_comes_to_the_shares():
@@ -34,9 +35,9 @@ def test_over_many_rounds_the_time_received_comes_to_the_shares():
     problem = Problem.of(np.ones((3, 2)), np.eye(2), [1, 1])
     received_s = np.zeros((3, 2))
     for _ in range(400):
-        picks = picked(dataclasses.replace(problem, received_s=received_s), shares(X))
-        running = np.flatnonzero(picks >= 0)
-        received_s[running, picks[running]] += ROUND_S
+        assignment = picked(dataclasses.replace(problem, received_s=received_s), shares(X))
+        running = np.flatnonzero(assignment >= 0)
+        received_s[running, assignment[running]] += ROUND_S
     assert received_s / (400 * ROUND_S) == pytest.approx(X, abs=0.02)
 
 
@@ -61,15 +62,9 @@ def test_a_locked_job_keeps_what_it_holds_whatever_its_share():
 
 
 def test_a_team_at_its_limit_leaves_the_rest_to_others():
-    limits = Limits(np.array([[0], [0], [1]]), most_gpus=np.array([2, 9]), used_gpus=np.array([1, 0]))
+    quotas = Quotas(np.array([[0], [0], [1]]), most_gpus=np.array([2, 9]), used_gpus=np.array([1, 0]))
     problem = Problem.of(np.ones((3, 1)), [[1]], [3])
-    assert picked(problem, shares([[0.9], [0.8], [0.1]]), limits).tolist() == [0, -1, 0]
-
-
-def test_types_are_filled_one_after_the_other_when_an_order_is_given():
-    problem = Problem.of([[1, 1]], np.eye(2), [1, 1])
-    picks = realise(problem, shares([[0.1, 0.9]]), Limits.none(1), round_s=ROUND_S, type_order=(0, 1))
-    assert picks.tolist() == [0]
+    assert picked(problem, shares([[0.9], [0.8], [0.1]]), quotas).tolist() == [0, -1, 0]
 
 
 @pytest.mark.parametrize(
@@ -83,16 +78,16 @@ def test_shares_are_set_anew_after_a_change_and_not_too_soon(changed, since_s, d
 @given(clusters())
 def test_no_gpu_idles_that_a_waiting_job_could_use(cluster):
     problem = cluster.problem
-    picks = picked(problem, max_min_fairness(problem))
-    fits = (problem.usage <= free_gpus(problem, picks)[:, None]).all(axis=0)
-    assert not (problem.rate[picks < 0][:, fits] > 0).any()
+    assignment = picked(problem, max_min_fairness(problem))
+    fits = (problem.usage <= free_gpus(problem, assignment)[:, None]).all(axis=0)
+    assert not (problem.rate[assignment < 0][:, fits] > 0).any()
 
 
 @few
 @given(clusters())
 def test_picks_fit_the_cluster_and_are_valid(cluster):
     problem = cluster.problem
-    picks = picked(problem, max_min_fairness(problem))
-    running = np.flatnonzero(picks >= 0)
-    assert (free_gpus(problem, picks) >= 0).all()
-    assert (problem.rate[running, picks[running]] > 0).all()
+    assignment = picked(problem, max_min_fairness(problem))
+    running = np.flatnonzero(assignment >= 0)
+    assert (free_gpus(problem, assignment) >= 0).all()
+    assert (problem.rate[running, assignment[running]] > 0).all()

@@ -2,15 +2,15 @@
 
 import dataclasses
 
-import formulas
 import numpy as np
 import pytest
-from allocation_cases import clusters
 from hypothesis import assume, given, settings
 
 from allocation.policies import POLICIES
 from allocation.policies.min_cost_slo import min_cost_slo
 from allocation.problem import Problem
+from tests.allocation import formulas
+from tests.allocation.allocation_cases import clusters
 
 many = settings(max_examples=120, deadline=None, derandomize=True)
 

@@ -2,17 +2,16 @@
 
 import numpy as np
 import pytest
-from allocation_cases import build_floor
 from hypothesis import given, settings
-from shared_cases import sharing
 
-from allocation.decision import Decision
-from allocation.limits import Limits
-from allocation.pairs import Pairs
-from allocation.planning import plan_round
+from allocation.decision import Decision, Pairs
+from allocation.plan_round import plan_round
 from allocation.policies.max_min_fairness import max_min_fairness
 from allocation.problem import Problem
-from allocation.sharing import Rows
+from allocation.quotas import Quotas
+from allocation.space_sharing.pair_rows import PairRows
+from tests.allocation.allocation_cases import build_inventory
+from tests.allocation.shared_cases import sharing
 
 ROUND_S = 360.0
 
@@ -23,8 +22,8 @@ def decided(problem, shares, pairs):
     return lambda _: Decision.of_shares(shares, prices=[0], objective=0, pairs=Pairs(rows, together))
 
 
-def planned(problem, policy, floor, limits=None):
-    return plan_round(problem, floor, limits or Limits.none(len(problem.weight)), policy, round_s=ROUND_S)
+def planned(problem, policy, inventory, quotas=None):
+    return plan_round(problem, inventory, quotas or Quotas.none(len(problem.weight)), policy, round_s=ROUND_S)
 
 
 def three(**columns):
@@ -44,8 +43,8 @@ def three(**columns):
 def test_a_pair_waits_its_turn_like_a_job(received_s, pairs_received_s, running):
     """Two together are due two thirds of the GPU, a third alone the rest."""
     problem = three(received_s=received_s, pairs=[[1, 0]], pair_received_s=pairs_received_s)
-    plan = planned(problem, decided(problem, [[0], [0], [1 / 3]], {(0, 1): 2 / 3}), build_floor([[1]], 3))
-    assert np.flatnonzero(plan.picks >= 0).tolist() == running
+    plan = planned(problem, decided(problem, [[0], [0], [1 / 3]], {(0, 1): 2 / 3}), build_inventory([[1]], 3))
+    assert np.flatnonzero(plan.assignment >= 0).tolist() == running
     assert plan.mate.tolist() == ([1, 0, -1] if running == [0, 1] else [-1, -1, -1])
     assert plan.owner[0] == running[0]
 
@@ -53,69 +52,69 @@ def test_a_pair_waits_its_turn_like_a_job(received_s, pairs_received_s, running)
 def test_a_job_is_in_one_row_of_a_round_at_most():
     problem = Problem.of([[1]] * 3, [[1]], [3], workload=[0] * 3, kept_rate=[[[0.9]]])
     policy = decided(problem, [[0.2], [0.1], [0]], {(0, 1): 0.5, (1, 2): 0.4, (0, 2): 0.3})
-    plan = planned(problem, policy, build_floor([[3]], 3))
-    assert (plan.picks.tolist(), plan.mate.tolist()) == ([0, 0, 0], [1, 0, -1])
+    plan = planned(problem, policy, build_inventory([[3]], 3))
+    assert (plan.assignment.tolist(), plan.mate.tolist()) == ([0, 0, 0], [1, 0, -1])
     assert sorted(plan.owner.tolist()) == [-1, 0, 2]
 
 
 def test_gpus_that_nobody_is_due_are_for_jobs_alone():
     problem = Problem.of([[1]] * 4, [[1]], [2], workload=[0] * 4, kept_rate=[[[0.9]]])
-    plan = planned(problem, decided(problem, [[0]] * 4, {(0, 1): 1, (0, 2): 0}), build_floor([[2]], 4))
-    assert (plan.picks.tolist(), plan.mate.tolist()) == ([0, 0, 0, -1], [1, 0, -1, -1])
+    plan = planned(problem, decided(problem, [[0]] * 4, {(0, 1): 1, (0, 2): 0}), build_inventory([[2]], 4))
+    assert (plan.assignment.tolist(), plan.mate.tolist()) == ([0, 0, 0, -1], [1, 0, -1, -1])
 
 
 def test_a_pair_stays_where_it_is():
     problem = Problem.of([[1]] * 3, [[1]], [3], workload=[0] * 3, kept_rate=[[[0.9]]], held=[0, 0, -1], mate=[1, 0, -1])
-    floor = build_floor([[1, 1, 1]], 3, holder=[-1, -1, 1])
-    plan = planned(problem, decided(problem, [[0], [0], [1]], {(0, 1): 1}), floor)
+    inventory = build_inventory([[1, 1, 1]], 3, holder=[-1, -1, 1])
+    plan = planned(problem, decided(problem, [[0], [0], [1]], {(0, 1): 1}), inventory)
     assert plan.owner[2] == 0
     assert plan.mate.tolist() == [1, 0, -1]
 
 
 def test_a_pair_without_a_share_goes_on_only_where_its_gpus_are_idle():
     problem = Problem.of([[1]] * 3, [[1]], [2], workload=[0] * 3, kept_rate=[[[0.9]]], held=[0, 0, -1], mate=[1, 0, -1])
-    floor = build_floor([[1, 1]], 3, holder=[-1, 0])
-    plan = planned(problem, decided(problem, [[0.4], [0.3], [1]], {}), floor)
-    assert (plan.picks.tolist(), plan.mate.tolist()) == ([0, -1, 0], [-1, -1, -1])
+    inventory = build_inventory([[1, 1]], 3, holder=[-1, 0])
+    plan = planned(problem, decided(problem, [[0.4], [0.3], [1]], {}), inventory)
+    assert (plan.assignment.tolist(), plan.mate.tolist()) == ([0, -1, 0], [-1, -1, -1])
 
 
 def test_a_locked_pair_stays_together():
     problem = three(held=[0, 0, -1], mate=[1, 0, -1], locked=[True, False, False])
-    plan = planned(problem, decided(problem, [[0], [0], [1]], {}), build_floor([[1]], 3, holder=[0]))
-    assert (plan.picks.tolist(), plan.mate.tolist()) == ([0, 0, -1], [1, 0, -1])
+    plan = planned(problem, decided(problem, [[0], [0], [1]], {}), build_inventory([[1]], 3, holder=[0]))
+    assert (plan.assignment.tolist(), plan.mate.tolist()) == ([0, 0, -1], [1, 0, -1])
 
 
 def test_a_node_needs_cpus_for_both():
     problem = three()
     policy = decided(problem, [[0]] * 3, {(0, 1): 1})
     for cpus, mate in ((2, [1, 0, -1]), (1, [-1, -1, -1])):
-        assert planned(problem, policy, build_floor([[1]], 3, node_cpus=[cpus])).mate.tolist() == mate
+        assert planned(problem, policy, build_inventory([[1]], 3, node_cpus=[cpus])).mate.tolist() == mate
 
 
 def test_a_pairs_gpus_count_for_the_groups_of_both():
     problem = Problem.of([[1]] * 4, [[1]], [4], workload=[0] * 4, kept_rate=[[[0.9]]])
-    limits = Limits(np.array([[0], [0], [0], [1]]), np.array([1, 1]), np.array([0, 0]))
-    plan = planned(problem, decided(problem, [[0]] * 4, {(0, 1): 1, (2, 3): 0.5}), build_floor([[4]], 4), limits)
-    assert (plan.picks.tolist(), plan.mate.tolist()) == ([0, 0, -1, 0], [1, 0, -1, -1])
+    quotas = Quotas(np.array([[0], [0], [0], [1]]), np.array([1, 1]), np.array([0, 0]))
+    plan = planned(problem, decided(problem, [[0]] * 4, {(0, 1): 1, (2, 3): 0.5}), build_inventory([[4]], 4), quotas)
+    assert (plan.assignment.tolist(), plan.mate.tolist()) == ([0, 0, -1, 0], [1, 0, -1, -1])
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(sharing())
 def test_every_round_fits_the_cluster(problem):
     nodes = [[int(gpus)] for gpus in problem.capacity]
-    floor = build_floor(nodes, len(problem.weight))
-    plan = planned(problem, lambda p: max_min_fairness(p, packed=True), floor)
+    inventory = build_inventory(nodes, len(problem.weight))
+    plan = planned(problem, lambda p: max_min_fairness(p, packed=True), inventory)
     paired = np.flatnonzero(plan.mate >= 0)
     assert (plan.mate[plan.mate[paired]] == paired).all()
-    assert (plan.picks[plan.mate[paired]] == plan.picks[paired]).all()
-    assert (problem.rate[plan.picks >= 0, plan.picks[plan.picks >= 0]] > 0).all()
-    owners = np.flatnonzero((plan.picks >= 0) & ((plan.mate < 0) | np.isin(np.arange(len(plan.mate)), plan.owner)))
-    used = problem.usage[:, plan.picks[owners]].sum(axis=1)
-    assert (used == np.bincount(floor.gpu_type[plan.owner >= 0], minlength=len(used))).all()
+    assert (plan.assignment[plan.mate[paired]] == plan.assignment[paired]).all()
+    assert (problem.rate[plan.assignment >= 0, plan.assignment[plan.assignment >= 0]] > 0).all()
+    owners = np.flatnonzero((plan.assignment >= 0) & ((plan.mate < 0) | np.isin(np.arange(len(plan.mate)), plan.owner)))
+    used = problem.usage[:, plan.assignment[owners]].sum(axis=1)
+    assert (used == np.bincount(inventory.gpu_type[plan.owner >= 0], minlength=len(used))).all()
     assert (used <= problem.capacity).all()
 
 
 def test_rows_that_share_nothing_are_the_jobs():
     problem = Problem.of([[1]] * 2, [[1]], [1])
-    rows = Rows.of(problem, Decision.of_shares([[0.5], [0.5]], prices=[0], objective=0))
+    rows = PairRows.of(problem, Decision.of_shares([[0.5], [0.5]], prices=[0], objective=0))
     assert (rows.jobs, rows.members.tolist()) == (2, [[0, 0], [1, 1]])

@@ -5,13 +5,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from allocation_cases import clusters
 from hypothesis import assume, given, settings
-from reference import reference
 
+from allocation.decision import Status
 from allocation.policies.sia import sia
 from allocation.problem import Problem
-from allocation.solve import Status
+from tests.allocation.allocation_cases import clusters
+from tests.reference import reference
 
 EPSILON = 1e-4
 """What Sia writes for a configuration that a job cannot have."""
@@ -54,10 +54,10 @@ def test_a_recorded_round_is_solved_to_its_objective(recorded, number):
     assert decision.status == Status.OPTIMAL
 
 
-def cost(problem, picks, *, power=-0.5, waiting=1.1, scale_up=2.0):
+def cost(problem, assignment, *, power=-0.5, waiting=1.1, scale_up=2.0):
     """Sia's sum, written down once more; inf for what it forbids."""
     total = 0.0
-    for i, k in enumerate(picks):
+    for i, k in enumerate(assignment):
         rate, held = problem.rate[i], problem.held[i]
         most = max(scale_up * problem.most_gpus[i], problem.base_gpus[i])
         if (problem.locked[i] and k != held) or (k >= 0 and k != held and (rate[k] == 0 or problem.gpus[k] > most)):
@@ -69,7 +69,7 @@ def cost(problem, picks, *, power=-0.5, waiting=1.1, scale_up=2.0):
         factor = 1 if held in {-1, k} or t < r else max(t - n * r, 0) / (t + r)
         relative = rate[k] / rate[rate > 0].min() * problem.base_gpus[i]
         total += problem.weight[i] * min(max(factor * relative, 1e-12) ** power, 3000)
-    used = sum((problem.usage[:, k] for k in picks if k >= 0), np.zeros(len(problem.capacity)))
+    used = sum((problem.usage[:, k] for k in assignment if k >= 0), np.zeros(len(problem.capacity)))
     return total if (used <= problem.capacity).all() else np.inf
 
 
@@ -79,55 +79,55 @@ def test_no_choice_of_all_is_better(cluster):
     problem = cluster.problem
     choices = product(range(-1, len(problem.nodes)), repeat=len(problem.weight))
     assume(len(problem.nodes) ** len(problem.weight) <= 3000)
-    best = min(cost(problem, picks) for picks in choices)
+    best = min(cost(problem, assignment) for assignment in choices)
     decision = sia(problem, gap=0)
-    assert cost(problem, decision.picks) == pytest.approx(decision.objective, rel=1e-9)
+    assert cost(problem, decision.assignment) == pytest.approx(decision.objective, rel=1e-9)
     assert decision.objective == pytest.approx(best, rel=1e-6)
 
 
 def test_an_elastic_job_takes_what_nobody_else_wants_and_gives_it_back():
     usage = [[1, 2, 4]]
     alone = Problem.of([[1, 1.9, 3.6]], usage, [4])
-    assert sia(alone).picks.tolist() == [2]
+    assert sia(alone).assignment.tolist() == [2]
     crowd = Problem.of(np.tile([1, 1.9, 3.6], (4, 1)), usage, [4], age_s=[9000, 0, 0, 0], held=[2, -1, -1, -1])
-    assert sia(crowd, waiting=1.5).picks.tolist() == [0, 0, 0, 0]
+    assert sia(crowd, waiting=1.5).assignment.tolist() == [0, 0, 0, 0]
 
 
 def test_at_the_published_cost_of_waiting_to_grow_counts_for_more_than_to_begin():
     """A second GPU takes 1 - 1.9 ** -0.5 = 0.27 off the sum, a first one of a job that waits 0.1."""
     crowd = Problem.of(np.tile([1, 1.9], (2, 1)), [[1, 2]], [2])
-    assert sorted(sia(crowd).picks.tolist()) == [-1, 1]
+    assert sorted(sia(crowd).assignment.tolist()) == [-1, 1]
 
 
 def test_a_job_at_most_doubles_what_its_kind_ever_had():
     problem = Problem.of([[1, 1.9, 3.6]], [[1, 2, 4]], [4], most_gpus=[1])
-    assert sia(problem).picks.tolist() == [1]
-    assert sia(problem, scale_up=0).picks.tolist() == [2]
+    assert sia(problem).assignment.tolist() == [1]
+    assert sia(problem, scale_up=0).assignment.tolist() == [2]
 
 
 def test_a_job_that_has_just_restarted_stays_where_it_is():
     problem = Problem.of([[1, 1.1]], np.eye(2), [1, 1], held=[0], age_s=[400], restart_s=[100])
-    assert sia(problem).picks.tolist() == [0]
+    assert sia(problem).assignment.tolist() == [0]
     aged = Problem.of([[1, 1.9]], np.eye(2), [1, 1], held=[0], age_s=[40000], restart_s=[100])
-    assert sia(aged).picks.tolist() == [1]
+    assert sia(aged).assignment.tolist() == [1]
 
 
 def test_equals_are_not_swapped():
     rate, held = np.ones((12, 1)), np.where(np.arange(12) % 3 == 1, 0, -1)
     problem = Problem.of(rate, [[1]], [4], held=held, age_s=np.arange(12) * 100, restart_s=np.full(12, 30))
-    assert (sia(problem).picks == held).all()
+    assert (sia(problem).assignment == held).all()
 
 
 def test_nobody_waits_beside_gpus_that_he_could_use():
     """Waiting costs more than any gang of one GPU or more."""
-    assert sia(Problem.of([[1.0], [1.0]], [[1]], [4]), waiting=1.05).picks.tolist() == [0, 0]
+    assert sia(Problem.of([[1.0], [1.0]], [[1]], [4]), waiting=1.05).assignment.tolist() == [0, 0]
 
 
 def test_a_price_is_what_outbids_the_job_that_waits():
     problem = Problem.of([[1.0], [1.0], [1.0]], [[1]], [2], weight=[3, 2, 1])
     decision = sia(problem)
-    assert decision.picks.tolist() == [0, 0, -1]
-    assert decision.worth[2, 0] <= decision.prices[0] + 1e-9 <= decision.worth[1, 0] + 2e-9
+    assert decision.assignment.tolist() == [0, 0, -1]
+    assert decision.value[2, 0] <= decision.prices[0] + 1e-9 <= decision.value[1, 0] + 2e-9
 
 
 def test_many_jobs_are_decided_within_the_gap():
@@ -137,7 +137,7 @@ def test_many_jobs_are_decided_within_the_gap():
     rate = speed * usage.sum(axis=0) ** rng.uniform(0.6, 1, (1000, 1))
     decision = sia(Problem.of(rate, usage, [400, 400, 200]))
     assert decision.gap <= 1e-3
-    assert (usage[:, decision.picks[decision.picks >= 0]].sum(axis=1) <= [400, 400, 200]).all()
+    assert (usage[:, decision.assignment[decision.assignment >= 0]].sum(axis=1) <= [400, 400, 200]).all()
 
 
 def test_when_time_runs_out_the_answer_by_prices_counts_and_says_so():
@@ -148,4 +148,4 @@ def test_when_time_runs_out_the_answer_by_prices_counts_and_says_so():
     decision = sia(problem, gap=0, time_limit_s=0.01)
     assert decision.status == Status.LIMIT
     assert 0 < decision.gap < 0.05
-    assert (problem.usage[:, decision.picks[decision.picks >= 0]].sum(axis=1) <= problem.capacity).all()
+    assert (problem.usage[:, decision.assignment[decision.assignment >= 0]].sum(axis=1) <= problem.capacity).all()

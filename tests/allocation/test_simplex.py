@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from allocation.simplex import best_corner
-from allocation.solve import maximize
+from allocation.solvers.linear_program import best_corner, maximize
 
 
 @given(seed=st.integers(0, 10**6), rows=st.integers(1, 30), columns=st.integers(1, 8), degenerate=st.booleans())

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from allocation.solve import SolverFailed, Status, maximize
+from allocation.decision import Status
+from allocation.solvers.linear_program import SolverFailed, maximize
 
 
 def test_a_linear_program_answers_with_the_gain_per_unit_of_each_row():

@@ -4,11 +4,9 @@ from math import inf
 
 import numpy as np
 import pytest
-from allocation_cases import build_floor
-from set_clock import set_clock
 
-from allocation.limits import Limits
-from allocation.planning import plan_round
+from allocation.decision import Status
+from allocation.plan_round import plan_round
 from allocation.policies.fifo import fifo
 from allocation.policies.hadar import hadar
 from allocation.policies.max_min_fairness import max_min_fairness
@@ -17,7 +15,9 @@ from allocation.policies.min_cost import min_cost
 from allocation.policies.min_cost_slo import min_cost_slo
 from allocation.policies.motley import motley
 from allocation.problem import Problem
-from allocation.solve import Status
+from allocation.quotas import Quotas
+from tests.allocation.allocation_cases import build_inventory
+from tests.allocation.set_clock import set_clock
 
 
 def crowded(**columns):
@@ -37,12 +37,12 @@ def crowded(**columns):
 def _no_time(monkeypatch):
     """Each look at the clock takes a second; and prices find next to nothing."""
     set_clock(monkeypatch, step_s=1)
-    monkeypatch.setattr("allocation.prices.MOST_CUTS", 2)
+    monkeypatch.setattr("allocation.solvers.lagrangian_dual.MOST_CUTS", 2)
 
 
 def fits(problem, decision):
-    if decision.picks is not None:
-        used = problem.usage[:, decision.picks[decision.picks >= 0]].sum(axis=1)
+    if decision.assignment is not None:
+        used = problem.usage[:, decision.assignment[decision.assignment >= 0]].sum(axis=1)
     else:
         used = problem.usage @ decision.shares.sum(axis=0)
         assert decision.shares.sum(axis=1).max() <= 1 + 1e-9
@@ -92,15 +92,15 @@ def test_motley_then_takes_the_answer_by_prices():
 @pytest.mark.usefixtures("_no_time")
 def test_who_was_not_looked_at_in_time_keeps_what_he_holds():
     problem = crowded(solve_limit_s=0.5)
-    picks = hadar(problem).picks
-    assert (picks[30:] == problem.held[30:]).all()
-    assert 0 < (picks[:30] >= 0).sum() <= 2
+    assignment = hadar(problem).assignment
+    assert (assignment[30:] == problem.held[30:]).all()
+    assert 0 < (assignment[:30] >= 0).sum() <= 2
 
 
 @pytest.mark.usefixtures("_no_time")
 def test_prices_know_nothing_of_deadlines_so_that_a_queue_decides_then():
     problem = crowded(solve_limit_s=0.5, deadline_s=np.full(40, 1e5), held=np.full(40, -1))
-    plan = plan_round(problem, build_floor([[8], [8], [8]], 40), Limits.none(40), min_cost_slo, round_s=60)
+    plan = plan_round(problem, build_inventory([[8], [8], [8]], 40), Quotas.none(40), min_cost_slo, round_s=60)
     assert (plan.decision.status, fits(problem, plan.decision)) == (Status.FALLBACK, True)
 
 
@@ -114,8 +114,8 @@ def test_who_is_asked_again_has_what_is_left_of_the_time(monkeypatch):
         return fifo(problem)
 
     problem = Problem.of([[0, 1], [1, 0]], [[1, 4]], [4], age_s=[9, 1], solve_limit_s=10)
-    limits = Limits(np.array([[0], [-1]]), np.array([2]), np.array([0]))
-    plan_round(problem, build_floor([[4]], 2), limits, watched, round_s=60)
+    quotas = Quotas(np.array([[0], [-1]]), np.array([2]), np.array([0]))
+    plan_round(problem, build_inventory([[4]], 2), quotas, watched, round_s=60)
     assert limits_seen == [10, 9]
 
 

@@ -6,13 +6,13 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from live_service import Live
-from motley_command import Motley
 from pytest_django.live_server_helper import LiveServer
-from scripted_server import TOKEN, Script, handler_for
-from service_lab import Lab
 
-from motley_client.client import Client
+from motley_client import Client
+from tests.client.scripted_server import TOKEN, Script, handler_for
+from tests.live_service import Live
+from tests.motley_command import Motley
+from tests.service_lab import Lab
 
 
 @pytest.fixture

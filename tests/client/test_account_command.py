@@ -5,10 +5,10 @@ import stat
 from pathlib import Path
 
 import pytest
-from live_service import Live
-from motley_command import Motley
 
 from jobs_app.models import ApiToken
+from tests.live_service import Live
+from tests.motley_command import Motley
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_login_keeps_the_token_where_only_its_owner_can_read_it(service: Live, stranger: Motley, file: Path) -> None:
     result = stranger("login", service.url, typed=f"{service.token}\n")
-    assert (result.exit_code, "You are ada" in result.stdout, "submit and change jobs" in result.stdout) == (
+    assert (result.exit_code, " as ada. " in result.stdout, "submit and change jobs" in result.stdout) == (
         0,
         True,
         True,

@@ -3,10 +3,10 @@
 import subprocess
 
 import pytest
-from live_service import Live
-from motley_command import Motley
 
 from jobs_app.models import Job
+from tests.live_service import Live
+from tests.motley_command import Motley
 
 
 def offered(motley: Motley, line: str) -> list[str]:

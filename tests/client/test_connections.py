@@ -4,10 +4,10 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from scripted_server import CUT, TOKEN, Answer, Script, answer, problem
 
-from motley_client.client import Client
+from motley_client import Client
 from motley_client.errors import AuthError, Conflict, InvalidRequest, MotleyError, NotFound, ServerError, Unreachable
+from tests.client.scripted_server import CUT, TOKEN, Answer, Script, answer, problem
 
 JOB = {"id": "1", "name": "a", "state": "queued"}
 DONE = {**JOB, "state": "succeeded"}
@@ -81,7 +81,7 @@ def test_each_status_is_its_exception(script: Script, talker: Client, status: in
     ("wrong", "kind", "words"),
     [
         (Answer(502, b"<h1>Bad gateway</h1>"), Unreachable, r"502 \(Bad Gateway\)"),
-        (Answer(200, b"<h1>Welcome</h1>"), ServerError, "no Motley service"),
+        (Answer(200, b"<h1>Welcome</h1>"), ServerError, "not a Motley service"),
         (Answer(301, b"", {"Location": "https://elsewhere/"}), ServerError, "has moved to https://elsewhere/"),
         (answer(["not", "a", "problem"], 500), ServerError, "500"),
     ],
@@ -113,7 +113,7 @@ def test_wait_outlives_a_restart_of_the_service(script: Script, talker: Client) 
 
 def test_wait_gives_up_when_its_patience_ends(script: Script) -> None:
     script.answers = [problem(503, "Starting.")]
-    with Client(script.url, TOKEN, patience_s=0, repeats=0) as client, pytest.raises(Unreachable):
+    with Client(script.url, TOKEN, patience_s=0, retries=0) as client, pytest.raises(Unreachable):
         client.wait("1")
 
 
@@ -136,5 +136,5 @@ def test_following_a_log_outlives_a_preemption(script: Script, talker: Client) -
         job("succeeded", 1, 2),
     ]
     waited: list[str] = []
-    received = list(talker.follow_logs("1", waiting=lambda job: waited.append(job["state"])))
+    received = list(talker.follow_logs("1", on_wait=lambda job: waited.append(job["state"])))
     assert (received, waited) == ([b"first ", b"stopped ", b"second"], ["queued", "queued"])

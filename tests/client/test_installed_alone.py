@@ -54,13 +54,13 @@ def test_the_command_needs_nothing_of_the_service(wheel: Path, fresh: Path, tmp_
     uv("pip", "install", "--quiet", "--python", str(fresh / "python"), str(wheel), cwd=tmp_path)
     assert run([str(fresh / "motley"), "version"], tmp_path) == "motley 0.1.0\n"
     assert "Usage: motley" in run([str(fresh / "motley"), "--help"], tmp_path)
-    run([str(fresh / "python"), "-c", "from motley_client.client import Client"], tmp_path)
+    run([str(fresh / "python"), "-c", "from motley_client import Client"], tmp_path)
     assert "django" not in run([str(fresh / "python"), "-c", "help('modules')"], tmp_path)
     simulate = subprocess.run(
         [fresh / "motley", "simulate", "run", "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (simulate.returncode, simulate.stdout) == (2, "")
-    assert "The simulator is not installed here: it is a part of the service" in simulate.stderr
+    assert "The simulator is not installed here: it is part of the service" in simulate.stderr
     assert "./bootstrap.sh run installs both" in simulate.stderr
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 import yaml
-from live_service import Live
-from motley_command import Motley
 
 from jobs_app.models import Job
+from tests.live_service import Live
+from tests.motley_command import Motley
 
 State = Job.State
 
@@ -45,7 +45,7 @@ def test_ps_says_what_a_person_wants_to_know(service: Live, motley: Motley) -> N
     job = service.add("resnet", total_steps=2000, step=1200, state=State.RUNNING)
     service.attempt(job, gpu_count=4)
     lines = motley("ps").stdout.splitlines()
-    assert lines[0].split() == ["NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "AGE", "WHY"]
+    assert lines[0].split() == ["NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "AGE", "REASON"]
     for words in ("resnet", "vision", "running", "4 a100", "1,200/2,000 (60%)"):
         assert words in lines[1]
 
@@ -83,13 +83,13 @@ def test_explain_gives_every_reason_and_the_rates(service: Live, motley: Motley)
     service.add("late", held=True)
     service.lab.round()
     out = motley("explain", "late").stdout
-    assert ("held" in out, "SHARE OF TIME" in out or "No round" in out) == (True, True)
+    assert ("held" in out, "SHARE OF TIME" in out or "No rates" in out) == (True, True)
 
 
 def test_explain_says_what_would_start_a_job_if_it_is_asked(service: Live, motley: Motley) -> None:
     service.add("late", held=True)
-    assert "It is held: release it." not in motley("explain", "late").stdout
-    assert "It is held: release it." in motley("explain", "late", "--would-start").stdout
+    assert "The job is held: release it." not in motley("explain", "late").stdout
+    assert "The job is held: release it." in motley("explain", "late", "--would-start").stdout
 
 
 def test_events_and_attempts_tell_the_story_of_a_job(service: Live, motley: Motley) -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from live_service import Live
 
 from jobs_app.models import ApiToken, Job
-from motley_client.client import Client
+from motley_client import Client
 from motley_client.errors import AuthError, Conflict, InvalidRequest, NotFound
+from tests.live_service import Live
 
 SPEC = {"name": "resnet", "command": ["python", "train.py"], "gpus": 2}
 State = Job.State
@@ -148,7 +148,7 @@ def test_logs_are_read_in_parts_to_the_end(service: Live, client: Client) -> Non
 
 def test_wait_answers_the_finished_job(service: Live, client: Client) -> None:
     job = service.add()
-    assert client.wait(str(job.pk), look=lambda job: client.cancel(job["id"]))["state"] == "cancelled"
+    assert client.wait(str(job.pk), on_poll=lambda job: client.cancel(job["id"]))["state"] == "cancelled"
 
 
 # -- the cluster, and who gets what ------------------------------------------------------------------------------

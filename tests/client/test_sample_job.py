@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from client_conditions import TIMEOUT_S, wait_until
 
 from motley_client import sample
 from motley_client.spirals import Noise, Training, loss_and_gradients, two_spirals
+from tests.client.client_conditions import TIMEOUT_S, wait_until
 
 
 class Sample:
@@ -120,7 +120,7 @@ def test_the_noise_of_a_batch_is_told_from_its_halves() -> None:
     noise: Noise | None = None
     for _ in range(2000):
         halves = [[np.array([2.0, 0.0]) + rng.normal(0, 1, 2)] for _ in range(2)]
-        noise = Noise.seen(*halves, before=noise)
+        noise = Noise.updated(*halves, before=noise)
     assert noise is not None
     assert noise.sqr == pytest.approx(4, rel=0.3)
     assert noise.var == pytest.approx(1, rel=0.3)  # two entries of variance 1, averaged over two halves
@@ -153,9 +153,9 @@ def test_late_wake_ups_do_not_slow_an_emulated_gpu_down(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(time, "monotonic", lambda: now)
     monkeypatch.setattr(time, "sleep", oversleep)
-    pace = sample.Pace(rate=100.0)
+    pace = sample.RateLimiter(rate=100.0)
     for _ in range(1000):
-        pace.await_turn()
+        pace.wait()
     assert now == pytest.approx(10.0, abs=0.005)
 
 
@@ -174,7 +174,7 @@ def test_a_stop_checkpoints_reports_and_exits_75(job: Sample, reason: str) -> No
     last_line = stop(process).splitlines()[-1]
     done = job.steps()[-1]
     assert (process.returncode, job.reports()[-1]["step"]) == (75, done)
-    assert last_line == f"stopped ({reason}) with the checkpoint at step {done}: run me again"
+    assert last_line == f"stopped ({reason}); checkpoint saved at step {done}"
 
 
 def test_stopped_and_resumed_it_executes_every_step_once(job: Sample) -> None:
@@ -246,7 +246,7 @@ def test_a_job_preempted_before_its_first_checkpoint_starts_afresh(job: Sample) 
 def test_a_checkpoint_of_another_size_is_refused_with_the_remedy(job: Sample) -> None:
     job.run("--steps", "5", "--hidden", "8")
     process = job.start("--steps", "10", "--hidden", "16", MOTLEY_RESUME="1")
-    assert "give the --hidden it was made with" in process.communicate(timeout=TIMEOUT_S)[0]
+    assert "use the same --hidden as before" in process.communicate(timeout=TIMEOUT_S)[0]
     assert process.returncode == 1
 
 

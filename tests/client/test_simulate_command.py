@@ -43,7 +43,7 @@ def test_help_and_refusals_are_the_simulators_and_name_this_command(tmp_path: Pa
     assert "Usage: motley simulate compare" in simulate(tmp_path, "compare", "--help").stdout
     refused = simulate(tmp_path, "generate", "--like", "borg", "--jobs", "3")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.startswith("'borg' is no original; there are philly")
+    assert refused.stderr.startswith("unknown cluster 'borg'; choose from philly")
 
 
 def test_a_package_of_that_name_in_the_folder_is_not_run(tmp_path: Path) -> None:

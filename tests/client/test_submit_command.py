@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import yaml
-from live_service import Live
-from motley_command import Motley
 
 from jobs_app.models import Job
-from jobs_app.spec import spec_of
+from jobs_app.submission.conversion import spec_of
+from tests.live_service import Live
+from tests.motley_command import Motley
 
 
 def asked(service: Live) -> dict[str, Any]:
@@ -118,12 +118,12 @@ def test_an_array_is_all_of_its_members(service: Live, motley: Motley) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--name", "a"], "What should run?"),
+        (["--name", "a"], "No command: give a file"),
         (["python", "train.py"], "No such file"),
-        (["--gpus", "many", "--", "true"], "--gpus many: give a number"),
-        (["--env", "A", "--", "true"], "--env A: give it as NAME=VALUE"),
-        (["--array", "x", "--", "true"], "--array x: give the first"),
-        (["--set", "rates={", "--", "true"], "--set rates={: the value is not YAML"),
+        (["--gpus", "many", "--", "true"], "--gpus many: expected a number"),
+        (["--env", "A", "--", "true"], "--env A: expected NAME=VALUE"),
+        (["--array", "x", "--", "true"], "--array x: expected the first"),
+        (["--set", "rates={", "--", "true"], "--set rates={: the value is not valid YAML"),
         (["-"], "does not describe a job"),
     ],
 )

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from live_service import Live
-from motley_command import Motley
-from scripted_server import Script, problem
 
 from jobs_app.models import Job
+from tests.client.scripted_server import Script, problem
+from tests.live_service import Live
+from tests.motley_command import Motley
 
 TIMEOUT_S = 60
 NASTY = "\x1b]0;owned\x07\x1b[2J[red]:bomb:\u202eevil"

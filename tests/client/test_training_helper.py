@@ -32,6 +32,19 @@ def output(body: str, folder: Path, **env: str) -> str:
     return out.strip()
 
 
+def test_the_helper_loads_no_third_party_package_and_the_client_loads_on_first_use(tmp_path: Path) -> None:
+    body = """
+import sys
+def third_party(): return sorted({"httpx", "httpx_retries", "numpy", "rich", "typer", "yaml"} & set(sys.modules))
+print(third_party())
+from motley_client import Client
+print(Client.__module__, "httpx" in third_party())
+import motley_client
+print(hasattr(motley_client, "Clients"))
+"""
+    assert output(body, tmp_path).splitlines() == ["[]", "motley_client.client True", "False"]
+
+
 def test_progress_appends_one_json_line_per_report(tmp_path: Path) -> None:
     output("progress(1, loss=0.5)\nprogress(2, epoch=0.1, batch_size=64)", tmp_path, MOTLEY_PROGRESS="p.jsonl")
     first, second = (json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines())

@@ -4,13 +4,13 @@ from math import inf
 from typing import Any
 
 import pytest
-from service_lab import Lab
 
 from cluster_app import acceptance
 from cluster_app.acceptance import ACCEPTANCE
 from cluster_app.feasibility import Request
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job
+from tests.service_lab import Lab
 
 LARGE = Request(gpus=8)
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 from pytest_django import Settings
-from service_lab import UNTIL_LET_GO, Lab
 
 from cluster_app.errors import ReasonMissing
 from cluster_app.models import LOST_AFTER, SUSPECT_AFTER, Gpu, Node
-from cluster_app.services import add_node, cordon, drain, hear_from, judge_silence, resume, set_gpu_count
-from engines.local import LocalEngine
+from cluster_app.services import add_node, cordon, drain, record_heartbeats, resume, set_gpu_count, update_node_health
+from engines.local.engine import LocalEngine
 from engines.protocol import AttemptReport, NodeReport, StopReason
 from jobs_app.models import Attempt, Job, Reason
-from scheduler_app import fleet
+from scheduler_app.round import engine_registry as fleet
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 State, Health = Job.State, Node.Health
 A_TICK = timedelta(seconds=9)
@@ -147,9 +147,9 @@ def test_silence_counts_only_while_somebody_listened(lab: Lab) -> None:
 
 def test_a_change_of_health_is_written_down_once(lab: Lab) -> None:
     node, now = lab.node("n1"), lab.now
-    hear_from(["n1"], now=now)
+    record_heartbeats(["n1"], now=now)
     for _ in range(2):
-        judge_silence(now + LOST_AFTER + A_TICK, listening_since=now)
+        update_node_health(now + LOST_AFTER + A_TICK, listening_since=now)
     assert node.events.filter(kind="health").count() == 1
 
 
@@ -183,7 +183,7 @@ def cable(lab: Lab, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iter
         root: Path = settings.MOTLEY_ENGINE_ROOT
         return FarEngine(root, declared=nodes, job_user=settings.MOTLEY_JOB_USER or None)
 
-    monkeypatch.setitem(fleet._MAKERS, Node.Engine.LOCAL.value, far)
+    monkeypatch.setitem(fleet.FACTORIES, Node.Engine.LOCAL.value, far)
     lab.node("n1", gpus=1)
     lab.running(lab.submit(UNTIL_LET_GO))
     yield FarEngine.cable
@@ -194,9 +194,10 @@ def wait_in_silence(lab: Lab, cable: Cable, length: timedelta) -> None:
     """The scheduler ticks, and hears nothing; with long rounds, for nothing is to be decided."""
     cable.pulled = True
     lab.policy(round_s=3600)
-    for _ in range(length // A_TICK):
-        lab.ahead += A_TICK
-        lab.tick()
+    with lab.clock_stopped():
+        for _ in range(length // A_TICK):
+            lab.ahead += A_TICK
+            lab.tick()
     lab.policy()
 
 

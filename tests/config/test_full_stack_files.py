@@ -9,7 +9,7 @@ import yaml
 from django.conf import settings
 
 from config.celery import app
-from scheduler_app.lease import LONGEST_TICK
+from scheduler_app.round.lease import LONGEST_TICK
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text()

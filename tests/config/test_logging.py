@@ -13,8 +13,8 @@ from django.conf import settings
 from structlog.contextvars import bound_contextvars
 
 from config.logs import logging_config, wants_json, without_secrets
-from jobs_app.authentication import JobToken
 from jobs_app.models import ApiToken
+from jobs_app.tokens import JobToken
 
 TOKEN = ApiToken().set_text()
 SECRETS = [
@@ -66,13 +66,13 @@ def test_what_only_looks_like_one_stays(text: str) -> None:
 @as_json
 def test_a_line_for_machines(logged: Callable[[], str]) -> None:
     with bound_contextvars(request_id="r1", round=12):
-        logging.getLogger("scheduler_app.services").info("%s jobs", 3)
+        logging.getLogger("scheduler_app.round.run_round").info("%s jobs", 3)
     line = json.loads(logged())
     assert line.pop("timestamp").endswith("Z")
     assert line == {
         "event": "3 jobs",
         "level": "info",
-        "logger": "scheduler_app.services",
+        "logger": "scheduler_app.round.run_round",
         "request_id": "r1",
         "round": 12,
     }
@@ -92,7 +92,7 @@ def test_both_ways_to_log_come_out_alike(logged: Callable[[], str]) -> None:
 @as_text
 def test_a_line_for_persons(logged: Callable[[], str]) -> None:
     with bound_contextvars(round=12):
-        logging.getLogger("scheduler_app.services").info("%s jobs", 3)
+        logging.getLogger("scheduler_app.round.run_round").info("%s jobs", 3)
     assert "3 jobs" in logged()
     assert "round=12" in logged()
     assert "\x1b" not in logged()

@@ -1,10 +1,11 @@
 import pytest
 from django.test import Client
-from live_service import Live
 from pytest_django.live_server_helper import LiveServer
-from rest_callers import caller
 from rest_framework.test import APIClient
-from service_lab import Lab
+
+from tests.live_service import Live
+from tests.rest_callers import caller
+from tests.service_lab import Lab
 
 
 @pytest.fixture

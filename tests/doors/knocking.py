@@ -11,14 +11,14 @@ from uuid import uuid4
 
 import yaml
 from django.test import Client as Browser
-from live_service import Live
-from motley_command import Motley
-from rest_callers import with_token
 from rest_framework.test import APIClient
 
 from jobs_app.forms import TEXTS, WHOLE_NUMBERS, fields_of
-from motley_client.client import Client
+from motley_client import Client
 from motley_client.errors import InvalidRequest
+from tests.live_service import Live
+from tests.motley_command import Motley
+from tests.rest_callers import with_token
 
 Spec = dict[str, Any]
 
@@ -99,7 +99,7 @@ class Doors:
             "/jobs/new", {"gpus": "", "mode": "form", "do": "submit", **typed, "more": as_yaml(more) if more else ""}
         )
         shown = answer.content.decode()
-        assert (answer.status_code, "Not submitted: see the" in shown) == (200, True), answer
+        assert (answer.status_code, "Not submitted: fix the" in shown) == (200, True), answer
         wrong = set(re.findall(r'class="field(?: wide)? wrong[^"]*"[^>]* data-field="(\w+)"', shown))
         beside = set(more) if wrong & {"more", "grace_seconds", "restore_seconds"} else set()
         faults = re.findall(r'<p class="fault"[^>]*>([^<]*)', shown)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bad_specs import BAD_YAML, BOMB, LEAST, MERGES
-from knocking import Doors
-from live_service import Live
 
 from jobs_app.models import Job
+from tests.doors.bad_specs import BAD_YAML, BOMB, LEAST, MERGES
+from tests.doors.knocking import Doors
+from tests.live_service import Live
 
 ROUTES = ["/api/v1/jobs", "/api/v1/jobs?dry_run=true", "/api/v1/jobs/batch", "/api/v1/jobs/{job}/clone"]
 TWICE = '{"name": "net", "command": "true", "gpus": 1, "gpus": 4}'
@@ -24,7 +24,7 @@ BODIES: dict[str, tuple[bytes, int, str]] = {
     "nothing at all": (b"null", 422, ""),
     "a text": (b'"job"', 422, ""),
     "not a number": (b'{"weight": NaN}', 400, "NaN"),
-    "a field said twice": (TWICE.encode(), 400, "'gpus' is said twice"),
+    "a field said twice": (TWICE.encode(), 400, "the key 'gpus' appears twice"),
     "ten thousand brackets": (b"[" * 10_000, 400, "nested too deeply"),
     "five thousand digits": (b'{"gpus": ' + b"9" * 5_000 + b"}", 400, "digits"),
     "too much": (b'{"name": "' + b"x" * 2_700_000 + b'"}', 413, "2621440"),
@@ -150,13 +150,13 @@ def test_more_than_256_kib_are_refused(doors: Doors, door: Callable[..., str]) -
 
 
 def test_several_documents_are_one_too_many_for_a_page(doors: Doors) -> None:
-    assert "more than one document" in by_check(doors, "name: a\n---\nname: b")
+    assert "more than one YAML document" in by_check(doors, "name: a\n---\nname: b")
 
 
 def test_a_file_that_is_no_text_is_a_usage_error(doors: Doors) -> None:
     (doors.folder / "job.yaml").write_bytes(b"name: \xff\xfe")
     done = doors.motley("submit", str(doors.folder / "job.yaml"))
-    assert (done.exit_code, "is not YAML" in done.stderr) == (2, True)
+    assert (done.exit_code, "is not valid YAML" in done.stderr) == (2, True)
 
 
 def test_a_page_refuses_a_body_that_is_too_large(doors: Doors) -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bad_specs import BAD, FOREIGN_JOB, HALF, LEAST, Bad
-from knocking import Door, Doors, Refusal, parts_of
-from live_service import Live
 
 from jobs_app.models import Job
+from tests.doors.bad_specs import BAD, FOREIGN_JOB, HALF, LEAST, Bad
+from tests.doors.knocking import Door, Doors, Refusal, parts_of
+from tests.live_service import Live
 
 WAYS = (
     "rest_submit",
@@ -55,7 +55,7 @@ def complaint(door: Door, bad: Bad, spec: dict[str, Any]) -> str:
 def _is_said_by_place(bad: Bad, refusal: Refusal) -> bool:
     """What no text or no JSON can hold does not come as far as the field: the line is named, or what JSON lacks."""
     of_yaml = HALF in str_of(bad) and "half of a surrogate pair" in refusal.words and "line" in refusal.words
-    return of_yaml or "What should run?" in refusal.words or "JSON cannot hold this" in refusal.words
+    return of_yaml or "No command:" in refusal.words or "JSON cannot represent this" in refusal.words
 
 
 def str_of(bad: Bad) -> str:

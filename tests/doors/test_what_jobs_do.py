@@ -3,9 +3,9 @@
 import pytest
 from django.test import Client
 from rest_framework.test import APIClient
-from service_lab import UNTIL_LET_GO, Lab
 
 from jobs_app.models import Attempt, Job, JobEvent, Throughput
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 
 def page(browser: Client, job: Job, tab: str, **query: str) -> str:
@@ -24,11 +24,11 @@ def warnings(job: Job) -> list[str]:
 def test_lines_that_are_no_reports_are_said_once(cluster: Lab, ada: APIClient, browser: Client) -> None:
     job = cluster.submit("seq 12 >> $MOTLEY_PROGRESS")
     cluster.until_state(job, Job.State.SUCCEEDED)
-    text = '12 progress lines could not be read so far: each is one JSON object with an integer step, as {"step": 10}.'
+    text = '12 progress lines could not be read. Each must be a JSON object with an integer step, e.g. {"step": 10}.'
     assert warnings(job) == [text]
     events = ada.get(f"/api/v1/jobs/{job.pk}/events").json()["results"]
     assert [(event["attempt"], event["message"]) for event in events if event["kind"] == "warning"] == [(1, text)]
-    assert "12 progress lines could not be read so far" in page(browser, job, "events")
+    assert "12 progress lines could not be read" in page(browser, job, "events")
     assert "12 progress lines could not be read:" in page(browser, job, "attempts")
     assert ada.get(f"/api/v1/jobs/{job.pk}").json()["attempts"][0]["invalid_lines"] == 12
 

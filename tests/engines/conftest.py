@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine_lab import Lab, running, until
 
-from engines.isolation import Isolation, best_isolation
-from engines.processes import kill
+from engines.local.isolation import Isolation, best_isolation
+from tests.engines.engine_lab import Lab, stop_all
 
 
 @pytest.fixture
@@ -25,12 +24,3 @@ def lab(place: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
     lab = Lab(place, isolation=request.param)
     yield lab
     stop_all(lab)
-
-
-def stop_all(lab: Lab) -> None:
-    kill(supervisors_below(lab.root))
-    until(lambda: not lab.left_over() and not supervisors_below(lab.root))
-
-
-def supervisors_below(root: Path) -> list[int]:
-    return [pid for folder in (root / "attempts").iterdir() for pid in running("engines.supervisor", str(folder))]

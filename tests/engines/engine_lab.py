@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from engines.folder import AttemptFolder
-from engines.isolation import Isolation
-from engines.local import LocalEngine
-from engines.processes import marked
-from engines.protocol import AttemptReport, Launch, Phase, Stream, Task
+from engines.attempt_files import AttemptFolder
+from engines.local.engine import LocalEngine
+from engines.local.isolation import Isolation
+from engines.local.processes import kill, marked
+from engines.protocol import AttemptReport, Launch, NodeLaunch, Phase, Stream
 
 Found = TypeVar("Found")
 GIVE_UP_AFTER_S = 30.0
@@ -46,7 +46,7 @@ class Lab:
         return LocalEngine(self.root, declared=["n1", "n2"], isolation=self.isolation, job_user=self.job_user)
 
     def order(self, command: str | Sequence[str], *, ranks: int = 1, **changes: Any) -> Launch:
-        tasks = [Task(f"n{rank + 1}", {"RANK_HERE": str(rank)}) for rank in range(ranks)]
+        tasks = [NodeLaunch(f"n{rank + 1}", {"RANK_HERE": str(rank)}) for rank in range(ranks)]
         launch = Launch(next(self._numbers), job=str(uuid4()), command=command, tasks=tasks)
         return replace(launch, **changes)
 
@@ -87,7 +87,7 @@ class Lab:
         return marked(launch["mark"]) if launch is not None else []
 
     def supervisor(self, attempt: int) -> int:
-        (pid,) = until(lambda: running("engines.supervisor", str(self.folder(attempt).path)))
+        (pid,) = until(lambda: running("engines.local.supervisor", str(self.folder(attempt).path)))
         return pid
 
     def folder(self, attempt: int) -> AttemptFolder:
@@ -115,3 +115,12 @@ def running(*words: str) -> list[int]:
             if set(words) <= set(line):
                 found.append(int(entry.name))
     return found
+
+
+def stop_all(lab: Lab) -> None:
+    kill(supervisors_below(lab.root))
+    until(lambda: not lab.left_over() and not supervisors_below(lab.root))
+
+
+def supervisors_below(root: Path) -> list[int]:
+    return [pid for folder in (root / "attempts").iterdir() for pid in running("engines.local.supervisor", str(folder))]

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from engines.host import ensure_job_user, ensure_runtime, reachable_by
+from engines.local.host_setup import ensure_job_user, ensure_runtime, reachable_by
 from engines.protocol import EngineError
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can do this")
@@ -38,7 +38,7 @@ def test_the_job_user_is_made_without_a_login_and_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["--root", "a b", "", "Über"])
 def test_a_word_that_is_no_user_name_is_refused(name: str) -> None:
-    with pytest.raises(EngineError, match="no name for a user"):
+    with pytest.raises(EngineError, match="not a valid user name"):
         ensure_job_user(name)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.host import SYSTEM_PYTHON, reachable_by
+from engines.local.host_setup import SYSTEM_PYTHON, reachable_by
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent.parent / "engines"
@@ -25,12 +25,17 @@ pytestmark = [
 
 def test_an_ordinary_user_can_do_all_the_same(place: Path) -> None:
     shutil.copytree(PACKAGE, place / "engines", ignore=shutil.ignore_patterns("__pycache__"))
+    tests = place / "tests" / "engines"
+    tests.mkdir(parents=True)
     for name in TESTS:
-        shutil.copy(HERE / name, place)
+        shutil.copy(HERE / name, tests)
+    for folder in (tests.parent, tests):
+        folder.chmod(0o755)  # whatever the umask
     done = subprocess.run(
         [
             *("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"),
-            *(SYSTEM_PYTHON, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-c", "/dev/null", "."),
+            *(SYSTEM_PYTHON, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-c", "/dev/null"),
+            *("--import-mode=importlib", "--rootdir", place, "tests"),
         ],
         cwd=place,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{place}:{PYTEST}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},

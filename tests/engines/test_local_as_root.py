@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import stop_all
-from engine_lab import Lab
 
-from engines.isolation import Isolation, best_isolation
-from engines.local import LocalEngine
+from engines.local.engine import LocalEngine
+from engines.local.isolation import Isolation, best_isolation
 from engines.protocol import EngineError, Stream
+from tests.engines.engine_lab import Lab, stop_all
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
 
@@ -63,7 +62,7 @@ def test_a_working_folder_that_is_closed_to_the_job_user_is_named(lab: Lab, plac
     closed.mkdir(0o700)
     report = lab.end_of(lab.launch("true", workdir=closed))
     assert report.exit_code == 126
-    assert f"may not enter the working folder {closed}" in report.message
+    assert f"has no access to the working folder {closed}" in report.message
 
 
 def test_a_root_that_the_job_user_cannot_reach_is_refused(place: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from engine_lab import Lab, python, until
 
-from engines.protocol import EngineError, Phase, Stream, Task
+from engines.protocol import EngineError, NodeLaunch, Phase, Stream
+from tests.engines.engine_lab import Lab, python, until
 
 
 def test_a_job_runs_to_its_end_with_its_exit_code(lab: Lab) -> None:
@@ -45,7 +45,7 @@ def test_exit_codes_are_the_shells(lab: Lab, command: str, exit_code: int) -> No
 
 
 def test_the_variables_of_the_launch_and_of_the_rank_reach_the_job(lab: Lab) -> None:
-    attempt = lab.run("env", env={"ALL": "1", "BOTH": "all"}, tasks=[Task("n1", {"ONE": "2", "BOTH": "one"})])
+    attempt = lab.run("env", env={"ALL": "1", "BOTH": "all"}, tasks=[NodeLaunch("n1", {"ONE": "2", "BOTH": "one"})])
     assert {name: lab.env_of(attempt)[name] for name in ("ALL", "ONE", "BOTH")} == {
         "ALL": "1",
         "ONE": "2",
@@ -196,9 +196,10 @@ def test_the_same_launch_again_does_nothing(lab: Lab, place: Path) -> None:
 def test_a_launch_from_several_processes_at_once_runs_once(lab: Lab, place: Path) -> None:
     launch = lab.order(f"echo run >> {place}/runs")
     script = (
-        "import sys; from pathlib import Path; from engines.local import LocalEngine; from engines.protocol import *\n"
+        "import sys; from pathlib import Path\n"
+        "from engines.local.engine import LocalEngine; from engines.protocol import *\n"
         f"engine = LocalEngine(Path({str(place)!r}), isolation={str(lab.isolation)!r}); sys.stdin.readline()\n"
-        f"engine.launch(Launch(1, {launch.job!r}, {launch.command!r}, [Task('n1', {{}})]))"
+        f"engine.launch(Launch(1, {launch.job!r}, {launch.command!r}, [NodeLaunch('n1', {{}})]))"
     )
     services = [service(script) for _ in range(4)]
     for each in services:
@@ -211,9 +212,10 @@ def test_a_service_that_is_killed_takes_no_job_with_it(lab: Lab, place: Path) ->
     go_on = place / "go"
     launch = lab.order(f"echo up; while [ ! -e {go_on} ]; do sleep 0.05; done; exit 4")
     script = (
-        "import sys; from pathlib import Path; from engines.local import LocalEngine; from engines.protocol import *\n"
+        "import sys; from pathlib import Path\n"
+        "from engines.local.engine import LocalEngine; from engines.protocol import *\n"
         f"engine = LocalEngine(Path({str(place)!r}), isolation={str(lab.isolation)!r})\n"
-        f"engine.launch(Launch({launch.attempt}, {launch.job!r}, {launch.command!r}, [Task('n1', {{}})]))\n"
+        f"engine.launch(Launch({launch.attempt}, {launch.job!r}, {launch.command!r}, [NodeLaunch('n1', {{}})]))\n"
         "sys.stdin.readline()"
     )
     doomed = service(script)
@@ -228,7 +230,7 @@ def test_a_service_that_is_killed_takes_no_job_with_it(lab: Lab, place: Path) ->
 def test_a_launch_that_cannot_be_written_says_what_to_do(lab: Lab, place: Path) -> None:
     launch = lab.order("true")
     lab.folder(launch.attempt).path.touch()
-    with pytest.raises(EngineError, match="see that the disk has room"):
+    with pytest.raises(EngineError, match="check that the disk is not full"):
         lab.engine.launch(launch)
     lab.folder(launch.attempt).path.unlink()
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from engine_lab import Lab, python, running, until
 
-from engines.isolation import Isolation
+from engines.local.isolation import Isolation
 from engines.protocol import Phase, StopReason, Stream
+from tests.engines.engine_lab import Lab, python, running, until
 
 AN_HOUR = timedelta(hours=1)
 CHECKPOINTING = """

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from nvml_driver import compiled_driver
 
 from engines.nvml import normal_gpu_type
+from tests.nvml_driver import compiled_driver
 
 ROOT = Path(__file__).parent.parent.parent
 ASK = """

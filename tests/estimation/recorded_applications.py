@@ -5,14 +5,14 @@ from functools import cache
 from typing import Any
 
 import pytest
-from reference import FOLDER, may_be_read
 
-from simulation.profiles import Profiles
+from simulation.workloads.applications import ApplicationProfiles
+from tests.reference import FOLDER, HOW_TO_GET_IT, may_be_read
 
 SIA = FOLDER / "sia"
-PROFILES = Profiles(SIA / "apps")
+PROFILES = ApplicationProfiles(SIA / "apps")
 
-needs_reference = pytest.mark.skipif(not may_be_read("sia"), reason=f"no reference data in {FOLDER}")
+needs_reference = pytest.mark.skipif(not may_be_read("sia"), reason=HOW_TO_GET_IT)
 
 
 @cache
@@ -23,5 +23,5 @@ def golden() -> dict[str, Any]:
 
 
 def recorded_values(name: str) -> list[dict[str, Any]]:
-    """A list of them; empty where the reference data is not there, which in CI is a fault."""
+    """A list of them; empty where there is no reference data and MOTLEY_REFERENCE does not name any."""
     return list(golden()[name]) if may_be_read("sia") else []

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-from recorded_applications import PROFILES, needs_reference
 
-from estimation.fitted import Fits, fixed_batch, models_of, rounded
+from estimation.batch_tuning import Tuned
+from estimation.batch_tuning import tuned_rates as tuned_within
+from estimation.fitted_models import Fits, fixed_batch, models_of, rounded
 from estimation.goodput import BatchLimits, GradientNoise
-from estimation.knowledge import GpuSpec, Knowledge, Measured, Measurement, Tuning
-from estimation.points import Machines, Source
+from estimation.profile import GpuSpec, Knowledge, Measured, Measurement, Tuning
 from estimation.rates import estimate_rates, workload_rates
+from estimation.scaling import Machines, Source
 from estimation.throughput_model import ThroughputModel
-from estimation.tuned import Tuned
-from estimation.tuned import tuned_rates as tuned_within
+from tests.estimation.recorded_applications import PROFILES, needs_reference
 
 V100, A100 = 0, 1
 SPECS = (GpuSpec("v100", 100.0, 900.0, 16_384), GpuSpec("a100", 400.0, 3_600.0, 40_960))

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from recorded_applications import PROFILES, needs_reference, recorded_values
 
 from estimation.goodput import NO_NOISE, BatchLimits, GradientNoise, best_batches, efficiency, gain
 from estimation.throughput_model import ThroughputModel
+from tests.estimation.recorded_applications import PROFILES, needs_reference, recorded_values
 
 MODEL = ThroughputModel(0.05, 0.002, 0.04, 0.003, 0.01, 0.002, 1.6)
 LIMITS = BatchLimits(initial=128, most=4096, most_per_gpu=256, least_per_gpu=16)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from estimation.knowledge import Contradiction, GpuSpec, Knowledge, Measured, Measurement
+from estimation.profile import Contradiction, GpuSpec, Knowledge, Measured, Measurement
 from estimation.rates import Machines, Source, estimate_rates, valid_configurations, workload_rates
 
 V100, A100 = 0, 1

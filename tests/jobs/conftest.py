@@ -1,9 +1,9 @@
 import pytest
-from rest_callers import caller
 from rest_framework.test import APIClient
-from service_lab import UNTIL_LET_GO, Lab
 
 from jobs_app.models import Job
+from tests.rest_callers import caller
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 
 @pytest.fixture

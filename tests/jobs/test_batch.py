@@ -6,23 +6,22 @@ from uuid import UUID
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from rest_callers import SPEC
-from rest_framework.response import Response
 from rest_framework.test import APIClient
-from service_lab import Lab
 
 from audit_app.models import AuditEntry
 from cluster_app.acceptance import ACCEPTANCE
-from jobs_app.batch import LARGEST_BATCH
-from jobs_app.copying import WORTH_COPYING
+from database.bulk_insert import WORTH_COPYING
 from jobs_app.models import Job, JobTag, Reason
+from jobs_app.submission.batch import LARGEST_BATCH
+from tests.rest_callers import SPEC
+from tests.service_lab import Lab
 
 
-def batch(client: APIClient, *jobs: dict[str, Any]) -> Response:
+def batch(client: APIClient, *jobs: dict[str, Any]) -> Any:
     return client.post("/api/v1/jobs/batch", {"jobs": [SPEC | job for job in jobs]}, format="json")
 
 
-def faults_of(answer: Response) -> list[tuple[str, str]]:
+def faults_of(answer: Any) -> list[tuple[str, str]]:
     return [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]]
 
 

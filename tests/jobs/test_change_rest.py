@@ -3,25 +3,24 @@
 from typing import Any
 
 import pytest
-from rest_callers import caller
-from rest_framework.response import Response
 from rest_framework.test import APIClient
-from service_lab import UNTIL_LET_GO, Lab
 
 from audit_app.models import AuditEntry
+from jobs_app.lifecycle.commands import hold_job
 from jobs_app.models import Job, JobTag
-from jobs_app.services import hold_job
+from tests.rest_callers import caller
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 
-def deed(client: APIClient, job: Job, verb: str, body: Any = None) -> Response:
+def deed(client: APIClient, job: Job, verb: str, body: Any = None) -> Any:
     return client.post(f"/api/v1/jobs/{job.pk}/{verb}", body, format="json")
 
 
-def change(client: APIClient, job: Job, headers: Any = None, **fields: Any) -> Response:
+def change(client: APIClient, job: Job, headers: Any = None, **fields: Any) -> Any:
     return client.patch(f"/api/v1/jobs/{job.pk}", fields, format="json", headers=headers)
 
 
-def faults_of(answer: Response) -> list[tuple[str, str]]:
+def faults_of(answer: Any) -> list[tuple[str, str]]:
     return [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]]
 
 

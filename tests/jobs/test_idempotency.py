@@ -6,21 +6,20 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
-from requests_of_many import post
-from rest_callers import SPEC, caller
-from rest_framework.response import Response
 from rest_framework.test import APIClient
-from service_lab import Lab
 
-from jobs_app.idempotency import KEPT, Named, forget_old_keys
 from jobs_app.models import ApiToken, IdempotencyKey, Job
-from jobs_app.services import issue_token
+from jobs_app.submission.idempotency import KEPT, KeyedRequest, forget_old_keys
+from jobs_app.tokens import issue_token
+from tests.jobs.requests_of_many import post
+from tests.rest_callers import SPEC, caller
+from tests.service_lab import Lab
 
 
-def submit(client: APIClient, key: str, route: str = "/api/v1/jobs", **fields: Any) -> Response:
+def submit(client: APIClient, key: str, route: str = "/api/v1/jobs", **fields: Any) -> Any:
     return client.post(route, SPEC | fields, format="json", headers={"Idempotency-Key": key})
 
 
@@ -127,9 +126,7 @@ def test_while_the_first_is_under_way_the_second_is_told_to_ask_again(
     token: str, lab: Lab, live_server: LiveServer
 ) -> None:
     headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": "k"}
-    named = Named.of(lab.user(), "POST /api/v1/jobs", "k", SPEC)
-    with transaction.atomic():
-        named.lock()
+    with KeyedRequest(lab.user(), "POST /api/v1/jobs", "k", digest="").exclusive():
         status, problem = post(f"{live_server.url}/api/v1/jobs", SPEC, headers)
     assert (status, problem["code"], Job.objects.count()) == (409, "in_progress", 0)
     assert post(f"{live_server.url}/api/v1/jobs", SPEC, headers)[0] == 201

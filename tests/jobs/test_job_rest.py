@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from rest_callers import SPEC
 from rest_framework.test import APIClient
-from service_lab import UNTIL_LET_GO, Lab
 
 from cluster_app import acceptance
 from jobs_app.models import Attempt, Job
+from tests.rest_callers import SPEC
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 # -- submit and cancel -------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs_app.lifecycle import MOST_LOSSES, MOST_REQUEUES, Ending, judge
+from jobs_app.lifecycle.verdict import MOST_LOSSES, MOST_REQUEUES, Ending, judge
 from jobs_app.models import Attempt, Job, Reason
 
 Outcome, State, Stop = Attempt.Outcome, Job.State, Attempt.StopReason

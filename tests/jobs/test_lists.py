@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
-from service_lab import UNTIL_LET_GO, Lab
 
-from jobs_app.models import Job
+from cluster_app.models import GpuType
+from jobs_app.models import Attempt, Job
+from tests.service_lab import Lab
 
 
 def names(client: APIClient, **query: Any) -> list[str]:
@@ -28,10 +29,11 @@ def jobs(cluster: Lab) -> dict[str, Job]:
         "Resnet": cluster.submit(name="Resnet", tags={"project": ""}),
         "100%_done": cluster.submit(name="100%_done", owner=cluster.user("bob", "vision", "language"), team="vision"),
     }
-    for job in found.values():
-        cluster.until_state(job, Job.State.SUCCEEDED)
-    running = cluster.submit(UNTIL_LET_GO, name="running", gpu_types=["t4"])
-    cluster.running(running)
+    done = Job.objects.filter(pk__in=[job.pk for job in found.values()])
+    done.update(state=Job.State.SUCCEEDED, finished_at=timezone.now())
+    running = cluster.submit(name="running", gpu_types=["t4"])
+    cluster.attempt(running, gpu_type=GpuType.objects.get(name="t4"), state=Attempt.State.RUNNING, nodes=["t1"])
+    Job.objects.filter(pk=running.pk).update(state=Job.State.RUNNING)
     return found | {"running": running}
 
 

@@ -1,17 +1,18 @@
 """A job that is not submitted yet: what it would get, after the same checks."""
 
+from typing import Any
+
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from rest_callers import SPEC, Scope, caller
-from rest_framework.response import Response
 from rest_framework.test import APIClient
-from service_lab import UNTIL_LET_GO, Lab
 
 from cluster_app.acceptance import ACCEPTANCE
 from jobs_app.models import Job
+from tests.rest_callers import SPEC, Scope, caller
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 
-def planned(client: APIClient, **spec: object) -> Response:
+def planned(client: APIClient, **spec: object) -> Any:
     return client.post("/api/v1/jobs?dry_run=true", SPEC | spec, format="json")
 
 

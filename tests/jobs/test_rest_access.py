@@ -5,13 +5,12 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
-from rest_callers import SPEC, Scope, caller, with_token
 from rest_framework.test import APIClient
-from service_lab import UNTIL_LET_GO, Lab
 
-from jobs_app.authentication import JobToken
 from jobs_app.models import ApiToken, Job
-from jobs_app.services import issue_token, revoke_token
+from jobs_app.tokens import JobToken, issue_token, revoke_token
+from tests.rest_callers import SPEC, Scope, caller, with_token
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 ROUTES = ["/api/v1/jobs", "/api/v1/nodes", "/api/v1/nodes/n1", "/api/v1/rounds", "/api/v1/rounds/1"]
 OF_A_JOB = ["", "/explain", "/logs"]

@@ -1,7 +1,8 @@
 """Even what no route answers is answered in JSON, with what to do."""
 
 from rest_framework.test import APIClient
-from service_lab import Lab
+
+from tests.service_lab import Lab
 
 
 def test_a_misspelt_address_is_a_problem_document(api: APIClient) -> None:
@@ -22,4 +23,4 @@ def test_a_quota_fault_says_whose_quota(lab: Lab, api: APIClient) -> None:
     lab.team("vision", max_gpus=2)
     api.force_authenticate(lab.user())
     answer = api.post("/api/v1/jobs", {"name": "wide", "command": "true", "gpus": 4}, format="json")
-    assert answer.json()["errors"][0]["detail"] == "Team vision may use at most 2 GPUs at once; ask for that or fewer."
+    assert answer.json()["errors"][0]["detail"] == "Team vision may use at most 2 GPUs at once. Request 2 or fewer."

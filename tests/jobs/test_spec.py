@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from service_lab import Lab
 
-from jobs_app.errors import Fault, InvalidSpec, faults_of
-from jobs_app.spec import JobSpec, SpecReader, parse_spec, parse_yaml, spec_of, write_yaml
+from jobs_app.errors import InvalidSpec
+from jobs_app.submission.conversion import SpecReader, parse_spec, parse_yaml, spec_of, write_yaml
+from jobs_app.submission.spec import JobSpec
+from rest.errors import Fault, faults_of
+from tests.service_lab import Lab
 
 LEAST: dict[str, Any] = {"name": "net", "command": "true", "gpus": 1}
 RICH: dict[str, Any] = {
@@ -202,7 +204,10 @@ def test_the_least_gang_must_be_able_to_share_a_batch() -> None:
     batch = {"initial": 64, "max": 256, "max_per_gpu": 64, "min_per_gpu": 32}
     assert parse_spec(LEAST | {"gpus": {"min": 8, "max": 64}, "batch_size": batch})["batch_size"] == batch
     (fault,) = faults(LEAST | {"gpus": 9, "batch_size": batch})
-    assert (fault["pointer"], "9 GPUs with 32 samples each have 288" in fault["detail"]) == ("/batch_size/max", True)
+    assert (fault["pointer"], "9 GPUs with 32 samples each need at least 288" in fault["detail"]) == (
+        "/batch_size/max",
+        True,
+    )
 
 
 @pytest.mark.parametrize(("field", "value", "pointer"), FAULTY, ids=lambda value: str(value)[:30])

@@ -3,7 +3,7 @@
 import pytest
 
 from jobs_app.errors import InvalidSpec
-from jobs_app.spec import parse_spec
+from jobs_app.submission.conversion import parse_spec
 
 
 @pytest.mark.parametrize("rate", [1e-300, 1e300, 0, -1])

@@ -1,12 +1,17 @@
 """What people do to jobs: cancel, hold, release, requeue; and what jobs do to those that wait for them."""
 
+from typing import Any
+
 import pytest
-from service_lab import UNTIL_LET_GO, Lab
+from django.utils import timezone
 
 from jobs_app.errors import Conflict, JobIsFinished, JobIsNotHeld
-from jobs_app.models import Attempt, Job, Reason
-from jobs_app.services import cancel_job, hold_job, release_job, requeue_job
+from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job, requeue_job
+from jobs_app.lifecycle.dependencies import settle_dependencies
+from jobs_app.measurement.counters import totals
+from jobs_app.models import Attempt, Job, Metric, Reason
 from scheduler_app.models import GpuClaim
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 State, Outcome = Job.State, Attempt.Outcome
 
@@ -86,7 +91,7 @@ def test_a_cancel_overrides_a_requeue_that_is_under_way(lab: Lab, running: Job) 
 def test_a_finished_job_cannot_be_cancelled(lab: Lab) -> None:
     lab.node("n1")
     job = lab.until_state(lab.submit(), State.SUCCEEDED)
-    with pytest.raises(JobIsFinished, match="succeeded already"):
+    with pytest.raises(JobIsFinished, match="already succeeded"):
         cancel_job(job, actor=None)
 
 
@@ -175,13 +180,29 @@ def test_a_failed_parent_cancels_its_child_with_the_reason(lab: Lab) -> None:
     lab.node("n1")
     child = lab.submit(after=[{"job": str(lab.submit("false", name="parent").pk)}])
     lab.until_state(child, State.CANCELLED)
-    assert (child.reason, child.message) == (Reason.DEPENDENCY_FAILED, "parent is failed")
+    assert (child.reason, child.message) == (Reason.DEPENDENCY_FAILED, "parent failed")
 
 
 def test_a_failed_grandparent_cancels_too(lab: Lab) -> None:
     lab.node("n1")
     child = lab.submit(after=[{"job": str(lab.submit("false").pk)}])
     lab.until_state(lab.submit(after=[{"job": str(child.pk)}]), State.CANCELLED)
+
+
+def test_the_children_and_grandchildren_of_a_failed_job_are_cancelled_together(
+    lab: Lab, django_assert_max_num_queries: Any
+) -> None:
+    lab.node("n1")
+    parent = lab.submit("false", name="parent")
+    children = [lab.submit(after=[{"job": str(parent.pk)}]) for _ in range(30)]
+    grandchild = lab.submit(after=[{"job": str(children[0].pk)}])
+    Job.objects.filter(pk=parent.pk).update(state=State.FAILED, finished_at=timezone.now())
+    with django_assert_max_num_queries(25):
+        settle_dependencies()
+    assert {fresh(job).state for job in (*children, grandchild)} == {State.CANCELLED}
+    assert (children[0].message, grandchild.message) == ("parent failed", f"{children[0].name} was cancelled")
+    assert [event.message for event in children[0].events.all()][-1].endswith(": parent failed")
+    assert totals()[Metric.JOBS_FINISHED, State.CANCELLED] == 31
 
 
 def test_a_child_that_waits_for_the_end_runs_after_a_failure(lab: Lab) -> None:

@@ -8,12 +8,13 @@ from django.test import Client
 from django.utils import timezone
 
 from jobs_app.models import Job, Team
-from jobs_app.submission import submit_job
-from scheduler_app import demo
-from scheduler_app.lease import hold_lease
-from scheduler_app.ledger import accrue
+from jobs_app.submission.submit import submit_job
+from scheduler_app.fairness.usage_ledger import accrue
 from scheduler_app.models import Round
-from scheduler_app.services import run_round
+from scheduler_app.operations import demo
+from scheduler_app.round.lease import acquire_lease
+from scheduler_app.round.run_round import run_round
+from tests.pages.sample_jobs import submit_samples
 
 HOLDER = "tests"
 
@@ -55,7 +56,7 @@ def cluster(db) -> None:
 @pytest.fixture
 def jobs(cluster, member) -> list[Job]:
     """The samples in the queue, newest first."""
-    demo.submit_samples(member)
+    submit_samples(member)
     return list(Job.objects.all())
 
 
@@ -69,7 +70,7 @@ def decided(jobs) -> Round:
 
 def decide() -> Round:
     now = timezone.now()
-    assert hold_lease(HOLDER, now)
+    assert acquire_lease(HOLDER, now)
     record = run_round(HOLDER, now)
     assert record is not None
     return record

@@ -1,6 +1,7 @@
 """Tokens and the password, and the list of who did what."""
 
 import re
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -85,7 +86,7 @@ def mia(member: User) -> User:
     return member
 
 
-def change(client: Client, old: str, new: str) -> object:
+def change(client: Client, old: str, new: str) -> Any:
     fields = {"old_password": old, "new_password1": new, "new_password2": new}
     return client.post(reverse("change-password"), fields)
 

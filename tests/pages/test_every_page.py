@@ -10,7 +10,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from cluster_app.models import Node
 from jobs_app.models import ApiToken, Job
-from jobs_app.services import issue_token
+from jobs_app.tokens import issue_token
 from scheduler_app.models import PolicySetting
 
 ELSEWHERE = ("admin/", "api/", "static/")

@@ -7,13 +7,13 @@ import pytest
 
 from cluster_app.models import GpuType
 from jobs_app.models import Attempt, Job, Team
-from scheduler_app.charts import OKABE_ITO, fairness_figure, utilization_figure
-from scheduler_app.logtext import readable
+from scheduler_app.explain.rate_comparison import compare_rates, explain_placement
+from scheduler_app.explain.timeline import bar_segments, state_spans
+from scheduler_app.fairness.history import WINDOWS, Point, fairness, utilization
+from scheduler_app.logs.reading import readable
 from scheduler_app.models import GpuTypeUsage, TeamUsage
+from scheduler_app.pages.charts import OKABE_ITO, fairness_figure, utilization_figure
 from scheduler_app.templatetags.words import duration, gpu_time, number, percent, percent_of
-from scheduler_app.timeline import placed, spans_of
-from scheduler_app.trends import WINDOWS, Point, fairness, utilization
-from scheduler_app.why import rate_rows, why_here
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -27,7 +27,7 @@ def attempt(number: int, **times: float) -> Attempt:
 
 
 def spans(job: Job, attempts: list[Attempt], *, now: float) -> list[tuple[str, float]]:
-    return [(span.state, span.seconds) for span in spans_of(job, attempts, at(now))]
+    return [(span.state, span.seconds) for span in state_spans(job, attempts, at(now))]
 
 
 def test_a_preempted_and_resumed_job_has_a_span_for_each_state():
@@ -55,8 +55,8 @@ def test_a_finished_job_ends_at_its_end():
 
 
 def test_the_pieces_of_a_bar_fill_it():
-    pieces = placed(spans_of(Job(created_at=NOON), [attempt(1, claimed=1, started=4)], at(9)))
-    assert sum(piece.width for piece in pieces) == pytest.approx(1000, abs=0.1)
+    segments = bar_segments(state_spans(Job(created_at=NOON), [attempt(1, claimed=1, started=4)], at(9)))
+    assert sum(piece.width for piece in segments) == pytest.approx(1000, abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -105,19 +105,19 @@ RATES: list[dict[str, Any]] = [
 
 
 def test_why_a_job_runs_on_the_slower_type_names_shares_and_prices():
-    words = why_here(rate_rows(RATES, here="v100", prices={"a100": 0.3, "v100": 0.1}))
+    words = explain_placement(compare_rates(RATES, current="v100", prices={"a100": 0.3, "v100": 0.1}))
     assert words == (
-        "A100 2.9x, V100 1x; it runs on V100 because its fair share of time is 20% on A100, 80% on V100, "
-        "and one more A100 is worth 3 times as much as one more V100."
+        "Throughput per GPU: A100 2.9x, V100 1x; it runs on V100 because its fair share of time "
+        "is 20% on A100, 80% on V100, and one more A100 is worth 3 times as much as one more V100."
     )
 
 
 def test_a_job_on_its_fastest_type_is_told_so():
-    assert why_here(rate_rows(RATES, here="a100", prices={})).endswith("the fastest for it.")
+    assert explain_placement(compare_rates(RATES, current="a100", prices={})).endswith("its fastest type.")
 
 
 def test_nothing_is_said_of_a_job_that_no_round_considered():
-    assert why_here(rate_rows([], here=None, prices={})) == ""
+    assert explain_placement(compare_rates([], current=None, prices={})) == ""
 
 
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=list(WINDOWS))

@@ -10,9 +10,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from jobs_app.models import Attempt, Job
-from scheduler_app import demo
-from scheduler_app.dispatching import grant_claims
 from scheduler_app.models import PolicySetting, Round
+from scheduler_app.round.dispatch import promote_waiting_claims
+from tests.pages.sample_jobs import submit_samples
 
 LISTS = [
     "home",
@@ -87,7 +87,7 @@ def test_an_opened_round_counts_the_jobs_of_other_teams(decided, stranger, web):
 
 
 def test_a_gpu_with_a_job_of_another_team_says_only_that(decided, stranger, web):
-    grant_claims(timezone.now())
+    promote_waiting_claims(timezone.now())
     assert "another team" in web(stranger).get(reverse("cluster")).content.decode()
 
 
@@ -104,7 +104,7 @@ def test_the_number_of_queries_does_not_grow_with_rows(page, decided, member, st
     client, address = web(staff), reverse(page)
     Job.objects.update(owner=staff)
     few = queries(client, address)
-    demo.submit_samples(member)
+    submit_samples(member)
     Job.objects.update(owner=staff)
     for number in range(decided.number + 1, decided.number + 20):
         now = timezone.now()
@@ -114,7 +114,7 @@ def test_the_number_of_queries_does_not_grow_with_rows(page, decided, member, st
 
 def test_the_list_is_cut_into_pages_that_lead_on(cluster, member, web):
     for _ in range(5):
-        demo.submit_samples(member)
+        submit_samples(member)
     client = web(member)
     first = client.get(reverse("jobs"))
     second = client.get(first.context["older"])
@@ -145,7 +145,7 @@ def test_the_home_page_tells_a_newcomer_what_to_type(member, cluster, web):
 def test_the_home_page_says_when_the_scheduler_is_silent(decided, member, web):
     long_ago = timezone.now() - timedelta(seconds=10 * PolicySetting.objects.current().round_length_s)
     Round.objects.update(started_at=long_ago)
-    assert "The scheduler is silent" in web(member).get("/").content.decode()
+    assert "The scheduler is not running" in web(member).get("/").content.decode()
 
 
 def test_a_waiting_job_says_why_with_numbers(decided, member, web):

@@ -13,10 +13,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
-from service_lab import UNTIL_LET_GO
 
+from jobs_app.lifecycle.commands import hold_job
 from jobs_app.models import Job
-from jobs_app.services import hold_job
+from tests.service_lab import UNTIL_LET_GO
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 STRICT = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'"
@@ -153,7 +153,7 @@ def test_a_log_is_followed_from_before_the_start_to_the_end(browser: Browser, la
     job = lab.submit(f"echo first; {UNTIL_LET_GO}; printf 'last <b>\\033[1m'; echo")
     with signed_in(browser, live_server, lab.user()) as page:
         page.goto(f"{reverse('job', args=[job.pk])}?tab=logs")
-        expect(page.locator("main")).to_contain_text("Nothing was printed yet")
+        expect(page.locator("main")).to_contain_text("No output yet")
         lab.running(job)
         expect(page.locator("#log")).to_contain_text("first")
         lab.let_go(job)
@@ -231,6 +231,6 @@ def test_what_was_written_last_is_submitted(page: Page) -> None:
 
 def test_a_starting_point_fills_both_sides(page: Page) -> None:
     page.goto(reverse("new-job"))
-    page.get_by_label("Begin from").select_option("sweep")
+    page.get_by_label("Start from").select_option("sweep")
     expect(page.get_by_label("Name")).to_have_value("sweep")
     expect(page.locator("#yaml")).to_have_value(re.compile("at_a_time: 10"))

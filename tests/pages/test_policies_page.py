@@ -8,14 +8,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-import tuned
 from django.urls import reverse
 from playwright.sync_api import sync_playwright
 
 from allocation.policies import POLICIES
-from scheduler_app.describing import Described, all_described, described
-from scheduler_app.formulas import mathml
 from scheduler_app.models import PolicySetting
+from scheduler_app.policy.catalogue import PolicyDescription, describe_policies, describe_policy
+from scheduler_app.policy.mathml import mathml
+from tests import tuned
 
 RULES = {"fifo"}
 """Of a rule that is nobody's there is no source to name."""
@@ -25,19 +25,19 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 # -- what is written of each -------------------------------------------------------------------------------------
 
 
-def formulas(policy: Described) -> list[str]:
+def formulas(policy: PolicyDescription) -> list[str]:
     return [part.html for part in policy.text if part.is_formula]
 
 
 def test_a_policy_is_told_with_all_its_formulas_and_what_they_are_written_in():
-    policy = described("sia")
+    policy = describe_policy("sia")
     assert len(formulas(policy)) == 2
     assert "T = rate (m, K) goodput" in policy.symbols
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_says_what_it_does_and_when_to_choose_it(name):
-    policy = described(name)
+    policy = describe_policy(name)
     assert policy.summary.endswith(".")
     assert policy.choose_when.startswith("Choose it ")
     assert policy.choose_when.endswith(".")
@@ -45,7 +45,7 @@ def test_every_policy_says_what_it_does_and_when_to_choose_it(name):
 
 @pytest.mark.parametrize("name", [name for name in POLICIES if name not in RULES])
 def test_every_policy_has_its_formula_and_its_source(name):
-    policy = described(name)
+    policy = describe_policy(name)
     assert formulas(policy)[0].startswith("<math")
     assert policy.symbols
     assert policy.sources
@@ -53,7 +53,7 @@ def test_every_policy_has_its_formula_and_its_source(name):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_no_command_of_latex_is_left_in_a_formula(name):
-    for part in described(name).text:
+    for part in describe_policy(name).text:
         texts = "".join(ElementTree.fromstring(f"<p>{part.html}</p>").itertext())
         assert not set(texts) & set("\\$" + "&" * part.is_formula)
 
@@ -94,20 +94,20 @@ def choose(client: Any, **fields: Any) -> Any:
 
 def test_everybody_reads_of_every_policy(member, web):
     shown = unescape(shown_to(web(member)))
-    assert [policy.name for policy in all_described() if policy.summary not in shown] == []
+    assert [policy.name for policy in describe_policies() if policy.summary not in shown] == []
     assert "<math" in shown
 
 
 def test_only_staff_are_offered_to_choose(member, staff, web):
-    assert "Decide so from the next round on" not in shown_to(web(member))
-    assert "Decide so from the next round on" in shown_to(web(staff))
+    assert "Use this policy" not in shown_to(web(member))
+    assert "Use this policy" in shown_to(web(staff))
 
 
 @pytest.mark.usefixtures("tuned_policy")
 def test_the_time_limit_is_chosen_and_shown_in_seconds(staff, web):
     choose(web(staff), solve_limit_part="0.25")
     assert PolicySetting.objects.current().solve_limit_part == 0.25
-    assert "15 s: 25 % of a round" in shown_to(web(staff))
+    assert "15 s: 25 % of the round length" in shown_to(web(staff))
 
 
 @pytest.mark.usefixtures("tuned_policy")
@@ -146,7 +146,7 @@ def test_a_faulty_parameter_is_marked_and_nothing_is_chosen(staff, web):
     answer = choose(web(staff), **{"parameter-power": "9", "parameter-queues": "2.5"}).content.decode()
     assert "Ensure this value is less than or equal to 4" in answer
     assert "Enter a whole number" in answer
-    assert f'Not chosen: the fields of <a href="#{tuned.NAME}">' in answer
+    assert f'Not saved: see the errors in the form of <a href="#{tuned.NAME}">' in answer
     assert not PolicySetting.objects.exists()
 
 
@@ -156,7 +156,7 @@ def test_a_faulty_parameter_is_marked_and_nothing_is_chosen(staff, web):
 def test_a_parameter_without_a_field_is_refused_not_passed_by(staff, web, name, reason):
     filled = {"round_length_s": 60, "min_run_s": 0, "note": "", f"parameter-{name}": "on"}
     answer = web(staff).post(reverse("choose-policy", args=["makespan"]), filled, follow=True).content.decode()
-    assert f"Not chosen: {reason}" in unescape(answer)
+    assert f"Not saved: {reason}" in unescape(answer)
     assert not PolicySetting.objects.exists()
     assert "parameter-packed" not in answer
 
@@ -170,7 +170,7 @@ def test_a_choice_is_undone(staff, web):
     first = PolicySetting.objects.create(note="as it was")
     choose(web(staff))
     answer = web(staff).post(reverse("go-back", args=[first.pk]), follow=True).content.decode()
-    assert "max_min_fairness decides again" in answer
+    assert "max_min_fairness is the current policy again" in answer
     assert PolicySetting.objects.current().policy == "max_min_fairness"
 
 
@@ -203,7 +203,7 @@ def browser() -> Iterator[Any]:
 
 def test_a_browser_without_scripts_lays_a_formula_out_in_rows(browser):
     page = browser.new_context(java_script_enabled=False).new_page()
-    page.set_content(formulas(described("max_min_fairness"))[0])
+    page.set_content(formulas(describe_policy("max_min_fairness"))[0])
     tops = {round(row.bounding_box()["y"]) for row in page.locator("mtr").all()}
     assert len(tops) == 4
     fraction = page.locator("mfrac").first

@@ -1,10 +1,10 @@
 import pytest
 from django.test import Client
-from rest_callers import Scope, caller
 from rest_framework.test import APIClient
-from service_lab import UNTIL_LET_GO, Lab
 
 from jobs_app.models import Job
+from tests.rest_callers import Scope, caller
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 
 @pytest.fixture

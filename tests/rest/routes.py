@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from rest_callers import SPEC
+from tests.rest_callers import SPEC
 
 
 @dataclass(frozen=True)

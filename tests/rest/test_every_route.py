@@ -8,14 +8,14 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
-from rest_callers import Scope, caller, with_token
 from rest_framework.test import APIClient
-from routes import ROUTES, Row
-from service_lab import Lab
 
-from jobs_app.authentication import JobToken
 from jobs_app.models import ApiToken, Attempt, Job
+from jobs_app.tokens import JobToken
 from scheduler_app.models import PolicySetting
+from tests.rest.routes import ROUTES, Row
+from tests.rest_callers import Scope, caller, with_token
+from tests.service_lab import Lab
 
 WHO = ("anonymous", "job", "stranger", "reader", "member", "clerk", "staff")
 
@@ -73,6 +73,14 @@ def routes_of_the_service() -> set[str]:
     return {
         f"{method.upper()} {path}" for path, methods in paths.items() for method in methods if method != "parameters"
     }
+
+
+def test_every_operation_has_a_short_summary_of_its_own() -> None:
+    paths = SchemaGenerator().get_schema(request=None, public=True)["paths"]
+    operations = [item[verb] for item in paths.values() for verb in item if verb != "parameters"]
+    summaries = [operation["summary"] for operation in operations]
+    assert all(0 < len(summary) <= 60 for summary in summaries), summaries
+    assert len(set(summaries)) == len(summaries) == len(ROUTES)
 
 
 def test_every_route_has_a_row() -> None:

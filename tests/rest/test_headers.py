@@ -9,7 +9,8 @@ import pytest
 from django.conf import settings
 from django.test import Client
 from rest_framework.test import APIClient
-from service_lab import Lab
+
+from tests.service_lab import Lab
 
 ANSWERED = ["/", "/login/", "/no-such-page", "/api/v1/jobs", "/api/docs/", "/api/schema/", "/admin/login/", "/livez"]
 

@@ -3,9 +3,9 @@
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
-from service_lab import Lab
 
 from audit_app.models import Action, AuditEntry
+from tests.service_lab import Lab
 
 DOORS = ["/login/", "/admin/login/"]
 RIGHT, WRONG = "a right password", "a wrong password"

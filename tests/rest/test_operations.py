@@ -9,16 +9,16 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
-from service_lab import UNTIL_LET_GO, Lab
 
 from cluster_app.models import Gpu
 from cluster_app.services import cordon
+from jobs_app.lifecycle.commands import cancel_job, requeue_job
+from jobs_app.measurement.counters import Count, tally, total_up, totals
 from jobs_app.models import Job, Tally, Total
-from jobs_app.services import cancel_job, requeue_job
-from jobs_app.tallying import Count, tally, total_up, totals
-from scheduler_app import readiness
-from scheduler_app.finish_times import Ended, Load, rho
+from scheduler_app.fairness.finish_time import ClusterLoad, FinishedJob, rho
 from scheduler_app.models import Round, SchedulerLease
+from scheduler_app.operations import readiness
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 PROBES = ["/livez", "/readyz", "/healthz/scheduler", "/metrics"]
 
@@ -182,8 +182,8 @@ def test_what_is_added_up_is_kept_in_few_rows(db: None) -> None:
 NOON = timezone.now().replace(hour=12, minute=0, second=0, microsecond=0)
 
 
-def ended(*, queued_s: float, ran_s: float, gpus: int, most: int) -> Ended:
-    return Ended(NOON, NOON + timedelta(seconds=queued_s + ran_s), most, work_s=ran_s * gpus)
+def ended(*, queued_s: float, ran_s: float, gpus: int, most: int) -> FinishedJob:
+    return FinishedJob(NOON, NOON + timedelta(seconds=queued_s + ran_s), most, work_s=ran_s * gpus)
 
 
 @pytest.mark.parametrize(
@@ -199,13 +199,13 @@ def ended(*, queued_s: float, ran_s: float, gpus: int, most: int) -> Ended:
         (ended(queued_s=0, ran_s=100, gpus=4, most=8), [(8, 1), (8, 3)], 1.0),
     ],
 )
-def test_rho_by_hand(job: Ended, load: list[tuple[int, int]], expected: float) -> None:
+def test_rho_by_hand(job: FinishedJob, load: list[tuple[int, int]], expected: float) -> None:
     rounds = [(NOON + timedelta(seconds=n), gpus, jobs) for n, (gpus, jobs) in enumerate(load)]
-    assert rho(job, Load.of(rounds)) == pytest.approx(expected)
+    assert rho(job, ClusterLoad.of(rounds)) == pytest.approx(expected)
 
 
 def test_of_a_job_that_did_nothing_there_is_none() -> None:
-    assert rho(ended(queued_s=0, ran_s=0, gpus=1, most=1), Load.of([(NOON, 8, 1)])) is None
+    assert rho(ended(queued_s=0, ran_s=0, gpus=1, most=1), ClusterLoad.of([(NOON, 8, 1)])) is None
 
 
 # -- whether it lives --------------------------------------------------------------------------------------------
@@ -296,15 +296,15 @@ def test_rounds_that_fail_are_no_progress(cluster: Lab, probe: Client, browser_o
     answer = probe.get("/healthz/scheduler").json()
     assert (answer["healthy"], answer["last_good_round"], answer["last_round_failed"]) == (False, good.number, True)
     page = browser_of_ada.get("/").content.decode()
-    assert "rounds fail" in page
+    assert "rounds are failing" in page
     assert "SolverFailed: it stopped" in page
 
 
 def test_the_home_page_judges_as_the_probe_does(cluster: Lab, browser_of_ada: Client) -> None:
     cluster.tick()
-    assert "is silent" not in browser_of_ada.get("/").content.decode()
+    assert "is not running" not in browser_of_ada.get("/").content.decode()
     Round.objects.update(started_at=timezone.now() - timedelta(minutes=9))
-    assert "is silent" in browser_of_ada.get("/").content.decode()
+    assert "is not running" in browser_of_ada.get("/").content.decode()
 
 
 def test_a_lease_alone_is_no_sign_of_life(cluster: Lab, probe: Client) -> None:

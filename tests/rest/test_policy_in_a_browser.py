@@ -11,10 +11,10 @@ from django.contrib import admin
 from django.test import Client
 from django.urls import NoReverseMatch, reverse
 from playwright.sync_api import Page, expect, sync_playwright
-from service_lab import Lab
 
 from jobs_app.models import Job
 from scheduler_app.models import Round
+from tests.service_lab import Lab
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 PAGES = ["home", "jobs", "new-job", "cluster", "rounds", "policies", "fairness", "utilization", "tokens", "docs"]

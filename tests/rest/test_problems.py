@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from django.http import HttpResponse
 from rest_framework.request import Request
 from rest_framework.test import APIClient, APIRequestFactory
 
 from cluster_app.errors import ClusterError, ReasonMissing
 from config.problems import answer
-from jobs_app.errors import Conflict, InvalidSpec, JobsError, NotAllowed, faults_of
+from jobs_app.errors import Conflict, InvalidSpec, JobsError, NotAllowed
+from rest.errors import faults_of
 from scheduler_app.errors import LeaseLost, NotReplayable, SchedulerError
 
 
@@ -84,7 +84,7 @@ def test_pointers_escape_what_json_pointers_escape() -> None:
     assert [fault["pointer"] for fault in faults] == ["/tags/a~1b/c~0d"]
 
 
-def _answer(error: Exception) -> HttpResponse:
+def _answer(error: Exception) -> Any:
     response = answer(error, {"request": Request(APIRequestFactory().get("/api/v1/x"))})
     assert response is not None
     return response

@@ -7,7 +7,8 @@ from django.urls import include, path
 from rest_framework.decorators import api_view
 from rest_framework.request import Request
 from rest_framework.test import APIClient
-from service_lab import Lab
+
+from tests.service_lab import Lab
 
 ANSWERED = ["/", "/login/", "/no-such-page", "/api/v1/jobs", "/api/v1/no-such-route", "/api/nowhere", "/admin/login/"]
 
@@ -60,7 +61,7 @@ urlpatterns = [
 handler500 = "config.problems.broken"
 
 
-@pytest.mark.urls("test_request_ids")
+@pytest.mark.urls(__name__)
 def test_what_breaks_in_rest_is_a_problem_with_an_id_and_nothing_inside(cluster: Lab, api: APIClient) -> None:
     api.raise_request_exception = False
     api.force_authenticate(cluster.user())
@@ -70,7 +71,7 @@ def test_what_breaks_in_rest_is_a_problem_with_an_id_and_nothing_inside(cluster:
     assert "swordfish" not in answer.content.decode()
 
 
-@pytest.mark.urls("test_request_ids")
+@pytest.mark.urls(__name__)
 def test_a_page_that_breaks_tells_its_id(plain_static: None, db: None) -> None:
     answer = Client(raise_request_exception=False).get("/breaks", headers={"x-request-id": "r3"})
     assert answer.status_code == 500

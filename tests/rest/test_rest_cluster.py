@@ -1,13 +1,13 @@
 """GPU types, teams, measured rates, and who is calling, over REST."""
 
 import pytest
-from rest_callers import Scope, caller
 from rest_framework.test import APIClient
-from service_lab import Lab
 
 from cluster_app.models import Gpu, GpuType, Node
 from cluster_app.services import cordon
 from jobs_app.models import Job, Throughput
+from tests.rest_callers import Scope, caller
+from tests.service_lab import Lab
 
 # -- GPU types ---------------------------------------------------------------------------------------------------
 

@@ -6,13 +6,13 @@ import httpx
 import pytest
 from django.core.signals import request_finished
 from django.db import close_old_connections
-from rest_callers import Scope, with_token
 from rest_framework.test import APIClient
-from service_lab import UNTIL_LET_GO, Lab
 
 from jobs_app.models import Job
-from jobs_app.services import issue_token
-from scheduler_app.api import following
+from jobs_app.tokens import issue_token
+from scheduler_app.logs import stream as following
+from tests.rest_callers import Scope, with_token
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 TEN = "".join(f"line {n}\n" for n in range(10)).encode()
 
@@ -249,7 +249,7 @@ def test_a_reader_who_goes_away_frees_the_place(
     lab: Lab, by_wire: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only who writes learns it; the pause between two comments is made short for that."""
-    monkeypatch.setattr(following, "PATIENCE", following.PATIENCE / 50)
+    monkeypatch.setattr(following, "KEEP_ALIVE_AFTER", following.KEEP_ALIVE_AFTER / 50)
     job = lab.submit(f"echo first; {UNTIL_LET_GO}")
     lab.running(job)
     with by_wire.stream("GET", route(job), headers=EVENTS) as answer:

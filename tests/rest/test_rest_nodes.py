@@ -4,15 +4,15 @@ from datetime import datetime, timedelta
 
 import pytest
 from django.utils import timezone
-from rest_callers import Scope, caller
 from rest_framework.test import APIClient
-from service_lab import Lab
 
 from audit_app.models import AuditEntry
 from cluster_app.models import Node, NodeEvent
 from cluster_app.services import cordon, drain
 from jobs_app.models import Attempt, Job
-from scheduler_app.emptying import occupancy
+from scheduler_app.explain.drain_estimate import occupancy
+from tests.rest_callers import Scope, caller
+from tests.service_lab import Lab
 
 VERBS = ["cordon", "drain", "resume"]
 

@@ -4,17 +4,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import tuned
-from rest_callers import Scope, caller
 from rest_framework.test import APIClient
-from service_lab import UNTIL_LET_GO, Lab
 
 from allocation.policies import POLICIES
-from allocation.rounds import RESET_ROUNDS
+from allocation.rounds.mechanism import RESET_ROUNDS
 from audit_app.models import AuditEntry
 from jobs_app.models import Job
 from scheduler_app.models import PolicySetting, Round
-from scheduler_app.services import replay_round
+from scheduler_app.round.replay import replay_round
+from tests import tuned
+from tests.rest_callers import Scope, caller
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 CURRENT = "/api/v1/policies/current"
 
@@ -148,8 +148,9 @@ def test_what_only_a_simulation_can_do_is_not_offered_and_refused_with_a_way_out
     answer = root.put(CURRENT, {"policy": policy, "parameters": {"packed": value}}, format="json")
     assert answer.status_code == 422
     assert {fault["pointer"]: fault["detail"] for fault in answer.json()["errors"]} == {
-        "/parameters/packed": "packed is for simulations only, for a GPU here belongs to one job at a time. "
-        f"Leave it out, or try it by `motley simulate run … --policy {policy}:packed=true`."
+        "/parameters/packed": "packed is for simulations only, because a GPU of the service belongs to "
+        "one job at a time. "
+        f"Leave it out, or try it with `motley simulate run … --policy {policy}:packed=true`."
     }
     listed = {each["name"]: each["parameters"] for each in root.get("/api/v1/policies").json()["results"]}
     assert listed[policy] == {}

@@ -4,13 +4,13 @@ from datetime import datetime, timedelta
 
 import pytest
 from django.utils import timezone
-from rest_callers import Scope, caller, with_token
 from rest_framework.test import APIClient
-from service_lab import Lab
 
 from audit_app.models import AuditEntry
 from jobs_app.models import ApiToken
-from jobs_app.services import issue_token
+from jobs_app.tokens import issue_token
+from tests.rest_callers import Scope, caller, with_token
+from tests.service_lab import Lab
 
 ROUTE = "/api/v1/tokens"
 

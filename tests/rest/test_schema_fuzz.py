@@ -15,7 +15,6 @@ from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections, transaction
 from hypothesis import HealthCheck, settings
-from rest_callers import Scope
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -23,11 +22,12 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from service_lab import Lab
 
 from jobs_app.models import ApiToken
-from jobs_app.services import issue_token
+from jobs_app.tokens import issue_token
 from scheduler_app.models import PolicySetting
+from tests.rest_callers import Scope
+from tests.service_lab import Lab
 
 EXAMPLES = int(os.environ.get("MOTLEY_FUZZ", "20"))
 """Of each route; `MOTLEY_FUZZ=1000 make test ARGS=tests/rest/test_schema_fuzz.py` looks harder."""

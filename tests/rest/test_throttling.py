@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 from django.core.cache import cache, caches
 from django.test import Client
-from rest_callers import Scope, caller
 from rest_framework.test import APIClient
-from service_lab import Lab
 
-from config.throttling import Counter
+from rest.throttling import Counter
+from tests.rest_callers import Scope, caller
+from tests.service_lab import Lab
 
 ROUTE = "/api/v1/jobs"
 
@@ -121,9 +121,9 @@ def test_without_its_redis_everybody_is_served_and_it_is_said_once(
     ada: APIClient, api: APIClient, settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.MOTLEY_REST_RATE = settings.MOTLEY_ANONYMOUS_RATE = "1/d"
-    monkeypatch.setattr("config.throttling.counter", Counter())
+    monkeypatch.setattr("rest.throttling.counter", Counter())
     monkeypatch.setattr("config.middleware.counter", Counter())
-    with caplog.at_level(logging.WARNING, logger="config.throttling"):
+    with caplog.at_level(logging.WARNING, logger="rest.throttling"):
         assert codes(ada) == [200, 200, 200]
     assert codes(api) == [401, 401, 401]
-    assert [record.name for record in caplog.records].count("config.throttling") == 2  # one of each counter
+    assert [record.name for record in caplog.records].count("rest.throttling") == 2  # one of each counter

@@ -4,14 +4,15 @@ import json
 from typing import Any
 
 import pytest
-import tuned
+from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
-from service_lab import UNTIL_LET_GO, Lab
 
 from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models import ApiToken, Job
 from scheduler_app.models import PolicySetting
+from tests import tuned
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 NODE = {"name": "n2", "cpus": 64, "memory_mib": 1024, "engine": "local", "labels": "{}"}
 EVENTS = {f"events-{name}": 0 for name in ("TOTAL_FORMS", "INITIAL_FORMS")}
@@ -101,7 +102,7 @@ def test_the_reason_is_asked_for(admin: Client) -> None:
 
 def test_a_node_is_not_cordoned_without_a_reason(admin: Client) -> None:
     answer = act(admin, "cluster_app_node", "cordon_nodes", Node.objects.get(), reason=" ")
-    assert says(answer, "Say why")
+    assert says(answer, "Give a reason")
     assert Node.objects.get().state == Node.State.READY
 
 
@@ -164,13 +165,13 @@ def make_token(admin: Client, lab: Lab) -> Any:
 def test_the_text_of_a_new_token_is_shown(lab: Lab, admin: Client) -> None:
     answer = make_token(admin, lab)
     assert says(answer, ApiToken.objects.get().prefix)
-    assert says(answer, "shown only now")
+    assert says(answer, "cannot be shown again")
 
 
 def test_the_text_of_a_token_is_shown_once(lab: Lab, admin: Client) -> None:
     make_token(admin, lab)
     answer = admin.get(reverse("admin:jobs_app_apitoken_changelist"))
-    assert not says(answer, "shown only now")
+    assert not says(answer, "cannot be shown again")
 
 
 def test_a_token_is_revoked(lab: Lab, admin: Client) -> None:
@@ -192,9 +193,21 @@ def test_an_administrator_cancels_jobs(lab: Lab, admin: Client) -> None:
     assert job.state == Job.State.CANCELLED
 
 
+def test_a_permission_to_view_jobs_cancels_none(lab: Lab, admin: Client) -> None:
+    job, viewer = lab.submit(UNTIL_LET_GO), lab.user("viewer")
+    viewer.is_staff = True
+    viewer.save()
+    viewer.user_permissions.add(Permission.objects.get(codename="view_job"))
+    admin.force_login(viewer)
+    assert says(admin.get(reverse("admin:jobs_app_job_changelist")), str(job))
+    act(admin, "jobs_app_job", "cancel", job)
+    job.refresh_from_db()
+    assert job.state == Job.State.QUEUED
+
+
 def test_cancelling_a_finished_job_is_a_message(lab: Lab, admin: Client) -> None:
     job = lab.until_state(lab.submit(), Job.State.SUCCEEDED)
-    assert says(act(admin, "jobs_app_job", "cancel", job), "succeeded already")
+    assert says(act(admin, "jobs_app_job", "cancel", job), "already succeeded")
 
 
 def test_a_job_is_shown_with_its_attempts_and_history(lab: Lab, admin: Client) -> None:
@@ -214,12 +227,12 @@ def test_before_a_drain_the_jobs_there_and_the_time_it_takes_are_said(lab: Lab, 
 def test_a_cordon_waits_for_jobs_whose_end_nobody_knows(lab: Lab, admin: Client) -> None:
     lab.running(lab.submit(UNTIL_LET_GO))
     asked = act(admin, "cluster_app_node", "cordon_nodes", Node.objects.get())
-    assert says(asked, "1 job there; when they end is not known")
+    assert says(asked, "1 job there; end time unknown")
 
 
 def test_the_cluster_page_says_that_a_drained_node_is_empty(lab: Lab, admin: Client) -> None:
     act(admin, "cluster_app_node", "drain_nodes", Node.objects.get(), reason="fan")
-    assert says(admin.get(reverse("cluster")), "(nothing runs there)")
+    assert says(admin.get(reverse("cluster")), "(no jobs there)")
 
 
 def test_gpus_that_a_job_has_are_not_taken_out_of_their_node(lab: Lab, admin: Client) -> None:
@@ -245,8 +258,8 @@ def choose(admin: Client, parameters: str = "{}", policy: str = tuned.NAME) -> A
 @pytest.mark.usefixtures("tuned_policy")
 def test_the_form_says_which_parameters_there_are(admin: Client) -> None:
     answer = admin.get(reverse("admin:scheduler_app_policysetting_add"))
-    assert says(answer, "power, from -4 to 4; -0.5 unless told (how steep it is)")
-    assert says(answer, "first, one of old, new; old unless told (who goes first)")
+    assert says(answer, "power, from -4 to 4; default -0.5 (how steep it is)")
+    assert says(answer, "first, one of old, new; default old (who goes first)")
 
 
 @pytest.mark.usefixtures("tuned_policy")
@@ -269,7 +282,7 @@ def test_parameters_of_the_old_policy_are_dropped_with_it(admin: Client) -> None
     [
         ('{"power": 9, "x": 1}', "power must be from -4 to 4."),
         ('{"x": 1}', "x is unknown: this policy has power, queues, strict, first."),
-        ("[1]", "Write a map from names to values"),
+        ("[1]", "Enter a JSON object of names and values"),
     ],
 )
 def test_faulty_parameters_are_refused_with_their_names(admin: Client, parameters: str, fault: str) -> None:

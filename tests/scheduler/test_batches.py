@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from django.utils import timezone
-from service_lab import UNTIL_LET_GO, Lab
 
 from estimation.throughput_model import ThroughputModel
-from jobs_app.measuring import MOST_BATCHES, Advance, note_progress
+from jobs_app.measurement.rates import MOST_BATCHES, Advance, note_progress
 from jobs_app.models import Attempt, GradientNoise, Job, Throughput
-from scheduler_app.looking import explain_job
-from scheduler_app.outlook import outlook_of
+from scheduler_app.explain.decisions import explain_job
+from scheduler_app.explain.dry_run import dry_run
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 BATCH = {"initial": 128, "max": 2048, "max_per_gpu": 256}
 STEP = ThroughputModel(0.02, 0.002, 0.05, 0.003, 0.03, 0.002, 1.6)
@@ -110,7 +110,7 @@ def test_the_rate_is_in_steps_of_the_initial_batch_and_emulated_gpus_pace_the_jo
 def test_the_plan_counts_on_the_same_rate_as_the_round(lab: Lab, first: Job) -> None:
     report(lab.attempts(first)[0], batch_size=128, grad_sqr=1.0, grad_var=50.0)
     spec = {"name": "job", "command": PRINT_AND_WAIT, "gpus": 2, "batch_size": BATCH, "workload": first.workload}
-    planned = outlook_of(spec, owner=first.owner)["options"][0]
+    planned = dry_run(spec, owner=first.owner)["options"][0]
     job = second(lab, first, gpus=2)
     assert planned["rate"] == pytest.approx(lab.attempts(job)[-1].rate)
     assert explain_job(job)["rates_used"][0]["rate"] == pytest.approx(planned["rate"])

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
-from service_lab import Lab
 
 from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models import Attempt, Job, JobArray, JobDependency, Team, Throughput
 from scheduler_app.models import GpuClaim, PolicySetting, Round, SchedulerLease
+from tests.service_lab import Lab
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 Write = Callable[[Lab], Any]
@@ -37,7 +37,7 @@ def claim(lab: Lab, gpu: int, **columns: Any) -> GpuClaim:
     return GpuClaim.objects.create(gpu=Gpu.objects.get(index=gpu), attempt=attempt, **columns)
 
 
-def two_heirs(lab: Lab) -> None:
+def two_waiting_claims(lab: Lab) -> None:
     claim(lab, 0)
     another = lab.submit(name="three")
     GpuClaim.objects.create(gpu=Gpu.objects.get(index=0), attempt=lab.attempt(another))
@@ -49,7 +49,7 @@ def ended(**columns: Any) -> dict[str, Any]:
 
 REFUSED: dict[str, Write] = {
     "two holders of a GPU": lambda lab: claim(lab, 0, held_from=NOW),
-    "two heirs of a GPU": two_heirs,
+    "two waiting claims on a GPU": two_waiting_claims,
     "a GPU twice in one attempt": lambda lab: [claim(lab, 1, held_from=NOW), claim(lab, 1)],
     "a claim released before it was held": lambda lab: claim(lab, 1, held_from=NOW, released_at=NOW.replace(hour=1)),
     "two attempts of a job at an engine": lambda lab: lab.attempt(job("one"), state="launching"),

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_lab import UNTIL_LET_GO, Lab
 
 from jobs_app.models import Job
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 TRAINING = """
 import json, os, sys, time

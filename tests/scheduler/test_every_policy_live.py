@@ -1,16 +1,15 @@
 """Every policy decides live rounds: jobs of every kind are decided on, started by the real engine, and end."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from service_lab import UNTIL_LET_GO, Lab
 
 from allocation.policies import POLICIES
 from jobs_app.models import Attempt, Job
-from scheduler_app.choosing import offered
 from scheduler_app.models import GpuClaim, PolicySetting, Round
-from scheduler_app.services import replay_round
+from scheduler_app.policy.settings import live_parameters
+from scheduler_app.round.replay import replay_round
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 KINDS = {
     "rigid": {"gpus": 2, "total_steps": 500},
@@ -24,13 +23,13 @@ KINDS = {
 
 
 @pytest.fixture(params=POLICIES)
-def policy(request: pytest.FixtureRequest, lab: Lab) -> Iterator[str]:
+def policy(request: pytest.FixtureRequest, lab: Lab) -> str:
     """It decides from now on, with every parameter given; there is room for all, if it is shared well."""
     name: str = request.param
     lab.team("vision", max_job_weight=4)
     for node, gpu_type in (("n1", "a100"), ("n2", "a100"), ("n3", "a100"), ("n4", "t4"), ("n5", "v100")):
         lab.node(node, gpu_type, gpus=4)
-    lab.policy(name, **{parameter.name: parameter.default for parameter in offered(name).values()})
+    lab.policy(name, **{parameter.name: parameter.default for parameter in live_parameters(name).values()})
     return name
 
 

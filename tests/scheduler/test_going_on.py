@@ -3,17 +3,17 @@
 import shutil
 
 import pytest
-from service_lab import UNTIL_LET_GO, Lab
 
-from engines.folder import AttemptFolder
-from jobs_app.attempts import end_attempt
+from engines.attempt_files import AttemptFolder
+from jobs_app.lifecycle.attempts import end_attempt
+from jobs_app.lifecycle.commands import cancel_job, requeue_job
 from jobs_app.models import Attempt, Job
-from jobs_app.services import cancel_job, requeue_job
-from scheduler_app import fleet
-from scheduler_app.dispatching import dispatch, launch_command, seats_of
-from scheduler_app.lease import hold_lease
-from scheduler_app.observing import observe
-from scheduler_app.services import run_round
+from scheduler_app.round import engine_registry as fleet
+from scheduler_app.round.dispatch import dispatch, launch_command, launch_gpus_of
+from scheduler_app.round.lease import acquire_lease
+from scheduler_app.round.observe import observe
+from scheduler_app.round.run_round import run_round
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 State = Attempt.State
 
@@ -23,7 +23,7 @@ def unsent(lab: Lab) -> Job:
     """A job of whose launch the engine was not told, because the service died just before."""
     lab.node("n1")
     job = lab.submit(UNTIL_LET_GO)
-    hold_lease("lab", lab.now)
+    acquire_lease("lab", lab.now)
     run_round("lab", lab.now)
     Attempt.objects.update(state=State.LAUNCHING)
     return job
@@ -57,7 +57,7 @@ def test_an_attempt_that_was_launched_meanwhile_is_not_taken_for_gone(lab: Lab, 
 
 def test_a_launch_that_arrives_after_the_job_was_cancelled_begins_nothing(lab: Lab, unsent: Job) -> None:
     attempt = unsent.attempts.get()
-    late = launch_command(attempt, seats_of([attempt.pk])[attempt.pk])
+    late = launch_command(attempt, launch_gpus_of([attempt.pk])[attempt.pk])
     folder = AttemptFolder(lab.root / "attempts" / str(attempt.pk))
     cancel_job(unsent, actor=None)
     lab.until_state(unsent, Job.State.CANCELLED)

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from service_lab import Lab
-
 from jobs_app.models import Job
+from tests.service_lab import Lab
 
 
 def environment(lab: Lab, **spec: Any) -> dict[str, str]:

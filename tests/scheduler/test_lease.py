@@ -11,20 +11,19 @@ from time import sleep
 
 import pytest
 from django.utils import timezone
-from service_lab import UNTIL_LET_GO, Lab
-from undecided import Decided
 
 from allocation.decision import Decision
 from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
 from allocation.problem import Problem
 from jobs_app.models import Attempt, Job
-from scheduler_app import lease
 from scheduler_app.errors import LeaseLost
-from scheduler_app.holder import has_ended, own_name
-from scheduler_app.lease import LEASE, hold_lease, open_round, release_lease
 from scheduler_app.models import GpuClaim, Round, SchedulerLease
-from scheduler_app.services import tick
+from scheduler_app.round import lease
+from scheduler_app.round.lease import LEASE, acquire_lease, has_ended, holder_name, open_round, release_lease
+from scheduler_app.round.tick import tick
+from tests.scheduler.undecided import Decided
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 ROOT = Path(__file__).resolve().parents[2]
 A_MOMENT = timedelta(seconds=1)
@@ -48,9 +47,9 @@ def test_who_waits_does_nothing(lab: Lab) -> None:
 
 def test_the_lease_is_kept_by_ticking(lab: Lab) -> None:
     now = lab.now
-    hold_lease("one", now)
-    hold_lease("one", now + LEASE - A_MOMENT)
-    assert not hold_lease("two", now + LEASE + A_MOMENT)
+    acquire_lease("one", now)
+    acquire_lease("one", now + LEASE - A_MOMENT)
+    assert not acquire_lease("two", now + LEASE + A_MOMENT)
 
 
 def test_another_takes_over_when_the_lease_has_run_out(lab: Lab) -> None:
@@ -62,20 +61,20 @@ def test_another_takes_over_when_the_lease_has_run_out(lab: Lab) -> None:
 
 def test_a_released_lease_is_taken_at_once(lab: Lab) -> None:
     now = lab.now
-    hold_lease("one", now)
+    acquire_lease("one", now)
     release_lease("one", now)
-    assert hold_lease("two", now)
+    assert acquire_lease("two", now)
 
 
 def test_who_takes_over_begins_to_listen_then(lab: Lab) -> None:
     now = lab.now
-    hold_lease("one", now)
-    hold_lease("two", now + 2 * LEASE)
+    acquire_lease("one", now)
+    acquire_lease("two", now + 2 * LEASE)
     assert SchedulerLease.objects.get().listening_since == now + 2 * LEASE
 
 
 def test_a_round_is_not_opened_without_the_lease(lab: Lab) -> None:
-    hold_lease("one", lab.now)
+    acquire_lease("one", lab.now)
     with pytest.raises(LeaseLost):
         open_round("two", lab.now)
 
@@ -85,10 +84,10 @@ def overtaken(lab: Lab) -> int:
     """The number of a round of `one`, who lost the lease to `two` while deciding on a waiting job."""
     lab.node("n1")
     lab.submit(UNTIL_LET_GO)
-    hold_lease("one", lab.now)
+    acquire_lease("one", lab.now)
     number = open_round("one", lab.now)
     lab.ahead += 2 * LEASE
-    assert hold_lease("two", lab.now)
+    assert acquire_lease("two", lab.now)
     return number
 
 
@@ -106,7 +105,7 @@ def test_an_overtaken_round_writes_nothing(lab: Lab, overtaken: int) -> None:
 
 def test_an_earlier_round_of_the_same_scheduler_is_refused_too(lab: Lab) -> None:
     lab.node("n1")
-    hold_lease("one", lab.now)
+    acquire_lease("one", lab.now)
     number = open_round("one", lab.now)
     open_round("one", lab.now)
     with pytest.raises(LeaseLost):
@@ -116,7 +115,7 @@ def test_an_earlier_round_of_the_same_scheduler_is_refused_too(lab: Lab) -> None
 def test_a_round_that_was_not_overtaken_is_committed(lab: Lab) -> None:
     lab.node("n1")
     lab.submit(UNTIL_LET_GO)
-    hold_lease("one", lab.now)
+    acquire_lease("one", lab.now)
     Decided.now(lab, "one", open_round("one", lab.now)).commit(lab)
     assert Attempt.objects.get().state == Attempt.State.CLAIMED
 
@@ -127,7 +126,7 @@ def test_a_solve_that_takes_longer_than_the_lease_is_not_overtaken(
 ) -> None:
     def slow(problem: Problem) -> Decision:
         sleep(4 * lease.LEASE.total_seconds())
-        assert not hold_lease("two", timezone.now())
+        assert not acquire_lease("two", timezone.now())
         return fifo(problem)
 
     monkeypatch.setattr(lease, "LEASE", timedelta(seconds=0.3))
@@ -141,7 +140,13 @@ def test_a_solve_that_takes_longer_than_the_lease_is_not_overtaken(
 
 # -- a holder that was killed -------------------------------------------------------------------------------------
 
-SAY_YOUR_NAME = "from scheduler_app.holder import own_name; print(own_name(), flush=True); input()"
+SAY_YOUR_NAME = """
+import django
+django.setup()
+from scheduler_app.round.lease import holder_name
+print(holder_name(), flush=True)
+input()
+"""
 
 
 @pytest.fixture
@@ -158,11 +163,11 @@ def test_the_lease_of_a_killed_process_is_taken_at_once(
     lab: Lab, other_scheduler: tuple[str, subprocess.Popen[str]]
 ) -> None:
     name, process = other_scheduler
-    hold_lease(name, lab.now)
-    assert not hold_lease("two", lab.now)
+    acquire_lease(name, lab.now)
+    assert not acquire_lease("two", lab.now)
     process.kill()
     process.wait()
-    assert hold_lease("two", lab.now)
+    assert acquire_lease("two", lab.now)
 
 
 def test_a_zombie_holds_no_lease(lab: Lab, other_scheduler: tuple[str, subprocess.Popen[str]]) -> None:
@@ -173,16 +178,16 @@ def test_a_zombie_holds_no_lease(lab: Lab, other_scheduler: tuple[str, subproces
 
 
 def test_of_a_scheduler_elsewhere_nothing_is_concluded() -> None:
-    host, _, *rest = own_name().split(":")
+    host, _, *rest = holder_name().split(":")
     assert not has_ended(":".join([host, "another.4026531836", *rest]))
 
 
 def test_a_process_that_got_the_number_of_a_killed_one_is_not_taken_for_it() -> None:
-    host, place, pid, _, chance = own_name().split(":")
+    host, place, pid, _, chance = holder_name().split(":")
     assert has_ended(":".join([host, place, pid, "1", chance]))
 
 
 def test_every_thread_holds_the_lease_under_a_name_of_its_own() -> None:
     with ThreadPoolExecutor(1) as threads:
-        assert threads.submit(own_name).result() != own_name()
-    assert own_name() == own_name()
+        assert threads.submit(holder_name).result() != holder_name()
+    assert holder_name() == holder_name()

@@ -8,11 +8,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db.models import Sum
-from service_lab import Lab
 
 from jobs_app.models import Attempt, Job
-from scheduler_app.ledger import TeamShare, accrue, entitlement, jain_index, minutes_between, team_shares
+from scheduler_app.fairness.usage_ledger import (
+    TeamShare,
+    accrue,
+    entitlement,
+    jain_index_of_teams,
+    minutes_between,
+    team_shares,
+)
 from scheduler_app.models import GpuTypeUsage, SchedulerLease, TeamUsage
+from tests.service_lab import Lab
 
 HOUR = timedelta(hours=1)
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -74,7 +81,7 @@ def test_the_ratio_is_what_was_delivered_over_what_was_due(hour: Lab) -> None:
 
 
 def test_jains_index_of_the_hour(hour: Lab) -> None:
-    assert jain_index(team_shares(NOON)) == pytest.approx(0.8)
+    assert jain_index_of_teams(team_shares(NOON)) == pytest.approx(0.8)
 
 
 def test_busy_and_present_gpu_seconds_of_a_type(hour: Lab) -> None:
@@ -126,8 +133,8 @@ def shares(*delivered: float) -> list[TeamShare]:
 
 @pytest.mark.parametrize(("delivered", "index"), [((0.5, 0.5), 1.0), ((1.0, 0.0), 0.5), ((1.0, 0.0, 0.0, 0.0), 0.25)])
 def test_jains_index_goes_from_one_for_all_to_one_over_n(delivered: tuple[float, ...], index: float) -> None:
-    assert jain_index(shares(*delivered)) == pytest.approx(index)
+    assert jain_index_of_teams(shares(*delivered)) == pytest.approx(index)
 
 
 def test_jains_index_of_nothing_is_unknown() -> None:
-    assert jain_index([]) is None
+    assert jain_index_of_teams([]) is None

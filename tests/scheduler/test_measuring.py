@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from service_lab import Lab
 
-from jobs_app.measuring import merge
+from jobs_app.measurement.rates import merge
 from jobs_app.models import Job, Throughput
-from scheduler_app.looking import explain_job
+from scheduler_app.explain.decisions import explain_job
+from tests.service_lab import Lab
 
 REPORTING = (
     'n=0; while :; do n=$((n+1)); echo "{\\"step\\": $n, \\"loss\\": 0.5}" >> $MOTLEY_PROGRESS; sleep 0.05; done'

@@ -5,21 +5,21 @@ from typing import Any
 
 import pytest
 from django.utils import timezone
-from service_lab import UNTIL_LET_GO, Lab
 
 from cluster_app.models import Node
-from engines.folder import AttemptFolder
-from engines.local import LocalEngine
+from engines.attempt_files import AttemptFolder
+from engines.local.engine import LocalEngine
 from engines.protocol import NodeReport
-from jobs_app.attempts import end_attempt
+from jobs_app.lifecycle.attempts import end_attempt
+from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Attempt, Job
-from jobs_app.services import cancel_job
-from scheduler_app import fleet
-from scheduler_app.dispatching import dispatch
-from scheduler_app.lease import LEASE, hold_lease
 from scheduler_app.models import GpuClaim, Round
-from scheduler_app.observing import observe, release_claims
-from scheduler_app.services import round_is_due, tick
+from scheduler_app.round import engine_registry as fleet
+from scheduler_app.round.dispatch import dispatch
+from scheduler_app.round.lease import LEASE, acquire_lease
+from scheduler_app.round.observe import observe, release_claims
+from scheduler_app.round.tick import round_is_due, tick
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 State = Attempt.State
 
@@ -60,12 +60,12 @@ class SlowEngine(LocalEngine):
     """While it looks for its nodes, another scheduler takes over."""
 
     def nodes(self) -> list[NodeReport]:
-        assert hold_lease("two", timezone.now() + 2 * LEASE)
+        assert acquire_lease("two", timezone.now() + 2 * LEASE)
         return super().nodes()
 
 
 def test_who_is_overtaken_before_a_round_gives_up_in_peace(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(fleet._MAKERS, Node.Engine.LOCAL.value, lambda nodes: SlowEngine(lab.root, declared=nodes))
+    monkeypatch.setitem(fleet.FACTORIES, Node.Engine.LOCAL.value, lambda nodes: SlowEngine(lab.root, declared=nodes))
     lab.node("n1")
     lab.submit()
     assert not tick("one", lab.now)

@@ -1,13 +1,13 @@
 """Names of jobs stay within their team."""
 
-from scheduler_app.naming import Named
+from scheduler_app.round.redaction import JobName
 
-RIVAL = Named("secret-project", team_id=1, team="vision")
+RIVAL = JobName("secret-project", team_id=1, team="vision")
 
 
 def test_a_job_goes_by_its_name_within_its_team() -> None:
-    assert RIVAL.before(1) == "secret-project"
+    assert RIVAL.shown_to(1) == "secret-project"
 
 
 def test_before_another_team_only_its_team_is_named() -> None:
-    assert RIVAL.before(2) == "a job of team vision"
+    assert RIVAL.shown_to(2) == "a job of team vision"

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from service_lab import UNTIL_LET_GO, Lab
-
 from cluster_app.services import cordon
 from jobs_app.models import Job, Reason
 from scheduler_app.models import Round
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 State = Job.State
 
@@ -111,7 +110,7 @@ def test_the_headline_is_the_first_reason_in_words(lab: Lab) -> None:
     lab.node("n1", gpus=1)
     lab.running(lab.submit(UNTIL_LET_GO, preemptible=False))
     job = waits(lab, lab.submit())
-    assert job.message == job.reasons[0]["detail"] == "1 a100 needed, 0 left over after the jobs that come first."
+    assert job.message == job.reasons[0]["detail"] == "1 a100 needed; 0 left after the jobs that come first."
 
 
 def test_the_headline_names_every_type_that_would_do(lab: Lab) -> None:
@@ -119,7 +118,7 @@ def test_the_headline_names_every_type_that_would_do(lab: Lab) -> None:
     lab.node("n2", "t4", gpus=1)
     lab.running(*(lab.submit(UNTIL_LET_GO, preemptible=False) for _ in range(2)))
     job = waits(lab, lab.submit())
-    assert job.message == "1 a100 or 1 t4 needed; left over after the jobs that come first: 0 a100, 0 t4."
+    assert job.message == "1 a100 or 1 t4 needed; left after the jobs that come first: 0 a100, 0 t4."
     assert [reason["numbers"]["gpu_type"] for reason in job.reasons] == ["a100", "t4"]
 
 

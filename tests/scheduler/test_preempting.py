@@ -3,12 +3,12 @@
 from itertools import pairwise
 
 import pytest
-from service_lab import UNTIL_LET_GO, Lab
 
+from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Attempt, Job
-from jobs_app.services import cancel_job
 from scheduler_app.models import GpuClaim, Round
-from scheduler_app.services import replay_round
+from scheduler_app.round.replay import replay_round
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 SLOW_TO_STOP = "trap 'while [ ! -e \"$MOTLEY_CHECKPOINT_DIR/go\" ]; do sleep 0.05; done; exit 75' TERM; sleep 1000"
 """Told to stop, it waits for the test; its processes are there all the while."""

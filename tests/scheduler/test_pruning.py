@@ -7,15 +7,17 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 from pytest_django import Settings
-from service_lab import Lab
 
 from audit_app.models import AuditEntry
 from cluster_app.models import GpuType, NodeEvent
 from jobs_app.models import IdempotencyKey, Job, JobEvent
-from scheduler_app import pruning
 from scheduler_app.models import GpuTypeUsage, Round, SchedulerLease, TeamUsage
-from scheduler_app.pruning import NEWEST_ROUNDS, out_of_date, prune, prune_when_due
-from scheduler_app.services import newest_events, replay_round, round_is_due
+from scheduler_app.round import retention as pruning
+from scheduler_app.round.inputs import newest_events
+from scheduler_app.round.replay import replay_round
+from scheduler_app.round.retention import NEWEST_ROUNDS, count_expired, delete_expired, delete_expired_when_due
+from scheduler_app.round.tick import round_is_due
+from tests.service_lab import Lab
 
 DAY = timedelta(days=1)
 
@@ -34,25 +36,25 @@ def rounds(db: None) -> None:
 
 
 def test_snapshots_of_rounds_go_after_a_week_and_at_least_the_newest_ten_stay(rounds: None) -> None:
-    prune(timezone.now())
+    delete_expired(timezone.now())
     assert Round.objects.exclude(archive=None).count() == NEWEST_ROUNDS
 
 
 def test_rounds_go_after_ninety_days(rounds: None) -> None:
-    prune(timezone.now())
+    delete_expired(timezone.now())
     assert Round.objects.count() == 90
 
 
 def test_the_last_rounds_stay_even_when_nothing_was_decided_for_a_year(db: None) -> None:
     a_round(1, age=500 * DAY)
     a_round(2, age=400 * DAY, good=False)
-    prune(timezone.now())
+    delete_expired(timezone.now())
     assert Round.objects.exclude(archive=None).count() == 2
 
 
 def test_the_site_says_how_long(rounds: None, settings: Settings) -> None:
     settings.MOTLEY_KEEP_SNAPSHOTS = 50.5 * DAY
-    prune(timezone.now())
+    delete_expired(timezone.now())
     assert Round.objects.exclude(archive=None).count() == 51
 
 
@@ -64,7 +66,7 @@ def test_rounds_go_on_as_if_nothing_had_happened(lab: Lab) -> None:
     lab.running(running)
     age_everything(400 * DAY)
     newest, last = newest_events(), Round.objects.filter(result=Round.Result.COMMITTED)[0]
-    prune(timezone.now())
+    delete_expired(timezone.now())
     assert newest_events() == newest
     assert replay_round(last.number)[2]
     lab.running(lab.submit("sleep 1000"))
@@ -88,7 +90,7 @@ def test_the_history_of_a_job_goes_half_a_year_after_its_end(lab: Lab) -> None:
     lab.node("n1")
     old, recent = finished(lab, age=181 * DAY), finished(lab, age=179 * DAY)
     lab.submit()
-    prune(timezone.now())
+    delete_expired(timezone.now())
     assert (old.events.count(), recent.events.count()) == (0, 1)
 
 
@@ -97,7 +99,7 @@ def test_the_history_of_a_job_that_still_runs_stays(lab: Lab) -> None:
     job = lab.submit()
     job.events.update(at=timezone.now() - 400 * DAY)
     lab.submit()
-    prune(timezone.now())
+    delete_expired(timezone.now())
     assert job.events.exists()
 
 
@@ -105,7 +107,7 @@ def test_nothing_new_is_taken_for_news_when_the_last_event_is_old(lab: Lab) -> N
     lab.node("n1")
     finished(lab, age=400 * DAY)
     newest = newest_events()
-    prune(timezone.now())
+    delete_expired(timezone.now())
     assert newest_events() == newest
 
 
@@ -115,7 +117,7 @@ def test_minutes_of_the_ledger_go_after_ninety_days(lab: Lab) -> None:
     for age in (89 * DAY, 91 * DAY):
         TeamUsage.objects.create(team=lab.team("vision"), minute=timezone.now() - age)
         GpuTypeUsage.objects.create(gpu_type=GpuType.objects.get(), minute=timezone.now() - age)
-    prune(timezone.now())
+    delete_expired(timezone.now())
     assert (TeamUsage.objects.count(), GpuTypeUsage.objects.count()) == (1, 1)
 
 
@@ -124,14 +126,14 @@ def test_idempotency_keys_go_after_three_days(lab: Lab) -> None:
     for hours in (71, 73):
         at = timezone.now() - timedelta(hours=hours)
         IdempotencyKey.objects.create(user=user, route="jobs", key=str(hours), status=201, answer={}, created_at=at)
-    prune(timezone.now())
+    delete_expired(timezone.now())
     assert list(IdempotencyKey.objects.values_list("key", flat=True)) == ["71"]
 
 
 def test_the_audit_list_goes_back_two_years(db: None) -> None:
     for age in (729 * DAY, 731 * DAY):
         AuditEntry.objects.create(action="job.cancel", at=timezone.now() - age)
-    prune(timezone.now())
+    delete_expired(timezone.now())
     assert AuditEntry.objects.count() == 1
 
 
@@ -144,24 +146,24 @@ def test_a_dry_run_says_what_would_go_and_drops_nothing(rounds: None) -> None:
 
 def test_a_dry_run_says_what_then_goes(rounds: None) -> None:
     now = timezone.now()
-    assert out_of_date(now)["snapshots of rounds"] == prune(now)["snapshots of rounds"]
+    assert count_expired(now)["snapshots of rounds"] == delete_expired(now)["snapshots of rounds"]
 
 
 def test_what_does_not_go_in_the_time_there_is_goes_later(rounds: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "AT_ONCE", 7)
-    assert sum(prune(timezone.now(), longest=timedelta(0)).values()) == 7
-    prune(timezone.now())
+    monkeypatch.setattr(pruning, "ROWS_PER_TRANSACTION", 7)
+    assert sum(delete_expired(timezone.now(), time_budget=timedelta(0)).values()) == 7
+    delete_expired(timezone.now())
     assert Round.objects.exclude(archive=None).count() == NEWEST_ROUNDS
 
 
 def test_the_scheduler_prunes_once_an_hour(rounds: None) -> None:
     now = timezone.now()
     SchedulerLease.objects.create(pk=1)
-    prune_when_due(now)
+    delete_expired_when_due(now)
     a_round(0, age=99 * DAY)
-    prune_when_due(now + timedelta(minutes=59))
+    delete_expired_when_due(now + timedelta(minutes=59))
     assert Round.objects.filter(number=0).exists()
-    prune_when_due(now + timedelta(minutes=61))
+    delete_expired_when_due(now + timedelta(minutes=61))
     assert not Round.objects.filter(number=0).exists()
 
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
-from service_lab import Lab
 
-from cluster_app.bulk import rewrite
+from database.bulk_update import rewrite
 from jobs_app.models import Job
+from tests.service_lab import Lab
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 AWKWARD = 'it\'s 100 % "quoted" \\ {braced}, NULL\n→ é'
@@ -50,7 +50,7 @@ def test_who_asks_what_changed_since_hears_of_it(jobs: list[Job]) -> None:
     assert list(Job.objects.filter(updated_at__gte=since)) == [jobs[0]]
 
 
-def test_rewriting_nothing_asks_nothing(db: None, django_assert_num_queries) -> None:  # type: ignore[no-untyped-def]
+def test_rewriting_nothing_asks_nothing(db: None, django_assert_num_queries) -> None:
     with django_assert_num_queries(0):
         rewrite(Job, ("step",), {})
 

@@ -10,23 +10,25 @@ import numpy as np
 import pytest
 from django.test import Client
 from django.urls import reverse
-from service_lab import UNTIL_LET_GO, Lab
-from undecided import Decided
 
-from allocation.decision import Decision
+from allocation.decision import Decision, Status
 from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
 from allocation.problem import Problem
-from allocation.solve import Status, maximize
+from allocation.solvers.linear_program import maximize
 from cluster_app.models import Node
 from cluster_app.services import cordon
-from jobs_app.attempts import AttemptIsNotLive, end_attempt
+from jobs_app.lifecycle.attempts import AttemptIsNotLive, end_attempt
+from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
 from jobs_app.models import Attempt, Job
-from jobs_app.services import cancel_job, hold_job, release_job
 from scheduler_app.errors import NotReplayable
-from scheduler_app.lease import hold_lease, open_round
 from scheduler_app.models import PolicySetting, Round
-from scheduler_app.services import choose_policy, replay_round, round_is_due
+from scheduler_app.policy.settings import choose_policy
+from scheduler_app.round.lease import acquire_lease, open_round
+from scheduler_app.round.replay import replay_round
+from scheduler_app.round.tick import round_is_due
+from tests.scheduler.undecided import Decided
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 
 def broken(problem: Problem) -> Decision:
@@ -90,7 +92,7 @@ def test_a_policy_with_a_stand_in_of_its_own_says_how_far_off_it_may_be(
     lab.submit(UNTIL_LET_GO)
     lab.tick()
     assert Round.objects.get().fell_back
-    assert "which may be 50.0% off" in Round.objects.get().message
+    assert "is within 50.0% of the optimum" in Round.objects.get().message
 
 
 def test_it_is_replayed_as_it_was(fallen_back: Round) -> None:
@@ -105,7 +107,7 @@ def test_who_waits_is_told_of_the_queue(fallen_back: Round) -> None:
 def test_the_home_page_says_so_and_what_helps(lab: Lab, fallen_back: Round, plain_static: None, client: Client) -> None:
     client.force_login(lab.user("root", staff=True))
     shown = client.get("/").content.decode()
-    assert "The solver failed, and a stand-in decided the last round." in shown
+    assert "The solver failed and a fallback decided the last round." in shown
     assert fallen_back.message in unescape(shown)
     assert reverse("policies") + "#infeasible" in shown
 
@@ -132,7 +134,7 @@ def test_once_the_solver_answers_again_nobody_is_alarmed(
 def as_far_as_it_came(problem: Problem) -> Decision:
     """With a time limit it serves the first; with none it would find that nobody is worth serving."""
     if problem.solve_limit_s == inf:
-        return Decision.of_picks([-1], prices=[0])
+        return Decision.of_assignment([-1], prices=[0])
     return replace(fifo(problem), status=Status.LIMIT, objective=8, bound=8 + problem.solve_limit_s)
 
 
@@ -149,7 +151,7 @@ def hurried(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Round:
 
 def test_a_round_that_runs_into_its_limit_says_so_and_how_far_off_it_may_be(hurried: Round) -> None:
     assert (hurried.result, hurried.status, hurried.gap) == (Round.Result.COMMITTED, "limit", 0.5 / 8)
-    assert hurried.message == "The best certified answer at the time limit counts, which may be 6.25% off the best."
+    assert hurried.message == "The time limit was reached; the best answer, used here, is within 6.25% of the optimum."
 
 
 def test_its_page_the_list_rest_and_the_metrics_say_so(
@@ -217,7 +219,7 @@ def test_a_policy_that_is_gone_fails_the_round_and_says_so(lab: Lab) -> None:
     lab.tick()
     failed = Round.objects.get()
     assert failed.result == Round.Result.FAILED
-    assert "There is no policy 'gone' any more: choose another." in failed.message
+    assert "There is no policy 'gone' any more; choose another." in failed.message
 
 
 # -- when a round is due -----------------------------------------------------------------------------------------
@@ -269,7 +271,7 @@ def queued(lab: Lab) -> Job:
 
 def decided(lab: Lab) -> Decided:
     """The next round, up to its commit."""
-    assert hold_lease("lab", lab.now)
+    assert acquire_lease("lab", lab.now)
     return Decided.now(lab, "lab", open_round("lab", lab.now))
 
 

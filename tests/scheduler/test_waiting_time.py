@@ -1,6 +1,6 @@
 """How long a job has been waiting."""
 
-from service_lab import Lab
+from tests.service_lab import Lab
 
 
 def test_a_requeued_job_waits_from_then_on(lab: Lab) -> None:

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 from django.urls import reverse
-from rest_callers import Scope, caller
 from rest_framework.test import APIClient
-from service_lab import UNTIL_LET_GO, Lab
 
+from jobs_app.lifecycle.commands import cancel_job, change_job, hold_job
 from jobs_app.models import Job
-from jobs_app.services import cancel_job, change_job, hold_job
-from jobs_app.submission import clone_job
-from scheduler_app.remedies import Change, Kind, WouldStart, what_would_start
+from jobs_app.submission.submit import spec_of_clone, submit_job
+from scheduler_app.explain.what_if import ChangeKind, ProposedChange, WouldStart, what_would_start
+from tests.rest_callers import Scope, caller
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 
 def found(lab: Lab, job: Job) -> WouldStart:
@@ -19,21 +19,21 @@ def found(lab: Lab, job: Job) -> WouldStart:
     return what_would_start(Job.objects.get(pk=job.pk), lab.now)
 
 
-def kinds(found: WouldStart) -> list[Kind]:
+def kinds(found: WouldStart) -> list[ChangeKind]:
     return [option.kind for option in found.options]
 
 
-def done(lab: Lab, job: Job, change: Change) -> Job:
+def done(lab: Lab, job: Job, change: ProposedChange) -> Job:
     """The change as a person would make it; the job that is to start."""
     if change.anew:
-        made = clone_job(job, owner=job.owner, changes=dict(change.changes))
+        made = submit_job(spec_of_clone(job, dict(change.changes)), owner=job.owner)
         cancel_job(job, actor=job.owner)
         return made
     change_job(job, dict(change.changes), actor=lab.user("root", staff=True) if change.for_staff else job.owner)
     return job
 
 
-def starts_next(lab: Lab, job: Job, change: Change) -> bool:
+def starts_next(lab: Lab, job: Job, change: ProposedChange) -> bool:
     lab.round()
     job.refresh_from_db()
     attempt = job.attempts.last()
@@ -61,13 +61,13 @@ def waiting(full: Lab) -> Job:
 
 def test_a_type_with_room_that_the_job_does_not_allow_is_named(full: Lab, waiting: Job) -> None:
     change = found(full, waiting).options[0]
-    assert (change.kind, change.changes) == (Kind.ANOTHER_TYPE, {"gpu_types": ["a100", "t4"]})
+    assert (change.kind, change.changes) == (ChangeKind.ANOTHER_TYPE, {"gpu_types": ["a100", "t4"]})
     assert change.detail == "If it also allowed T4, it would get 2 T4."
     assert starts_next(full, done(full, waiting, change), change)
 
 
 def test_the_largest_gang_that_fits_is_named(full: Lab, waiting: Job) -> None:
-    change = next(option for option in found(full, waiting).options if option.kind == Kind.FEWER_GPUS)
+    change = next(option for option in found(full, waiting).options if option.kind == ChangeKind.FEWER_GPUS)
     assert (change.changes, change.detail) == ({"gpus": 1}, "If it asked for 1 instead of 2 GPUs, it would get 1 A100.")
     assert starts_next(full, done(full, waiting, change), change)
 
@@ -75,7 +75,7 @@ def test_the_largest_gang_that_fits_is_named(full: Lab, waiting: Job) -> None:
 def test_of_an_elastic_job_the_least_is_lowered(full: Lab) -> None:
     job = full.submit(UNTIL_LET_GO, gpus={"min": 2, "max": 8}, gpu_types=["a100"])
     full.round()
-    change = next(option for option in found(full, job).options if option.kind == Kind.FEWER_GPUS)
+    change = next(option for option in found(full, job).options if option.kind == ChangeKind.FEWER_GPUS)
     assert change.changes == {"gpus": {"min": 1, "max": 8}}
     assert starts_next(full, done(full, job, change), change)
 
@@ -96,7 +96,7 @@ def test_nothing_is_promised_where_nothing_helps(lab: Lab) -> None:
     job = lab.submit(gpus=2)
     lab.round()
     said = found(lab, job)
-    assert (said.options, "No other type" in said.note) == ([], True)
+    assert (said.options, "No other GPU type" in said.note) == ([], True)
 
 
 def test_in_a_queue_who_would_come_last_is_promised_nothing(full: Lab, waiting: Job) -> None:
@@ -120,7 +120,7 @@ def outweighed(lab: Lab) -> Job:
 
 
 def test_a_weight_that_is_enough_is_named(lab: Lab, outweighed: Job) -> None:
-    change = next(option for option in found(lab, outweighed).options if option.kind == Kind.HIGHER_WEIGHT)
+    change = next(option for option in found(lab, outweighed).options if option.kind == ChangeKind.HIGHER_WEIGHT)
     assert (change.anew, change.for_staff, change.changes["weight"] <= 64) == (False, False, True)
     assert starts_next(lab, done(lab, outweighed, change), change)
 
@@ -128,29 +128,29 @@ def test_a_weight_that_is_enough_is_named(lab: Lab, outweighed: Job) -> None:
 def test_a_weight_beyond_the_teams_limit_is_for_staff(lab: Lab, outweighed: Job) -> None:
     outweighed.team.max_job_weight = 1
     outweighed.team.save()
-    change = next(option for option in found(lab, outweighed).options if option.kind == Kind.HIGHER_WEIGHT)
-    assert (change.for_staff, "an administrator can set it" in change.detail) == (True, True)
+    change = next(option for option in found(lab, outweighed).options if option.kind == ChangeKind.HIGHER_WEIGHT)
+    assert (change.for_staff, "only an administrator can set" in change.detail) == (True, True)
     assert starts_next(lab, done(lab, outweighed, change), change)
 
 
 def test_a_job_that_starts_anyway_need_not_change(full: Lab) -> None:
     job = full.submit(gpus=1)
-    assert found(full, job).note.startswith("Nothing has to change: the next round would give it 1 ")
+    assert found(full, job).note.startswith("No change is needed: the next round would give it 1 ")
 
 
 def test_who_waits_for_something_else_is_told_that(full: Lab, waiting: Job) -> None:
     child = full.submit(after=[{"job": str(waiting.pk)}])
     hold_job(waiting, actor=waiting.owner)
-    assert found(full, child).note == "It waits for other jobs; no change would start it."
-    assert found(full, waiting).note == "It is held: release it."
-    assert found(full, Job.objects.get(name="holder")).note == "It does not wait: it is running."
+    assert found(full, child).note == "The job waits for other jobs; no change would start it."
+    assert found(full, waiting).note == "The job is held: release it."
+    assert found(full, Job.objects.get(name="holder")).note == "The job is not waiting: it is running."
 
 
 def test_a_member_of_an_array_at_its_limit_is_told_that(full: Lab) -> None:
     full.submit(UNTIL_LET_GO, array={"start": 0, "end": 1, "at_a_time": 1})
     full.round()
     second = Job.objects.get(array_index=1)
-    assert "As many jobs of its array as may run" in found(full, second).note
+    assert "The limit of running jobs of its array is reached" in found(full, second).note
 
 
 def test_to_look_changes_nothing(full: Lab, waiting: Job) -> None:

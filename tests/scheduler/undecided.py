@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Self
 
-from service_lab import Lab
-
-from allocation.planning import Plan
+from allocation.plan_round import Plan
 from jobs_app.models import Job
-from scheduler_app.committing import changes_of, commit_round
 from scheduler_app.models import PolicySetting, Round
-from scheduler_app.services import Opening, decide, newest_events, take_snapshot
-from scheduler_app.snapshot import Snapshot
+from scheduler_app.round.commit import changes_of, commit_round
+from scheduler_app.round.inputs import newest_events
+from scheduler_app.round.run_round import OpenedRound, decide, take_snapshot
+from scheduler_app.round.snapshot import Snapshot
+from tests.service_lab import Lab
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Decided:
 
     @classmethod
     def now(cls, lab: Lab, holder: str, number: int) -> Self:
-        setting, opening = PolicySetting.objects.current(), Opening(number, lab.now, *newest_events())
+        setting, opening = PolicySetting.objects.current(), OpenedRound(number, lab.now, *newest_events())
         snapshot, _, _, since = take_snapshot(lab.now, setting)
         record = opening.record(Round.Result.COMMITTED, setting=setting, shares_since=since)
         return cls(holder, record, snapshot, decide(snapshot, setting.policy, setting.parameters))

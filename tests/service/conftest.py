@@ -1,7 +1,8 @@
 from collections.abc import Iterator
 
 import pytest
-from running_service import Service, a_service
+
+from tests.service.running_service import Service, a_service
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
-from deployment import ROOT, Deployment, wait_for
-from private_servers import free_port
+
+from tests.deployment import ROOT, Deployment, wait_for
+from tests.private_servers import free_port
 
 
 class Service(Deployment):

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deployment import PATIENCE_S, wait_for
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from running_service import Service
+
+from tests.deployment import PATIENCE_S, wait_for
+from tests.service.running_service import Service
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 SCREENSHOTS = os.environ.get("MOTLEY_SCREENSHOTS")

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deployment import wait_for
-from running_service import Service, a_service
+
+from tests.deployment import wait_for
+from tests.service.running_service import Service, a_service
 
 JOB = ("--gpus", "1", "--team", "vision")
 UNTIL_LET_GO = 'echo begun; while [ ! -e "$MOTLEY_CHECKPOINT_DIR/go" ]; do sleep 0.05; done; echo let go'
@@ -109,7 +110,7 @@ def test_ctrl_c_detaches_says_so_and_cancels_nothing(service: Service, words: li
     said.readline()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=TIMEOUT_S)
-    assert (process.returncode, f"Detached: {name} goes on." in errors) == (code, True)
+    assert (process.returncode, f"Detached: {name} continues." in errors) == (code, True)
     assert service.client.job(job["id"])["state"] == "running"
     let_go(service, job["id"])
     assert service.client.wait(job["id"])["state"] == "succeeded"

@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from deployment import ROOT, wait_for
-from private_servers import free_port
-from running_service import Service
+
+from tests.deployment import ROOT, wait_for
+from tests.private_servers import free_port
+from tests.service.running_service import Service
 
 
 def test_sample_jobs_run_on_several_gpu_types(demo: Service) -> None:
@@ -28,7 +29,7 @@ def test_faster_gpus_make_a_job_faster(demo: Service) -> None:
         job = demo.submit(command, name=f"on-{kind}", gpu_types=[kind], rates=rates, preemptible=False)
         rate = wait_for(f"a rate on {kind}", lambda: demo.client.job(job)["progress"]["rate"])
         demo.client.cancel(job)
-        return rate
+        return float(rate)
 
     assert measured("a100") > 2 * measured("t4")
 
@@ -51,7 +52,7 @@ def test_the_examples_of_the_readme_work_as_they_stand(demo: Service, tmp_path: 
 
 def test_the_examples_of_the_client_work_as_they_stand(service: Service, tmp_path: Path) -> None:
     service.declare(a100=16)
-    make_staff = "from jobs_app.models import ApiToken\nfrom jobs_app.services import issue_token\n"
+    make_staff = "from jobs_app.models import ApiToken\nfrom jobs_app.tokens import issue_token\n"
     make_staff += "from django.contrib.auth.models import User\n"
     make_staff += "root = User.objects.get(username='admin')\n"
     make_staff += "answer = issue_token(root, name='test', scope=ApiToken.Scope.ADMIN)"

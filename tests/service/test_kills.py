@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from deployment import OVERLAPS, ROOT, kill_all, wait_for
-from running_service import Service
+
+from tests.deployment import OVERLAPS, ROOT, kill_all, wait_for
+from tests.service.running_service import Service
 
 
 def test_jobs_finish_once_though_the_scheduler_is_killed_again_and_again(service: Service) -> None:
@@ -99,5 +100,7 @@ def test_of_two_schedulers_one_works_and_one_waits(service: Service) -> None:
 
 def _supervisors(service: Service) -> list[int]:
     return [
-        pid for pid in service.job_processes() if b"engines.supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        pid
+        for pid in service.job_processes()
+        if b"engines.local.supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]

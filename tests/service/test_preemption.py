@@ -1,7 +1,7 @@
 """A preempted job goes on where it stopped."""
 
-from deployment import wait_for
-from running_service import Service
+from tests.deployment import wait_for
+from tests.service.running_service import Service
 
 
 def test_a_preempted_job_resumes_from_its_checkpoint_and_repeats_no_step(service: Service) -> None:

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deployment import wait_for
-from nvml_driver import compiled_driver
-from running_service import Service, a_service
+
+from tests.deployment import wait_for
+from tests.nvml_driver import compiled_driver
+from tests.service.running_service import Service, a_service
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,8 @@ import re
 from typing import Any
 
 import httpx
-from running_service import Service
+
+from tests.service.running_service import Service
 
 IN_THE_ENVIRONMENT, IN_THE_QUERY, WRONG = "swordfish-1 of the job", "swordfish-2-in-an-address", "swordfish-3 typed"
 
@@ -47,9 +48,9 @@ def _are_about(lines: list[dict[str, Any]], job: str) -> None:
     of_requests = {(line["request_id"], line["request"]) for line in lines if "request" in line}
     assert of_requests >= {("by-a-browser", "POST /login/"), ("by-a-script", "POST /api/v1/tokens")}
     of_the_job = [line for line in lines if line.get("job_id") == job]
-    assert {line["event"].split(":")[0] for line in of_the_job} >= {"the attempt is launched on 1 x a100"}
+    assert {line["event"].split(":")[0] for line in of_the_job} >= {"launched on 1 x a100"}
     assert {(line["attempt"], line["node"]) for line in of_the_job} == {(1, "node-a100")}
-    assert any(line["event"].endswith("1 start, 0 stop, 0 move") and "round" in line for line in lines)
+    assert any(line["event"].endswith("1 started, 0 stopped, 0 moved") and "round" in line for line in lines)
 
 
 def test_a_person_at_a_terminal_reads_plain_lines(service: Service) -> None:

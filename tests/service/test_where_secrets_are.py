@@ -6,8 +6,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from deployment import others, told
-from running_service import Service
+
+from tests.deployment import others, told
+from tests.service.running_service import Service
 
 VALUE = "swordfish-of-the-job"
 KEPT_BY = {"jobs_app.Job", "jobs_app.IdempotencyKey"}

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reference import reference
-
-from allocation.parameters import Policy
+from allocation.policies.parameters import Policy
+from simulation.clock.progress import FixedRates
+from simulation.clock.run import SimulatedRound, Simulation
+from simulation.clock.state import State
 from simulation.cluster import Cluster
-from simulation.engine import Round, Simulation
-from simulation.formats.gavel import read_gavel
-from simulation.gavel_rounds import GavelRounds
-from simulation.jobs import Jobs
-from simulation.state import State
-from simulation.throughputs import read_gavel_table
-from simulation.work import FixedRates
+from simulation.rules.gavel import GavelRules
+from simulation.traces.gavel import read_gavel
+from simulation.workloads.jobs import Jobs
+from simulation.workloads.rate_tables import read_gavel_table
+from tests.reference import reference
 
 ROUND_S = 360.0
 
@@ -67,7 +66,7 @@ class Run:
         table = read_gavel_table(gavel_reference() / "simulation_throughputs.json")
         jobs = Jobs.of(read_gavel(lines).jobs, machines, table, beside=table.rate_beside if packed else None)
         shuffle = random.Random(5).shuffle if shuffled else None
-        rounds = GavelRounds(policy, ROUND_S, fill, shuffle, lend)
+        rounds = GavelRules(policy, ROUND_S, fill, shuffle, lend)
         run = cls(
             Simulation(State.before(jobs, machines, [0, 0, 0], FixedRates(jobs, whole_steps=True)), rounds),
             [],
@@ -76,7 +75,7 @@ class Run:
         run.simulation.watch = run.note
         return run
 
-    def note(self, done: Round) -> None:
+    def note(self, done: SimulatedRound) -> None:
         jobs = self.simulation.state.jobs
         types = jobs.configurations.gpu_type[done.configurations].tolist()
         named = {jobs.names[i]: self.gpu_types[j] for i, j in zip(done.rows.tolist(), types, strict=True)}

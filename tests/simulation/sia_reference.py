@@ -5,18 +5,17 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from reference import reference
-
-from allocation.parameters import Policy, with_parameters
 from allocation.policies import POLICIES
+from allocation.policies.parameters import Policy, with_parameters
+from simulation.clock.round_rules import RoundRules
+from simulation.clock.run import Simulation
 from simulation.cluster import Cluster
-from simulation.engine import Simulation
-from simulation.formats.sia import read_sia
-from simulation.profiles import Profiles
-from simulation.rounds import Rounds
-from simulation.setting import begin
-from simulation.sia_rounds import SiaRounds
-from simulation.trace import Trace
+from simulation.rules.sia import SiaRules
+from simulation.scenario.setting import begin
+from simulation.traces.sia import read_sia
+from simulation.traces.trace import Trace
+from simulation.workloads.applications import ApplicationProfiles
+from tests.reference import reference
 
 CLUSTER = Cluster.parse("aws=6x4,dgx-ext=2x8,rtx=3x8")
 ROUND_S = 60.0
@@ -38,8 +37,8 @@ def expected(run: str) -> dict[str, Any]:
 
 
 @cache
-def profiles() -> Profiles:
-    return Profiles(reference("sia") / "apps")
+def profiles() -> ApplicationProfiles:
+    return ApplicationProfiles(reference("sia") / "apps")
 
 
 def workload(name: str, category: str = "adaptive") -> Trace:
@@ -47,13 +46,13 @@ def workload(name: str, category: str = "adaptive") -> Trace:
     return read_sia(lines, category=category)
 
 
-def simulation(trace: Trace, rounds: Rounds, cluster: Cluster = CLUSTER, knowledge: str = "own") -> Simulation:
+def simulation(trace: Trace, rounds: RoundRules, cluster: Cluster = CLUSTER, knowledge: str = "own") -> Simulation:
     return Simulation(begin(trace, cluster, profiles(), rounds, None, knowledge=knowledge), rounds)
 
 
 def run(trace: Trace, policy: Policy, round_s: float = ROUND_S, *, knowledge: str = "own") -> Simulation:
     """The whole trace, by Sia's rules."""
-    whole = simulation(trace, SiaRounds(policy, round_s), knowledge=knowledge)
+    whole = simulation(trace, SiaRules(policy, round_s), knowledge=knowledge)
     whole.run()
     return whole
 

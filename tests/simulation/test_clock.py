@@ -3,19 +3,22 @@
 import numpy as np
 import pytest
 
-from allocation.policies import POLICIES
+from allocation.decision import Decision
+from allocation.policies import POLICIES, REGISTRY
+from allocation.problem import Problem
+from allocation.quotas import Quotas
+from allocation.rounds.mechanism import RoundAssignment
+from simulation.clock.run import Simulation, Stalled
+from simulation.clock.state import State
 from simulation.cluster import Cluster
-from simulation.engine import Simulation, Stalled
-from simulation.gavel_rounds import GavelRounds
-from simulation.jobs import Jobs
-from simulation.service_rounds import ServiceRounds
-from simulation.setting import TIMELESS
-from simulation.state import State
-from simulation.throughputs import Table
-from simulation.trace import Program, TraceJob
+from simulation.rules.gavel import GavelRules, fill_by_type
+from simulation.rules.service import ServiceRules
+from simulation.traces.trace import Program, TraceJob
+from simulation.workloads.jobs import Jobs
+from simulation.workloads.rate_tables import RateTable
 
 ROUND_S = 100.0
-ONE_A_SECOND = Table({"w": {("slow", 1): 1.0, ("slow", 2): 2.0, ("fast", 1): 4.0, ("fast", 2): 8.0}})
+ONE_A_SECOND = RateTable({"w": {("slow", 1): 1.0, ("slow", 2): 2.0, ("fast", 1): 4.0, ("fast", 2): 8.0}})
 
 
 def job(name, arrival_s, steps, *, gpus=1, team=None):
@@ -29,7 +32,7 @@ def prepare(trace, words="slow=1", policy="fifo", *, restart_s=0.0, timeless=Fal
         cluster,
         [0] * len(cluster.gpu_types),
     )
-    rounds = ServiceRounds(cluster, POLICIES[policy], ROUND_S, timeless)
+    rounds = ServiceRules(cluster, POLICIES[policy], ROUND_S, timeless)
     return Simulation(state, rounds)
 
 
@@ -70,13 +73,13 @@ def test_a_trace_that_cannot_go_on_is_said_to_be_stalled():
         nobody.run()
 
 
-class Nobody(GavelRounds):
+class Nobody(GavelRules):
     def __init__(self):
         super().__init__(POLICIES["fifo"], ROUND_S, [0], lend=False)
 
     def plan(self, state, *, changed):
         planned = super().plan(state, changed=changed)
-        return type(planned)(np.full_like(planned.picks, -1), planned.starts)
+        return type(planned)(np.full_like(planned.assignment, -1), planned.starts)
 
 
 class Scripted:
@@ -97,7 +100,7 @@ class Scripted:
 def test_who_runs_on_a_node_that_fails_goes_back_to_his_last_checkpoint():
     """It runs from 0 and is saved at 200; what it does until 300 is lost, and it waits for its node until 500."""
     simulation = prepare([job("a", 0, 450)])
-    simulation.rounds.outages = Scripted(1, turns=[(250, 0), (450, 0)])
+    simulation.rounds.node_failures = Scripted(1, turns=[(250, 0), (450, 0)])
     simulation.rounds.checkpoint_s = 200
     state = simulation.run()
     assert state.finish_s.tolist() == [500 + 250]
@@ -107,7 +110,7 @@ def test_who_runs_on_a_node_that_fails_goes_back_to_his_last_checkpoint():
 def test_a_gang_fails_as_a_whole_and_who_runs_on_another_node_goes_on():
     """The gang loses 100 s on two GPUs, and goes on when two others are free; its node comes back later."""
     simulation = prepare([job("gang", 0, 400, gpus=2), job("single", 0, 250)], "slow=3")
-    simulation.rounds.outages = Scripted(3, turns=[(50, 0), (950, 0)])
+    simulation.rounds.node_failures = Scripted(3, turns=[(50, 0), (950, 0)])
     simulation.rounds.checkpoint_s = 1000
     state = simulation.run()
     assert state.finish_s.tolist() == [300 + 200, 250]
@@ -143,7 +146,7 @@ def drawn(seed):
 
 
 @pytest.mark.parametrize("trace", [contended(), drawn(1), drawn(2)], ids=["contended", "drawn 1", "drawn 2"])
-@pytest.mark.parametrize("policy", sorted(TIMELESS))
+@pytest.mark.parametrize("policy", sorted(name for name in POLICIES if REGISTRY[name].timeless))
 def test_skipping_rounds_changes_nothing(policy, trace):
     runs = [prepare(trace, "slow=2x2,fast=1x2", policy, timeless=timeless) for timeless in (False, True)]
     every, skipping = runs
@@ -165,3 +168,11 @@ def test_every_policy_brings_every_job_to_its_end_and_no_gpu_is_used_twice(polic
     simulation.watch = lambda done: in_use.append(jobs.configurations.usage[:, done.configurations].sum(axis=1))
     assert np.isfinite(simulation.run().finish_s).all()
     assert (np.array(in_use) <= simulation.state.capacity).all()
+
+
+def test_by_gavels_rules_types_are_filled_one_after_the_other_whatever_the_shares():
+    problem = Problem.of([[1, 1]], np.eye(2), [1, 1])
+    decision = Decision.of_shares([[0.1, 0.9]], prices=[0, 0], objective=0)
+    for order, expected in (((0, 1), 0), ((1, 0), 1)):
+        begun = RoundAssignment.start(problem, Quotas.none(1))
+        assert fill_by_type(problem, decision, begun, order, np.zeros((1, 2)), round_s=ROUND_S).tolist() == [expected]

@@ -121,21 +121,21 @@ def test_a_bad_line_is_refused_or_skipped_as_wanted(call, figures, trace):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--policy", "best"], f"'best' is no policy; there are {', '.join(POLICIES)}"),
+        (["--policy", "best"], f"unknown policy 'best'; choose from {', '.join(POLICIES)}"),
         (["--policy", "sia:speed=1"], "speed: unknown; this policy has"),
         (["--policy", "sia:power"], "'power' is not PARAMETER=VALUE"),
         (["--policy", "sia:power=high"], "power: must be a number"),
-        (["--rules", "chess"], "'chess' is no rules; there are service, gavel"),
+        (["--rules", "chess"], "unknown rules 'chess'; choose from service, gavel"),
         (["--failures", "720"], "'720' is not HOURS_UP:HOURS_DOWN"),
         (["--failures", "0:1"], "'0:1' is not HOURS_UP:HOURS_DOWN"),
-        (["--failures", "9:1", "--rules", "gavel"], "Gavel's rules know no nodes"),
-        (["--mixed-gangs", "--rules", "gavel"], "Gavel's rules fill one GPU type after the other"),
-        (["--parts", "2", "--policy", "srtf"], "srtf picks who runs; only what a policy shares out"),
-        (["--prices", "t4=1"], "there is no price of v100"),
+        (["--failures", "9:1", "--rules", "gavel"], "--failures cannot be used with Gavel's rules"),
+        (["--mixed-gangs", "--rules", "gavel"], "--mixed-gangs cannot be used with Gavel's rules"),
+        (["--parts", "2", "--policy", "srtf"], "--parts needs a policy of shares, and srtf"),
+        (["--prices", "t4=1"], "the price of v100 is missing"),
         (["--prices", "v100=much"], "'v100=much' is not TYPE=PRICE"),
-        (["--format", "gavel"], "line 1, column 2: 1 columns in place of 10"),
+        (["--format", "gavel"], "line 1, column 2: 1 columns instead of 10"),
         (["--cluster", "v100=0x4"], "'v100=0x4' is not TYPE=NODES or TYPE=NODESxGPUS"),
-        (["--cluster", "abacus=1"], "the GPU type 'abacus' is not known; known are"),
+        (["--cluster", "abacus=1"], "unknown GPU type 'abacus'; the known ones are"),
     ],
 )
 def test_what_means_nothing_is_refused_with_what_may_be_meant(call, trace, words, reason):
@@ -149,13 +149,13 @@ def test_a_table_of_throughputs_that_is_none_is_refused(call, trace, tmp_path):
     table.write_text('{"v100": {"resnet": 3}}')
     code, _, err = call(trace, "--throughputs", str(table))
     assert code == 2
-    assert "is not a table of throughputs of Gavel's" in err
+    assert "is not a table of rates in Gavel's JSON format" in err
 
 
 def test_steps_of_gavel_are_refused_without_its_throughputs(call, trace):
     trace.write_text("LM (batch size 5)\tpython3 main.py\tlm\t--steps\t1\t700\t2\t1\t-1.000000\t30")
     code, _, err = call(trace, "--format", "gavel")
-    assert (code, err) == (2, "the steps of the format gavel mean nothing without --throughputs\n")
+    assert (code, err) == (2, "the format gavel needs --throughputs, the table of its workloads' rates\n")
 
 
 def test_a_trace_without_jobs_has_figures_without_values(figures, trace):

@@ -99,7 +99,7 @@ def test_the_same_seeds_give_the_same_jobs(call, trace, tmp_path):
 def test_where_nothing_is_left_to_chance_one_seed_stands_for_all(call, trace, tmp_path):
     _, out, _ = call(trace, "--seeds", "0-4")
     assert len(figures(tmp_path / "out")["runs"]) == 2
-    assert "Nothing here is left to chance: seed 0 stands for all 5" in out
+    assert "Nothing here is random: only seed 0 of 5" in out
 
 
 def test_each_seed_may_have_a_trace_of_its_own(call, tmp_path):
@@ -113,7 +113,7 @@ def test_each_seed_may_have_a_trace_of_its_own(call, tmp_path):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--policy", "best"], "'best' is no policy; there are"),
+        (["--policy", "best"], "unknown policy 'best'; choose from"),
         (["--policy", "sia:speed=1"], "policy sia:speed=1: speed: unknown; this policy has"),
         (["--seeds", "0-x"], "'0-x' is not SEED or FIRST-LAST"),
         (["--seeds", "3-1"], "'3-1' is not SEED or FIRST-LAST"),
@@ -169,7 +169,7 @@ def test_the_report_draws_everything_asks_for_nothing_and_takes_no_name_for_mark
         page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length >= 6")
         assert page.title() == "Comparison of 2 policies on trace.csv"
         assert page.get_by_role("row", name="Average JCT, h").first.is_visible()
-        assert "Of 200 jobs 120 are shown" in page.inner_text("body")
+        assert "120 of 200 jobs are shown" in page.inner_text("body")
         page.get_by_role("tab", name="srtf").click()
         assert page.locator("#gantt-1").is_visible()
         assert not page.locator("#gantt-0").is_visible()
@@ -186,7 +186,7 @@ def test_the_report_of_many_jobs_stays_small(call, tmp_path):
     path = tmp_path / "trace.csv"
     path.write_text(jobs(600, every_s=360, seconds=60))
     call(path, policies=("fifo",))
-    assert "Of 600 jobs 120 are shown, evenly by arrival." in (tmp_path / "out" / "report.html").read_text()
+    assert "120 of 600 jobs are shown, evenly spaced by arrival." in (tmp_path / "out" / "report.html").read_text()
     assert (tmp_path / "out" / "report.html").stat().st_size < 6e6
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from simulation.formats import FORMATS
-from simulation.trace import InvalidTrace, Program, Spread, TraceJob
+from simulation.traces.formats import FORMATS
+from simulation.traces.trace import GangSpread, InvalidTrace, Program, TraceJob
 
 HEADER = "name,arrival_s,gpus,min_gpus,max_gpus,workload,total_steps,duration_s,weight,team,deadline_s"
 
@@ -56,7 +56,7 @@ def test_columns_of_ours_come_in_any_order_and_unused_ones_may_be_left_out():
         ("a,0,1,,,,,60,0,,", 9, "weight 0 is not positive"),
         ("a,90,1,,,,,60,,,30", 11, "deadline_s 30 is less than 90"),
         (",0,1,,,,,60,,,", 1, "name is empty"),
-        ("a,0,1,,,,,60", 9, "8 columns in place of 11"),
+        ("a,0,1,,,,,60", 9, "8 columns instead of 11"),
     ],
 )
 def test_a_bad_line_of_ours_is_named_with_its_column_and_reason(line, column, reason):
@@ -80,7 +80,7 @@ def test_jobs_of_gavel_are_named_by_their_line_from_0_and_a_broken_line_is_refus
     line = "LM (batch size 5)\tpython3 main.py\tlm\t--steps\t1\t700\t2\t1\t-1.000000\t30"
     job = TraceJob(name="0", arrival_s=30, gangs=(2,), program=Program("LM (batch size 5)"), total_steps=700)
     assert read("gavel", line).jobs == (job,)
-    assert fault("gavel", f"{line}\n{line[:-3]}") == (2, 10, "9 columns in place of 10")
+    assert fault("gavel", f"{line}\n{line[:-3]}") == (2, 10, "9 columns instead of 10")
     assert fault("gavel", line.replace("700", "many")) == (1, 6, "'many' is not a number")
 
 
@@ -131,8 +131,8 @@ SIA_HEADER = "name,time,application,num_replicas,batch_size"
 def test_what_may_be_chosen_for_a_job_of_sias_is_its_category():
     rows = "a,30,bert,12,384,rigid\nb,30,bert,12,384,scale-gpus\nc,30,bert,12,384,"
     rigid, scaled, adaptive = read("sia", f"{SIA_HEADER},category\n{rows}").jobs
-    assert (rigid.gangs, rigid.spread, rigid.program) == ((12,), Spread.UNEVEN, Program("bert", 384))
-    assert (scaled.gangs, scaled.spread, scaled.program) == ((1, 2, 4, 8, 12), Spread.FULL, Program("bert", 384))
+    assert (rigid.gangs, rigid.spread, rigid.program) == ((12,), GangSpread.UNEVEN, Program("bert", 384))
+    assert (scaled.gangs, scaled.spread, scaled.program) == ((1, 2, 4, 8, 12), GangSpread.FULL, Program("bert", 384))
     assert (max(adaptive.gangs), adaptive.program) == (64, Program("bert", 384, tuned=True))
 
 

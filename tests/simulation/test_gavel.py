@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from gavel_reference import Run, expected, golden
 
 from allocation.policies import POLICIES
+from tests.simulation.gavel_reference import Run, expected, golden
 
 ROUNDING_S = 5e-7
 """The original's times are written to six decimals."""
@@ -54,7 +54,7 @@ def test_policies_of_one_answer_allocate_as_gavel_recorded(name, policy):
     def remembering(problem):
         decision = POLICIES[policy](problem)
         types = run.gpu_types
-        shares = np.eye(len(types) + 1)[decision.picks, :-1] if decision.shares is None else decision.shares
+        shares = np.eye(len(types) + 1)[decision.assignment, :-1] if decision.shares is None else decision.shares
         rows = zip(run.simulation.state.active.tolist(), shares.tolist(), strict=True)
         allocated = {str(job): dict(zip(types, X, strict=True)) for job, X in rows if any(X)}
         decided.append((run.simulation.state.now_s, allocated))

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from gavel_reference import Run, golden
 
 from allocation.decision import Decision
+from tests.simulation.gavel_reference import Run, golden
 
 REPLAYS = (
     "small_test__max_min_fairness_perf__2-2-2",
@@ -22,9 +22,9 @@ class Replay:
     def __init__(self, recorded):
         self.recorded = recorded
         self.allocations = [(event["t"], event["alloc"]) for event in recorded["events"] if event.get("alloc")]
-        is_queue, shuffled = recorded["policy"].startswith("fifo"), recorded["policy"] == "isolated"
+        self.lend, shuffled = not recorded["policy"].startswith("fifo"), recorded["policy"] == "isolated"
         trace = next(name for name in ("small_test", "medium_test", "max_min_fairness") if name in recorded["trace"])
-        self.run = Run.of(trace, recorded["cluster"], self.answer, shuffled=shuffled, lend=not is_queue)
+        self.run = Run.of(trace, recorded["cluster"], self.answer, shuffled=shuffled, lend=self.lend)
         self.jct_s = self.run.jct_s()
 
     def answer(self, problem):
@@ -37,9 +37,9 @@ class Replay:
                 on_type = problem.usage[self.run.gpu_types.index(gpu_type)]
                 X[row, on_type == problem.base_gpus[row]] = share
         nothing = np.zeros(len(problem.capacity))
-        if self.run.simulation.rounds.lend:
+        if self.lend:
             return Decision.of_shares(X, prices=nothing, objective=0, dust=0)
-        return Decision.of_picks(np.where(X.any(axis=1), X.argmax(axis=1), -1), prices=nothing)
+        return Decision.of_assignment(np.where(X.any(axis=1), X.argmax(axis=1), -1), prices=nothing)
 
 
 @pytest.fixture(scope="module", params=REPLAYS)

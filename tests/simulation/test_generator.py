@@ -9,21 +9,21 @@ from random import Random
 
 import numpy as np
 import pytest
-from reference import reference
 
 from simulation.__main__ import main
-from simulation.formats.motley_csv import read_motley_csv, write_motley_csv
-from simulation.formats.sia import read_sia, write_sia
-from simulation.generating import generate
-from simulation.likeness import LIKENESSES, PHILLY_BUSIEST_H, PHILLY_DAILY
-from simulation.recipe import Recipe
+from simulation.scenario.generator import generate
+from simulation.scenario.generator_options import GeneratorOptions
+from simulation.scenario.published_statistics import PHILLY_BUSIEST_H, PHILLY_DAILY, PUBLISHED
+from simulation.traces.motley_csv import read_motley_csv, write_motley_csv
+from simulation.traces.sia import read_sia, write_sia
+from tests.reference import reference
 
 MANY = 60_000
 DAY_S = 86_400.0
 
 
 def made(like: str, jobs: int, *, seed: int = 0, per_hour: float | None = 20, **options):
-    return generate(Recipe(like=like, jobs=jobs, per_hour=per_hour, **options), seed).jobs
+    return generate(GeneratorOptions(like=like, jobs=jobs, per_hour=per_hour, **options), seed).jobs
 
 
 def first_harmonic(hours: np.ndarray) -> tuple[float, float]:
@@ -35,9 +35,9 @@ def first_harmonic(hours: np.ndarray) -> tuple[float, float]:
 # -- what is published -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("like", LIKENESSES)
+@pytest.mark.parametrize("like", PUBLISHED)
 def test_a_likeness_has_the_published_figures_exactly(like):
-    published = LIKENESSES[like]
+    published = PUBLISHED[like]
     share, means = published.gang_share, published.times.mean_s(published.gangs)
     assert share @ published.gangs == pytest.approx(published.mean_gpus)
     assert share @ means == pytest.approx(published.mean_s)
@@ -45,9 +45,9 @@ def test_a_likeness_has_the_published_figures_exactly(like):
     assert share @ (published.gangs * means) == pytest.approx(published.gpu_s)
 
 
-@pytest.mark.parametrize("like", LIKENESSES)
+@pytest.mark.parametrize("like", PUBLISHED)
 def test_jobs_that_are_drawn_have_them_nearly(like):
-    published = LIKENESSES[like]
+    published = PUBLISHED[like]
     jobs = made(like, MANY)
     gangs = np.array([job.gangs[0] for job in jobs])
     seconds = np.array([job.total_steps for job in jobs]) / gangs**0.8  # a V100 does a step in a second
@@ -69,7 +69,7 @@ def test_jobs_that_are_drawn_have_them_nearly(like):
 def test_what_is_taken_to_be_published_is(like, file, row):
     with (reference("traces") / file).open() as lines:
         found = next(line for line in csv.DictReader(lines) if line["id"] == row)
-    said = LIKENESSES[like]
+    said = PUBLISHED[like]
     gpu_s = sum(float(found[f"{end}_gpu_time"]) for end in ("complete", "cancel", "fail"))
     assert (said.mean_gpus, said.mean_s) == (float(found["avg_gpu_num"]), float(found["avg_run_time_gpu"]))
     assert said.median_s == float(found["med_run_time_gpu"])
@@ -217,7 +217,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(call, tmp_pa
     assert (tmp_path / "made-4.csv").read_text() != printed
 
 
-@pytest.mark.parametrize("like", [*LIKENESSES, "gavel"])
+@pytest.mark.parametrize("like", [*PUBLISHED, "gavel"])
 def test_what_is_made_up_can_be_run(call, tmp_path, like):
     path, cluster = str(tmp_path / "made.csv"), ("--cluster", "v100=2x4,t4=2x4")
     code, _, err = call("generate", "--like", like, "--jobs", "30", "--load", "0.8", *cluster, "--out", path)
@@ -230,16 +230,16 @@ def test_what_is_made_up_can_be_run(call, tmp_path, like):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--like", "borg", "--per-hour", "1"], "'borg' is no original; there are philly, helios, acme, gavel, sia"),
-        (["--like", "sia", "--load", "1"], "of Sia's jobs --jobs, --per-hour and --daily can be said"),
-        (["--like", "philly"], "say how many jobs come: either --per-hour 20, or --load 0.9"),
-        (["--like", "philly", "--per-hour", "1", "--load", "1"], "say how many jobs come"),
-        (["--like", "philly", "--load", "1"], "--load is of a cluster: say --cluster"),
+        (["--like", "borg", "--per-hour", "1"], "unknown cluster 'borg'; choose from philly, helios, acme, gavel, sia"),
+        (["--like", "sia", "--load", "1"], "Sia's jobs take --jobs, --per-hour (required) and --daily only"),
+        (["--like", "philly"], "the arrival rate is missing: use --per-hour 20, or --load 0.9"),
+        (["--like", "philly", "--per-hour", "1", "--load", "1"], "the arrival rate is missing"),
+        (["--like", "philly", "--load", "1"], "--load needs --cluster"),
         (["--like", "philly", "--load", "1", "--cluster", "v100"], "'v100' is not TYPE=NODES"),
-        (["--like", "philly", "--load", "1", "--cluster", "abacus=3"], "the GPU type 'abacus' is not known"),
-        (["--like", "philly", "--per-hour", "1", "--reference", "abacus"], "the GPU type 'abacus' is not known"),
-        (["--like", "gavel", "--per-hour", "1", "--workloads", "a"], "Gavel's jobs bring their own workloads"),
-        (["--like", "philly", "--per-hour", "1", "--seeds", "1,2"], "several seeds are several files"),
+        (["--like", "philly", "--load", "1", "--cluster", "abacus=3"], "unknown GPU type 'abacus'"),
+        (["--like", "philly", "--per-hour", "1", "--reference", "abacus"], "unknown GPU type 'abacus'"),
+        (["--like", "gavel", "--per-hour", "1", "--workloads", "a"], "--workloads cannot be used with Gavel's jobs"),
+        (["--like", "philly", "--per-hour", "1", "--seeds", "1,2"], "several seeds need several files"),
         (["--like", "philly", "--per-hour", "1", "--out", "/nowhere/made.csv"], "/nowhere/made.csv: No such file"),
     ],
 )

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulation.recording import Recording, sampled_rows
-from simulation.scenario import Scenario
+from simulation.results.timeline import TimelineRecorder, sampled_rows
+from simulation.scenario.scenario import Scenario
 
 JOBS = "".join(f"job-{i},{97 * i},{1 + i % 4},{600 + 311 * i}\n" for i in range(40))
 
@@ -17,7 +17,7 @@ def recorded(request, tmp_path: Path):
     path.write_text("name,arrival_s,gpus,duration_s\n" + JOBS)
     scenario = Scenario(format_name="csv", cluster="v100=2x4,t4=1x4", restart_s=30)
     run = scenario.prepare(path, request.param, seed=0)
-    recording = Recording(run.simulation.state.jobs, sampled_rows(run.simulation.state.jobs))
+    recording = TimelineRecorder(run.simulation.state.jobs, sampled_rows(run.simulation.state.jobs))
     run.finish(recording.see)
     return run.simulation.state, recording
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from sia_reference import profiles, recorded
 
-from simulation.profiles import Profiles
-from simulation.throughputs import InvalidTable, UnknownWorkload
+from simulation.workloads.applications import ApplicationProfiles
+from simulation.workloads.rate_tables import InvalidTable, UnknownWorkload
+from tests.simulation.sia_reference import profiles, recorded
 
 
 def values(name: str) -> list[dict[str, Any]]:
@@ -56,4 +56,4 @@ def test_what_was_not_recorded_is_named(tmp_path):
         profiles().application("cifar10").times("h100")
     (tmp_path / "bert").mkdir()
     with pytest.raises(InvalidTable, match="does not hold the profiles"):
-        Profiles(tmp_path).application("bert")
+        ApplicationProfiles(tmp_path).application("bert")

@@ -5,26 +5,26 @@ from functools import partial
 
 import numpy as np
 import pytest
-from gavel_reference import ROUND_S as GAVEL_ROUND_S
-from gavel_reference import Run, expected, gavel_reference
 
 from allocation.policies import POLICIES
 from simulation.__main__ import main
+from simulation.clock.progress import FixedRates
+from simulation.clock.run import Simulation
+from simulation.clock.state import State
 from simulation.cluster import Cluster
-from simulation.engine import Simulation
-from simulation.gavel_rounds import GavelRounds
-from simulation.jobs import Jobs
-from simulation.recording import Recording
-from simulation.service_rounds import ServiceRounds
-from simulation.state import State
-from simulation.throughputs import Table, read_gavel_table
-from simulation.trace import Program, TraceJob
-from simulation.work import FixedRates
+from simulation.results.timeline import TimelineRecorder
+from simulation.rules.gavel import GavelRules
+from simulation.rules.service import ServiceRules
+from simulation.traces.trace import Program, TraceJob
+from simulation.workloads.jobs import Jobs
+from simulation.workloads.rate_tables import RateTable, read_gavel_table
+from tests.simulation.gavel_reference import ROUND_S as GAVEL_ROUND_S
+from tests.simulation.gavel_reference import Run, expected, gavel_reference
 
 ROUND_S = 100.0
 ALONE = {(gpu_type, gpus): speed * gpus for gpu_type, speed in (("slow", 1.0), ("fast", 4.0)) for gpus in (1, 2)}
 TOGETHER = {place: 0.9 * rate for place, rate in ALONE.items()}
-TABLE = Table(
+TABLE = RateTable(
     {"w": ALONE, "x": ALONE}, {("w", "w"): TOGETHER, ("w", "x"): TOGETHER, ("x", "w"): dict.fromkeys(ALONE, 0.0)}
 )
 PACKED = {
@@ -39,8 +39,8 @@ def job(name, steps, *, arrival_s=0, gpus=1, workload="w"):
 def prepare(trace, words="slow=1", policy="max_min_fairness", *, gavel=False, restart_s=0.0):
     cluster = Cluster.parse(words)
     jobs = Jobs.of(trace, cluster, TABLE, beside=TABLE.rate_beside, restart_s=restart_s)
-    rules = GavelRounds(PACKED[policy], ROUND_S, [*range(len(cluster.gpu_types))]) if gavel else None
-    rounds = rules or ServiceRounds(cluster, PACKED[policy], ROUND_S)
+    rules = GavelRules(PACKED[policy], ROUND_S, [*range(len(cluster.gpu_types))]) if gavel else None
+    rounds = rules or ServiceRules(cluster, PACKED[policy], ROUND_S)
     work = FixedRates(jobs, whole_steps=gavel)
     return Simulation(State.before(jobs, cluster, [0] * len(cluster.gpu_types), work), rounds)
 
@@ -94,7 +94,7 @@ def test_whoever_stays_on_his_gpu_is_not_restarted():
 
 def test_a_chart_of_use_shows_no_more_gpus_than_there_are():
     simulation = prepare([job("a", 900), job("b", 900)])
-    recording = Recording(simulation.state.jobs, np.arange(2))
+    recording = TimelineRecorder(simulation.state.jobs, np.arange(2))
     simulation.watch = recording.see
     simulation.run()
     assert recording.busy(np.array([0.0, 500, 1000])).tolist() == [[1, 1]]
@@ -145,7 +145,7 @@ TRACE = "name,arrival_s,gpus,duration_s\na,0,1,3600\nb,0,1,3600\n"
     ("words", "reason"),
     [
         (("--policy", "max_min_fairness:packed=true"), "packed=true needs a table of --throughputs"),
-        (("--policy", "makespan:packed=true", "--rules", "sia"), "by Sia's rules nobody shares GPUs"),
+        (("--policy", "makespan:packed=true", "--rules", "sia"), "Sia's rules have no space sharing"),
         (("--policy", "sia:packed=true"), "packed: unknown; this policy has"),
         (("--policy", "makespan:packed=2"), "packed: must be true or false"),
     ],

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from simulation.workers import Failed, run_all
+from simulation.clock.process_pool import FailedRun, run_all
 
 
 def work(task: str, tell) -> str:
@@ -22,7 +22,7 @@ def results(*tasks: str, at_once: int = 2):
 def test_a_task_that_raises_or_is_killed_costs_no_other():
     found = results("one", "raise", "die", "two")
     assert (found[0], found[3]) == ("ONE", "TWO")
-    assert found[1] == Failed("ValueError: no such thing")
+    assert found[1] == FailedRun("ValueError: no such thing")
     assert "was killed" in found[2].reason
 
 

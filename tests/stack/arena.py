@@ -86,7 +86,7 @@ def _live(environment: Mapping[str, str], orders: Connection, barrier: Barrier) 
     import django  # noqa: PLC0415 - now that the environment says which database
 
     django.setup()
-    import rival_deeds  # noqa: PLC0415
+    from tests.stack import rival_deeds  # noqa: PLC0415
 
     while (deed := orders.recv()) is not None:
         barrier.wait()

@@ -18,8 +18,9 @@ from typing import Any
 
 import psycopg
 import yaml
-from deployment import PATIENCE_S, ROOT, Deployment, wait_for
-from private_servers import POSTGRESQL, Server, free_port, postgresql_server, private_folder
+
+from tests.deployment import PATIENCE_S, ROOT, Deployment, wait_for
+from tests.private_servers import POSTGRESQL, Server, free_port, postgresql_server, private_folder
 
 HOSTS = ("postgres", "redis")
 """Names by which one service finds another; here all are this machine."""
@@ -206,7 +207,7 @@ class Stack(Deployment):
     def token(self) -> str:
         """Of the person who submits, who is in the demo's teams."""
         return str(self.python(
-            "from scheduler_app import demo\n"
+            "from scheduler_app.operations import demo\n"
             "demo.create_login('ada', staff=True); demo.create_teams('ada')\n"
             "answer = demo.create_token('ada')"
         ))  # fmt: skip
@@ -214,7 +215,9 @@ class Stack(Deployment):
     def password(self) -> str:
         """Of the same person."""
         assert self.token
-        return str(self.python("from scheduler_app import demo\nanswer = demo.renew_password('ada').password"))
+        return str(
+            self.python("from scheduler_app.operations import demo\nanswer = demo.renew_password('ada').password")
+        )
 
     @contextmanager
     def database(self) -> Iterator[psycopg.Connection[Any]]:

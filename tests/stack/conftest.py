@@ -1,7 +1,8 @@
 from collections.abc import Generator, Iterator
 
 import pytest
-from composed import Stack, a_stack
+
+from tests.stack.composed import Stack, a_stack
 
 
 @pytest.fixture(scope="session")

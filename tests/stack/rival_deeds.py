@@ -12,22 +12,25 @@ from django.db import transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from allocation.planning import Plan
+from allocation.plan_round import Plan
 from cluster_app.models import Gpu, GpuType
 from cluster_app.services import add_node
-from jobs_app.attempts import end_attempt, lock_job, note_running, preempt
+from jobs_app.lifecycle.attempts import end_attempt, lock_job, note_running, preempt
+from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
+from jobs_app.lifecycle.dependencies import settle_dependencies
 from jobs_app.models import ApiToken, Attempt, Job, JobEvent, Team
-from jobs_app.services import cancel_job, hold_job, issue_token, release_job, settle_dependencies
-from jobs_app.submission import submit_job
-from scheduler_app import lease
-from scheduler_app.committing import commit_round
-from scheduler_app.demo import SPECIFICATIONS
-from scheduler_app.dispatching import grant_claims
-from scheduler_app.holder import own_name
+from jobs_app.submission.submit import submit_job
+from jobs_app.tokens import issue_token
 from scheduler_app.models import GpuClaim, PolicySetting, Round, SchedulerLease
-from scheduler_app.observing import release_claims
-from scheduler_app.services import Opening, decide, newest_events, take_snapshot
-from scheduler_app.snapshot import Snapshot
+from scheduler_app.operations.register_machine import gpu_type_columns
+from scheduler_app.round import lease
+from scheduler_app.round.commit import commit_round
+from scheduler_app.round.dispatch import promote_waiting_claims
+from scheduler_app.round.inputs import newest_events
+from scheduler_app.round.lease import holder_name
+from scheduler_app.round.observe import release_claims
+from scheduler_app.round.run_round import OpenedRound, decide, take_snapshot
+from scheduler_app.round.snapshot import Snapshot
 
 SHORT_LEASE = timedelta(seconds=0.05)
 decided: list[tuple[Round, Snapshot, Plan]] = []
@@ -44,7 +47,7 @@ def nothing() -> None:
 def prepare(gpus: int) -> None:
     """A new database with one node and one person."""
     call_command("migrate", verbosity=0)
-    kind = GpuType.objects.create(name="a100", **SPECIFICATIONS["a100"])
+    kind = GpuType.objects.create(name="a100", **gpu_type_columns("a100"))
     add_node("n1", kind, gpus=gpus, cpus=64, memory_mib=2**19, emulated=True)
     Team.objects.create(name="vision").members.add(User.objects.create(username="ada"))
 
@@ -87,7 +90,7 @@ def launched() -> tuple[str, int]:
 
 def running() -> tuple[str, int]:
     job, attempt = launched()
-    note_running(Attempt.objects.select_related("job").get(pk=attempt), started_at=timezone.now())
+    note_running({attempt: timezone.now()})
     return job, attempt
 
 
@@ -115,7 +118,7 @@ def release(job: str) -> None:
 
 
 def begin(attempt: int) -> bool:
-    return note_running(Attempt.objects.select_related("job").get(pk=attempt), started_at=timezone.now())
+    return bool(note_running({attempt: timezone.now()}))
 
 
 def end(attempt: int, exit_code: int) -> None:
@@ -132,7 +135,7 @@ def make_room(job: str, attempt: int) -> bool:
 def decide_on(number: int) -> None:
     """A round up to its commit, with that number, whoever else has it."""
     now, setting = timezone.now(), PolicySetting.objects.current()
-    opening = Opening(number, now, *newest_events())
+    opening = OpenedRound(number, now, *newest_events())
     snapshot, _, _, since = take_snapshot(now, setting)
     record = opening.record(Round.Result.COMMITTED, setting=setting, shares_since=since)
     decided[:] = [(record, snapshot, decide(snapshot, setting.policy, setting.parameters))]
@@ -144,7 +147,7 @@ def commit(holder: str) -> None:
 
 
 def open_round(holder: str) -> int:
-    assert lease.hold_lease(holder, timezone.now())
+    assert lease.acquire_lease(holder, timezone.now())
     return lease.open_round(holder, timezone.now())
 
 
@@ -154,7 +157,7 @@ def claim(attempt: int) -> None:
 
 def grant() -> None:
     release_claims(timezone.now())
-    grant_claims(timezone.now())
+    promote_waiting_claims(timezone.now())
 
 
 def settle() -> None:
@@ -171,11 +174,11 @@ def post(token: str, key: str, body: dict[str, Any]) -> tuple[int, str]:
 def strive(times: int) -> list[tuple[str, float, float]]:
     """Take the lease again and again: who had it, and for certain from when until when."""
     had = []
-    name = own_name()
+    name = holder_name()
     with patch.object(lease, "LEASE", SHORT_LEASE):
         for turn in range(times):
             asked = timezone.now()
-            if not lease.hold_lease(name, asked):
+            if not lease.acquire_lease(name, asked):
                 continue
             begun = timezone.now()
             if turn % 3 == 0:  # now and then it is given back, else it runs out

@@ -5,8 +5,9 @@ from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
-from arena import RIVALS, Arena, an_arena, raised
-from private_servers import postgresql, private_folder
+
+from tests.private_servers import postgresql, private_folder
+from tests.stack.arena import RIVALS, Arena, an_arena, raised
 
 MEETINGS = 25
 GPUS = 4

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from composed import Stack
-from deployment import PATIENCE_S, ROOT
 from playwright.sync_api import expect, sync_playwright
+
+from tests.deployment import PATIENCE_S, ROOT
+from tests.stack.composed import Stack
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 

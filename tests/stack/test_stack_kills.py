@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
-from composed import Member, Stack
-from deployment import OVERLAPS, wait_for
 from django.utils import timezone
 
 from motley_client.errors import Conflict
+from tests.deployment import OVERLAPS, wait_for
+from tests.stack.composed import Member, Stack
 
 ROUND_S = 5.0
 MUCH_WORK = 150

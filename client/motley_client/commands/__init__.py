@@ -1,1 +1,1 @@
-"""The verbs of the `motley` command, one module for each subject. Each one reads, asks, and prints."""
+"""Subcommands of `motley`, by subject. Each parses its options, calls the client and prints the response."""

@@ -1,4 +1,4 @@
-"""The cluster: its nodes, its types of GPUs, and how fast they were found to be."""
+"""Commands about the cluster: nodes, GPU types, measured rates."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -6,31 +6,34 @@ from typing import Annotated
 
 import typer
 
-from motley_client.answers import Node
 from motley_client.client import Client
 from motley_client.completion import TeamOption, gpu_types
 from motley_client.completion import nodes as known_nodes
-from motley_client.inert import inert
 from motley_client.lookup import connect
+from motley_client.responses import Node
 from motley_client.tables.cluster import gpu_types_table, nodes_table, occupancy, throughputs_table
-from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, say, warn
+from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
 
 POLL_PERIOD_S = 2.0
 
-NodeArguments = Annotated[list[str], typer.Argument(metavar="NODE...", autocompletion=known_nodes)]
-ReasonOption = Annotated[str, typer.Option("--reason", "-r", help="For everybody whose job is affected.")]
-GpuTypeOption = Annotated[str | None, typer.Option(metavar="TYPE", autocompletion=gpu_types)]
+NodeArguments = Annotated[
+    list[str], typer.Argument(metavar="NODE...", help="Names of nodes.", autocompletion=known_nodes)
+]
+ReasonOption = Annotated[str, typer.Option("--reason", "-r", help="Reason, shown to the owners of affected jobs.")]
+GpuTypeOption = Annotated[
+    str | None, typer.Option(metavar="TYPE", help="Only this GPU type.", autocompletion=gpu_types)
+]
 
 
 def nodes(
     context: typer.Context,
     *,
-    state: Annotated[str | None, typer.Option(help="ready, cordoned or draining.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only nodes in this state: ready, cordoned or draining.")] = None,
     gpu_type: GpuTypeOption = None,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the nodes, and what is free on them."""
+    """List nodes and their free GPUs."""
     with connect(context) as client:
         present(
             lambda: list(client.nodes(state=state, gpu_type=gpu_type)),
@@ -42,9 +45,9 @@ def nodes(
 
 
 def cordon(context: typer.Context, nodes: NodeArguments, *, reason: ReasonOption) -> None:
-    """Start nothing new on nodes; what runs there goes on. For staff."""
+    """Start no new jobs on nodes; running jobs continue. Administrators only."""
     with connect(context) as client:
-        _each(nodes, lambda name: client.cordon(name, reason=reason))
+        _apply_to_each(nodes, lambda name: client.cordon(name, reason=reason))
 
 
 def drain(
@@ -52,11 +55,11 @@ def drain(
     nodes: NodeArguments,
     *,
     reason: ReasonOption,
-    wait: Annotated[bool, typer.Option("--wait", help="Until nothing runs there; Ctrl-C ends the waiting.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the nodes are empty; Ctrl-C stops waiting.")] = False,
 ) -> None:
-    """Start nothing new on nodes, and move what runs there elsewhere. For staff."""
+    """Start no new jobs on nodes and move running jobs to other nodes. Administrators only."""
     with connect(context) as client:
-        _each(nodes, lambda name: client.drain(name, reason=reason))
+        _apply_to_each(nodes, lambda name: client.drain(name, reason=reason))
         if wait:
             _wait_until_empty(client, nodes)
 
@@ -65,15 +68,15 @@ def resume(
     context: typer.Context,
     nodes: NodeArguments,
     *,
-    reason: Annotated[str, typer.Option("--reason", "-r", help="For the history.")] = "",
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Reason, recorded in the history.")] = "",
 ) -> None:
-    """Use nodes again. For staff."""
+    """Return nodes to service. Administrators only."""
     with connect(context) as client:
-        _each(nodes, lambda name: client.resume(name, reason=reason))
+        _apply_to_each(nodes, lambda name: client.resume(name, reason=reason))
 
 
 def types(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """List the types of GPUs, what they can do, and how many are free."""
+    """List GPU types: memory, speed, price, and how many are free."""
     with connect(context) as client:
         found = list(client.gpu_types())
     emit(output, found, names=[kind["name"] for kind in found], table=lambda: gpu_types_table(found))
@@ -83,25 +86,25 @@ def rates(
     context: typer.Context,
     *,
     team: TeamOption = None,
-    workload: Annotated[str | None, typer.Option()] = None,
+    workload: Annotated[str | None, typer.Option(help="Only this workload.")] = None,
     gpu_type: GpuTypeOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List how fast each workload was on each type of GPU, as measured."""
+    """List the measured rate of each workload on each GPU type."""
     with connect(context) as client:
         found = list(client.throughputs(team=team, workload=workload, gpu_type=gpu_type))
     names = [one["workload"] for one in found]
     emit(output, found, names=dict.fromkeys(names), table=lambda: throughputs_table(found, now=now()))
 
 
-def _each(names: Sequence[str], verb: Callable[[str], Node]) -> None:
+def _apply_to_each(names: Sequence[str], action: Callable[[str], Node]) -> None:
     for name in names:
-        _say(verb(name))
+        _say(action(name))
 
 
 def _say(node: Node) -> None:
     still = "" if node["state"] == "ready" else f", {occupancy(node, now())}"
-    say(inert(f"{node['name']}: {node['state']}{still}"))
+    say(sanitized(f"{node['name']}: {node['state']}{still}"))
 
 
 def _wait_until_empty(client: Client, names: Sequence[str]) -> None:
@@ -111,6 +114,6 @@ def _wait_until_empty(client: Client, names: Sequence[str]) -> None:
                 time.sleep(POLL_PERIOD_S)
             _say(node)
     except KeyboardInterrupt:
-        warn("\nDetached: the nodes are emptied all the same.")
-        warn("  motley nodes --watch   see how far it is")
+        warn("\nDetached: draining continues.")
+        warn("  motley nodes --watch   watch the progress")
         raise typer.Exit(130) from None

@@ -1,45 +1,55 @@
-"""Looking at jobs, and changing what they are."""
+"""Commands about jobs: list, show, explain, change, cancel, hold, release, requeue."""
 
 import re
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from motley_client.answers import ACTIVE_STATES, Job, JobInFull, State
 from motley_client.client import Client
-from motley_client.completion import JobArgument, TeamOption, gpu_types
+from motley_client.completion import JobArgument, JobArguments, TeamOption, gpu_types
 from motley_client.errors import Conflict
+from motley_client.exit_codes import EXPECTED, report_error
 from motley_client.lookup import connect, find_job
+from motley_client.responses import ACTIVE_STATES, Job, JobDetail, State
 from motley_client.spec import SpecError, merged, pairs_of
 from motley_client.tables.jobs import attempts_table, events_table, explanation, job_details, jobs_table
-from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, say, warn
+from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
 
+Action = Callable[[Client, str], JobDetail]
+"""What a command does to one job by its id: `Client.cancel` and others."""
 SECONDS_PER = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 TRIES = 10
-"""A running job changes with every report; what was read of it may be old before it is written."""
+"""A running job changes with every progress report, so that a conditional update may fail several times."""
 
 
 def ps(
     context: typer.Context,
-    search: Annotated[str | None, typer.Argument(help="Beginnings of names and ids, and tags as NAME=VALUE.")] = None,
+    search: Annotated[str | None, typer.Argument(help="Beginnings of names or ids, or tags as NAME=VALUE.")] = None,
     *,
-    state: Annotated[list[State] | None, typer.Option(metavar="STATE", help="Only this; repeat it for more.")] = None,
-    all_states: Annotated[bool, typer.Option("--all", "-a", help="Finished jobs too.")] = False,
-    team: TeamOption = None,
-    owner: Annotated[str | None, typer.Option()] = None,
-    gpu_type: Annotated[
-        str | None, typer.Option(metavar="TYPE", help="That they run on.", autocompletion=gpu_types)
+    state: Annotated[
+        list[State] | None, typer.Option(metavar="STATE", help="Only jobs in this state; repeat for several.")
     ] = None,
-    tag: Annotated[list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="Repeat it for more.")] = None,
-    array: Annotated[str | None, typer.Option(metavar="ID", help="Only the members of this array.")] = None,
-    since: Annotated[str | None, typer.Option(help="Submitted since, as in 2h or 2026-12-01T12:00:00Z.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest.")] = 50,
+    all_states: Annotated[bool, typer.Option("--all", "-a", help="Include finished jobs.")] = False,
+    team: TeamOption = None,
+    owner: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
+    gpu_type: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Only jobs that run on this GPU type.", autocompletion=gpu_types)
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="Only jobs with this tag; repeat for several.")
+    ] = None,
+    array: Annotated[str | None, typer.Option(metavar="ID", help="Only members of this array.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only jobs submitted since, e.g. 2h or 2026-12-01T12:00:00Z.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of jobs.")] = 50,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List jobs, the newest first; those that have not finished, unless told otherwise."""
+    """List jobs, newest first. Finished jobs are listed with --all or --state."""
     wanted: dict[str, Any] = {
         "state": state or ([] if all_states else ACTIVE_STATES),
         "q": search,
@@ -64,7 +74,7 @@ def ps(
 def show(
     context: typer.Context, job: JobArgument, *, watch: WatchOption = False, output: OutputOption = Output.TABLE
 ) -> None:
-    """Show all of one job: its state, why it waits, and its attempts."""
+    """Show one job: state, reasons for waiting, progress and attempts."""
     with connect(context) as client:
         found = find_job(client, job)["id"]
         present(
@@ -82,11 +92,14 @@ def explain(
     *,
     would_start: Annotated[
         bool,
-        typer.Option("--would-start", help="Also try what would start it now: fewer GPUs, another type, more weight."),
+        typer.Option(
+            "--would-start",
+            help="Also list changes that would start it now: fewer GPUs, another GPU type, more weight.",
+        ),
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say why a job waits, with numbers, and how fast it is taken to be on each type of GPU."""
+    """Explain why a job waits. Also shows the rate that the scheduler assumes on each GPU type."""
     with connect(context) as client:
         found = find_job(client, job)
         answer = client.explain(found["id"], would_start=would_start)
@@ -94,14 +107,14 @@ def explain(
 
 
 def events(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
-    """List what happened to a job, and who did it."""
+    """List the events of a job and who caused them."""
     with connect(context) as client:
         found = list(client.events(find_job(client, job)["id"]))
     emit(output, found, names=[str(one["id"]) for one in found], table=lambda: events_table(found, now=now()))
 
 
 def attempts(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
-    """List each time that a job was given GPUs: which, how long, and how it ended."""
+    """List the attempts of a job. Shows the GPUs of each attempt, how long it ran and how it ended."""
     with connect(context) as client:
         found = list(client.attempts(find_job(client, job)["id"]))
     emit(output, found, names=[str(one["number"]) for one in found], table=lambda: attempts_table(found, now=now()))
@@ -111,22 +124,28 @@ def change(
     context: typer.Context,
     job: JobArgument,
     *,
-    name: Annotated[str | None, typer.Option("--name", "-n")] = None,
-    weight: Annotated[float | None, typer.Option(help="The share within the team.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set it; the others stay.")] = None,
-    untag: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Take the tag off.")] = None,
-    time_limit: Annotated[str | None, typer.Option(help="As in 48h; none lifts it.")] = None,
-    deadline: Annotated[str | None, typer.Option(help="As in 2026-12-01T12:00:00Z; none lifts it.")] = None,
-    retries: Annotated[int | None, typer.Option(help="After failures; preemptions never count.")] = None,
+    name: Annotated[str | None, typer.Option("--name", "-n", help="New name.")] = None,
+    weight: Annotated[float | None, typer.Option(help="New weight within the team.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set this tag, keep the others; repeat for several.")
+    ] = None,
+    untag: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Remove this tag; repeat for several.")
+    ] = None,
+    time_limit: Annotated[str | None, typer.Option(help="New time limit, e.g. 48h; none removes it.")] = None,
+    deadline: Annotated[
+        str | None, typer.Option(help="New deadline, e.g. 2026-12-01T12:00:00Z; none removes it.")
+    ] = None,
+    retries: Annotated[int | None, typer.Option(help="Maximum number of restarts after failures.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change a job: its name, weight, tags, limits or retries; of a finished one only the name and the tags."""
+    """Change a job. Of a finished job only the name and the tags can be changed."""
     fields = merged({}, {"name": name, "weight": weight, "retries": retries})
     limits = {"time_limit": time_limit, "deadline": deadline}
     fields |= {limit: None if text == "none" else text for limit, text in limits.items() if text is not None}
     tags = pairs_of("--tag", tag or [])
     if not (fields or tags or untag):
-        raise SpecError("What should change? Give an option, as in: --weight 2")
+        raise SpecError("Nothing to change: give at least one option, e.g. --weight 2.")
     with connect(context) as client:
         changed = _change(client, find_job(client, job)["id"], fields, tags, set(untag or []))
     if output is Output.TABLE:
@@ -134,8 +153,28 @@ def change(
     emit(output, changed, names=[changed["id"]], table=lambda: job_details(changed, now=now()))
 
 
+def cancel(context: typer.Context, jobs: JobArguments) -> None:
+    """Cancel jobs. A running job has its grace period to save its work; then it is killed."""
+    _apply_to_each(context, jobs, Client.cancel)
+
+
+def hold(context: typer.Context, jobs: JobArguments) -> None:
+    """Keep jobs in the queue. Running jobs are first requeued gracefully."""
+    _apply_to_each(context, jobs, Client.hold)
+
+
+def release(context: typer.Context, jobs: JobArguments) -> None:
+    """Let held jobs be scheduled again."""
+    _apply_to_each(context, jobs, Client.release)
+
+
+def requeue(context: typer.Context, jobs: JobArguments) -> None:
+    """Stop running jobs gracefully and put them back in the queue."""
+    _apply_to_each(context, jobs, Client.requeue)
+
+
 def since_of(text: str | None) -> str | None:
-    """The time that is `2h` ago; a time as it is."""
+    """ISO time of `2h` ago; other text as it is."""
     ago = re.fullmatch(r"(\d{1,6})([smhd])", text or "")
     return (now() - timedelta(seconds=int(ago[1]) * SECONDS_PER[ago[2]])).isoformat() if ago else text
 
@@ -143,12 +182,12 @@ def since_of(text: str | None) -> str | None:
 def _newest(client: Client, wanted: dict[str, Any], limit: int, *, quiet: bool) -> list[Job]:
     found = list(islice(client.jobs(**wanted), limit + 1))
     if len(found) > limit and not quiet:
-        warn(f"These are the newest {limit}; --limit shows more.")
+        warn(f"Only the newest {limit} jobs are shown; --limit shows more.")
     return found[:limit]
 
 
-def _change(client: Client, job_id: str, fields: dict[str, Any], tags: dict[str, str], untag: set[str]) -> JobInFull:
-    """Tags are replaced as a whole: they are read and written until nobody came in between."""
+def _change(client: Client, job_id: str, fields: dict[str, Any], tags: dict[str, str], untag: set[str]) -> JobDetail:
+    """Change a job. The service replaces tags as a whole: read them, merge, write conditionally, retry on conflict."""
     if not (tags or untag):
         return client.change(job_id, fields)
     for _ in range(TRIES - 1):
@@ -160,7 +199,22 @@ def _change(client: Client, job_id: str, fields: dict[str, Any], tags: dict[str,
     return _retag(client, job_id, fields, tags, untag)
 
 
-def _retag(client: Client, job_id: str, fields: dict[str, Any], tags: dict[str, str], untag: set[str]) -> JobInFull:
+def _retag(client: Client, job_id: str, fields: dict[str, Any], tags: dict[str, str], untag: set[str]) -> JobDetail:
     job = client.job(job_id)
     kept = {name: value for name, value in job["spec"].get("tags", {}).items() if name not in untag}
     return client.change(job_id, fields | {"tags": kept | tags}, if_match=job["etag"])
+
+
+def _apply_to_each(context: typer.Context, jobs: Sequence[str], action: Action) -> NoReturn:
+    with connect(context) as client:
+        codes = [_apply(client, typed, action) for typed in jobs]
+    raise typer.Exit(next(filter(None, codes), 0))
+
+
+def _apply(client: Client, typed: str, action: Action) -> int:
+    try:
+        job = action(client, find_job(client, typed)["id"])
+    except EXPECTED as error:
+        return report_error(error)
+    say(f"{sanitized(job['name'])} ({job['id']}): {'held' if job['held'] else job['state']}")
+    return 0

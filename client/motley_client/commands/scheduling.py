@@ -1,13 +1,13 @@
-"""Who gets what: shares, rounds, and the policy that decides."""
+"""Commands about scheduling: fair shares, rounds, the policy."""
 
 from itertools import islice
 from typing import Annotated
 
 import typer
 
-from motley_client.answers import Policy
 from motley_client.completion import policies as known_policies
 from motley_client.lookup import connect
+from motley_client.responses import Policy
 from motley_client.spec import SpecError, numbers_of
 from motley_client.tables.scheduling import (
     choices_table,
@@ -22,11 +22,11 @@ from motley_client.terminal import Output, OutputOption, WatchOption, emit, now,
 
 LATEST_ROUNDS = 20
 
-policy = typer.Typer(no_args_is_help=True, help="The policy by which rounds are decided: show, list, history, set.")
+policy = typer.Typer(no_args_is_help=True, help="Show, list and change the scheduling policy.")
 
 
 def share(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """Show what each of your teams was entitled to of the work that the cluster did, and what it got."""
+    """Show fair shares of teams. Of each team: the share of work that it was entitled to, and received."""
     with connect(context) as client:
         teams = list(client.teams())
     emit(output, teams, names=[team["name"] for team in teams], table=lambda: shares_table(teams))
@@ -34,13 +34,13 @@ def share(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
 
 def rounds(
     context: typer.Context,
-    number: Annotated[int | None, typer.Argument(help="Only this round, and what it decided.")] = None,
+    number: Annotated[int | None, typer.Argument(help="Show only this round, with its decisions.")] = None,
     *,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest.")] = LATEST_ROUNDS,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rounds.")] = LATEST_ROUNDS,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the scheduler's rounds: what was decided, how well, and what a GPU of each type was worth."""
+    """List scheduling rounds, newest first. Shows changes, optimality gap, solve time and shadow prices of GPUs."""
     with connect(context) as client:
         if number is not None:
             found = client.round(number)
@@ -57,7 +57,7 @@ def rounds(
 
 @policy.command()
 def show(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """Show the policy that counts."""
+    """Show the current policy and its settings."""
     with connect(context) as client:
         current = client.current_policy()
     emit(output, current, names=[current["policy"]], table=lambda: policy_details(current, now=now()))
@@ -67,19 +67,20 @@ def show(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
 def list_policies(
     context: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="POLICY", help="Only this one, in full.", autocompletion=known_policies)
+        str | None,
+        typer.Argument(metavar="POLICY", help="Show only this policy, in full.", autocompletion=known_policies),
     ] = None,
     *,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the policies that there are to choose; the star is on the one that counts.
+    """List available policies; * marks the current one.
 
-    Of one that is named, also when to choose it, its parameters, and where it comes from.
+    With POLICY, show when to choose it, its parameters and its sources.
     """
     with connect(context) as client:
         found = list(client.policies())
     if name is not None:
-        one = _named(found, name)
+        one = _find_policy(found, name)
         emit(output, one, names=[one["name"]], table=lambda: policy_described(one))
         return
     emit(output, found, names=[one["name"] for one in found], table=lambda: policies_table(found))
@@ -87,7 +88,7 @@ def list_policies(
 
 @policy.command()
 def history(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """List the choices so far, the latest first."""
+    """List policy changes, newest first."""
     with connect(context) as client:
         found = list(client.policy_history())
     emit(output, found, names=[str(one["id"]) for one in found], table=lambda: choices_table(found, now=now()))
@@ -96,27 +97,33 @@ def history(context: typer.Context, output: OutputOption = Output.TABLE) -> None
 @policy.command("set")
 def choose(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="POLICY", autocompletion=known_policies)],
+    name: Annotated[str, typer.Argument(metavar="POLICY", help="Name of the policy.", autocompletion=known_policies)],
     *,
     parameter: Annotated[
         list[str] | None,
-        typer.Option("--param", metavar="NAME=VALUE", help="Repeat it for more; see motley policy list POLICY."),
+        typer.Option(
+            "--param",
+            metavar="NAME=VALUE",
+            help="Parameter of the policy; repeat for several. See motley policy list POLICY.",
+        ),
     ] = None,
-    round_length: Annotated[float | None, typer.Option(metavar="SECONDS", help="From round to round.")] = None,
+    round_length: Annotated[float | None, typer.Option(metavar="SECONDS", help="Length of a round.")] = None,
     min_run: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="How long a job runs before another may take its place.")
+        float | None, typer.Option(metavar="SECONDS", help="Minimum run time before a job may be preempted.")
     ] = None,
     solve_limit: Annotated[
         float | None,
-        typer.Option(metavar="PART", help="The part of a round after which its best certified decision counts."),
+        typer.Option(
+            metavar="FRACTION", help="Fraction of a round that the solver may use; then its best solution is used."
+        ),
     ] = None,
-    note: Annotated[str | None, typer.Option(help="Why, for the history.")] = None,
+    note: Annotated[str | None, typer.Option(help="Reason, recorded in the history.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Decide by this policy from the next round on. For staff.
+    """Use this policy from the next round on. Administrators only.
 
-    Times that no option says stay as they are. Parameters belong to their policy: where none is given, the same policy
-    keeps its own, and another starts from its defaults; where some are given, the others have their defaults.
+    Times that are not given stay as they are. Without --param, the current policy keeps its parameters and another
+    policy starts with its defaults; with --param, parameters that are not given have their defaults.
     """
     with connect(context) as client:
         chosen = client.choose_policy(
@@ -133,20 +140,18 @@ def choose(
 @policy.command()
 def undo(
     context: typer.Context,
-    choice: Annotated[
-        int, typer.Argument(metavar="ID", help="The choice to go back to, as motley policy history shows it.")
-    ],
+    choice: Annotated[int, typer.Argument(metavar="ID", help="Id of the settings, from motley policy history.")],
     *,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Go back to a choice of the history: undo what was chosen after it. For staff."""
+    """Restore earlier settings of the policy. Administrators only."""
     with connect(context) as client:
         chosen = client.choose_policy_again(choice)
     emit(output, chosen, names=[chosen["policy"]], table=lambda: policy_details(chosen, now=now()))
 
 
-def _named(policies: list[Policy], name: str) -> Policy:
+def _find_policy(policies: list[Policy], name: str) -> Policy:
     for policy_ in policies:
         if policy_["name"] == name:
             return policy_
-    raise SpecError(f"There is no policy {name}; there are {', '.join(one['name'] for one in policies)}.")
+    raise SpecError(f"No policy named {name}. Available: {', '.join(one['name'] for one in policies)}.")

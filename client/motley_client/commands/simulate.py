@@ -1,4 +1,4 @@
-"""Simulations: they run the service's own code, to which this command hands over where it is installed."""
+"""The `motley simulate` command: replaces this process by the simulator, where the service's code is installed."""
 
 import os
 import sys
@@ -9,25 +9,25 @@ import typer
 from motley_client.configuration import ConfigurationError
 
 AS_IT_IS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""What follows is the simulator's, --help included."""
+"""All arguments are passed to the simulator, --help included."""
 
 
 def simulate(context: typer.Context) -> None:
-    """Run traces of jobs through the service's own decisions: run, compare, generate. It needs no service."""
+    """Simulate job traces: run, compare, generate. Uses the scheduler's own code, without a running service."""
     root = simulator_root()
     environment = {"PYTHONPATH": os.pathsep.join([str(root), *_python_path()]), "MOTLEY_PROGRAM": "motley simulate"}
-    # In its place, so that signals and the exit code are its own; -P: nothing of the folder it is called in is run.
+    # exec, so that signals and the exit code are the simulator's own; -P: never import from the current folder.
     command = [sys.executable, "-P", "-m", "simulation", *context.args]
     os.execve(sys.executable, command, {**os.environ, **environment})  # noqa: S606  # no shell is wanted
 
 
 def simulator_root() -> Path:
-    """The folder of the service's packages, which lie beside the environment that is made for them."""
+    """Root of the service's checkout: the folder that contains the virtual environment of this command."""
     root = Path(sys.prefix).parent
     if not (root / "simulation" / "__main__.py").is_file():
         raise ConfigurationError(
-            "The simulator is not installed here: it is a part of the service, and this is the client alone. "
-            "In a checkout of Motley ./bootstrap.sh run installs both; .venv/bin/motley simulate is then this command."
+            "The simulator is not installed here: it is part of the service, and this is the client alone. "
+            "In a checkout of Motley, ./bootstrap.sh run installs both; then use .venv/bin/motley simulate."
         )
     return root
 

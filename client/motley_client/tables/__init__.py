@@ -1,1 +1,1 @@
-"""Answers of the service as tables for people, one module for each subject."""
+"""Responses of the service as tables, one module per subject."""

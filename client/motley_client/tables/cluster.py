@@ -1,12 +1,12 @@
-"""Nodes, types of GPUs, and measured rates."""
+"""Tables of nodes, GPU types and measured rates."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from rich.console import RenderableType
 
-from motley_client.answers import GpuType, Node, Throughput
-from motley_client.tables.drawing import Cell, age, gib, number, table, until
+from motley_client.responses import GpuType, Node, Throughput
+from motley_client.tables.format import Cell, age, gib, number, table, until
 
 OUT_OF_SERVICE = {"cordoned", "draining"}
 
@@ -31,7 +31,7 @@ def gpu_types_table(kinds: Iterable[GpuType]) -> RenderableType:
         )
         for kind in kinds
     ]
-    return table(headings, rows, empty="No types of GPUs.")
+    return table(headings, rows, empty="No GPU types.")
 
 
 def throughputs_table(rates: Iterable[Throughput], *, now: datetime) -> RenderableType:
@@ -49,11 +49,11 @@ def throughputs_table(rates: Iterable[Throughput], *, now: datetime) -> Renderab
         )
         for one in rates
     ]
-    return table(headings, rows, empty="Nothing has been measured yet.")
+    return table(headings, rows, empty="No rates have been measured yet.")
 
 
 def occupancy(node: Node, now: datetime) -> str:
-    """Who still runs on a node that was taken out of service, and for how long: `3 jobs, empty in 20m`."""
+    """Jobs left on a node that is out of service, and when it will be empty: `3 jobs, empty in 20m`."""
     if node["empty"]:
         return "empty"
     jobs = f"{node['jobs_running']} job{'s' if node['jobs_running'] != 1 else ''}"

@@ -1,4 +1,4 @@
-"""Jobs: lists of them, one in full, why it waits, and what became of it."""
+"""Tables of jobs, attempts, events, explanations and plans."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -6,23 +6,23 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from motley_client.answers import (
+from motley_client.responses import (
     ACTIVE_STATES,
     Attempt,
     Event,
     Explanation,
     Job,
-    JobInFull,
-    Option,
+    JobDetail,
     Plan,
+    PlanOption,
     RateUsed,
     WouldStart,
 )
-from motley_client.inert import inert
-from motley_client.tables.drawing import Cell, age, duration, facts, number, table, when
+from motley_client.tables.format import Cell, age, duration, key_values, number, table, to_the_second, when
+from motley_client.terminal import sanitized
 
 ID_LENGTH = 18
-"""A UUIDv7 begins with its time: shorter, the jobs of one minute would look alike."""
+"""Digits of an id that are shown. A UUIDv7 begins with its time: fewer would be equal for the jobs of a minute."""
 
 COLOURS = {
     "running": "green",
@@ -36,19 +36,19 @@ COLOURS = {
 
 
 def jobs_table(jobs: Iterable[Job], *, now: datetime) -> RenderableType:
-    headings = ("NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "AGE", "WHY")
+    headings = ("NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "AGE", "REASON")
     return table(headings, [_job_row(job, now) for job in jobs], empty="No jobs.")
 
 
-def job_details(job: JobInFull, *, now: datetime) -> RenderableType:
-    """All of one job: what it is, why it waits, and its attempts."""
+def job_details(job: JobDetail, *, now: datetime) -> RenderableType:
+    """One job: its state, reasons for waiting, progress and attempts."""
     lines: list[tuple[str, Cell]] = [
         ("name", job["name"]),
         ("id", job["id"]),
         ("owner", f"{job['owner']} ({job['team']})"),
         ("state", _state(job)),
         ("message", job["message"]),
-        *(("waits for", f"{reason['code']}: {reason['detail']}") for reason in job["reasons"]),
+        *(("reason", f"{reason['code']}: {reason['detail']}") for reason in job["reasons"]),
         ("GPUs", gpus(job)),
         ("nodes", ", ".join(job["nodes"])),
         ("progress", progress(job)),
@@ -61,7 +61,7 @@ def job_details(job: JobInFull, *, now: datetime) -> RenderableType:
         ("work lost", f"{job['work_lost_gpu_seconds']:.0f} GPU-seconds" if job["work_lost_gpu_seconds"] else ""),
     ]
     attempts = [Text(""), attempts_table(job["attempts"], now=now)] if job["attempts"] else []
-    return Group(facts(lines), *attempts)
+    return Group(key_values(lines), *attempts)
 
 
 def attempts_table(attempts: Iterable[Attempt], *, now: datetime) -> RenderableType:
@@ -87,7 +87,7 @@ def events_table(events: Iterable[Event], *, now: datetime) -> RenderableType:
     rows = [
         (
             age(event["at"], now),
-            event["at"],
+            to_the_second(event["at"]),
             event["kind"],
             number(event["attempt"], "{}"),
             event["actor"] or "",
@@ -95,20 +95,20 @@ def events_table(events: Iterable[Event], *, now: datetime) -> RenderableType:
         )
         for event in events
     ]
-    return table(headings, rows, empty="Nothing has happened yet.")
+    return table(headings, rows, empty="No events yet.")
 
 
 def explanation(job: Job, answer: Explanation) -> RenderableType:
-    """Why the job is where it is, and how fast it would be elsewhere."""
+    """Why the job waits, what would start it, and the rate assumed for each configuration."""
     lines: list[tuple[str, Cell]] = [
         ("job", f"{job['name']} ({job['id']})"),
         ("state", _state(job)),
         ("message", answer["message"]),
-        *(("waits for", f"{reason['code']}: {reason['detail']}") for reason in answer["reasons"]),
+        *(("reason", f"{reason['code']}: {reason['detail']}") for reason in answer["reasons"]),
         ("round", number(answer["round"], "{}")),
         *_would_start(answer.get("would_start")),
     ]
-    return Group(facts(lines), Text(""), _rates_table(answer["rates_used"]))
+    return Group(key_values(lines), Text(""), _rates_table(answer["rates_used"]))
 
 
 def _would_start(found: WouldStart | None) -> list[tuple[str, Cell]]:
@@ -118,15 +118,15 @@ def _would_start(found: WouldStart | None) -> list[tuple[str, Cell]]:
 
 
 def plan_table(plan: Plan) -> RenderableType:
-    """Where the job could run; the star is on the fastest."""
-    headings = ("", "GPUS", "NODES", "STEPS/S", "RATE IS", "COST/H", "RUNS", "COST", "FREE", "STARTS")
+    """Configurations in which the job could run; * marks the preferred one."""
+    headings = ("", "GPUS", "NODES", "STEPS/S", "RATE SOURCE", "COST/H", "RUN TIME", "COST", "FREE", "STARTS")
     rows = [_option_row(option) for option in plan["options"]]
-    drawn = table(headings, rows, empty="No GPU type of this cluster can run it.")
-    return Group(drawn, Text(inert(plan["note"]))) if plan["note"] else drawn
+    drawn = table(headings, rows, empty="No GPU type of this cluster can run this job.")
+    return Group(drawn, Text(sanitized(plan["note"]))) if plan["note"] else drawn
 
 
 def gpus(job: Job) -> str:
-    """`4 a100` for what the job holds, else what it asks for: `1-16 a100|v100`."""
+    """GPUs that the job holds: `4 a100`; if it holds none, those that it requests: `1-16 a100|v100`."""
     if job["gpu_type"]:
         return f"{job['gpu_count']} {job['gpu_type']}"
     asked = job["spec"].get("gpus", 1)
@@ -135,7 +135,7 @@ def gpus(job: Job) -> str:
 
 
 def progress(job: Job) -> str:
-    """`1,200/2,000 (60%)`, as far as it is known."""
+    """Progress in steps: `1,200/2,000 (60%)`; empty if not known."""
     made = job["progress"]
     if made is None or not (made["step"] or made["total_steps"]):
         return ""
@@ -144,13 +144,13 @@ def progress(job: Job) -> str:
 
 
 def rate(job: Job) -> str:
-    """`24.1 steps/s`, once it is measured."""
+    """Measured rate: `24.1 steps/s`; empty before it is measured."""
     made = job["progress"]
     return f"{made['rate']:.3g} steps/s" if made and made["rate"] else ""
 
 
-def why(job: Job) -> str:
-    """What keeps it waiting, or what is to be said of it."""
+def reason_of(job: Job) -> str:
+    """First reason why the job waits; for other jobs their message."""
     waiting = job["state"] in ACTIVE_STATES and job["reasons"]
     return job["reasons"][0]["detail"] if waiting else job["message"]
 
@@ -165,11 +165,11 @@ def _job_row(job: Job, now: datetime) -> Sequence[Cell]:
         gpus(job),
         progress(job),
         age(job["created_at"], now),
-        why(job),
+        reason_of(job),
     )
 
 
-def _option_row(option: Option) -> Sequence[Cell]:
+def _option_row(option: PlanOption) -> Sequence[Cell]:
     return (
         "*" if option["preferred"] else "",
         f"{option['gpus']} {option['gpu_type']}",
@@ -185,7 +185,7 @@ def _option_row(option: Option) -> Sequence[Cell]:
 
 
 def _rates_table(rates: Iterable[RateUsed]) -> RenderableType:
-    headings = ("GPUS", "NODES", "STEPS/S", "RATE IS", "SHARE OF TIME")
+    headings = ("GPUS", "NODES", "STEPS/S", "RATE SOURCE", "SHARE OF TIME")
     rows = [
         (
             f"{used['gpus']} {used['gpu_type']}",
@@ -196,9 +196,9 @@ def _rates_table(rates: Iterable[RateUsed]) -> RenderableType:
         )
         for used in rates
     ]
-    return table(headings, rows, empty="No round has counted on a rate of it yet.")
+    return table(headings, rows, empty="No rates of this job are known yet.")
 
 
 def _state(job: Job) -> Text:
     word = "held" if job["held"] else job["state"]
-    return Text(inert(word), style=COLOURS.get(word, ""))
+    return Text(sanitized(word), style=COLOURS.get(word, ""))

@@ -1,4 +1,4 @@
-"""Who gets what: teams, rounds, policies."""
+"""Tables of fair shares, rounds and policies."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -7,23 +7,35 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from motley_client.answers import ChosenPolicy, Decision, Parameter, Policy, Round, RoundInFull, Team
-from motley_client.tables.drawing import Cell, age, duration, facts, number, table, when
+from motley_client.responses import ChosenPolicy, Decision, Parameter, Policy, Round, RoundDetail, Team
+from motley_client.tables.format import Cell, age, duration, key_values, number, table, when
 
 
 def shares_table(teams: Iterable[Team]) -> RenderableType:
-    """What each team was entitled to of all the work that was done, and what it got."""
-    headings = ("TEAM", "WEIGHT", "ENTITLED", "DELIVERED", "RATIO", "GPUS NOW", "MOST GPUS", "OVER", "MEMBERS")
-    return table(headings, [_share_row(team) for team in teams], empty="You are in no team.")
+    """Share of the cluster's work that each team was entitled to and received."""
+    headings = ("TEAM", "WEIGHT", "ENTITLED", "DELIVERED", "RATIO", "GPUS NOW", "GPU LIMIT", "WINDOW", "MEMBERS")
+    return table(headings, [_share_row(team) for team in teams], empty="You are not a member of any team.")
 
 
 def rounds_table(rounds: Iterable[Round], *, now: datetime) -> RenderableType:
-    headings = ("ROUND", "AGE", "POLICY", "JOBS", "GAP", "SOLVED IN", "STARTS", "STOPS", "MOVES", "STATUS", "PRICES")
+    headings = (
+        "ROUND",
+        "AGE",
+        "POLICY",
+        "JOBS",
+        "GAP",
+        "SOLVE TIME",
+        "STARTS",
+        "STOPS",
+        "MOVES",
+        "STATUS",
+        "SHADOW PRICES",
+    )
     return table(headings, [_round_row(round_, now) for round_ in rounds], empty="No rounds yet.")
 
 
-def round_details(round_: RoundInFull, *, now: datetime) -> RenderableType:
-    """A round, and what it gave to each job that one may see."""
+def round_details(round_: RoundDetail, *, now: datetime) -> RenderableType:
+    """One round with its decisions."""
     return Group(rounds_table([round_], now=now), Text(""), _decisions_table(round_["decisions"]))
 
 
@@ -32,16 +44,16 @@ def policies_table(policies: Iterable[Policy]) -> RenderableType:
         ("*" if policy["current"] else "", policy["name"], str(len(policy["parameters"]) or ""), policy["summary"])
         for policy in policies
     ]
-    return table(("", "POLICY", "PARAMETERS", "WHAT IT DOES"), rows, empty="No policies.")
+    return table(("", "POLICY", "PARAMETERS", "SUMMARY"), rows, empty="No policies.")
 
 
 def policy_described(policy: Policy) -> RenderableType:
-    """One policy: when to choose it, what it takes, and where it comes from."""
-    return facts(
+    """One policy: summary, when to choose it, parameters and sources."""
+    return key_values(
         [
             ("policy", policy["name"]),
-            ("what it does", policy["summary"]),
-            ("when", policy["choose_when"]),
+            ("summary", policy["summary"]),
+            ("when to choose", policy["choose_when"]),
             *((f"--param {name}", _range(parameter)) for name, parameter in policy["parameters"].items()),
             *(("source", source) for source in policy["sources"]),
         ]
@@ -49,22 +61,22 @@ def policy_described(policy: Policy) -> RenderableType:
 
 
 def policy_details(chosen: ChosenPolicy, *, now: datetime) -> RenderableType:
-    return facts(
+    return key_values(
         [
             ("policy", chosen["policy"]),
             *((name, _value(value)) for name, value in chosen["parameters"].items()),
-            ("rounds", f"every {chosen['round_length_s']:g} s"),
-            ("jobs run", f"at least {chosen['min_run_s']:g} s before they are stopped for another"),
-            ("decisions", f"in {chosen['solve_limit_part']:.0%} of a round, or the best by then counts"),
+            ("round length", f"{chosen['round_length_s']:g} s"),
+            ("minimum run time", f"{chosen['min_run_s']:g} s"),
+            ("solver time limit", f"{chosen['solve_limit_part']:.0%} of the round length"),
             ("note", chosen["note"]),
-            ("chosen", when(chosen["created_at"], now) or "by nobody yet: these are the defaults"),
+            ("set", when(chosen["created_at"], now) or "never: these are the defaults"),
             ("by", chosen["created_by"] or ""),
         ]
     )
 
 
 def choices_table(choices: Iterable[ChosenPolicy], *, now: datetime) -> RenderableType:
-    headings = ("ID", "POLICY", "PARAMETERS", "ROUNDS", "LEAST RUN", "AGE", "BY", "NOTE")
+    headings = ("ID", "POLICY", "PARAMETERS", "ROUND LENGTH", "MIN RUN TIME", "AGE", "BY", "NOTE")
     rows = [
         (
             number(chosen["id"], "{}"),
@@ -78,13 +90,13 @@ def choices_table(choices: Iterable[ChosenPolicy], *, now: datetime) -> Renderab
         )
         for chosen in choices
     ]
-    return table(headings, rows, empty="Nobody has chosen a policy yet: the defaults count.")
+    return table(headings, rows, empty="No policy has been set yet: the defaults apply.")
 
 
 def _range(parameter: Parameter) -> str:
     between = "" if parameter["least"] is None else f" from {parameter['least']:g} to {parameter['most']:g}"
     between += f" {', '.join(names)};" if (names := parameter.get("names")) else ","
-    return f"{parameter['kind']}{between} {_value(parameter['default'])} unless told: {parameter['meaning']}"
+    return f"{parameter['kind']}{between} default {_value(parameter['default'])}: {parameter['meaning']}"
 
 
 def _values(parameters: dict[str, Any]) -> str:
@@ -92,7 +104,7 @@ def _values(parameters: dict[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    """As it is typed."""
+    """The value as it is typed on the command line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -139,4 +151,4 @@ def _decisions_table(decisions: Iterable[Decision]) -> RenderableType:
         )
         for one in decisions
     ]
-    return table(("JOB", "GETS", "SHARE OF TIME", "WHY IT WAITS"), rows, empty="It decided on no job that you may see.")
+    return table(("JOB", "GPUS", "SHARE OF TIME", "REASON"), rows, empty="No decisions on jobs that you may see.")

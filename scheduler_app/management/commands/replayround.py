@@ -1,18 +1,18 @@
-"""Solve a past round again."""
+"""Solve the archived snapshot of a past round again."""
 
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from allocation.planning import Plan
-from scheduler_app.archive import Archived
-from scheduler_app.choosing import words_of
+from allocation.plan_round import Plan
 from scheduler_app.errors import NotReplayable
-from scheduler_app.services import replay_round
+from scheduler_app.policy.settings import format_parameters
+from scheduler_app.round.archive import Archived
+from scheduler_app.round.replay import replay_round
 
 
 class Command(BaseCommand):
-    help = "Solves round N again from its snapshot, and says whether the decision is the same."
+    help = "Solves a past round again from its snapshot, and reports whether the decision is the same."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("number", type=int)
@@ -22,20 +22,20 @@ class Command(BaseCommand):
             archived, again, same = replay_round(options["number"])
         except NotReplayable as error:
             raise CommandError(str(error)) from error
-        policy = " with ".join(filter(None, (archived.policy, words_of(archived.parameters))))
+        policy = " with ".join(filter(None, (archived.policy, format_parameters(archived.parameters))))
         self.stdout.write(f"round {options['number']}, {policy}, objective {again.decision.objective:.6g}")
         for line in _lines(archived, again):
             self.stdout.write(line)
         if not same:
-            raise CommandError("The decision is NOT the one that was made.")
+            raise CommandError("The decision differs from the recorded one.")
         self.stdout.write("The same decision.")
 
 
 def _lines(archived: Archived, plan: Plan) -> list[str]:
-    """Each job with what it was given."""
+    """One line per job: its GPUs, and its share if the policy computes shares."""
     problem = archived.snapshot.problem
     lines = []
-    for row, (job, k) in enumerate(zip(archived.snapshot.jobs, plan.picks.tolist(), strict=True)):
+    for row, (job, k) in enumerate(zip(archived.snapshot.jobs, plan.assignment.tolist(), strict=True)):
         given = "waits" if k < 0 else f"{problem.gpus[k]} x {archived.snapshot.type_of(k)}"
         share = "" if plan.decision.shares is None else f"  share {plan.decision.shares[row].sum():.3f}"
         lines.append(f"{job}  {given}{share}")

@@ -9,22 +9,21 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import OperationalError, close_old_connections
 from django.utils import timezone
 
-from scheduler_app.holder import own_name
-from scheduler_app.lease import release_lease
-from scheduler_app.services import tick
+from scheduler_app.round.lease import holder_name, release_lease
+from scheduler_app.round.tick import tick
 
 log = logging.getLogger(__name__)
 
 
 class Command(BaseCommand):
-    help = "Schedules until it is told to stop. Two at once are safe: one works, the other waits."
+    help = "Runs the scheduler until it is stopped. Of several, the one that holds the lease works; the others wait."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--interval", type=float, default=0.5, help="Seconds between looks at the engines.")
-        parser.add_argument("--once", action="store_true", help="One look, and a round if one is due.")
+        parser.add_argument("--interval", type=float, default=0.5, help="Seconds between two ticks.")
+        parser.add_argument("--once", action="store_true", help="Run one tick and exit.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        holder = own_name()
+        holder = holder_name()
         asked_to_stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: asked_to_stop.set())
@@ -41,5 +40,5 @@ class Command(BaseCommand):
         try:
             tick(holder, timezone.now())
         except OperationalError:
-            log.exception("the database did not answer; trying again")
+            log.exception("the database did not answer; the next tick tries again")
             close_old_connections()

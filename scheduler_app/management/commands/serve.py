@@ -18,20 +18,21 @@ from django.core.management.base import BaseCommand, CommandError
 
 from cluster_app.models import Node
 from engines.protocol import EngineError
-from scheduler_app import demo
-from scheduler_app.hosting import Host, prepare_host
+from scheduler_app.operations import demo
+from scheduler_app.operations.host_setup import Host, prepare_host
+from scheduler_app.operations.register_machine import register_this_machine
 
 ADMIN, DEMO_USER = "admin", "demo"
 GRACE_S = 10
 
 
 class Command(BaseCommand):
-    help = "Migrates, creates the first accounts and a demo cluster, and runs the service until Ctrl-C."
+    help = "Migrates the database, creates the first accounts and a demo cluster, and runs the service until Ctrl-C."
 
     def handle(self, *args: Any, **options: Any) -> None:
         port = _port(os.environ.get("MOTLEY_PORT", "8000"))
         url = f"http://localhost:{port}"
-        with _alone_with_our_data(url):
+        with _exclusive_data_folder(url):
             _refuse_busy_port(port)
             self._serve(port, url)
 
@@ -43,9 +44,9 @@ class Command(BaseCommand):
         with_samples = self._inventory()
         environment = os.environ | host.environment() | {"MOTLEY_URL": url}
         children = [Child(command, environment) for command in _commands(port, with_samples=with_samples)]
-        self.stdout.write(f"\nMotley is at {url}  (Ctrl-C stops the service; jobs go on and are found again)\n")
+        self.stdout.write(f"\nMotley is at {url}  (Ctrl-C stops the service; running jobs continue)\n")
         _run_until_told(children)
-        self.stdout.write("Stopped. Running jobs go on; `make run` finds them again.")
+        self.stdout.write("Stopped. Running jobs continue; `make run` finds them again.")
 
     def _accounts(self, url: str) -> None:
         """The first accounts; their passwords are printed once, the demo user's is in demo.env."""
@@ -64,8 +65,8 @@ class Command(BaseCommand):
             _write_private(path, "\n".join([f"export MOTLEY_URL={url}", *lines, ""]))
 
     def _inventory(self) -> bool:
-        """Real GPUs where there are some, else the emulated cluster; whether to submit samples."""
-        found = demo.register_this_machine()
+        """Register real GPUs, or else declare the emulated cluster; returns whether to submit sample jobs."""
+        found = register_this_machine()
         if found:
             self.stdout.write(f"found {found}")
             return False
@@ -78,7 +79,7 @@ class Command(BaseCommand):
 
 
 class Child:
-    """A process of the service; it ends with us, even if we are killed, and is started again if it dies."""
+    """A child process of the service: ends with its parent, even if that is killed, and is restarted if it dies."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self.command, self.environment = ["setpriv", "--pdeathsig", "TERM", *command], environment
@@ -88,10 +89,10 @@ class Child:
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(self.command, env=self.environment, cwd=settings.BASE_DIR, start_new_session=True)  # noqa: S603
 
-    def look_after(self) -> None:
+    def restart_if_ended(self) -> None:
         code = self.process.poll()
         if code is not None and not self.once:
-            print(f"A process of the service ended with {code}, and is started again: {self.command[-1]}")
+            print(f"A process of the service ended with {code}, and is restarted: {self.command[-1]}")
             self.process = self._start()
 
     def stop(self) -> None:
@@ -117,7 +118,7 @@ def _run_until_told(children: list[Child]) -> None:
         signal.signal(number, lambda *_: told.set())
     while not told.wait(1):
         for child in children:
-            child.look_after()
+            child.restart_if_ended()
     for child in children:
         child.stop()
 
@@ -136,8 +137,8 @@ def _port(text: str) -> int:
 
 
 @contextmanager
-def _alone_with_our_data(url: str) -> Iterator[None]:
-    """A second service would share database, jobs and `demo.env` with the first; the kernel lets go however we end."""
+def _exclusive_data_folder(url: str) -> Iterator[None]:
+    """Hold a file lock on the data folder, which the kernel releases however the process ends."""
     settings.VAR_DIR.mkdir(parents=True, exist_ok=True)
     with (settings.VAR_DIR / "serving").open("a+") as file:
         try:

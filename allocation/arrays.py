@@ -1,8 +1,0 @@
-"""Names for the array types of the core."""
-
-import numpy as np
-import numpy.typing as npt
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]

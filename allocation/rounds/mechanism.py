@@ -1,0 +1,185 @@
+"""Round mechanism: shares of time and time received become the assignment of a round (Gavel, sections 3.2 and 5)."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from allocation.decision import Decision
+from allocation.problem import Problem
+from allocation.quotas import Quotas
+from allocation.remaining_capacity import RemainingCapacity
+from allocation.types import Bools, Floats, Ints
+
+TIE = 6
+"""Decimals to which priorities and shares are compared: a solver's rounding errors must not decide."""
+RESET_ROUNDS = 16 / 3  # Gavel's 1920 s between allocations, in rounds of 360 s
+
+TOGETHER = 1024
+"""Candidates looked at before those that no longer fit are dropped."""
+Candidates = tuple[Ints, Ints]
+"""Rows, and a configuration for each."""
+
+
+def reset_due(*, changed: bool, since_s: float | None, round_s: float) -> bool:
+    """Whether shares are due to be set anew: jobs or nodes changed, and not too recently; None: never set."""
+    return since_s is None or (changed and since_s >= RESET_ROUNDS * round_s)
+
+
+def priorities(problem: Problem, shares: Floats, *, round_s: float) -> Floats:
+    r"""Priority (m, n) of each job on each type: its share over the part of the time that it received.
+
+    .. math::
+        \pi_{ij} = X_{ij} / f_{ij}, \qquad
+        f_{ij} = \frac{T/2 + t_{ij}}{\sum_i (T/2 + t_{ij})}
+
+    T is the round's length, the half of it an initial credit; t = received_s (m, n); X_ij sums the shares of the
+    configurations that use type j.
+    """
+    credited = problem.received_s + round_s / 2
+    on_type = shares @ (problem.usage > 0).T.astype(float)
+    priority: Floats = on_type / (credited / credited.sum(axis=0))
+    return priority
+
+
+def realise(
+    problem: Problem, decision: Decision, assignment: "RoundAssignment", *, round_s: float, settled: Ints | None = None
+) -> Ints:
+    """Give each job its configuration for this round (m,), -1 for none: Gavel's round mechanism, with gang reservation.
+
+    Locked jobs keep what they hold; `settled` (m,) configurations come next; then, for shares, all jobs by falling
+    priority (ties: share, what is held, speed-up), work conserving: GPUs left over go to jobs without a share, each in
+    its fastest configuration. A decision that is an assignment is taken as it is, configurations already held first.
+    What does not fit, exceeds a quota or is not allowed is skipped.
+
+    A waiting job that lacks only GPUs whose locks end reserves the type (n,): no other job starts there, so that the
+    locks run out and a gang is not starved by a stream of smaller jobs.
+    """
+    if settled is not None:
+        assignment.fill(_held_first(problem, settled, assignment.allowed))
+    if decision.shares is None:
+        assignment.fill(_held_first(problem, _assignment_of(decision), assignment.allowed))
+        return assignment.given
+    queue = _Queue(problem, decision.shares, priorities(problem, decision.shares, round_s=round_s))
+    assignment.fill(queue.order(assignment.allowed & (decision.shares > 0)))
+    if not assignment.remaining.full:
+        assignment.fill(queue.order(assignment.spare & (decision.shares <= 0)))
+    return assignment.given
+
+
+@dataclass(frozen=True, eq=False)
+class RoundAssignment:
+    """Assignment of a round under construction: a configuration per row (m,), and the capacity that is left.
+
+    allowed (m, K) are the configurations that a row may get.
+    """
+
+    rows: Ints
+    remaining: RemainingCapacity
+    allowed: Bools
+
+    @classmethod
+    def start(
+        cls, problem: Problem, quotas: Quotas, *, barred: Bools | None = None, reserved: Bools | None = None
+    ) -> Self:
+        """Assign nothing yet but what locked jobs hold.
+
+        Configurations that are `barred` (m, K) are not allowed; types that are `reserved` (n,) are only for jobs that
+        hold the configuration already.
+        """
+        allowed = problem.rate > 0 if barred is None else (problem.rate > 0) & ~barred
+        rows = np.full(len(problem.weight), -1, dtype=np.int64)
+        return cls(rows, RemainingCapacity(problem, quotas, reserved), allowed).with_locked(problem)
+
+    def with_locked(self, problem: Problem) -> Self:
+        """Assign to locked jobs what they hold, whatever the quotas: they are never stopped."""
+        for i in np.flatnonzero(problem.locked).tolist():
+            self.give(i, int(problem.held[i]))
+            self.remaining.take(i, int(problem.held[i]), until_s=float(problem.unlock_s[i]))
+        return self
+
+    @property
+    def open(self) -> Bools:
+        """Rows (m,) without a configuration that may still get one."""
+        return np.asarray(self.rows == -1)
+
+    @property
+    def spare(self) -> Bools:
+        """Configurations (m, K) that open rows may still get from what is left."""
+        return self.allowed & self.open[:, None] & self.remaining.holds()
+
+    @property
+    def given(self) -> Ints:
+        """The configuration of each row (m,), -1 for none."""
+        return np.maximum(self.rows, -1)
+
+    def give(self, i: int, k: int) -> None:
+        """Record configuration k for row i."""
+        self.rows[i] = k
+
+    def fill(self, wanted: Candidates) -> None:
+        """Serve candidates first-fit in order; those that no longer fit are dropped, unless they may reserve GPUs."""
+        rows, columns = wanted
+        while rows.size and not self.remaining.full:
+            if not self.remaining.awaited:
+                open_to_them = self.open[rows] & self.remaining.holds()[columns]
+                rows, columns = rows[open_to_them], columns[open_to_them]
+            done = self._fill_some(rows[:TOGETHER].tolist(), columns[:TOGETHER].tolist())
+            rows, columns = rows[done:], columns[done:]
+
+    def _fill_some(self, rows: list[int], columns: list[int]) -> int:
+        """Serve candidates while all that fitted at the beginning still fits; return how many were looked at."""
+        remaining = self.remaining
+        most, _ = remaining.still_open()
+        for seen, (i, k) in enumerate(zip(rows, columns, strict=True), 1):
+            if self.rows[i] != -1:
+                continue
+            if not remaining.fits(i, k):
+                remaining.reserve(i, k)
+                continue
+            remaining.take(i, k)
+            self.give(i, k)
+            if not remaining.has(most):
+                return seen
+        return len(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Queue:
+    """Order in which jobs are served with configurations."""
+
+    problem: Problem
+    shares: Floats
+    priority: Floats
+
+    def order(self, candidates: Bools) -> Candidates:
+        """Candidates (m, K) as rows and configurations, the most urgent first."""
+        i, k = candidates.nonzero()
+        priority, share = self._least(self.priority, i, k), self.shares[i, k]
+        speed = self.problem.rate[i, k] / self.problem.base_rate[i]
+        elsewhere = self.problem.held[i] != k
+        keys = [-priority.round(TIE), -share.round(TIE), elsewhere, -speed]  # then the row, as it is
+        turn = np.lexsort(keys[::-1])
+        return i[turn], k[turn]
+
+    def _least(self, by_type: Floats, i: Ints, k: Ints) -> Floats:
+        """Lowest value over the types of a configuration, for gangs of mixed types."""
+        lone = self.problem.usage.argmax(axis=0)
+        values: Floats = by_type[i, lone[k]]
+        for j, mixed in enumerate((self.problem.usage > 0) & (np.arange(len(self.problem.usage))[:, None] != lone)):
+            values = np.where(mixed[k], np.minimum(values, by_type[i, j]), values)
+        return values
+
+
+def _held_first(problem: Problem, assignment: Ints, allowed: Bools) -> Candidates:
+    """Assigned configurations that are allowed, those already held first."""
+    rows = np.flatnonzero(assignment >= 0)
+    rows = rows[allowed[rows, assignment[rows]]]
+    rows = rows[np.argsort(assignment[rows] != problem.held[rows], kind="stable")]
+    return rows, assignment[rows]
+
+
+def _assignment_of(decision: Decision) -> Ints:
+    if decision.assignment is None:
+        raise ValueError("a decision has neither shares nor picks")
+    return decision.assignment

@@ -1,0 +1,258 @@
+"""Reasons for which jobs are not in a round, with the numbers behind them: structural before capacity."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+
+from allocation.decision import Decision
+from allocation.gangs import servable_gpus
+from allocation.inventory import Inventory
+from allocation.problem import Problem
+from allocation.quotas import Quotas
+from allocation.rounds.mechanism import priorities
+from allocation.types import Bools, Floats, Ints
+
+TOLERANCE = 1e-6
+"""Relative tolerance of a solver's prices: a value within it of the price was not outbid."""
+
+
+class ReasonCode(StrEnum):
+    """Every reason that a queued job may be given; the first that holds is the headline."""
+
+    HELD = "held"
+    DEPENDENCY = "dependency"
+    NO_SUCH_GPU = "no_such_gpu"
+    GPU_MEMORY_TOO_SMALL = "gpu_memory_too_small"
+    GANG_TOO_LARGE = "gang_too_large"
+    QUOTA = "quota"
+    NO_HEALTHY_NODE = "no_healthy_node"
+    INSUFFICIENT_GPUS = "insufficient_gpus"
+    FRAGMENTED = "fragmented"
+    OUTBID = "outbid"
+    AWAITING_RELEASE = "awaiting_release"
+    NEXT_ROUND = "next_round"
+
+
+@dataclass(frozen=True)
+class PendingReason:
+    """A code, the numbers behind it, such as needed, free and used, and the row of the job that stood before it."""
+
+    code: ReasonCode
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    rival: int | None = None
+
+
+_ORDER = list(ReasonCode)
+
+
+def explain(
+    problem: Problem,
+    decision: Decision,
+    inventory: Inventory,
+    quotas: Quotas,
+    *,
+    assignment: Ints,
+    owner: Ints,
+    round_s: float,
+) -> dict[int, tuple[PendingReason, ...]]:
+    """Every reason that holds for each row that does not run, structural before capacity.
+
+    assignment (m,) and owner (G,) are the round as it was planned.
+    """
+    planned = _PlannedRound(problem, decision, inventory, quotas, assignment, owner, round_s)
+    return {i: planned.reasons(i) for i in np.flatnonzero(assignment < 0).tolist()}
+
+
+def left_on_nodes(inventory: Inventory, owner: Ints) -> tuple[Floats, Floats, Floats]:
+    """GPUs, CPUs and MiB left on each node (N,) once each GPU (G,) has its owner."""
+    taken, N = owner >= 0, len(inventory.node_type)
+    nodes, rows = inventory.gpu_node[taken], owner[taken]
+    return (
+        np.bincount(inventory.gpu_node[~taken], minlength=N).astype(float),
+        inventory.node_cpus - np.bincount(nodes, inventory.cpus_per_gpu[rows], N),
+        inventory.node_memory_mib - np.bincount(nodes, inventory.memory_per_gpu_mib[rows], N),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _PlannedRound:
+    """A planned round, and what is derived from it once for all rows."""
+
+    problem: Problem
+    decision: Decision
+    inventory: Inventory
+    quotas: Quotas
+    assignment: Ints
+    owner: Ints
+    round_s: float
+
+    def reasons(self, i: int) -> tuple[PendingReason, ...]:
+        found = [*self._quota(i), *self._capacity(i), *self._outbid(i)]
+        found.sort(key=lambda reason: _ORDER.index(reason.code))
+        return tuple(found) or (PendingReason(ReasonCode.NEXT_ROUND),)
+
+    def _quota(self, i: int) -> list[PendingReason]:
+        groups = [g for g in self.quotas.group[i].tolist() if g >= 0]
+        needed = int(self.problem.gpus[self._valid[i]].min()) if groups else 0
+        caps = [(int(self.quotas.most_gpus[g]), int(self._group_gpus[g])) for g in groups]
+        return [
+            PendingReason(ReasonCode.QUOTA, {"limit": most, "used": used, "needed": needed})
+            for most, used in caps
+            if used + needed > most
+        ]
+
+    def _capacity(self, i: int) -> list[PendingReason]:
+        """Shortages of capacity; found once for all jobs with the same request."""
+        inventory = self.inventory
+        request = (self._valid[i].tobytes(), float(inventory.cpus_per_gpu[i]), float(inventory.memory_per_gpu_mib[i]))
+        if request not in self._shortages:
+            self._shortages[request] = self._shortage(i)
+        return self._shortages[request]
+
+    def _shortage(self, i: int) -> list[PendingReason]:
+        """Shortage of each type that the job can use: too few GPUs left, or fragmented; none if one type has enough."""
+        found = []
+        valid = np.flatnonzero((self.problem.rate[i] > 0) & ((self.problem.usage > 0).sum(axis=0) == 1))
+        block = self._blocks(i)
+        for j in np.flatnonzero(self.problem.usage[:, valid].any(axis=1)).tolist():
+            of_type = valid[self.problem.usage[j, valid] > 0]
+            k = int(of_type[self.problem.usage[j, of_type].argmin()])
+            needed, left = int(self.problem.usage[j, k]), int(self._left[j])
+            per_node = -(-int(self.problem.gpus[k]) // int(self.problem.nodes[k]))
+            largest = int(block[self.inventory.node_type == j].max(initial=0))
+            where = {"gpu_type": j, "needed": needed, "left": left}
+            if left < needed:
+                found.append(PendingReason(ReasonCode.INSUFFICIENT_GPUS, where))
+            elif largest < per_node:
+                found.append(
+                    PendingReason(ReasonCode.FRAGMENTED, where | {"per_node": per_node, "largest_block": largest})
+                )
+            else:
+                return []
+        return found
+
+    def _outbid(self, i: int) -> list[PendingReason]:
+        """What other jobs have over this one: a higher priority, or more value from the same GPUs."""
+        if self.decision.shares is not None:
+            return self._behind(i)
+        if self.decision.rival is not None:
+            rival = int(self.decision.rival[i])
+            return [PendingReason(ReasonCode.OUTBID, rival=rival)] if rival >= 0 else []
+        return [] if self.decision.value is None else self._too_dear(i, self.decision.value[i])
+
+    def _behind(self, i: int) -> list[PendingReason]:
+        """Weakest winner, over the types that the job can use, if its priority is not below that of the job.
+
+        Priority grows with the share, so that a share above `needed_share` would have outbid that winner. A locked job
+        is no winner: no share takes its GPUs.
+        """
+        winners = self._weakest_winners
+        types = [j for j in np.flatnonzero(self._usable[i]).tolist() if winners[j] >= 0]
+        stood = [(float(self._priority[winners[j], j]), j) for j in types]
+        bar, j = min(stood, default=(-1.0, -1))
+        if bar < self._priority[i, j] * (1 - TOLERANCE):
+            return []
+        numbers = {"gpu_type": j, "share": float(self._on_type[i, j]), "priority": float(self._priority[i, j])}
+        winner = int(winners[j])
+        bid = {"rival_share": float(self._on_type[winner, j]), "rival_priority": bar}
+        numbers["needed_share"] = bar / float(self._priority_of_all_time[i, j])
+        return [PendingReason(ReasonCode.OUTBID, numbers | bid, rival=winner)]
+
+    def _too_dear(self, i: int, worth: Floats) -> list[PendingReason]:
+        """Configuration of the highest reduced value, value less price of its GPUs, if no reduced value is positive."""
+        k = int(self._nearest_to_its_price[i])
+        value, asked = float(worth[k]), float(self._asked[k])
+        if value >= asked - TOLERANCE * abs(asked) or not worth.any():  # zeros: the policy was not asked about it
+            return []
+        where = {"gpu_type": int(self.problem.usage[:, k].argmax()), "gpus": int(self.problem.gpus[k])}
+        return [PendingReason(ReasonCode.OUTBID, where | {"value": value, "price": asked})]
+
+    @cached_property
+    def _asked(self) -> Floats:
+        """Price of the GPUs of each configuration (K,)."""
+        asked: Floats = self.decision.prices @ self.problem.usage
+        return asked
+
+    @cached_property
+    def _nearest_to_its_price(self) -> Ints:
+        """Configuration of the highest reduced value of each job (m,)."""
+        worth = np.zeros_like(self.problem.rate) if self.decision.value is None else self.decision.value
+        nearest: Ints = np.where(self._valid, worth - self._asked, -np.inf).argmax(axis=1)
+        return nearest
+
+    @cached_property
+    def _group_gpus(self) -> Ints:
+        """GPUs in use by each group (L,), rows and others."""
+        used = self.quotas.used_gpus.copy()
+        for i in np.flatnonzero(self.assignment >= 0).tolist():
+            groups = self.quotas.group[i]
+            used[groups[groups >= 0]] += self.problem.gpus[self.assignment[i]]
+        return used
+
+    @cached_property
+    def _valid(self) -> Bools:
+        """Configurations (m, K) with a rate."""
+        return self.problem.rate > 0
+
+    @cached_property
+    def _shortages(self) -> dict[tuple[bytes, float, float], list[PendingReason]]:
+        """Shortages found so far, by request."""
+        return {}
+
+    @cached_property
+    def _left(self) -> Ints:
+        """GPUs of each type (n,) without an owner."""
+        left: Ints = np.bincount(self.inventory.gpu_type[self.owner < 0], minlength=len(self.problem.capacity))
+        return left
+
+    @cached_property
+    def _usable(self) -> Bools:
+        """Types (m, n) that a job can use."""
+        usable: Bools = (self.problem.rate > 0).astype(float) @ (self.problem.usage > 0).T.astype(float) > 0
+        return usable
+
+    @cached_property
+    def _on_type(self) -> Floats:
+        """Shares of each type (m, n)."""
+        shares = np.zeros_like(self.problem.rate) if self.decision.shares is None else self.decision.shares
+        on_type: Floats = shares @ (self.problem.usage > 0).T.astype(float)
+        return on_type
+
+    @cached_property
+    def _priority(self) -> Floats:
+        shares = np.zeros_like(self.problem.rate) if self.decision.shares is None else self.decision.shares
+        return priorities(self.problem, shares, round_s=self.round_s)
+
+    @cached_property
+    def _priority_of_all_time(self) -> Floats:
+        """Priority (m, n) of a share of 1."""
+        credited = self.problem.received_s + self.round_s / 2
+        most: Floats = credited.sum(axis=0) / credited
+        return most
+
+    @cached_property
+    def _weakest_winners(self) -> Ints:
+        """Running row of the lowest priority on each type (n,) that is not locked; -1 for none."""
+        running = np.flatnonzero((self.assignment >= 0) & ~self.problem.locked)
+        uses = self.problem.usage[:, self.assignment[running]] > 0
+        bids = np.where(uses, self._priority[running].T, np.inf)
+        if not running.size:
+            return np.full(len(uses), -1)
+        weakest: Ints = np.where(uses.any(axis=1), running[bids.argmin(axis=1)], -1)
+        return weakest
+
+    @cached_property
+    def _node_left(self) -> tuple[Floats, Floats, Floats]:
+        """GPUs, CPUs and MiB left on each node (N,)."""
+        return left_on_nodes(self.inventory, self.owner)
+
+    def _blocks(self, i: int) -> Ints:
+        """GPUs that each node (N,) could still serve to job i."""
+        return servable_gpus(
+            *self._node_left,
+            cpus_per_gpu=float(self.inventory.cpus_per_gpu[i]),
+            memory_per_gpu_mib=float(self.inventory.memory_per_gpu_mib[i]),
+        )

@@ -1,0 +1,307 @@
+"""Placement of gangs on GPUs: whole gangs, on few and tight nodes, with few moves."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Self
+
+import numpy as np
+
+from allocation.gangs import servable_gpus
+from allocation.inventory import Inventory
+from allocation.problem import Problem
+from allocation.quotas import Quotas
+from allocation.remaining_capacity import remaining_after
+from allocation.types import Bools, Floats, Ints
+
+
+def place_gangs(problem: Problem, assignment: Ints, inventory: Inventory, owner: Ints | None = None) -> Ints:
+    """Place the gang of each assigned row beside those that own GPUs (G,) already; return the owner of each GPU (G,).
+
+    Jobs that keep their configuration stay where they are; the others follow, the largest gang first, on the tightest
+    nodes that hold them. A row gets its whole gang or nothing.
+    """
+    placement = _Placement.start(problem, assignment, inventory, owner)
+    placement.fill(np.flatnonzero(assignment >= 0))
+    lone = (problem.usage > 0).sum(axis=0) == 1
+    kind = np.where((assignment >= 0) & lone[assignment], problem.usage.argmax(axis=0)[assignment], -1)
+    for j in np.unique(kind[~placement.has & (kind >= 0)]):
+        placement = _defragmented(placement, np.flatnonzero(kind == j))
+    return placement.owner
+
+
+def _defragmented(placement: "_Placement", rows: Ints) -> "_Placement":
+    """Defragment one type: move its rows so that all waiting gangs fit, else the larger half of them, and so on."""
+    waiting = rows[~placement.has[rows]]
+    waiting = waiting[np.argsort(-placement.problem.gpus[placement.assignment[waiting]], kind="stable")]
+    while waiting.size:
+        moved = placement.moving(np.concatenate([rows[placement.has[rows]], waiting]))
+        if moved is not placement:
+            return moved
+        waiting = waiting[: waiting.size // 2]
+    return placement
+
+
+def return_idle_gpus(problem: Problem, assignment: Ints, inventory: Inventory, owner: Ints, quotas: Quotas) -> Ints:
+    """Return idle GPUs to the jobs that hold them: a job is preempted only if its GPUs are needed."""
+    placement = _Placement.start(problem, assignment, inventory, owner)
+    remaining = remaining_after(problem, quotas, np.where(placement.has, assignment, -1))
+    stopped = (problem.held >= 0) & (placement.sizes > 0) & ~placement.has
+    stopped[inventory.holder[(placement.owner >= 0) & (inventory.holder >= 0)]] = False
+    for i in np.flatnonzero(stopped).tolist():
+        gpus, k = placement.held[i], int(problem.held[i])
+        if remaining.allows(i, k) and placement.feeds(i, gpus):
+            remaining.take(i, k)
+            placement.give(i, gpus)
+    return placement.owner
+
+
+@dataclass(eq=False)
+class _Placement:
+    """Placement under construction; mutable, and private to this module."""
+
+    problem: Problem
+    assignment: Ints
+    inventory: Inventory
+    owner: Ints  # (G,)
+    has: Bools  # (m,) whether a row has its GPUs
+    free: Ints  # (N,) GPUs without an owner
+    vacant: Ints  # (N,) those of them that nobody uses now
+    cpus: Floats  # (N,) left
+    memory_mib: Floats  # (N,) left
+    sizes: Ints  # (m,) how many a row holds now
+    held: "_Groups"  # GPUs that a row holds now
+    on_node: "_Groups"  # GPUs of a node
+
+    @classmethod
+    def start(cls, problem: Problem, assignment: Ints, inventory: Inventory, owner: Ints | None) -> Self:
+        """Placement in which only the rows that stay have their GPUs."""
+        m, N = len(assignment), len(inventory.node_type)
+        placement = cls(
+            problem=problem,
+            assignment=assignment,
+            inventory=inventory,
+            owner=np.full(len(inventory.gpu_node), -1, dtype=np.int64),
+            has=np.zeros(m, dtype=np.bool_),
+            free=np.bincount(inventory.gpu_node, minlength=N),
+            vacant=np.bincount(inventory.gpu_node[inventory.vacant], minlength=N),
+            cpus=inventory.node_cpus.astype(float),
+            memory_mib=inventory.node_memory_mib.astype(float),
+            sizes=np.bincount(inventory.holder[inventory.holder >= 0], minlength=m),
+            held=_Groups.of(inventory.holder, m),
+            on_node=_Groups.of(inventory.gpu_node, N),
+        )
+        placement._settle(owner)
+        return placement
+
+    def _settle(self, owner: Ints | None) -> None:
+        if owner is not None:
+            self._give_all(owner)
+        picked = (self.assignment >= 0) & (self.assignment == self.problem.held)
+        whole = self.problem.locked | (self.sizes == self.problem.gpus[self.assignment])
+        stay = picked & whole & (self.sizes > 0) & ~self.has
+        if owner is None:  # no two rows want the same GPU
+            self._give_all(
+                np.where((self.inventory.holder >= 0) & stay[self.inventory.holder], self.inventory.holder, -1)
+            )
+            return
+        for i in np.flatnonzero(stay).tolist():
+            gpus = self.held[i]
+            if (self.owner[gpus] < 0).all() and self.feeds(i, gpus):  # newcomers may use its CPUs
+                self.give(i, gpus)
+
+    def _give_all(self, owner: Ints) -> None:
+        """Do as `give` for every row that owns a GPU (G,)."""
+        taken, N = owner >= 0, len(self.free)
+        rows, nodes = owner[taken], self.inventory.gpu_node[taken]
+        self.owner[taken] = rows
+        self.has[rows] = True
+        self.free -= np.bincount(nodes, minlength=N)
+        self.vacant -= np.bincount(nodes[self.inventory.vacant[taken]], minlength=N)
+        self.cpus -= np.bincount(nodes, self.inventory.cpus_per_gpu[rows], N)
+        self.memory_mib -= np.bincount(nodes, self.inventory.memory_per_gpu_mib[rows], N)
+
+    def fill(self, rows: Ints) -> None:
+        """Place the configurations of these rows, the largest gang first."""
+        rows = np.sort(rows[~self.has[rows]])
+        gangs = self.problem.gpus[self.assignment[rows]]
+        for gang in np.unique(gangs)[::-1]:
+            for rivals in self._rivals(rows[gangs == gang]):
+                self._fill_in_turn(rivals)
+
+    def _rivals(self, rows: Ints) -> list[Ints]:
+        """Split rows by the type of node that they want; no split if a row wants nodes of several types."""
+        uses = self.problem.usage[:, self.assignment[rows]] > 0
+        return [rows[of_type] for of_type in uses if of_type.any()] if (uses.sum(axis=0) == 1).all() else [rows]
+
+    def _fill_in_turn(self, rows: Ints) -> None:
+        if self._is_plain(rows):
+            self._fill_tightly(rows, int(self.assignment[rows[0]]))
+            return
+        for i in rows.tolist():
+            gpus = self._find(i)
+            if gpus is not None:
+                self.give(i, gpus)
+
+    def _is_plain(self, rows: Ints) -> bool:
+        """Whether all rows want the same configuration of one type, in equal parts, and none holds GPUs of it."""
+        k = int(self.assignment[rows[0]])
+        if np.count_nonzero(self.problem.usage[:, k]) > 1 or self.problem.gpus[k] % self.problem.nodes[k]:
+            return False
+        if (self.assignment[rows] != k).any() or (self.problem.nodes[k] > 1 and self.inventory.uneven[rows].any()):
+            return False
+        wants = np.zeros(len(self.assignment) + 1, dtype=np.bool_)
+        wants[rows] = True
+        return not (wants[self.inventory.holder] & (self.problem.usage[self.inventory.gpu_type, k] > 0)).any()
+
+    def _fill_tightly(self, rows: Ints, k: int) -> None:
+        """Best fit for plain rows, with the tightest nodes on top of a heap."""
+        count = int(self.problem.nodes[k])
+        each, of_type = int(self.problem.gpus[k]) // count, self.problem.usage[self.inventory.node_type, k] > 0
+        nodes = [self._tightness(v, each) for v in np.flatnonzero(of_type & (self.free >= each)).tolist()]
+        heapify(nodes)
+        idle = self._idle_of(of_type)
+        for i in rows.tolist():
+            seen, best = list[tuple[int, int, int]](), list[int]()
+            while nodes and len(best) < count:
+                seen.append(heappop(nodes))
+                best += [seen[-1][-1]] if self._serves(i, seen[-1][-1], each) else []
+            if len(best) == count:
+                self.give(i, np.array([idle[v].pop() for v in best for _ in range(each)]))
+                seen = [self._tightness(v, each) for *_, v in seen if self.free[v] >= each]
+            for node in seen:
+                heappush(nodes, node)
+
+    def moving(self, rows: Ints) -> "_Placement":
+        """Placement in which these rows may move, if that places more of them and drops none."""
+        movers = rows[self.has[rows] & ~self.problem.locked[rows]]
+        other = _Placement.start(
+            self.problem,
+            np.full_like(self.assignment, -1),
+            self.inventory,
+            np.where(np.isin(self.owner, movers), -1, self.owner),
+        )
+        other.assignment = self.assignment
+        other.fill(rows)
+        better = not (self.has & ~other.has).any() and other.has.sum() > self.has.sum()
+        return other if better else self
+
+    def _idle_of(self, nodes: Bools) -> dict[int, list[int]]:
+        """GPUs of these nodes (N,) without an owner, by node, to be popped: vacant ones first, in ascending order."""
+        gpus = np.flatnonzero(nodes[self.inventory.gpu_node] & (self.owner < 0))[::-1]
+        gpus = gpus[np.argsort(self.inventory.vacant[gpus], kind="stable")]
+        idle = defaultdict[int, list[int]](list)
+        for gpu, node in zip(gpus.tolist(), self.inventory.gpu_node[gpus].tolist(), strict=True):
+            idle[node].append(gpu)
+        return idle
+
+    def _tightness(self, node: int, gang: int) -> tuple[int, int, int]:
+        """Sort key of a node: GPUs to be vacated for the gang, GPUs without an owner, its index."""
+        return max(gang - int(self.vacant[node]), 0), int(self.free[node]), node
+
+    def give(self, i: int, gpus: Ints) -> None:
+        self.owner[gpus] = i
+        self.has[i] = True
+        if gpus.size == 1:
+            self._give_one(i, int(gpus[0]))
+            return
+        nodes = self.inventory.gpu_node[gpus]
+        np.subtract.at(self.free, nodes, 1)
+        np.subtract.at(self.vacant, nodes[self.inventory.vacant[gpus]], 1)
+        np.subtract.at(self.cpus, nodes, self.inventory.cpus_per_gpu[i])
+        np.subtract.at(self.memory_mib, nodes, self.inventory.memory_per_gpu_mib[i])
+
+    def _give_one(self, i: int, gpu: int) -> None:
+        node = self.inventory.gpu_node[gpu]
+        self.free[node] -= 1
+        self.vacant[node] -= self.inventory.vacant[gpu]
+        self.cpus[node] -= self.inventory.cpus_per_gpu[i]
+        self.memory_mib[node] -= self.inventory.memory_per_gpu_mib[i]
+
+    def _serves(self, i: int, node: int, gang: int) -> bool:
+        """Whether a node that has the GPUs has the CPUs and the memory, too."""
+        needs = self.inventory.cpus_per_gpu[i] > 0 or self.inventory.memory_per_gpu_mib[i] > 0
+        return not needs or bool(self._servable(i, np.array([node]))[0] >= gang)
+
+    def feeds(self, i: int, gpus: Ints) -> bool:
+        """Whether the nodes have the CPUs and the memory that job i needs beside these GPUs."""
+        nodes, counts = np.unique(self.inventory.gpu_node[gpus], return_counts=True)
+        return bool((self._servable(i, nodes) >= counts).all())
+
+    def _servable(self, i: int, nodes: Ints) -> Ints:
+        """GPUs that each node could still serve to job i."""
+        return servable_gpus(
+            self.free[nodes],
+            self.cpus[nodes],
+            self.memory_mib[nodes],
+            cpus_per_gpu=float(self.inventory.cpus_per_gpu[i]),
+            memory_per_gpu_mib=float(self.inventory.memory_per_gpu_mib[i]),
+        )
+
+    def _find(self, i: int) -> Ints | None:
+        """GPUs for the configuration of job i, or None."""
+        k = self.assignment[i]
+        gpus = []
+        for j in np.flatnonzero(self.problem.usage[:, k]):
+            spread = self._spread(i, int(self.problem.usage[j, k]), np.flatnonzero(self.inventory.node_type == j), k)
+            if spread is None:
+                return None
+            gpus += [self._choose(i, int(v), int(count)) for v, count in spread]
+        return np.concatenate(gpus)
+
+    def _spread(self, i: int, gang: int, nodes: Ints, k: int) -> Iterable[tuple[int, int]] | None:
+        most = self._servable(i, nodes)
+        each, uneven_rest = divmod(int(self.problem.gpus[k]), int(self.problem.nodes[k]))
+        if self.inventory.uneven[i] and self.problem.nodes[k] > 1:
+            return _fewest(nodes, most, gang)
+        if uneven_rest or gang % each:
+            return None
+        return self._tightest(i, nodes, most, each=each, count=gang // each)
+
+    def _tightest(self, i: int, nodes: Ints, most: Ints, *, each: int, count: int) -> Iterable[tuple[int, int]] | None:
+        """Nodes for equal parts: first those that it holds, then those where no job must leave, then the fullest."""
+        enough = np.flatnonzero(most >= each)
+        if enough.size < count:
+            return None
+        fit = nodes[enough]
+        mine = np.bincount(self.inventory.gpu_node[self.held[i]], minlength=len(self.free))[fit]
+        vacated = np.maximum(each - self.vacant[fit] - mine, 0)
+        best = np.lexsort((fit, self.free[fit], vacated, -mine))[:count]
+        return [(int(v), each) for v in fit[best]]
+
+    def _choose(self, i: int, node: int, count: int) -> Ints:
+        """GPUs of a node without an owner: first those that the job holds, then vacant ones."""
+        idle = self.on_node[node][self.owner[self.on_node[node]] < 0]
+        order = np.lexsort((idle, ~self.inventory.vacant[idle], self.inventory.holder[idle] != i))
+        chosen: Ints = idle[order[:count]]
+        return chosen
+
+
+def _fewest(nodes: Ints, most: Ints, gang: int) -> list[tuple[int, int]] | None:
+    """Give (node, GPUs) on as few nodes as hold the gang; the last is the tightest that holds the rest."""
+    order = np.argsort(-most, kind="stable")
+    reach = np.cumsum(most[order])
+    last = int(np.searchsorted(reach, gang))
+    if gang == 0 or last == len(order):
+        return None
+    full = order[:last]
+    rest = gang - int(most[full].sum())
+    able = order[last:][most[order[last:]] >= rest]
+    return [(int(nodes[v]), int(most[v])) for v in full] + [(int(nodes[able[most[able].argmin()]]), rest)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """The positions of each label 0, 1, ... in an array of labels."""
+
+    order: Ints
+    bounds: Ints
+
+    @classmethod
+    def of(cls, labels: Ints, groups: int) -> Self:
+        order = np.argsort(labels, kind="stable")
+        return cls(order, np.searchsorted(labels[order], np.arange(groups + 1)))
+
+    def __getitem__(self, label: int) -> Ints:
+        return self.order[self.bounds[label] : self.bounds[label + 1]]

@@ -1,0 +1,259 @@
+r"""Integer assignment of one configuration per job: Lagrangian dual, primal heuristic, and HiGHS where a gap is left.
+
+.. math::
+    \max_{X \in \{0,1\}}\ \textstyle\sum_{ik} v_{ik} X_{ik} \quad\text{s.t.}\quad
+    \textstyle\sum_k X_{ik} \le 1, \qquad \textstyle\sum_i \sum_k u_{jk} X_{ik} \le c_j
+
+The Lagrangian dual (`allocation.solvers.lagrangian_dual`) bounds the value. The primal heuristic repairs the jobs'
+responses at the best prices and fills up the capacity left; its optimality gap to the bound is certified.
+`assign_with_incumbents` is the entrance for policies: locked jobs, a tie-break for incumbents, a scale-up limit.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from allocation.decision import Decision, Status
+from allocation.problem import Problem
+from allocation.solvers.lagrangian_dual import SeparableProblem, solve_dual
+from allocation.solvers.linear_program import SolverFailed, maximize
+from allocation.time_budget import UNLIMITED, TimeBudget
+from allocation.types import Bools, Floats, Ints
+
+SMALL = 200
+"""Up to so many jobs HiGHS proves optimality in a few hundredths of a second."""
+MOST_CHOICES = 200_000
+"""Feasible columns beyond which HiGHS works for minutes before it looks at its time limit."""
+GOLDEN = (5**0.5 - 1) / 2
+"""The fractional parts of its multiples are spread evenly over 0 to 1, however many there are."""
+EXACT = 1e-9
+"""Relative gap that rounding errors still let one prove."""
+
+TIE = 1e-7
+"""Relative bonus of a held configuration: of equals the incumbent stays."""
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """Assignment (m,) of a configuration or -1; its value, the dual bound, and prices (n,) per GPU."""
+
+    assignment: Ints
+    value: float
+    bound: float
+    prices: Floats
+    seconds: float
+    status: Status
+
+
+def assign_with_incumbents(
+    problem: Problem,
+    gain: Floats,
+    *,
+    scale_up: float,
+    gap: float,
+    time_limit_s: float,
+    objective: Callable[[float], float] = float,
+) -> Decision:
+    """Maximise total value with locked jobs, a tie-break for incumbents and a scale-up limit.
+
+    Parameters
+    ----------
+    problem : Problem
+        u = usage (n, K), c = capacity (n,), base_gpus, most_gpus (m,) GPUs; held, locked (m,); its time limit.
+    value : (m, K), of each configuration; infeasible unless positive.
+    scale_up : at most so many times the GPUs that jobs of its workload ever had; 0: no limit.
+    gap, time_limit_s : optimality gap, relative to the objective, and seconds after which the primal heuristic's
+        assignment is returned.
+    objective : total value → the policy's objective; the value itself unless given.
+    """
+    held, locked = problem.held, problem.locked
+    stays = np.arange(problem.gpus.size) == held[:, None]
+    worth = np.where(allowed(problem, stays, scale_up) & ~locked[:, None], gain, 0)
+    kept = problem.usage[:, held[locked]].sum(axis=1)
+    best = solve_assignment(
+        np.where(stays, worth * (1 + TIE), worth),
+        problem.usage,
+        problem.capacity - kept,
+        gap=gap,
+        objective=objective,
+        budget=TimeBudget.of(problem).at_most(time_limit_s),
+    )
+    assignment = np.where(locked, held, best.assignment)
+    gained = gain[assignment >= 0, assignment[assignment >= 0]].sum()
+    return Decision.of_assignment(
+        assignment,
+        prices=best.prices,
+        objective=objective(gained),
+        bound=objective(gained + best.bound - best.value),
+        status=best.status,
+        solve_seconds=best.seconds,
+        value=worth,
+    )
+
+
+def allowed(problem: Problem, stays: Bools, scale_up: float) -> Bools:
+    """Configurations (m, K) that a job may have: feasible ones within the scale-up limit, and the one that it holds.
+
+    The limit is `scale_up` times the GPUs that jobs of its workload ever had, and not below its smallest gang.
+    """
+    most = (
+        np.maximum(scale_up * problem.most_gpus, problem.base_gpus)
+        if scale_up
+        else np.ones(len(problem.weight)) * np.inf
+    )
+    usable: Bools = (problem.rate > 0) & ((problem.gpus <= most[:, None]) | stays)
+    return usable
+
+
+def solve_assignment(
+    value: Floats,
+    usage: Ints,
+    capacity: Ints,
+    *,
+    gap: float,
+    objective: Callable[[float], float] = float,
+    budget: TimeBudget = UNLIMITED,
+) -> Assignment:
+    """Maximise the total value of one configuration per job within an optimality gap, relative to the objective.
+
+    Parameters
+    ----------
+    value : v (m, K), of a configuration for a job; infeasible unless positive.
+    usage, capacity : u (n, K) and c (n,) GPUs.
+    objective : the value → what the gap is relative to; the value itself, unless given.
+    budget : when it is spent before the gap is reached, the primal heuristic's assignment counts, status `limit`.
+    """
+    began = perf_counter()
+    there = ~(usage[capacity <= 0] > 0).any(axis=0)
+    separable = SeparableProblem(value * there, usage, capacity.astype(float), np.ones(len(value), dtype=np.int64))
+    priced = solve_dual(separable, budget=budget)
+    columns, status = _filled(separable, separable.best_at(priced.prices), priced.prices), Status.OPTIMAL
+    bound, near = priced.bound, EXACT if len(value) <= SMALL else gap
+    worth = separable.weighted_sum(columns)
+    if len(value) > SMALL and bound - worth > near * abs(objective(worth)):
+        columns = max(columns, _filled(separable, _rounded(priced.mix), priced.prices), key=separable.weighted_sum)
+    worth = separable.weighted_sum(columns)
+    if bound - worth > near * abs(objective(worth)):
+        relative = gap * abs(objective(worth)) / max(worth, 1e-300)
+        columns, bound, status = _improved_by_highs(separable, columns, bound, gap=relative, budget=budget)
+    worth = separable.weighted_sum(columns)
+    prices = priced.prices if there.all() else _with_prices_of_full_types(separable, value, priced.prices)
+    return Assignment(columns - 1, worth, max(bound, worth), prices, perf_counter() - began, status)
+
+
+def _with_prices_of_full_types(separable: SeparableProblem, value: Floats, prices: Floats) -> Floats:
+    """Prices of all types: of a type without capacity the lowest price at which no job prefers it.
+
+    These are left out of the dual: each of hundreds of cuts would find one more job that prefers such a type.
+    """
+    prices, u = np.where(separable.capacity > 0, prices, 0.0), separable.u[:, 1:]
+    columns = separable.best_at(prices)
+    surplus = np.take_along_axis(separable.v, columns[:, None], axis=1)[:, 0] - prices @ separable.u[:, columns]
+    for j in np.flatnonzero(separable.capacity <= 0):
+        asked = u[j] > 0
+        more = np.where(value[:, asked] > 0, value[:, asked] - surplus[:, None] - prices @ u[:, asked], 0)
+        prices[j] = (more / u[j, asked]).max(initial=0)
+    return prices
+
+
+def _improved_by_highs(
+    separable: SeparableProblem, columns: Ints, bound: float, *, gap: float, budget: TimeBudget
+) -> tuple[Ints, float, Status]:
+    """The better of this assignment and that of HiGHS, the better bound, and whether the gap was reached."""
+    if budget.passed() or np.count_nonzero(separable.value > 0) > MOST_CHOICES:
+        return columns, bound, Status.LIMIT
+    try:
+        found, bound_too = _by_highs(separable, gap=gap, time_limit_s=budget.left_s())
+    except SolverFailed:
+        return columns, bound, Status.LIMIT
+    return max(columns, found, key=separable.weighted_sum), min(bound, bound_too), Status.OPTIMAL
+
+
+def _rounded(mix: tuple[tuple[float, Ints], ...]) -> Ints:
+    """Deterministic rounding of the fractional dual mix to one column per row, in proportion among identical rows."""
+    answers = np.array([answer for _, answer in mix])
+    turn = np.empty(answers.shape[1], dtype=np.int64)
+    turn[np.lexsort(answers)] = np.arange(turn.size)
+    until = np.cumsum([part for part, _ in mix])
+    whose = np.searchsorted(until / until[-1], turn * GOLDEN % 1, side="right")
+    rounded: Ints = answers[whose, np.arange(turn.size)]
+    return rounded
+
+
+def _repaired(separable: SeparableProblem, columns: Ints, prices: Floats) -> Ints:
+    """Repair an over-capacity assignment: downgrade the jobs with the least loss of reduced value per freed GPU."""
+    columns = columns.copy()
+    reduced = separable.v - prices @ separable.u
+    while ((over := separable.used(columns) - separable.capacity) > 0).any():
+        j = int(over.argmax())
+        alone = separable.u.sum(axis=0) == separable.u[j]
+        freed = np.where(alone, separable.u[j, columns][:, None] - separable.u[j], 0)
+        worth_now = np.take_along_axis(reduced, columns[:, None], axis=1)
+        loss = np.where(freed > 0, (worth_now - reduced) / np.maximum(freed, 1), np.inf)
+        instead = loss.argmin(axis=1)
+        rows = np.arange(len(columns))
+        cheapest = np.argsort(loss[rows, instead], kind="stable")
+        enough = int(np.searchsorted(freed[cheapest, instead[cheapest]].cumsum(), over[j])) + 1
+        giving = cheapest[:enough]
+        columns[giving] = instead[giving]
+    return columns
+
+
+def _filled(separable: SeparableProblem, columns: Ints, prices: Floats) -> Ints:
+    """Primal heuristic: repair, then upgrade the jobs that gain most reduced value by the capacity left."""
+    columns = _repaired(separable, columns, prices)
+    while True:
+        left = separable.capacity - separable.used(columns)
+        rows, wanted = _upgrades(separable, columns, prices, left)
+        if not rows.size:
+            return columns
+        served = _first_fit(separable.u[:, wanted] - separable.u[:, columns[rows]], left)
+        columns[rows[served]] = wanted[served]
+
+
+def _upgrades(separable: SeparableProblem, columns: Ints, prices: Floats, left: Floats) -> tuple[Ints, Ints]:
+    """Rows that gain from the capacity left, by falling gain in reduced value, and the column that each would take."""
+    now, mine = np.take_along_axis(separable.v, columns[:, None], axis=1)[:, 0], separable.u[:, columns]
+    reduced, best, wanted = now - prices @ mine, np.full(len(columns), -np.inf), np.zeros_like(columns)
+    for k in range(1, separable.v.shape[1]):
+        types = np.flatnonzero(separable.u[:, k])
+        fits = np.all(separable.u[types, k, None] - mine[types] <= left[types, None], axis=0)
+        better = fits & (separable.v[:, k] > now)
+        gain = np.where(better, separable.v[:, k] - prices @ separable.u[:, k] - reduced, -np.inf)
+        wanted = np.where(gain > best, k, wanted)
+        best = np.maximum(best, gain)
+    rows = np.flatnonzero(wanted)
+    rows = rows[np.argsort(-best[rows], kind="stable")]
+    return rows, wanted[rows]
+
+
+def _first_fit(extra: Floats, left: Floats) -> Ints:
+    """Rows whose additional GPUs (n, r) fit, first-fit in order."""
+    waiting, served = np.arange(extra.shape[1]), list[Ints]()
+    while waiting.size:
+        waiting = waiting[(extra[:, waiting] <= left[:, None]).all(axis=0)]
+        fits = np.all(extra[:, waiting].cumsum(axis=1) <= left[:, None], axis=0)
+        first = waiting[np.logical_and.accumulate(fits)]
+        served.append(first)
+        left = left - extra[:, first].sum(axis=1)
+        waiting = waiting[first.size :]
+    return np.concatenate(served) if served else waiting
+
+
+def _by_highs(separable: SeparableProblem, *, gap: float, time_limit_s: float) -> tuple[Ints, float]:
+    """Integer program by HiGHS: a column for each job, and the bound."""
+    i, k = (separable.value > 0).nonzero()
+    m = len(separable.value)
+    once = csr_array((np.ones(i.size), (i, np.arange(i.size))), shape=(m, i.size))
+    rows = vstack([once, csr_array(separable.usage[:, k].astype(float))])
+    limits = np.concatenate([np.ones(m), separable.capacity])
+    whole = np.ones(i.size, dtype=np.int64)
+    worth = separable.value[i, k]
+    found = maximize(worth, rows, limits, most=1, integrality=whole, time_limit_s=time_limit_s, gap=gap)
+    columns = np.zeros(m, dtype=np.int64)
+    chosen = found.x > 0.5
+    columns[i[chosen]] = k[chosen] + 1
+    return columns, found.bound

@@ -1,0 +1,164 @@
+"""File argument and options that describe a job, shared by `submit`, `plan` and `clone`."""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from motley_client.completion import gpu_types, teams
+from motley_client.completion import jobs as known_jobs
+from motley_client.spec import after_of, array_of, command_of, gpus_of, merged, pairs_of, read_specs, values_of
+
+Specs = list[dict[str, Any]]
+
+
+class CommandAfterDashes(TyperCommand):
+    """Command that keeps the words after `--` apart: otherwise the parser takes the first of them for the file."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        dashes = args.index("--") if "--" in args else len(args)
+        ctx.meta["command"] = args[dashes + 1 :]
+        return super().parse_args(ctx, args[:dashes])
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
+
+
+FileArgument = Annotated[
+    typer.FileText | None, typer.Argument(help="YAML or JSON file with one or more jobs; - for standard input.")
+]
+
+
+def options(
+    context: typer.Context,
+    *,
+    name: Annotated[str | None, typer.Option("--name", "-n", help="Name of the job.")] = None,
+    gpus: Annotated[
+        str | None, typer.Option(help="Number of GPUs, e.g. 4, or a range for an elastic job, e.g. 1-16.")
+    ] = None,
+    gpu_type: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TYPE", help="Acceptable GPU type; repeat for several. Default: any.", autocompletion=gpu_types
+        ),
+    ] = None,
+    gpu_memory: Annotated[str | None, typer.Option(help="Minimum memory of each GPU, e.g. 16GiB.")] = None,
+    cpus_per_gpu: Annotated[int | None, typer.Option(help="CPU cores per GPU.")] = None,
+    memory_per_gpu: Annotated[str | None, typer.Option(help="Main memory per GPU, e.g. 32GiB.")] = None,
+    team: Annotated[
+        str | None, typer.Option(help="Team of the job. Default: your only team.", autocompletion=teams)
+    ] = None,
+    workdir: Annotated[
+        str | None, typer.Option(help="Working directory, on storage shared by all nodes. Default: a new folder.")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment variable; repeat for several.")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Tag; repeat for several.")] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="Name of the workload: jobs with the same one share measured rates.")
+    ] = None,
+    total_steps: Annotated[
+        int | None, typer.Option(help="Number of training steps; lets the scheduler estimate the remaining time.")
+    ] = None,
+    weight: Annotated[float | None, typer.Option(help="Weight of the job within its team.")] = None,
+    deadline: Annotated[
+        str | None, typer.Option(help="Time by which the job should finish, e.g. 2026-12-01T12:00:00Z.")
+    ] = None,
+    time_limit: Annotated[str | None, typer.Option(help="Maximum running time over all attempts, e.g. 48h.")] = None,
+    retries: Annotated[
+        int | None, typer.Option(help="Maximum number of restarts after failures; preemptions do not count.")
+    ] = None,
+    preemptible: Annotated[
+        bool | None,
+        typer.Option(
+            "--preemptible/--not-preemptible", help="Whether a running job may be stopped in favour of others."
+        ),
+    ] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="JOB[:end]",
+            help="Start after this job has succeeded, or with :end after it has finished; repeat for several.",
+            autocompletion=known_jobs,
+        ),
+    ] = None,
+    array: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIRST-LAST[%MOST]",
+            help="Submit one job per index, e.g. 0-99, or 0-99%10 for at most ten at a time.",
+        ),
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Any other field of the job; the value is YAML."),
+    ] = None,
+) -> dict[str, Any]:
+    """The fields of a job that are given by options, and the command after `--`."""
+    fields = {
+        "name": name,
+        "command": command_of(context.meta["command"]),
+        "gpus": gpus_of(gpus),
+        "gpu_types": gpu_type,
+        "gpu_memory": gpu_memory,
+        "cpus_per_gpu": cpus_per_gpu,
+        "memory_per_gpu": memory_per_gpu,
+        "team": team,
+        "workdir": workdir,
+        "env": pairs_of("--env", env or []),
+        "tags": pairs_of("--tag", tag or []),
+        "workload": workload,
+        "total_steps": total_steps,
+        "weight": weight,
+        "deadline": deadline,
+        "time_limit": time_limit,
+        "retries": retries,
+        "preemptible": preemptible,
+        "after": after_of(after or []),
+        "array": array_of(array),
+    }
+    return values_of("--set", field or []) | {
+        name: value for name, value in fields.items() if value not in (None, [], {})
+    }
+
+
+def specs_of(context: typer.Context, *, file: FileArgument = None, **given: Any) -> Specs:
+    """Every job of the file, each with the options applied; without a file, the one job that the options describe."""
+    fields = options(context, **given)
+    return [merged(spec, fields) for spec in (read_specs(file) if file else [{}])]
+
+
+def takes_specs(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the file argument and the job options; its parameter `specs` receives the jobs."""
+    file = Parameter("file", Parameter.KEYWORD_ONLY, default=None, annotation=FileArgument)
+    return _with_options(command, "specs", specs_of, [file])
+
+
+def takes_changes(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the job options; its parameter `changes` receives the fields that are set."""
+    return _with_options(command, "changes", lambda context, **given: merged({}, options(context, **given)), [])
+
+
+def _with_options(
+    command: Callable[..., None], result: str, read: Callable[..., Any], more: list[Parameter]
+) -> Callable[..., None]:
+    # typer reads options from a function's signature alone and has no shared groups of options, so the signature is
+    # put together here. The simulator does the same for a dataclass; neither package may import the other.
+    own = signature(command, eval_str=True).parameters
+    shared = [*more, *(p for p in signature(options, eval_str=True).parameters.values() if p.name != "context")]
+
+    @wraps(command)
+    def run(context: typer.Context, **given: Any) -> None:
+        values = {parameter.name: given.pop(parameter.name) for parameter in shared}
+        command(context, **given, **{result: read(context, **values)})
+
+    kept = [parameter for parameter in own.values() if parameter.name != result]
+    places = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    ordered = sorted([*kept, *shared], key=lambda parameter: places.index(parameter.kind))
+    run.__signature__ = Signature(ordered)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered}
+    return run

@@ -1,0 +1,155 @@
+"""The commands `motley submit`, `plan` (dry run) and `clone`."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import typer
+
+from motley_client.client import Client
+from motley_client.commands.job_options import Specs, takes_changes, takes_specs
+from motley_client.commands.wait import exit_code_of, wait_for_all
+from motley_client.completion import JobArgument
+from motley_client.lookup import connect, find_job, with_ids
+from motley_client.responses import Job, JobDetail, Plan
+from motley_client.spec import SpecError
+from motley_client.tables.jobs import jobs_table, plan_table
+from motley_client.terminal import Output, OutputOption, emit, now, sanitized, say
+
+MAX_LISTED_IDS = 10
+"""How many ids of a batch are printed in the table output."""
+
+WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until the job has finished; exit with its exit code.")]
+
+
+@takes_specs
+def submit(
+    context: typer.Context,
+    *,
+    specs: Specs,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and submit nothing, like motley plan.")
+    ] = False,
+    wait: WaitOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Submit a job. Examples:
+
+    motley submit job.yaml
+
+    motley submit --name resnet --gpus 4 -- python train.py
+
+    Of a file with several jobs, either all are submitted or none.
+    """
+    with connect(context) as client:
+        resolved = _with_dependency_ids(client, specs)
+        if dry_run:
+            _show_plans(client, resolved, output)
+        elif len(resolved) == 1:
+            _follow_up(client, client.submit(resolved[0]), wait=wait, output=output)
+        else:
+            _follow_up_batch(client, client.submit_many(resolved), wait=wait, output=output)
+
+
+@takes_specs
+def plan(context: typer.Context, *, specs: Specs, output: OutputOption = Output.TABLE) -> None:
+    """Plan a job without submitting it. Shows where it could run, how fast, at what cost, and if it could start."""
+    with connect(context) as client:
+        _show_plans(client, _with_dependency_ids(client, specs), output)
+
+
+@takes_changes
+def clone(
+    context: typer.Context,
+    job: JobArgument,
+    *,
+    changes: dict[str, Any],
+    wait: WaitOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Submit a copy of a job with changes. Example: motley clone resnet --gpus 8"""
+    with connect(context) as client:
+        made = client.clone(find_job(client, job)["id"], with_ids(client, changes))
+        _follow_up(client, made, wait=wait, output=output)
+
+
+def _with_dependency_ids(client: Client, specs: Specs) -> Specs:
+    for spec in specs:
+        if "command" not in spec:
+            raise SpecError(_no_command(spec))
+    return [with_ids(client, spec) for spec in specs]
+
+
+def _no_command(spec: Mapping[str, Any]) -> str:
+    if meant := get_close_matches("command", spec, n=1):
+        return f"Unknown field {meant[0]!r}: did you mean 'command'?"
+    return "No command: give a file with `command: ...`, or the command after --, e.g. -- python train.py"
+
+
+def _show_plans(client: Client, specs: Specs, output: Output) -> None:
+    plans = [client.plan(_without_siblings(spec)) for spec in specs]
+    if output is Output.TABLE:
+        for made in plans:
+            if len(plans) > 1:
+                say(f"{sanitized(str(made['spec'].get('name', '')))}:")
+            emit(output, made, names=[], table=lambda made=made: plan_table(made))  # type: ignore[misc]
+        return
+    answer = plans if len(plans) > 1 else plans[0]
+    emit(output, answer, names=[name for made in plans for name in _types_of(made)], table=lambda: "")
+
+
+def _without_siblings(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The job without its dependencies on jobs of the same file: they do not exist yet and do not affect its plan."""
+    after = [need for need in spec.get("after") or [] if not _is_sibling(need)]
+    return {**{name: value for name, value in spec.items() if name != "after"}, **({"after": after} if after else {})}
+
+
+def _is_sibling(need: Any) -> bool:
+    return isinstance(need, Mapping) and str(need.get("job", "")).startswith("#")
+
+
+def _types_of(plan: Plan) -> list[str]:
+    """The GPU types that the job could use, the preferred one first."""
+    return [option["gpu_type"] for option in sorted(plan["options"], key=lambda option: not option["preferred"])]
+
+
+def _follow_up(client: Client, job: JobDetail, *, wait: bool, output: Output) -> None:
+    """Print the new job, or wait for it, for an array all its members, and exit with the exit code."""
+    if output is Output.TABLE:
+        _announce(job)
+    if not wait:
+        if output is not Output.TABLE:
+            emit(output, job, names=[job["id"]], table=lambda: "")
+        return
+    members = list(client.jobs(array=job["array"], fields=("id", "name"))) if job["array"] else [job]
+    ended = wait_for_all(client, members)
+    if output is not Output.TABLE:
+        emit(output, ended[0] if len(ended) == 1 else ended, names=[one["id"] for one in ended], table=lambda: "")
+    raise typer.Exit(exit_code_of(ended))
+
+
+def _follow_up_batch(client: Client, ids: list[str], *, wait: bool, output: Output) -> None:
+    if output is Output.TABLE:
+        _announce_batch(ids)
+    elif not wait:
+        emit(output, {"count": len(ids), "ids": ids}, names=ids, table=lambda: "")
+    if wait:
+        ended = wait_for_all(client, [client.job(one) for one in ids])
+        if output is not Output.TABLE:
+            emit(output, ended, names=ids, table=lambda: jobs_table(ended, now=now()))
+        raise typer.Exit(exit_code_of(ended))
+
+
+def _announce(job: Job) -> None:
+    array = f", the first of the array {job['array']}" if job["array"] else ""
+    say(f"Submitted {sanitized(job['name'])} ({job['id']}){array}, {job['state']}.")
+    for verb, purpose in (("logs -f", "follow its log"), ("show", "show its state"), ("cancel", "cancel it")):
+        say(f"  motley {verb:7} {job['id']}   {purpose}")
+
+
+def _announce_batch(ids: list[str]) -> None:
+    say(f"Submitted {len(ids):,} jobs.")
+    for one in ids[:MAX_LISTED_IDS]:
+        say(f"  {one}")
+    say(f"  and {len(ids) - MAX_LISTED_IDS:,} more\n" if len(ids) > MAX_LISTED_IDS else "")
+    say("  motley ps   show their state")

@@ -1,0 +1,357 @@
+"""Types of the service's JSON responses. Fields that a newer service adds are kept."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypedDict
+
+
+class State(StrEnum):
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+
+ACTIVE_STATES = (State.QUEUED, State.STARTING, State.RUNNING, State.STOPPING)
+FINAL_STATES = frozenset(set(State) - set(ACTIVE_STATES))
+
+
+class Scope(StrEnum):
+    READ = "read"
+    SUBMIT = "submit"
+    ADMIN = "admin"
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------
+
+
+class Reason(TypedDict):
+    """One reason why a job waits; the first of a job is its headline."""
+
+    code: str
+    detail: str
+    numbers: dict[str, float]
+
+
+class Progress(TypedDict):
+    step: int
+    total_steps: int | None
+    rate: float | None
+    at: str | None
+
+
+class Attempt(TypedDict):
+    number: int
+    state: str
+    outcome: str | None
+    exit_code: int | None
+    message: str
+    gpu_type: str
+    gpu_count: int
+    nodes: list[str]
+    round_number: int
+    rate: float | None
+    measured_rate: float | None
+    batch_size: int
+    claimed_at: str
+    started_at: str | None
+    ended_at: str | None
+    stop_reason: str
+    first_step: int | None
+    step: int | None
+    invalid_lines: int
+    work_lost_gpu_s: float
+
+
+class RateUsed(TypedDict):
+    gpu_type: str
+    gpus: int
+    nodes: int
+    rate: float
+    source: str
+    share: float | None
+
+
+class Job(TypedDict):
+    id: str
+    name: str
+    team: str
+    owner: str
+    state: str
+    reason: str
+    message: str
+    reasons: list[Reason]
+    held: bool
+    array: str | None
+    array_index: int | None
+    spec: dict[str, Any]
+    workload: str
+    weight: float
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+    updated_at: str
+    gpu_type: str | None
+    gpu_count: int
+    nodes: list[str]
+    progress: Progress | None
+    work_lost_gpu_seconds: float
+    exit_code: int | None
+
+
+class JobDetail(Job):
+    """A job with its attempts and entity tag, as the route of one job returns it."""
+
+    attempts: list[Attempt]
+    etag: str
+
+
+class Event(TypedDict):
+    """Event in the history of a job."""
+
+    id: int
+    at: str
+    kind: str
+    attempt: int | None
+    message: str
+    actor: str | None
+
+
+class Change(TypedDict):
+    """A change with which the next round would start the job; `anew`: it must be submitted again with it."""
+
+    kind: str
+    detail: str
+    changes: dict[str, Any]
+    gpu_type: str
+    gpus: int
+    anew: bool
+    for_staff: bool
+
+
+class WouldStart(TypedDict):
+    note: str
+    options: list[Change]
+
+
+class Explanation(TypedDict):
+    """Why a job waits, and the rates that the scheduler assumes for it."""
+
+    state: str
+    reason: str
+    message: str
+    reasons: list[Reason]
+    rates_used: list[RateUsed]
+    round: int | None
+    would_start: WouldStart | None
+
+
+class PlanOption(TypedDict):
+    """Configuration (GPU type and count) in which a job could run."""
+
+    gpu_type: str
+    gpus: int
+    nodes: int
+    rate: float
+    source: str
+    cost_per_hour: float
+    run_seconds: float | None
+    cost: float | None
+    can_start_now: bool
+    free_gpus: int
+    reason: str
+    preferred: bool
+
+
+class Plan(TypedDict):
+    """Result of a dry run: the configurations in which the job could run."""
+
+    valid: bool
+    spec: dict[str, Any]
+    options: list[PlanOption]
+    note: str
+
+
+@dataclass(frozen=True)
+class LogChunk:
+    """Bytes of a log; the next chunk begins at `next_offset`. `complete`: the attempt has ended and this is its end."""
+
+    data: bytes
+    next_offset: int
+    complete: bool
+
+
+# -- the cluster -------------------------------------------------------------------------------------------------
+
+
+class Node(TypedDict):
+    name: str
+    gpu_type: str
+    gpus: int
+    free_gpus: int
+    state: str
+    health: str
+    reason: str
+    emulated: bool
+    engine: str
+    cpus: int
+    memory_mib: int
+    labels: dict[str, str]
+    heard_at: str | None
+    jobs_running: int
+    empty: bool
+    empty_at: str | None
+
+
+class GpuType(TypedDict):
+    name: str
+    memory_mib: int
+    tflops: float | None
+    bandwidth_gbs: float | None
+    power_w: float
+    price_per_hour: float
+    gpus: int
+    free_gpus: int
+
+
+class Throughput(TypedDict):
+    """Measured throughput of a workload in one configuration."""
+
+    team: str
+    workload: str
+    gpu_type: str
+    gpus: int
+    nodes: int
+    batch_size: int
+    steps_per_second: float
+    reports: int
+    spread: float | None
+    updated_at: str
+
+
+# -- scheduling --------------------------------------------------------------------------------------------------
+
+
+class Share(TypedDict):
+    """Fractions of the cluster's work over a window that the team was entitled to and received."""
+
+    window_seconds: float
+    entitled: float
+    delivered: float
+
+
+class Team(TypedDict):
+    name: str
+    weight: float
+    max_job_weight: float
+    max_gpus: int | None
+    max_gpus_per_member: int | None
+    members: list[str]
+    gpus_in_use: int
+    share: Share
+
+
+class Decision(TypedDict):
+    """Decision of a round on one job; without `gpu_type` the job waits."""
+
+    job: str
+    gpu_type: str | None
+    gpus: int
+    share: float | None
+    reasons: list[Reason]
+
+
+class Round(TypedDict):
+    number: int
+    started_at: str
+    ended_at: str | None
+    result: str
+    message: str
+    policy: str
+    parameters: dict[str, Any]
+    jobs: int
+    gpus: int
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    solve_seconds: float | None
+    seconds: dict[str, float]
+    starts: int
+    stops: int
+    moves: int
+    status: str
+    prices: dict[str, float]
+
+
+class RoundDetail(Round):
+    decisions: list[Decision]
+
+
+class Parameter(TypedDict):
+    """Parameter of a policy. `least` and `most` are None unless it is a number, `names` unless it is a choice."""
+
+    kind: str
+    default: float | str
+    least: float | None
+    most: float | None
+    names: list[str] | None
+    meaning: str
+
+
+class Policy(TypedDict):
+    """Scheduling policy that can be chosen."""
+
+    name: str
+    summary: str
+    choose_when: str
+    sources: list[str]
+    parameters: dict[str, Parameter]
+    current: bool
+
+
+class ChosenPolicy(TypedDict):
+    """Settings of the chosen policy; `id` and `created_at` are None for the defaults before any choice."""
+
+    id: int | None
+    policy: str
+    parameters: dict[str, Any]
+    round_length_s: float
+    min_run_s: float
+    solve_limit_part: float
+    note: str
+    created_at: str | None
+    created_by: str | None
+
+
+# -- account -----------------------------------------------------------------------------------------------------
+
+
+class Token(TypedDict):
+    id: int
+    name: str
+    scope: str
+    prefix: str
+    created_at: str
+    expires_at: str | None
+    used_at: str | None
+    revoked_at: str | None
+
+
+class NewToken(Token):
+    """A new token: the only response that contains its text."""
+
+    token: str
+
+
+class Me(TypedDict):
+    """The user of the request. `scope` and `token` (its prefix) are None in a browser session."""
+
+    username: str
+    is_staff: bool
+    teams: list[str]
+    scope: str | None
+    token: str | None

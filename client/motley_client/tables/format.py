@@ -1,0 +1,85 @@
+"""Layout of tables, and formats of times, durations, sizes and numbers."""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from motley_client.terminal import sanitized
+
+Cell = str | Text
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, empty: str) -> RenderableType:
+    if not rows:
+        return Text(empty)
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column, heading in enumerate(headings):
+        # On a narrow terminal the name and the last column, which is prose, are cut; states and ids are not.
+        # rich narrows the columns that may wrap first; their cells are cut instead of wrapped.
+        may_narrow = column in {0, len(headings) - 1}
+        drawn.add_column(heading, no_wrap=not may_narrow, overflow="ellipsis")
+    for row in rows:
+        drawn.add_row(*map(_cell, row))
+    return drawn
+
+
+def key_values(pairs: Iterable[tuple[str, Cell]]) -> RenderableType:
+    """Two columns of names and values; pairs with an empty value are left out."""
+    lines = Table.grid(padding=(0, 2))
+    for name, value in pairs:
+        if value:
+            lines.add_row(Text(name, style="bold"), text(value))
+    return lines
+
+
+def text(value: Cell) -> Text:
+    return value if isinstance(value, Text) else Text(sanitized(value))
+
+
+def when(at: str | None, now: datetime) -> str:
+    """Age and time: `3m ago (2026-11-22T10:26:22Z)`."""
+    return f"{age(at, now)} ago ({to_the_second(at)})" if at else ""
+
+
+def to_the_second(at: str) -> str:
+    """The ISO 8601 time without microseconds."""
+    return re.sub(r"\.\d+", "", at)
+
+
+def age(at: str | None, now: datetime) -> str:
+    """Time since then, in one unit: `45s`, `12m`, `3h`, `2d`."""
+    return duration(max((now - datetime.fromisoformat(at)).total_seconds(), 0)) if at else ""
+
+
+def until(at: str, now: datetime) -> str:
+    """Time until then: `in 12m`, or `now` if it has passed."""
+    seconds = (datetime.fromisoformat(at) - now).total_seconds()
+    return f"in {duration(seconds)}" if seconds > 0 else "now"
+
+
+def duration(seconds: float) -> str:
+    """Duration in its largest unit of which it has at least two: `45s`, `12m`, `3h`, `2d`."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def number(value: float | None, form: str = "{:.3g}") -> str:
+    """The formatted number; empty if it is not known."""
+    return "" if value is None else form.format(value)
+
+
+def gib(mib: int) -> str:
+    return f"{mib / 1024:.0f} GiB"
+
+
+def _cell(value: Cell) -> Text:
+    """Text of a cell, on one line, cut with an ellipsis."""
+    cell = text(value)
+    cell.no_wrap, cell.overflow = True, "ellipsis"
+    return cell

@@ -1,0 +1,155 @@
+"""CSV import of nodes: all rows or none, with row and column of each fault."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db.models import Count, Q, QuerySet
+from django.utils.html import format_html
+from import_export.fields import Field
+from import_export.resources import Diff, ModelResource
+from import_export.widgets import BooleanWidget, ForeignKeyWidget, IntegerWidget, JSONWidget
+from tablib import Dataset
+
+from audit_app.models import Action
+from audit_app.services import note
+from cluster_app.errors import GpusInUse
+from cluster_app.models import MOST_GPUS_PER_NODE, GpuType, Node, NodeEvent
+from cluster_app.services import record, refuse_taking_out_used_gpus, set_gpu_count
+
+NEEDED = ("name", "gpu_type", "gpus", "cpus", "memory_mib")
+OPTIONAL = ("engine", "emulated", "labels")
+MOST_ROWS = 10_000
+YES, NO = ("1", "true", "yes"), ("0", "false", "no", "")
+
+
+class KnownGpuType(ForeignKeyWidget):  # type: ignore[misc]  # the library has no types
+    """GPU type by name; an unknown name is refused with the list of known ones."""
+
+    def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> GpuType:
+        try:
+            return GpuType.objects.get(name=str(value).strip())
+        except GpuType.DoesNotExist as error:
+            known = ", ".join(GpuType.objects.values_list("name", flat=True)) or "none yet; add it first"
+            raise ValueError(f"Unknown GPU type {str(value)!r}. Known types: {known}.") from error
+
+
+class WholeNumber(IntegerWidget):  # type: ignore[misc]
+    """Strict whole number: the library would read 2.7 as 2."""
+
+    def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> int:
+        text = str(value).strip()
+        if not (text.isascii() and text.isdigit() and len(text) < 10):
+            raise ValueError(f"Write a whole number, not {text!r}.")
+        return int(text)
+
+
+class YesOrNo(BooleanWidget):  # type: ignore[misc]
+    def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> bool:
+        text = str(value).strip().lower()
+        if text not in (*YES, *NO):
+            raise ValueError(f"Write yes or no, not {text!r}.")
+        return text in YES
+
+
+class Labels(JSONWidget):  # type: ignore[misc]
+    def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> dict[str, Any]:
+        try:
+            labels = super().clean(value) or {}
+        except ValueError as error:
+            raise ValueError('Write JSON, e.g. {"rack": "b2"}.') from error
+        if not isinstance(labels, dict):
+            raise ValueError('Write a map, e.g. {"rack": "b2"}.')
+        return labels
+
+
+class PlainDiff(Diff):  # type: ignore[misc]
+    """Old value struck out, then the new one; the library's own needs inline styles, which our CSP forbids."""
+
+    def as_html(self) -> list[str]:
+        pairs = zip(self.left, self.right, strict=True)
+        return [str(new) if self.new or old == new else format_html("<del>{}</del> {}", old, new) for old, new in pairs]
+
+
+class NodeResource(ModelResource):  # type: ignore[misc]
+    """One node per row; a node of the same name is updated."""
+
+    name = Field("name", "name")
+    gpu_type = Field("gpu_type", "gpu_type", widget=KnownGpuType(GpuType, "name"))
+    gpus = Field("gpu_count", "gpus", widget=WholeNumber())
+    cpus = Field("cpus", "cpus", widget=WholeNumber())
+    memory_mib = Field("memory_mib", "memory_mib", widget=WholeNumber())
+    engine = Field("engine", "engine", default=Node.Engine.LOCAL)
+    emulated = Field("emulated", "emulated", widget=YesOrNo())
+    labels = Field("labels", "labels", widget=Labels())
+
+    class Meta:
+        model = Node
+        fields = (*NEEDED, *OPTIONAL)
+        import_order = fields
+        import_id_fields = ("name",)
+        clean_model_instances = True
+        skip_unchanged = True
+        report_skipped = True
+        use_transactions = True
+
+    @classmethod
+    def get_diff_class(cls) -> type[PlainDiff]:
+        return PlainDiff
+
+    def get_queryset(self) -> QuerySet[Node]:
+        return Node.objects.annotate(gpu_count=Count("gpu", filter=Q(gpu__present=True)))
+
+    def before_import(self, dataset: Dataset, **kwargs: Any) -> None:
+        headers = [str(header).strip() for header in dataset.headers or ()]
+        if missing := [name for name in NEEDED if name not in headers]:
+            raise ValidationError(f"Missing columns in the first line: {', '.join(missing)}. Expected: {_example()}.")
+        if unknown := [name for name in headers if name not in (*NEEDED, *OPTIONAL)]:
+            raise ValidationError(f"Unknown columns: {', '.join(unknown)}. Expected: {_example()}.")
+        if len(dataset) > MOST_ROWS:
+            raise ValidationError(f"A file may have at most {MOST_ROWS:,} nodes; this one has {len(dataset):,}.")
+        names = [str(name).strip() for name in dataset["name"]]
+        if twice := sorted({name for name in names if names.count(name) > 1})[:5]:
+            raise ValidationError(f"These names appear on more than one row: {', '.join(twice)}.")
+        dataset.headers = headers
+
+    def before_import_row(self, row: dict[str, Any], **kwargs: Any) -> None:
+        row["name"] = str(row["name"]).strip()
+
+    def import_instance(self, instance: Node, row: dict[str, Any], **kwargs: Any) -> None:
+        before = instance.gpu_type_id if instance.pk else None
+        try:
+            super().import_instance(instance, row, **kwargs)
+        except ValidationError as error:  # renamed to the column of the file
+            faults = error.error_dict
+            raise ValidationError({"gpus" if n == "gpu_count" else n: f for n, f in faults.items()}) from error
+        if before and instance.gpu_type_id != before:
+            text = "The GPU type of a node cannot be changed: add another node instead."
+            raise ValidationError({"gpu_type": text})
+        if instance.gpu_count > MOST_GPUS_PER_NODE:  # type: ignore[attr-defined]  # of this file
+            raise ValidationError({"gpus": f"A node may have at most {MOST_GPUS_PER_NODE} GPUs."})
+        try:
+            if before:
+                refuse_taking_out_used_gpus(instance, instance.gpu_count)  # type: ignore[attr-defined]
+        except GpusInUse as error:
+            raise ValidationError({"gpus": str(error)}) from error
+
+    def after_save_instance(self, instance: Node, row: dict[str, Any], **kwargs: Any) -> None:
+        """Runs in a preview, too, which is rolled back."""
+        count = int(instance.gpu_count)  # type: ignore[attr-defined]
+        set_gpu_count(instance, count)
+        kind = NodeEvent.Kind.CHANGED if row.get("_known") else NodeEvent.Kind.ADDED
+        text = f"{count} x {instance.gpu_type}, {instance.cpus} CPUs, {instance.memory_mib} MiB, from a file"
+        record(instance, kind, text, actor=kwargs.get("user"))
+
+    def after_init_instance(self, instance: Node, new: bool, row: dict[str, Any], **kwargs: Any) -> None:
+        row["_known"] = not new
+
+    def after_import(self, dataset: Dataset, result: Any, **kwargs: Any) -> None:
+        super().after_import(dataset, result, **kwargs)
+        if not kwargs.get("dry_run"):
+            note(Action.NODE_IMPORT, actor=kwargs.get("user"), target=f"{len(dataset)} nodes")
+
+
+def _example() -> str:
+    return ",".join((*NEEDED, *OPTIONAL))

@@ -1,0 +1,1 @@
+"""Bulk reading and writing of rows. No models."""

@@ -1,0 +1,117 @@
+"""Files of one attempt: the whole communication between the service, the supervisor and the job."""
+
+import json
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypedDict, cast
+
+from engines.linux import is_locked
+from engines.protocol import Stream
+
+
+class RankCommand(TypedDict):
+    """Command of one node rank."""
+
+    argv: list[str]
+    env: dict[str, str]
+    workdir: str
+
+
+class LaunchFile(TypedDict):
+    ranks: list[RankCommand]
+    user: list[int] | None
+    isolation: str
+    mark: str
+    log_limit_bytes: int
+
+
+class StopFile(TypedDict):
+    reason: str
+    grace_s: float
+
+
+class StartedFile(TypedDict):
+    """Its existence means that the job's processes were started and must never be started again."""
+
+    at: str
+
+
+class ExitFile(TypedDict):
+    """Its existence means that no process of the attempt is left."""
+
+    exit_code: int
+    started_at: str | None
+    ended_at: str
+    message: str
+
+
+class AttemptFolder:
+    """Paths of the files of one attempt, with atomic writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = path / "lock"
+        """Held by the supervisor from the launch on; if it is free, no supervisor is alive."""
+        self.launch = path / "launch.json"
+        self.started = path / "started.json"
+        self.stop = path / "stop.json"
+        self.stop_reason = path / "stop_reason"
+        self.progress = path / "progress.json"
+        self.exit = path / "exit.json"
+        self.supervisor_log = path / "supervisor.log"
+        self.job_writable = path / "job"
+        """The only folder that the job may write to; all others belong to the service."""
+
+    def log(self, stream: Stream, rank: int) -> Path:
+        return self.path / f"{stream}.{rank}.log"
+
+    def progress_lines(self, rank: int) -> Path:
+        return self.job_writable / f"progress.{rank}.jsonl"
+
+    def is_supervised(self) -> bool:
+        return is_locked(self.lock)
+
+    def read_launch(self) -> LaunchFile | None:
+        return cast("LaunchFile | None", read_json(self.launch))
+
+    def read_started(self) -> StartedFile | None:
+        return cast("StartedFile | None", read_json(self.started))
+
+    def read_stop(self) -> StopFile | None:
+        return cast("StopFile | None", read_json(self.stop))
+
+    def read_exit(self) -> ExitFile | None:
+        return cast("ExitFile | None", read_json(self.exit))
+
+
+def read_json(path: Path) -> Any:
+    """Content of the file, None if it does not exist."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def write_json(path: Path, content: object, *, mode: int = 0o600) -> None:
+    write_whole(path, json.dumps(content), mode=mode)
+
+
+def write_whole(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Write atomically (temporary file, fsync, rename): readers, and the disk after a power loss, never see a part."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "w") as file:
+            os.fchmod(descriptor, mode)  # independent of the umask
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,59 @@
+"""Linux system calls that Python's standard library lacks: prctl and locks of open file descriptions."""
+
+import ctypes
+import os
+from fcntl import F_OFD_GETLK, F_OFD_SETLK, fcntl
+from pathlib import Path
+from struct import Struct
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_F_WRLCK, _F_UNLCK = 1, 2
+_FLOCK = Struct("hh4xqqi4x")  # struct flock: type, whence, start, length, pid
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent(signal_number: int) -> None:
+    """Receive this signal when the parent process dies (PR_SET_PDEATHSIG)."""
+    _prctl(_PR_SET_PDEATHSIG, signal_number)
+
+
+def become_subreaper() -> None:
+    """Become a child subreaper: orphaned descendants become our children (PR_SET_CHILD_SUBREAPER)."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def forbid_new_privileges() -> None:
+    """Set no_new_privs: setuid programs grant no privileges to this process and its children."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+# OFD locks belong to an open file description, not to a process: a child that inherits the descriptor holds them, and
+# a lock can be tested without taking it.
+
+
+def lock(descriptor: int) -> bool:
+    """Try to take the lock; False if another process holds it."""
+    try:
+        fcntl(descriptor, F_OFD_SETLK, _FLOCK.pack(_F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a living process holds the lock on this file."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        answer = fcntl(descriptor, F_OFD_GETLK, _FLOCK.pack(_F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    finally:
+        os.close(descriptor)
+    return int(_FLOCK.unpack(answer)[0]) != _F_UNLCK

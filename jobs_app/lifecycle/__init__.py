@@ -1,0 +1,1 @@
+"""Jobs and attempts after submission: commands, transitions of attempts, verdicts, dependencies, events."""

@@ -1,0 +1,128 @@
+"""Commands of users on submitted jobs: cancel, hold, release, requeue, change."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+
+from audit_app.services import note
+from jobs_app.errors import Conflict, InvalidSpec, JobIsFinished, JobIsNotHeld
+from jobs_app.lifecycle.attempts import lock_job, record, stop_attempt_of
+from jobs_app.measurement.counters import Count, tally
+from jobs_app.models import Attempt, Job, JobEvent, JobTag, Metric, Reason
+from jobs_app.submission.admission import note_of_weight, weight_faults
+from jobs_app.submission.conversion import parse_change
+
+State = Job.State
+StopReason = Attempt.StopReason
+Kind = JobEvent.Kind
+
+DESCRIPTIVE = {"name", "tags"}
+"""Columns that may be changed after the job has finished: they have no effect on scheduling."""
+
+
+def cancel_job(job: Job, *, actor: User | None) -> None:
+    """Cancel the job: at once if it is queued, else as soon as its processes are proven gone."""
+    with transaction.atomic():
+        lock_job(job.pk)
+        _note("cancel", job, actor)
+        if _finish_queued(job, Reason.CANCELLED_BY_USER, message=_by(actor), actor=actor):
+            return
+        if not stop_attempt_of(job, StopReason.CANCEL, note=_by(actor), actor=actor):
+            raise JobIsFinished(Job.objects.only("state").get(pk=job.pk).get_state_display())
+
+
+def hold_job(job: Job, *, actor: User | None) -> None:
+    """Hold the job in the queue; a running job is requeued gracefully first."""
+    with transaction.atomic():
+        lock_job(job.pk)
+        _note("hold", job, actor)
+        queued = Job.objects.filter(pk=job.pk, state=State.QUEUED)
+        if queued.update(held=True, reason=Reason.HELD, message=_by(actor), reasons=[]):
+            record(job, Kind.HELD, _by(actor), actor=actor)
+            return
+        Job.objects.filter(pk=job.pk, state__in=Job.ACTIVE).update(hold_next=True)
+        if not stop_attempt_of(job, StopReason.REQUEUE, note=f"held {_by(actor)}", actor=actor):
+            raise JobIsFinished(Job.objects.only("state").get(pk=job.pk).get_state_display())
+
+
+def release_job(job: Job, *, actor: User | None) -> None:
+    """Release a held job; a job that would be held once it has stopped will not be held."""
+    with transaction.atomic():
+        lock_job(job.pk)
+        _note("release", job, actor)
+        held = Job.objects.filter(pk=job.pk, held=True)
+        to_be_held = Job.objects.filter(pk=job.pk, hold_next=True)
+        released = held.update(held=False, reason=Reason.NEXT_ROUND, message=Reason.NEXT_ROUND.label)
+        if not released and not to_be_held.update(hold_next=False):
+            raise JobIsNotHeld
+        record(job, Kind.RELEASED, _by(actor), actor=actor)
+
+
+def requeue_job(job: Job, *, actor: User | None) -> None:
+    """Stop a running job gracefully and put it back in the queue."""
+    with transaction.atomic():
+        _note("requeue", job, actor)
+        if not stop_attempt_of(job, StopReason.REQUEUE, note=_by(actor), actor=actor):
+            raise Conflict("Only a job that has started can be requeued.")
+
+
+def change_job(job: Job, data: Any, *, actor: User) -> None:
+    """Change name, weight, deadline, time limit, tags or retries; of a finished job only name and tags."""
+    asked = parse_change(data)
+    with transaction.atomic():
+        lock_job(job.pk)
+        found = Job.objects.select_related("team").get(pk=job.pk)
+        if found.is_final and not asked.keys() <= DESCRIPTIVE:
+            raise JobIsFinished(found.get_state_display())
+        if faults := list(weight_faults(asked.get("weight", 0.0), found.team, actor)):
+            raise InvalidSpec(faults)
+        changes = {column: value for column, value in asked.items() if getattr(found, column) != value}
+        if changes:
+            _change(found, changes, actor)
+
+
+def _change(job: Job, changes: Mapping[str, Any], actor: User) -> None:
+    """Write the changes and an event; call it under the job's lock."""
+    words = [
+        f"{column.removesuffix('_s')} {_word(getattr(job, column))} → {_word(changes[column])}" for column in changes
+    ]
+    words += [text for text in [note_of_weight(changes.get("weight", 0), job.team)] if text]
+    Job.objects.filter(pk=job.pk).update(**changes)
+    if "tags" in changes:
+        JobTag.objects.filter(job=job).delete()
+        JobTag.objects.bulk_create(JobTag.rows_of(job.pk, changes["tags"]))
+    record(job, Kind.CHANGED, "; ".join(words), actor=actor)
+    _note("change", job, actor, "; ".join(words))
+
+
+def _finish_queued(job: Job, reason: Reason, *, message: str, actor: User | None) -> bool:
+    finished = Job.objects.filter(pk=job.pk, state=State.QUEUED).update(
+        state=State.CANCELLED, held=False, reason=reason, message=message, reasons=[], finished_at=timezone.now()
+    )
+    if finished:
+        tally(Count(Metric.JOBS_FINISHED, State.CANCELLED))
+        record(job, Kind.FINISHED, f"{reason.label}: {message}", actor=actor)
+    return bool(finished)
+
+
+def _by(actor: User | None) -> str:
+    return f"by {actor.get_username()}" if actor else ""
+
+
+def _note(verb: str, job: Job, actor: User | None, message: str = "") -> None:
+    note(f"job.{verb}", actor=actor, target=str(job), target_id=job.pk, message=message)
+
+
+def _word(value: Any) -> str:
+    """Value of a column as text for the history."""
+    match value:
+        case None:
+            return "none"
+        case dict():
+            return ", ".join(f"{name}={text}" for name, text in value.items()) or "none"
+        case float():
+            return f"{value:g}"
+    return str(value)

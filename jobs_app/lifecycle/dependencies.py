@@ -1,0 +1,46 @@
+"""Failed dependencies: jobs that wait for a job which can no longer fulfil the condition are cancelled, in bulk."""
+
+from django.db import transaction
+from django.utils import timezone
+
+from database.bulk_update import rewrite
+from jobs_app.measurement.counters import Count, tally
+from jobs_app.models import Job, JobDependency, JobEvent, Metric, Reason
+
+PER_TRANSACTION = 1000
+GENERATIONS_PER_CALL = 20
+"""A cancelled job may be the dependency of others; a longer chain goes on at the next call, so that none takes long."""
+
+
+def settle_dependencies() -> None:
+    """Cancel the queued jobs whose dependency has failed, and those that depend on them."""
+    for _ in range(GENERATIONS_PER_CALL):
+        if not _cancel_some():
+            break
+
+
+@transaction.atomic
+def _cancel_some() -> int:
+    """Cancel up to `PER_TRANSACTION` jobs by an UPDATE under row locks; a job that has left the queue is skipped."""
+    broken = JobDependency.objects.broken().filter(child__state=Job.State.QUEUED).select_related("parent")
+    failed = {need.child_id: need.parent for need in broken.order_by("-pk")[:PER_TRANSACTION]}
+    queued = Job.objects.select_for_update().filter(pk__in=failed, state=Job.State.QUEUED).order_by("pk")
+    why = {pk: _what_happened_to(failed[pk]) for pk in queued.values_list("pk", flat=True)}
+    now, reason = timezone.now(), Reason.DEPENDENCY_FAILED
+    rewrite(
+        Job,
+        ("state", "held", "reason", "message", "reasons", "finished_at"),
+        {pk: (Job.State.CANCELLED, False, reason, text, [], now) for pk, text in why.items()},
+    )
+    JobEvent.objects.bulk_create(
+        JobEvent(job_id=pk, kind=JobEvent.Kind.FINISHED, message=f"{reason.label}: {text}"[:500])
+        for pk, text in why.items()
+    )
+    if why:
+        tally(Count(Metric.JOBS_FINISHED, Job.State.CANCELLED, len(why)))
+    return len(why)
+
+
+def _what_happened_to(parent: Job) -> str:
+    was = "was " if parent.state == Job.State.CANCELLED else ""
+    return f"{parent} {was}{parent.get_state_display()}"

@@ -1,0 +1,89 @@
+"""Verdict on an ended attempt: its outcome, and the next state of its job. Pure."""
+
+from dataclasses import dataclass, replace
+
+from jobs_app.models import Attempt, Job, Reason
+
+EX_TEMPFAIL = 75
+"""sysexits.h: "checkpointed, requeue me"."""
+MOST_REQUEUES = 100
+MOST_LOSSES = 3
+"""A lost node costs no retry, since it is not the job's fault; but a job that repeatedly kills its node must end."""
+
+State = Job.State
+Outcome = Attempt.Outcome
+
+AFTER_STOP: dict[Attempt.StopReason, tuple[Attempt.Outcome, Job.State, Reason]] = {
+    Attempt.StopReason.CANCEL: (Outcome.CANCELLED, State.CANCELLED, Reason.CANCELLED_BY_USER),
+    Attempt.StopReason.TIMEOUT: (Outcome.TIMED_OUT, State.TIMED_OUT, Reason.TIME_LIMIT),
+    Attempt.StopReason.PREEMPT: (Outcome.PREEMPTED, State.QUEUED, Reason.PREEMPTED),
+    Attempt.StopReason.DRAIN: (Outcome.PREEMPTED, State.QUEUED, Reason.NODE_DRAINED),
+    Attempt.StopReason.REQUEUE: (Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED),
+}
+
+FOR_GOOD = (Attempt.StopReason.CANCEL, Attempt.StopReason.TIMEOUT)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended, and the counters of its job."""
+
+    exit_code: int | None
+    stop_reason: str
+    lost: bool = False
+    failures: int = 0
+    retries: int = 0
+    requeues: int = 0
+    losses: int = 0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The attempt's outcome, the job's next state and its reason."""
+
+    outcome: Outcome
+    state: State
+    reason: Reason | None = None
+    message: str = ""
+    failures: int = 0
+    requeues: int = 0
+    losses: int = 0
+
+
+def judge(ending: Ending) -> Verdict:
+    """Verdict on an ending. Exit code 0 is a success even if the job was told to stop, unless it was cancelled."""
+    if ending.lost:
+        return _lost(replace(ending, losses=ending.losses + 1))
+    if ending.exit_code == 0 and ending.stop_reason != Attempt.StopReason.CANCEL:
+        return _keep(ending, Outcome.SUCCEEDED, State.SUCCEEDED)
+    if ending.stop_reason:
+        return _keep(ending, *AFTER_STOP[Attempt.StopReason(ending.stop_reason)])
+    if ending.exit_code == EX_TEMPFAIL and ending.requeues < MOST_REQUEUES:
+        once_more = replace(ending, requeues=ending.requeues + 1)
+        return _keep(once_more, Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED, "the job asked to be requeued")
+    return _try_again(ending, Outcome.FAILED, Reason.EXIT_CODE, f"exit code {ending.exit_code}")
+
+
+def _lost(ending: Ending) -> Verdict:
+    """A lost attempt that was being cancelled or timed out has ended; the others are requeued."""
+    if ending.stop_reason in FOR_GOOD:
+        _, state, reason = AFTER_STOP[Attempt.StopReason(ending.stop_reason)]
+        return _keep(ending, Outcome.LOST, state, reason)
+    if ending.losses <= MOST_LOSSES:
+        return _keep(ending, Outcome.LOST, State.QUEUED, Reason.NODE_LOST, "its node or supervisor was lost")
+    return _try_again(ending, Outcome.LOST, Reason.NODE_LOST, f"lost {ending.losses} times")
+
+
+def _try_again(ending: Ending, outcome: Outcome, reason: Reason, what: str) -> Verdict:
+    """Requeue while retries are left, else fail."""
+    again = replace(ending, failures=ending.failures + 1)
+    if again.failures <= again.retries:
+        return _keep(
+            again, outcome, State.QUEUED, Reason.RETRYING, f"{what}; retry {again.failures} of {again.retries}"
+        )
+    message = f"{what}; all {again.retries} retries are used" if again.retries else what
+    return _keep(again, outcome, State.FAILED, reason, message)
+
+
+def _keep(ending: Ending, outcome: Outcome, state: State, reason: Reason | None = None, message: str = "") -> Verdict:
+    return Verdict(outcome, state, reason, message, ending.failures, ending.requeues, ending.losses)

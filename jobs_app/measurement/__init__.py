@@ -1,0 +1,1 @@
+"""Measurements from progress reports: throughput, gradient noise, and counters for metrics."""

@@ -1,0 +1,42 @@
+"""Gradient noise of a workload (as Sia and Pollux use it): a fading mean of the reports of its jobs."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from database.bulk_update import rewrite
+from jobs_app.models import GradientNoise
+
+MOST_REPORTS = 20
+"""Window of the fading mean: the noise grows during training, so old reports must lose weight."""
+
+
+class Gradients(NamedTuple):
+    """One report: squared norm of the gradient, and variance of the gradient of one sample."""
+
+    team: int
+    workload: str
+    sqr: float
+    sample_var: float
+
+
+def learn_noise(news: Iterable[Gradients]) -> None:
+    """Merge reports into the stored means of their workloads; without reports there is no query."""
+    fresh = list(news)
+    if not fresh:
+        return
+    rows = GradientNoise.objects.filter(workload__in={one.workload for one in fresh})
+    told = {(one.team, one.workload) for one in fresh}
+    known = {key: row for row in rows if (key := (row.team_id, row.workload)) in told}
+    for one in fresh:
+        blank = GradientNoise(team_id=one.team, workload=one.workload, grad_sqr=0.0, sample_var=0.0)
+        _merge(known.setdefault((one.team, one.workload), blank), one)
+    changed = {row.pk: (row.grad_sqr, row.sample_var, row.reports) for row in known.values() if row.pk}
+    rewrite(GradientNoise, ("grad_sqr", "sample_var", "reports"), changed)
+    GradientNoise.objects.bulk_create([row for row in known.values() if not row.pk])
+
+
+def _merge(known: GradientNoise, one: Gradients) -> None:
+    share = 1 / (min(known.reports, MOST_REPORTS) + 1)
+    known.grad_sqr += share * (one.sqr - known.grad_sqr)
+    known.sample_var += share * (one.sample_var - known.sample_var)
+    known.reports += 1

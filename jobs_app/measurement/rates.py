@@ -1,0 +1,196 @@
+"""Measured throughput: progress reports update attempts, and the mean rate of each workload and configuration."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime
+from math import sqrt
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db import transaction
+
+from database.bulk_update import rewrite
+from jobs_app.measurement.gradient_noise import Gradients, learn_noise
+from jobs_app.models import Attempt, Job, JobEvent, Throughput
+from jobs_app.submission.fields import LARGEST_BATCH, LARGEST_RATE
+
+MOST_BATCHES = 32
+"""Batch sizes kept per gang of a workload: a program that reports another each time cannot fill the table."""
+MOST_REPORTS = 200
+"""Window of the fading mean of a rate: older reports lose weight, so that a changed program shows."""
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Summary of an attempt's progress file at this moment."""
+
+    attempt: int
+    reports: int
+    first_step: int
+    first_at: datetime
+    step: int
+    at: datetime
+    loss: float | None
+    batch_size: int | None = None
+    grad_sqr: float | None = None
+    grad_var: float | None = None
+
+
+@transaction.atomic
+def note_progress(advances: Iterable[Advance]) -> None:
+    """Update attempts, jobs and measured rates in bulk. Idempotent: a stored advance changes nothing."""
+    by_attempt = {advance.attempt: advance for advance in advances}
+    known = _stored_progress(by_attempt)
+    fresh = [(before, by_attempt[before.pk]) for before in known if by_attempt[before.pk].reports > before.reports]
+    _learn(fresh)
+    learn_noise(_gradients(fresh))
+    _write_jobs((attempt, advance) for attempt, advance in fresh if attempt.state != Attempt.State.ENDED)
+    _write_attempts(fresh)  # after the jobs, as everywhere: another lock order could deadlock
+
+
+class StoredProgress(NamedTuple):
+    """Progress of an attempt as it is stored."""
+
+    pk: int
+    job: UUID
+    team: int
+    workload: str
+    gpu_type: int
+    gpu_count: int
+    nodes: list[str]
+    state: str
+    reports: int
+    step: int | None
+    step_at: datetime | None
+    batch_size: int
+    """As Motley set it; 0: it did not."""
+
+
+Fresh = Iterable[tuple[StoredProgress, Advance]]
+
+
+def _stored_progress(pks: Iterable[int]) -> Iterator[StoredProgress]:
+    """Read columns instead of model instances: thousands of jobs report at once."""
+    fields = [{"team": "job__team", "workload": "job__workload"}.get(name, name) for name in StoredProgress._fields]
+    rows = Attempt.objects.filter(pk__in=list(pks)).order_by("pk").values_list(*fields)
+    return (StoredProgress(*row) for row in rows)
+
+
+def _write_attempts(fresh: Fresh) -> None:
+    fields = ("reports", "loss", "first_step", "first_step_at", "step", "step_at")
+    rows = {old.pk: (now.reports, now.loss, now.first_step, now.first_at, now.step, now.at) for old, now in fresh}
+    rewrite(Attempt, fields, rows)
+
+
+def _write_jobs(fresh: Fresh) -> None:
+    rewrite(Job, ("step", "step_at"), {old.job: (now.step, now.at) for old, now in fresh})
+
+
+@transaction.atomic
+def record_unreadable_lines(lines: Mapping[int, int]) -> None:
+    """Store how many progress lines of each attempt could not be read; the job's history gets one warning."""
+    if not lines:
+        return
+    attempts = Attempt.objects.filter(pk__in=lines)
+    list(
+        Job.objects.select_for_update().filter(attempts__in=attempts).order_by("pk").values_list("pk")
+    )  # jobs first: lock order
+    fresh = attempts.filter(invalid_lines=0).values_list("pk", "job", "number")
+    JobEvent.objects.bulk_create(
+        JobEvent(job_id=job, kind=JobEvent.Kind.WARNING, message=_of_unreadable(lines[pk]), attempt=number)
+        for pk, job, number in fresh
+    )
+    rewrite(Attempt, ("invalid_lines",), {pk: (count,) for pk, count in lines.items()})
+
+
+def _of_unreadable(lines: int) -> str:
+    what = f"{lines:,} progress lines" if lines > 1 else "A progress line"
+    return f'{what} could not be read. Each must be a JSON object with an integer step, e.g. {{"step": 10}}.'
+
+
+class ThroughputKey(NamedTuple):
+    """Unique key of a `Throughput` row."""
+
+    team: int
+    workload: str
+    gpu_type: int
+    gpus: int
+    nodes: int
+    batch_size: int
+
+
+def _learn(fresh: Fresh) -> None:
+    """Merge the rates since the last report into the workloads' means (West's incremental variance)."""
+    news = list(_rates(fresh))
+    known = _known_rates({place for place, _, _ in news})
+    for place, rate, reports in news:
+        if place in known:
+            merge(known[place], rate=rate, reports=reports)
+    old = {t.pk: (t.steps_per_second, t.spread, t.reports) for t in known.values() if t.pk}
+    rewrite(Throughput, ("steps_per_second", "spread", "reports"), old)
+    Throughput.objects.bulk_create([throughput for throughput in known.values() if not throughput.pk])
+
+
+def _rates(fresh: Fresh) -> Iterator[tuple[ThroughputKey, float, int]]:
+    """Steps/s since the last stored report and the number of reports behind it; implausible rates are dropped."""
+    for attempt, advance in fresh:
+        seconds = (advance.at - (attempt.step_at or advance.first_at)).total_seconds()
+        steps = advance.step - (attempt.step if attempt.step is not None else advance.first_step)
+        if seconds > 0 and 0 <= steps <= LARGEST_RATE * seconds:
+            yield _key_of(attempt, advance), steps / seconds, advance.reports - attempt.reports
+
+
+def _key_of(attempt: StoredProgress, advance: Advance) -> ThroughputKey:
+    where = (attempt.gpu_type, attempt.gpu_count, len(attempt.nodes))
+    return ThroughputKey(attempt.team, attempt.workload, *where, _batch_of(attempt, advance))
+
+
+def _batch_of(attempt: StoredProgress, advance: Advance) -> int:
+    """Batch size: as reported, else as Motley set it; 0 if unknown."""
+    said = advance.batch_size or 0
+    return said if 0 < said <= LARGEST_BATCH else attempt.batch_size
+
+
+def _gradients(fresh: Fresh) -> Iterator[Gradients]:
+    """Gradient statistics per sample: the variance over batches of M samples is that of one sample divided by M."""
+    for attempt, advance in fresh:
+        batch, sqr, var = _batch_of(attempt, advance), advance.grad_sqr, advance.grad_var
+        if batch and sqr is not None and var is not None and min(sqr, var) >= 0 < max(sqr, var):
+            yield Gradients(attempt.team, attempt.workload, sqr, var * batch)
+
+
+def _known_rates(places: AbstractSet[ThroughputKey]) -> dict[ThroughputKey, Throughput]:
+    """Stored or new row of each key, up to `MOST_BATCHES` batch sizes per gang."""
+    rows = Throughput.objects.filter(workload__in={place.workload for place in places})
+    found = {ThroughputKey(t.team_id, t.workload, t.gpu_type_id, t.gpus, t.nodes, t.batch_size): t for t in rows}
+    batches = Counter(place[:-1] for place in found)
+    known = {place: throughput for place, throughput in found.items() if place in places}
+    for place in sorted(places - known.keys()):
+        if batches[place[:-1]] < MOST_BATCHES:
+            batches[place[:-1]] += 1
+            known[place] = _blank(place)
+    return known
+
+
+def _blank(place: ThroughputKey) -> Throughput:
+    return Throughput(
+        team_id=place.team,
+        workload=place.workload,
+        gpu_type_id=place.gpu_type,
+        gpus=place.gpus,
+        nodes=place.nodes,
+        batch_size=place.batch_size,
+        steps_per_second=0.0,
+    )
+
+
+def merge(known: Throughput, *, rate: float, reports: int) -> None:
+    """Update mean and standard deviation with a new rate, weighted by the reports behind it."""
+    old = min(known.reports, MOST_REPORTS)
+    share = reports / (old + reports)
+    delta = rate - known.steps_per_second
+    variance = (1 - share) * (known.spread**2 + share * delta**2) if old else 0.0
+    known.steps_per_second += share * delta
+    known.spread, known.reports = sqrt(variance), known.reports + reports

@@ -1,0 +1,1 @@
+"""Submission of jobs: spec schema and conversion, admission, batches, enqueueing, idempotency keys."""

@@ -1,0 +1,187 @@
+"""Admission: checks of a parsed spec against the team, its limits, the cluster and the other jobs."""
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from uuid_utils.compat import uuid7
+
+from cluster_app.acceptance import ACCEPTANCE
+from cluster_app.feasibility import NodeShape, Refusal, Request, inventory, why_never
+from jobs_app.errors import InvalidSpec
+from jobs_app.models import Job, Team
+from rest.errors import Fault
+
+MOST_IDS_PER_QUERY = 5000
+PLAIN_FIRST_WORD = re.compile(r"""\s*([^\s'"\\]+)(?:\s|\Z)""")
+
+
+@dataclass(frozen=True)
+class ParsedSpec:
+    """Parsed spec: columns of `Job`, dependencies, and the indices of an array."""
+
+    columns: dict[str, Any]
+    needs: list[dict[str, Any]]
+    array: dict[str, int] | None
+    id: UUID = field(default_factory=uuid7)
+    """Of the job, or of the array's first member."""
+
+    @classmethod
+    def of(cls, columns: dict[str, Any], **fixed: UUID) -> "ParsedSpec":
+        needs, array = columns.pop("after", None), columns.pop("array", None)
+        return cls(columns, needs or [], array, **fixed)
+
+
+@dataclass(frozen=True)
+class Admitted(ParsedSpec):
+    """Admitted spec, with its team and owner."""
+
+    team: Team = field(kw_only=True)
+    owner: User = field(kw_only=True)
+
+
+class Admission:
+    """Admits the jobs of one user; teams, feasibility and dependencies are looked up once for all of them."""
+
+    def __init__(self, owner: User, parents: Collection[UUID] = (), *, siblings: Collection[UUID] = ()) -> None:
+        """`parents` are dependencies; `siblings` are submitted in the same batch, and need not exist yet."""
+        self.owner = owner
+        self._visible = {*siblings, *_visible_to(owner, [parent for parent in parents if parent not in siblings])}
+        self._teams: dict[str | None, Team | InvalidSpec] = {}
+        self._refusals: dict[Request, Refusal | None] = {}
+
+    def admit(self, asked: ParsedSpec) -> Admitted:
+        """Check a parsed spec; raise `InvalidSpec` with every fault."""
+        columns = dict(asked.columns)
+        team = self._team(columns.pop("team_name", None))
+        faults = [
+            *weight_faults(columns.get("weight", 1.0), team, self.owner),
+            *self._cluster_faults(columns, team),
+            *self._need_faults(asked.needs),
+        ]
+        if faults:
+            raise InvalidSpec(faults)
+        if "workload" not in columns:
+            columns["workload"] = default_workload(columns["name"], columns["command"])
+        return Admitted(columns, asked.needs, asked.array, asked.id, team=team, owner=self.owner)
+
+    def _team(self, name: str | None) -> Team:
+        if name not in self._teams:
+            try:
+                self._teams[name] = _team_of(name, self.owner)
+            except InvalidSpec as refusal:
+                self._teams[name] = refusal
+        found = self._teams[name]
+        if isinstance(found, InvalidSpec):
+            raise found
+        return found
+
+    @cached_property
+    def _inventory(self) -> list[NodeShape]:
+        """The nodes as they are now: a refusal never rests on the cached inventory."""
+        return inventory()
+
+    def _cluster_faults(self, columns: dict[str, Any], team: Team) -> Iterator[Fault]:
+        request = request_of(columns)
+        if request not in self._refusals:
+            self._refusals[request] = None if ACCEPTANCE.holds(request) else why_never(request, self._inventory)
+        if refusal := self._refusals[request]:
+            yield Fault(pointer=refusal.pointer, code=refusal.code, detail=refusal.detail)
+        for cap, whose in ((team.max_gpus, ""), (team.max_gpus_per_member, " for one member")):
+            if cap is not None and request.gpus > cap:
+                text = f"Team {team} may use at most {cap} GPUs at once{whose}. Request {cap} or fewer."
+                yield Fault(pointer="/gpus", code="quota", detail=text)
+
+    def _need_faults(self, needs: Iterable[dict[str, Any]]) -> Iterator[Fault]:
+        named: set[UUID] = set()
+        for position, need in enumerate(needs):
+            pointer, parent = f"/after/{position}/job", need["job"]
+            if parent not in self._visible:
+                yield Fault(
+                    pointer=pointer, code="no_such_job", detail=f"There is no job {parent}, or you may not see it."
+                )
+            if parent in named:
+                yield Fault(pointer=pointer, code="named_twice", detail=f"The job {parent} is listed twice.")
+            named.add(parent)
+
+
+def request_of(columns: dict[str, Any]) -> Request:
+    """Resources that the job requests of its nodes."""
+    return Request(
+        gpus=columns["gpus_min"],
+        gpu_types=tuple(columns.get("gpu_types", ())),
+        gpu_memory_mib=columns.get("gpu_memory_mib", 0),
+        cpus_per_gpu=columns.get("cpus_per_gpu", 0),
+        memory_per_gpu_mib=columns.get("memory_per_gpu_mib", 0),
+        uneven_gang=columns.get("uneven_gang", False),
+    )
+
+
+def _visible_to(owner: User, wanted: list[UUID]) -> Iterator[UUID]:
+    for start in range(0, len(wanted), MOST_IDS_PER_QUERY):
+        some = wanted[start : start + MOST_IDS_PER_QUERY]
+        yield from Job.objects.visible_to(owner).filter(pk__in=some).order_by().values_list("pk", flat=True)
+
+
+def _team_of(name: str | None, owner: User) -> Team:
+    """The named team; without a name the submitter's only one."""
+    teams = Team.objects.all() if owner.is_staff else Team.objects.filter(members=owner)
+    mine = list(teams if name is None else teams.filter(name=name))
+    if name is None and owner.is_staff:
+        mine = list(Team.objects.filter(members=owner)) or mine
+    if len(mine) == 1:
+        return mine[0]
+    if name is not None:
+        raise InvalidSpec.at("/team", "no_such_team", f"You are not a member of a team {name!r}. {_choices(teams)}")
+    raise InvalidSpec.at("/team", "team_needed", f"Choose a team. {_choices(teams)}")
+
+
+def _choices(teams: Iterable[Team]) -> str:
+    names = [team.name for team in teams]
+    return (
+        f"Your teams: {', '.join(names)}." if names else "You are in no team yet: an administrator can add you to one."
+    )
+
+
+# -- weight ------------------------------------------------------------------------------------------------------
+
+
+def weight_faults(weight: float, team: Team, user: User) -> Iterator[Fault]:
+    """Fault if the weight exceeds the team's limit; staff may exceed it, and `note_of_weight` records that."""
+    if exceeds(weight, team) and not user.is_staff:
+        text = f"Team {team} allows a weight of at most {team.most_job_weight:g} per job."
+        yield Fault(pointer="/weight", code="weight_too_large", detail=text)
+
+
+def note_of_weight(weight: float, team: Team) -> str:
+    """Note for the job's history; empty within the limit."""
+    return f"weight {weight:g} is above the team's limit of {team.most_job_weight:g}" if exceeds(weight, team) else ""
+
+
+def exceeds(weight: float, team: Team) -> bool:
+    return weight > team.most_job_weight
+
+
+# -- workload ----------------------------------------------------------------------------------------------------
+
+
+def default_workload(name: str, command: str | list[str]) -> str:
+    """Default workload: the same for jobs that run the same program and whose names differ only in digits."""
+    return f"{re.sub(r'[0-9]+', '', name)}/{_program(command)}"[:200]
+
+
+def _program(command: str | list[str]) -> str:
+    if isinstance(command, list):
+        return command[0]
+    if plain := PLAIN_FIRST_WORD.match(command):  # the usual case, and a hundred times as fast
+        return plain[1]
+    try:
+        words = shlex.split(command)
+    except ValueError:  # an unbalanced quote, which the shell will report
+        words = command.split()
+    return words[0] if words else ""

@@ -1,0 +1,155 @@
+"""Conversion between specs, YAML and columns of `Job`.
+
+`parse_spec` validates a spec and returns columns of `Job`; `spec_of` returns the spec of a job.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC
+from functools import cache
+from typing import Any
+
+import yaml
+from rest_framework import serializers
+
+from jobs_app.errors import InvalidSpec
+from jobs_app.models import Job
+from jobs_app.submission.spec import JobChange, JobSpec
+from jobs_app.submission.units import Memory, Seconds
+from motley_client.plain_yaml import UnreadableYaml, read_yaml
+from rest.errors import faults_of
+
+LARGEST_YAML_BYTES = 256 * 1024
+
+REQUIRED = {"name", "command", "gpus"}
+EMPTY: tuple[Any, ...] = (None, "", [], {})
+DEFAULTS: dict[str, Any] = {
+    "gpu_memory": 0,
+    "cpus_per_gpu": 0,
+    "memory_per_gpu": 0,
+    "checkpoint": {"grace_seconds": 60, "restore_seconds": 30},
+    "preemptible": True,
+    "uneven_gang": False,
+    "weight": 1.0,
+    "retries": 0,
+}
+
+
+class SpecReader:
+    """Fast validation of many specs: `JobSpec(data=...)` would copy all its fields for each.
+
+    Results are memoised by field and value. As soon as a value is not valid, `JobSpec` itself validates the spec and
+    words the faults, so that there is one set of rules.
+    """
+
+    def __init__(self) -> None:
+        self._spec = _bound_spec()
+        self._memo: dict[tuple[str, type, str], dict[str, Any] | None] = {}
+
+    def read(self, data: Any) -> dict[str, Any]:
+        """Validate a spec and return columns of `Job`; raise `InvalidSpec` with every fault."""
+        columns = self._columns(data) if type(data) is dict else None
+        return _parsed(JobSpec(data=data)) if columns is None else columns
+
+    def _columns(self, data: dict[Any, Any]) -> dict[str, Any] | None:
+        if not data.keys() >= REQUIRED:
+            return None
+        columns: dict[str, Any] = {}
+        for name, value in data.items():
+            part = self._part(name, value)
+            if part is None:
+                return None
+            columns |= part
+        try:
+            return self._spec.validate(columns)
+        except serializers.ValidationError:
+            return None
+
+    def _part(self, name: Any, value: Any) -> dict[str, Any] | None:
+        try:
+            key = (name, type(value), value if type(value) is str else repr(value))
+        except (ValueError, RecursionError):  # a number of 5,000 digits, 5,000 brackets
+            return None
+        if key not in self._memo:
+            self._memo[key] = self._validated(name, value)
+        return self._memo[key]
+
+    def _validated(self, name: Any, value: Any) -> dict[str, Any] | None:
+        """Columns from one field; None if the field is unknown or its value not valid."""
+        field, check = self._spec.fields.get(name), getattr(self._spec, f"validate_{name}", None)
+        if field is None:
+            return None
+        try:
+            read = field.run_validation(value)
+            read = check(read) if check else read
+        except (serializers.ValidationError, serializers.SkipField):
+            return None
+        return read if field.source == "*" else {str(field.source): read}
+
+
+@cache
+def _bound_spec() -> JobSpec:
+    """One instance for all threads: its fields keep no state while they validate."""
+    return JobSpec()
+
+
+def parse_spec(data: Any) -> dict[str, Any]:
+    """Validate a spec and return columns of `Job`; raise `InvalidSpec` with every fault."""
+    return SpecReader().read(data)
+
+
+def parse_change(data: Any) -> dict[str, Any]:
+    """Validate a change and return columns of `Job`; raise `InvalidSpec` with every fault."""
+    return _parsed(JobChange(data=data))
+
+
+def _parsed(serializer: serializers.Serializer[Any]) -> dict[str, Any]:
+    if not serializer.is_valid():
+        raise InvalidSpec(faults_of(serializer.errors))
+    return dict(serializer.validated_data)
+
+
+def spec_of(job: Job) -> dict[str, Any]:
+    """Spec of a job, without the fields that have their default."""
+    written = {
+        "name": job.name,
+        "team": job.team.name,
+        "command": job.command,
+        "workdir": job.workdir,
+        "env": job.env,
+        "gpus": {"min": job.gpus_min, "max": job.gpus_max} if job.is_elastic else job.gpus_min,
+        "gpu_types": job.gpu_types,
+        "gpu_memory": job.gpu_memory_mib and Memory().to_representation(job.gpu_memory_mib),
+        "cpus_per_gpu": job.cpus_per_gpu,
+        "memory_per_gpu": job.memory_per_gpu_mib and Memory().to_representation(job.memory_per_gpu_mib),
+        "workload": job.workload,
+        "rates": {kind: {int(gpus): rate for gpus, rate in by.items()} for kind, by in job.rates.items()},
+        "batch_size": job.batch_size,
+        "total_steps": job.total_steps,
+        "checkpoint": {"grace_seconds": job.grace_s, "restore_seconds": float(job.restore_s)},
+        "preemptible": job.preemptible,
+        "uneven_gang": job.uneven_gang,
+        "weight": job.weight,
+        "deadline": job.deadline and job.deadline.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        "time_limit": job.time_limit_s and Seconds().to_representation(job.time_limit_s),
+        "retries": job.retries,
+        "after": [{"job": str(need.parent_id), "on": need.on} for need in job.needs.all()],
+        "tags": job.tags,
+    }
+    return {name: value for name, value in written.items() if value != DEFAULTS.get(name) and value not in EMPTY}
+
+
+def parse_yaml(text: str) -> Any:
+    """Parse one YAML document; raise `InvalidSpec` with the line."""
+    if len(text.encode(errors="replace")) > LARGEST_YAML_BYTES:
+        raise InvalidSpec.at("", "too_large", "The YAML is larger than 256 KiB.")
+    try:
+        documents = read_yaml(text)
+    except UnreadableYaml as error:
+        raise InvalidSpec.at("", "not_yaml", f"This is not valid YAML: {error}") from error
+    if len(documents) > 1:
+        raise InvalidSpec.at("", "several", "There is more than one YAML document. Write one job, without '---'.")
+    return documents[0] if documents else None
+
+
+def write_yaml(spec: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(spec), sort_keys=False, allow_unicode=True, width=120)

@@ -1,0 +1,78 @@
+"""Insertion of admitted jobs into the queue, with their dependencies, tags and first events."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from database.bulk_insert import insert_many
+from jobs_app.models import Job, JobArray, JobDependency, JobEvent, JobTag, Reason
+from jobs_app.submission.admission import Admitted, note_of_weight
+from jobs_app.submission.conversion import spec_of
+
+Row = dict[str, Any]
+
+
+def enqueue(asked: Sequence[Admitted]) -> tuple[Job, list[UUID]]:
+    """Insert the jobs in bulk and return the first, and the ids of all in order. Call it inside a transaction."""
+    rows, needs, tags, events = [], [], [], []
+    for one in asked:
+        for row in _rows_of(one):
+            rows.append(row)
+            needs += [{"child_id": row["id"], "parent_id": need["job"], "on": need["on"]} for need in one.needs]
+            tags += [{"job_id": row["id"], "name": name, "value": text} for name, text in row.get("tags", {}).items()]
+            events.append(_submitted(one, row))
+    first = _job_of(asked[0], rows[0])
+    first.save(force_insert=True)
+    for model, made in ((Job, rows[1:]), (JobDependency, needs), (JobTag, tags), (JobEvent, events)):
+        if made:
+            insert_many(model, made)
+    return first, [row["id"] for row in rows]
+
+
+def draft_spec(asked: Admitted) -> dict[str, Any]:
+    """The spec after parsing, with defaults filled in; nothing is written."""
+    return spec_of(just_written(draft(asked), asked)) | ({"array": asked.array} if asked.array else {})
+
+
+def draft(asked: Admitted) -> Job:
+    """Unsaved job, or any member of the array."""
+    return _job_of(asked, _row(asked))
+
+
+def _rows_of(asked: Admitted) -> Iterator[Row]:
+    """One row, or one for each index of the array."""
+    if asked.array is None:
+        yield _row(asked)
+        return
+    array = JobArray.objects.create(**asked.array)
+    for index in range(array.start, array.end + 1):
+        own = {} if index == array.start else {"id": uuid7()}
+        yield _row(asked) | {"array_id": array.pk, "array_index": index} | own
+
+
+def _row(asked: Admitted) -> Row:
+    reason = Reason.DEPENDENCY if asked.needs else Reason.NEXT_ROUND
+    fresh = {"reason": reason.value, "message": reason.label, "team_id": asked.team.pk, "owner_id": asked.owner.pk}
+    return {"id": asked.id, **asked.columns, **fresh}
+
+
+def _job_of(asked: Admitted, row: Row) -> Job:
+    job = Job(**row)
+    job.team, job.owner = asked.team, asked.owner
+    return job
+
+
+def just_written(job: Job, asked: Admitted) -> Job:
+    """The job with its relations filled in, so that it can be serialised without reading it back."""
+    needs = [JobDependency(child=job, parent_id=need["job"], on=need["on"]) for need in asked.needs]
+    known: dict[str, list[Any]] = {"attempts": [], "needs": needs}
+    job._prefetched_objects_cache = known  # type: ignore[attr-defined]  # as `prefetch_related` leaves it
+    return job
+
+
+def _submitted(asked: Admitted, row: Row) -> Row:
+    """First event of the job; it wakes the scheduler."""
+    message = note_of_weight(row.get("weight", 0.0), asked.team)
+    return {"job_id": row["id"], "kind": JobEvent.Kind.SUBMITTED.value, "actor_id": row["owner_id"], "message": message}

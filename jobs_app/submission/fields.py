@@ -1,0 +1,157 @@
+"""Fields of a job's spec, with their validation."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from math import isfinite
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+MOST_GPUS = 100_000
+LARGEST_BATCH = 2**31 - 1
+LARGEST_RATE = 1e12
+LEAST_RATE = 1e-6
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
+MOST_RATES = 100
+"""Of GPU types, and of gang sizes per GPU type."""
+MOST_TAGS = 100
+
+
+def is_text(value: Any) -> bool:
+    """Whether the value is a string without NUL and lone surrogates, which processes and databases refuse."""
+    return isinstance(value, str) and not re.search(r"[\0\ud800-\udfff]", value)
+
+
+class PlainText(serializers.CharField):
+    """String of printable characters on one line: it is shown in tables and terminals."""
+
+    def to_internal_value(self, data: Any) -> str:
+        text = str(super().to_internal_value(data))
+        if not text.isprintable():
+            raise serializers.ValidationError("Use printable characters only, on one line.")
+        return text
+
+
+@extend_schema_field({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]})
+class Command(serializers.Field[Any, Any, Any, Any]):
+    """A string that the shell runs, or a list that is executed directly."""
+
+    def to_internal_value(self, data: Any) -> str | list[str]:
+        parts = data if isinstance(data, list) else [data]
+        if not parts or not all(is_text(part) for part in parts) or not parts[0].strip():
+            raise serializers.ValidationError("Write a command line, or a list of a program and its arguments.")
+        return data  # type: ignore[no-any-return]
+
+
+@extend_schema_field(
+    {
+        "oneOf": [
+            {"type": "integer", "minimum": 1},
+            {
+                "type": "object",
+                "properties": {"min": {"type": "integer", "minimum": 1}, "max": {"type": "integer", "minimum": 1}},
+                "required": ["min", "max"],
+                "additionalProperties": False,
+            },
+        ]
+    }
+)
+class Gpus(serializers.Field[dict[str, int], Any, Any, Any]):
+    """GPUs of a gang: 4, or {min: 1, max: 16} for an elastic job, in sizes of min, its doublings below max, and max."""
+
+    def to_internal_value(self, data: Any) -> dict[str, int]:
+        asked = dict(data) if isinstance(data, Mapping) else {"min": data, "max": data}
+        if set(asked) != {"min", "max"} or not all(type(value) is int for value in asked.values()):
+            raise serializers.ValidationError("Write a whole number of GPUs, or {min: 1, max: 16}.")
+        least, most = asked["min"], asked["max"]
+        if not 1 <= least <= most <= MOST_GPUS:
+            raise serializers.ValidationError(
+                f"Must be from 1 to {MOST_GPUS:,}, and the minimum must not exceed the maximum."
+            )
+        return {"gpus_min": least, "gpus_max": most}
+
+
+@extend_schema_field(
+    {
+        "type": "object",
+        "additionalProperties": {
+            "oneOf": [{"type": "number"}, {"type": "object", "additionalProperties": {"type": "number"}}]
+        },
+    }
+)
+class Rates(serializers.Field[dict[str, Any], Any, Any, Any]):
+    """Declared throughputs in steps/s of the whole job: {a100: 24.1, v100: {1: 10.2, 2: 19.0}}."""
+
+    def to_internal_value(self, data: Any) -> dict[str, dict[str, float]]:
+        if not isinstance(data, Mapping):
+            raise serializers.ValidationError("Write a map from GPU type to steps/s, e.g. {a100: 24.1}.")
+        if len(data) > MOST_RATES:
+            raise serializers.ValidationError(f"Write rates for at most {MOST_RATES} GPU types.")
+        by_gpu_type = {str(gpu_type): self._by_gpus(value) for gpu_type, value in data.items()}
+        faulty = [
+            gpu_type
+            for gpu_type, by_gpus in by_gpu_type.items()
+            if not (is_text(gpu_type) and self._are_rates(by_gpus))
+        ]
+        if faulty:
+            text = f"Write steps/s from {LEAST_RATE:g} to {LARGEST_RATE:g}, or up to {MOST_RATES} of {{GPUs: steps/s}}."
+            raise serializers.ValidationError({gpu_type: [text] for gpu_type in faulty})
+        return {gpu_type: {str(gpus): float(rate) for gpus, rate in by.items()} for gpu_type, by in by_gpu_type.items()}
+
+    def _by_gpus(self, value: Any) -> Mapping[Any, Any]:
+        """A bare number is the rate of the smallest gang, stored under "" until the gang is known."""
+        return value if isinstance(value, Mapping) else {"": value}
+
+    def _are_rates(self, by_gpus: Mapping[Any, Any]) -> bool:
+        return len(by_gpus) <= MOST_RATES and all(
+            type(rate) in (int, float)
+            and LEAST_RATE <= rate <= LARGEST_RATE
+            and re.fullmatch(r"([1-9]\d{0,5})?", str(gpus))
+            for gpus, rate in by_gpus.items()
+        )
+
+
+class Number(serializers.FloatField):
+    """Finite float: Python reads "nan" and "inf" as floats, too."""
+
+    def to_internal_value(self, data: Any) -> float:
+        number = super().to_internal_value(data)
+        if not isfinite(number):
+            raise serializers.ValidationError("Write a finite number.")
+        return number
+
+
+class FutureTime(serializers.DateTimeField):
+    """Date and time in the future."""
+
+    def to_internal_value(self, value: Any) -> datetime:
+        at = super().to_internal_value(value)
+        if at <= timezone.now():
+            raise serializers.ValidationError("This time has passed. Give a time in the future, or leave it out.")
+        return at
+
+
+class JobWeight(Number):
+    """Weight within the team; the team's limit is checked at admission."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(min_value=LEAST_WEIGHT, max_value=MOST_WEIGHT, **kwargs)
+
+
+class Tags(serializers.DictField):
+    """Tags by name: {project: imagenet}. A name has no '=', which separates name and value in a filter."""
+
+    child = PlainText(max_length=100, allow_blank=True)
+
+    def to_internal_value(self, data: Any) -> dict[str, str]:
+        tags: dict[str, str] = super().to_internal_value(data)
+        if len(tags) > MOST_TAGS:
+            raise serializers.ValidationError(f"A job may have at most {MOST_TAGS} tags.")
+        faulty = [name for name in tags if not (0 < len(name) <= 100 and name.isprintable()) or "=" in name]
+        if faulty:
+            text = "The name of a tag must have 1 to 100 printable characters, without '='."
+            raise serializers.ValidationError({name: [text] for name in faulty})
+        return tags

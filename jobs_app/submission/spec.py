@@ -1,0 +1,169 @@
+"""Schema of a job's spec, the same for the form, YAML, REST and Python."""
+
+import re
+from typing import Any
+
+from rest_framework import serializers
+
+from jobs_app.models import JobDependency
+from jobs_app.models.job import LARGEST_ARRAY
+from jobs_app.submission.fields import (
+    LARGEST_BATCH,
+    Command,
+    FutureTime,
+    Gpus,
+    JobWeight,
+    Number,
+    PlainText,
+    Rates,
+    Tags,
+    is_text,
+)
+from jobs_app.submission.units import Memory, Seconds
+from rest.bodies import Strict
+
+LARGEST_COMMAND_BYTES = 64 * 1024
+LONGEST_GRACE_S = 3600
+MOST_RETRIES = 1000
+
+
+class Checkpoint(Strict):
+    grace_seconds = serializers.IntegerField(source="grace_s", min_value=1, max_value=LONGEST_GRACE_S, default=60)
+    restore_seconds = Number(source="restore_s", min_value=0, max_value=86_400, default=30)
+
+
+class Samples(serializers.IntegerField):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(min_value=1, max_value=LARGEST_BATCH, **kwargs)
+
+
+class BatchSize(Strict):
+    """Batch size in samples: limits between which it is tuned, for the whole job and per GPU."""
+
+    initial = Samples(help_text="Batch size for which the learning rate was chosen; `rates` are in steps of this size.")
+    max = Samples(help_text="Largest batch size with which the training still converges to the same result.")
+    max_per_gpu = Samples(
+        help_text="Samples that fit on one GPU at once; a larger share is split (gradient accumulation)."
+    )
+    min_per_gpu = Samples(default=1, help_text="Smallest number of samples per GPU.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["initial"] > attrs["max"]:
+            raise serializers.ValidationError({"max": ["Must not be less than `initial`."]})
+        # A share that does not fit on a GPU is split into equal parts, each of more than half of what fits.
+        if attrs["min_per_gpu"] > max(attrs["max_per_gpu"] // 2, 1):
+            text = (
+                f"Must be at most half of max_per_gpu, {attrs['max_per_gpu'] // 2}: a share that does not fit is split."
+            )
+            raise serializers.ValidationError({"min_per_gpu": [text]})
+        return attrs
+
+
+class After(Strict):
+    job = serializers.UUIDField()
+    on = serializers.ChoiceField(
+        JobDependency.On.choices,
+        default=JobDependency.On.SUCCESS,
+        error_messages={"invalid_choice": f"Must be one of: {', '.join(JobDependency.On.values)}."},
+    )
+
+
+class Array(Strict):
+    start = serializers.IntegerField(min_value=0, max_value=2**31 - 1, default=0)
+    end = serializers.IntegerField(min_value=0, max_value=2**31 - 1)
+    at_a_time = serializers.IntegerField(
+        min_value=1, max_value=2**31 - 1, required=False, allow_null=True, default=None
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if not attrs["start"] <= attrs["end"] < attrs["start"] + LARGEST_ARRAY:
+            raise serializers.ValidationError(
+                f"`end` must not be less than `start`; an array has at most {LARGEST_ARRAY:,} members."
+            )
+        return attrs
+
+
+class JobSpec(Strict):
+    """Schema of a job's spec."""
+
+    name = PlainText(max_length=100)
+    team = serializers.CharField(required=False, source="team_name", max_length=60)
+    command = Command()
+    workdir = PlainText(required=False, allow_blank=True, max_length=500)
+    env = serializers.DictField(child=serializers.CharField(allow_blank=True, trim_whitespace=False), required=False)
+    gpus = Gpus(source="*")
+    gpu_types = serializers.ListField(child=serializers.CharField(max_length=40), required=False, max_length=100)
+    gpu_memory = Memory(source="gpu_memory_mib", required=False)
+    cpus_per_gpu = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
+    memory_per_gpu = Memory(source="memory_per_gpu_mib", required=False)
+    workload = PlainText(required=False, max_length=200)
+    rates = Rates(required=False)
+    batch_size = BatchSize(required=False)
+    total_steps = serializers.IntegerField(min_value=1, max_value=2**62, required=False, allow_null=True)
+    checkpoint = Checkpoint(required=False, source="*")
+    preemptible = serializers.BooleanField(required=False)
+    uneven_gang = serializers.BooleanField(required=False)
+    weight = JobWeight(required=False)
+    deadline = FutureTime(required=False, allow_null=True)
+    time_limit = Seconds(source="time_limit_s", required=False, allow_null=True)
+    retries = serializers.IntegerField(min_value=0, max_value=MOST_RETRIES, required=False)
+    after = serializers.ListField(child=After(), required=False, max_length=1000)
+    array = Array(required=False, allow_null=True)
+    tags = Tags(required=False)
+
+    def validate_workdir(self, path: str) -> str:
+        if path and not (path.startswith("/") and ".." not in path.split("/")):
+            raise serializers.ValidationError(
+                "Write an absolute path without '..', or leave it out to get a new folder."
+            )
+        return path
+
+    def validate_env(self, env: dict[str, str]) -> dict[str, str]:
+        if faults := {name: [fault] for name, value in env.items() if (fault := _env_fault(name, value))}:
+            raise serializers.ValidationError(faults)
+        return env
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        env = "".join(name + value for name, value in attrs.get("env", {}).items())
+        size = len(str(attrs["command"]).encode()) + len(env.encode())
+        if size > LARGEST_COMMAND_BYTES:
+            raise serializers.ValidationError(
+                {"env": ["The command and the environment together are larger than 64 KiB."]}
+            )
+        if fault := _batch_fault(attrs):
+            raise serializers.ValidationError({"batch_size": {"max": [fault]}})
+        if "rates" in attrs:
+            least = str(attrs["gpus_min"])
+            attrs["rates"] = {k: {gpus or least: v for gpus, v in by.items()} for k, by in attrs["rates"].items()}
+        return attrs
+
+
+def _batch_fault(attrs: dict[str, Any]) -> str | None:
+    batch, gpus = attrs.get("batch_size"), attrs["gpus_min"]
+    if not batch or gpus * batch["min_per_gpu"] <= batch["max"]:
+        return None
+    least = gpus * batch["min_per_gpu"]
+    return f"{gpus} GPUs with {batch['min_per_gpu']} samples each need at least {least}; or request fewer GPUs."
+
+
+def _env_fault(name: str, value: str) -> str | None:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or not is_text(value):
+        return "Names consist of letters, digits and '_', and do not begin with a digit; values have no NUL bytes."
+    return "Names that begin with MOTLEY_ are reserved for Motley." if name.startswith("MOTLEY_") else None
+
+
+class JobChange(Strict):
+    """Fields that can be changed after submission."""
+
+    name = PlainText(max_length=100, required=False)
+    weight = JobWeight(required=False)
+    tags = Tags(required=False)
+    time_limit = Seconds(source="time_limit_s", required=False, allow_null=True)
+    deadline = FutureTime(required=False, allow_null=True)
+    retries = serializers.IntegerField(min_value=0, max_value=MOST_RETRIES, required=False)
+
+    def _no_such(self, name: str) -> serializers.ErrorDetail:
+        if name not in JobSpec().fields:
+            return super()._no_such(name)
+        text = f"{name} cannot be changed after submission: clone the job. These can: {', '.join(self.fields)}."
+        return serializers.ErrorDetail(text, "immutable")

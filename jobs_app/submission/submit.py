@@ -1,0 +1,54 @@
+"""Submission: parse, admit and enqueue a job, an array or a batch, with an entry in the audit list."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+
+from audit_app.models import Action
+from audit_app.services import note
+from jobs_app.models import Job
+from jobs_app.submission.admission import Admission, Admitted, ParsedSpec
+from jobs_app.submission.conversion import parse_spec, spec_of
+from jobs_app.submission.enqueue import enqueue
+
+
+def submit_job(data: Any, *, owner: User) -> Job:
+    """Submit the job of the spec; of an array return the first member."""
+    return enter(admitted(data, owner))
+
+
+def spec_of_clone(job: Job, changes: Any = None) -> Any:
+    """Spec for a clone: without dependencies and a deadline in the past, overridden by `changes`."""
+    expired = job.deadline is not None and job.deadline <= timezone.now()
+    left_out = {"after", "deadline"} if expired else {"after"}
+    spec = {name: value for name, value in spec_of(job).items() if name not in left_out}
+    if changes is None:
+        return spec
+    return {**spec, **changes} if isinstance(changes, Mapping) else changes
+
+
+def admitted(data: Any, owner: User) -> Admitted:
+    """Parse the spec and admit it for this owner and cluster; nothing is written."""
+    asked = ParsedSpec.of(parse_spec(data))
+    return Admission(owner, [need["job"] for need in asked.needs]).admit(asked)
+
+
+@transaction.atomic
+def enter(one: Admitted) -> Job:
+    """Insert the job, or the whole array; return the first member."""
+    first, ids = enqueue([one])
+    many = f"an array of {len(ids)}" if one.array else ""
+    note(Action.JOB_SUBMIT, actor=one.owner, target=str(first), target_id=first.pk, message=many)
+    return first
+
+
+@transaction.atomic
+def enter_batch(many: Sequence[Admitted]) -> list[UUID]:
+    """Insert all jobs and return their ids in order."""
+    first, ids = enqueue(many)
+    note(Action.JOB_BATCH, actor=first.owner, target=f"{len(ids)} jobs", target_id=first.pk)
+    return ids

@@ -1,0 +1,52 @@
+"""Bearer tokens: issue and revoke API tokens of people and scripts, sign and verify tokens of running jobs."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.contrib.auth.models import User
+from django.core import signing
+from django.db import transaction
+from django.utils import timezone
+
+from audit_app.models import Action
+from audit_app.services import note
+from jobs_app.models import ApiToken, Attempt
+
+SALT = "motley.job"
+JOB_PREFIX = "job_"
+
+
+@transaction.atomic
+def issue_token(user: User, *, name: str, scope: ApiToken.Scope, expires_at: datetime | None = None) -> str:
+    """Create an API token and return its text, which is not stored and cannot be shown again."""
+    token = ApiToken(user=user, name=name, scope=scope, expires_at=expires_at)
+    text = token.set_text()
+    token.save()
+    note(Action.TOKEN_CREATE, actor=user, target=name, target_id=token.pk, message=f"may {scope}")
+    return text
+
+
+@transaction.atomic
+def revoke_token(token: ApiToken, *, actor: User | None = None) -> None:
+    """Revoke the token by a conditional UPDATE; requests with it are refused from now on. Default actor: its owner."""
+    if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
+        note(Action.TOKEN_REVOKE, actor=actor or token.user, target=token.name, target_id=token.pk)
+
+
+@dataclass(frozen=True)
+class JobToken:
+    """Token of a running attempt: grants read access to its own job and to nothing else."""
+
+    attempt: Attempt
+
+    @classmethod
+    def issue(cls, attempt_id: int) -> str:
+        """Sign the attempt's id; nothing is stored, for the token is valid only while the attempt is live."""
+        return JOB_PREFIX + signing.dumps(attempt_id, salt=SALT)
+
+    @classmethod
+    def verify(cls, text: str) -> "JobToken | None":
+        """The token of a live attempt, None if that has ended; raises `BadSignature`."""
+        attempt_id = signing.loads(text.removeprefix(JOB_PREFIX), salt=SALT)
+        attempt = Attempt.objects.live().select_related("job__owner").filter(pk=attempt_id).first()
+        return cls(attempt) if attempt else None

@@ -1,0 +1,1 @@
+"""What every REST route shares: representations, entity tags, pagination, bodies, parsers, throttling. No models."""

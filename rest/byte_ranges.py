@@ -1,0 +1,51 @@
+"""Byte ranges of a log: the header `Range` (RFC 9110, section 14)."""
+
+import re
+from dataclasses import dataclass
+
+from rest_framework.exceptions import APIException
+
+ONE_RANGE = re.compile(r"\s*bytes\s*=\s*(\d*)\s*-\s*(\d*)\s*", re.ASCII | re.IGNORECASE)
+
+
+class NoSuchRange(APIException):
+    """416: the range begins after the end of the log."""
+
+    status_code = 416
+    default_code = "no_such_range"
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"The log has {size} bytes so far; the range begins after its end.")
+        self.headers = {"Content-Range": f"bytes */{size}"}
+
+
+@dataclass(frozen=True)
+class ByteRange:
+    """Bytes `start` up to, but not including, `end`, of `size`."""
+
+    start: int
+    end: int
+    size: int
+
+    @property
+    def content_range(self) -> str:
+        return f"bytes {self.start}-{self.end - 1}/{self.size}"
+
+
+def is_range_request(header: str) -> bool:
+    """Whether the header has one byte range; other units and several ranges are ignored, as RFC 9110 allows."""
+    match = ONE_RANGE.fullmatch(header)
+    return match is not None and any(match.groups())
+
+
+def byte_range_of(header: str, size: int) -> ByteRange:
+    """Resolve the header against the size of the log; raise `NoSuchRange` if the range is empty."""
+    match = ONE_RANGE.fullmatch(header)
+    if match is None:
+        raise ValueError(header)
+    first, last = match.groups()
+    start = int(first) if first else max(0, size - int(last))
+    end = min(int(last) + 1, size) if first and last else size
+    if start >= size or (first and last and int(last) < start):
+        raise NoSuchRange(size)
+    return ByteRange(start, end, size)

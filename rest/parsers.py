@@ -1,0 +1,51 @@
+"""Parsing of request bodies: strict JSON, and a larger size limit for one route."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from rest_framework.exceptions import APIException, ParseError
+from rest_framework.parsers import JSONParser
+from rest_framework.request import Request
+
+from rest.errors import encodable
+
+LARGEST_BATCH_BYTES = 64 * 1024 * 1024
+
+
+class TooLarge(APIException):
+    status_code = 413
+    default_code = "too_large"
+
+
+class Json(JSONParser):
+    """JSON in UTF-8 without NaN, duplicate keys or nesting too deep for Python's parser, each answered with 400."""
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        try:
+            return json.loads(stream.read().decode(), parse_constant=_refuse, object_pairs_hook=_unique_keys)
+        except ValueError as error:
+            raise ParseError(f"The body is not valid JSON: {error}.") from error
+        except RecursionError as error:
+            raise ParseError("The body is not valid JSON: it is nested too deeply.") from error
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        duplicate = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {encodable(repr(duplicate))} appears twice in one object")
+    return found
+
+
+def read_large_body(request: Request, *, most: int) -> None:
+    """Read the body with a limit of its own; call it before `request.data`, to which Django's limit applies."""
+    body: Any = request._request
+    if int(body.META.get("CONTENT_LENGTH") or 0) > most:
+        raise TooLarge(f"The body of this request may have at most {most:,} bytes. Split it into several requests.")
+    body._body = body.read()

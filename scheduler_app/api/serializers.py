@@ -1,0 +1,193 @@
+"""REST serializers of nodes, rounds, explanations and plans."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from cluster_app.models import Node
+from jobs_app.serializers import ReasonAnswer
+from scheduler_app.explain.drain_estimate import NodeOccupancy
+from scheduler_app.explain.what_if import ChangeKind
+from scheduler_app.models import Round
+
+WHEN_EMPTY = "Estimated time at which the last job leaves a node that is out of service; null if unknown."
+
+
+class NodeAnswer(serializers.ModelSerializer[Node]):
+    """A node with its GPUs and occupancy."""
+
+    gpu_type = serializers.CharField(source="gpu_type.name")
+    gpus = serializers.IntegerField()
+    free_gpus = serializers.SerializerMethodField()
+    jobs_running = serializers.SerializerMethodField()
+    empty = serializers.SerializerMethodField()
+    empty_at = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Node
+        fields = (
+            "name",
+            "gpu_type",
+            "gpus",
+            "free_gpus",
+            "state",
+            "health",
+            "reason",
+            "emulated",
+            "engine",
+            "cpus",
+            "memory_mib",
+            "labels",
+            "heard_at",
+            "jobs_running",
+            "empty",
+            "empty_at",
+        )
+        read_only_fields = fields
+
+    def get_free_gpus(self, node: Node) -> int:
+        return int(node.gpus - node.busy_gpus)  # type: ignore[attr-defined]  # annotations of the query
+
+    def get_jobs_running(self, node: Node) -> int:
+        return self._occupancy(node).jobs_running
+
+    def get_empty(self, node: Node) -> bool:
+        """Whether no processes of jobs are left on the node."""
+        return self._occupancy(node).empty
+
+    @extend_schema_field(serializers.DateTimeField(allow_null=True, help_text=WHEN_EMPTY))
+    def get_empty_at(self, node: Node) -> str | None:
+        at = self._occupancy(node).empty_at
+        return str(serializers.DateTimeField().to_representation(at)) if at else None
+
+    def _occupancy(self, node: Node) -> NodeOccupancy:
+        occupancy: NodeOccupancy = self.context["occupancies"][node.name]
+        return occupancy
+
+
+class RoundAnswer(serializers.ModelSerializer[Round]):
+    solve_seconds = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Round
+        fields: tuple[str, ...] = (
+            "number",
+            "started_at",
+            "ended_at",
+            "result",
+            "message",
+            "policy",
+            "parameters",
+            "jobs",
+            "gpus",
+            "starts",
+            "stops",
+            "moves",
+            "objective",
+            "bound",
+            "gap",
+            "status",
+            "solve_seconds",
+            "seconds",
+            "prices",
+        )
+        read_only_fields: tuple[str, ...] = fields
+
+    def get_solve_seconds(self, record: Round) -> float | None:
+        seconds: float | None = record.seconds.get("decide")
+        return seconds
+
+
+class RateUsed(serializers.Serializer[Any]):
+    gpu_type = serializers.CharField()
+    gpus = serializers.IntegerField()
+    nodes = serializers.IntegerField()
+    rate = serializers.FloatField(help_text="Steps/s of the whole job.")
+    source = serializers.ChoiceField(["measured", "declared", "estimated"])  # type: ignore[assignment]  # a field's own
+    share = serializers.FloatField(
+        allow_null=True, help_text="Fraction of time in this configuration; null if the policy has no shares."
+    )
+
+
+class DecisionOnJob(serializers.Serializer[Any]):
+    job = serializers.UUIDField()
+    gpu_type = serializers.CharField(allow_null=True, help_text="Null if the job waits.")
+    gpus = serializers.IntegerField()
+    share = serializers.FloatField(
+        allow_null=True, help_text="Fraction of time that the policy grants; null if it has no shares."
+    )
+    reasons = ReasonAnswer(many=True, help_text="Why the job waits; empty if it does not.")
+
+
+class RoundInFull(RoundAnswer):
+    decisions = serializers.SerializerMethodField()
+
+    class Meta(RoundAnswer.Meta):
+        fields = (*RoundAnswer.Meta.fields, "decisions")
+        read_only_fields = fields
+
+    @extend_schema_field(DecisionOnJob(many=True))
+    def get_decisions(self, record: Round) -> list[dict[str, Any]]:
+        return list(self.context["decisions"])
+
+
+class ChangeAnswer(serializers.Serializer[Any]):
+    """A change with which the next round would start the job."""
+
+    kind = serializers.ChoiceField([(kind.value, kind.value) for kind in ChangeKind])
+    detail = serializers.CharField()
+    changes = serializers.DictField(help_text="Changed fields of the job's spec.")
+    gpu_type = serializers.CharField(help_text="GPU type that the job would get.")
+    gpus = serializers.IntegerField()
+    anew = serializers.BooleanField(help_text="True: clone the job with this change. False: change the waiting job.")
+    for_staff = serializers.BooleanField(help_text="Whether only an administrator may make the change.")
+
+
+class WouldStartAnswer(serializers.Serializer[Any]):
+    """Result of the what-if analysis: each change was tested by planning the next round with it."""
+
+    note = serializers.CharField()
+    options = ChangeAnswer(many=True, help_text="Changes, the least costly for other jobs first.")
+
+
+class Explanation(serializers.Serializer[Any]):
+    """Why a job is in its state, and its throughput by configuration."""
+
+    state = serializers.CharField()
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    reasons = ReasonAnswer(many=True)
+    rates_used = RateUsed(many=True)
+    round = serializers.IntegerField(allow_null=True)
+    would_start = WouldStartAnswer(
+        allow_null=True, help_text="What-if analysis; null unless requested with `would_start=true`."
+    )
+
+
+class PlanOption(serializers.Serializer[Any]):
+    """One way to run the job, or a GPU type on which it cannot run."""
+
+    gpu_type = serializers.CharField()
+    gpus = serializers.IntegerField()
+    nodes = serializers.IntegerField()
+    rate = serializers.FloatField(allow_null=True, help_text="Steps/s of the whole job; null if it cannot run.")
+    source = serializers.ChoiceField(  # type: ignore[assignment]  # a field's own
+        ["measured", "declared", "estimated"], allow_null=True
+    )
+    cost_per_hour = serializers.FloatField()
+    run_seconds = serializers.FloatField(allow_null=True, help_text="Null if `total_steps` is not given.")
+    cost = serializers.FloatField(allow_null=True)
+    can_start_now = serializers.BooleanField()
+    free_gpus = serializers.IntegerField(help_text="Free GPUs of this type: healthy and on nodes in service.")
+    reason = serializers.CharField(help_text="Why it cannot start now, or never; empty if it can.")
+    preferred = serializers.BooleanField(help_text="Whether this option is the fastest.")
+
+
+class PlanAnswer(serializers.Serializer[Any]):
+    """Plan of a job from a dry run; of an array, of each member."""
+
+    valid = serializers.BooleanField()
+    spec = serializers.DictField(help_text="The spec as parsed, with defaults filled in.")
+    options = PlanOption(many=True)
+    note = serializers.CharField()

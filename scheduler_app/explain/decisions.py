@@ -1,0 +1,68 @@
+"""Decisions of a round per job, read from its archive, and the explanation of one job's state."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from estimation.rates import Source
+from jobs_app.models import Job
+from scheduler_app.models import Round
+from scheduler_app.round.archive import Archived, archive_of
+from scheduler_app.round.reason_texts import ReasonText, reason_texts, reasons_of, rivals_named
+from scheduler_app.round.redaction import names_of
+
+
+def reasons_in(archived: Archived) -> dict[str, list[ReasonText]]:
+    """Pending reasons by job id of the jobs that the round left waiting."""
+    snapshot = archived.snapshot
+    if not snapshot.jobs:
+        return {}
+    left = reasons_of(snapshot, archived.plan)
+    return reason_texts(snapshot, left, names_of(rivals_named(snapshot, left)))
+
+
+def decisions_of(archived: Archived) -> Iterator[dict[str, Any]]:
+    """Each job's allocation in the round, its share of time under share policies, and its pending reasons."""
+    problem, plan, reasons = archived.snapshot.problem, archived.plan, reasons_in(archived)
+    for row, (job, k) in enumerate(zip(archived.snapshot.jobs, plan.assignment.tolist(), strict=True)):
+        yield {
+            "job": job,
+            "gpu_type": archived.snapshot.type_of(k) if k >= 0 else None,
+            "gpus": int(problem.gpus[k]) if k >= 0 else 0,
+            "share": None if plan.decision.shares is None else float(plan.decision.shares[row].sum()),
+            "reasons": reasons.get(job, []),
+        }
+
+
+def rates_used(job: Job, archived: Archived | None) -> list[dict[str, Any]]:
+    """Throughputs that the round used for this job, the fastest per GPU first."""
+    if archived is None or str(job.pk) not in archived.snapshot.jobs:
+        return []
+    snapshot, shares = archived.snapshot, archived.plan.decision.shares
+    row, problem = snapshot.jobs.index(str(job.pk)), snapshot.problem
+    used = [
+        {
+            "gpu_type": snapshot.type_of(k),
+            "gpus": int(problem.gpus[k]),
+            "nodes": int(problem.nodes[k]),
+            "rate": float(problem.rate[row, k]),
+            "source": Source(int(snapshot.source[row, k])).name.lower(),
+            "share": None if shares is None else float(shares[row, k]),
+        }
+        for k in range(problem.rate.shape[1])
+        if problem.rate[row, k] > 0
+    ]
+    return sorted(used, key=lambda rate: -rate["rate"] / rate["gpus"])
+
+
+def explain_job(job: Job) -> dict[str, Any]:
+    """Explain the job's state, with the throughputs that the latest round used for it."""
+    record = Round.objects.latest_committed()
+    return {
+        "state": job.state,
+        "reason": job.reason,
+        "message": job.message,
+        "reasons": job.reasons,
+        "rates_used": rates_used(job, archive_of(record)) if record else [],
+        "round": record.number if record else None,
+        "would_start": None,
+    }

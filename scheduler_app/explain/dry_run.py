@@ -1,0 +1,282 @@
+"""Dry run of a job: per GPU type its throughput and cost, and whether it could start now. Writes nothing.
+
+Throughputs come from the same code as in a round; free capacity is what open claims leave. The number of queries does
+not depend on the number of jobs.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import Count, F, Sum
+from django.utils import timezone
+
+from allocation.configurations import Configurations, gang_sizes
+from allocation.gangs import holds_equal_parts, servable_gpus
+from cluster_app.models import Gpu, GpuType, Node
+from estimation.rates import Source
+from jobs_app.models import Attempt, Job, Team, Throughput
+from jobs_app.submission.admission import Admitted
+from jobs_app.submission.enqueue import draft
+from jobs_app.submission.submit import admitted
+from scheduler_app.models import GpuClaim
+from scheduler_app.round.inputs import MEASURED, DeclaredRates, InputRows, JobRow, TypeRow, noise_of
+from scheduler_app.round.job_options import InService, Timing, job_options_of
+
+NOTHING_HELD = InService([], [], [], {})
+
+
+@dataclass(frozen=True)
+class FreeOnNode:
+    """A node in service: its GPUs and its free capacity."""
+
+    gpu_type_id: int
+    gpus: int
+    free_gpus: int
+    free_cpus: int
+    free_memory_mib: int
+
+
+@dataclass(frozen=True)
+class PlanOption:
+    """One way to run the job; rates in steps/s, costs in the currency of the GPU types' prices."""
+
+    gpu_type: str
+    gpus: int
+    nodes: int
+    rate: float | None
+    source: str | None
+    cost_per_hour: float
+    run_seconds: float | None
+    """None if the number of steps is unknown."""
+    cost: float | None
+    can_start_now: bool
+    free_gpus: int
+    reason: str
+    """Why it cannot start now, or not at all; empty if it can."""
+    preferred: bool = False
+    """Whether it is the fastest."""
+
+
+@dataclass(frozen=True)
+class DryRunInputs:
+    """What the dry run reads from the database."""
+
+    types: Sequence[TypeRow]
+    nodes: Sequence[FreeOnNode]
+    measured: list[tuple[Any, ...]]
+    noise: Mapping[tuple[int, str], tuple[float, float]]
+    quota: str
+    """Quota that keeps the job from starting now; empty if none does."""
+
+    def nodes_of(self, kind: TypeRow) -> list[FreeOnNode]:
+        return [node for node in self.nodes if node.gpu_type_id == kind.id]
+
+
+def dry_run(data: Any, *, owner: User) -> dict[str, Any]:
+    """Plan of the job that this spec describes; raises `InvalidSpec` with all faults, as submission does."""
+    return dry_run_of_admitted(admitted(data, owner))
+
+
+def dry_run_of_admitted(asked: Admitted) -> dict[str, Any]:
+    """Plan of a job whose spec has been admitted."""
+    job = _row_of(draft(asked))
+    options = options_of(job, read_inputs(job, asked.team))
+    return {
+        "valid": True,
+        "options": [asdict(option) for option in options],
+        "note": _note(options, asked),
+    }
+
+
+def options_of(job: JobRow, inputs: DryRunInputs) -> list[PlanOption]:
+    """Options for every GPU type: possible ones, the fastest first, then impossible ones. Pure."""
+    offered = _offered(job, inputs)
+    rate, source = _rates(job, inputs, offered)
+    able = [
+        _option(job, inputs, offered, k, rate=rate[k], source=Source(source[k]).name.lower())
+        for k in range(len(offered.nodes))
+        if rate[k] > 0
+    ]
+    able = _smallest_and_fastest(able)
+    able.sort(key=lambda option: (-(option.rate or 0), option.cost_per_hour))
+    named = {option.gpu_type for option in able}
+    unable = [_unable(job, kind, inputs) for kind in inputs.types if kind.name not in named]
+    return [_preferred(option, first=n == 0) for n, option in enumerate(able)] + unable
+
+
+def _offered(job: JobRow, inputs: DryRunInputs) -> Configurations:
+    sizes = gang_sizes(job.gpus_min, job.gpus_max)
+    node_gpus = [[node.gpus for node in inputs.nodes_of(kind)] for kind in inputs.types]
+    even, uneven = ((), sizes) if job.uneven_gang else (sizes, ())
+    return Configurations.of(node_gpus, even, uneven=uneven)
+
+
+def _smallest_and_fastest(options: Sequence[PlanOption]) -> list[PlanOption]:
+    """Per GPU type, the smallest gang and the fastest one of an elastic job."""
+    kept: dict[tuple[str, int], PlanOption] = {}
+    for kind in dict.fromkeys(option.gpu_type for option in options):
+        of_kind = [option for option in options if option.gpu_type == kind]
+        for option in (min(of_kind, key=lambda o: o.gpus), max(of_kind, key=lambda o: o.rate or 0)):
+            kept[kind, option.gpus] = option
+    return list(kept.values())
+
+
+def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[list[float], list[int]]:
+    rows = InputRows(
+        types=list(inputs.types),
+        nodes=[],
+        gpus=[],
+        holders={},
+        waiting_claims={},
+        attempts={},
+        jobs=[job],
+        waiting_for={},
+        teams={},
+        measured=inputs.measured,
+        noise=inputs.noise,
+        received=[],
+    )
+    now = timezone.now()
+    options = job_options_of(rows, NOTHING_HELD, offered, [job], Timing(now, 0.0, 0.0, now))
+    return options.rate[0].tolist(), options.source[0].tolist()
+
+
+def _option(
+    job: JobRow, inputs: DryRunInputs, offered: Configurations, k: int, *, rate: float, source: str
+) -> PlanOption:
+    kind = inputs.types[int(offered.gpu_type[k])]
+    gpus, nodes = int(offered.gpus[k]), int(offered.nodes[k])
+    free_on = inputs.nodes_of(kind)
+    reason = inputs.quota or reason_not_now(job, free_on, gpus=gpus, nodes=nodes)
+    hourly = gpus * float(kind.price_per_hour)
+    run_s = job.total_steps / rate if job.total_steps else None
+    return PlanOption(
+        gpu_type=kind.name,
+        gpus=gpus,
+        nodes=nodes,
+        rate=rate,
+        source=source,
+        cost_per_hour=hourly,
+        run_seconds=run_s,
+        cost=None if run_s is None else hourly * run_s / 3600,
+        can_start_now=not reason,
+        free_gpus=sum(node.free_gpus for node in free_on),
+        reason=reason,
+    )
+
+
+def reason_not_now(job: JobRow, free_on: Iterable[FreeOnNode], *, gpus: int, nodes: int) -> str:
+    """Why a gang cannot start on the free GPUs now; empty if it can."""
+    listed = list(free_on)
+    free, slots = sum(node.free_gpus for node in listed), _slots(job, listed)
+    if free < gpus:
+        return f"{free} of {gpus} GPUs free"
+    if sum(slots) < gpus:
+        return f"{free} GPUs free, but enough CPUs and memory for only {sum(slots)} of {gpus}"
+    if job.uneven_gang or holds_equal_parts(slots, gpus, nodes):
+        return ""
+    return f"{free} GPUs free, but fragmented: the job needs {gpus // nodes} on each of {nodes} node{'s' * (nodes > 1)}"
+
+
+def _slots(job: JobRow, nodes: Sequence[FreeOnNode]) -> list[int]:
+    """Number of the job's GPUs that each node could serve now."""
+    servable: list[int] = servable_gpus(
+        [node.free_gpus for node in nodes],
+        [node.free_cpus for node in nodes],
+        [node.free_memory_mib for node in nodes],
+        cpus_per_gpu=job.cpus_per_gpu,
+        memory_per_gpu_mib=job.memory_per_gpu_mib,
+    ).tolist()
+    return servable
+
+
+def _unable(job: JobRow, kind: TypeRow, inputs: DryRunInputs) -> PlanOption:
+    nodes = inputs.nodes_of(kind)
+    free = sum(node.free_gpus for node in nodes)
+    reason = _reason_never(job, kind, nodes)
+    return PlanOption(kind.name, job.gpus_min, 0, None, None, 0.0, None, None, False, free, reason)
+
+
+def _reason_never(job: JobRow, kind: TypeRow, nodes: Sequence[FreeOnNode]) -> str:
+    if job.gpu_types and kind.name not in job.gpu_types:
+        return "not allowed by the job"
+    if not nodes:
+        return "no node of this type is in service"
+    if kind.memory_mib < job.gpu_memory_mib:
+        return f"has {kind.memory_mib} MiB of memory; the job needs {job.gpu_memory_mib} MiB"
+    return f"no gang of {job.gpus_min} fits on the nodes in service"
+
+
+def _preferred(option: PlanOption, *, first: bool) -> PlanOption:
+    return PlanOption(**(asdict(option) | {"preferred": first}))
+
+
+def _note(options: Sequence[PlanOption], asked: Admitted) -> str:
+    said = _can_start(options, len(asked.needs))
+    if asked.array is None:
+        return f"{said[0].upper()}{said[1:]}"
+    return f"Each of the {asked.array['end'] - asked.array['start'] + 1} members: {said}"
+
+
+def _can_start(options: Sequence[PlanOption], needs: int) -> str:
+    now = dict.fromkeys(option.gpu_type.upper() for option in options if option.can_start_now)
+    if needs:
+        return f"the job first waits for {needs} other job{'s' * (needs > 1)}."
+    if now:
+        return f"GPUs are free now on {', '.join(now)}; other waiting jobs may take them first."
+    return "no suitable GPUs are free now: the job waits until some are released or preempted."
+
+
+# -- reading -----------------------------------------------------------------------------------------------------
+
+
+def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
+    """Read the inputs in six queries, seven where the batch size is tuned; none depends on the queue."""
+    types = [TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)]
+    measured = Throughput.objects.filter(team=team, workload=job.workload).values_list(*MEASURED)
+    noise = noise_of([job.workload] if job.batch_size else [])
+    return DryRunInputs(types, free_on_nodes(), list(measured), noise, _quota(job, team))
+
+
+def free_on_nodes() -> list[FreeOnNode]:
+    healthy = Gpu.objects.present().filter(healthy=True, node__in=Node.objects.schedulable())
+    gpus = dict(healthy.order_by().values_list("node").annotate(Count("pk")))
+    held: Mapping[int, tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0), _held_by_node())
+    nodes = Node.objects.schedulable().values_list("pk", "gpu_type_id", "cpus", "memory_mib")
+    return [
+        FreeOnNode(kind, gpus[pk], gpus[pk] - held[pk][0], cpus - held[pk][1], memory - held[pk][2])
+        for pk, kind, cpus, memory in nodes
+        if pk in gpus
+    ]
+
+
+def _held_by_node() -> dict[int, tuple[int, int, int]]:
+    """GPUs, CPUs and MiB that attempts hold or await, by node."""
+    claims = GpuClaim.objects.open().filter(gpu__present=True, gpu__healthy=True).order_by().values("gpu__node")
+    sums = claims.annotate(
+        gpus=Count("gpu", distinct=True),
+        cpus=Sum(F("attempt__job__cpus_per_gpu")),
+        memory=Sum(F("attempt__job__memory_per_gpu_mib")),
+    )
+    return {row["gpu__node"]: (row["gpus"], row["cpus"], row["memory"]) for row in sums}
+
+
+def _quota(job: JobRow, team: Team) -> str:
+    live = Attempt.objects.live().filter(job__team=team)
+    for cap, attempts, whose in (
+        (team.max_gpus, live, f"team {team}"),
+        (team.max_gpus_per_member, live.filter(job__owner=job.owner_id), f"your jobs in team {team}"),
+    ):
+        used = attempts.aggregate(used=Sum("gpu_count"))["used"] or 0 if cap is not None else 0
+        if cap is not None and used + job.gpus_min > cap:
+            return f"quota: {whose} may use {cap} GPUs at once; {used} are in use"
+    return ""
+
+
+def _row_of(job: Job) -> JobRow:
+    """As a round would read it."""
+    columns: dict[str, Any] = {name: getattr(job, name, None) for name in JobRow._fields}
+    return JobRow(**columns | {"rates": DeclaredRates.of(job.rates)})

@@ -1,0 +1,74 @@
+"""Comparison of a job's throughput across GPU types, and why it runs on its current type. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RateComparison:
+    """Throughput in one configuration; `relative`: per GPU, as a multiple of the slowest; `price`: the shadow price."""
+
+    gpu_type: str
+    gpus: int
+    nodes: int
+    rate: float
+    relative: float
+    source: str
+    share: float | None
+    price: float | None
+    is_current: bool
+
+
+def compare_rates(
+    rates: Iterable[Mapping[str, Any]], *, current: str | None, prices: Mapping[str, float]
+) -> list[RateComparison]:
+    """Throughputs that the latest round used, the fastest per GPU first."""
+    rates = list(rates)
+    slowest = min((rate["rate"] / rate["gpus"] for rate in rates), default=1.0)
+    return [
+        RateComparison(
+            gpu_type=rate["gpu_type"],
+            gpus=rate["gpus"],
+            nodes=rate["nodes"],
+            rate=rate["rate"],
+            relative=rate["rate"] / rate["gpus"] / slowest,
+            source=rate["source"],
+            share=rate["share"],
+            price=prices.get(rate["gpu_type"]),
+            is_current=rate["gpu_type"] == current,
+        )
+        for rate in rates
+    ]
+
+
+def explain_placement(rows: Sequence[RateComparison]) -> str:
+    """One sentence on why the job runs where it does; empty where no round has considered the job."""
+    if not rows:
+        return ""
+    by_type = {row.gpu_type: row for row in reversed(rows)}
+    speeds = ", ".join(
+        f"{kind.upper()} {row.relative:.2g}x" for kind, row in sorted(by_type.items(), key=lambda i: -i[1].relative)
+    )
+    held = next((row for row in rows if row.is_current), None)
+    if held is None:
+        return f"Throughput per GPU: {speeds}."
+    if held.gpu_type == rows[0].gpu_type:
+        return f"Throughput per GPU: {speeds}; it runs on {held.gpu_type.upper()}, its fastest type."
+    return f"Throughput per GPU: {speeds}; it runs on {held.gpu_type.upper()} because {_because(rows, held)}."
+
+
+def _because(rows: Sequence[RateComparison], held: RateComparison) -> str:
+    best = rows[0]
+    parts = []
+    if best.share is not None:
+        shares = ", ".join(f"{_share_of(rows, row.gpu_type):.0%} on {row.gpu_type.upper()}" for row in (best, held))
+        parts.append(f"its fair share of time is {shares}")
+    if best.price and held.price is not None and best.price > held.price:
+        more = f"{best.price / held.price:.2g} times as much as" if held.price else "while no other job gains from"
+        parts.append(f"one more {best.gpu_type.upper()} is worth {more} one more {held.gpu_type.upper()}")
+    return ", and ".join(parts) or f"other jobs gain more from {best.gpu_type.upper()}"
+
+
+def _share_of(rows: Iterable[RateComparison], gpu_type: str) -> float:
+    return sum(row.share or 0.0 for row in rows if row.gpu_type == gpu_type)

@@ -1,0 +1,241 @@
+"""What-if analysis: changes of a waiting job that would start it, each tested by planning the next round. Read-only."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from itertools import islice
+from math import sqrt
+from typing import Any, Self
+from uuid import UUID
+
+from allocation.gangs import fewest_nodes, fewest_uneven_nodes, servable_gpus
+from allocation.plan_round import Plan
+from allocation.rounds.pending_reasons import left_on_nodes
+from jobs_app.models import Job
+from jobs_app.submission.fields import MOST_WEIGHT
+from scheduler_app.models import PolicySetting
+from scheduler_app.round.inputs import InputRows, JobRow, TypeRow, busy_in_arrays
+from scheduler_app.round.job_options import Timing
+from scheduler_app.round.run_round import decide, read_for_round
+from scheduler_app.round.snapshot import Snapshot, build_snapshot
+
+MOST_SIZES = 3
+"""Number of smaller gang sizes that are tried; each costs one planned round."""
+HALVINGS = 3
+"""Bisection steps (geometric) between a weight that is too small and one that is sufficient."""
+BEYOND_LIMIT = 16
+"""Weights up to this multiple of the team's limit are tried for staff."""
+RESUBMITTED = UUID(int=0)
+"""Id of the job that would be submitted in place of this one."""
+
+
+class ChangeKind(StrEnum):
+    ANOTHER_TYPE = "another_type"
+    FEWER_GPUS = "fewer_gpus"
+    HIGHER_WEIGHT = "higher_weight"
+
+
+@dataclass(frozen=True)
+class ProposedChange:
+    """A change with which the next round would start the job; `changes` are fields of its spec."""
+
+    kind: ChangeKind
+    detail: str
+    changes: Mapping[str, Any]
+    gpu_type: str
+    gpus: int
+    anew: bool = True
+    """True: the job must be resubmitted (cloned) with the change; False: it can be changed while it waits."""
+    for_staff: bool = False
+
+
+@dataclass(frozen=True)
+class WouldStart:
+    """Changes that would start the job, the least costly for other jobs first; `note` explains the result."""
+
+    note: str
+    options: list[ProposedChange] = field(default_factory=list)
+
+
+def what_would_start(job: Job, now: datetime) -> WouldStart:
+    """Changes of one field of the job with which the next round would start it."""
+    if job.state != Job.State.QUEUED:
+        return WouldStart(f"The job is not waiting: it is {job.get_state_display()}.")
+    as_it_is = None if job.held else WhatIf.of(job, now, changed=False)
+    if as_it_is is None:
+        return WouldStart(
+            "The job is held: release it." if job.held else "The job waits for other jobs; no change would start it."
+        )
+    planned, what_if = as_it_is.planned(as_it_is.row), WhatIf.of(job, now, changed=True) or as_it_is
+    if planned.throttled:
+        return WouldStart("The limit of running jobs of its array is reached; no change of this job would start it.")
+    if planned.gpus:
+        return WouldStart(f"No change is needed: the next round would give it {planned.words}.")
+    found = [*_another_type(what_if, planned), *_fewer_gpus(what_if, planned), *_higher_weight(what_if, job)]
+    return WouldStart(_FOUND if found else _NONE_FOUND, found)
+
+
+_FOUND = "Each change was tested by planning the next round with it, in the current state of the cluster."
+_NONE_FOUND = "No other GPU type, smaller gang or higher weight was found with which the next round would start it."
+
+
+@dataclass(frozen=True)
+class PlannedRound:
+    """The planned next round; `row` is the job's row in it, None if it was left out."""
+
+    snapshot: Snapshot
+    plan: Plan
+    row: int | None
+    throttled: bool
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs that the job gets."""
+        return 0 if self._configuration < 0 else int(self.snapshot.problem.gpus[self._configuration])
+
+    @property
+    def gpu_type(self) -> str:
+        return self.snapshot.type_of(self._configuration)
+
+    @property
+    def words(self) -> str:
+        return f"{self.gpus} {self.gpu_type.upper()}"
+
+    def has_room_for(self, row: JobRow, kind: str, gpus: int) -> bool:
+        """Whether a gang of this size fits on the type's remaining GPUs, CPUs and memory."""
+        inventory, fewest = self.snapshot.inventory, fewest_uneven_nodes if row.uneven_gang else fewest_nodes
+        left = left_on_nodes(inventory, self.plan.owner)
+        blocks = servable_gpus(*left, cpus_per_gpu=row.cpus_per_gpu, memory_per_gpu_mib=row.memory_per_gpu_mib)
+        return fewest(blocks[inventory.node_type == self.snapshot.types.index(kind)].tolist(), gpus) is not None
+
+    @property
+    def _configuration(self) -> int:
+        return -1 if self.row is None else int(self.plan.assignment[self.row])
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Input of the next round, in which one job may be replaced."""
+
+    rows: InputRows
+    timing: Timing
+    busy: Mapping[UUID, int]
+    setting: PolicySetting
+    row: JobRow
+
+    @classmethod
+    def of(cls, job: Job, now: datetime, *, changed: bool) -> Self | None:
+        """None if a round would not consider the job. `changed`: whether shares are recomputed."""
+        setting = PolicySetting.objects.current()
+        rows, timing = read_for_round(now, setting, changed=changed)
+        row = next((row for row in rows.jobs if row.id == job.pk), None)
+        return cls(rows, timing, busy_in_arrays(), setting, row) if row else None
+
+    def planned(self, row: JobRow) -> PlannedRound:
+        """Plan the round with this row in place of the job; a resubmitted job comes last."""
+        in_place = [row if other.id == self.row.id else other for other in self.rows.jobs]
+        jobs = sorted(in_place, key=lambda other: other.id == RESUBMITTED)
+        snapshot, left_out = build_snapshot(replace(self.rows, jobs=jobs), self.timing, self.busy)
+        plan = decide(snapshot, self.setting.policy, self.setting.parameters)
+        name = str(row.id)
+        position = snapshot.jobs.index(name) if name in snapshot.jobs else None
+        return PlannedRound(snapshot, plan, position, row in left_out.throttled)
+
+    def anew(self, **columns: Any) -> JobRow:
+        """The job as resubmitted, with these columns changed."""
+        return self.row._replace(
+            id=RESUBMITTED,
+            array_id=None,
+            at_a_time=None,
+            created_at=self.timing.now,
+            step=0,
+            attained_gpu_s=0.0,
+            work_lost_gpu_s=0.0,
+            attempt_count=0,
+            **columns,
+        )
+
+    @property
+    def types(self) -> list[TypeRow]:
+        """GPU types with enough memory for the job, the cheapest first."""
+        able = [kind for kind in self.rows.types if kind.memory_mib >= self.row.gpu_memory_mib]
+        return sorted(able, key=lambda kind: kind.price_per_hour)
+
+    def allows(self, kind: TypeRow) -> bool:
+        return not self.row.gpu_types or kind.name in self.row.gpu_types
+
+
+def _another_type(what_if: WhatIf, as_it_is: PlannedRound) -> Iterator[ProposedChange]:
+    """The cheapest GPU type that the job does not allow and that has room for it."""
+    for kind in what_if.types:
+        if what_if.allows(kind) or not as_it_is.has_room_for(what_if.row, kind.name, what_if.row.gpus_min):
+            continue
+        types = [*what_if.row.gpu_types, kind.name]
+        planned = what_if.planned(what_if.anew(gpu_types=types))
+        if planned.gpus:
+            detail = (
+                f"If it also allowed {kind.name.upper()}, it would get {planned.words}.{_progress_lost(what_if.row)}"
+            )
+            yield ProposedChange(ChangeKind.ANOTHER_TYPE, detail, {"gpu_types": types}, planned.gpu_type, planned.gpus)
+            return
+
+
+def _fewer_gpus(what_if: WhatIf, as_it_is: PlannedRound) -> Iterator[ProposedChange]:
+    """The largest smaller gang that fits on the remaining GPUs."""
+    row, allowed = what_if.row, [kind.name for kind in what_if.types if what_if.allows(kind)]
+    most = min(row.gpus_min - 1, len(as_it_is.snapshot.gpus))
+    sizes = (size for size in range(most, 0, -1) if any(as_it_is.has_room_for(row, kind, size) for kind in allowed))
+    for size in islice(sizes, MOST_SIZES):
+        elastic = row.gpus_max > row.gpus_min
+        planned = what_if.planned(what_if.anew(gpus_min=size, gpus_max=row.gpus_max if elastic else size))
+        if planned.gpus:
+            least = f"at least {size} instead of {row.gpus_min}" if elastic else f"{size} instead of {row.gpus_min}"
+            detail = f"If it asked for {least} GPUs, it would get {planned.words}.{_progress_lost(row)}"
+            asked = {"min": size, "max": row.gpus_max} if elastic else size
+            yield ProposedChange(ChangeKind.FEWER_GPUS, detail, {"gpus": asked}, planned.gpu_type, planned.gpus)
+            return
+
+
+def _progress_lost(row: JobRow) -> str:
+    return " Its progress so far would be lost." if row.step or row.attempt_count else ""
+
+
+def _higher_weight(what_if: WhatIf, job: Job) -> Iterator[ProposedChange]:
+    """A higher weight, close to the smallest that suffices: within the team's limit, else for staff only."""
+    limit = job.team.most_job_weight
+    for most, for_staff in ((limit, False), (BEYOND_LIMIT * max(limit, job.weight), True)):
+        weight = _sufficient_weight(what_if, min(most, MOST_WEIGHT))
+        if weight is not None:
+            planned = what_if.planned(what_if.row._replace(weight=weight))
+            detail = f"With a weight of {weight:g} instead of {job.weight:g}, it would get {planned.words}."
+            if for_staff:
+                detail += f" The team's limit is {limit:g}: only an administrator can set this weight."
+            changes = {"weight": weight}
+            yield ProposedChange(
+                ChangeKind.HIGHER_WEIGHT,
+                detail,
+                changes,
+                planned.gpu_type,
+                planned.gpus,
+                anew=False,
+                for_staff=for_staff,
+            )
+            return
+
+
+def _sufficient_weight(what_if: WhatIf, most: float) -> float | None:
+    """A weight of at most `most` with which the job starts, found by bisection."""
+    less, enough = what_if.row.weight, most
+
+    def starts(weight: float) -> bool:
+        return what_if.planned(what_if.row._replace(weight=weight)).gpus > 0
+
+    if enough <= less or not starts(enough):
+        return None
+    for _ in range(HALVINGS):
+        between = float(f"{sqrt(less * enough):.2g}")
+        if not less < between < enough:
+            break
+        less, enough = (less, between) if starts(between) else (between, enough)
+    return enough

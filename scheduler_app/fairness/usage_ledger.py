@@ -1,0 +1,201 @@
+"""Usage ledger: entitlement and delivered work of each team, and utilization of each GPU type, per minute.
+
+Entitlement is a team's weight over the summed weights of the teams with queued or running jobs. Delivered work is
+GPU-seconds weighted by the job's speed on those GPUs, the cluster's average GPU being 1. Each round adds the time since
+the last one.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import isfinite
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from django.db.models import Count, F, Q, QuerySet, Sum
+
+from allocation.fairness import jain_index
+from cluster_app.models import Gpu
+from jobs_app.models import Attempt, Job, Team
+from scheduler_app.models import GpuTypeUsage, SchedulerLease, TeamUsage
+
+MINUTE = timedelta(minutes=1)
+LONGEST_GAP = timedelta(hours=1)
+"""Longer outages are left out of the ledger: which teams had waiting jobs then is unknown."""
+
+
+def accrue(now: datetime) -> None:
+    """Extend the ledger to now; inside the round's transaction, so that no second is counted twice."""
+    lease = SchedulerLease.objects.get()
+    since = max(lease.accrued_until or now, now - LONGEST_GAP)
+    if since < now:
+        ran = _ran(since, now)
+        _accrue_teams(since, now, ran)
+        _accrue_types(since, now, ran)
+    SchedulerLease.objects.update(accrued_until=now)
+
+
+def _accrue_teams(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -> None:
+    entitled = entitlement(_active_team_weights())
+    gpu_s: dict[int, float] = defaultdict(float)
+    work_gpu_s: dict[int, float] = defaultdict(float)
+    for run in ran:
+        gpu_s[run.team] += run.gpu_s
+        work_gpu_s[run.team] += run.work_gpu_s
+    whole_s = (now - since).total_seconds()
+    _add(
+        TeamUsage,
+        [
+            TeamUsage(
+                team_id=team,
+                minute=minute,
+                entitled_share_s=entitled.get(team, 0.0) * seconds,
+                active_s=seconds if team in entitled else 0.0,
+                gpu_s=gpu_s[team] * seconds / whole_s,
+                work_gpu_s=work_gpu_s[team] * seconds / whole_s,
+            )
+            for minute, seconds in minutes_between(since, now)
+            for team in entitled.keys() | gpu_s.keys()
+        ],
+        key=("team_id", "minute"),
+        amounts=("entitled_share_s", "active_s", "gpu_s", "work_gpu_s"),
+    )
+
+
+def _accrue_types(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -> None:
+    busy: dict[int, float] = defaultdict(float)
+    for run in ran:
+        busy[run.gpu_type] += run.gpu_s
+    present = dict(Gpu.objects.present().values_list("node__gpu_type").annotate(Count("pk")).order_by())
+    whole_s = (now - since).total_seconds()
+    _add(
+        GpuTypeUsage,
+        [
+            GpuTypeUsage(
+                gpu_type_id=kind,
+                minute=minute,
+                busy_gpu_s=busy[kind] * seconds / whole_s,
+                present_gpu_s=present.get(kind, 0) * seconds,
+            )
+            for minute, seconds in minutes_between(since, now)
+            for kind in busy.keys() | present.keys()
+        ],
+        key=("gpu_type_id", "minute"),
+        amounts=("busy_gpu_s", "present_gpu_s"),
+    )
+
+
+def entitlement(weights: Mapping[int, float]) -> dict[int, float]:
+    """Share of the cluster of each active team, by weight."""
+    total = sum(weights.values())
+    return {team: weight / total for team, weight in weights.items()}
+
+
+def minutes_between(since: datetime, now: datetime) -> Iterator[tuple[datetime, float]]:
+    """Split an interval at full minutes: each minute with the seconds of the interval in it."""
+    start = since
+    while start < now:
+        minute = start.replace(second=0, microsecond=0)
+        end = min(minute + MINUTE, now)
+        yield minute, (end - start).total_seconds()
+        start = end
+
+
+def _active_team_weights() -> dict[int, float]:
+    active = Job.objects.unfinished().filter(held=False).values("team")
+    return dict(Team.objects.filter(pk__in=active).values_list("pk", "weight"))
+
+
+class HeldGpuTime(NamedTuple):
+    """GPU time that attempts of a team held on a GPU type within an interval."""
+
+    team: int
+    gpu_type: int
+    gpu_s: float
+    work_gpu_s: float
+    """Weighted by the relative speed of each attempt."""
+
+
+def _ran(since: datetime, now: datetime) -> list[HeldGpuTime]:
+    started = Attempt.objects.filter(started_at__isnull=False)
+    return [*_ran_throughout(started, since, now), *_ran_in_part(started, since, now)]
+
+
+def _ran_throughout(started: QuerySet[Attempt], since: datetime, now: datetime) -> list[HeldGpuTime]:
+    """Attempts that ran during the whole interval, summed by the database."""
+    running = started.filter(ended_at=None, started_at__lte=since).order_by().values_list("job__team", "gpu_type")
+    sums = running.annotate(gpus=Sum("gpu_count"), work=Sum(F("gpu_count") * F("relative_speed")))
+    seconds = (now - since).total_seconds()
+    return [HeldGpuTime(team, kind, gpus * seconds, work * seconds) for team, kind, gpus, work in sums]
+
+
+def _ran_in_part(started: QuerySet[Attempt], since: datetime, now: datetime) -> list[HeldGpuTime]:
+    """Attempts that started or ended within the interval."""
+    some = started.filter(Q(ended_at=None, started_at__gt=since) | Q(ended_at__gt=since))
+    columns = ("job__team", "gpu_type", "relative_speed", "gpu_count", "started_at", "ended_at")
+    return [
+        HeldGpuTime(team, kind, gpu_s, gpu_s * speed)
+        for team, kind, speed, gpus, start, end in some.values_list(*columns)
+        if start and (gpu_s := gpus * max((min(end or now, now) - max(start, since)).total_seconds(), 0.0))
+    ]
+
+
+Usage = TypeVar("Usage", TeamUsage, GpuTypeUsage)
+
+
+def _add(model: type[Usage], rows: Sequence[Usage], *, key: Sequence[str], amounts: Sequence[str]) -> None:
+    """Add the amounts to the rows of their minutes, in two statements however long the interval is.
+
+    Reading and writing back is safe: the round's transaction holds the row lock of the lease.
+    """
+    written = model._default_manager.filter(minute__in={row.minute for row in rows})
+    known = {tuple(row[name] for name in key): row for row in written.values(*key, *amounts)}
+    for row in rows:
+        before = known.get(tuple(getattr(row, name) for name in key), {})
+        for name in amounts:
+            setattr(row, name, getattr(row, name) + before.get(name, 0.0))
+    model._default_manager.bulk_create(rows, update_conflicts=True, unique_fields=key, update_fields=amounts)
+
+
+@dataclass(frozen=True)
+class TeamShare:
+    """A team's shares over a window: of all delivered work, and of all entitlement."""
+
+    team: str
+    weight: float
+    entitled: float
+    delivered: float
+    gpu_hours: float
+
+    @property
+    def ratio(self) -> float | None:
+        """Delivered over entitled; 1 is fair."""
+        return self.delivered / self.entitled if self.entitled else None
+
+
+def team_shares(since: datetime) -> list[TeamShare]:
+    """Entitled and delivered share of each team since then, largest entitlement first."""
+    rows = list(
+        TeamUsage.objects.filter(minute__gte=since)
+        .values("team__name", "team__weight")
+        .annotate(entitled=Sum("entitled_share_s"), work=Sum("work_gpu_s"), gpu_s=Sum("gpu_s"))
+        .order_by("-entitled", "team__name")
+    )
+    entitled, work = (sum(row[name] for row in rows) or 1.0 for name in ("entitled", "work"))
+    return [
+        TeamShare(
+            team=row["team__name"],
+            weight=row["team__weight"],
+            entitled=row["entitled"] / entitled,
+            delivered=row["work"] / work,
+            gpu_hours=row["gpu_s"] / 3600,
+        )
+        for row in rows
+    ]
+
+
+def jain_index_of_teams(shares: Sequence[TeamShare]) -> float | None:
+    """Jain's index of delivered over entitled; None if nothing was delivered."""
+    index = jain_index(np.array([share.ratio for share in shares if share.ratio is not None]))
+    return index if isfinite(index) else None

@@ -1,0 +1,1 @@
+"""Logs of jobs: reading, and server-sent events."""

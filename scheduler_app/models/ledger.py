@@ -1,0 +1,40 @@
+"""The usage ledger: per minute, GPU time and work of each team, and how busy each GPU type was."""
+
+from django.db import models
+
+from cluster_app.models import GpuType
+from jobs_app.models import Team
+
+
+class TeamUsage(models.Model):
+    """Entitlement and delivered work of a team in one minute."""
+
+    team = models.ForeignKey(Team, on_delete=models.CASCADE)
+    minute = models.DateTimeField()
+    entitled_share_s = models.FloatField(default=0, help_text="Entitled share of the cluster, times seconds.")
+    active_s = models.FloatField(default=0, help_text="Seconds in which it had queued or running jobs.")
+    gpu_s = models.FloatField(default=0, help_text="GPU-seconds held.")
+    work_gpu_s = models.FloatField(default=0, help_text="GPU-seconds weighted by speed; the average GPU counts as 1.")
+
+    class Meta:
+        indexes = [models.Index(fields=("minute",), name="team_usage_by_minute")]
+        constraints = [models.UniqueConstraint(fields=("team", "minute"), name="team_usage_once_per_minute")]
+
+    def __str__(self) -> str:
+        return f"{self.team} at {self.minute:%F %H:%M}"
+
+
+class GpuTypeUsage(models.Model):
+    """Busy and present GPU time of a GPU type in one minute."""
+
+    gpu_type = models.ForeignKey(GpuType, on_delete=models.CASCADE)
+    minute = models.DateTimeField()
+    busy_gpu_s = models.FloatField(default=0)
+    present_gpu_s = models.FloatField(default=0)
+
+    class Meta:
+        indexes = [models.Index(fields=("minute",), name="type_usage_by_minute")]
+        constraints = [models.UniqueConstraint(fields=("gpu_type", "minute"), name="type_usage_once_per_minute")]
+
+    def __str__(self) -> str:
+        return f"{self.gpu_type} at {self.minute:%F %H:%M}"

@@ -1,0 +1,1 @@
+"""The running of the service: metrics, readiness, health, the host, the demo."""

@@ -1,0 +1,112 @@
+"""GPUs with their condition and the attempts that hold them: by node, by type, and counted by the database."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from itertools import groupby
+
+from django.contrib.auth.models import User
+from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+
+from cluster_app.models import Gpu, Node
+from jobs_app.models import Attempt, Job
+from scheduler_app.models import GpuClaim
+
+CONDITIONS = ("busy", "idle", "draining", "unhealthy")
+
+
+def nodes_with_gpus() -> QuerySet[Node]:
+    """Nodes annotated with `gpus` and `busy_gpus`."""
+    busy = (
+        GpuClaim.objects.holding()
+        .filter(gpu__node=OuterRef("pk"), gpu__present=True)
+        .order_by()
+        .values("gpu__node")
+        .annotate(count=Count("pk"))
+        .values("count")
+    )
+    return Node.objects.with_gpu_counts().select_related("gpu_type").annotate(busy_gpus=Coalesce(Subquery(busy), 0))
+
+
+def gpus_with_holders() -> list[tuple[Gpu, Attempt | None]]:
+    """Every GPU with the attempt that holds it, ordered by GPU type, node and index."""
+    claims = GpuClaim.objects.holding().select_related("attempt__job__team")
+    holder = {claim.gpu_id: claim.attempt for claim in claims}
+    gpus = (
+        Gpu.objects.present().select_related("node__gpu_type").order_by("node__gpu_type__name", "node__name", "index")
+    )
+    return [(gpu, holder.get(gpu.pk)) for gpu in gpus]
+
+
+def condition_of(gpu: Gpu, *, busy: bool) -> str:
+    """Condition of a GPU: unhealthy, draining, busy or idle, the first that applies."""
+    return _condition(gpu.healthy, gpu.node.health, gpu.node.state, busy)
+
+
+def _condition(healthy: bool, health: str, state: str, busy: bool) -> str:
+    if not healthy or health != Node.Health.HEALTHY:
+        return "unhealthy"
+    if state != Node.State.READY:
+        return "draining"
+    return "busy" if busy else "idle"
+
+
+@dataclass(frozen=True)
+class GpuCounts:
+    """Number of GPUs of a type in each condition."""
+
+    gpu_type: str
+    total: int
+    busy: int
+    idle: int
+    draining: int
+    unhealthy: int
+
+
+def gpu_counts() -> list[GpuCounts]:
+    """GPUs per type and condition, counted by the database."""
+    busy = Exists(GpuClaim.objects.holding().filter(gpu=OuterRef("pk")))
+    columns = ("node__gpu_type__name", "healthy", "node__health", "node__state", "is_busy")
+    alike = Gpu.objects.present().annotate(is_busy=busy).order_by().values_list(*columns).annotate(Count("pk"))
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for name, *condition, count in alike:
+        counts[name][_condition(*condition)] += count
+    return [
+        GpuCounts(name, n.total(), *(n[condition] for condition in CONDITIONS)) for name, n in sorted(counts.items())
+    ]
+
+
+@dataclass(frozen=True)
+class GpuCell:
+    """One GPU with its condition, and the job on it if the user may see it."""
+
+    gpu: Gpu
+    condition: str
+    job: Job | None
+    hidden: bool
+    """A job runs on it that the user may not see."""
+
+
+@dataclass(frozen=True)
+class NodeCells:
+    node: Node
+    cells: list[GpuCell]
+
+
+def gpus_by_node(user: User) -> list[NodeCells]:
+    """Every node with its GPUs, by GPU type and name, as the user may see them."""
+    teams = None if user.is_staff else set(user.teams.values_list("pk", flat=True))
+    return [
+        NodeCells(node, [_cell(gpu, attempt, teams) for gpu, attempt in of_node])
+        for node, of_node in groupby(gpus_with_holders(), key=lambda pair: pair[0].node)
+    ]
+
+
+def _cell(gpu: Gpu, attempt: Attempt | None, teams: set[int] | None) -> GpuCell:
+    seen = attempt is not None and (teams is None or attempt.job.team_id in teams)
+    return GpuCell(
+        gpu=gpu,
+        condition=condition_of(gpu, busy=attempt is not None),
+        job=attempt.job if attempt and seen else None,
+        hidden=attempt is not None and not seen,
+    )

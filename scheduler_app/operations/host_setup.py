@@ -1,0 +1,68 @@
+"""Set-up of the machine that `serve` runs on: the jobs' user, folder and Python."""
+
+import hashlib
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+
+from engines.local.host_setup import ensure_job_user, ensure_runtime, reachable_by
+
+JOB_USER = "motley-job"
+SYSTEM_STATE = Path("/var/lib/motley")
+
+
+@dataclass(frozen=True)
+class Host:
+    """Settings of the service's processes that depend on this machine."""
+
+    engine_root: Path
+    job_path: str
+    job_user: str = ""
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "MOTLEY_ENGINE_ROOT": str(self.engine_root),
+            "MOTLEY_JOB_PATH": self.job_path,
+            "MOTLEY_JOB_USER": self.job_user,
+        }
+
+
+def prepare_host() -> Host:
+    """As root, create a user for jobs and a Python for it; otherwise jobs run as this user with this Python."""
+    if os.geteuid() != 0:
+        return Host(settings.MOTLEY_ENGINE_ROOT, settings.MOTLEY_JOB_PATH or str(Path(sys.prefix) / "bin"))
+    user = settings.MOTLEY_JOB_USER or JOB_USER
+    ensure_job_user(user)
+    return Host(_engine_root(user), settings.MOTLEY_JOB_PATH or str(_runtime(user)), user)
+
+
+def _engine_root(user: str) -> Path:
+    """Folder of the engine: below `var`, unless the jobs' user cannot reach it, as in root's home."""
+    wanted: Path = settings.MOTLEY_ENGINE_ROOT
+    if wanted.parent == settings.VAR_DIR:
+        settings.VAR_DIR.mkdir(parents=True, exist_ok=True)
+        settings.VAR_DIR.chmod(0o711)  # jobs must reach their own folders; the other files are mode 600
+    wanted.mkdir(parents=True, exist_ok=True)
+    wanted.chmod(0o711)
+    if reachable_by(wanted, user):
+        return wanted
+    name = hashlib.sha256(str(settings.VAR_DIR).encode()).hexdigest()[:12]
+    root = SYSTEM_STATE / f"engine-{name}"
+    _make_passable(SYSTEM_STATE, root)
+    return root
+
+
+def _runtime(user: str) -> Path:
+    _make_passable(SYSTEM_STATE)
+    own_uv = settings.BASE_DIR / ".tools" / "bin" / "uv"
+    client = settings.BASE_DIR / "client"
+    return ensure_runtime(SYSTEM_STATE / "runtime", client=client, user=user, uv=own_uv if own_uv.exists() else None)
+
+
+def _make_passable(*folders: Path) -> None:
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o711)

@@ -1,0 +1,132 @@
+"""Prometheus metrics, computed from the database, so that every process answers the same.
+
+Unfinished jobs are counted through an index, finished ones come from running totals: a million finished jobs cost
+nothing. No label is a job or a user, because their number is unbounded.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import Count
+from django.utils import timezone
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from allocation.decision import Status
+from jobs_app.measurement.counters import BOUNDS, REST, SUM, Sums, totals
+from jobs_app.models import Attempt, Job, Metric, Reason
+from scheduler_app.fairness.usage_ledger import team_shares
+from scheduler_app.models import Round
+from scheduler_app.operations.gpu_occupancy import CONDITIONS, gpu_counts
+from scheduler_app.operations.health import scheduler_health
+
+SHARES_OVER = timedelta(hours=1)
+HISTOGRAMS = {
+    Metric.JOB_WAIT: "Seconds from submission to the first start.",
+    Metric.ROUND_TIME: "Seconds of a round, from its snapshot to its commit.",
+    Metric.SOLVER_TIME: "Seconds that a round's policy took to decide.",
+    Metric.FINISH_TIME_FAIRNESS: "Finish-time fairness (rho) of jobs that succeeded.",
+}
+
+
+class MetricsCollector(Collector):
+    """Collects all metrics when they are scraped."""
+
+    def describe(self) -> list[Family]:
+        return []  # otherwise registering collects everything once
+
+    def collect(self) -> Iterator[Family]:
+        now, added_up = timezone.now(), totals()
+        yield _jobs(added_up)
+        yield _pending()
+        yield _gpus()
+        yield from _rounds(added_up, now)
+        yield from _preemptions(added_up)
+        yield from (_histogram(metric, words, added_up) for metric, words in HISTOGRAMS.items())
+        yield _shares(now)
+        yield _build()
+
+
+def exposition() -> bytes:
+    """All metrics in Prometheus' text format."""
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector())
+    return generate_latest(registry)
+
+
+def _jobs(added_up: Sums) -> Family:
+    family = GaugeMetricFamily("motley_jobs", "Jobs by state.", labels=["state"])
+    unfinished = Job.objects.unfinished().values_list("state").annotate(Count("pk")).order_by()
+    counts = dict(unfinished) | {state: added_up[Metric.JOBS_FINISHED, state] for state in Job.FINAL}
+    for state in Job.State.values:
+        family.add_metric([state], counts.get(state, 0))
+    return family
+
+
+def _pending() -> Family:
+    family = GaugeMetricFamily("motley_pending_jobs", "Queued jobs by their first pending reason.", labels=["reason"])
+    queued = Job.objects.queued().values_list("reason").annotate(Count("pk")).order_by()
+    counts = {reason or Reason.NEXT_ROUND: count for reason, count in queued}
+    for reason, count in sorted(counts.items()):
+        family.add_metric([reason], count)
+    return family
+
+
+def _gpus() -> Family:
+    family = GaugeMetricFamily("motley_gpus", "GPUs by type and condition.", labels=["gpu_type", "state"])
+    for count in gpu_counts():
+        for condition in CONDITIONS:
+            family.add_metric([count.gpu_type, condition], getattr(count, condition))
+    return family
+
+
+def _rounds(added_up: Sums, now: datetime) -> Iterator[Family]:
+    words = "Rounds by result; fallback: the solver failed and a fallback decided; limit: the best by the time limit."
+    family = CounterMetricFamily("motley_rounds", words, labels=["result"])
+    for result in (*Round.Result.values, Status.FALLBACK.value, Status.LIMIT.value):
+        family.add_metric([result], added_up[Metric.ROUNDS, result])
+    yield family
+    beat = scheduler_health(now)
+    if beat.good:
+        name, words = "motley_scheduler_last_success_timestamp_seconds", "Start of the last round that committed."
+        yield GaugeMetricFamily(name, words, value=beat.good.started_at.timestamp())
+    if beat.good and beat.good.gap is not None:
+        words = "Optimality gap of the last committed round, relative to its bound."
+        yield GaugeMetricFamily("motley_solver_gap_ratio", words, value=beat.good.gap)
+
+
+def _preemptions(added_up: Sums) -> Iterator[Family]:
+    words = "Attempts stopped to be resumed later, by reason."
+    family = CounterMetricFamily("motley_preemptions", words, labels=["reason"])
+    for reason in (Attempt.StopReason.PREEMPT, Attempt.StopReason.REQUEUE, Attempt.StopReason.DRAIN):
+        family.add_metric([reason.value], added_up[Metric.PREEMPTIONS, reason])
+    yield family
+    lost = added_up[Metric.PREEMPTED_WORK, ""]
+    yield CounterMetricFamily("motley_preempted_work_seconds", "GPU-seconds of work lost by preemptions.", value=lost)
+
+
+def _histogram(metric: str, words: str, added_up: Sums) -> Family:
+    labels = [f"{bound:g}" for bound in BOUNDS[metric]] + [REST]
+    count, buckets = 0.0, []
+    for label in labels:
+        count += added_up[metric, label]
+        buckets.append((label, count))
+    return HistogramMetricFamily(f"motley_{metric}", words, buckets=buckets, sum_value=added_up[metric, SUM])
+
+
+def _shares(now: datetime) -> Family:
+    words = "A team's share of the last hour: entitled, by the weights of active teams, and delivered."
+    family = GaugeMetricFamily("motley_team_share_ratio", words, labels=["team", "kind"])
+    for share in team_shares(now - SHARES_OVER):
+        family.add_metric([share.team, "entitled"], share.entitled)
+        family.add_metric([share.team, "delivered"], share.delivered)
+    return family
+
+
+def _build() -> Family:
+    family = GaugeMetricFamily("motley_build_info", "Always 1; the labels say which build this is.", labels=["version"])
+    family.add_metric([settings.MOTLEY_VERSION], 1)
+    return family

@@ -1,0 +1,66 @@
+"""Readiness of this process: the database answers, migrations are applied, the broker, if any, answers."""
+
+from collections.abc import Callable
+from functools import cache
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+PATIENCE_S = 1.0
+
+
+def what_is_missing() -> dict[str, str]:
+    """Part → its fault and the remedy; empty if ready."""
+    found = {name: look() for name, look in PARTS.items()}
+    return {name: fault for name, fault in found.items() if fault}
+
+
+def _database() -> str:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError:
+        return "The database does not answer."
+    return ""
+
+
+def _migrations() -> str:
+    try:
+        return "" if _are_applied() else "The database has older tables: run manage.py migrate."
+    except DatabaseError:
+        return "The database does not answer."
+
+
+def _broker() -> str:
+    if not settings.MOTLEY_HAS_BROKER:
+        return ""
+    try:
+        _redis().ping()
+    except redis.RedisError:
+        return "Redis does not answer."
+    return ""
+
+
+PARTS: dict[str, Callable[[], str]] = {"database": _database, "migrations": _migrations, "broker": _broker}
+
+
+def _are_applied() -> bool:
+    """Whether all migrations are applied; cached once true, because reading them is slow."""
+    if not _seen_applied:
+        executor = MigrationExecutor(connection)
+        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+            return False
+        _seen_applied.append(True)
+    return True
+
+
+_seen_applied: list[bool] = []
+
+
+@cache
+def _redis() -> redis.Redis:
+    return redis.Redis.from_url(
+        settings.CELERY_BROKER_URL, socket_connect_timeout=PATIENCE_S, socket_timeout=PATIENCE_S
+    )

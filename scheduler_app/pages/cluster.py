@@ -1,0 +1,61 @@
+"""Cluster page: every GPU with the job that holds it; drain, cordon and resume of nodes."""
+
+from itertools import groupby
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from cluster_app.errors import ReasonMissing
+from cluster_app.models import Node
+from cluster_app.services import cordon, drain, resume
+from scheduler_app.explain.drain_estimate import describe, occupancies
+from scheduler_app.operations.gpu_occupancy import gpu_counts, gpus_by_node
+from scheduler_app.pages.base import SignedInRequest, show_error
+
+
+@login_required
+@require_safe
+def cluster(request: SignedInRequest) -> HttpResponse:
+    """All nodes by GPU type, with their GPUs."""
+    nodes, now = gpus_by_node(request.user), timezone.now()
+    clearing = occupancies([held.node for held in nodes if held.node.state != Node.State.READY], now)
+    words = {name: describe(found, now) for name, found in clearing.items()}
+    types = [
+        (kind, [(held, words.get(held.node.name, "")) for held in of_type])
+        for kind, of_type in groupby(nodes, key=lambda held: held.node.gpu_type)
+    ]
+    return render(request, "scheduler_app/cluster.html", {"types": types, "gpu_counts": gpu_counts()})
+
+
+@login_required
+@require_POST
+def act_on_node(request: SignedInRequest, name: str, verb: str) -> HttpResponse:
+    """Cordon, drain or resume a node. Staff only."""
+    if not request.user.is_staff:
+        raise PermissionDenied
+    node = get_object_or_404(Node, name=name)
+    try:
+        _do(node, verb, reason=request.POST.get("reason", ""), request=request)
+    except ReasonMissing as error:
+        show_error(request, error)
+    return redirect("cluster")
+
+
+def _do(node: Node, verb: str, *, reason: str, request: SignedInRequest) -> None:
+    match verb:
+        case "cordon":
+            cordon(node, reason=reason, actor=request.user)
+            messages.success(request, f"{node} is cordoned: no new jobs are placed there; running jobs continue.")
+        case "drain":
+            drain(node, reason=reason, actor=request.user)
+            messages.success(request, f"Draining {node}: its jobs are stopped gracefully and requeued.")
+        case "resume":
+            resume(node, actor=request.user)
+            messages.success(request, f"{node} is back in service.")
+        case _:
+            raise Http404

@@ -1,0 +1,195 @@
+"""Job page: timeline and the tabs overview, why, logs, attempts, events and spec."""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
+from django.utils.text import slugify
+from django.views.decorators.http import require_safe
+
+from engines.protocol import Stream
+from jobs_app.models import Attempt, Job
+from jobs_app.submission.conversion import spec_of, write_yaml
+from scheduler_app.explain.decisions import explain_job
+from scheduler_app.explain.preemption_cost import preemption_cost
+from scheduler_app.explain.rate_comparison import compare_rates, explain_placement
+from scheduler_app.explain.timeline import CAUSES, bar_segments, seconds_by_state, state_spans
+from scheduler_app.explain.what_if import what_would_start
+from scheduler_app.logs.reading import log_tail, read_log, readable
+from scheduler_app.models import Round
+from scheduler_app.pages.base import SignedInRequest, emulated_nodes
+
+TAIL_BYTES = 64 * 1024
+RAW_CHUNK_BYTES = 1024 * 1024
+LAST_WORDS_BYTES = 4096
+LAST_LINES = 8
+
+Context = dict[str, Any]
+Tab = Callable[[SignedInRequest, Job, Sequence[Attempt]], Context]
+
+
+@login_required
+@require_safe
+def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
+    seen = get_object_or_404(_seen(request), pk=pk)
+    tab = request.GET.get("tab", "overview")
+    if tab not in TABS:
+        raise Http404
+    attempts, now = list(seen.attempts.all()), timezone.now()
+    spans = state_spans(seen, attempts, now)
+    emulated = emulated_nodes()
+    context = {
+        "job": seen,
+        "attempts": attempts,
+        "latest": attempts[-1] if attempts else None,
+        "segments": bar_segments(spans),
+        "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
+        "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
+        "tab": tab,
+        "tabs": list(TABS),
+    }
+    return render(request, f"scheduler_app/job/{tab}.html", context | TABS[tab](request, seen, attempts))
+
+
+def _seen(request: SignedInRequest) -> Any:
+    jobs = Job.objects.visible_to(request.user).select_related("team", "owner")
+    return jobs.prefetch_related("attempts__gpu_type", "needs__parent")
+
+
+def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    now = timezone.now()
+    gpu_hours = [(attempt, attempt.ran_s(now) * attempt.gpu_count / 3600) for attempt in attempts]
+    return {
+        "command": job.command if isinstance(job.command, str) else shlex.join(job.command),
+        "gpu_hours": sum(hours for _, hours in gpu_hours),
+        "cost": sum(hours * float(attempt.gpu_type.price_per_hour) for attempt, hours in gpu_hours),
+        "stake": preemption_cost(job, now),
+        "waited_s": job.waited_s(now),
+        "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
+        "last_words": _last_words(job, attempts),
+    }
+
+
+def _last_words(job: Job, attempts: Sequence[Attempt]) -> str:
+    """Last lines of stderr of a failed job."""
+    launched = [attempt for attempt in attempts if attempt.launched_at]
+    if job.state != Job.State.FAILED or not launched:
+        return ""
+    chunk = log_tail(launched[-1], Stream.STDERR, rank=0, limit=LAST_WORDS_BYTES)
+    return "\n".join(readable(chunk.data).strip().splitlines()[-LAST_LINES:])
+
+
+def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    explanation, record = explain_job(job), Round.objects.latest_committed()
+    live = [attempt for attempt in attempts if attempt.state != Attempt.State.ENDED]
+    current = live[-1].gpu_type.name if live else None
+    rows = compare_rates(explanation["rates_used"], current=current, prices=record.prices if record else {})
+    return {"rates": rows, "explain_placement": explain_placement(rows), "round": record}
+
+
+@login_required
+@require_safe
+def would_start(request: SignedInRequest, pk: UUID) -> HttpResponse:
+    """What-if page of a job; separate because it plans several rounds."""
+    seen = get_object_or_404(_seen(request), pk=pk)
+    found = what_would_start(seen, timezone.now())
+    return render(request, "scheduler_app/would_start.html", {"job": seen, "found": found})
+
+
+def _logs(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    launched = [attempt for attempt in attempts if attempt.launched_at]
+    attempt, stream, rank = _chosen_log(request, launched)
+    chunk = log_tail(attempt, stream, rank=rank, limit=TAIL_BYTES) if attempt else None
+    return {
+        "launched": launched,
+        "chosen": attempt,
+        "stream": stream.value,
+        "streams": [each.value for each in Stream],
+        "rank": rank,
+        "ranks": range(len(attempt.nodes)) if attempt else [],
+        "text": readable(chunk.data) if chunk else "",
+        "chunk": chunk,
+        "tail_kib": TAIL_BYTES // 1024,
+        "complete": chunk is not None and chunk.eof and attempt is not None and attempt.state == Attempt.State.ENDED,
+    }
+
+
+def _chosen_log(request: SignedInRequest, launched: Sequence[Attempt]) -> tuple[Attempt | None, Stream, int]:
+    """Log selected by the query parameters; default: stdout of the latest attempt's first node."""
+    asked = {name: request.GET.get(name, "") for name in ("attempt", "rank")}
+    by_number = {str(attempt.number): attempt for attempt in launched}
+    attempt = by_number.get(asked["attempt"]) if asked["attempt"] else (launched[-1] if launched else None)
+    rank = int(asked["rank"]) if re.fullmatch(r"[0-9]{1,9}", asked["rank"]) else 0
+    try:
+        stream = Stream(request.GET.get("stream", Stream.STDOUT.value))
+    except ValueError as error:
+        raise Http404 from error
+    if (asked["attempt"] and attempt is None) or (attempt and rank >= len(attempt.nodes)):
+        raise Http404
+    return attempt, stream, rank
+
+
+def _attempts(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    now = timezone.now()
+    return {"newest": [(attempt, attempt.ran_s(now)) for attempt in reversed(attempts)]}
+
+
+def _events(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    events = job.events.select_related("actor").order_by("id")
+    return {"days": [(day, list(of_day)) for day, of_day in groupby(events, key=lambda event: event.at.date())]}
+
+
+def _spec(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    spec = spec_of(job)
+    return {
+        "yaml": write_yaml(spec),
+        "cli": f"motley submit - <<'END'\n{write_yaml(spec)}END",
+        "curl": "curl -sS -X POST -H 'Content-Type: application/json' "
+        f'-H "Authorization: Bearer $MOTLEY_TOKEN" \\\n  -d {shlex.quote(json.dumps(spec))} \\\n'
+        f"  {settings.PUBLIC_URL}/api/v1/jobs",
+    }
+
+
+TABS: dict[str, Tab] = {
+    "overview": _overview,
+    "why": _why,
+    "logs": _logs,
+    "attempts": _attempts,
+    "events": _events,
+    "spec": _spec,
+}
+
+
+@login_required
+@require_safe
+def raw_log(request: SignedInRequest, pk: UUID) -> StreamingHttpResponse:
+    """Download a log as the job wrote it."""
+    seen = get_object_or_404(_seen(request), pk=pk)
+    attempt, stream, rank = _chosen_log(request, [a for a in seen.attempts.all() if a.launched_at])
+    if attempt is None:
+        raise Http404
+    name = f"{slugify(seen.name) or seen.pk}-{attempt.number}-{stream.value}-{rank}.log"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
+    chunks = _chunks(attempt, stream, rank)
+    return StreamingHttpResponse(chunks, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+def _chunks(attempt: Attempt, stream: Stream, rank: int) -> Iterator[bytes]:
+    """The log up to its size at the start of the download."""
+    offset, size = 0, 1
+    while offset < size:
+        chunk = read_log(attempt, stream, rank=rank, offset=offset, wait=timedelta(), limit=RAW_CHUNK_BYTES)
+        if not chunk.data:
+            return
+        yield chunk.data
+        offset, size = chunk.next_offset, chunk.size if offset == 0 else size

@@ -1,0 +1,136 @@
+"""Jobs page: the filtered list, and the actions cancel, hold, release and requeue."""
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import ValidationError
+from django.http import Http404, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from jobs_app.filters import JobFilter
+from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job, requeue_job
+from jobs_app.models import Job, Team
+from scheduler_app.explain.preemption_cost import preemption_cost
+from scheduler_app.pages.base import DOMAIN_ERRORS, SignedInRequest, emulated_nodes, job_rows, paginate, show_error
+
+FILTERS = {"q": "name or id", "state": "state", "team": "team", "owner": "owner", "array": "array"}
+MOST_AT_ONCE = 200
+
+
+@login_required
+@require_safe
+def jobs(request: SignedInRequest) -> HttpResponse:
+    asked = _without_blanks(request.GET)
+    filtered = JobFilter(asked, queryset=job_rows(request.user))
+    teams = Team.objects.all() if request.user.is_staff else request.user.teams.all()
+    context = paginate(request, filtered.qs) | {
+        "asked": asked,
+        "chips": _chips(asked),
+        "faults": filtered.errors,
+        "views": _views(request.user.get_username(), asked),
+        "states": Job.State.choices,
+        "teams": teams.values_list("name", flat=True),
+        "emulated_nodes": emulated_nodes(),
+    }
+    return render(request, "scheduler_app/jobs.html", context)
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def cancel(request: SignedInRequest) -> HttpResponse:
+    """GET: confirmation page with the work at risk. POST: cancel the jobs."""
+    chosen = request.POST.getlist("job") if request.method == "POST" else request.GET.getlist("job")
+    try:
+        found = list(job_rows(request.user).filter(pk__in=chosen[:MOST_AT_ONCE]))
+    except ValidationError as error:
+        raise Http404 from error
+    if chosen and not found:
+        raise Http404
+    if request.method == "POST":
+        return _cancel_all(request, found)
+    now = timezone.now()
+    stakes = [preemption_cost(job, now) for job in found if not job.is_final]
+    context = {"stakes": stakes, "lost_gpu_s": sum(stake.gpu_s for stake in stakes), "over": len(found) - len(stakes)}
+    return render(request, "scheduler_app/cancel.html", context)
+
+
+def _cancel_all(request: SignedInRequest, found: list[Job]) -> HttpResponse:
+    done = sum(_did(request, cancel_job, job) for job in found)
+    if done:
+        messages.success(request, f"Cancelling {found[0]}." if len(found) == 1 else f"Cancelling {done} jobs.")
+    return redirect("job", found[0].pk) if len(found) == 1 else redirect("jobs")
+
+
+VERBS: dict[str, tuple[Callable[..., None], str]] = {
+    "hold": (hold_job, "is held: it stays queued until you release it."),
+    "release": (release_job, "is released: it takes part in the next round."),
+    "requeue": (requeue_job, "is being stopped gracefully and will be requeued."),
+}
+
+
+@login_required
+@require_POST
+def act(request: SignedInRequest, pk: UUID, verb: str) -> HttpResponse:
+    """Hold, release or requeue a job."""
+    if verb not in VERBS:
+        raise Http404
+    job = get_object_or_404(Job.objects.visible_to(request.user), pk=pk)
+    command, outcome = VERBS[verb]
+    if _did(request, command, job):
+        messages.success(request, f"{job} {outcome}")
+    return redirect("job", pk)
+
+
+def _did(request: SignedInRequest, command: Callable[..., None], job: Job) -> bool:
+    try:
+        command(job, actor=request.user)
+    except DOMAIN_ERRORS as error:
+        show_error(request, error)
+        return False
+    return True
+
+
+def _without_blanks(asked: QueryDict) -> QueryDict:
+    """Drop empty filter fields: they mean any value."""
+    kept = QueryDict(mutable=True)
+    for name, values in asked.lists():
+        if filled := [value for value in values if value]:
+            kept.setlist(name, filled)
+    return kept
+
+
+def _chips(asked: QueryDict) -> list[dict[str, str]]:
+    """Active filters, each with the address of the list without it."""
+    pairs = [(name, value) for name in FILTERS for value in asked.getlist(name)]
+    return [
+        {
+            "name": FILTERS[name],
+            "value": value.replace("_", " ") if name == "state" else value,
+            "without": f"?{urlencode([pair for pair in pairs if pair != (name, value)])}",
+        }
+        for name, value in pairs
+    ]
+
+
+def _views(username: str, asked: QueryDict) -> list[dict[str, Any]]:
+    """Predefined lists."""
+    unfinished = [("state", state.value) for state in (Job.State.QUEUED, *Job.ACTIVE)]
+    named: dict[str, list[tuple[str, str]]] = {
+        "All": [],
+        "Mine": [("owner", username)],
+        "Unfinished": unfinished,
+        "Queued": [("state", Job.State.QUEUED)],
+        "Running": [("state", Job.State.RUNNING)],
+        "Failed": [("state", Job.State.FAILED), ("state", Job.State.TIMED_OUT)],
+    }
+    now = sorted((name, value) for name in FILTERS for value in asked.getlist(name))
+    return [
+        {"name": name, "address": f"?{urlencode(pairs)}", "current": sorted(pairs) == now}
+        for name, pairs in named.items()
+    ]

@@ -1,0 +1,152 @@
+"""New-job page: form and YAML of one job spec, kept in sync, with its dry run."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
+from django.views.decorators.http import require_http_methods, require_POST
+
+from cluster_app.models import Node
+from jobs_app.errors import InvalidSpec
+from jobs_app.forms import JobForm, field_of, fields_of
+from jobs_app.models import Job
+from jobs_app.submission.conversion import parse_yaml, write_yaml
+from jobs_app.submission.submit import spec_of_clone, submit_job
+from rest.errors import Fault
+from scheduler_app.explain.dry_run import dry_run
+from scheduler_app.pages.base import SignedInRequest
+from scheduler_app.pages.job_templates import EMULATED, JOB_TEMPLATES
+
+Spec = dict[str, Any]
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def new_job(request: SignedInRequest) -> HttpResponse:
+    if request.method != "POST":
+        return _fresh(request)
+    if request.POST.get("mode") == "yaml":
+        return _from_yaml(request, request.POST.get("yaml", ""))
+    return _from_form(request)
+
+
+@login_required
+@require_POST
+def check_job(request: SignedInRequest) -> JsonResponse:
+    """JSON for the script while the user types: the other representation, faults and the plan. Writes nothing."""
+    try:
+        spec, other = _read(request)
+    except InvalidSpec as error:
+        return JsonResponse(_faults(error.faults))
+    try:
+        plan = dry_run(spec, owner=request.user)
+    except InvalidSpec as error:
+        return JsonResponse(other | _faults(error.faults))
+    shown = render_to_string("scheduler_app/_plan.html", {"plan": plan}, request)
+    return JsonResponse(other | _faults(()) | {"plan": shown})
+
+
+def _read(request: SignedInRequest) -> tuple[Spec, dict[str, Any]]:
+    """The spec as entered on one side, and the content of the other side."""
+    if request.POST.get("mode") == "yaml":
+        spec = _parsed(request.POST.get("yaml", ""))
+        return spec, {"fields": fields_of(spec)}
+    form = JobForm(request.POST, user=request.user)
+    form.is_valid()
+    if form.errors:
+        raise InvalidSpec(
+            Fault(pointer=f"/{name}", code="invalid", detail=" ".join(map(str, e))) for name, e in form.errors.items()
+        )
+    spec = form.written()
+    return spec, {"yaml": write_yaml(spec)}
+
+
+def _faults(faults: Iterable[Fault]) -> dict[str, Any]:
+    """Of the whole, and by field of the form."""
+    listed = list(faults)
+    names = list(JobForm.base_fields)
+    by_field: dict[str, str] = {}
+    for fault in listed:
+        name = field_of(fault["pointer"])
+        by_field.setdefault(name if name in names else "more", fault["detail"])
+    return {"faults": [dict(fault) for fault in listed], "by_field": by_field}
+
+
+def _fresh(request: SignedInRequest) -> HttpResponse:
+    spec = _template(request)
+    mode = "yaml" if request.GET.get("mode") == "yaml" else "form"
+    return _page(request, JobForm(initial=fields_of(spec), user=request.user), yaml=write_yaml(spec), mode=mode)
+
+
+def _template(request: SignedInRequest) -> Spec:
+    """Spec to start from: of the job to clone, the selected template, or a sample job on emulated GPUs."""
+    if clone := request.GET.get("clone"):
+        try:
+            job = get_object_or_404(Job.objects.visible_to(request.user).select_related("team"), pk=UUID(clone))
+        except ValueError as error:
+            raise Http404 from error
+        return dict(spec_of_clone(job))
+    team = request.user.teams.values_list("name", flat=True).first()
+    first = {"team": team} if team else {}
+    if (name := request.GET.get("template")) in JOB_TEMPLATES:
+        return first | JOB_TEMPLATES[name].spec
+    return first | (EMULATED.spec if Node.objects.filter(emulated=True).exists() else {"gpus": 1})
+
+
+def _from_form(request: SignedInRequest) -> HttpResponse:
+    form = JobForm(request.POST, user=request.user)
+    written = request.POST.get("yaml", "")
+    try:
+        spec = form.written() if form.is_valid() else None
+        if spec is None:
+            return _page(request, form, yaml=written)
+        if request.POST.get("do") == "yaml":
+            return _page(request, form, yaml=write_yaml(spec), mode="yaml")
+        return _submit(request, spec)
+    except InvalidSpec as error:
+        form.show(error.faults)
+        return _page(request, form, yaml=written)
+
+
+def _from_yaml(request: SignedInRequest, text: str) -> HttpResponse:
+    spec: Spec = {}
+    try:
+        spec = _parsed(text)
+        if request.POST.get("do") == "form":
+            return _page(request, JobForm(initial=fields_of(spec), user=request.user), yaml=text)
+        return _submit(request, spec)
+    except InvalidSpec as error:
+        form = JobForm(initial=fields_of(spec), user=request.user)
+        return _page(request, form, yaml=text, mode="yaml", faults=error.faults)
+
+
+def _parsed(text: str) -> Spec:
+    spec = parse_yaml(text)
+    if not isinstance(spec, Mapping):
+        raise InvalidSpec.at("", "not_a_map", "Write one field per line, e.g. gpus: 1")
+    return dict(spec)
+
+
+def _submit(request: SignedInRequest, spec: Spec) -> HttpResponse:
+    job = submit_job(spec, owner=request.user)
+    messages.success(request, f"{job.name} has been submitted.")
+    return redirect("jobs") if job.array_id else redirect("job", job.pk)
+
+
+def _page(
+    request: SignedInRequest, form: JobForm, *, yaml: str, mode: str = "form", faults: Iterable[Fault] = ()
+) -> HttpResponse:
+    context = {
+        "form": form,
+        "yaml": yaml,
+        "mode": mode,
+        "faults": faults,
+        "job_templates": JOB_TEMPLATES,
+        "chosen": request.GET.get("template", ""),
+    }
+    return render(request, "scheduler_app/new_job.html", context)

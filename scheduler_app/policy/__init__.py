@@ -1,0 +1,1 @@
+"""The policy in force: its settings, and its description for people."""

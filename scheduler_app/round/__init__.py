@@ -1,0 +1,1 @@
+"""One round: observe, read, decide, commit, dispatch; and the lease that allows one scheduler at a time."""

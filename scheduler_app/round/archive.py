@@ -1,0 +1,107 @@
+"""Archive of a round: its snapshot and plan as one compressed blob, from which it is explained and replayed."""
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import numpy as np
+
+from allocation.decision import Decision, Status
+from allocation.inventory import Inventory
+from allocation.plan_round import Plan
+from allocation.problem import Problem
+from allocation.quotas import Quotas
+from scheduler_app.models import Round
+from scheduler_app.round.snapshot import Snapshot
+
+PARTS: dict[str, type[Any]] = {"problem": Problem, "inventory": Inventory, "quotas": Quotas}
+LEVEL = 2
+"""Compression level of zlib: level 6 takes twice as long for 4 % fewer bytes."""
+NAMES = ("jobs", "attempts", "types", "nodes", "gpus", "round_s")
+
+
+@dataclass(frozen=True)
+class Archived:
+    """The policy, the snapshot and the plan of a round; pending reasons are derived from these."""
+
+    policy: str
+    parameters: Mapping[str, Any]
+    snapshot: Snapshot
+    plan: Plan
+
+
+def pack(policy: str, parameters: Mapping[str, Any], snapshot: Snapshot, plan: Plan) -> bytes:
+    """Serialise a round: arrays in NumPy's compressed format (no pickles), names and scalars as JSON."""
+    decision = plan.decision
+    arrays = {
+        f"{part}.{field.name}": getattr(getattr(snapshot, part), field.name)
+        for part, kind in PARTS.items()
+        for field in fields(kind)
+    }
+    arrays |= {"source": snapshot.source, "assignment": plan.assignment, "owner": plan.owner, "prices": decision.prices}
+    arrays |= {
+        f"decided.{name}": x
+        for name in ("shares", "assignment", "value", "rival")
+        if (x := getattr(decision, name)) is not None
+    }
+    words = {name: getattr(snapshot, name) for name in NAMES} | {
+        "policy": policy,
+        "parameters": dict(parameters),
+        "objective": decision.objective,
+        "bound": decision.bound,
+        "status": decision.status.value,
+        "solve_seconds": decision.solve_seconds,
+        "message": decision.message,
+    }
+    return _zipped(arrays | {"words": np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)})
+
+
+def _zipped(arrays: Mapping[str, Any]) -> bytes:
+    """Like `numpy.savez_compressed`, at a lower compression level: about half the time, hardly larger."""
+    file = io.BytesIO()
+    with ZipFile(file, "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w") as entry:
+                np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
+    return file.getvalue()
+
+
+def unpack(blob: bytes) -> Archived:
+    """Deserialise what `pack` wrote."""
+    with np.load(io.BytesIO(blob), allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    words = json.loads(arrays["words"].tobytes())
+    parts: dict[str, Any] = {part: _part(part, arrays) for part in PARTS}
+    names: dict[str, Any] = {
+        name: tuple(words[name]) if isinstance(words[name], list) else words[name] for name in NAMES
+    }
+    decision = Decision(
+        shares=arrays.get("decided.shares"),
+        assignment=arrays.get("decided.assignment"),
+        prices=arrays["prices"],
+        objective=words["objective"],
+        bound=words["bound"],
+        status=Status(words["status"]),
+        solve_seconds=words["solve_seconds"],
+        value=arrays.get("decided.value"),
+        rival=arrays.get("decided.rival"),
+        message=words["message"],
+    )
+    plan = Plan(decision=decision, assignment=arrays["assignment"], owner=arrays["owner"])
+    return Archived(words["policy"], words["parameters"], Snapshot(**names, **parts, source=arrays["source"]), plan)
+
+
+def archive_of(record: Round) -> Archived | None:
+    """The archive of a round; None if it failed or retention has deleted the archive."""
+    blob = Round.objects.filter(pk=record.pk).values_list("archive", flat=True).first()
+    return unpack(bytes(blob)) if blob else None
+
+
+def _part(part: str, arrays: Mapping[str, Any]) -> Any:
+    """One of the snapshot's parts; a column of the problem that there was not yet has its default."""
+    names = [field.name for field in fields(PARTS[part]) if f"{part}.{field.name}" in arrays]
+    columns = {name: arrays[f"{part}.{name}"] for name in names}
+    return Problem.of(**columns) if part == "problem" else PARTS[part](**columns)

@@ -1,0 +1,280 @@
+"""Commit a plan in one short transaction, with optimistic concurrency: its preconditions are read again first."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
+from django.db import transaction
+from django.db.models import F
+
+from allocation.plan_round import Plan
+from cluster_app.models import Gpu, Node
+from database.bulk_update import rewrite
+from jobs_app.lifecycle.attempts import preempt
+from jobs_app.models import Attempt, Job, JobEvent, Reason
+from scheduler_app.fairness.usage_ledger import accrue
+from scheduler_app.models import GpuClaim, Round
+from scheduler_app.round.lease import check_fencing_token
+from scheduler_app.round.redaction import JobName, names_of
+from scheduler_app.round.snapshot import Snapshot
+
+ReasonsByJob = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Job → its pending reasons, the headline first."""
+REASONS_PER_TRANSACTION = 1000
+PORTS = range(29_600, 49_600)
+"""One per attempt on the whole cluster, so that no two jobs meet on a node."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """A row of the snapshot and the GPUs that it starts on, in rank order."""
+
+    row: int
+    gpus: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Difference of a plan from the current allocation: rows that start, rows that stop; rows in both move."""
+
+    starts: tuple[Start, ...] = ()
+    stops: tuple[int, ...] = ()
+    takers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Row that stops → the rows that receive its GPUs."""
+
+    @cached_property
+    def moves(self) -> set[int]:
+        return {start.row for start in self.starts} & set(self.stops)
+
+
+def changes_of(snapshot: Snapshot, plan: Plan) -> Changes:
+    """Compare the current holder of each GPU with its planned owner. Pure."""
+    before, after = _gpus_by_row(snapshot.inventory.holder), _gpus_by_row(plan.owner)
+    changed = [row for row in sorted(before.keys() | after.keys()) if before.get(row) != after.get(row)]
+    takers = {
+        row: tuple(sorted({int(taker) for taker in plan.owner[list(before[row])] if taker not in (-1, row)}))
+        for row in changed
+        if row in before
+    }
+    starts = tuple(Start(row, _ranked(snapshot, after[row])) for row in changed if row in after)
+    return Changes(starts, tuple(takers), takers)
+
+
+def _gpus_by_row(owner: Iterable[int]) -> dict[int, tuple[int, ...]]:
+    gpus: dict[int, list[int]] = defaultdict(list)
+    for gpu, row in enumerate(np.asarray(owner).tolist()):
+        if row >= 0:
+            gpus[row].append(gpu)
+    return {row: tuple(of_row) for row, of_row in gpus.items()}
+
+
+def _ranked(snapshot: Snapshot, gpus: Sequence[int]) -> tuple[int, ...]:
+    """Primary keys in rank order; the node with most of the gang's GPUs comes first: it hosts the rendezvous."""
+    node = snapshot.inventory.gpu_node
+    count = {n: sum(node[gpu] == n for gpu in gpus) for n in node[list(gpus)].tolist()}
+    return tuple(
+        snapshot.gpus[gpu] for gpu in sorted(gpus, key=lambda gpu: (-count[int(node[gpu])], int(node[gpu]), gpu))
+    )
+
+
+@transaction.atomic
+def commit_round(
+    record_of_round: Round,
+    snapshot: Snapshot,
+    plan: Plan,
+    *,
+    holder: str,
+    now: datetime,
+) -> None:
+    """Write the round, its preemptions and its starts. `LeaseLost` if the fencing token is no longer valid."""
+    check_fencing_token(holder, record_of_round.number)
+    changes = changes_of(snapshot, plan)
+    accrue(now)
+    preconditions = Preconditions(_still_wanted(snapshot, changes), _gpus_in_service(changes.starts))
+    startable = {start.row for start in changes.starts if preconditions.hold_for(start)}
+    stopped = _stop(snapshot, plan, changes, startable)
+    chosen = [s for s in changes.starts if s.row in startable and (s.row not in changes.moves or s.row in stopped)]
+    _start(snapshot, plan, chosen, preconditions, number=record_of_round.number, now=now)
+    started = {start.row for start in chosen}
+    record_of_round.starts = len(started - stopped)
+    record_of_round.stops = len(stopped - started)
+    record_of_round.moves = len(started & stopped)
+    record_of_round.save(force_insert=True)
+
+
+class GpuInService(NamedTuple):
+    """A GPU that was in service when the plan was committed."""
+
+    node: str
+    gpu_type: int
+    engine: str
+
+
+@dataclass(frozen=True)
+class Preconditions:
+    """What the starts of a plan depend on, read again at commit (optimistic concurrency)."""
+
+    attempt_counts: Mapping[int, int]
+    """Row whose job may still start → the number of its attempts so far."""
+    gpus: Mapping[int, GpuInService]
+    """GPUs of the plan's starts that are still in service."""
+
+    def hold_for(self, start: Start) -> bool:
+        return start.row in self.attempt_counts and self.gpus.keys() >= set(start.gpus)
+
+
+def _still_wanted(snapshot: Snapshot, changes: Changes) -> dict[int, int]:
+    """Rows to start whose job is still queued, or still running if it is to move, with its number of attempts."""
+    ids = {row: UUID(snapshot.jobs[row]) for row in {*changes.stops, *(start.row for start in changes.starts)}}
+    jobs = Job.objects.select_for_update().filter(pk__in=ids.values()).order_by("pk")  # before any attempt of theirs
+    rows = jobs.filter(held=False).values_list("pk", "state", "attempt_count")
+    known = {(pk, state): count for pk, state, count in rows}
+    expected = {row: (pk, Job.State.RUNNING if row in changes.moves else Job.State.QUEUED) for row, pk in ids.items()}
+    return {row: known[job] for row, job in expected.items() if job in known}
+
+
+def _gpus_in_service(starts: Iterable[Start]) -> dict[int, GpuInService]:
+    """The GPUs to start on that are still in service."""
+    gpus = Gpu.objects.filter(pk__in={gpu for start in starts for gpu in start.gpus}, present=True, healthy=True)
+    in_service = gpus.filter(node__state=Node.State.READY, node__health=Node.Health.HEALTHY)
+    rows = in_service.values_list("pk", "node__name", "node__gpu_type_id", "node__engine")
+    return {pk: GpuInService(node, gpu_type, engine) for pk, node, gpu_type, engine in rows}
+
+
+def _stop(snapshot: Snapshot, plan: Plan, changes: Changes, startable: set[int]) -> set[int]:
+    """Preempt the rows whose GPUs go to a row that can still start; returns the rows that were stopped."""
+    useful = list(_useful_stops(changes, startable))
+    names = names_of({snapshot.jobs[taker] for _, takers, _ in useful for taker in takers})
+    notes = {
+        snapshot.attempts[row]: _preemption_note(
+            snapshot, plan, row, [names[snapshot.jobs[t]] for t in takers], moved=moved
+        )
+        for row, takers, moved in useful
+    }
+    told = preempt(notes)
+    return {row for row in changes.stops if snapshot.attempts[row] in told}
+
+
+def _useful_stops(changes: Changes, startable: set[int]) -> Iterator[tuple[int, list[int], bool]]:
+    """Rows to stop, each with the startable rows that receive its GPUs, and whether it moves."""
+    for row in changes.stops:
+        takers = [taker for taker in changes.takers[row] if taker in startable]
+        if takers or row in startable:
+            yield row, takers, row in startable
+
+
+def _preemption_note(snapshot: Snapshot, plan: Plan, row: int, takers: Iterable[JobName], *, moved: bool) -> str:
+    """The note of a preemption: where the job moves, if it does, and which jobs receive its GPUs."""
+    team, k = int(snapshot.problem.team[row]), int(plan.assignment[row])
+    parts = [f"moved to {snapshot.problem.gpus[k]} x {snapshot.type_of(k)}"] if moved else []
+    made_room = ", ".join(dict.fromkeys(taker.shown_to(team) for taker in takers))
+    return "; ".join([*parts, *([f"made room for {made_room}"] if made_room else [])])[:500]
+
+
+def _start(
+    snapshot: Snapshot,
+    plan: Plan,
+    chosen: Sequence[Start],
+    preconditions: Preconditions,
+    *,
+    number: int,
+    now: datetime,
+) -> None:
+    """Create attempts with waiting claims; dispatch promotes the claims whose GPUs have no holder."""
+    ports = _free_ports()
+    attempts = [
+        _attempt(
+            snapshot,
+            plan,
+            start,
+            [preconditions.gpus[pk] for pk in start.gpus],
+            number=preconditions.attempt_counts[start.row] + 1,
+        )
+        for start in chosen
+    ]
+    for attempt in attempts:
+        attempt.round_number, attempt.master_port, attempt.claimed_at = number, next(ports), now
+    Attempt.objects.bulk_create(attempts)
+    claims = [
+        GpuClaim(gpu_id=gpu, attempt=attempt)
+        for start, attempt in zip(chosen, attempts, strict=True)
+        for gpu in start.gpus
+    ]
+    GpuClaim.objects.bulk_create(claims)
+    _mark_starting(attempts)
+
+
+def _attempt(snapshot: Snapshot, plan: Plan, start: Start, located: Sequence[GpuInService], *, number: int) -> Attempt:
+    problem, row = snapshot.problem, start.row
+    k = int(plan.assignment[row])
+    rate, gpus = float(problem.rate[row, k]), int(problem.gpus[k])
+    average = float(problem.base_rate[row] / problem.base_gpus[row])
+    tuned = snapshot.tuned.get(row)
+    return Attempt(
+        job_id=UUID(snapshot.jobs[row]),
+        number=number,
+        gpu_type_id=located[0].gpu_type,
+        gpu_count=len(start.gpus),
+        nodes=list(dict.fromkeys(gpu.node for gpu in located)),
+        engine=located[0].engine,
+        rate=rate,
+        relative_speed=rate / gpus / average,
+        batch_size=int(tuned.batch[k]) if tuned else 0,
+        micro_batches=int(tuned.passes[k]) + 1 if tuned else 1,
+        step_worth=float(tuned.gain[k]) if tuned else 1.0,
+    )
+
+
+def _mark_starting(attempts: Sequence[Attempt]) -> None:
+    """Set queued jobs to starting (jobs that move have yet to stop), and count the new attempt of each."""
+    jobs, once_more = Job.objects.filter(pk__in=[attempt.job_id for attempt in attempts]), F("attempt_count") + 1
+    reason = Reason.AWAITING_RELEASE
+    jobs.exclude(state=Job.State.QUEUED).update(attempt_count=once_more)
+    jobs.filter(state=Job.State.QUEUED).update(
+        state=Job.State.STARTING, reason=reason, message=reason.label, reasons=[], attempt_count=once_more
+    )
+    placed = [
+        JobEvent(
+            job_id=attempt.job_id,
+            kind=JobEvent.Kind.PLACED,
+            attempt=attempt.number,
+            message=f"{attempt.gpu_count} GPUs on {', '.join(attempt.nodes)}, by round {attempt.round_number}"[:500],
+        )
+        for attempt in attempts
+    ]
+    JobEvent.objects.bulk_create(placed)
+
+
+def _free_ports() -> Iterator[int]:
+    taken = set(Attempt.objects.ungone().values_list("master_port", flat=True))
+    return (port for port in PORTS if port not in taken)
+
+
+def store_pending_reasons(reasons: ReasonsByJob) -> None:
+    """Store the pending reasons that changed; after the commit, in transactions of their own.
+
+    There may be thousands, and no decision depends on them: after an interruption the next round stores the rest.
+    """
+    waiting = Job.objects.filter(state=Job.State.QUEUED, held=False)
+    known = {str(pk): old for pk, old in waiting.values_list("pk", "reasons")}
+    news = [pk for pk, fresh in reasons.items() if known.get(pk) != fresh]
+    for start in range(0, len(news), REASONS_PER_TRANSACTION):
+        _store_reasons({pk: reasons[pk] for pk in news[start : start + REASONS_PER_TRANSACTION]})
+
+
+@transaction.atomic
+def _store_reasons(reasons: ReasonsByJob) -> None:
+    """Store the reasons of jobs that are still queued; the first is the headline."""
+    ids = [UUID(pk) for pk in reasons]
+    waiting = Job.objects.select_for_update().filter(pk__in=ids, state=Job.State.QUEUED, held=False)
+    rows = {pk: _reason_columns(reasons[str(pk)]) for pk in waiting.order_by("pk").values_list("pk", flat=True)}
+    rewrite(Job, ("reasons", "reason", "message"), rows)
+
+
+def _reason_columns(reasons: Sequence[Mapping[str, Any]]) -> tuple[Sequence[Mapping[str, Any]], str, str]:
+    return reasons, reasons[0]["code"], reasons[0]["detail"][:500]

@@ -1,0 +1,159 @@
+"""Dispatch commands to the engines: stops first, then launches of attempts that hold their GPUs. Idempotent."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from django.conf import settings
+from django.db.models import Exists, OuterRef
+
+from engines.protocol import Engine, EngineError, Launch, StopReason
+from jobs_app.lifecycle.attempts import AttemptIsNotLive, end_attempt
+from jobs_app.models import Attempt, Job
+from jobs_app.tokens import JobToken
+from scheduler_app.models import GpuClaim
+from scheduler_app.round.engine_registry import engines
+from scheduler_app.round.job_environment import LaunchGpu, LaunchSpec, launch_of
+from scheduler_app.round.log_context import about_attempt
+
+log = logging.getLogger(__name__)
+State = Attempt.State
+Item = TypeVar("Item")
+
+COMMANDS_PER_BATCH = 100
+"""Commands sent before they are recorded; after a crash those not recorded are sent again."""
+
+ATTEMPT = ("number", "engine", "nodes", "gpu_count", "round_number", "master_port", "rate", "step_worth")
+BATCH = ("batch_size", "micro_batches")
+JOB = ("name", "command", "env", "workdir", "grace_s", "array_index", "team__name")
+FOR_LAUNCHES = (*ATTEMPT, *BATCH, "gpu_type__name", *(f"job__{name}" for name in JOB))
+"""The columns that a launch needs."""
+LAUNCH_GPU = ("gpu__node__name", "gpu__index", "gpu__uuid", "gpu__node__emulated")
+
+STOP_REASONS = {
+    Attempt.StopReason.PREEMPT: StopReason.PREEMPT,
+    Attempt.StopReason.REQUEUE: StopReason.PREEMPT,
+    Attempt.StopReason.CANCEL: StopReason.CANCEL,
+    Attempt.StopReason.TIMEOUT: StopReason.TIMEOUT,
+    Attempt.StopReason.DRAIN: StopReason.DRAIN,
+}
+
+
+def dispatch(now: datetime) -> None:
+    """Send the engines every command that the rows call for and that is not recorded as sent."""
+    running = engines()
+    _send_stops(running, now)
+    promote_waiting_claims(now)
+    _claimed_to_launching()
+    _send_launches(running, now)
+
+
+def promote_waiting_claims(now: datetime) -> None:
+    """Promote waiting claims whose GPU has no holder."""
+    holder = GpuClaim.objects.holding().filter(gpu=OuterRef("gpu"))
+    GpuClaim.objects.waiting().filter(~Exists(holder)).update(held_from=now)
+
+
+def _send_stops(running: dict[str, Engine], now: datetime) -> None:
+    stops = Attempt.objects.filter(state=State.STOPPING, stop_told_at=None).order_by("pk")
+    rows = stops.values_list("pk", "engine", "stop_reason", "job__grace_s")
+    for batch in _batches(list(rows)):
+        told: dict[str, list[int]] = defaultdict(list)
+        for attempt, engine, reason, grace_s in batch:
+            if _stop(running[engine], attempt, reason, grace_s):
+                told[reason].append(attempt)
+        for reason, attempts in told.items():  # a changed reason is sent again
+            Attempt.objects.filter(pk__in=attempts, stop_reason=reason).update(stop_told_at=now)
+
+
+def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    return (items[start : start + COMMANDS_PER_BATCH] for start in range(0, len(items), COMMANDS_PER_BATCH))
+
+
+def _stop(engine: Engine, attempt: int, reason: str, grace_s: int) -> bool:
+    try:
+        engine.stop(attempt, reason=STOP_REASONS[Attempt.StopReason(reason)], grace=timedelta(seconds=grace_s))
+    except EngineError:  # retried at the next tick
+        with about_attempt(Attempt.objects.get(pk=attempt)):
+            log.exception("the stop command could not be sent")
+        return False
+    return True
+
+
+def _claimed_to_launching() -> None:
+    """Mark attempts for launch that hold all their GPUs and whose job has no earlier attempt at an engine.
+
+    Jobs are queried by key, not joined: these states are so short-lived that PostgreSQL's statistics count no row in
+    them, and it would plan a nested loop over all.
+    """
+    waits = GpuClaim.objects.waiting().filter(attempt=OuterRef("pk"))
+    earlier = Attempt.objects.at_engine().filter(job=OuterRef("job"))
+    ready = Attempt.objects.filter(~Exists(waits), ~Exists(earlier), state=State.CLAIMED)
+    job_of = dict(ready.values_list("pk", "job"))
+    starting = set(Job.objects.filter(pk__in=job_of.values(), state=Job.State.STARTING).values_list("pk", flat=True))
+    pks = [pk for pk, job in job_of.items() if job in starting]
+    Attempt.objects.filter(pk__in=pks, state=State.CLAIMED).update(state=State.LAUNCHING)
+
+
+def _send_launches(running: dict[str, Engine], now: datetime) -> None:
+    due = Attempt.objects.filter(state=State.LAUNCHING, launched_at=None)
+    for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
+        gpus = launch_gpus_of(batch)
+        attempts = due.filter(pk__in=batch).select_related("job__team", "gpu_type").only(*FOR_LAUNCHES)
+        sent = [a.pk for a in attempts.order_by("pk") if _launch(running[a.engine], a, gpus[a.pk], now)]
+        Attempt.objects.filter(pk__in=sent).update(launched_at=now)
+
+
+def launch_gpus_of(attempts: Sequence[int]) -> dict[int, list[LaunchGpu]]:
+    """The GPUs that each attempt has claimed, as its launch needs them."""
+    gpus: dict[int, list[LaunchGpu]] = defaultdict(list)
+    for attempt, *where in GpuClaim.objects.filter(attempt__in=attempts).values_list("attempt", *LAUNCH_GPU):
+        gpus[attempt].append(LaunchGpu(*where))
+    return gpus
+
+
+def _launch(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu], now: datetime) -> bool:
+    with about_attempt(attempt):
+        try:
+            engine.launch(launch_command(attempt, gpus))
+        except EngineError as error:
+            log.exception("the attempt could not be launched")
+            with suppress(AttemptIsNotLive):  # its GPUs are released only when the engine proves that nothing runs
+                end_attempt(attempt, lost=True, ended_at=now, message=str(error))
+            return False
+        log.info("launched on %s x %s", attempt.gpu_count, attempt.gpu_type)
+    return True
+
+
+def launch_command(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> Launch:
+    """The engine's launch command for an attempt."""
+    spec = _launch_spec(attempt, gpus)
+    return launch_of(spec, workdir=attempt.job.workdir, log_limit_bytes=settings.MOTLEY_LOG_LIMIT_BYTES)
+
+
+def _launch_spec(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> LaunchSpec:
+    job = attempt.job
+    rank = {node: position for position, node in enumerate(attempt.nodes)}
+    return LaunchSpec(
+        attempt=attempt.pk,
+        number=attempt.number,
+        job=str(job.pk),
+        name=job.name,
+        team=job.team.name,
+        command=job.command,
+        env=job.env,
+        gpu_type=attempt.gpu_type.name,
+        gpus=sorted(gpus, key=lambda gpu: (rank[gpu.node], gpu.index)),
+        master_port=attempt.master_port,
+        rate=attempt.own_rate,
+        batch_size=attempt.batch_size,
+        micro_batches=attempt.micro_batches,
+        resume=attempt.number > 1,
+        grace_s=job.grace_s,
+        array_index=job.array_index,
+        api_url=f"{settings.PUBLIC_URL}/api/v1",
+        job_token=JobToken.issue(attempt.pk),
+    )

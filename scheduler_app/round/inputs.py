@@ -1,0 +1,266 @@
+"""Input rows of a round, read in bulk: a fixed number of queries, no transaction."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple, Self, TypeVar
+from uuid import UUID
+
+from django.db.models import Count, Max, Q, TextField
+from django.db.models.functions import Cast
+
+from cluster_app.models import Gpu, GpuType, Node, NodeEvent
+from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
+from scheduler_app.models import GpuClaim
+
+MEASURED = (
+    "team_id",
+    "workload",
+    "gpu_type_id",
+    "gpus",
+    "nodes",
+    "batch_size",
+    "steps_per_second",
+    "reports",
+    "spread",
+)
+
+
+class TypeRow(NamedTuple):
+    id: int
+    name: str
+    memory_mib: int
+    tflops: float | None
+    bandwidth_gbs: float | None
+    price_per_hour: float
+
+
+class NodeRow(NamedTuple):
+    id: int
+    name: str
+    gpu_type_id: int
+    cpus: int
+    memory_mib: int
+    in_service: bool
+
+
+class GpuRow(NamedTuple):
+    id: int
+    node_id: int
+    healthy: bool
+
+
+class AttemptRow(NamedTuple):
+    id: int
+    job_id: UUID
+    state: str
+    gpu_type_id: int
+    gpu_count: int
+    nodes: list[str]
+    started_at: datetime | None
+
+
+DeclaredFor = tuple[tuple[str, ...], ...]
+"""GPU types with declared rates, each followed by its GPU counts; thousands of jobs share one such tuple."""
+
+
+class DeclaredRates(NamedTuple):
+    """Rates declared by a job's owner: GPU types with GPU counts, and the steps/s in the same order."""
+
+    gpus_by_type: DeclaredFor
+    steps_per_s: tuple[float, ...]
+
+    @classmethod
+    def of(cls, rates: Mapping[str, Mapping[str, float]]) -> Self:
+        """From steps/s by type and GPUs."""
+        gpus_by_type = tuple((kind, *by) for kind, by in rates.items())
+        return cls(gpus_by_type, tuple(chain.from_iterable(by.values() for by in rates.values())))
+
+
+class JobRow(NamedTuple):
+    id: UUID
+    state: str
+    team_id: int
+    owner_id: int
+    array_id: UUID | None
+    at_a_time: int | None
+    gpus_min: int
+    gpus_max: int
+    gpu_types: list[str]
+    gpu_memory_mib: int
+    cpus_per_gpu: int
+    memory_per_gpu_mib: int
+    workload: str
+    rates: DeclaredRates
+    batch_size: dict[str, int]
+    total_steps: int | None
+    step: int
+    restore_s: float
+    preemptible: bool
+    uneven_gang: bool
+    weight: float
+    deadline: datetime | None
+    created_at: datetime
+    attained_gpu_s: float
+    work_lost_gpu_s: float
+    attempt_count: int
+
+
+CACHE_SIZE = 50_000
+"""Parsed documents in each cache; most jobs of a round were in the previous one."""
+
+
+@lru_cache(CACHE_SIZE)
+def _document(text: str) -> Any:
+    """Parse a JSON text; the result is shared and must not be changed."""
+    return json.loads(text)
+
+
+@lru_cache(CACHE_SIZE)
+def _declared(text: str) -> DeclaredRates:
+    return DeclaredRates.of(json.loads(text))
+
+
+Parsers = Mapping[str, Callable[[str], Any]]
+"""JSON column → its parser."""
+ATTEMPT_DOCUMENTS: Parsers = {"nodes": _document}
+JOB_DOCUMENTS: Parsers = {"gpu_types": _document, "rates": _declared, "batch_size": _document}
+Row = TypeVar("Row", AttemptRow, JobRow)
+
+
+class TeamRow(NamedTuple):
+    id: int
+    name: str
+    weight: float
+    max_gpus: int | None
+    max_gpus_per_member: int | None
+
+
+@dataclass(frozen=True)
+class InputRows:
+    """All rows that a round is decided from."""
+
+    types: list[TypeRow]
+    nodes: list[NodeRow]
+    gpus: list[GpuRow]
+    holders: Mapping[int, int]
+    """GPU → the attempt that holds it."""
+    waiting_claims: Mapping[int, int]
+    """GPU → the attempt whose claim waits until the GPU is vacated."""
+    attempts: Mapping[int, AttemptRow]
+    jobs: list[JobRow]
+    """Schedulable queued jobs and jobs with an attempt, in the order of submission."""
+    waiting_for: Mapping[UUID, list[str]]
+    """Queued jobs with unmet dependencies → the jobs that they wait for."""
+    teams: Mapping[int, TeamRow]
+    measured: list[tuple[int, str, int, int, int, int, float, int, float]]
+    """Team, workload, GPU type, GPUs, nodes, batch size, steps/s, reports, spread."""
+    noise: Mapping[tuple[int, str], tuple[float, float]]
+    """Team and workload → the gradient's squared norm, and the variance of one sample's."""
+    received: list["RunInterval"]
+
+
+def read_input_rows(shares_since: datetime) -> InputRows:
+    attempts = _attempts()
+    jobs = _jobs()
+    claims = list(GpuClaim.objects.open().values_list("gpu_id", "attempt_id", "held_from"))
+    return InputRows(
+        types=[TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)],
+        nodes=_nodes(),
+        gpus=[GpuRow(*r) for r in Gpu.objects.present().order_by("node__name", "index").values_list(*GpuRow._fields)],
+        holders={gpu: attempt for gpu, attempt, held_from in claims if held_from},
+        waiting_claims={gpu: attempt for gpu, attempt, held_from in claims if not held_from},
+        attempts=attempts,
+        jobs=jobs,
+        waiting_for=_waiting_for(),
+        teams={row[0]: TeamRow(*row) for row in Team.objects.values_list(*TeamRow._fields)},
+        measured=_measured(jobs),
+        noise=noise_of(job.workload for job in jobs if job.batch_size),
+        received=[*_received(attempts.values()), *_received_before(shares_since)],
+    )
+
+
+def _nodes() -> list[NodeRow]:
+    rows = Node.objects.order_by("name").values_list(
+        "id", "name", "gpu_type_id", "cpus", "memory_mib", "state", "health"
+    )
+    return [NodeRow(*row[:5], row[5] == Node.State.READY and row[6] == Node.Health.HEALTHY) for row in rows]
+
+
+def _attempts() -> dict[int, AttemptRow]:
+    rows = Attempt.objects.live().values_list(*_columns(AttemptRow, ATTEMPT_DOCUMENTS))
+    return {row.id: row for row in _parsed(AttemptRow, ATTEMPT_DOCUMENTS, rows)}
+
+
+def _jobs() -> list[JobRow]:
+    fields = [{"at_a_time": "array__at_a_time"}.get(name, name) for name in _columns(JobRow, JOB_DOCUMENTS)]
+    waiting = Q(pk__in=Job.objects.schedulable().values("pk"))
+    rows = Job.objects.filter(waiting | Q(state__in=Job.ACTIVE)).order_by("id").values_list(*fields)
+    return list(_parsed(JobRow, JOB_DOCUMENTS, rows))
+
+
+def _columns(kind: type[Row], documents: Collection[str]) -> list[Any]:
+    """The columns of a row type, JSON columns cast to text."""
+    return [Cast(name, TextField()) if name in documents else name for name in kind._fields]
+
+
+def _parsed(kind: type[Row], documents: Parsers, rows: Iterable[Sequence[Any]]) -> Iterator[Row]:
+    """Rows with their JSON columns parsed; equal texts are parsed once."""
+    places = [(kind._fields.index(name), parse) for name, parse in documents.items()]
+    for row in rows:
+        values = list(row)
+        for place, parse in places:
+            values[place] = parse(values[place])
+        yield kind(*values)
+
+
+def _waiting_for() -> dict[UUID, list[str]]:
+    waiting: dict[UUID, list[str]] = defaultdict(list)
+    unmet = JobDependency.objects.unmet().filter(child__state=Job.State.QUEUED, child__held=False)
+    for child, parent, state in unmet.values_list("child_id", "parent__name", "parent__state"):
+        waiting[child].append(f"{parent} ({state})")
+    return waiting
+
+
+def _measured(jobs: Iterable[JobRow]) -> list[tuple[Any, ...]]:
+    workloads = {job.workload for job in jobs}
+    return list(Throughput.objects.filter(workload__in=workloads).values_list(*MEASURED))
+
+
+def noise_of(workloads: Iterable[str]) -> dict[tuple[int, str], tuple[float, float]]:
+    """Gradient noise of workloads whose batch size is tuned; no query where there are none."""
+    names = set(workloads)
+    rows = GradientNoise.objects.filter(workload__in=names) if names else GradientNoise.objects.none()
+    found = rows.values_list("team_id", "workload", "grad_sqr", "sample_var")
+    return {(team, workload): (sqr, var) for team, workload, sqr, var in found}
+
+
+RunInterval = tuple[UUID, int, datetime, datetime | None]
+"""Job, GPU type, start and end of an attempt that ran; no end: it still runs."""
+
+
+def _received(live: Iterable[AttemptRow]) -> list[RunInterval]:
+    return [(a.job_id, a.gpu_type_id, a.started_at, None) for a in live if a.started_at is not None]
+
+
+def _received_before(since: datetime) -> list[RunInterval]:
+    """Attempts that ended after this moment, of unfinished jobs."""
+    ended = Attempt.objects.filter(ended_at__gt=since, started_at__isnull=False, job__finished_at=None)
+    return list(ended.values_list("job_id", "gpu_type_id", "started_at", "ended_at"))  # type: ignore[arg-type]  # as asked
+
+
+def busy_in_arrays() -> dict[UUID, int]:
+    """Array → number of its members that hold GPUs or have a waiting claim."""
+    rows = Job.objects.active().exclude(array=None).values_list("array").annotate(Count("pk"))
+    return dict(rows.order_by())
+
+
+def newest_events() -> tuple[int, int]:
+    """Ids of the newest job event and node event that call for a round."""
+    waking = JobEvent.objects.filter(kind__in=JobEvent.WAKING)
+    jobs, nodes = (events.aggregate(Max("pk"))["pk__max"] or 0 for events in (waking, NodeEvent.objects.all()))
+    return jobs, nodes

@@ -1,0 +1,308 @@
+"""Candidate jobs with their feasible configurations and estimated throughputs on the GPUs in service. No queries."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache, lru_cache
+from itertools import compress
+from math import inf
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from allocation.configurations import Configurations, gang_sizes
+from allocation.problem import normaliser, runnable
+from allocation.types import Bools, Floats, Ints
+from estimation.batch_tuning import Tuned, tuned_rates
+from estimation.fitted_models import Fits
+from estimation.goodput import BatchLimits, GradientNoise
+from estimation.gpu_specifications import GPU_SPECIFICATIONS
+from estimation.profile import GpuSpec, Knowledge, Measurement, Tuning
+from estimation.rates import Machines, estimate_rates, valid_configurations
+from jobs_app.models import Attempt, Job
+from scheduler_app.round.inputs import AttemptRow, DeclaredFor, GpuRow, InputRows, JobRow, TypeRow
+
+NOT_YET_RUNNING = (Attempt.State.CLAIMED, Attempt.State.LAUNCHING)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Timing of a round, from the policy setting; time received counts from `shares_since`."""
+
+    now: datetime
+    round_s: float
+    min_run_s: float
+    shares_since: datetime
+    solve_limit_s: float = inf
+
+
+@dataclass(frozen=True)
+class InService:
+    """The GPUs that this round may allocate, and the attempts that hold only such GPUs."""
+
+    gpus: list[GpuRow]
+    owner: list[int]
+    """Per GPU: the movable attempt that holds it or has a waiting claim on it; 0: none."""
+    releasing: list[bool]
+    attempt_of: Mapping[UUID, AttemptRow]
+
+
+def gpus_in_service(rows: InputRows, pinned: frozenset[int]) -> InService:
+    """GPUs that may be allocated; an attempt with a GPU out of service keeps all its GPUs, and is not moved."""
+    in_service = {node.id for node in rows.nodes if node.in_service}
+    live = {gpu.id for gpu in rows.gpus if gpu.healthy and gpu.node_id in in_service}
+    gpus_of: dict[int, set[int]] = defaultdict(set)
+    for gpu_id, attempt_id in {
+        **rows.holders,
+        **rows.waiting_claims,
+    }.items():
+        gpus_of[attempt_id].add(gpu_id)
+    movable = {
+        attempt.id: attempt
+        for attempt in rows.attempts.values()
+        if attempt.state != Attempt.State.STOPPING
+        and attempt.id not in pinned
+        and gpus_of[attempt.id]
+        and gpus_of[attempt.id] <= live
+    }
+    gpus, owners, releasing = [], [], []
+    for gpu in rows.gpus:
+        owner = rows.waiting_claims.get(gpu.id) or rows.holders.get(gpu.id) or 0
+        stopping = owner in rows.attempts and rows.attempts[owner].state == Attempt.State.STOPPING
+        if gpu.id in live and (not owner or stopping or owner in movable):
+            gpus.append(gpu)
+            owners.append(0 if stopping else owner)
+            releasing.append(stopping)
+    return InService(gpus, owners, releasing, {attempt.job_id: attempt for attempt in movable.values()})
+
+
+def queue_of(
+    rows: InputRows, service: InService, busy_in_arrays: Mapping[UUID, int]
+) -> tuple[list[JobRow], list[JobRow]]:
+    """Jobs to decide on, and array members held back by their array's `at_a_time` limit."""
+    queue, throttled, busy = [], [], Counter(busy_in_arrays)
+    for job in rows.jobs:
+        if job.state != Job.State.QUEUED:
+            queue += [job] if job.id in service.attempt_of else []
+        elif job.array_id and job.at_a_time and busy[job.array_id] >= job.at_a_time:
+            throttled.append(job)
+        else:
+            queue.append(job)
+            busy.update([job.array_id] if job.array_id else [])
+    return queue, throttled
+
+
+def can_run(rate: Floats, offered: Configurations, capacity: Ints) -> Bools:
+    """Mask (m,) of jobs with a configuration that fits the GPUs in service and a positive average rate."""
+    if not rate.size:
+        return np.zeros(len(rate), dtype=np.bool_)
+    fits = (offered.usage <= capacity[:, None]).all(axis=0)
+    base_rate = normaliser(np.where(fits, rate, 0), offered.usage, capacity)[1]
+    return runnable(rate, offered.usage, capacity) & (base_rate > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class JobOptions:
+    """Candidate jobs with the rate of each configuration, and the configuration that each holds."""
+
+    jobs: list[JobRow]
+    rate: Floats
+    source: Ints
+    held: Ints
+    unlock_s: Floats
+    tuned: list[Tuned | None]
+    """Per job: the tuned batch size for every configuration; None: the batch size is not tuned."""
+
+    def of(self, kept: Bools) -> "JobOptions":
+        jobs, tuned = list(compress(self.jobs, kept)), list(compress(self.tuned, kept))
+        return JobOptions(jobs, self.rate[kept], self.source[kept], self.held[kept], self.unlock_s[kept], tuned)
+
+
+def job_options_of(
+    rows: InputRows, service: InService, offered: Configurations, queue: list[JobRow], timing: Timing
+) -> JobOptions:
+    """Options of the queued and running jobs. Locks leave rates unchanged: shares last many rounds, a lock one."""
+    rate, source, tuned = _rates(rows, offered, queue)
+    held = _held(rows, service, offered, queue)
+    unlock_s = np.where(held >= 0, _unlock_s(service, queue, timing), 0)
+    return JobOptions(queue, rate, source, held, unlock_s, tuned)
+
+
+def capacity_of(rows: InputRows, service: InService) -> Ints:
+    kind = {node.id: node.gpu_type_id for node in rows.nodes}
+    count = Counter(kind[gpu.node_id] for gpu in service.gpus)
+    return np.array([count[row.id] for row in rows.types], dtype=np.int64)
+
+
+def _sizes(job: JobRow) -> tuple[int, ...]:
+    return gang_sizes(job.gpus_min, job.gpus_max)
+
+
+def configurations(rows: InputRows, service: InService, queue: Sequence[JobRow]) -> Configurations:
+    """The configurations that the nodes in service offer for the gang sizes of these jobs."""
+    per_node = Counter(gpu.node_id for gpu in service.gpus)
+    node_gpus = [[per_node[n.id] for n in rows.nodes if n.gpu_type_id == t.id and n.id in per_node] for t in rows.types]
+    gangs = {(job.uneven_gang, job.gpus_min, job.gpus_max) for job in queue}
+    even = {size for is_uneven, *ends in gangs if not is_uneven for size in gang_sizes(*ends)}
+    uneven = {size for is_uneven, *ends in gangs if is_uneven for size in gang_sizes(*ends)}
+    return Configurations.of(node_gpus, even, uneven=uneven)
+
+
+def _rates(
+    rows: InputRows, offered: Configurations, queue: Sequence[JobRow]
+) -> tuple[Floats, Ints, list[Tuned | None]]:
+    machines = Machines(_gpu_specs(rows.types), offered.usage, offered.nodes)
+    known, workload = _knowledge(rows, queue)
+    rate, source = estimate_rates(machines, known, workload, _valid(machines, offered, queue))
+    return rate, source, _tuned(machines, known, workload)
+
+
+def _gpu_specs(types: Sequence[TypeRow]) -> list[GpuSpec]:
+    """Specifications of the GPU types; one with unknown figures is taken to be as fast as the slowest known type."""
+    known = [
+        GpuSpec(t.name, t.tflops, t.bandwidth_gbs, t.memory_mib)
+        for t in types
+        if t.tflops is not None and t.bandwidth_gbs is not None
+    ]
+    assumed = min(known, key=lambda spec: spec.speed, default=GPU_SPECIFICATIONS["t4"].spec)
+    spec_of = {spec.name: spec for spec in known}
+    return [spec_of.get(t.name) or replace(assumed, name=t.name, memory_mib=t.memory_mib) for t in types]
+
+
+def _tuned(machines: Machines, known: Sequence[Knowledge], workload: Ints) -> list[Tuned | None]:
+    """Tuned batch sizes per job; the models were fitted for the rates already."""
+    of_workload = [tuned_rates(machines, one, Fits(0)) if one.tuning else None for one in known]
+    return [of_workload[w] for w in workload.tolist()]
+
+
+def _valid(machines: Machines, offered: Configurations, queue: Sequence[JobRow]) -> Bools:
+    """Mask (m, K) of the configurations that each job allows; computed once per distinct request."""
+    answers: dict[tuple[Any, ...], int] = {}
+    rows: list[Bools] = []
+    of_job = []
+    for job in queue:
+        request = (tuple(job.gpu_types), job.gpus_min, job.gpus_max, job.gpu_memory_mib, job.uneven_gang)
+        if request not in answers:
+            answers[request] = len(rows)
+            rows.append(_valid_for(machines, offered, job))
+        of_job.append(answers[request])
+    return np.array(rows, dtype=np.bool_).reshape(len(rows), len(offered.nodes))[np.array(of_job, dtype=np.int64)]
+
+
+def _valid_for(machines: Machines, offered: Configurations, job: JobRow) -> Bools:
+    names = np.array([spec.name for spec in machines.specs])
+    allowed = valid_configurations(
+        machines,
+        gpu_types=np.isin(names, job.gpu_types) if job.gpu_types else np.ones(len(names), dtype=np.bool_),
+        least_gpus=job.gpus_min,
+        most_gpus=job.gpus_max,
+        gpu_memory_mib=job.gpu_memory_mib,
+    )
+    valid: Bools = allowed & np.isin(offered.gpus, _sizes(job)) & (job.uneven_gang == offered.uneven)
+    return valid
+
+
+def _knowledge(rows: InputRows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], Ints]:
+    """Knowledge of each distinct workload, and the index (m,) of each job's workload."""
+    measured, places = _measured_in(rows), _places_in({row.name: j for j, row in enumerate(rows.types)})
+    known: dict[tuple[Any, ...], tuple[int, Knowledge]] = {}
+    of_job = []
+    for job in queue:
+        key = (job.team_id, job.workload, job.rates, tuple(job.batch_size.items()))
+        if key not in known:
+            declared = {place: job.rates.steps_per_s[position] for place, position in places(job.rates.gpus_by_type)}
+            known[key] = len(known), measured(job).with_declared(declared)
+        of_job.append(known[key][0])
+    return [knowledge for _, knowledge in known.values()], np.array(of_job, dtype=np.int64)
+
+
+def _measured_in(rows: InputRows) -> Callable[[JobRow], Knowledge]:
+    """Look up measurements by workload, before a job's own declared rates are added."""
+    index = {row.id: j for j, row in enumerate(rows.types)}
+    seen: dict[tuple[int, str], dict[tuple[int, int, int, int], Measurement]] = defaultdict(dict)
+    for team, workload, kind, gpus, nodes, batch, rate, reports, spread in rows.measured:
+        seen[team, workload][index[kind], gpus, nodes, batch] = Measurement(rate, reports, spread)
+    known: dict[tuple[Any, ...], Knowledge] = {}
+
+    def measured(job: JobRow) -> Knowledge:
+        key = (job.team_id, job.workload, tuple(job.batch_size.items()))
+        if key not in known:
+            known[key] = Knowledge.of_batches(seen[key[:2]], {}, _tuning(job, rows.noise.get(key[:2])))
+        return known[key]
+
+    return measured
+
+
+def _places_in(index: Mapping[str, int]) -> Callable[[DeclaredFor], list[tuple[tuple[int, int], int]]]:
+    """Look up, per declared rate of a type in the cluster, (type, GPUs) in ascending order and the rate's position."""
+
+    @cache
+    def places(declared: DeclaredFor) -> list[tuple[tuple[int, int], int]]:
+        columns = [(kind, int(gpus)) for kind, *sizes in declared for gpus in sizes]
+        return sorted(((index[kind], gpus), i) for i, (kind, gpus) in enumerate(columns) if kind in index)
+
+    return places
+
+
+def most_gpus(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> Floats:
+    """The largest gang (m,) with a rate: measured for the workload, declared by the owner, or held now."""
+    seen: Counter[tuple[int, str]] = Counter()
+    for team, workload, _, gpus, *_ in rows.measured:
+        seen[team, workload] = max(seen[team, workload], gpus)
+    declared = (_most_declared(job.rates.gpus_by_type) for job in jobs)
+    held = (a.gpu_count if (a := service.attempt_of.get(job.id)) else 0 for job in jobs)
+    most = [max(seen[job.team_id, job.workload], *known) for job, *known in zip(jobs, declared, held, strict=True)]
+    return np.array(most, dtype=float)
+
+
+@lru_cache(maxsize=10_000)
+def _most_declared(declared: DeclaredFor) -> int:
+    return max((int(gpus) for _, *sizes in declared for gpus in sizes), default=0)
+
+
+def _tuning(job: JobRow, noise: tuple[float, float] | None) -> Tuning | None:
+    """Batch limits and gradient noise; noise is reported per sample and scaled to the initial batch size."""
+    if not job.batch_size:
+        return None
+    asked = job.batch_size
+    limits = BatchLimits(asked["initial"], asked["max"], asked["max_per_gpu"], asked["min_per_gpu"])
+    return Tuning(limits, GradientNoise(noise[0], noise[1] / limits.initial) if noise else None)
+
+
+def _held(rows: InputRows, service: InService, offered: Configurations, queue: Sequence[JobRow]) -> Ints:
+    """The configuration (m,) that each job holds; -1: none, or one that is no longer offered."""
+    if not service.attempt_of:  # a cluster without a GPU type has no columns to look in
+        return np.full(len(queue), -1, dtype=np.int64)
+    index = {row.id: j for j, row in enumerate(rows.types)}
+    columns = zip(offered.gpu_type.tolist(), offered.gpus.tolist(), offered.uneven.tolist(), strict=True)
+    where = {column: k for k, column in enumerate(columns)}
+    held = [
+        where.get((index[a.gpu_type_id], a.gpu_count, job.uneven_gang), -1)
+        if (a := service.attempt_of.get(job.id))
+        else -1
+        for job in queue
+    ]
+    return np.array(held, dtype=np.int64)
+
+
+def _unlock_s(service: InService, queue: Sequence[JobRow], timing: Timing) -> Floats:
+    """Seconds (m,) for which each job keeps its GPUs; 0: it holds none or may be preempted now."""
+    return np.array([_lock_s(service.attempt_of.get(job.id), job, timing) for job in queue], dtype=float)
+
+
+def _lock_s(attempt: AttemptRow | None, job: JobRow, timing: Timing) -> float:
+    """Infinite for a job that is not preemptible; otherwise until it has run long enough to repay a restart.
+
+    The minimum is the time lost to preemptions so far: a job without checkpoints then runs at least twice as long
+    each time, and finishes.
+    """
+    if attempt is None:
+        return 0.0
+    if not job.preemptible:
+        return np.inf
+    ran_s = (timing.now - attempt.started_at).total_seconds() if attempt.started_at else 0.0
+    least_s = timing.round_s if attempt.state in NOT_YET_RUNNING else 0.0
+    worth_s = max(timing.min_run_s, job.work_lost_gpu_s / attempt.gpu_count)
+    return max(worth_s - ran_s, least_s)

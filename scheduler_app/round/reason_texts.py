@@ -1,0 +1,165 @@
+"""Pending reasons of waiting jobs: the core's codes and numbers as sentences. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isclose
+from typing import Any
+
+from allocation.plan_round import Plan
+from allocation.rounds.pending_reasons import PendingReason, ReasonCode, explain
+from cluster_app.feasibility import NodeShape, Request, why_never
+from scheduler_app.round.inputs import JobRow
+from scheduler_app.round.redaction import JobName
+from scheduler_app.round.snapshot import LeftOut, Snapshot
+
+MOST_NAMED = 4
+"""GPU types in one sentence."""
+SAME = 1e-5
+"""Relative difference below which two priorities are shown as equal."""
+ReasonText = dict[str, Any]
+"""`{code, detail, numbers}`, as in answers and in `Job.reasons`."""
+ReasonsByRow = Mapping[int, Sequence[PendingReason]]
+"""By row."""
+
+
+def reasons_of(snapshot: Snapshot, plan: Plan) -> ReasonsByRow:
+    """All pending reasons of each waiting row, as codes and numbers."""
+    return explain(
+        snapshot.problem,
+        plan.decision,
+        snapshot.inventory,
+        snapshot.quotas,
+        assignment=plan.assignment,
+        owner=plan.owner,
+        round_s=snapshot.round_s,
+    )
+
+
+def reason_texts(snapshot: Snapshot, left: ReasonsByRow, names: Mapping[str, JobName]) -> dict[str, list[ReasonText]]:
+    """The reasons of each waiting job as sentences; `names` holds the names of rival jobs by id."""
+    return {
+        snapshot.jobs[row]: _merge_short_types([_reason_text(reason, row, snapshot, names) for reason in reasons])
+        for row, reasons in left.items()
+    }
+
+
+def rivals_named(snapshot: Snapshot, left: ReasonsByRow) -> set[str]:
+    """Ids of the jobs that reasons refer to."""
+    return {snapshot.jobs[r.rival] for reasons in left.values() for r in reasons if r.rival is not None}
+
+
+def reason_texts_of_left_out(
+    left_out: LeftOut, waiting_for: Mapping[Any, Sequence[str]], inventory: Sequence[NodeShape]
+) -> dict[str, list[ReasonText]]:
+    """Reason texts, by job id, of the queued jobs that were left out of the snapshot."""
+    words = {str(job): [_dependency(parents)] for job, parents in waiting_for.items()}
+    words |= {str(job.id): [_throttled(job)] for job in left_out.throttled}
+    return words | {str(job.id): [_cannot_run(job, inventory)] for job in left_out.cannot_run}
+
+
+def _merge_short_types(words: list[ReasonText]) -> list[ReasonText]:
+    """If several GPU types are possible and each is short of GPUs, name them all in the headline."""
+    short = [one["numbers"] for one in words if one["code"] == ReasonCode.INSUFFICIENT_GPUS]
+    if len(short) < 2 or words[0]["code"] != ReasonCode.INSUFFICIENT_GPUS:
+        return words
+    named, more = short[:MOST_NAMED], " or others" * (len(short) > MOST_NAMED)
+    needed = " or ".join(f"{one['needed']} {one['gpu_type']}" for one in named)
+    left = ", ".join(f"{one['left']} {one['gpu_type']}" for one in named)
+    return [
+        words[0] | {"detail": f"{needed}{more} needed; left after the jobs that come first: {left}."},
+        *words[1:],
+    ]
+
+
+def reason_text(code: ReasonCode, detail: str, **numbers: Any) -> ReasonText:
+    return {"code": code.value, "detail": detail, "numbers": numbers}
+
+
+def _reason_text(reason: PendingReason, row: int, snapshot: Snapshot, names: Mapping[str, JobName]) -> ReasonText:
+    numbers: dict[str, Any] = {name: _round(value) for name, value in reason.numbers.items()}
+    if "gpu_type" in numbers:
+        numbers["gpu_type"] = snapshot.types[int(reason.numbers["gpu_type"])]
+    if reason.rival is not None:
+        rival = names.get(snapshot.jobs[reason.rival])
+        numbers["rival"] = rival.shown_to(int(snapshot.problem.team[row])) if rival else "another job"
+    return reason_text(reason.code, _sentence_of(reason).format_map(_DashIfMissing(numbers)), **numbers)
+
+
+def _sentence_of(reason: PendingReason) -> str:
+    if reason.code == ReasonCode.OUTBID:
+        return _sentence_of_outbid(reason.numbers)
+    return SENTENCES.get(reason.code, SENTENCES[ReasonCode.NEXT_ROUND])
+
+
+def _sentence_of_outbid(numbers: Mapping[str, float]) -> str:
+    if "price" in numbers:
+        return "{gpus} {gpu_type} would add {value} to the objective, and their price is {price}: other jobs gain more."
+    if "priority" not in numbers:
+        return "It is queued behind {rival}."
+    tie = isclose(numbers["priority"], numbers["rival_priority"], rel_tol=SAME)
+    behind = (
+        "{rival} is "
+        + ("as far" if tie else "further")
+        + (
+            " behind its share of {gpu_type}: its priority is {rival_priority} "
+            "(share {rival_share}), this job's {priority} (share {share})"
+        )
+    )
+    if numbers.get("needed_share", 0) < 1:
+        return behind + "; with a share above {needed_share} this job would come first."
+    return behind + "; no share would put this job first."
+
+
+class _DashIfMissing(dict[str, Any]):
+    """Format mapping that shows a dash for a number that the reason does not carry."""
+
+    def __missing__(self, key: str) -> str:
+        return "-"
+
+
+SENTENCES = {
+    ReasonCode.QUOTA: "The limit is {limit} GPUs at once, {used} are in use, and this job needs {needed}.",
+    ReasonCode.INSUFFICIENT_GPUS: "{needed} {gpu_type} needed; {left} left after the jobs that come first.",
+    ReasonCode.FRAGMENTED: (
+        "{left} {gpu_type} are left, but scattered over nodes: {per_node} are needed on one node, "
+        "and at most {largest_block} are free on any."
+    ),
+    ReasonCode.NEXT_ROUND: "It is considered in the next round.",
+}
+
+
+def _dependency(parents: Iterable[str]) -> ReasonText:
+    named = sorted(parents)
+    return reason_text(ReasonCode.DEPENDENCY, f"Waits for {', '.join(named[:5])}.", jobs=len(named))
+
+
+def _throttled(job: JobRow) -> ReasonText:
+    text = f"Its array runs at most {job.at_a_time} jobs at a time, and that many are running."
+    return reason_text(ReasonCode.QUOTA, text, limit=job.at_a_time)
+
+
+def _cannot_run(job: JobRow, inventory: Sequence[NodeShape]) -> ReasonText:
+    """The reason why no node in service can run the job: the cluster lacks it, or the nodes are out of service."""
+    request = Request(
+        gpus=job.gpus_min,
+        gpu_types=tuple(job.gpu_types),
+        gpu_memory_mib=job.gpu_memory_mib,
+        cpus_per_gpu=job.cpus_per_gpu,
+        memory_per_gpu_mib=job.memory_per_gpu_mib,
+        uneven_gang=job.uneven_gang,
+    )
+    if never := why_never(request, inventory):
+        return reason_text(CODES_OF_REFUSALS.get(never.code, ReasonCode.NO_SUCH_GPU), never.detail)
+    text = "The nodes that could run it are out of service: cordoned, draining or without a heartbeat."
+    return reason_text(ReasonCode.NO_HEALTHY_NODE, text)
+
+
+CODES_OF_REFUSALS = {
+    "gpu_memory_too_small": ReasonCode.GPU_MEMORY_TOO_SMALL,
+    "insufficient_memory": ReasonCode.GANG_TOO_LARGE,
+    "insufficient_cpus": ReasonCode.GANG_TOO_LARGE,
+    "gang_too_large": ReasonCode.GANG_TOO_LARGE,
+}
+
+
+def _round(value: float) -> float | int:
+    return int(value) if float(value).is_integer() else float(f"{value:.3g}")

@@ -1,0 +1,124 @@
+"""Retention: delete expired rows in batches, so that no lock is held for long."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Max, Q, QuerySet
+
+from audit_app.models import AuditEntry
+from cluster_app.models import NodeEvent
+from jobs_app.models import IdempotencyKey, JobEvent
+from scheduler_app.models import GpuTypeUsage, Round, SchedulerLease, TeamUsage
+
+ROWS_PER_TRANSACTION = 500
+"""A transaction of this size takes a fraction of a second."""
+NEWEST_ROUNDS = 10
+"""Their snapshots are kept however old they are: pages explain jobs by the last good round."""
+EVERY = timedelta(hours=1)
+TIME_BUDGET = timedelta(seconds=5)
+"""The scheduler continues with its next round after this time, and deletes the rest an hour later."""
+
+
+@dataclass(frozen=True)
+class RetentionRule:
+    """One kind of row: which of them have expired, and how they are removed."""
+
+    label: str
+    setting: str
+    """Name of the setting that holds the retention period."""
+    expired: Callable[[datetime], QuerySet[Any]]
+    remove: Callable[[QuerySet[Any]], object]
+
+
+def delete_expired(now: datetime, *, time_budget: timedelta | None = None) -> dict[str, int]:
+    """Apply every retention rule and return how many rows each removed. Idempotent; safe to run during rounds."""
+    give_up_at = monotonic() + time_budget.total_seconds() if time_budget is not None else float("inf")
+    deleted = dict.fromkeys((rule.label for rule in RETENTION_RULES), 0)
+    for rule in RETENTION_RULES:
+        for count in _delete_in_batches(rule, now):
+            deleted[rule.label] += count
+            if monotonic() > give_up_at:
+                return deleted
+    return deleted
+
+
+def count_expired(now: datetime) -> dict[str, int]:
+    """Count the rows that `delete_expired` would remove."""
+    return {rule.label: rule.expired(_cutoff(rule, now)).count() for rule in RETENTION_RULES}
+
+
+def delete_expired_when_due(now: datetime) -> None:
+    """Run retention once an hour: a conditional update of `pruned_at` decides which scheduler does it."""
+    due = SchedulerLease.objects.filter(Q(pruned_at=None) | Q(pruned_at__lte=now - EVERY))
+    if due.update(pruned_at=now):
+        delete_expired(now, time_budget=TIME_BUDGET)
+
+
+def _cutoff(rule: RetentionRule, now: datetime) -> datetime:
+    keep: timedelta = getattr(settings, rule.setting)
+    return now - keep
+
+
+def _delete_in_batches(rule: RetentionRule, now: datetime) -> Iterator[int]:
+    """Remove the expired rows of a rule, oldest first; yields the size of each batch."""
+    cutoff = _cutoff(rule, now)
+    while pks := list(rule.expired(cutoff).order_by("pk").values_list("pk", flat=True)[:ROWS_PER_TRANSACTION]):
+        with transaction.atomic():
+            rule.remove(rule.expired(cutoff).filter(pk__in=pks))
+        yield len(pks)
+
+
+def _archives(before: datetime) -> QuerySet[Any]:
+    return _old_rounds(before).exclude(archive=None).defer("archive")
+
+
+def _old_rounds(before: datetime) -> QuerySet[Any]:
+    good = Round.objects.committed().order_by("-number")
+    newest = list(good.values_list("number", flat=True)[:NEWEST_ROUNDS])
+    last = Round.objects.aggregate(Max("number"))["number__max"] or 0
+    return Round.objects.filter(started_at__lt=before, number__lt=min([last, *newest]))
+
+
+def _job_events(before: datetime) -> QuerySet[Any]:
+    """Events of jobs that ended before the cutoff; the newest event stays, because `round_is_due` compares with it."""
+    newest = JobEvent.objects.filter(kind__in=JobEvent.WAKING).aggregate(Max("pk"))["pk__max"] or 0
+    return JobEvent.objects.filter(at__lt=before, job__finished_at__lt=before, pk__lt=newest)
+
+
+def _node_events(before: datetime) -> QuerySet[Any]:
+    newest = NodeEvent.objects.aggregate(Max("pk"))["pk__max"] or 0
+    return NodeEvent.objects.filter(at__lt=before, pk__lt=newest)
+
+
+def _forget_snapshots(rounds: QuerySet[Any]) -> object:
+    return rounds.update(archive=None)
+
+
+def _delete(rows: QuerySet[Any]) -> object:
+    return rows.delete()
+
+
+RETENTION_RULES = (
+    RetentionRule("snapshots of rounds", "MOTLEY_KEEP_SNAPSHOTS", _archives, _forget_snapshots),
+    RetentionRule("rounds", "MOTLEY_KEEP_ROUNDS", _old_rounds, _delete),
+    RetentionRule("events of jobs that ended", "MOTLEY_KEEP_EVENTS", _job_events, _delete),
+    RetentionRule("events of nodes", "MOTLEY_KEEP_EVENTS", _node_events, _delete),
+    RetentionRule(
+        "minutes of teams", "MOTLEY_KEEP_MINUTES", lambda day: TeamUsage.objects.filter(minute__lt=day), _delete
+    ),
+    RetentionRule(
+        "minutes of GPU types", "MOTLEY_KEEP_MINUTES", lambda day: GpuTypeUsage.objects.filter(minute__lt=day), _delete
+    ),
+    RetentionRule(
+        "idempotency keys",
+        "MOTLEY_KEEP_IDEMPOTENCY_KEYS",
+        lambda day: IdempotencyKey.objects.filter(created_at__lt=day),
+        _delete,
+    ),
+    RetentionRule("audit entries", "MOTLEY_KEEP_AUDIT", lambda day: AuditEntry.objects.filter(at__lt=day), _delete),
+)

@@ -1,0 +1,195 @@
+"""One round: take a snapshot, decide, commit, store pending reasons; and the record of how it went."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from time import perf_counter
+from typing import Any
+
+from django.db import transaction
+
+from allocation.decision import Decision, Status
+from allocation.plan_round import Plan, plan_round
+from allocation.rounds.mechanism import reset_due
+from cluster_app.feasibility import inventory
+from jobs_app.measurement.counters import Count, tally, total_up
+from jobs_app.models import Metric
+from scheduler_app.errors import LeaseLost
+from scheduler_app.fairness.finish_time import rhos_between
+from scheduler_app.models import PolicySetting, Round
+from scheduler_app.policy.settings import policy_function, with_defaults
+from scheduler_app.round.archive import pack
+from scheduler_app.round.commit import commit_round, store_pending_reasons
+from scheduler_app.round.inputs import InputRows, busy_in_arrays, newest_events, read_input_rows
+from scheduler_app.round.job_options import Timing
+from scheduler_app.round.lease import open_round
+from scheduler_app.round.log_context import about_round
+from scheduler_app.round.reason_texts import reason_texts, reason_texts_of_left_out, reasons_of, rivals_named
+from scheduler_app.round.redaction import names_of
+from scheduler_app.round.snapshot import LeftOut, Snapshot, build_snapshot
+
+log = logging.getLogger(__name__)
+
+
+def run_round(holder: str, now: datetime) -> Round:
+    """Run one round and record it; a failed round is recorded too, and the next round tries again.
+
+    `LeaseLost` if another scheduler took over: then nothing was written.
+    """
+    opened = OpenedRound(open_round(holder, now), now, *newest_events())
+    clock = Stopwatch()
+    with about_round(opened.number):
+        try:
+            return _decide_and_commit(holder, opened, clock)
+        except LeaseLost:
+            raise
+        except Exception as error:  # a failing policy or solver must stop neither running jobs nor the next round
+            log.exception("the round failed")
+            return _record_failure(opened, error, clock)
+
+
+@dataclass(frozen=True)
+class OpenedRound:
+    """An opened round: its number (the fencing token), its time, and the newest events before its snapshot."""
+
+    number: int
+    now: datetime
+    job_event: int
+    node_event: int
+
+    def record(self, result: Round.Result, *, setting: PolicySetting, shares_since: datetime) -> Round:
+        return Round(
+            number=self.number,
+            started_at=self.now,
+            result=result,
+            policy=setting.policy,
+            parameters=with_defaults(setting.policy, setting.parameters),
+            shares_since=shares_since,
+            last_job_event=self.job_event,
+            last_node_event=self.node_event,
+        )
+
+
+def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> Round:
+    setting = PolicySetting.objects.current()
+    with clock.step("snapshot"):
+        snapshot, left_out, rows, shares_since = take_snapshot(opened.now, setting)
+    with clock.step("decide"):
+        plan = decide(snapshot, setting.policy, setting.parameters)
+    record = opened.record(Round.Result.COMMITTED, setting=setting, shares_since=shares_since)
+    with ThreadPoolExecutor(1) as beside:  # compression releases the interpreter lock
+        archive = beside.submit(pack, record.policy, record.parameters, snapshot, plan)
+        with clock.step("explain"):
+            reasons = _reasons(snapshot, plan, left_out, rows)
+        with clock.step("archive"):
+            _fill(record, snapshot, plan)
+            record.archive = archive.result()
+    with clock.step("commit"):
+        commit_round(record, snapshot, plan, holder=holder, now=opened.now)
+    with clock.step("reasons"):
+        store_pending_reasons(reasons)
+    record.seconds = clock.seconds
+    _account(record, opened)
+    level = logging.INFO if record.starts or record.stops or record.moves else logging.DEBUG
+    log.log(level, "%s jobs: %s started, %s stopped, %s moved", record.jobs, record.starts, record.stops, record.moves)
+    return record
+
+
+@transaction.atomic
+def _account(record: Round, opened: OpenedRound) -> None:
+    """Record the seconds of each step, and add the round's metrics and pending counts to the totals."""
+    record.save(update_fields=["seconds"])
+    before = Round.objects.committed().filter(number__lt=record.number)
+    rhos = rhos_between(before.values_list("last_job_event", flat=True).first() or 0, opened.job_event)
+    total_up(
+        Count(Metric.ROUNDS, record.outcome),
+        Count(Metric.ROUND_TIME, value=sum(record.seconds.values())),
+        Count(Metric.SOLVER_TIME, value=record.seconds["decide"]),
+        *(Count(Metric.FINISH_TIME_FAIRNESS, value=value) for value in rhos),
+    )
+
+
+def take_snapshot(now: datetime, setting: PolicySetting) -> tuple[Snapshot, LeftOut, InputRows, datetime]:
+    """The snapshot, the jobs left out, the input rows, and the time from which time received counts."""
+    rows, timing = read_for_round(now, setting)
+    snapshot, left_out = build_snapshot(rows, timing, busy_in_arrays())
+    return snapshot, left_out, rows, timing.shares_since
+
+
+def read_for_round(now: datetime, setting: PolicySetting, *, changed: bool = False) -> tuple[InputRows, Timing]:
+    """The input rows and timing of a round now; `changed`: as if a job had just been changed."""
+    shares_since = _shares_since(now, setting, changed=changed)
+    timing = Timing(now, setting.round_length_s, setting.min_run_s, shares_since, setting.solve_limit_s)
+    return read_input_rows(shares_since), timing
+
+
+def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Plan:
+    """Plan the round with the policy. Pure: the same snapshot gives the same plan."""
+    function = policy_function(policy, parameters)
+    return plan_round(snapshot.problem, snapshot.inventory, snapshot.quotas, function, round_s=snapshot.round_s)
+
+
+def _shares_since(now: datetime, setting: PolicySetting, *, changed: bool) -> datetime:
+    """Start of the period in which time received counts: reset by changes, but not too often."""
+    last = Round.objects.latest_committed()
+    if last is None:
+        return now
+    chosen, decided = (
+        (setting.policy, with_defaults(setting.policy, setting.parameters)),
+        (last.policy, last.parameters),
+    )
+    changed = changed or newest_events() > (last.last_job_event, last.last_node_event) or chosen != decided
+    since_s = (now - last.shares_since).total_seconds()
+    return now if reset_due(changed=changed, since_s=since_s, round_s=setting.round_length_s) else last.shares_since
+
+
+def _reasons(snapshot: Snapshot, plan: Plan, left_out: LeftOut, rows: InputRows) -> dict[str, list[dict[str, Any]]]:
+    words = reason_texts_of_left_out(left_out, rows.waiting_for, inventory() if left_out.cannot_run else [])
+    left = reasons_of(snapshot, plan)
+    return words | reason_texts(snapshot, left, names_of(rivals_named(snapshot, left)))
+
+
+def _fill(record: Round, snapshot: Snapshot, plan: Plan) -> None:
+    """Fill in the columns that pages and REST show of the decision."""
+    decision = plan.decision
+    record.jobs, record.gpus = len(snapshot.jobs), len(snapshot.gpus)
+    record.objective, record.bound, record.gap = decision.objective, decision.bound, decision.gap
+    record.status, record.message = decision.status.value, _message_of(decision)[:500]
+    record.prices = dict(zip(snapshot.types, (float(price) for price in decision.prices), strict=True))
+
+
+def _message_of(decision: Decision) -> str:
+    """What went wrong in the solver, or how far a certified answer may be from the optimum."""
+    if decision.status == Status.LIMIT:
+        return f"The time limit was reached; the best answer, used here, is within {decision.gap:.2%} of the optimum."
+    if decision.status != Status.FALLBACK or decision.message:
+        return decision.message
+    return f"The solver ran out of time; its best answer, used here, is within {decision.gap:.1%} of the optimum."
+
+
+def _record_failure(opened: OpenedRound, error: Exception, clock: "Stopwatch") -> Round:
+    setting = PolicySetting.objects.current()
+    record = opened.record(Round.Result.FAILED, setting=setting, shares_since=opened.now)
+    record.message, record.seconds = f"{type(error).__name__}: {error}"[:500], clock.seconds
+    with transaction.atomic():
+        record.save(force_insert=True)
+        tally(Count(Metric.ROUNDS, record.result))
+    return record
+
+
+class Stopwatch:
+    """Seconds of each step of a round."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(perf_counter() - start, 6)

@@ -1,0 +1,237 @@
+"""Snapshot of a round: the input rows as arrays, with the primary keys behind them. Built without queries."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cache
+from itertools import compress
+from typing import Self
+from uuid import UUID
+
+import numpy as np
+
+from allocation.configurations import Configurations
+from allocation.inventory import Inventory
+from allocation.problem import Problem, normaliser
+from allocation.quotas import Quotas
+from allocation.types import Floats, Ints
+from estimation.batch_tuning import Tuned
+from scheduler_app.round.inputs import InputRows, JobRow
+from scheduler_app.round.job_options import (
+    InService,
+    JobOptions,
+    Timing,
+    can_run,
+    capacity_of,
+    configurations,
+    gpus_in_service,
+    job_options_of,
+    most_gpus,
+    queue_of,
+)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One round's input: m jobs (rows), n types, K configurations, G GPUs on N nodes in service."""
+
+    jobs: tuple[str, ...]
+    attempts: tuple[int, ...]
+    """The attempt with which each row holds GPUs; 0: the job waits."""
+    types: tuple[str, ...]
+    nodes: tuple[str, ...]
+    gpus: tuple[int, ...]
+    round_s: float
+    problem: Problem
+    inventory: Inventory
+    quotas: Quotas
+    source: Ints
+    """Where each rate (m, K) comes from: `estimation.rates.Source`."""
+    tuned: Mapping[int, Tuned] = field(default_factory=dict)
+    """Row → batch size per configuration, for jobs whose batch size is tuned; not archived."""
+
+    def type_of(self, k: int) -> str:
+        """The GPU type of a configuration."""
+        return self.types[int(self.problem.usage[:, k].argmax())]
+
+    def without_limit(self) -> Self:
+        """The same snapshot without a time limit for the decision."""
+        return replace(self, problem=replace(self.problem, solve_limit_s=np.inf))
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Queued jobs that were left out of the snapshot, and why."""
+
+    cannot_run: tuple[JobRow, ...] = ()
+    """No node in service could run them."""
+    throttled: tuple[JobRow, ...] = ()
+    """Their array's `at_a_time` limit is reached."""
+
+
+def build_snapshot(
+    rows: InputRows, timing: Timing, busy_in_arrays: Mapping[UUID, int], *, pinned: frozenset[int] = frozenset()
+) -> tuple[Snapshot, LeftOut]:
+    """Build arrays from rows. Jobs that can run nowhere are left out, because policies need a feasible problem.
+
+    Attempts that are `pinned` keep their GPUs; both are left out.
+    """
+    service = gpus_in_service(rows, pinned)
+    queue, throttled = queue_of(rows, service, busy_in_arrays)
+    offered = configurations(rows, service, queue)
+    capacity = capacity_of(rows, service)
+    all_options = job_options_of(rows, service, offered, queue, timing)
+    able = can_run(all_options.rate, offered, capacity)
+    misfits = {service.attempt_of[job.id].id for job in compress(queue, ~able) if job.id in service.attempt_of}
+    if misfits:  # they run, but the inventory has changed such that they could not be placed again
+        return build_snapshot(rows, timing, busy_in_arrays, pinned=pinned | misfits)
+    options = all_options.of(able)
+    snapshot = Snapshot(
+        jobs=tuple(str(job.id) for job in options.jobs),
+        attempts=tuple(a.id if (a := service.attempt_of.get(job.id)) else 0 for job in options.jobs),
+        types=tuple(row.name for row in rows.types),
+        nodes=tuple(node.name for node in rows.nodes),
+        gpus=tuple(gpu.id for gpu in service.gpus),
+        round_s=timing.round_s,
+        problem=_problem(rows, service, offered, options, timing),
+        inventory=_inventory(rows, service, options.jobs),
+        quotas=_quotas(rows, options.jobs),
+        source=options.source,
+        tuned={row: tuned for row, tuned in enumerate(options.tuned) if tuned is not None},
+    )
+    return snapshot, LeftOut(cannot_run=tuple(compress(queue, ~able)), throttled=tuple(throttled))
+
+
+def _problem(
+    rows: InputRows, service: InService, offered: Configurations, options: JobOptions, timing: Timing
+) -> Problem:
+    capacity, jobs = capacity_of(rows, service), options.jobs
+    now = timing.now
+    age_s = np.array([max((now - job.created_at).total_seconds(), 0.0) for job in jobs])
+    total = np.array([job.total_steps or np.inf for job in jobs], dtype=float)
+    step = np.array([job.step for job in jobs], dtype=float)
+    deadline_s = [(job.deadline - now).total_seconds() if job.deadline else np.inf for job in jobs]
+    base_gpus, base_rate = normaliser(options.rate, offered.usage, capacity)
+    isolated_rate = base_rate * np.minimum(1, capacity.sum() / np.maximum(base_gpus * len(jobs), 1))
+    return Problem.of(
+        options.rate,
+        offered.usage,
+        capacity,
+        nodes=offered.nodes,
+        weight=_weights(rows, jobs),
+        age_s=age_s,
+        total_steps=total,
+        remaining_steps=np.maximum(total - step, 0),
+        attained_gpu_s=_attained(service, jobs, now),
+        isolated_s=step / isolated_rate,
+        received_s=_received(rows, jobs, timing),
+        held=options.held,
+        locked=options.unlock_s > 0,
+        unlock_s=options.unlock_s,
+        most_gpus=most_gpus(rows, service, jobs),
+        restart_s=np.array([job.restore_s for job in jobs], dtype=float),
+        restarts=np.array([max(job.attempt_count - 1, 0) for job in jobs], dtype=np.int64),
+        deadline_s=np.array(deadline_s, dtype=float),
+        price_per_gpu_hour=np.array([float(row.price_per_hour) for row in rows.types]),
+        team=np.array([job.team_id for job in jobs], dtype=np.int64),
+        solve_limit_s=timing.solve_limit_s,
+    )
+
+
+def _weights(rows: InputRows, jobs: Sequence[JobRow]) -> Floats:
+    """Weight (m,): the team's weight split over its jobs in proportion to theirs; the mean is 1."""
+    in_team: Counter[int] = Counter()
+    for job in jobs:
+        in_team[job.team_id] += job.weight  # type: ignore[assignment]  # typeshed's Counter counts in integers
+    weight = np.array([rows.teams[job.team_id].weight * job.weight / in_team[job.team_id] for job in jobs])
+    return weight / weight.mean() if len(weight) else weight
+
+
+def _attained(service: InService, jobs: Sequence[JobRow], now: datetime) -> Floats:
+    """Attained service (m,): GPU-seconds of ended attempts and of the running one."""
+
+    def of_running(job: JobRow) -> float:
+        attempt = service.attempt_of.get(job.id)
+        if attempt is None or attempt.started_at is None:
+            return 0.0
+        return max((now - attempt.started_at).total_seconds(), 0.0) * attempt.gpu_count
+
+    return np.array([job.attained_gpu_s + of_running(job) for job in jobs])
+
+
+def _received(rows: InputRows, jobs: Sequence[JobRow], timing: Timing) -> Floats:
+    """Time received (m, n): seconds that each job ran on each GPU type since the shares were set."""
+    row_of = {job.id: i for i, job in enumerate(jobs)}
+    index = {row.id: j for j, row in enumerate(rows.types)}
+    ran = [
+        (row_of[job], index[kind], ((end or timing.now) - max(start, timing.shares_since)).total_seconds())
+        for job, kind, start, end in rows.received
+        if job in row_of
+    ]
+    received = np.zeros((len(jobs), len(rows.types)))
+    if ran:
+        job_rows, kinds, seconds = zip(*ran, strict=True)
+        np.add.at(received, (job_rows, kinds), np.maximum(seconds, 0.0))
+    return received
+
+
+def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> Inventory:
+    row_of = {service.attempt_of[job.id].id: i for i, job in enumerate(jobs) if job.id in service.attempt_of}
+    node_index = {node.id: index for index, node in enumerate(rows.nodes)}
+    type_index = {row.id: j for j, row in enumerate(rows.types)}
+    cpus_taken, memory_taken = _taken_by_others(rows, service)
+    return Inventory(
+        gpu_node=np.array([node_index[gpu.node_id] for gpu in service.gpus], dtype=np.int64),
+        node_type=np.array([type_index[node.gpu_type_id] for node in rows.nodes], dtype=np.int64),
+        holder=np.array([row_of.get(owner, -1) for owner in service.owner], dtype=np.int64),
+        releasing=np.array(service.releasing, dtype=np.bool_),
+        node_cpus=np.array([node.cpus - cpus_taken[node.id] for node in rows.nodes], dtype=float),
+        node_memory_mib=np.array([node.memory_mib - memory_taken[node.id] for node in rows.nodes], dtype=float),
+        cpus_per_gpu=np.array([job.cpus_per_gpu for job in jobs], dtype=float),
+        memory_per_gpu_mib=np.array([job.memory_per_gpu_mib for job in jobs], dtype=float),
+        uneven=np.array([job.uneven_gang for job in jobs], dtype=np.bool_),
+    )
+
+
+def _taken_by_others(rows: InputRows, service: InService) -> tuple[Counter[int], Counter[int]]:
+    """CPUs and MiB of memory per node, taken by attempts on GPUs that this round may not allocate."""
+    jobs, in_service = {job.id: job for job in rows.jobs}, {gpu.id for gpu in service.gpus}
+    cpus, memory_mib = Counter[int](), Counter[int]()
+    for gpu in rows.gpus:
+        attempt = rows.attempts.get(rows.holders.get(gpu.id, 0))
+        job = jobs.get(attempt.job_id) if attempt and gpu.id not in in_service else None
+        if job:
+            cpus[gpu.node_id] += job.cpus_per_gpu
+            memory_mib[gpu.node_id] += job.memory_per_gpu_mib
+    return cpus, memory_mib
+
+
+def _quotas(rows: InputRows, jobs: Sequence[JobRow]) -> Quotas:
+    """Quotas of GPUs per team and per member; attempts outside the snapshot count as used."""
+    groups: dict[tuple[int, int], int] = {}
+    most: list[int] = []
+
+    def group(key: tuple[int, int], cap: int | None) -> int:
+        if cap is None:
+            return -1
+        if key not in groups:
+            groups[key] = len(most)
+            most.append(cap)
+        return groups[key]
+
+    @cache
+    def groups_of(team: int, owner: int) -> tuple[int, int]:
+        caps = rows.teams[team]
+        return group((team, 0), caps.max_gpus), group((team, owner), caps.max_gpus_per_member)
+
+    membership = [groups_of(job.team_id, job.owner_id) for job in jobs]
+    used = np.zeros(len(most), dtype=np.int64)
+    chosen, all_jobs = {job.id for job in jobs}, {job.id: job for job in rows.jobs}
+    for attempt in rows.attempts.values():
+        job = all_jobs.get(attempt.job_id)
+        if job is not None and job.id not in chosen:
+            for key in ((job.team_id, 0), (job.team_id, job.owner_id)):
+                if key in groups:
+                    used[groups[key]] += attempt.gpu_count
+    return Quotas(np.array(membership, dtype=np.int64).reshape(len(jobs), 2), np.array(most, dtype=np.int64), used)

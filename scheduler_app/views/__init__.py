@@ -1,1 +1,0 @@
-"""The pages: parse, call, answer."""

@@ -1,0 +1,39 @@
+"""Failures and repairs of nodes, drawn from exponential distributions."""
+
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+
+from allocation.types import Bools, Floats
+
+
+@dataclass(eq=False)
+class NodeFailures:
+    """Each node (N,) alternates between up and down for exponentially distributed times, from its own stream."""
+
+    mean_up_s: float
+    mean_down_s: float
+    chances: list[np.random.Generator]
+    down: Bools = field(init=False)
+    _until_s: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.down = np.zeros(len(self.chances), dtype=np.bool_)
+        self._until_s = np.array([chance.exponential(self.mean_up_s) for chance in self.chances])
+
+    @classmethod
+    def of(cls, nodes: int, *, mean_up_s: float, mean_down_s: float, seed: int) -> Self:
+        """All nodes start up."""
+        return cls(mean_up_s, mean_down_s, np.random.default_rng(seed).spawn(nodes))
+
+    def pass_until(self, now_s: float) -> Bools:
+        """Advance time; returns the nodes (N,) that failed meanwhile, including those already repaired."""
+        failed = np.zeros(len(self.chances), dtype=np.bool_)
+        for node in np.flatnonzero(self._until_s <= now_s).tolist():
+            while self._until_s[node] <= now_s:
+                self.down[node] = not self.down[node]
+                failed[node] |= self.down[node]
+                mean_s = self.mean_down_s if self.down[node] else self.mean_up_s
+                self._until_s[node] += self.chances[node].exponential(mean_s)
+        return failed

@@ -1,0 +1,142 @@
+"""Simulated clock: admits arrivals, has each round planned, runs its jobs, and finishes them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import ceil
+from time import perf_counter
+
+import numpy as np
+
+from allocation.types import Bools, Floats, Ints
+from simulation.clock.round_rules import PlannedRound, RoundRules
+from simulation.clock.state import State
+
+PATIENCE = 1000
+"""Rounds without a running job after which the simulation counts as stalled."""
+
+
+class Stalled(RuntimeError):
+    """No job runs or will arrive, but some are unfinished; the message says when, and how many."""
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedRound:
+    """One simulated round: running jobs (rows of the trace), their configurations, and when each stops.
+
+    mates are the jobs (rows of the trace) that share their GPUs, or -1.
+    """
+
+    began_s: float
+    rows: Ints
+    configurations: Ints
+    stops_s: Floats
+    mates: Ints
+
+
+def _ignore(_: SimulatedRound) -> None:
+    pass
+
+
+@dataclass(eq=False)
+class Simulation:
+    """A simulation in progress."""
+
+    state: State
+    rounds: RoundRules
+    watch: Callable[[SimulatedRound], None] = _ignore
+    decided_s: list[float] = field(default_factory=list)
+    """Seconds that each planned round took to decide."""
+    done: int = 0
+    """Number of finished jobs."""
+    _next: int = 0
+    _changed: bool = False
+    _planned: PlannedRound | None = None
+    _idle_rounds: int = 0
+
+    @property
+    def left(self) -> bool:
+        return self._next < len(self.state.left) or self.state.active.size > 0
+
+    def run(self) -> State:
+        """Run until every job that can run has finished."""
+        self._admit()
+        while self.left:
+            if self.state.active.size:
+                self._run_round(self._plan())
+            elif self._next < len(self.state.left):
+                self._wait()
+            self._admit()
+        return self.state
+
+    def _admit(self) -> None:
+        arrivals = self.state.jobs.arrival_s
+        first, self._next = self._next, int(np.searchsorted(arrivals, self.state.now_s, side="right"))
+        came = np.arange(first, self._next)
+        came = came[self.state.jobs.runnable[came]]
+        self.state.active = np.concatenate([self.state.active, came])
+        self._changed |= came.size > 0
+
+    def _wait(self) -> None:
+        """Skip the rounds until the next arrival."""
+        came_s, round_s = float(self.state.jobs.arrival_s[self._next]), self.rounds.round_s
+        boundary_s = came_s if self.rounds.whole_steps else ceil(came_s / round_s) * round_s
+        self.state.now_s = max(self.state.now_s, boundary_s)
+
+    def _plan(self) -> PlannedRound:
+        """Plan the next round, or repeat the last plan if nothing can have changed."""
+        if self._planned and self._planned.steady and not self._changed:
+            return replace(self._planned, starts=np.zeros_like(self._planned.starts))
+        began = perf_counter()
+        self._planned = self.rounds.plan(self.state, changed=self._changed)
+        self.decided_s.append(perf_counter() - began)
+        self._changed = False
+        return self._planned
+
+    def _run_round(self, planned: PlannedRound) -> None:
+        state = self.state
+        runs = planned.assignment >= 0
+        rows, k, mates = state.active[runs], planned.assignment[runs], planned.shared_with[runs]
+        self._start(rows, k, planned.starts[runs])
+        restored_s = np.minimum(state.restoring_s[rows], self.rounds.round_s)
+        state.restoring_s[rows] -= restored_s
+        steps, ran_s = state.work.run(rows, k, state.left[rows], self.rounds.round_s - restored_s, mates)
+        stops_s = state.now_s + (restored_s + ran_s)
+        state.book(rows, k, steps, stops_s - state.now_s, mates)
+        state.held[state.active], state.mate[state.active] = planned.assignment, planned.shared_with
+        self.watch(SimulatedRound(state.now_s, rows, k, stops_s, mates))
+        self._finish(rows, stops_s)
+        self._end_round(stops_s)
+
+    def _start(self, rows: Ints, k: Ints, starts: Bools) -> None:
+        """Restore the jobs that start or move from their last checkpoint; a first start may be free."""
+        state, again = self.state, self.state.running_s[rows] > 0
+        state.restarts[rows] += starts & again
+        pays = starts & (again | self.rounds.first_start_costs)
+        state.restoring_s[rows[starts]] = 0
+        state.restoring_s[rows[pays]] = state.jobs.restart_s[rows[pays]]
+        state.work.start(rows[starts], k[starts])
+
+    def _finish(self, rows: Ints, stops_s: Floats) -> None:
+        state = self.state
+        done = state.left[rows] <= 0
+        state.finish_s[rows[done]] = stops_s[done]
+        self.done += int(done.sum())
+        state.held[rows[done]] = -1
+        state.part(rows[done])
+        state.active = state.active[np.isnan(state.finish_s[state.active])]
+        self._changed |= bool(done.any())
+
+    def _end_round(self, stops_s: Floats) -> None:
+        self._idle_rounds = 0 if stops_s.size else self._idle_rounds + 1
+        if self._idle_rounds > PATIENCE:
+            raise Stalled(
+                f"{len(self.state.active)} jobs wait at {self.state.now_s:g} s, but no job runs or will arrive"
+            )
+        if not self.rounds.whole_steps:
+            self.state.now_s += self.rounds.round_s
+        elif stops_s.size:
+            self.state.now_s = float(stops_s.max())
+        elif self._next < len(self.state.left):
+            self._wait()
+        else:
+            self.rounds.relax()

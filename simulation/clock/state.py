@@ -1,0 +1,175 @@
+"""State of a simulation: progress of all jobs of the trace."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from allocation.problem import Problem, normaliser
+from allocation.types import Bools, Floats, Ints
+from simulation.clock.progress import FixedRates, Work
+from simulation.cluster import Cluster
+from simulation.workloads.jobs import Jobs
+
+
+@dataclass(eq=False)
+class State:
+    """State of all M jobs as columns; `active` holds the rows of jobs that have arrived and are unfinished.
+
+    work is the progress model; left (M,) steps; received_s (M, n) since
+    the shares were last set; isolated_rate (M,) steps/s on a 1/N share, isolated_s (M,) the time that the work so far
+    would have taken on it; running_s, attained_gpu_s (M,); held (M,) the configuration run last round, or -1;
+    restarts (M,), restoring_s (M,) until a job that was restarted goes on; finish_s (M,), nan: not done;
+    mate (M,) the job that shared its GPUs then, or -1, and together_s, per pair, the seconds (n,) of sharing since
+    the shares were last set; busy_gpu_s (n,); saved_left (M,) steps at the last checkpoint, unsaved_s (M,) run since;
+    lost_gpu_s the GPU-seconds lost by failures of nodes.
+    """
+
+    jobs: Jobs
+    capacity: Ints
+    price_per_gpu_hour: Floats
+    work: Work
+    active: Ints
+    left: Floats
+    received_s: Floats
+    isolated_rate: Floats
+    isolated_s: Floats
+    running_s: Floats
+    attained_gpu_s: Floats
+    held: Ints
+    mate: Ints
+    restarts: Ints
+    restoring_s: Floats
+    finish_s: Floats
+    busy_gpu_s: Floats
+    saved_left: Floats
+    unsaved_s: Floats
+    together_s: dict[tuple[int, int], Floats] = field(default_factory=dict)
+    lost_gpu_s: float = 0.0
+    now_s: float = 0.0
+
+    @classmethod
+    def before(
+        cls, jobs: Jobs, cluster: Cluster, price_per_gpu_hour: Sequence[float], work: Work | None = None
+    ) -> Self:
+        """State before the first arrival; jobs run at fixed rates unless `work` is given."""
+        M, n = len(jobs.names), len(cluster.gpu_types)
+        return cls(
+            jobs=jobs,
+            capacity=cluster.capacity,
+            price_per_gpu_hour=np.array(price_per_gpu_hour, dtype=float),
+            work=work or FixedRates(jobs),
+            active=np.zeros(0, dtype=np.int64),
+            left=jobs.steps.copy(),
+            received_s=np.zeros((M, n)),
+            isolated_rate=np.zeros(M),
+            isolated_s=np.zeros(M),
+            running_s=np.zeros(M),
+            attained_gpu_s=np.zeros(M),
+            held=np.full(M, -1, dtype=np.int64),
+            mate=np.full(M, -1, dtype=np.int64),
+            restarts=np.zeros(M, dtype=np.int64),
+            restoring_s=np.zeros(M),
+            finish_s=np.full(M, np.nan),
+            busy_gpu_s=np.zeros(n),
+            saved_left=jobs.steps.copy(),
+            unsaved_s=np.zeros(M),
+        )
+
+    def problem(self, rows: Ints | None = None, **columns: npt.ArrayLike) -> Problem:
+        """The round as policies see it, for all active jobs or some rows; `columns` override the state's."""
+        jobs, rows = self.jobs, self.active if rows is None else rows
+        known: dict[str, npt.ArrayLike] = {
+            "capacity": self.capacity,
+            "nodes": jobs.configurations.nodes,
+            "weight": jobs.weights_of(rows),
+            "age_s": self.now_s - jobs.arrival_s[rows],
+            "remaining_steps": self.left[rows],
+            "total_steps": jobs.steps[rows],
+            "attained_gpu_s": self.attained_gpu_s[rows],
+            "isolated_s": self.isolated_s[rows],
+            "received_s": self.received_s[rows],
+            "held": self.held[rows],
+            "restart_s": jobs.told_restart_s[rows],
+            "restarts": self.restarts[rows],
+            "most_gpus": self.work.most_gpus(rows),
+            "deadline_s": jobs.deadline_s[rows] - self.now_s,
+            "price_per_gpu_hour": self.price_per_gpu_hour,
+            "team": jobs.team[rows],
+        }
+        known |= self._sharing(rows) | columns
+        rate, kind = self.work.believed(rows)
+        usable = (jobs.configurations.usage <= np.asarray(known["capacity"])[:, None]).all(axis=0)
+        base_gpus, base_rate = normaliser(np.where(usable, rate, 0), jobs.configurations.usage, known["capacity"])
+        known |= {"base_gpus": base_gpus[kind], "base_rate": base_rate[kind]}
+        return Problem.of(rate[kind], jobs.configurations.usage, **known)
+
+    def _sharing(self, rows: Ints) -> dict[str, npt.ArrayLike]:
+        """Columns about space sharing, if jobs may share GPUs."""
+        if not self.jobs.beside_rate.size:
+            return {}
+        place = np.full(len(self.left) + 1, -1)
+        place[rows] = np.arange(len(rows))
+        kinds, workload = np.unique(self.jobs.kind[rows], return_inverse=True)
+        pairs = [pair for pair in self.together_s if place[list(pair)].min() >= 0]
+        return {
+            "workload": workload,
+            "kept_rate": self.jobs.kept_rate[np.ix_(kinds, kinds)],
+            "mate": place[self.mate[rows]],
+            "pairs": place[np.array(pairs, dtype=np.int64).reshape(-1, 2)],
+            "pair_received_s": np.array([self.together_s[pair] for pair in pairs]).reshape(-1, len(self.capacity)),
+        }
+
+    def renew_shares(self) -> None:
+        """Reset the time received, as when shares are set anew."""
+        self.received_s[self.active] = 0
+        self.together_s.clear()
+
+    def part(self, rows: Ints) -> None:
+        """Record that these jobs no longer share GPUs."""
+        mates = self.mate[rows]
+        self.mate[mates[mates >= 0]] = -1
+        self.mate[rows] = -1
+
+    def set_isolated(self, problem: Problem, rows: Ints | None = None) -> None:
+        """Set the rate of each of the problem's jobs on an isolated 1/N share."""
+        alone = np.minimum(1, problem.capacity.sum() / (len(problem.weight) * problem.base_gpus))
+        self.isolated_rate[self.active if rows is None else rows] = problem.base_rate * alone
+
+    def save(self, rows: Ints) -> None:
+        """Record a checkpoint of these jobs."""
+        self.saved_left[rows] = self.left[rows]
+        self.unsaved_s[rows] = 0
+
+    def lose(self, rows: Ints) -> None:
+        """Stop these jobs and roll them back to their last checkpoint."""
+        self.lost_gpu_s += float((self.unsaved_s * self.jobs.configurations.gpus[self.held])[rows].sum())
+        self.left[rows], self.unsaved_s[rows], self.held[rows] = self.saved_left[rows], 0, -1
+        self.part(rows)
+
+    def book(self, rows: Ints, configurations: Ints, steps: Floats, busy_s: Floats, mates: Ints) -> None:
+        """Record steps done and seconds busy; a shared GPU counts half for each of its two jobs."""
+        used = self.jobs.configurations.usage[:, configurations].T
+        gpu_s = busy_s - np.minimum(busy_s, self._mates_s(rows, mates, busy_s)) / 2
+        self.left[rows] -= steps
+        self.received_s[rows] += (used > 0) * np.where(mates < 0, busy_s, 0)[:, None]
+        self._book_together(rows, mates, used > 0, busy_s)
+        self.running_s[rows] += busy_s
+        self.unsaved_s[rows] += busy_s
+        self.attained_gpu_s[rows] += used.sum(axis=1) * gpu_s
+        self.isolated_s[rows] += steps / self.isolated_rate[rows]
+        self.busy_gpu_s += gpu_s @ used
+
+    def _mates_s(self, rows: Ints, mates: Ints, busy_s: Floats) -> Floats:
+        """Busy seconds of these jobs' mates; 0 without a mate."""
+        of_job = np.zeros(len(self.left) + 1)
+        of_job[rows] = busy_s
+        return of_job[mates]
+
+    def _book_together(self, rows: Ints, mates: Ints, on_type: Bools, busy_s: Floats) -> None:
+        long_s = np.maximum(busy_s, self._mates_s(rows, mates, busy_s))
+        for at in np.flatnonzero(mates > rows).tolist():
+            pair = int(rows[at]), int(mates[at])
+            self.together_s[pair] = self.together_s.get(pair, 0) + on_type[at] * long_s[at]

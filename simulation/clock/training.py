@@ -1,0 +1,214 @@
+"""Jobs that train: their rate changes with the batch and from epoch to epoch, and is learnt while they run (Sia)."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import isfinite
+
+import numpy as np
+
+from allocation.types import Floats, Ints
+from estimation.goodput import BatchLimits, GradientNoise, best_batches, divided
+from estimation.throughput_model import ThroughputModel
+from simulation.clock.learned_rates import ObservedSteps, Offer, believed_rates
+from simulation.cluster import Cluster, Placement
+from simulation.traces.trace import Program
+from simulation.workloads.applications import Application, ApplicationProfiles
+from simulation.workloads.jobs import Jobs
+from simulation.workloads.rate_tables import InvalidTable
+from simulation.workloads.recorded_runs import StepTimes
+
+OWN, SHARED, SERVICE = KNOWLEDGE = ("own", "shared", "service")
+"""Of a job's speed: from its own steps, as in Sia's simulator; from all of its application's; and what a service knows.
+
+To that belong the limits of a batch, and how long a restart really takes.
+"""
+
+DUST = 1e-6
+"""Of a step: an epoch's end is not missed by rounding."""
+
+
+@dataclass(eq=False)
+class _Job:
+    """One job: what it runs, what is known of it, and the batch that it runs with."""
+
+    application: Application
+    program: Program
+    seen: ObservedSteps
+    own_noise: GradientNoise | None = None
+    local: int = 0
+    passes: int = 0
+    believed: tuple[object, Floats] | None = None
+    """What was believed, and from which models and noise."""
+
+    @property
+    def noise(self) -> GradientNoise | None:
+        """Its own; until it has run, that of those before it."""
+        return self.own_noise or self.seen.first_noise
+
+    def note_noise(self, noise: GradientNoise) -> None:
+        """Note the noise of its gradient now."""
+        if self.own_noise is None:
+            self.seen.first_noise = noise
+        self.own_noise = noise
+
+
+@dataclass(eq=False)
+class Training:
+    """The work of recorded applications on one cluster.
+
+    Elastic jobs are believed what the models fitted to their own steps say, or, unless knowledge is `own`, to those of
+    all jobs of their application; a `service` also knows between what limits a batch may be, where otherwise estimates
+    go up to the one that was submitted. Of a job that cannot be changed the mean rate is known. Steps are those of the
+    initial batch where the batch is tuned, else the job's own.
+    """
+
+    jobs: Jobs
+    cluster: Cluster
+    profiles: ApplicationProfiles
+    knowledge: str = OWN
+    _jobs: list[_Job] = field(init=False)
+    _offers: list[Offer] = field(init=False)
+    _types: list[str] = field(init=False)
+    _elastic: Sequence[bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        experience: dict[str, ObservedSteps] = defaultdict(ObservedSteps)
+        programs = [self.jobs.programs[kind] for kind in self.jobs.kind.tolist()]
+        applications = [self.profiles.application(program.workload or "") for program in programs]
+        self._jobs = [
+            _Job(application, program, ObservedSteps() if self.knowledge == OWN else experience[application.name])
+            for application, program in zip(applications, programs, strict=True)
+        ]
+        on = self.jobs.configurations
+        self._types = [self.cluster.gpu_types[j] for j in on.gpu_type.tolist()]
+        self._offers = [_offer(self.cluster, self.jobs, j) for j in range(len(self.cluster.gpu_types))]
+        sizes = [np.unique(on.gpus[rate > 0]).size for rate in self.jobs.kind_rate]
+        self._elastic = [sizes[kind] > 1 for kind in self.jobs.kind.tolist()]
+
+    def believed(self, rows: Ints) -> tuple[Floats, Ints]:
+        """Every job is of a kind of its own."""
+        rate = np.array([self._believed(i) for i in rows.tolist()]).reshape(len(rows), -1)
+        return rate, np.arange(len(rows))
+
+    def _believed(self, i: int) -> Floats:
+        """What cannot run is known; where nothing else is, the job is to begin in its smallest gang, on any type."""
+        job = self._jobs[i]
+        mean: Floats = self.jobs.kind_rate[self.jobs.kind[i]]
+        if not self._elastic[i]:
+            return mean
+        if job.noise is None or not job.seen.models:
+            gpus = np.where(mean > 0, self.jobs.configurations.gpus, np.inf)
+            return np.where(gpus == gpus.min(), 1.0, 0.0)
+        known = (tuple(job.seen.models.items()), job.noise)
+        if job.believed is None or job.believed[0] != known:
+            rate = believed_rates(job.seen, job.noise, job.application, self._told(job.program), self._offers)
+            job.believed = known, np.where(mean > 0, rate / job.application.course.slowdown, 0)
+        return job.believed[1]
+
+    def _told(self, program: Program) -> Program:
+        """What estimates may know of it."""
+        unlimited = self.knowledge == SERVICE and program.tuned
+        return program._replace(batch=None) if unlimited else program
+
+    def most_gpus(self, rows: Ints) -> Floats:
+        return np.array([self._jobs[i].seen.most_gpus if self._grows(i) else np.inf for i in rows.tolist()])
+
+    def _grows(self, i: int) -> bool:
+        """Whether the job is to be tried on few GPUs before it gets many: not if its owner set the batch."""
+        return self._elastic[i] and self._jobs[i].program.tuned
+
+    def start(self, rows: Ints, configurations: Ints) -> None:
+        for i, k in zip(rows.tolist(), configurations.tolist(), strict=True):
+            self._set_batch(i, k)
+
+    def run(
+        self, rows: Ints, configurations: Ints, left: Floats, seconds: Floats, mates: Ints
+    ) -> tuple[Floats, Floats]:
+        columns = zip(rows.tolist(), configurations.tolist(), left.tolist(), seconds.tolist(), strict=True)
+        ran = [self._run(*column) for column in columns]
+        steps, busy_s = np.array(ran, dtype=float).reshape(-1, 2).T
+        return steps, busy_s
+
+    def _run(self, i: int, k: int, left: float, seconds: float) -> tuple[float, float]:
+        """Run from epoch to epoch until the job is done or the time is up; the batch is set anew after each."""
+        job, gpu_type, placement = self._jobs[i], self._types[k], self.jobs.placements[k]
+        ends, total = job.application.ends, float(self.jobs.steps[i])
+        whole = float(ends[-1])
+        progress = whole * (1 - left / total)
+        epoch, spent_s = int(np.searchsorted(ends, progress + DUST, side="right")), 0.0
+        while spent_s < seconds and epoch < len(ends):
+            rate, end = self._goodput(job, gpu_type, placement, epoch), float(ends[epoch])
+            if progress + rate * (seconds - spent_s) < end:
+                progress, spent_s = progress + rate * (seconds - spent_s), seconds
+            else:
+                spent_s += round((end - progress) / rate)
+                progress, epoch = end, epoch + 1
+            self._set_batch(i, k)
+        if epoch == len(ends):
+            return left, spent_s
+        return left - total * (1 - progress / whole), spent_s
+
+    def _goodput(self, job: _Job, gpu_type: str, placement: Placement, epoch: int) -> float:
+        """Steps of the initial batch per second now; the step that is timed, and its noise, are noted."""
+        application, times = job.application, job.application.times(gpu_type)
+        step_s, averaging_s = times.at(placement, job.local)
+        if not isfinite(step_s):
+            raise InvalidTable(
+                f"{application.name} was not recorded with {job.local} samples on {placement} {gpu_type}"
+            )
+        batch = sum(placement) * job.local * (job.passes + 1)
+        noise = application.epochs.noise(batch, epoch)
+        job.note_noise(noise)
+        job.seen.note(gpu_type, placement, job.local, step_s, averaging_s)
+        return _steps_per_second(application, noise, batch, step_s + job.passes * (step_s - averaging_s))
+
+    def _set_batch(self, i: int, k: int) -> None:
+        self._jobs[i].local, self._jobs[i].passes = self.batch_for(i, k)
+
+    def batch_for(self, i: int, k: int) -> tuple[int, int]:
+        """Samples per GPU at once, and passes before the last, for job i in configuration k.
+
+        The best by what is known, or the submitted one; until the job has run on that type, the initial one.
+        """
+        job, gpu_type, placement = self._jobs[i], self._types[k], self.jobs.placements[k]
+        limits, model = job.application.limits(gpu_type), job.seen.models.get(gpu_type)
+        times = job.application.times(gpu_type)
+        here = BatchLimits(limits.initial, limits.most, times.most_per_gpu(placement), limits.least_per_gpu)
+        if job.program.tuned and model and job.noise:
+            local, passes = _best(model, here, job.noise, len(placement), sum(placement))
+        else:
+            initial = max(limits.initial, limits.least_per_gpu * sum(placement))
+            batch = initial if job.program.tuned else job.program.batch or initial
+            local, passes = _divided(float(batch), here, sum(placement))
+        return _fitting(local, passes, times, limits, sum(placement)), passes
+
+
+def _offer(cluster: Cluster, jobs: Jobs, j: int) -> Offer:
+    on = jobs.configurations
+    columns = np.flatnonzero(on.gpu_type == j)
+    return Offer(cluster.gpu_types[j], columns, on.nodes[columns], on.gpus[columns], max(cluster.node_gpus[j]))
+
+
+def _steps_per_second(application: Application, noise: GradientNoise, batch: int, iteration_s: float) -> float:
+    scale = batch / application.epochs.batches[0]
+    worth = (noise.var + noise.sqr) / (noise.var / scale + noise.sqr)
+    return float(worth / iteration_s / application.course.slowdown)
+
+
+def _fitting(local: int, passes: int, times: StepTimes, limits: BatchLimits, gpus: int) -> int:
+    """No more than was recorded on so many GPUs, and than the application takes."""
+    return min(local, times.most_on(gpus), limits.most // (gpus * (passes + 1)))
+
+
+@lru_cache(maxsize=65_536)
+def _best(model: ThroughputModel, limits: BatchLimits, noise: GradientNoise, nodes: int, gpus: int) -> tuple[int, int]:
+    best = best_batches(model.throughput, limits, noise, nodes=np.array([nodes]), gpus=np.array([gpus]))
+    return int(best.local[0]), int(best.passes[0])
+
+
+@lru_cache(maxsize=65_536)
+def _divided(batch: float, limits: BatchLimits, gpus: int) -> tuple[int, int]:
+    local, passes = divided(np.array([batch]), limits, np.array([gpus]))
+    return int(local[0]), int(passes[0])

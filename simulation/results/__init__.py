@@ -1,0 +1,1 @@
+"""Comparison of runs: summary, charts, report, timeline."""

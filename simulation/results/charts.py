@@ -1,0 +1,237 @@
+"""Charts of a comparison; text from the trace is escaped, never markup."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from allocation.types import Floats
+from simulation.results.comparison import Comparison, RunResult
+from simulation.results.summary import seed_statistics
+from simulation.results.timeline import POINTS
+
+OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
+"""Colours of policies, distinguishable by colour-blind people."""
+DASHES = ("solid", "dot", "dash", "longdash")
+"""Line styles: beyond seven policies colours repeat with another dash."""
+TYPE_COLOURS = ("#4E6E9E", "#C58B3B", "#6FA287", "#A66A8E", "#8C8C8C", "#B5B35C", "#7A5C48", "#7FC4D1")
+"""Colours of GPU types, less saturated than those of policies."""
+
+WIDE = 1000.0
+"""Ratio of largest to smallest value from which a logarithmic axis shows powers of ten only."""
+
+STEPS = 500
+"""Points of a distribution's curve."""
+HOUR_S = 3600.0
+INK, LINE, PALE = "#16191d", "#e4e8ee", "#c9d1db"
+FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "DejaVu Sans", sans-serif'
+TALLEST_NAMES = 45
+"""Most rows of a Gantt chart that are labelled."""
+
+Figure = Any
+
+
+def lines_of(policies: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Line style of each policy, the same in every chart."""
+    n = len(OKABE_ITO)
+    return {p: {"color": OKABE_ITO[i % n], "dash": DASHES[i // n % len(DASHES)]} for i, p in enumerate(policies)}
+
+
+def averages_chart(comparison: Comparison) -> Figure:
+    """Chart of the mean completion time by policy, with a dot for every seed."""
+    of_policies, lines = seed_statistics(comparison), lines_of(comparison.policies)
+    figure = go.Figure()
+    for policy, figures in of_policies.items():
+        mean = figures["avg_jct_h"].mean
+        bar = {"color": lines[policy]["color"], "opacity": 0.85}
+        figure.add_bar(x=[mean], y=[escape(policy)], orientation="h", marker=bar, text=[_short(mean)], hoverinfo="skip")
+        runs = [outcome.figures["avg_jct_h"] for outcome in comparison.of_policy(policy)]
+        if len(runs) > 1:
+            seeds = [seed for seed in comparison.seeds if (policy, seed) in comparison.outcomes]
+            figure.add_scatter(
+                x=runs,
+                y=[escape(policy)] * len(runs),
+                mode="markers",
+                marker={"color": INK, "size": 6, "opacity": 0.6},
+                customdata=seeds,
+                hovertemplate="seed %{customdata}: %{x:.4g} h<extra></extra>",
+            )
+    figure.update_traces(textposition="inside", insidetextanchor="start", selector={"type": "bar"})
+    figure.update_layout(showlegend=False, bargap=0.35, height=70 + 44 * max(len(of_policies), 1), hovermode="closest")
+    figure.update_xaxes(title_text="Average job completion time, hours", rangemode="tozero")
+    figure.update_yaxes(autorange="reversed", ticklabelstandoff=6, gridcolor="rgba(0,0,0,0)")
+    return _dressed(figure).update_layout(margin_t=12)
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g} h"
+
+
+def jct_chart(comparison: Comparison) -> Figure:
+    """Chart of the cumulative distribution of completion times."""
+    figure = _distribution(comparison, lambda outcome: outcome.jobs.jct_s / HOUR_S, unit=" h")
+    figure.update_xaxes(title_text="Job completion time, hours (logarithmic)")
+    return _dressed(figure)
+
+
+def rho_chart(comparison: Comparison) -> Figure:
+    """Chart of the cumulative distribution of finish-time fairness rho."""
+    figure = _distribution(comparison, lambda outcome: outcome.jobs.rho, unit="")
+    figure.add_vline(x=1, line={"color": INK, "width": 1, "dash": "dot"})
+    # On a logarithmic axis plotly places a text by the logarithm: 0 is the place of 1.
+    fair = {"x": 0, "y": 0.02, "yref": "paper", "text": "fair share", "xanchor": "left", "yanchor": "bottom"}
+    figure.add_annotation(**fair, showarrow=False, font_size=12, xshift=4)
+    figure.update_xaxes(title_text="Finish-time fairness rho (logarithmic)")
+    return _dressed(figure)
+
+
+def _distribution(comparison: Comparison, values_of: Any, *, unit: str) -> Figure:
+    figure, lines, widest = go.Figure(), lines_of(comparison.policies), 1.0
+    for policy in comparison.policies:
+        found = [values_of(outcome) for outcome in comparison.of_policy(policy)]
+        values = np.concatenate(found) if found else np.zeros(0)
+        values = np.sort(values[values > 0])
+        if not values.size:
+            continue
+        share = np.linspace(0, 1, min(STEPS, len(values)))
+        widest = max(widest, values[-1] / values[0])
+        figure.add_scatter(
+            x=_rounded(np.quantile(values, share)),
+            y=_rounded(share),
+            name=escape(policy),
+            mode="lines",
+            line={**lines[policy], "width": 2.2},
+            hovertemplate=f"%{{y:.0%}} within %{{x:.4g}}{unit}",
+        )
+    figure.update_xaxes(type="log", dtick=1 if widest > WIDE else "D2")
+    figure.update_yaxes(title_text="Share of the jobs", tickformat=".0%", range=[0, 1.02])
+    figure.update_layout(height=400 + 10 * max(0, len(comparison.policies) - 4), hovermode="y")
+    return figure
+
+
+def utilization_chart(comparison: Comparison) -> Figure:
+    """Chart of utilisation over time, of all GPUs and by type, means over seeds."""
+    outcomes = list(comparison.outcomes.values())
+    gpu_types, lines = list(outcomes[0].gpu_types), lines_of(comparison.policies)
+    rows = ["All GPUs", *(f"{escape(t)} · {int(c)} GPUs" for t, c in zip(gpu_types, outcomes[0].capacity, strict=True))]
+    rows = rows if len(gpu_types) > 1 else rows[1:]
+    space = min(0.09, 0.5 / len(rows))
+    figure = make_subplots(len(rows), 1, shared_xaxes=True, vertical_spacing=space, subplot_titles=rows)
+    edges_s = np.linspace(0, max(outcome.whole_s for outcome in outcomes), POINTS + 1)
+    for policy in comparison.policies:
+        runs = comparison.of_policy(policy)
+        for place, part in enumerate(_busy_parts(runs, edges_s) if runs else [], 1):
+            figure.add_scatter(
+                x=_rounded((edges_s[:-1] + edges_s[1:]) / 2 / HOUR_S),
+                y=_rounded(part),
+                row=place,
+                col=1,
+                name=escape(policy),
+                legendgroup=escape(policy),
+                showlegend=place == 1,
+                mode="lines",
+                line={**lines[policy], "width": 1.6},
+                hovertemplate="%{y:.0%}",
+            )
+    figure.update_yaxes(tickformat=".0%", range=[-0.02, 1.05], dtick=0.5 if len(rows) > 2 else 0.25)
+    figure.update_xaxes(title_text="Hours since the first arrival", row=len(rows))
+    figure.update_annotations(font_size=13, x=0, xanchor="left")
+    figure.update_layout(height=140 + 170 * len(rows), hovermode="x unified")
+    return _dressed(figure).update_layout(legend_y=-60 / (140 + 170 * len(rows)), legend_yanchor="top")
+
+
+def _busy_parts(runs: Sequence[RunResult], edges_s: Floats) -> list[Floats]:
+    """Utilisation over time, means over runs: of all GPUs, then of each type if there are several."""
+    capacity = np.maximum(runs[0].capacity, 1)
+    busy = np.mean([_on(edges_s, run) for run in runs], axis=0)
+    of_types = list(busy / capacity[:, None])
+    return [busy.sum(axis=0) / capacity.sum(), *of_types] if len(of_types) > 1 else of_types
+
+
+def _on(edges_s: Floats, run: RunResult) -> Floats:
+    """Busy GPUs of a run, resampled to other time intervals."""
+    own_s = np.linspace(0, run.whole_s, run.busy.shape[1] + 1)
+    spent = np.hstack([np.zeros((len(run.busy), 1)), np.cumsum(run.busy, axis=1)]) * own_s[1]
+    until = np.array([np.interp(edges_s, own_s, of_type) for of_type in spent])
+    mean: Floats = np.diff(until, axis=1) / np.diff(edges_s)
+    return mean
+
+
+def gantt_chart(outcome: RunResult) -> Figure:
+    """Gantt chart of the sampled jobs by arrival: waiting (pale) and running by GPU type."""
+    figure, jobs = go.Figure(), outcome.jobs
+    place = {row: i for i, row in enumerate(outcome.rows.tolist())}
+    began_s = jobs.arrival_s[0] if len(jobs.names) else 0.0
+    arrival_h = (jobs.arrival_s[outcome.rows] - began_s) / HOUR_S
+    life_h = np.nan_to_num(jobs.jct_s[outcome.rows], nan=0.0) / HOUR_S
+    figure.add_bar(
+        base=_rounded(arrival_h),
+        x=_rounded(life_h),
+        y=np.arange(len(arrival_h)),
+        orientation="h",
+        width=0.22,
+        marker={"color": PALE, "line": {"width": 0}},
+        name="from arrival to completion",
+        customdata=[escape(jobs.names[row]) for row in outcome.rows.tolist()],
+        hovertemplate="<b>%{customdata}</b><br>from arrival to completion %{x:.4g} h<extra></extra>",
+    )
+    for j, gpu_type in enumerate(outcome.gpu_types):
+        spans = [span for span in outcome.spans if outcome.configuration_type[span.configuration] == j]
+        length = np.array([span.ended_s - span.began_s for span in spans]) / HOUR_S
+        figure.add_bar(
+            base=_rounded(np.array([span.began_s - began_s for span in spans]) / HOUR_S),
+            x=_rounded(length),
+            y=np.array([place[span.row] for span in spans], dtype=np.int64),
+            orientation="h",
+            width=0.8,
+            marker={"color": TYPE_COLOURS[j % len(TYPE_COLOURS)], "line": {"width": 0}},
+            name=escape(gpu_type),
+            customdata=[
+                [escape(jobs.names[span.row]), int(outcome.configuration_gpus[span.configuration])] for span in spans
+            ],
+            hovertemplate="<b>%{customdata[0]}</b><br>%{customdata[1]} of "
+            + escape(gpu_type)
+            + ", from %{base:.4g} h, for %{x:.4g} h<extra></extra>",
+        )
+    _name_rows(figure, [jobs.names[row] for row in outcome.rows.tolist()])
+    figure.update_xaxes(title_text="Hours since the first arrival", rangemode="tozero")
+    figure.update_layout(barmode="overlay", bargap=0, hovermode="closest")
+    return _dressed(figure)
+
+
+def _name_rows(figure: Figure, names: Sequence[str]) -> None:
+    few = len(names) <= TALLEST_NAMES
+    figure.update_layout(height=150 + max(160, len(names) * (18 if few else 5)))
+    ticks = {"tickvals": list(range(len(names))), "ticktext": [escape(_cut(name)) for name in names]}
+    shown = ticks if few else {"showticklabels": False, "title_text": f"{len(names)} jobs, by arrival"}
+    figure.update_yaxes(range=[len(names) - 0.4, -0.6], showgrid=False, zeroline=False, **shown)
+
+
+def _cut(name: str, most: int = 28) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def _rounded(values: Floats) -> Floats:
+    """Round to single precision, which halves the file."""
+    rounded: Floats = values.astype(np.float32)
+    return rounded
+
+
+def _dressed(figure: Figure) -> Figure:
+    """Common layout of all charts."""
+    axis = {"gridcolor": LINE, "linecolor": PALE, "zerolinecolor": PALE, "automargin": True, "title_font_size": 13}
+    figure.update_layout(
+        template="none",
+        font={"family": FONT, "size": 13, "color": INK},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        margin={"l": 70, "r": 20, "t": 44, "b": 56},
+        legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "yref": "paper"},
+        hoverlabel={"font": {"family": FONT}},
+    )
+    figure.update_xaxes(**axis)
+    figure.update_yaxes(**axis)
+    return figure

@@ -1,0 +1,171 @@
+"""Rules of the service: the policy decides every round, and its assignment is placed on nodes."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from allocation.decision import Decision
+from allocation.inventory import Inventory
+from allocation.plan_round import Plan, plan_round
+from allocation.policies.parameters import Policy
+from allocation.problem import runnable
+from allocation.quotas import Quotas
+from allocation.rounds.mechanism import reset_due
+from allocation.types import Bools, Ints
+from simulation.clock.node_failures import NodeFailures
+from simulation.clock.round_rules import PlannedRound
+from simulation.clock.state import State
+from simulation.cluster import Cluster
+
+
+@dataclass(eq=False)
+class ServiceRules:
+    """Plans rounds as the service does.
+
+    A timeless policy decides the same until a job arrives or finishes: its shares are kept until then.
+    Rounds are skipped where its decision and placement repeat; with shares, if every job runs all the time in the only
+    configuration of which it has a share.
+
+    Nodes fail and recover at the ends of rounds; jobs write a checkpoint when they are stopped, and at the end of the
+    round in which checkpoint_s have passed since the last.
+    """
+
+    cluster: Cluster
+    policy: Policy
+    round_s: float
+    timeless: bool = False
+    node_failures: NodeFailures | None = None
+    checkpoint_s: float = 0.0
+    whole_steps: bool = False
+    first_start_costs: bool = False
+    _decision: Decision | None = None
+    _owner: Ints = field(init=False)
+    _sharer: Ints = field(init=False)
+    _node_type: Ints = field(init=False)
+    _gpu_node: Ints = field(init=False)
+    _shares_since_s: float | None = None
+
+    def __post_init__(self) -> None:
+        sizes = [gpus for nodes in self.cluster.node_gpus for gpus in nodes]
+        self._node_type = np.repeat(np.arange(len(self.cluster.node_gpus)), [len(n) for n in self.cluster.node_gpus])
+        self._gpu_node = np.repeat(np.arange(len(sizes)), sizes)
+        self._owner = np.full(int(self.cluster.capacity.sum()), -1, dtype=np.int64)
+        self._sharer = self._owner.copy()
+
+    def plan(self, state: State, *, changed: bool) -> PlannedRound:
+        changed |= self._nodes_changed(state)
+        self._renew_shares(state, changed=changed)
+        rows = state.active[self._can_run_now(state)]
+        if not rows.size:
+            return self._nobody(state)
+        problem = state.problem(rows, capacity=self._capacity())
+        state.set_isolated(problem, rows)
+        inventory = self._inventory(state, rows)
+        plan = plan_round(
+            problem, inventory, Quotas.none(len(rows)), self._asked(changed=changed), round_s=self.round_s
+        )
+        self._decision = plan.decision
+        planned = self._planned(state, rows, plan, inventory)
+        stopped = (planned.assignment != state.held[state.active]) | planned.starts
+        state.save(state.active[stopped])
+        return planned
+
+    def _planned(self, state: State, rows: Ints, plan: Plan, inventory: Inventory) -> PlannedRound:
+        """Record the holder of each GPU, and extend the plan to all active jobs."""
+        mate = np.full(len(rows), -1) if plan.mate is None else plan.mate
+        sharer = np.where(plan.owner >= 0, mate[plan.owner], -1)
+        starts, up = self._moved(rows, plan.owner) | self._moved(rows, sharer), self._gpus_up()
+        self._owner[:] = self._sharer[:] = -1
+        self._owner[up] = np.where(plan.owner >= 0, rows[plan.owner], -1)
+        self._sharer[up] = np.where(sharer >= 0, rows[sharer], -1)
+        changes = plan.assignment != state.held[rows]
+        steady = self.timeless and self.node_failures is None and not (changes | starts).any() and _repeats(plan)
+        place = np.searchsorted(state.active, rows)
+        assignment, started = np.full(len(state.active), -1), np.zeros(len(state.active), dtype=np.bool_)
+        assignment[place], started[place] = plan.assignment, starts | (changes & (plan.assignment >= 0))
+        mates = np.full(len(state.active), -1)
+        mates[place] = np.where(mate >= 0, rows[mate], -1)
+        return PlannedRound(assignment, started, steady, mates)
+
+    def _moved(self, rows: Ints, on: Ints) -> Bools:
+        """Rows (m,) placed on a GPU that they did not hold in the previous round."""
+        of_trace, up = np.where(on >= 0, rows[on], -1), self._gpus_up()
+        new = (on >= 0) & (of_trace != self._owner[up]) & (of_trace != self._sharer[up])
+        return np.isin(np.arange(len(rows)), on[new])
+
+    def _nobody(self, state: State) -> PlannedRound:
+        """The plan of a round in which no job can run on the nodes that are up."""
+        self._owner[:] = self._sharer[:] = -1
+        nobody = np.full(len(state.active), -1)
+        return PlannedRound(nobody, nobody >= 0)
+
+    def _nodes_changed(self, state: State) -> bool:
+        """Advance node failures; jobs on a failed node go back to their last checkpoint."""
+        state.save(state.active[state.unsaved_s[state.active] >= self.checkpoint_s])
+        if self.node_failures is None:
+            return False
+        before = self.node_failures.down.copy()
+        failed = self.node_failures.pass_until(state.now_s)
+        on_failed = failed[self._gpu_node]
+        lost = np.intersect1d(np.append(self._owner[on_failed], self._sharer[on_failed]), state.active)
+        state.lose(lost)
+        for on in (self._owner, self._sharer):
+            on[np.isin(on, lost)] = -1
+        return bool(failed.any() or (self.node_failures.down != before).any())
+
+    def _gpus_up(self) -> Bools:
+        """Which GPUs of the cluster are on nodes that are up."""
+        if self.node_failures is None:
+            return np.ones(len(self._owner), dtype=np.bool_)
+        return ~self.node_failures.down[self._gpu_node]
+
+    def _capacity(self) -> Ints:
+        return np.bincount(self._node_type[self._gpu_node[self._gpus_up()]], minlength=len(self.cluster.gpu_types))
+
+    def _can_run_now(self, state: State) -> Bools:
+        jobs, rows = state.jobs, state.active
+        rate, kind = state.work.believed(rows)
+        return runnable(rate, jobs.configurations.usage, self._capacity())[kind]
+
+    def _asked(self, *, changed: bool) -> Policy:
+        decision = self._decision
+        if changed or not self.timeless or decision is None or decision.shares is None:
+            return self.policy
+        return lambda _: decision
+
+    def relax(self) -> None:
+        """No rule waits: every round is planned anew."""
+
+    def _renew_shares(self, state: State, *, changed: bool) -> None:
+        since_s = None if self._shares_since_s is None else state.now_s - self._shares_since_s
+        if reset_due(changed=changed, since_s=since_s, round_s=self.round_s):
+            self._shares_since_s = state.now_s
+            state.renew_shares()
+
+    def _inventory(self, state: State, rows: Ints) -> Inventory:
+        """The inventory of GPUs that are up, with the row that holds each."""
+        up, N, m = self._gpus_up(), len(self._node_type), len(rows)
+        row = np.full(len(state.held) + 1, -1, dtype=np.int64)
+        row[rows] = np.arange(m)
+        return Inventory(
+            gpu_node=self._gpu_node[up],
+            node_type=self._node_type,
+            holder=np.where(row[self._owner[up]] >= 0, row[self._owner[up]], row[self._sharer[up]]),
+            releasing=np.zeros(int(up.sum()), dtype=np.bool_),
+            node_cpus=np.full(N, np.inf),
+            node_memory_mib=np.full(N, np.inf),
+            cpus_per_gpu=np.zeros(m),
+            memory_per_gpu_mib=np.zeros(m),
+            uneven=np.zeros(m, dtype=np.bool_),
+        )
+
+
+def _repeats(plan: Plan) -> bool:
+    """Whether the next round's plan does not depend on the time received."""
+    shares = plan.decision.shares
+    if shares is None:
+        return True
+    if plan.mate is not None:
+        return False
+    alone = ((shares > 0).sum(axis=1) == 1) & (plan.assignment == shares.argmax(axis=1))
+    return bool(alone.all())

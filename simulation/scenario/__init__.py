@@ -1,0 +1,1 @@
+"""Options and set-up of a run, and generators of traces."""

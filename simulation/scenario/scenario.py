@@ -1,0 +1,149 @@
+"""Options of a simulation, shared by the commands `run` and `compare`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simulation.clock.run import Simulation
+from simulation.clock.trace_run import TraceRun
+from simulation.clock.training import OWN
+from simulation.cluster import Cluster
+from simulation.scenario.setting import RULES, RULES_OF, Setting, begin, read_prices, read_throughputs, read_trace
+from simulation.traces.formats import FORMATS
+from simulation.traces.sia import CATEGORIES
+from simulation.workloads.gpu_types import REFERENCE
+
+CLUSTER_HELP = "For example v100=8x4,p100=16: eight nodes of four V100, sixteen of one P100."
+ON_WHAT = {"rich_help_panel": "Trace and cluster"}
+HOW = {"rich_help_panel": "Rounds, restarts and failures"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """Options that all runs of a command share; small enough to be sent to other processes."""
+
+    format_name: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help=f"Format of the trace: {', '.join(FORMATS)}.")
+    ]
+    cluster: Annotated[str, typer.Option(metavar="TYPE=NODESxGPUS,…", help=CLUSTER_HELP)]
+    throughputs: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help="Table of workloads' rates in Gavel's JSON format.",
+            **ON_WHAT,
+        ),
+    ] = None
+    profiles: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, file_okay=False, metavar="FOLDER", help="Folder of applications recorded by Sia.", **ON_WHAT
+        ),
+    ] = None
+    category: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help=f"Category of Sia's jobs that name none: {', '.join(CATEGORIES)}.", **ON_WHAT
+        ),
+    ] = None
+    knowledge: Annotated[
+        str,
+        typer.Option(
+            metavar="KNOWLEDGE",
+            help="With --profiles, what estimates are based on: own: a job's own steps; shared: those of all jobs of "
+            "its application; service: also its batch limits and restart times.",
+            **ON_WHAT,
+        ),
+    ] = OWN
+    reference: Annotated[
+        str,
+        typer.Option(metavar="TYPE", help="GPU type to which the trace's durations apply.", **ON_WHAT),
+    ] = REFERENCE
+    prices: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE=PRICE,…", help="Dollars per GPU-hour, for example v100=2.48,t4=0.35.", **ON_WHAT),
+    ] = None
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid lines and count them.", **ON_WHAT)] = False
+    round_s: Annotated[float, typer.Option("--round", min=1, metavar="SECONDS", help="Length of a round.", **HOW)] = 360
+    rules: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULES",
+            help=f"Rules of rounds: {', '.join(RULES)}. Default: service; Gavel's and Sia's formats: their own.",
+            **HOW,
+        ),
+    ] = None
+    shuffle_types: Annotated[
+        bool,
+        typer.Option("--shuffle-types", help="With Gavel's rules: shuffle the order of GPU types each round.", **HOW),
+    ] = False
+    mixed_gangs: Annotated[
+        bool,
+        typer.Option("--mixed-gangs", help="Allow gangs on two GPU types, at the speed of the slower.", **HOW),
+    ] = False
+    restart_s: Annotated[
+        float,
+        typer.Option(
+            "--restart", min=0, metavar="SECONDS", help="Time that a job loses when it is restarted or moved.", **HOW
+        ),
+    ] = 0
+    checkpoint_s: Annotated[
+        float,
+        typer.Option("--checkpoint", min=0, metavar="SECONDS", help="Interval between checkpoints of a job.", **HOW),
+    ] = 0
+    failures: Annotated[
+        str | None,
+        typer.Option(metavar="UP:DOWN", help="Mean hours that nodes are up and down, for example 720:4.", **HOW),
+    ] = None
+    parts: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="K",
+            help="Decide in K random parts (POP): faster, less exact.",
+            **HOW,
+        ),
+    ] = 1
+
+    def setting(self, policy: str, seed: int) -> Setting:
+        """Parse the options about the policy and the rounds; raises InvalidSetting."""
+        return Setting.read(
+            policy=policy,
+            rules=self.rules or RULES_OF.get(self.format_name, "service"),
+            round_s=self.round_s,
+            seed=seed,
+            shuffle_types=self.shuffle_types,
+            mixed_gangs=self.mixed_gangs,
+            failures=self.failures,
+            checkpoint_s=self.checkpoint_s,
+            parts=self.parts,
+        )
+
+    def check(self, policy: str) -> None:
+        """Raise InvalidSetting or InvalidParameter for an unknown policy or parameter."""
+        self.setting(policy, seed=0).rounds(Cluster.parse(self.cluster))
+
+    def prepare(self, trace: Path, policy: str, seed: int) -> TraceRun:
+        """Read all files and return the run before its first round."""
+        setting = self.setting(policy, seed)
+        jobs = read_trace(trace, self.format_name, skip_bad=self.skip_bad, category=self.category)
+        machines, rounds = setting.rounds(Cluster.parse(self.cluster))
+        prices = read_prices(self.prices, machines.gpu_types)
+        truth = read_throughputs(self.throughputs, self.format_name, self.profiles)
+        state = begin(
+            jobs,
+            machines,
+            truth,
+            rounds,
+            prices,
+            restart_s=self.restart_s,
+            knowledge=self.knowledge,
+            mixed_gangs=setting.mixed_gangs,
+            reference=self.reference,
+            packed=setting.packed,
+        )
+        return TraceRun(Simulation(state, rounds), machines.gpu_types, prices, jobs)

@@ -1,0 +1,1 @@
+"""Traces of jobs, and one reader for each format."""

@@ -1,0 +1,92 @@
+"""Parsing of trace lines field by field; errors name the line, the column and the reason."""
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from textwrap import shorten
+from typing import NoReturn
+
+from simulation.traces.trace import InvalidTrace, Trace, TraceJob
+
+LONGEST = 200
+"""Longest error message, in characters: a field may be of any length."""
+
+JobOf = Callable[["Line"], TraceJob | None]
+"""The job of a line, or None if the line's job requests no GPU."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """The fields of a line; messages count lines and columns from 1."""
+
+    number: int
+    fields: Sequence[str]
+    header: Mapping[str, int] = field(default_factory=dict)
+
+    def expect(self, columns: int) -> None:
+        if len(self.fields) != columns:
+            self.refuse(min(len(self.fields), columns), f"{len(self.fields)} columns instead of {columns}")
+
+    def has(self, column: int | str) -> bool:
+        """Whether the column exists and is not empty."""
+        known = isinstance(column, int) or column in self.header
+        return known and bool(self.fields[self._place(column)].strip())
+
+    def text_at(self, column: int | str) -> str:
+        return self.fields[self._place(column)].strip() or self.refuse(column, "is empty")
+
+    def number_at(self, column: int | str, *, least: float) -> float:
+        text = self.text_at(column)
+        try:
+            value = float(text)
+        except ValueError:
+            self.refuse(column, f"'{text}' is not a number")
+        if not isfinite(value):
+            self.refuse(column, f"'{text}' is not finite")
+        return value if value >= least else self.refuse(column, f"{text} is less than {least:g}")
+
+    def positive_at(self, column: int | str) -> float:
+        value = self.number_at(column, least=0)
+        return value if value > 0 else self.refuse(column, f"{self.text_at(column)} is not positive")
+
+    def whole_at(self, column: int | str, *, least: int) -> int:
+        value = self.number_at(column, least=least)
+        return int(value) if value == int(value) else self.refuse(column, f"{self.text_at(column)} is not whole")
+
+    def refuse(self, column: int | str, reason: str) -> NoReturn:
+        named = f"{column} " if isinstance(column, str) else ""
+        raise InvalidTrace(self.number, self._place(column) + 1, shorten(named + reason, LONGEST, placeholder="…"))
+
+    def _place(self, column: int | str) -> int:
+        return column if isinstance(column, int) else self.header[column]
+
+
+def read_lines(lines: Iterable[Line], job_of: JobOf, *, skip_bad: bool) -> Trace:
+    """Read all lines; the first invalid line raises InvalidTrace, or, with skip_bad, invalid lines are counted."""
+    jobs, skipped = [], 0
+    for line in lines:
+        try:
+            job = job_of(line)
+        except InvalidTrace:
+            if not skip_bad:
+                raise
+            skipped += 1
+        else:
+            jobs += [job] if job else []
+    return Trace.of(jobs, skipped)
+
+
+def read_table(lines: Iterable[str], job_of: JobOf, *, needs: Iterable[str], skip_bad: bool) -> Trace:
+    """Read comma-separated lines below a header that has at least the required columns."""
+    rows = csv.reader(lines)
+    header = {name.strip(): place for place, name in enumerate(next(rows, []))}
+    if missing := [name for name in needs if name not in header]:
+        raise InvalidTrace(1, 1, f"the header has no column {', '.join(missing)}")
+
+    def checked(line: Line) -> TraceJob | None:
+        line.expect(len(header))
+        return job_of(line)
+
+    found = (Line(rows.line_num, fields, header) for fields in rows if fields)
+    return read_lines(found, checked, skip_bad=skip_bad)

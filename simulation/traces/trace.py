@@ -1,0 +1,79 @@
+"""A trace: jobs with arrival times, independent of the file format."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple, Self
+
+
+class InvalidTrace(ValueError):
+    """A line of a trace is invalid; names the line, the column (both from 1) and the reason."""
+
+    def __init__(self, line: int, column: int, reason: str) -> None:
+        self.line, self.column, self.reason = line, column, reason
+        super().__init__(f"line {line}, column {column}: {reason}")
+
+
+class Program(NamedTuple):
+    """The program of a job: its workload (None: unknown), batch size, and whether the batch may be tuned."""
+
+    workload: str | None = None
+    batch: int | None = None
+    tuned: bool = False
+
+
+UNKNOWN = Program()
+
+
+class GangSpread(Enum):
+    """How a gang may be spread over the fewest possible nodes."""
+
+    EQUAL = auto()
+    """In equal parts."""
+    FULL = auto()
+    """Several nodes only if the gang uses all their GPUs."""
+    UNEVEN = auto()
+    """Nodes are filled one after the other; the last takes the rest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceJob:
+    """A job that arrives at arrival_s with total_steps, or with the steps that take duration_s on reference GPUs.
+
+    gangs are the numbers of GPUs that it may run on, gpu_types the only types, None: any; deadline_s is on the trace's
+    clock; restart_s is the true cost of a restart, and told_restart_s the cost that policies assume, None: unknown;
+    rounded_up: it requested a fraction of a GPU.
+    """
+
+    name: str
+    arrival_s: float
+    gangs: tuple[int, ...]
+    gpu_types: frozenset[str] | None = None
+    program: Program = UNKNOWN
+    spread: GangSpread = GangSpread.EQUAL
+    restart_s: float | None = None
+    told_restart_s: float | None = None
+    total_steps: float | None = None
+    duration_s: float | None = None
+    weight: float = 1.0
+    team: str | None = None
+    deadline_s: float | None = None
+    rounded_up: bool = False
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Jobs by arrival, and the number of invalid lines that were skipped."""
+
+    jobs: tuple[TraceJob, ...]
+    skipped: int = 0
+
+    @property
+    def rounded_up(self) -> int:
+        """Number of jobs that requested a fraction of a GPU."""
+        return sum(job.rounded_up for job in self.jobs)
+
+    @classmethod
+    def of(cls, jobs: Iterable[TraceJob], skipped: int = 0) -> Self:
+        """From jobs in any order; simultaneous arrivals keep the order of their lines."""
+        return cls(tuple(sorted(jobs, key=lambda job: job.arrival_s)), skipped)

@@ -1,0 +1,151 @@
+"""Recorded applications, one folder each: length of training, batch limits, mean rates."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from allocation.types import Floats, Ints
+from estimation.goodput import CANDIDATES, BatchLimits, GradientNoise, divided, gain
+from simulation.cluster import Placement
+from simulation.traces.trace import Program, Trace, TraceJob
+from simulation.workloads.rate_tables import InvalidTable, UnknownWorkload
+from simulation.workloads.recorded_runs import Epochs, StepTimes
+
+
+class TrainingCourse(NamedTuple):
+    """Facts about an application that its tables lack."""
+
+    epochs: int
+    restart_s: float
+    """Seconds from a checkpoint to the next step."""
+    told_restart_s: float
+    """The restart time that the scheduler assumes."""
+    slowdown: float
+    """Factor by which a step on a real cluster is slower than in the tables."""
+
+
+COURSES = {
+    "bert": TrainingCourse(2, 120, 120, 1.2),
+    "cifar10": TrainingCourse(100, 50, 30, 1.8),
+    "deepspeech2": TrainingCourse(80, 25, 25, 1.2),
+    "imagenet": TrainingCourse(90, 250, 250, 1.2),
+    "ncf": TrainingCourse(10, 15, 30, 1.5),
+    "yolov3": TrainingCourse(50, 80, 45, 1.2),
+}
+"""The values of Sia's simulator."""
+
+MOST_PER_GPU = {("deepspeech2", "rtx"): 57}
+"""Types whose memory holds less than the largest batch of the table."""
+
+
+@dataclass(frozen=True, eq=False)
+class Application:
+    """One application: facts, epochs, and step times by GPU type."""
+
+    name: str
+    course: TrainingCourse
+    folder: Path
+    epochs: Epochs
+
+    @cache  # noqa: B019 - as above
+    def times(self, gpu_type: str) -> StepTimes:
+        """Step times on a GPU type; InvalidTable if none were recorded."""
+        if not (self.folder / f"placements-{gpu_type}.csv").exists():
+            known = ", ".join(sorted(file.stem.partition("-")[2] for file in self.folder.glob("placements-*.csv")))
+            raise InvalidTable(f"nothing of {self.name} was recorded on {gpu_type}; there is {known}")
+        with _faults(self.folder):
+            return StepTimes.read(self.folder, gpu_type)
+
+    @cached_property
+    def ends(self) -> Floats:
+        """Progress at the end of each epoch, in steps of the initial batch."""
+        return np.array([self.epochs.progress(epoch + 1) for epoch in range(self.course.epochs)])
+
+    @cache  # noqa: B019 - as above
+    def limits(self, gpu_type: str) -> BatchLimits:
+        """Batch limits on that GPU type."""
+        sizes, (least, most) = self.epochs.batches, self.times(gpu_type).per_gpu
+        most = MOST_PER_GPU.get((self.name, gpu_type), most)
+        return BatchLimits(initial=int(sizes[0]), most=int(sizes[-1]), most_per_gpu=most, least_per_gpu=least)
+
+    def steps_of(self, batch: int) -> float:
+        """Steps of that batch until completion."""
+        return float(self.epochs.at(batch, self.course.epochs - 1)[1])
+
+
+@dataclass(frozen=True, eq=False)
+class ApplicationProfiles:
+    """A folder of applications, each read on first use."""
+
+    folder: Path
+
+    @cache  # noqa: B019 - as above
+    def application(self, name: str) -> Application:
+        """The application; UnknownWorkload if it was not recorded, InvalidTable if its files are invalid."""
+        folder = self.folder / name
+        if name not in COURSES or not folder.is_dir():
+            raise UnknownWorkload(name)
+        with _faults(folder):
+            return Application(name, COURSES[name], folder, Epochs.read(folder))
+
+    def completed(self, trace: Trace, *, restarts_known: bool = False) -> Trace:
+        """Complete the jobs with the steps and the restart costs of their applications."""
+        return replace(trace, jobs=tuple(self._completed(job, restarts_known=restarts_known) for job in trace.jobs))
+
+    def _completed(self, job: TraceJob, *, restarts_known: bool) -> TraceJob:
+        application = self.application(job.program.workload or "")
+        batch = job.program.batch
+        steps = float(application.ends[-1]) if job.program.tuned or batch is None else application.steps_of(batch)
+        course = application.course
+        told_s = course.restart_s if restarts_known else course.told_restart_s
+        return replace(job, total_steps=steps, restart_s=course.restart_s, told_restart_s=told_s)
+
+    @cache  # noqa: B019 - as above
+    def rate(self, program: Program, gpu_type: str, placement: Placement) -> float:
+        """Mean steps/s over the training, in steps of the initial batch if the batch is tuned; 0: impossible."""
+        return mean_rate(self.application(program.workload or ""), program, gpu_type, placement)
+
+
+def mean_rate(application: Application, program: Program, gpu_type: str, placement: Placement) -> float:
+    """Mean steps/s over the training with the best batch of every epoch, or the submitted one; 0: none fits."""
+    times, limits, gpus = application.times(gpu_type), application.limits(gpu_type), sum(placement)
+    least, most_per_gpu = max(limits.initial, limits.least_per_gpu * gpus), times.most_per_gpu(placement)
+    if least > limits.most or not most_per_gpu:
+        return 0.0
+    wanted = (
+        np.geomspace(least, limits.most, CANDIDATES) if program.tuned else np.array([float(program.batch or least)])
+    )
+    here = BatchLimits(limits.initial, limits.most, most_per_gpu, limits.least_per_gpu)
+    local, passes = divided(wanted, here, np.array([gpus]))
+    local = np.minimum(np.minimum(local, times.most_on(gpus)), limits.most // (gpus * (passes + 1)))
+    step_s, averaging_s = times.of_batches(placement, local)
+    iteration_s = (step_s + passes * (step_s - averaging_s)) * application.course.slowdown
+    if not program.tuned:
+        return float(np.nan_to_num(1 / iteration_s[0]))
+    return _over_the_course(application, gpus * local * (passes + 1), iteration_s)
+
+
+def _over_the_course(application: Application, batch: Ints, iteration_s: Floats) -> float:
+    """Mean over the epochs, each with the best of these batches (B,)."""
+    seconds, before = 0.0, 0.0
+    for epoch, end in enumerate(application.ends.tolist()):
+        _, _, sqr, var = application.epochs.at_batches(batch, epoch)
+        worth = gain(GradientNoise(sqr, var), batch / application.epochs.batches[0])
+        best = float(np.nan_to_num(worth / iteration_s).max())
+        if best <= 0:
+            return 0.0
+        seconds, before = seconds + (end - before) / best, end
+    return before / seconds
+
+
+@contextmanager
+def _faults(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, KeyError, ValueError, IndexError) as error:
+        raise InvalidTable(f"{folder} does not hold the profiles of an application: {error!r}") from error

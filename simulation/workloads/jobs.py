@@ -1,0 +1,196 @@
+"""The jobs of a trace as arrays, on one cluster."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import inf
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from allocation.configurations import Configurations
+from allocation.problem import normaliser
+from allocation.types import Bools, Floats, Ints
+from simulation.cluster import Cluster, Placement
+from simulation.traces.trace import GangSpread, Program, TraceJob
+from simulation.workloads.rate_tables import RateSource
+
+RateBeside = Callable[[Program, Program, str, Placement], float]
+"""Rate of the first of two jobs that share GPUs of a type, in steps/s."""
+
+
+@dataclass(frozen=True, eq=False)
+class Jobs:
+    """M jobs by arrival; K configurations of n types; jobs of one kind (M,) have the same true rate (kinds, K).
+
+    beside_rate (kinds, kinds, K) is that of a job of the first kind on the same GPUs as one of the second, 0: they
+    cannot be together; it is empty where nobody may share.
+
+    programs are those of the kinds, placements those of the configurations; restart_s (M,) is what a restart takes,
+    and told_restart_s (M,) what policies take it for.
+    """
+
+    names: Sequence[str]
+    configurations: Configurations
+    kind: Ints
+    kind_rate: Floats
+    beside_rate: Floats
+    arrival_s: Floats
+    steps: Floats
+    weight: Floats
+    deadline_s: Floats
+    team: Ints
+    base_gpus: Floats
+    base_rate: Floats
+    restart_s: Floats
+    told_restart_s: Floats
+    programs: Sequence[Program]
+    placements: Sequence[Placement]
+
+    @classmethod
+    def of(
+        cls,
+        trace: Sequence[TraceJob],
+        cluster: Cluster,
+        truth: RateSource,
+        *,
+        restart_s: float = 0.0,
+        mixed_gangs: bool = False,
+        reference: str | None = None,
+        beside: RateBeside | None = None,
+    ) -> Self:
+        """Arrays of a trace's jobs; each gang is on the fewest nodes of each type.
+
+        A duration holds on GPUs of the reference type, as many as run the job fastest here; if nothing is known of the
+        job there, on these. Mixed gangs are on two types besides, and as fast as if all were of the slower. With rates
+        beside others, two jobs may share a gang of one type.
+        """
+        gangs = {gang for job in trace for gang in job.gangs if job.spread is not GangSpread.UNEVEN}
+        uneven = {gang for job in trace for gang in job.gangs if job.spread is GangSpread.UNEVEN}
+        mixed = gangs if mixed_gangs else ()
+        configurations = Configurations.of(cluster.node_gpus, gangs, uneven=uneven, mixed=mixed)
+        kinds = {kind: row for row, kind in enumerate(dict.fromkeys(_kind(job) for job in trace))}
+        kind_rate = np.array([_rates(kind, configurations, cluster, truth) for kind in kinds])
+        kind_rate = kind_rate.reshape(len(kinds), len(configurations.nodes))
+        kind = np.array([kinds[_kind(job)] for job in trace], dtype=np.int64)
+        base_gpus, base_rate = normaliser(kind_rate, configurations.usage, cluster.capacity)
+        placements = cluster.placements(configurations)
+        usual = [_usual(one, rate, placements, truth, reference) for one, rate in zip(kinds, kind_rate, strict=True)]
+        teams: dict[str, int] = {}
+        return cls(
+            names=[job.name for job in trace],
+            configurations=configurations,
+            kind=kind,
+            kind_rate=kind_rate,
+            beside_rate=_beside_rates(list(kinds), kind_rate, configurations, cluster, beside),
+            arrival_s=np.array([job.arrival_s for job in trace], dtype=float),
+            steps=np.array([_steps(job, usual[k]) for job, k in zip(trace, kind.tolist(), strict=True)], dtype=float),
+            weight=np.array([job.weight for job in trace], dtype=float),
+            deadline_s=np.array([inf if job.deadline_s is None else job.deadline_s for job in trace], dtype=float),
+            team=np.array([_team(job, i, teams) for i, job in enumerate(trace)], dtype=np.int64),
+            base_gpus=base_gpus[kind],
+            base_rate=base_rate[kind],
+            restart_s=np.array([_or(job.restart_s, restart_s) for job in trace]),
+            told_restart_s=np.array([_or(job.told_restart_s, restart_s) for job in trace]),
+            programs=[kind.program for kind in kinds],
+            placements=placements,
+        )
+
+    @property
+    def rate(self) -> Floats:
+        """True steps/s (M, K)."""
+        return self.kind_rate[self.kind]
+
+    @cached_property
+    def kept_rate(self) -> Floats:
+        """Fraction of its rate (kinds, kinds, K) that a job of the first kind keeps beside one of the second."""
+        alone = np.broadcast_to(self.kind_rate[: len(self.beside_rate), None], self.beside_rate.shape)
+        kept = np.divide(self.beside_rate, alone, out=np.zeros_like(self.beside_rate), where=alone > 0)
+        return np.minimum(kept, 1)
+
+    def weights_of(self, rows: Ints) -> Floats:
+        """Weights of these rows as in the service: each team has weight 1, split over its jobs by their weights.
+
+        A job without a team keeps its own weight.
+        """
+        weight, team = self.weight[rows], np.unique(self.team[rows], return_inverse=True)[1]
+        in_team = np.bincount(team, weight)[team]
+        return np.where(self.team[rows] < 0, weight, weight / in_team)
+
+    @cached_property
+    def runnable(self) -> Bools:
+        """Jobs (M,) that can run somewhere on this cluster."""
+        return np.asarray((self.kind_rate > 0).any(axis=1))[self.kind]
+
+
+class _Kind(NamedTuple):
+    program: Program
+    gangs: tuple[int, ...]
+    spread: GangSpread
+    gpu_types: frozenset[str] | None
+
+
+def _kind(job: TraceJob) -> _Kind:
+    return _Kind(job.program, job.gangs, job.spread, job.gpu_types)
+
+
+def _rates(kind: _Kind, on: Configurations, cluster: Cluster, truth: RateSource) -> list[float]:
+    columns = zip(on.usage.T, cluster.placements(on), on.uneven.tolist(), strict=True)
+    return [
+        min(_rate(kind, cluster, truth, j, placement) for j in np.flatnonzero(used).tolist())
+        if uneven == (kind.spread is GangSpread.UNEVEN)
+        else 0.0
+        for used, placement, uneven in columns
+    ]
+
+
+def _rate(kind: _Kind, cluster: Cluster, truth: RateSource, gpu_type: int, placement: Placement) -> float:
+    """Rate as if the whole gang were on that type."""
+    if not _allowed(kind, cluster, gpu_type, placement):
+        return 0.0
+    return truth.rate(kind.program, cluster.gpu_types[gpu_type], placement)
+
+
+def _beside_rates(
+    kinds: Sequence["_Kind"], alone: Floats, on: Configurations, cluster: Cluster, beside: RateBeside | None
+) -> Floats:
+    """Rates of each kind beside each other kind; both are 0 if one of the two cannot run."""
+    if beside is None:
+        return np.zeros((0, 0, len(on.nodes)))
+    rates, placements = np.zeros((len(kinds), len(kinds), len(on.nodes))), cluster.placements(on)
+    for k in np.flatnonzero((on.usage > 0).sum(axis=0) == 1).tolist():
+        gpu_type, able = cluster.gpu_types[int(on.usage[:, k].argmax())], np.flatnonzero(alone[:, k]).tolist()
+        for a, b in product(able, able):
+            rates[a, b, k] = beside(kinds[a].program, kinds[b].program, gpu_type, placements[k])
+    return rates * (rates.transpose(1, 0, 2) > 0)
+
+
+def _allowed(kind: _Kind, cluster: Cluster, gpu_type: int, placement: Placement) -> bool:
+    on_type = kind.gpu_types is None or cluster.gpu_types[gpu_type] in kind.gpu_types
+    whole = kind.spread is not GangSpread.FULL or cluster.fills(gpu_type, placement)
+    return sum(placement) in kind.gangs and on_type and whole
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
+
+
+def _usual(
+    kind: _Kind, rate: Floats, placements: Sequence[Placement], truth: RateSource, reference: str | None
+) -> float:
+    """Rate in steps/s at which durations were measured."""
+    if not (rate > 0).any():
+        return 0.0
+    fastest = int(rate.argmax())
+    there = 0.0 if reference is None else truth.rate(kind.program, reference, placements[fastest])
+    return there or float(rate[fastest])
+
+
+def _steps(job: TraceJob, usual: float) -> float:
+    return (job.duration_s or 0) * usual if job.total_steps is None else job.total_steps
+
+
+def _team(job: TraceJob, row: int, teams: dict[str, int]) -> int:
+    """Number of the team; a job without a team forms a team of its own."""
+    return -1 - row if job.team is None else teams.setdefault(job.team, len(teams))

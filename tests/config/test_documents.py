@@ -1,0 +1,54 @@
+"""The documents lead where they say, and speak of this repository alone."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+ROOT = Path(settings.BASE_DIR)
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "client" / "README.md"])
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+MODULE = re.compile(
+    r"`((?:allocation|cluster_app|config|engines|estimation|jobs_app|scheduler_app|simulation)/[\w/]+\.py)`"
+)
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=names(DOCUMENTS))
+def test_links_lead_to_files(path):
+    assert [link for link in LINK.findall(path.read_text()) if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=names(DOCUMENTS))
+def test_modules_that_are_named_are_there(path):
+    assert [
+        name for name in MODULE.findall(path.read_text()) if not (ROOT / name).exists() and "NAME" not in name
+    ] == []
+
+
+def test_every_decision_has_a_line_in_the_index():
+    decisions = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("0*.md"))
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    assert LINK.findall(index) == decisions
+
+
+def test_every_document_is_in_the_index():
+    index = (ROOT / "docs" / "README.md").read_text()
+    pages = {path.name for path in (ROOT / "docs").iterdir() if path.suffix in {".md", ".yaml"}} - {"README.md"}
+    assert pages - set(LINK.findall(index)) == set()
+
+
+def test_nothing_refers_to_what_is_outside_the_repository():
+    outside = re.compile(r"\b(issue \d+|findings/|the design (says|names|lists)|/work/)", re.IGNORECASE)
+    assert {place: text for place, text in _lines() if outside.search(text)} == {}
+
+
+def _lines() -> Iterator[tuple[str, str]]:
+    for path in DOCUMENTS:
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            yield f"{path.relative_to(ROOT)}:{number}", line

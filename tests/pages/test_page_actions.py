@@ -1,0 +1,219 @@
+"""Actions on pages: submit, cancel, hold, drain, replay, with plain forms and without JavaScript."""
+
+import re
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from cluster_app.models import Node
+from jobs_app.lifecycle.commands import requeue_job
+from jobs_app.models import Attempt, Job
+from scheduler_app.models import Round
+from tests.service_lab import UNTIL_LET_GO
+
+FORM = {"mode": "form", "do": "submit", "name": "train", "team": "vision", "command": "python train.py", "gpus": "2"}
+
+
+def test_the_form_submits_a_job_and_leads_to_its_page(member, cluster, web):
+    answer = web(member).post(reverse("new-job"), FORM | {"gpu_types": ["a100", "v100"], "time_limit": "2h"})
+    job = Job.objects.get()
+    assert answer.url == reverse("job", args=[job.pk])
+    assert (job.gpus_min, job.gpu_types, job.time_limit_s) == (2, ["a100", "v100"], 7200)
+
+
+def test_what_the_form_lacks_is_written_beside_it_as_yaml(member, cluster, web):
+    web(member).post(reverse("new-job"), FORM | {"more": "tags: {project: imagenet}\nweight: 0.5"})
+    assert (Job.objects.get().tags, Job.objects.get().weight) == ({"project": "imagenet"}, 0.5)
+
+
+def test_at_most_more_gpus_makes_the_job_elastic(member, cluster, web):
+    web(member).post(reverse("new-job"), FORM | {"gpus_max": "4"})
+    assert (Job.objects.get().gpus_min, Job.objects.get().gpus_max) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"gpus": "many"}, "gpus"),
+        ({"gpus": "99"}, "gpus"),
+        ({"name": ""}, "name"),
+        ({"time_limit": "soon"}, "time_limit"),
+        ({"grace_seconds": "0"}, "grace_seconds"),
+        ({"more": "colour: red"}, "more"),
+        ({"more": "a: [b"}, "more"),
+        ({"more": "just words"}, "more"),
+    ],
+)
+def test_a_fault_is_said_at_its_field(wrong, field, member, cluster, web):
+    answer = web(member).post(reverse("new-job"), FORM | wrong)
+    assert list(answer.context["form"].errors) == [field]
+
+
+def test_nothing_typed_is_lost_when_a_field_is_wrong(member, cluster, web):
+    answer = web(member).post(reverse("new-job"), FORM | {"gpus": "many", "more": "tags: {a: b}", "workdir": "/data"})
+    shown = answer.content.decode()
+    assert all(typed in shown for typed in ("python train.py", "many", "tags: {a: b}", "/data"))
+
+
+def test_yaml_submits_the_same_job(member, cluster, web):
+    text = "name: train\nteam: vision\ncommand: [python, train.py]\ngpus: {min: 1, max: 4}\n"
+    web(member).post(reverse("new-job"), {"mode": "yaml", "do": "submit", "yaml": text})
+    assert Job.objects.get().command == ["python", "train.py"]
+
+
+@pytest.mark.parametrize("mode", ["form", "yaml"])
+def test_what_is_filled_in_for_a_newcomer_can_be_submitted_as_it_is(mode, member, cluster, web):
+    client = web(member)
+    given = client.get(reverse("new-job"), {"mode": mode}).context
+    typed = {"yaml": given["yaml"]} if mode == "yaml" else given["form"].initial
+    client.post(reverse("new-job"), {"mode": mode, "do": "submit", **typed})
+    assert Job.objects.get().name == "hello"
+
+
+def test_text_that_is_not_yaml_is_kept_and_its_line_named(member, cluster, web):
+    text = "name: train\ngpus: [1\ncommand: x\n"
+    shown = web(member).post(reverse("new-job"), {"mode": "yaml", "do": "submit", "yaml": text}).content.decode()
+    assert "line 3" in shown
+    assert "gpus: [1" in shown
+
+
+def test_a_fault_in_yaml_names_its_place(member, cluster, web):
+    text = "name: train\nteam: vision\ncommand: x\ngpus: 1\ncolour: red\n"
+    shown = web(member).post(reverse("new-job"), {"mode": "yaml", "do": "submit", "yaml": text}).content.decode()
+    assert "/colour" in shown
+
+
+def test_from_form_to_yaml_and_back_nothing_changes(member, cluster, web):
+    client, full = web(member), FORM | {"gpus_max": "4", "gpu_types": ["t4"], "more": "rates:\n  t4: 3.5\n"}
+    yaml = client.post(reverse("new-job"), full | {"do": "yaml"}).context["yaml"]
+    form = client.post(reverse("new-job"), {"mode": "yaml", "do": "form", "yaml": yaml}).context["form"]
+    again = {name: form[name].value() for name in full if name in form.fields}
+    assert {name: str(value) for name, value in again.items()} == {name: str(full[name]) for name in again}
+
+
+def test_a_clone_is_prefilled_with_all_of_the_job(submit, member, web):
+    job = submit(name="first", rates={"a100": 4.0}, tags={"a": "b"}, gpu_types=["a100"])
+    form = web(member).get(reverse("new-job"), {"clone": str(job.pk)}).context["form"]
+    assert (form["name"].value(), form["gpu_types"].value()) == ("first", ["a100"])
+    assert "rates:" in form["more"].value()
+
+
+def test_a_job_of_another_team_cannot_be_cloned(jobs, stranger, web):
+    assert web(stranger).get(reverse("new-job"), {"clone": str(jobs[0].pk)}).status_code == 404
+
+
+def test_cancel_says_first_what_is_at_stake_and_does_nothing_yet(submit, member, web):
+    job = submit()
+    shown = web(member).get(reverse("cancel-jobs"), {"job": str(job.pk)}).content.decode()
+    assert "No work has been done since the last progress report" in shown
+    assert Job.objects.get().state == Job.State.QUEUED
+
+
+def test_several_jobs_are_cancelled_together(jobs, member, web):
+    chosen = [str(job.pk) for job in jobs[:3]]
+    web(member).post(reverse("cancel-jobs"), {"job": chosen})
+    assert Job.objects.filter(state=Job.State.CANCELLED).count() == 3
+
+
+def test_a_finished_job_is_not_cancelled_again_but_said_to_be_over(submit, member, web):
+    job = submit()
+    address = {"job": str(job.pk)}
+    web(member).post(reverse("cancel-jobs"), address)
+    answer = web(member).post(reverse("cancel-jobs"), address, follow=True)
+    assert "The job has already been cancelled." in answer.content.decode()
+
+
+def test_a_job_is_held_and_released(submit, member, web):
+    client, job = web(member), submit()
+    client.post(reverse("act", args=[job.pk, "hold"]))
+    held = Job.objects.get().held
+    client.post(reverse("act", args=[job.pk, "release"]))
+    assert (held, Job.objects.get().held) == (True, False)
+
+
+def test_a_deed_without_the_forms_token_is_refused(submit, member):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(member)
+    assert client.post(reverse("act", args=[submit().pk, "hold"])).status_code == 403
+
+
+@pytest.mark.parametrize("verb", ["hold", "release", "requeue"])
+def test_reading_an_address_changes_nothing(verb, submit, member, web):
+    assert web(member).get(reverse("act", args=[submit().pk, verb])).status_code == 405
+
+
+def test_staff_drain_a_node_with_a_reason_that_all_see(cluster, staff, member, web):
+    web(staff).post(reverse("act-on-node", args=["emu-t4-1", "drain"]), {"reason": "a fan is loud"})
+    assert "a fan is loud" in web(member).get(reverse("cluster")).content.decode()
+
+
+def test_a_drain_without_a_reason_is_refused_in_words(cluster, staff, web):
+    answer = web(staff).post(reverse("act-on-node", args=["emu-t4-1", "drain"]), {"reason": " "}, follow=True)
+    assert "Give a reason" in answer.content.decode()
+
+
+def test_a_drained_node_is_resumed(cluster, staff, web):
+    web(staff).post(reverse("act-on-node", args=["emu-t4-1", "cordon"]), {"reason": "a look"})
+    web(staff).post(reverse("act-on-node", args=["emu-t4-1", "resume"]))
+    assert Node.objects.get(name="emu-t4-1").state == Node.State.READY
+
+
+def test_members_take_no_node_out_of_service(cluster, member, web):
+    assert web(member).post(reverse("act-on-node", args=["emu-t4-1", "drain"]), {"reason": "x"}).status_code == 403
+
+
+def test_a_round_solved_again_is_equal(decided, member, web):
+    assert "<b>Identical.</b>" in web(member).post(reverse("replay", args=[decided.number])).content.decode()
+
+
+def test_a_round_without_its_snapshot_says_that_it_cannot_be_replayed(decided, member, web):
+    Round.objects.update(archive=None)
+    assert "has no snapshot" in web(member).post(reverse("replay", args=[decided.number])).content.decode()
+
+
+def test_what_a_job_printed_is_on_its_page_after_its_end(lab, web):
+    lab.node("n1")
+    printed = r"printf 'a\033[31mred\033[0m 10%%\r 99%%\n<b>bold</b>\n'; echo oops >&2"
+    job = lab.until_state(lab.submit(printed), Job.State.SUCCEEDED)
+    client, address = web(lab.user()), reverse("job", args=[job.pk])
+    shown = client.get(address, {"tab": "logs"}).content.decode()
+    assert re.search(r'<pre id="log"[^>]*> 99%\n&lt;b&gt;bold&lt;/b&gt;', shown)
+    assert "oops" in client.get(address, {"tab": "logs", "stream": "stderr"}).content.decode()
+
+
+def test_the_whole_log_is_downloaded_as_it_was_written(lab, web):
+    lab.node("n1")
+    job = lab.until_state(lab.submit(r"printf 'a\033[31mred'"), Job.State.SUCCEEDED)
+    answer = web(lab.user()).get(reverse("raw-log", args=[job.pk]))
+    assert b"".join(answer.streaming_content) == b"a\x1b[31mred"
+
+
+def test_cancelling_a_running_job_names_its_gpus_and_the_work_at_stake(lab, web):
+    lab.node("n1")
+    job = lab.submit(UNTIL_LET_GO, gpus=2)
+    lab.running(job)
+    shown = web(lab.user()).get(reverse("cancel-jobs"), {"job": str(job.pk)}).content.decode()
+    assert "2 x A100" in shown
+    assert re.search(r"[\d.]+ GPU-(seconds|minutes)", shown)
+
+
+@pytest.mark.parametrize("tab", ["overview", "why", "logs", "attempts", "events", "spec"])
+def test_every_tab_of_a_preempted_job_answers(tab, preempted, lab, web):
+    assert web(lab.user()).get(reverse("job", args=[preempted.pk]), {"tab": tab}).status_code == 200
+
+
+def test_an_attempt_that_was_stopped_has_a_receipt(preempted, lab, web):
+    shown = web(lab.user()).get(reverse("job", args=[preempted.pk]), {"tab": "attempts"}).content.decode()
+    assert re.search(r"Requeued by hand</b>: by ada\..*Work lost: [\d.]+ GPU-seconds", shown, re.DOTALL)
+
+
+@pytest.fixture
+def preempted(lab) -> Job:
+    """A job whose first attempt was stopped by hand."""
+    lab.node("n1")
+    job = lab.submit(UNTIL_LET_GO)
+    lab.running(job)
+    requeue_job(job, actor=lab.user())
+    lab.until(lambda: job.attempts.filter(number=1, state=Attempt.State.ENDED).exists())  # a second may run already
+    return job
