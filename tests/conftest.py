@@ -61,6 +61,7 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is slow and what belongs together, and start with the slow, so that no worker is left with it alone."""
     for item in items:
