@@ -18,7 +18,7 @@ TIMEOUT_S = 120
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
+def service(runtime: Path) -> Iterator[Service]:
     with a_service() as running:
         running.declare(a100=4)
         yield running

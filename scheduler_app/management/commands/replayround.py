@@ -1,4 +1,4 @@
-"""Solve the archived snapshot of a past round again."""
+"""Solve the archived snapshots of past rounds again."""
 
 from typing import Any
 
@@ -12,23 +12,29 @@ from scheduler_app.round.replay import replay_round
 
 
 class Command(BaseCommand):
-    help = "Solves a past round again from its snapshot, and reports whether the decision is the same."
+    help = "Solves past rounds again from their snapshots, and reports whether the decisions are the same."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("number", type=int)
+        parser.add_argument("number", type=int, nargs="+")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        differ = [number for number in options["number"] if not self._replay(number)]
+        if differ:
+            raise CommandError(f"The decision differs from the recorded one in {', '.join(map(str, differ))}.")
+
+    def _replay(self, number: int) -> bool:
+        """Write one round's decision, solved again; returns whether it is the recorded one."""
         try:
-            archived, again, same = replay_round(options["number"])
+            archived, again, same = replay_round(number)
         except NotReplayable as error:
             raise CommandError(str(error)) from error
         policy = " with ".join(filter(None, (archived.policy, format_parameters(archived.parameters))))
-        self.stdout.write(f"round {options['number']}, {policy}, objective {again.decision.objective:.6g}")
+        self.stdout.write(f"round {number}, {policy}, objective {again.decision.objective:.6g}")
         for line in _lines(archived, again):
             self.stdout.write(line)
-        if not same:
-            raise CommandError("The decision differs from the recorded one.")
-        self.stdout.write("The same decision.")
+        if same:
+            self.stdout.write("The same decision.")
+        return same
 
 
 def _lines(archived: Archived, plan: Plan) -> list[str]:
