@@ -28,9 +28,9 @@ class Reason(models.TextChoices):
     QUOTA = "quota", "quota reached"
     NO_HEALTHY_NODE = "no_healthy_node", "no node in service"
     INSUFFICIENT_GPUS = "insufficient_gpus", "not enough free GPUs"
-    FRAGMENTED = "fragmented", "free GPUs are scattered"
-    OUTBID = "outbid", "others come first"
-    AWAITING_RELEASE = "awaiting_release", "GPUs are being vacated"
+    FRAGMENTED = "fragmented", "free GPUs are fragmented"
+    OUTBID = "outbid", "outbid by other jobs"
+    AWAITING_RELEASE = "awaiting_release", "waiting for GPUs to be released"
     NEXT_ROUND = "next_round", "next round"
     PREEMPTED = "preempted", "preempted"
     NODE_DRAINED = "node_drained", "node drained"
@@ -253,7 +253,7 @@ class JobDependency(models.Model):
 
     class On(models.TextChoices):
         SUCCESS = "success", "succeeds"
-        END = "end", "ends, however"
+        END = "end", "ends in any state"
 
     child = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="needs")
     parent = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="needed_by")

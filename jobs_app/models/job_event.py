@@ -17,7 +17,7 @@ class JobEvent(models.Model):
         CHANGED = "changed", "changed"
         PLACED = "placed", "placed"
         STARTED = "started", "started"
-        STOPPING = "stopping", "told to stop"
+        STOPPING = "stopping", "stopping"
         REQUEUED = "requeued", "back in the queue"
         FINISHED = "finished", "finished"
         WARNING = "warning", "warning"

@@ -29,7 +29,7 @@ class PolicySetting(models.Model):
         "round length (s)", default=60, validators=[MinValueValidator(1)], help_text="Time between two rounds."
     )
     min_run_s = models.FloatField(
-        "least run (s)",
+        "minimum run time (s)",
         default=300,
         validators=[MinValueValidator(0)],
         help_text="A started job is not preempted before it has run this long.",

@@ -36,7 +36,7 @@ def running(lab: Lab) -> Job:
 
 @pytest.fixture
 def waiting_for_gpus(lab: Lab) -> Job:
-    """A job whose GPU is still being vacated by one that takes its time."""
+    """A job whose GPU is still being released by another job."""
     lab.node("n1", gpus=1)
     slow = lab.submit(f"trap '' TERM; {UNTIL_LET_GO}", name="slow")
     lab.running(slow)
