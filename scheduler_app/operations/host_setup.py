@@ -1,4 +1,4 @@
-"""Set-up of the machine that `serve` runs on: the jobs' user, folder and Python."""
+"""Set-up of the machine that `serve` runs on: the static files, and the jobs' user, folder and Python."""
 
 import hashlib
 import os
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
+from django.contrib.staticfiles.finders import get_finders
+from django.core.management import call_command
 
 from engines.local.host_setup import ensure_job_user, ensure_runtime, reachable_by
 
@@ -28,6 +30,21 @@ class Host:
             "MOTLEY_JOB_PATH": self.job_path,
             "MOTLEY_JOB_USER": self.job_user,
         }
+
+
+def collect_static_files() -> None:
+    """Collect and compress the static files. It takes seconds, and is done only if their sources have changed."""
+    stamp, sources = settings.STATIC_ROOT / "sources.sha256", _static_sources()
+    if not stamp.exists() or stamp.read_text() != sources:
+        call_command("collectstatic", verbosity=0, interactive=False)
+        stamp.write_text(sources)
+
+
+def _static_sources() -> str:
+    """SHA-256 of the paths, sizes and times of all static files."""
+    paths = sorted(storage.path(name) for finder in get_finders() for name, storage in finder.list([]))
+    files = [(path, (status := Path(path).stat()).st_size, status.st_mtime_ns) for path in paths]
+    return hashlib.sha256(repr(files).encode()).hexdigest()
 
 
 def prepare_host() -> Host:

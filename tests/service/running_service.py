@@ -89,16 +89,33 @@ class Service(Deployment):
 
 
 @contextmanager
-def a_service(**environment: str) -> Iterator[Service]:
-    """A started service; afterwards nothing of it is left."""
+def a_service(*, prepared: Path | None = None, **environment: str) -> Iterator[Service]:
+    """A started service; afterwards nothing of it is left.
+
+    With a copy of a prepared data folder it starts as a service does after an update: nothing is left to migrate.
+    """
     folder = Path(f"/tmp/motley-test-{secrets.token_hex(4)}")
     folder.mkdir()
     folder.chmod(0o711)  # jobs of another user pass through
     service = Service(folder, **environment)
     try:
+        if prepared is not None:
+            shutil.copytree(prepared, service.var)
         service.start()
         yield service
     finally:
         service.stop()
         service.clear_away()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def prepare_data_folder(folder: Path) -> Path:
+    """A data folder as `make run` leaves it before the first account: a migrated database and the static files."""
+    service = Service(folder)
+    service.python(
+        "from django.core.management import call_command\n"
+        "from scheduler_app.operations.host_setup import collect_static_files\n"
+        "call_command('migrate', verbosity=0)\n"
+        "collect_static_files()"
+    )
+    return service.var

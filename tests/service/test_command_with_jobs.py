@@ -18,8 +18,8 @@ TIMEOUT_S = 120
 
 
 @pytest.fixture(scope="module")
-def service(runtime: Path) -> Iterator[Service]:
-    with a_service() as running:
+def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
+    with a_service(prepared=data_folder) as running:
         running.declare(a100=4)
         yield running
 

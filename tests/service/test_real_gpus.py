@@ -11,10 +11,10 @@ from tests.service.running_service import Service, a_service
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def machine(tmp_path_factory: pytest.TempPathFactory, runtime: Path, data_folder: Path) -> Iterator[Service]:
     """A service on a machine of two GPUs, of which the second is broken."""
     driver: Path = compiled_driver(tmp_path_factory.mktemp("driver"))
-    with a_service(DEMO="1", LD_LIBRARY_PATH=str(driver)) as running:
+    with a_service(prepared=data_folder, DEMO="1", LD_LIBRARY_PATH=str(driver)) as running:
         yield running
 
 

@@ -19,7 +19,7 @@ from django.core.management.base import BaseCommand, CommandError
 from cluster_app.models import Node
 from engines.protocol import EngineError
 from scheduler_app.operations import demo
-from scheduler_app.operations.host_setup import Host, prepare_host
+from scheduler_app.operations.host_setup import Host, collect_static_files, prepare_host
 from scheduler_app.operations.register_machine import register_this_machine
 
 ADMIN, DEMO_USER = "admin", "demo"
@@ -38,7 +38,7 @@ class Command(BaseCommand):
 
     def _serve(self, port: int, url: str) -> None:
         call_command("migrate", verbosity=0)
-        call_command("collectstatic", verbosity=0, interactive=False)
+        collect_static_files()
         host = _prepared()
         self._accounts(url)
         with_samples = self._inventory()
