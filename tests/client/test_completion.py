@@ -1,10 +1,14 @@
 """What the shell offers for a half-typed word."""
 
+import os
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from jobs_app.models import Job
+from tests.deployment import PATIENCE_S
 from tests.live_service import Live
 from tests.motley_command import Motley
 
@@ -14,7 +18,7 @@ def offered(motley: Motley, line: str) -> list[str]:
     words = line.split(" ")
     how = {"_MOTLEY_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     process = Motley({**motley.env, **how}).start()
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=PATIENCE_S)
     assert errors == b""
     return out.decode().split()
 
@@ -57,7 +61,16 @@ def test_a_service_that_does_not_answer_offers_nothing_and_says_nothing(home: di
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_every_shell_can_be_taught_to_ask(home: dict[str, str], shell: str) -> None:
-    process = Motley(home).start("--show-completion", shell, stderr=subprocess.STDOUT)
-    out, _ = process.communicate(timeout=60)
+def test_every_shell_has_a_completion_script(home: dict[str, str], shell: str) -> None:
+    process = Motley({**home, "_MOTLEY_COMPLETE": f"source_{shell}"}).start(stderr=subprocess.STDOUT)
+    out, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, b"_MOTLEY_COMPLETE" in out) == (0, True)
+
+
+def test_the_script_is_that_of_the_shell_that_asks(home: dict[str, str]) -> None:
+    """The shell is the nearest one above the command: no wrapper may take its place."""
+    words = ["bash", "-c", f"{Path(sys.executable).parent}/motley --show-completion; exit $?"]
+    done = subprocess.run(
+        words, env={"PATH": os.environ["PATH"], **home}, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert (done.returncode, "_MOTLEY_COMPLETE=complete_bash" in done.stdout) == (0, True), done.stderr
