@@ -109,8 +109,8 @@ def _waiting(policy: str, active: int) -> Any:
     from simulation.cluster import Cluster
     from simulation.scenario.setting import Setting
     from simulation.traces.trace import TraceJob
-    from simulation.workloads.gpu_types import BySpeed
     from simulation.workloads.jobs import Jobs
+    from simulation.workloads.rate_sources import BySpeed
 
     rng = np.random.default_rng(0)
     gangs = rng.choice([1, 2, 4, 8, 16], active, p=[0.92, 0.025, 0.025, 0.025, 0.005]).tolist()

@@ -26,8 +26,7 @@ from simulation.scenario.setting import InvalidSetting, read_seeds
 from simulation.traces.motley_csv import write_motley_csv
 from simulation.traces.sia import write_sia
 from simulation.traces.trace import InvalidTrace
-from simulation.workloads.gpu_types import UnknownGpuType
-from simulation.workloads.rate_tables import InvalidTable, UnknownWorkload
+from simulation.workloads.rate_sources import InvalidTable, UnknownGpuType, UnknownWorkload
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 """Exit codes: some runs did not finish; the request is invalid; interrupted by Ctrl-C."""

@@ -9,11 +9,10 @@ from pathlib import Path
 from selectors import EVENT_READ, BaseSelector
 from typing import Literal
 
-from engines.attempt_files import AttemptFolder, LaunchFile
+from engines.attempt_files import AttemptFolder, CappedLog, LaunchFile
 from engines.local.init_process import RankExit, RankStart
 from engines.local.isolation import PREFIXES, Isolation
 from engines.local.processes import MARK
-from engines.log_file import CappedLog
 from engines.protocol import Stream
 
 READ_BYTES = 64 * 1024

@@ -1,6 +1,7 @@
 """Transitions of attempts: started, told to stop, ended, and proven to have no process left."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
 from uuid import UUID
 
@@ -8,6 +9,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
+from structlog.contextvars import bound_contextvars
 
 from database.bulk_update import rewrite
 from jobs_app.errors import JobsError
@@ -29,6 +31,12 @@ class AttemptIsNotLive(JobsError):
 def record(job: Job, kind: Kind, message: str = "", *, actor: User | None = None, attempt: int | None = None) -> None:
     """Append to the job's history; new events wake the scheduler."""
     JobEvent.objects.create(job=job, kind=kind, message=message[:500], actor=actor, attempt=attempt)
+
+
+def about_attempt(attempt: Attempt) -> AbstractContextManager[None]:
+    """Bind the attempt, its job and its nodes to all log lines within."""
+    node = ",".join(attempt.nodes)
+    return bound_contextvars(job_id=str(attempt.job_id), attempt=attempt.number, node=node, round=attempt.round_number)
 
 
 def lock_job(job_id: UUID) -> None:

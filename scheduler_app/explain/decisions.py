@@ -7,8 +7,7 @@ from estimation.rates import Source
 from jobs_app.models import Job
 from scheduler_app.models import Round
 from scheduler_app.round.archive import Archived, archive_of
-from scheduler_app.round.reason_texts import ReasonText, reason_texts, reasons_of, rivals_named
-from scheduler_app.round.redaction import names_of
+from scheduler_app.round.reason_texts import ReasonText, names_of, reason_texts, reasons_of, rivals_named
 
 
 def reasons_in(archived: Archived) -> dict[str, list[ReasonText]]:

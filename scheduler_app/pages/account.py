@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+import django_filters
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import PasswordChangeForm
@@ -14,8 +15,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from audit_app.filters import AuditFilter
-from audit_app.models import AuditEntry
+from audit_app.models import Action, AuditEntry
 from audit_app.services import note
 from jobs_app.forms import TokenForm
 from jobs_app.models import ApiToken
@@ -76,6 +76,19 @@ class ChangePassword(LoginRequiredMixin, PasswordChangeView):
         note("password.change", actor=form.user, target=form.user.get_username(), target_id=form.user.pk)
         messages.success(self.request, "Your password has been changed; you are signed out everywhere else.")
         return answer
+
+
+class AuditFilter(django_filters.FilterSet):  # type: ignore[misc]
+    """Filters of the activity log."""
+
+    actor = django_filters.CharFilter(field_name="actor_name", label="who")
+    action = django_filters.ChoiceFilter(choices=Action.choices, label="did what")
+    target = django_filters.CharFilter(field_name="target_id", label="to which id")
+    since = django_filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte", label="since")
+
+    class Meta:
+        model = AuditEntry
+        fields: tuple[str, ...] = ()
 
 
 @login_required

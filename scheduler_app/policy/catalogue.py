@@ -1,4 +1,4 @@
-"""Catalogue of policies for people, read from their docstrings and signatures. Pure."""
+"""Catalogue of policies for people, read from their docstrings and signatures, with formulas as MathML. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from textwrap import dedent
 from typing import NamedTuple
 
 from django.utils.html import format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
+from latex2mathml.converter import convert
 
 from allocation.policies import POLICIES
 from allocation.policies.parameters import Parameter, Policy
-from scheduler_app.policy.mathml import mathml
 from scheduler_app.policy.settings import live_parameters
 
 CHOOSE = "Choose it "
@@ -22,6 +22,12 @@ INLINE = re.compile(r":math:`([^`]+)`")
 PROBLEM = re.compile(r"^problem : Problem\n((?: {4}.*\n)+)", re.MULTILINE)
 REFERENCES = re.compile(r"^References\n-+\n(.*?)(?=\n\n\S|\Z)", re.MULTILINE | re.DOTALL)
 REFERENCE = re.compile(r"^\.\. \[\d+\] (.*?)(?=^\.\. \[|\Z)", re.MULTILINE | re.DOTALL)
+NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
+"""Text between braces, which may be nested two levels deep."""
+OPERATOR_OVER = re.compile(rf"\\operatorname\*\{{({NESTED})\}}_(?:\{{({NESTED})\}}|(\w))")
+OPERATOR = re.compile(rf"\\operatorname\*?\{{({NESTED})\}}")
+ALIGNED = re.compile(r"(?<!\\)&|\\\\")
+MAX_OR_MIN_OVER = re.compile(r"\\(max|min)_")
 KINDS = {float: "number", int: "whole number", bool: "on or off", str: "one of"}
 
 
@@ -94,3 +100,25 @@ def _sources(text: str) -> Iterator[str]:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split()).replace("`", "")
+
+
+def mathml(latex: str, *, inline: bool = False) -> SafeString:
+    """Convert LaTeX to MathML, which browsers draw without a script.
+
+    The formula is inline, or displayed and aligned at each `&`.
+    """
+    prepared = _limits_below(latex.strip()).replace(":=", r"\coloneqq ")
+    if ALIGNED.search(prepared) and not prepared.startswith(r"\begin"):
+        prepared = rf"\begin{{align*}}{prepared}\end{{align*}}"
+    return mark_safe(convert(prepared, display="inline" if inline else "block"))  # noqa: S308  # of our own docstrings
+
+
+def _limits_below(latex: str) -> str:
+    """Rewrite named operators, which the converter lacks, and limits below max and min."""
+    under = OPERATOR_OVER.sub(lambda m: rf"\underset{{{m[2] or m[3]}}}{{\text{{{_plain(m[1])}}}}}\,", latex)
+    named = OPERATOR.sub(lambda m: rf"\text{{{_plain(m[1])}}}\,", under)
+    return MAX_OR_MIN_OVER.sub(r"\\\1\\limits_", named)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\\[,;: ]", " ", name)

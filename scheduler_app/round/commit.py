@@ -20,7 +20,7 @@ from jobs_app.models import Attempt, Job, JobEvent, Reason
 from scheduler_app.fairness.usage_ledger import accrue
 from scheduler_app.models import GpuClaim, Round
 from scheduler_app.round.lease import check_fencing_token
-from scheduler_app.round.redaction import JobName, names_of
+from scheduler_app.round.reason_texts import JobName, names_of
 from scheduler_app.round.snapshot import Snapshot
 
 ReasonsByJob = Mapping[str, Sequence[Mapping[str, Any]]]

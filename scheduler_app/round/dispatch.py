@@ -11,13 +11,12 @@ from django.conf import settings
 from django.db.models import Exists, OuterRef
 
 from engines.protocol import Engine, EngineError, Launch, StopReason
-from jobs_app.lifecycle.attempts import AttemptIsNotLive, end_attempt
+from jobs_app.lifecycle.attempts import AttemptIsNotLive, about_attempt, end_attempt
 from jobs_app.models import Attempt, Job
 from jobs_app.tokens import JobToken
 from scheduler_app.models import GpuClaim
 from scheduler_app.round.engine_registry import engines
 from scheduler_app.round.job_environment import LaunchGpu, LaunchSpec, launch_of
-from scheduler_app.round.log_context import about_attempt
 
 log = logging.getLogger(__name__)
 State = Attempt.State

@@ -15,6 +15,7 @@ from cluster_app.services import note_gpu_health, record_heartbeats, update_node
 from engines.protocol import AttemptReport, Engine, EngineError, Phase, Progress, StopReason
 from jobs_app.lifecycle.attempts import (
     AttemptIsNotLive,
+    about_attempt,
     end_attempt,
     note_running,
     record_process_exit_proof,
@@ -26,7 +27,6 @@ from jobs_app.models import Attempt, Job
 from jobs_app.submission.idempotency import forget_old_keys
 from scheduler_app.models import GpuClaim, SchedulerLease
 from scheduler_app.round.engine_registry import engines
-from scheduler_app.round.log_context import about_attempt
 
 log = logging.getLogger(__name__)
 State = Attempt.State

@@ -1,14 +1,19 @@
-"""Pending reasons of waiting jobs: the core's codes and numbers as sentences. Pure."""
+"""Pending reasons of waiting jobs: the core's codes and numbers as sentences.
+
+A sentence may name another team's job, but shows its team in place of its name.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isclose
 from typing import Any
+from uuid import UUID
 
 from allocation.plan_round import Plan
 from allocation.rounds.pending_reasons import PendingReason, ReasonCode, explain
 from cluster_app.feasibility import NodeShape, Request, why_never
+from jobs_app.models import Job
 from scheduler_app.round.inputs import JobRow
-from scheduler_app.round.redaction import JobName
 from scheduler_app.round.snapshot import LeftOut, Snapshot
 
 MOST_NAMED = 4
@@ -19,6 +24,19 @@ ReasonText = dict[str, Any]
 """`{code, detail, numbers}`, as in answers and in `Job.reasons`."""
 ReasonsByRow = Mapping[int, Sequence[PendingReason]]
 """By row."""
+
+
+@dataclass(frozen=True)
+class JobName:
+    """A job's name with its team, shown in full to that team only."""
+
+    name: str
+    team_id: int
+    team: str
+
+    def shown_to(self, team_id: int) -> str:
+        """The name for members of the job's team; for others only the team."""
+        return self.name if team_id == self.team_id else f"a job of team {self.team}"
 
 
 def reasons_of(snapshot: Snapshot, plan: Plan) -> ReasonsByRow:
@@ -45,6 +63,13 @@ def reason_texts(snapshot: Snapshot, left: ReasonsByRow, names: Mapping[str, Job
 def rivals_named(snapshot: Snapshot, left: ReasonsByRow) -> set[str]:
     """Ids of the jobs that reasons refer to."""
     return {snapshot.jobs[r.rival] for reasons in left.values() for r in reasons if r.rival is not None}
+
+
+def names_of(jobs: Iterable[str]) -> dict[str, JobName]:
+    """Names by job id."""
+    found = Job.objects.filter(pk__in=[UUID(job) for job in jobs]).select_related("team")
+    named = found.only("name", "array_index", "team__name")
+    return {str(job.pk): JobName(str(job), job.team_id, job.team.name) for job in named}
 
 
 def reason_texts_of_left_out(

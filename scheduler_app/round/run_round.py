@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from django.db import transaction
+from structlog.contextvars import bound_contextvars
 
 from allocation.decision import Decision, Status
 from allocation.plan_round import Plan, plan_round
@@ -26,9 +27,13 @@ from scheduler_app.round.commit import commit_round, store_pending_reasons
 from scheduler_app.round.inputs import InputRows, busy_in_arrays, newest_events, read_input_rows
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.lease import open_round
-from scheduler_app.round.log_context import about_round
-from scheduler_app.round.reason_texts import reason_texts, reason_texts_of_left_out, reasons_of, rivals_named
-from scheduler_app.round.redaction import names_of
+from scheduler_app.round.reason_texts import (
+    names_of,
+    reason_texts,
+    reason_texts_of_left_out,
+    reasons_of,
+    rivals_named,
+)
 from scheduler_app.round.snapshot import LeftOut, Snapshot, build_snapshot
 
 log = logging.getLogger(__name__)
@@ -41,7 +46,7 @@ def run_round(holder: str, now: datetime) -> Round:
     """
     opened = OpenedRound(open_round(holder, now), now, *newest_events())
     clock = Stopwatch()
-    with about_round(opened.number):
+    with bound_contextvars(round=opened.number):
         try:
             return _decide_and_commit(holder, opened, clock)
         except LeaseLost:

@@ -16,7 +16,7 @@ from simulation.cluster import Cluster, Placement
 from simulation.traces.trace import Program
 from simulation.workloads.applications import Application, ApplicationProfiles
 from simulation.workloads.jobs import Jobs
-from simulation.workloads.rate_tables import InvalidTable
+from simulation.workloads.rate_sources import InvalidTable
 from simulation.workloads.recorded_runs import StepTimes
 
 OWN, SHARED, SERVICE = KNOWLEDGE = ("own", "shared", "service")

@@ -14,9 +14,8 @@ from simulation.clock.fairness import finish_time_ratios_of
 from simulation.clock.process_pool import FailedRun, RunUpdate, run_all
 from simulation.clock.run import SimulatedRound
 from simulation.clock.state import State
-from simulation.clock.trace_run import TraceRun
 from simulation.results.timeline import POINTS, RunningSpan, TimelineRecorder, sampled_rows
-from simulation.scenario.scenario import Scenario
+from simulation.scenario.scenario import Scenario, TraceRun
 from simulation.scenario.setting import InvalidSetting
 from simulation.traces.trace import InvalidTrace
 

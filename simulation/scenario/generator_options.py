@@ -11,8 +11,7 @@ from simulation.cluster import Cluster
 from simulation.scenario.published_statistics import PUBLISHED
 from simulation.scenario.setting import InvalidSetting, read_throughputs
 from simulation.traces.trace import Program
-from simulation.workloads.gpu_types import REFERENCE
-from simulation.workloads.rate_tables import RateSource, RateTable
+from simulation.workloads.rate_sources import REFERENCE, RateSource, RateTable
 
 GAVEL, SIA = "gavel", "sia"
 ORIGINALS = (*PUBLISHED, GAVEL, SIA)

@@ -1,23 +1,55 @@
-"""Options of a simulation, shared by the commands `run` and `compare`."""
+"""Options of a simulation, shared by the commands `run` and `compare`, and the run that they describe."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from time import perf_counter
+from typing import Annotated, Any
 
 import typer
 
-from simulation.clock.run import Simulation
-from simulation.clock.trace_run import TraceRun
+from simulation.clock.metrics import figures_of
+from simulation.clock.run import SimulatedRound, Simulation
 from simulation.clock.training import OWN
 from simulation.cluster import Cluster
 from simulation.scenario.setting import RULES, RULES_OF, Setting, begin, read_prices, read_throughputs, read_trace
 from simulation.traces.formats import FORMATS
 from simulation.traces.sia import CATEGORIES
-from simulation.workloads.gpu_types import REFERENCE
+from simulation.traces.trace import Trace
+from simulation.workloads.rate_sources import REFERENCE
 
 CLUSTER_HELP = "For example v100=8x4,p100=16: eight nodes of four V100, sixteen of one P100."
 ON_WHAT = {"rich_help_panel": "Trace and cluster"}
 HOW = {"rich_help_panel": "Rounds, restarts and failures"}
+
+Watcher = Callable[[SimulatedRound], None]
+
+
+@dataclass(frozen=True, eq=False)
+class TraceRun:
+    """A simulation that is ready to run, and what its metrics need besides."""
+
+    simulation: Simulation
+    gpu_types: Sequence[str]
+    prices: Sequence[float] | None
+    trace: Trace
+
+    @property
+    def total(self) -> int:
+        """Number of jobs that can run and so will finish."""
+        return int(self.simulation.state.jobs.runnable.sum())
+
+    def finish(self, watch: Watcher) -> dict[str, Any]:
+        """Run to the end, calling the watcher after every round; returns the metrics."""
+        began = perf_counter()
+        self.simulation.watch = watch
+        self.simulation.run()
+        wall_s = perf_counter() - began
+        decided_s = self.simulation.decided_s
+        figures = figures_of(
+            self.simulation.state, self.gpu_types, decided_s=decided_s, wall_s=wall_s, prices=self.prices
+        )
+        return {**figures, "skipped": self.trace.skipped, "rounded_up": self.trace.rounded_up}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,9 +26,8 @@ from simulation.traces.formats import FORMATS, Reader
 from simulation.traces.sia import CATEGORIES, read_sia
 from simulation.traces.trace import Trace
 from simulation.workloads.applications import ApplicationProfiles
-from simulation.workloads.gpu_types import REFERENCE, BySpeed, known_prices
 from simulation.workloads.jobs import Jobs
-from simulation.workloads.rate_tables import RateSource, RateTable, read_gavel_table
+from simulation.workloads.rate_sources import REFERENCE, BySpeed, RateSource, RateTable, known_prices, read_gavel_table
 
 GAVEL_SHUFFLE_SEED = 5
 """Offset that Gavel adds to the seed of a run for the order of its GPU types."""

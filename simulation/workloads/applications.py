@@ -13,7 +13,7 @@ from allocation.types import Floats, Ints
 from estimation.goodput import CANDIDATES, BatchLimits, GradientNoise, divided, gain
 from simulation.cluster import Placement
 from simulation.traces.trace import Program, Trace, TraceJob
-from simulation.workloads.rate_tables import InvalidTable, UnknownWorkload
+from simulation.workloads.rate_sources import InvalidTable, UnknownWorkload
 from simulation.workloads.recorded_runs import Epochs, StepTimes
 
 

@@ -14,7 +14,7 @@ from allocation.problem import normaliser
 from allocation.types import Bools, Floats, Ints
 from simulation.cluster import Cluster, Placement
 from simulation.traces.trace import GangSpread, Program, TraceJob
-from simulation.workloads.rate_tables import RateSource
+from simulation.workloads.rate_sources import RateSource
 
 RateBeside = Callable[[Program, Program, str, Placement], float]
 """Rate of the first of two jobs that share GPUs of a type, in steps/s."""

@@ -13,8 +13,7 @@ from playwright.sync_api import sync_playwright
 
 from allocation.policies import POLICIES
 from scheduler_app.models import PolicySetting
-from scheduler_app.policy.catalogue import PolicyDescription, describe_policies, describe_policy
-from scheduler_app.policy.mathml import mathml
+from scheduler_app.policy.catalogue import PolicyDescription, describe_policies, describe_policy, mathml
 from tests import tuned
 
 RULES = {"fifo"}

@@ -14,7 +14,7 @@ from simulation.cluster import Cluster
 from simulation.rules.gavel import GavelRules
 from simulation.traces.gavel import read_gavel
 from simulation.workloads.jobs import Jobs
-from simulation.workloads.rate_tables import read_gavel_table
+from simulation.workloads.rate_sources import read_gavel_table
 from tests.reference import reference
 
 ROUND_S = 360.0

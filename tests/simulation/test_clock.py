@@ -15,7 +15,7 @@ from simulation.rules.gavel import GavelRules, fill_by_type
 from simulation.rules.service import ServiceRules
 from simulation.traces.trace import Program, TraceJob
 from simulation.workloads.jobs import Jobs
-from simulation.workloads.rate_tables import RateTable
+from simulation.workloads.rate_sources import RateTable
 
 ROUND_S = 100.0
 ONE_A_SECOND = RateTable({"w": {("slow", 1): 1.0, ("slow", 2): 2.0, ("fast", 1): 4.0, ("fast", 2): 8.0}})

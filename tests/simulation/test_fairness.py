@@ -8,7 +8,7 @@ from simulation.clock.state import State
 from simulation.cluster import Cluster
 from simulation.traces.trace import Program, TraceJob
 from simulation.workloads.jobs import Jobs
-from simulation.workloads.rate_tables import RateTable
+from simulation.workloads.rate_sources import RateTable
 
 RATES = RateTable({"w": {("slow", 1): 1.0, ("fast", 1): 4.0, ("slow", 2): 2.0, ("fast", 2): 8.0, ("slow", 4): 3.0}})
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from simulation.workloads.applications import ApplicationProfiles
-from simulation.workloads.rate_tables import InvalidTable, UnknownWorkload
+from simulation.workloads.rate_sources import InvalidTable, UnknownWorkload
 from tests.simulation.sia_reference import profiles, recorded
 
 

@@ -17,7 +17,7 @@ from simulation.rules.gavel import GavelRules
 from simulation.rules.service import ServiceRules
 from simulation.traces.trace import Program, TraceJob
 from simulation.workloads.jobs import Jobs
-from simulation.workloads.rate_tables import RateTable, read_gavel_table
+from simulation.workloads.rate_sources import RateTable, read_gavel_table
 from tests.simulation.gavel_reference import ROUND_S as GAVEL_ROUND_S
 from tests.simulation.gavel_reference import Run, expected, gavel_reference
 

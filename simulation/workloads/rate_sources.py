@@ -1,16 +1,21 @@
-"""Tables of true rates in steps/s; policies see them only through estimates."""
+"""Sources of true rates in steps/s: tables, or the specification of a GPU type. Policies see only estimates of them."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
+from estimation.gpu_specifications import GPU_SPECIFICATIONS
+from estimation.scaling import scaling_law
 from simulation.cluster import Placement
 from simulation.traces.trace import Program
 
 GAVEL_KEY = re.compile(r"\('(?P<workload>.*)', (?P<gpus>\d+)\)")
+REFERENCE = "v100"
 
 
 class UnknownWorkload(KeyError):
@@ -18,6 +23,13 @@ class UnknownWorkload(KeyError):
 
     def __str__(self) -> str:
         return f"the table has no rates of the workload '{self.args[0]}'"
+
+
+class UnknownGpuType(KeyError):
+    """Unknown GPU type; the message lists the known ones."""
+
+    def __str__(self) -> str:
+        return f"unknown GPU type '{self.args[0]}'; the known ones are {', '.join(GPU_SPECIFICATIONS)}"
 
 
 class InvalidTable(ValueError):
@@ -81,3 +93,21 @@ def _read_key(key: str) -> tuple[str, int]:
     if (found := GAVEL_KEY.fullmatch(key)) is None:
         raise ValueError(f"{key} is not ('workload', gpus)")
     return found["workload"], int(found["gpus"])
+
+
+@dataclass(frozen=True)
+class BySpeed:
+    """Rates of any program from the speed of the GPU type and the scaling law; one V100 does a step per second."""
+
+    def rate(self, program: Program, gpu_type: str, placement: Placement) -> float:
+        if gpu_type not in GPU_SPECIFICATIONS:
+            raise UnknownGpuType(gpu_type)
+        faster = GPU_SPECIFICATIONS[gpu_type].spec.speed / GPU_SPECIFICATIONS[REFERENCE].spec.speed
+        return faster * float(scaling_law(np.array(sum(placement)), np.array(len(placement))))
+
+
+def known_prices(gpu_types: Sequence[str]) -> list[float] | None:
+    """Dollars per GPU-hour of each type, or None if one is unknown."""
+    prices = [GPU_SPECIFICATIONS[name].price_per_hour if name in GPU_SPECIFICATIONS else None for name in gpu_types]
+    known = [price for price in prices if price is not None]
+    return known if len(known) == len(prices) else None
