@@ -1,7 +1,7 @@
 # `make run` and `make test` do all their set-up on a fresh Debian machine with Python 3.11+, make and git.
 PYTHON := .venv/bin/python
 SCRATCH := $(CURDIR)/.cache/check
-ON_POSTGRESQL := $(addprefix tests/,cluster config doors jobs pages rest scheduler)
+ON_POSTGRESQL := $(addprefix tests/,cluster config jobs pages rest scheduler security)
 # Live tests wait as often as they work: one more than there are cores. Tests that share a service stay together.
 IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
 export PATH := $(CURDIR)/.venv/bin:$(PATH)

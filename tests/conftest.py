@@ -22,6 +22,7 @@ from tests.service_lab import Lab
 SHARED = ("stack", "demo", "machine", "arena", "replay", "browser")
 """Fixtures that are expensive to start: with several workers, the tests that share one run on the same worker."""
 SLOW = (
+    "security",
     "service",
     "stack",
     "client/test_completion",
@@ -29,25 +30,25 @@ SLOW = (
     "client/test_sample_job",
     "client/test_terminal_output",
     "client/test_training_helper",
-    "doors",
     "engines/test_local",
-    "jobs/test_verbs",
+    "jobs/test_commands",
     "pages/test_pages_in_a_browser",
-    "rest/test_policy_in_a_browser",
+    "rest/test_content_security_policy",
     "rest/test_schema_fuzz",
     "scheduler/test_admin_pages",
-    "scheduler/test_batches",
+    "scheduler/test_batch_tuning",
     "scheduler/test_elastic",
     "scheduler/test_every_policy_live",
-    "scheduler/test_going_on",
-    "scheduler/test_preempting",
+    "scheduler/test_preemption",
+    "scheduler/test_recovery",
     "simulation/test_clock",
     "simulation/test_comparison",
     "simulation/test_gavel",
     "simulation/test_generator",
-    "simulation/test_recording",
-    "simulation/test_sharing_gpus",
+    "simulation/test_recorded_runs",
     "simulation/test_sia_runs",
+    "simulation/test_space_sharing",
+    "simulation/test_timeline",
 )
 """Modules, or folders of them, that `make test-fast` leaves out (marker `slow`); `make test` starts with them."""
 

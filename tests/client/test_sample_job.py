@@ -13,7 +13,7 @@ import pytest
 
 from motley_client import sample
 from motley_client.spirals import Noise, Training, loss_and_gradients, two_spirals
-from tests.client.client_conditions import TIMEOUT_S, wait_until
+from tests.client.polling import TIMEOUT_S, wait_until
 
 
 class Sample:

@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 from jobs_app.models import ApiToken, IdempotencyKey, Job
 from jobs_app.submission.idempotency import KEPT, KeyedRequest, forget_old_keys
 from jobs_app.tokens import issue_token
-from tests.jobs.requests_of_many import post
+from tests.jobs.http_requests import post
 from tests.rest_callers import SPEC, caller
 from tests.service_lab import Lab
 

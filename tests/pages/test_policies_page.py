@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 from allocation.policies import POLICIES
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.catalogue import PolicyDescription, describe_policies, describe_policy, mathml
-from tests import tuned
+from tests import parametrised_policy
 
 RULES = {"fifo"}
 """Of a rule that is nobody's there is no source to name."""
@@ -79,7 +79,7 @@ def test_what_docstrings_write_becomes_mathml(latex, pieces):
 
 @pytest.fixture
 def tuned_policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    tuned.install(monkeypatch)
+    parametrised_policy.install(monkeypatch)
 
 
 def shown_to(client: Any) -> str:
@@ -88,7 +88,7 @@ def shown_to(client: Any) -> str:
 
 def choose(client: Any, **fields: Any) -> Any:
     filled = {"round_length_s": 60, "min_run_s": 0, "solve_limit_part": 0.5, "note": "", **fields}
-    return client.post(reverse("choose-policy", args=[tuned.NAME]), filled, follow=True)
+    return client.post(reverse("choose-policy", args=[parametrised_policy.NAME]), filled, follow=True)
 
 
 def test_everybody_reads_of_every_policy(member, web):
@@ -113,7 +113,7 @@ def test_the_time_limit_is_chosen_and_shown_in_seconds(staff, web):
 @pytest.mark.parametrize("part", ["0", "1.01", "nan"])
 def test_a_time_limit_of_nothing_or_more_than_a_round_is_refused(staff, web, part):
     choose(web(staff), solve_limit_part=part)
-    assert PolicySetting.objects.current().policy != tuned.NAME
+    assert PolicySetting.objects.current().policy != parametrised_policy.NAME
 
 
 @pytest.mark.usefixtures("tuned_policy")
@@ -136,7 +136,7 @@ def test_staff_choose_with_parameters_and_a_note(staff, web):
         web(staff), **{"parameter-power": "2", "parameter-strict": "on", "parameter-first": "new", "note": "to compare"}
     )
     current = PolicySetting.objects.current()
-    assert (current.policy, current.note, current.created_by) == (tuned.NAME, "to compare", staff)
+    assert (current.policy, current.note, current.created_by) == (parametrised_policy.NAME, "to compare", staff)
     assert current.parameters == {"power": 2.0, "queues": 3, "strict": True, "first": "new"}
 
 
@@ -145,7 +145,7 @@ def test_a_faulty_parameter_is_marked_and_nothing_is_chosen(staff, web):
     answer = choose(web(staff), **{"parameter-power": "9", "parameter-queues": "2.5"}).content.decode()
     assert "Ensure this value is less than or equal to 4" in answer
     assert "Enter a whole number" in answer
-    assert f'Not saved: see the errors in the form of <a href="#{tuned.NAME}">' in answer
+    assert f'Not saved: see the errors in the form of <a href="#{parametrised_policy.NAME}">' in answer
     assert not PolicySetting.objects.exists()
 
 

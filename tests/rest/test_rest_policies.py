@@ -12,7 +12,7 @@ from audit_app.models import AuditEntry
 from jobs_app.models import Job
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.round.replay import replay_round
-from tests import tuned
+from tests import parametrised_policy
 from tests.rest_callers import Scope, caller
 from tests.service_lab import UNTIL_LET_GO, Lab
 
@@ -83,10 +83,10 @@ def test_what_is_wrong_is_pointed_at(root: APIClient, body: dict[str, object], p
 
 @pytest.fixture
 def tuned_policy(cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    tuned.install(monkeypatch)
+    parametrised_policy.install(monkeypatch)
 
 
-def choose(root: APIClient, policy: str = tuned.NAME, **body: Any) -> Any:
+def choose(root: APIClient, policy: str = parametrised_policy.NAME, **body: Any) -> Any:
     answer = root.put(CURRENT, {"policy": policy, **body}, format="json")
     assert answer.status_code == 200, answer.json()
     return answer.json()
@@ -99,7 +99,9 @@ def taken(kind: str, default: Any, meaning: str, **limits: Any) -> dict[str, Any
 
 @pytest.mark.usefixtures("tuned_policy")
 def test_the_list_says_of_each_parameter_what_it_takes(ada: APIClient) -> None:
-    listed = {policy["name"]: policy for policy in ada.get("/api/v1/policies").json()["results"]}[tuned.NAME]
+    listed = {policy["name"]: policy for policy in ada.get("/api/v1/policies").json()["results"]}[
+        parametrised_policy.NAME
+    ]
     assert listed["choose_when"] == "Choose it when nothing else will do."
     assert listed["parameters"] == {
         "power": taken("number", -0.5, "how steep it is", least=-4.0, most=4.0),
@@ -111,8 +113,8 @@ def test_the_list_says_of_each_parameter_what_it_takes(ada: APIClient) -> None:
 
 @pytest.mark.usefixtures("tuned_policy")
 def test_parameters_that_are_not_named_have_their_defaults(root: APIClient) -> None:
-    assert choose(root, parameters={"power": 2})["parameters"] == tuned.DEFAULTS | {"power": 2.0}
-    assert choose(root, parameters={"strict": True})["parameters"] == tuned.DEFAULTS | {"strict": True}
+    assert choose(root, parameters={"power": 2})["parameters"] == parametrised_policy.DEFAULTS | {"power": 2.0}
+    assert choose(root, parameters={"strict": True})["parameters"] == parametrised_policy.DEFAULTS | {"strict": True}
 
 
 @pytest.mark.usefixtures("tuned_policy")
@@ -120,13 +122,13 @@ def test_parameters_stay_with_their_policy(root: APIClient) -> None:
     choose(root, parameters={"power": 2})
     assert choose(root, round_length_s=30)["parameters"]["power"] == 2
     assert choose(root, "max_min_fairness")["parameters"] == {}
-    assert choose(root)["parameters"] == tuned.DEFAULTS
+    assert choose(root)["parameters"] == parametrised_policy.DEFAULTS
 
 
 @pytest.mark.usefixtures("tuned_policy")
 def test_every_faulty_parameter_is_pointed_at(root: APIClient) -> None:
     parameters = {"power": 5, "queues": 2.5, "strict": "yes", "first": "oldest", "powr": 1, "a/b": 10**400}
-    body = {"policy": tuned.NAME, "parameters": parameters, "min_run_s": -1}
+    body = {"policy": parametrised_policy.NAME, "parameters": parameters, "min_run_s": -1}
     faults = {f["pointer"]: f["detail"] for f in root.put(CURRENT, body, format="json").json()["errors"]}
     of_strangers = "is unknown: this policy has power, queues, strict, first."
     assert faults == {
@@ -160,7 +162,7 @@ def test_what_only_a_simulation_can_do_is_not_offered_and_refused_with_a_way_out
 @pytest.mark.usefixtures("tuned_policy")
 @pytest.mark.parametrize("value", [10**400, -(10**400), None, [], {}, "NaN"])
 def test_what_is_no_number_of_this_world_is_refused(root: APIClient, value: Any) -> None:
-    answer = root.put(CURRENT, {"policy": tuned.NAME, "parameters": {"queues": value}}, format="json")
+    answer = root.put(CURRENT, {"policy": parametrised_policy.NAME, "parameters": {"queues": value}}, format="json")
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/parameters/queues")
 
 
@@ -169,14 +171,14 @@ def test_a_setting_comes_back_with_its_parameters(root: APIClient) -> None:
     chosen = choose(root, parameters={"power": 2})
     choose(root, "max_min_fairness")
     again = root.post(f"/api/v1/policies/history/{chosen['id']}/choose").json()
-    assert (again["policy"], again["parameters"]["power"]) == (tuned.NAME, 2.0)
+    assert (again["policy"], again["parameters"]["power"]) == (parametrised_policy.NAME, 2.0)
 
 
 def test_a_setting_whose_parameters_are_gone_is_not_chosen_again(
     root: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as installed:
-        tuned.install(installed)
+        parametrised_policy.install(installed)
         chosen = choose(root, parameters={"power": 2})
         choose(root, "max_min_fairness")
     answer = root.post(f"/api/v1/policies/history/{chosen['id']}/choose")
@@ -212,22 +214,22 @@ def test_a_queue_names_who_stood_before_when_the_round_is_opened_again(cluster: 
 
 @pytest.mark.usefixtures("tuned_policy")
 def test_a_round_keeps_the_parameters_that_it_was_decided_with(cluster: Lab, root: APIClient) -> None:
-    cluster.policy(tuned.NAME, power=2)
+    cluster.policy(parametrised_policy.NAME, power=2)
     cluster.submit()
     cluster.tick()
     number = Round.objects.get().number
-    assert root.get(f"/api/v1/rounds/{number}").json()["parameters"] == tuned.DEFAULTS | {"power": 2.0}
-    cluster.policy(tuned.NAME, power=3)
+    assert root.get(f"/api/v1/rounds/{number}").json()["parameters"] == parametrised_policy.DEFAULTS | {"power": 2.0}
+    cluster.policy(parametrised_policy.NAME, power=3)
     archived, _, equal = replay_round(number)
     assert (archived.parameters["power"], equal) == (2.0, True)
 
 
 @pytest.mark.usefixtures("tuned_policy")
 def test_other_parameters_are_reason_enough_to_count_time_received_anew(cluster: Lab) -> None:
-    cluster.policy(tuned.NAME, power=2)
+    cluster.policy(parametrised_policy.NAME, power=2)
     cluster.tick()
     since = Round.objects.get().shares_since
-    cluster.policy(tuned.NAME, power=3)
+    cluster.policy(parametrised_policy.NAME, power=3)
     cluster.ahead += RESET_ROUNDS * timedelta(seconds=1)
     cluster.round()
     assert Round.objects.latest("number").shares_since > since

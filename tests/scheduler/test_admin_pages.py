@@ -11,7 +11,7 @@ from django.urls import reverse
 from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models import ApiToken, Job
 from scheduler_app.models import PolicySetting
-from tests import tuned
+from tests import parametrised_policy
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 NODE = {"name": "n2", "cpus": 64, "memory_mib": 1024, "engine": "local", "labels": "{}"}
@@ -247,10 +247,10 @@ def test_gpus_that_a_job_has_are_not_taken_out_of_their_node(lab: Lab, admin: Cl
 
 @pytest.fixture
 def tuned_policy(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    tuned.install(monkeypatch)
+    parametrised_policy.install(monkeypatch)
 
 
-def choose(admin: Client, parameters: str = "{}", policy: str = tuned.NAME) -> Any:
+def choose(admin: Client, parameters: str = "{}", policy: str = parametrised_policy.NAME) -> Any:
     fields = {"policy": policy, "parameters": parameters, **TIMES}
     return post(admin, reverse("admin:scheduler_app_policysetting_add"), **fields)
 
@@ -265,7 +265,7 @@ def test_the_form_says_which_parameters_there_are(admin: Client) -> None:
 @pytest.mark.usefixtures("tuned_policy")
 def test_parameters_are_chosen_in_the_administration(admin: Client) -> None:
     choose(admin, '{"power": 2}')
-    assert PolicySetting.objects.current().parameters == tuned.DEFAULTS | {"power": 2.0}
+    assert PolicySetting.objects.current().parameters == parametrised_policy.DEFAULTS | {"power": 2.0}
 
 
 @pytest.mark.usefixtures("tuned_policy")

@@ -22,7 +22,7 @@ from scheduler_app.models import GpuClaim, Round, SchedulerLease
 from scheduler_app.round import lease
 from scheduler_app.round.lease import LEASE, acquire_lease, has_ended, holder_name, open_round, release_lease
 from scheduler_app.round.tick import tick
-from tests.scheduler.undecided import Decided
+from tests.scheduler.decided_round import Decided
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 ROOT = Path(__file__).resolve().parents[2]

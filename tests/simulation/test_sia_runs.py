@@ -18,6 +18,7 @@ from simulation.cluster import Cluster
 from simulation.traces.sia import GANGS
 from simulation.traces.trace import GangSpread, Program, Trace, TraceJob
 from simulation.workloads.jobs import Jobs
+from tests.simulation.recorded_batches import Batch, Began, ToldTraining, in_full, told_batches
 from tests.simulation.sia_reference import (
     CLUSTER,
     ROUND_S,
@@ -30,7 +31,6 @@ from tests.simulation.sia_reference import (
     simulation,
     workload,
 )
-from tests.simulation.told_batches import Batch, Began, ToldTraining, in_full, told_batches
 
 APPLICATIONS = ("cifar10", "bert", "deepspeech2", "yolov3", "imagenet")
 WORSE_BATCH, WORSE_GPUS, USUALLY_WORSE = 0.10, 0.08, 0.025

@@ -2,8 +2,8 @@
 
 Sia's simulator chooses a batch after every epoch and every round, by a fit that ends before it has converged: where,
 and so which batch, depends on the processor. Its recorded runs tell the batch of each round of the single jobs, and the
-last one of those on a fixed placement. `told_batches.json` has them all, as [samples per GPU, passes before the last,
-how many times in a row]: those with which the recorded progress and seconds come out.
+last one of those on a fixed placement. `recorded_batches.json` has them all, as [samples per GPU, passes before the
+last, how many times in a row]: those with which the recorded progress and seconds come out.
 """
 
 import json
@@ -77,7 +77,7 @@ class ToldTraining(Training):
 
 def told_batches() -> dict[str, Any]:
     """Of `single` jobs by application, and of those on a `fixed` placement as the recorded runs are ordered."""
-    return json.loads((Path(__file__).parent / "told_batches.json").read_text())
+    return json.loads((Path(__file__).parent / "recorded_batches.json").read_text())
 
 
 def in_full(rows: Iterable[Sequence[int]]) -> list[Batch]:

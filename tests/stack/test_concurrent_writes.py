@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.private_servers import postgresql, private_folder
-from tests.stack.arena import RIVALS, Arena, an_arena, raised
+from tests.stack.concurrent_processes import RIVALS, Arena, an_arena, raised
 
 MEETINGS = 25
 GPUS = 4

@@ -12,7 +12,7 @@ from allocation.policies.makespan import makespan, steps_left
 from allocation.policies.max_min_fairness import max_min_fairness
 from allocation.policies.parameters import InvalidParameter, parameters_of, with_parameters
 from allocation.problem import Problem
-from tests.allocation.shared_cases import alone, gpus_together, plain_level, reached, sharing, time_together
+from tests.allocation.space_sharing_cases import alone, gpus_together, plain_level, reached, sharing, time_together
 
 many = settings(max_examples=120, deadline=None, derandomize=True)
 PACKED = {"max_min_fairness": 1, "finish_time_fairness": -1, "makespan": -1}

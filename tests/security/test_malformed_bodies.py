@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from jobs_app.models import Job
-from tests.doors.bad_specs import BAD_YAML, BOMB, LEAST, MERGES
-from tests.doors.knocking import Doors
 from tests.live_service import Live
+from tests.security.interfaces import Doors
+from tests.security.invalid_specs import BAD_YAML, BOMB, LEAST, MERGES
 
 ROUTES = ["/api/v1/jobs", "/api/v1/jobs?dry_run=true", "/api/v1/jobs/batch", "/api/v1/jobs/{job}/clone"]
 TWICE = '{"name": "net", "command": "true", "gpus": 1, "gpus": 4}'

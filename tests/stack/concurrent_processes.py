@@ -15,7 +15,7 @@ from typing import Any
 RIVALS = 4
 PATIENCE_S = 120
 Deed = tuple[Any, ...]
-"""The name of a function of rival_deeds, and what it takes."""
+"""The name of a function of concurrent_actions, and what it takes."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ def _live(environment: Mapping[str, str], orders: Connection, barrier: Barrier) 
     import django  # noqa: PLC0415 - now that the environment says which database
 
     django.setup()
-    from tests.stack import rival_deeds  # noqa: PLC0415
+    from tests.stack import concurrent_actions  # noqa: PLC0415
 
     while (deed := orders.recv()) is not None:
         barrier.wait()
-        orders.send(_done(getattr(rival_deeds, deed[0]), deed[1:]))
+        orders.send(_done(getattr(concurrent_actions, deed[0]), deed[1:]))
 
 
 def _done(do: Any, words: Sequence[Any]) -> Done:

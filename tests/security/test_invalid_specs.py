@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from jobs_app.models import Job
-from tests.doors.bad_specs import BAD, FOREIGN_JOB, HALF, LEAST, Bad
-from tests.doors.knocking import Door, Doors, Refusal, parts_of
 from tests.live_service import Live
+from tests.security.interfaces import Door, Doors, Refusal, parts_of
+from tests.security.invalid_specs import BAD, FOREIGN_JOB, HALF, LEAST, Bad
 
 WAYS = (
     "rest_submit",

@@ -11,7 +11,7 @@ from allocation.problem import Problem
 from allocation.quotas import Quotas
 from allocation.space_sharing.pair_rows import PairRows
 from tests.allocation.allocation_cases import build_inventory
-from tests.allocation.shared_cases import sharing
+from tests.allocation.space_sharing_cases import sharing
 
 ROUND_S = 360.0
 

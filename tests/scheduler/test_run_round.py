@@ -27,7 +27,7 @@ from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round.lease import acquire_lease, open_round
 from scheduler_app.round.replay import replay_round
 from scheduler_app.round.tick import round_is_due
-from tests.scheduler.undecided import Decided
+from tests.scheduler.decided_round import Decided
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 
