@@ -10,7 +10,7 @@ from allocation.decision import Decision, Status
 from allocation.inventory import Inventory
 from allocation.policies.fifo import fifo
 from allocation.policies.parameters import Policy
-from allocation.problem import Problem
+from allocation.problem import Problem, sharing_of
 from allocation.quotas import Quotas
 from allocation.remaining_capacity import remaining_after
 from allocation.rounds.mechanism import RoundAssignment, realise
@@ -63,7 +63,7 @@ def _plan_with_pairs(
 ) -> Plan:
     """Plan a round in which two jobs may share GPUs: pairs of jobs are rows of their own."""
     rows = PairRows.of(problem, decision)
-    inventory, quotas = rows.inventory(inventory, problem.mate), rows.quotas(quotas)
+    inventory, quotas = rows.inventory(inventory, sharing_of(problem).mate), rows.quotas(quotas)
     assignment, owner = _backfilled(
         rows.problem,
         rows.decision,

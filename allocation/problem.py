@@ -1,124 +1,134 @@
 """One scheduling round as arrays."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from allocation.columns import Column, refuse, sizes_of
 from allocation.types import Bools, Floats, Ints
-
-
-class InvalidProblem(ValueError):
-    """A column of a problem is unusable; says which, in which row, and why."""
-
-    def __init__(self, column: str, reason: str, *, row: int | None = None) -> None:
-        self.column, self.row, self.reason = column, row, reason
-        super().__init__(f"{column}{'' if row is None else f', row {row}'}: {reason}")
-
-
-@dataclass(frozen=True)
-class _Column:
-    """What a column must be; axes are letters of m, n, K, P, S, or digits, none for a single number."""
-
-    axes: str
-    dtype: type[np.generic] = np.float64
-    least: float = -np.inf
-    most: float = np.inf
-    positive: bool = False
-    finite: bool = True
-    default: float = 0.0
-
-    def read(self, name: str, value: npt.ArrayLike, sizes: dict[str, int]) -> npt.NDArray[Any]:
-        """Give the value as a read-only array, or refuse it."""
-        array = self._coerced(name, value)
-        shape = tuple(sizes[axis] if axis in sizes else int(axis) for axis in self.axes)
-        if array.shape != shape:
-            raise InvalidProblem(name, f"has shape {array.shape}, not {shape}")
-        if not self._is_sound(array):
-            wrong, reason = next(fault for fault in self._faults(array) if fault[0].any())
-            raise InvalidProblem(name, reason, row=int(np.argwhere(wrong)[0, 0]) if self.axes else None)
-        array.setflags(write=False)
-        return array
-
-    def blank(self, sizes: dict[str, int]) -> npt.NDArray[Any]:
-        """Give the default everywhere; it is stored once."""
-        shape = tuple(sizes[axis] if axis in sizes else int(axis) for axis in self.axes)
-        return np.broadcast_to(np.array(self.default).astype(self.dtype), shape)
-
-    def _coerced(self, name: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
-        try:
-            given = np.asarray(value)
-            if self.dtype is np.int64 and given.dtype.kind == "f" and not np.array_equal(given, np.floor(given)):
-                raise InvalidProblem(name, "must hold whole numbers")
-            return np.array(given, dtype=self.dtype, order="C")
-        except InvalidProblem:
-            raise
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidProblem(name, f"is not an array of numbers ({error})") from error
-
-    def _is_sound(self, array: npt.NDArray[Any]) -> bool:
-        """Whether it has no fault, by its least and its largest entry alone: those of an array with a NaN are NaN."""
-        if self.dtype is np.bool_ or not array.size:
-            return True
-        low, high = array.min(), array.max()
-        return bool(
-            self.least <= low <= high <= self.most
-            and (low > 0 or not self.positive)
-            and (abs(low) < np.inf > high or not self.finite)
-        )
-
-    def _faults(self, array: npt.NDArray[Any]) -> list[tuple[Bools, str]]:
-        if self.dtype is np.bool_:
-            return []
-        return [
-            (np.isnan(array), "is not a number"),
-            (np.isinf(array) & self.finite, "must be finite"),
-            (array < self.least, f"must not be less than {self.least:g}"),
-            (array > self.most, f"must not be more than {self.most:g}"),
-            ((array <= 0) & self.positive, "must be positive"),
-        ]
-
 
 _BLANK: Any = object()
 """In place of a column: its default."""
 
-_COLUMNS: dict[str, _Column] = {
-    "rate": _Column("mK", least=0),
-    "usage": _Column("nK", np.int64, least=0),
-    "nodes": _Column("K", np.int64, least=1, default=1),
-    "capacity": _Column("n", np.int64, least=0),
-    "weight": _Column("m", positive=True, default=1),
-    "base_gpus": _Column("m", positive=True),
-    "base_rate": _Column("m", positive=True),
-    "age_s": _Column("m", least=0),
-    "remaining_steps": _Column("m", least=0, finite=False, default=np.inf),
-    "total_steps": _Column("m", least=0, finite=False, default=np.inf),
-    "attained_gpu_s": _Column("m", least=0),
-    "isolated_s": _Column("m", least=0),
-    "received_s": _Column("mn", least=0),
-    "held": _Column("m", np.int64, least=-1, default=-1),
-    "restart_s": _Column("m", least=0),
-    "restarts": _Column("m", np.int64, least=0),
-    "most_gpus": _Column("m", least=0, finite=False, default=np.inf),
-    "locked": _Column("m", np.bool_),
-    "unlock_s": _Column("m", least=0, finite=False, default=np.inf),
-    "deadline_s": _Column("m", finite=False, default=np.inf),
-    "price_per_gpu_hour": _Column("n", least=0),
-    "team": _Column("m", np.int64),
-    "workload": _Column("m", np.int64, least=-1, default=-1),
-    "kept_rate": _Column("SSK", least=0, most=1),
-    "mate": _Column("m", np.int64, least=-1, default=-1),
-    "pairs": _Column("P2", np.int64, least=0),
-    "pair_received_s": _Column("Pn", least=0),
-    "solve_limit_s": _Column("", positive=True, finite=False, default=np.inf),
+_COLUMNS: dict[str, Column] = {
+    "rate": Column("mK", least=0),
+    "usage": Column("nK", np.int64, least=0),
+    "nodes": Column("K", np.int64, least=1, default=1),
+    "capacity": Column("n", np.int64, least=0),
+    "weight": Column("m", positive=True, default=1),
+    "base_gpus": Column("m", positive=True),
+    "base_rate": Column("m", positive=True),
+    "age_s": Column("m", least=0),
+    "remaining_steps": Column("m", least=0, finite=False, default=np.inf),
+    "total_steps": Column("m", least=0, finite=False, default=np.inf),
+    "attained_gpu_s": Column("m", least=0),
+    "isolated_s": Column("m", least=0),
+    "received_s": Column("mn", least=0),
+    "held": Column("m", np.int64, least=-1, default=-1),
+    "restart_s": Column("m", least=0),
+    "restarts": Column("m", np.int64, least=0),
+    "most_gpus": Column("m", least=0, finite=False, default=np.inf),
+    "locked": Column("m", np.bool_),
+    "unlock_s": Column("m", least=0, finite=False, default=np.inf),
+    "deadline_s": Column("m", finite=False, default=np.inf),
+    "price_per_gpu_hour": Column("n", least=0),
+    "team": Column("m", np.int64),
+    "solve_limit_s": Column("", positive=True, finite=False, default=np.inf),
 }
+
+_SHARING_COLUMNS: dict[str, Column] = {
+    "workload": Column("m", np.int64, least=-1),
+    "kept_rate": Column("SSK", least=0, most=1),
+    "mate": Column("m", np.int64, least=-1, default=-1),
+    "pairs": Column("P2", np.int64, least=0),
+    "pair_received_s": Column("Pn", least=0),
+}
+_TWO_HOLD_DIFFERENT = "does not hold the same GPUs: two that share them have one configuration"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SpaceSharing:
+    """Columns of a problem in which two jobs may share GPUs: S workloads, P pairs of jobs that have shared GPUs.
+
+    Parameters
+    ----------
+    workload : (m,) int, the workload by which the job may share GPUs with another, -1: it shares them with no job.
+    kept_rate : (S, S, K) float, 0 to 1, of the rate of a job of the first workload what is left to it beside one of the
+        second, on the same GPUs; 0: they cannot be together.
+    mate : (m,) int, the row that shares what is held, -1: none does.
+    pairs, pair_received_s : (P, 2) int, rows that have shared GPUs, and (P, n) float, seconds per type, since the
+        shares were last set.
+
+    Raises
+    ------
+    InvalidProblem
+        A column has the wrong shape, type, sign or range; two jobs share GPUs of which they do not hold the same.
+    """
+
+    workload: Ints
+    kept_rate: Floats
+    mate: Ints
+    pairs: Ints
+    pair_received_s: Floats
+
+    def __post_init__(self) -> None:
+        given = {name: getattr(self, name) for name in _SHARING_COLUMNS}
+        sizes = sizes_of(_SHARING_COLUMNS, given)
+        for name, column in _SHARING_COLUMNS.items():
+            object.__setattr__(self, name, column.read(name, given[name], sizes))
+        self._check_rows(sizes["m"])
+
+    @classmethod
+    def of(cls, workload: npt.ArrayLike, kept_rate: npt.ArrayLike, *, types: int, **columns: npt.ArrayLike) -> Self:
+        """Give the columns for so many GPU types; no job has a mate and no pairs have shared GPUs, unless given."""
+        given: dict[str, npt.ArrayLike] = {"workload": workload, "kept_rate": kept_rate, **columns}
+        sizes = {"P": 0, "n": types} | sizes_of(_SHARING_COLUMNS, given)
+        blank: dict[str, Any] = {
+            name: column.blank(sizes) for name, column in _SHARING_COLUMNS.items() if name not in given
+        }
+        return cls(**blank | given)
+
+    def subset(self, rows: Ints) -> Self:
+        """Give the columns of some of the jobs, in the order named, with the pairs and mates that are among them."""
+        position = np.full(len(self.workload), -1)
+        position[rows] = np.arange(rows.size)
+        whole = (position[self.pairs] >= 0).all(axis=1)
+        mate = self.mate[rows]
+        return replace(
+            self,
+            workload=self.workload[rows],
+            mate=np.where(mate >= 0, position[mate], -1),
+            pairs=position[self.pairs[whole]],
+            pair_received_s=self.pair_received_s[whole],
+        )
+
+    def without_mates(self) -> Self:
+        """Give the same columns where no job shares what it holds."""
+        return replace(self, mate=np.full(len(self.mate), -1))
+
+    def check_fits(self, sizes: Mapping[str, int], held: Ints) -> None:
+        """Refuse columns of another number of jobs, types or configurations, or of mates that hold different ones."""
+        for name, column in _SHARING_COLUMNS.items():
+            column.check_shape(name, getattr(self, name), {"S": len(self.kept_rate), "P": len(self.pairs), **sizes})
+        refuse("mate", (self.mate >= 0) & (held[self.mate] != held), _TWO_HOLD_DIFFERENT)
+
+    def _check_rows(self, m: int) -> None:
+        refuse("pairs", (self.pairs >= m).any(axis=1), "names no job")
+        refuse("pairs", self.pairs[:, 0] == self.pairs[:, 1], "is a job and itself")
+        refuse("workload", self.workload >= len(self.kept_rate), "is none of those of kept_rate")
+        one_way = (self.kept_rate > 0) & (self.kept_rate.transpose(1, 0, 2) == 0)
+        refuse("kept_rate", one_way.any(axis=(1, 2)), "lets only one of two run; they run together, or not at all")
+        refuse("mate", self.mate >= m, "names no job")
+        row = np.arange(m)
+        refuse("mate", (self.mate >= 0) & ((self.mate[self.mate] != row) | (self.mate == row)), _TWO_HOLD_DIFFERENT)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
-    """One round: m jobs, n GPU types, K configurations; S workloads whose jobs may share GPUs, P pairs that did.
+    """One round: m jobs, n GPU types, K configurations.
 
     Parameters
     ----------
@@ -140,13 +150,8 @@ class Problem:
     deadline_s : (m,) float, seconds from now, negative when missed; inf: none.
     price_per_gpu_hour : (n,) float, >= 0.
     team : (m,) int, any labels.
-    workload : (m,) int, the workload by which the job may share GPUs with another, -1: it shares them with nobody.
-    kept_rate : (S, S, K) float, 0 to 1, of the rate of a job of the first workload what is left to it beside one of the
-        second, on the same GPUs; 0: they cannot be together.
-    mate : (m,) int, the row that shares what is held, -1: none does.
-    pairs, pair_received_s : (P, 2) int, rows that have shared GPUs, and (P, n) float, seconds per type, since the
-        shares were last set.
     solve_limit_s : float, > 0, seconds after which the best certified decision counts; inf: however long it takes.
+    sharing : columns of space sharing; None: no two jobs may share GPUs.
 
     Raises
     ------
@@ -177,31 +182,37 @@ class Problem:
     deadline_s: Floats
     price_per_gpu_hour: Floats
     team: Ints
-    workload: Ints
-    kept_rate: Floats
-    mate: Ints
-    pairs: Ints
-    pair_received_s: Floats
     solve_limit_s: float
+    sharing: SpaceSharing | None = None
 
     def __post_init__(self) -> None:
-        sizes = _sizes(self.rate, self.usage, {"pairs": self.pairs, "kept_rate": self.kept_rate})
+        sizes = sizes_of(_COLUMNS, {"rate": self.rate, "usage": self.usage})
         for name, column in _COLUMNS.items():
             value = getattr(self, name)
             array = column.blank(sizes) if value is _BLANK else column.read(name, value, sizes)
             object.__setattr__(self, name, array if column.axes else array.item())
         self._check_rows()
+        if self.sharing is not None:
+            self.sharing.check_fits(sizes, self.held)
 
     @classmethod
-    def of(cls, rate: npt.ArrayLike, usage: npt.ArrayLike, capacity: npt.ArrayLike, **columns: npt.ArrayLike) -> Self:
+    def of(
+        cls,
+        rate: npt.ArrayLike,
+        usage: npt.ArrayLike,
+        capacity: npt.ArrayLike,
+        *,
+        sharing: SpaceSharing | None = None,
+        **columns: npt.ArrayLike,
+    ) -> Self:
         """Give the problem with defaults filled in, and only the rates that can be used."""
-        sizes = _sizes(rate, usage, columns)
+        sizes = sizes_of(_COLUMNS, {"rate": rate, "usage": usage})
         given: dict[str, npt.ArrayLike] = {"usage": usage, "capacity": capacity, **columns}
         given["rate"] = _usable_rate(rate, given, sizes)
         if not {"base_gpus", "base_rate"} <= given.keys():
             base_gpus, base_rate = normaliser(given["rate"], usage, capacity)
             given = {"base_gpus": base_gpus, "base_rate": base_rate, **given}
-        return cls(**dict.fromkeys(_COLUMNS, _BLANK) | given)
+        return cls(**dict.fromkeys(_COLUMNS, _BLANK) | given, sharing=sharing)
 
     @property
     def gpus(self) -> Ints:
@@ -212,37 +223,18 @@ class Problem:
     def subset(self, rows: Ints | Bools) -> Self:
         """Give the same round for some of the jobs, in the order named."""
         kept = np.arange(len(self.weight))[rows]
-        position = np.full(len(self.weight), -1)
-        position[kept] = np.arange(kept.size)
-        whole = (position[self.pairs] >= 0).all(axis=1)
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
         by_job = {name: columns[name][kept] for name, column in _COLUMNS.items() if column.axes.startswith("m")}
-        by_pair = {"pairs": position[self.pairs[whole]], "pair_received_s": self.pair_received_s[whole]}
-        by_job["mate"] = np.where(by_job["mate"] >= 0, position[by_job["mate"]], -1)
-        return type(self)(**columns | by_job | by_pair)
+        return type(self)(**columns | by_job | {"sharing": self.sharing and self.sharing.subset(kept)})
 
     def _check_rows(self) -> None:
-        m, K = self.rate.shape
+        K = len(self.nodes)
         too_large = (self.usage > self.capacity[:, None]).any(axis=0)
-        _refuse("held", self.held >= K, "names no configuration")
-        _refuse("held", self.locked & (self.held < 0), "is locked and holds nothing")
-        _refuse("rate", (self.rate[:, too_large] > 0).any(axis=1), "is valid in a configuration beyond the capacity")
-        _refuse("rate", self.rate.max(axis=1, initial=0) <= 0, "has no valid configuration")
-        _refuse("usage", (self.usage.sum(axis=0) == 0), "is a configuration without GPUs")
-        _refuse("pairs", (self.pairs >= m).any(axis=1), "names no job")
-        _refuse("pairs", self.pairs[:, 0] == self.pairs[:, 1], "is a job and itself")
-        self._check_sharing(m)
-
-    def _check_sharing(self, m: int) -> None:
-        _refuse("workload", self.workload >= len(self.kept_rate), "is none of those of kept_rate")
-        one_way = (self.kept_rate > 0) & (self.kept_rate.transpose(1, 0, 2) == 0)
-        _refuse("kept_rate", one_way.any(axis=(1, 2)), "lets only one of two run; they run together, or not at all")
-        _refuse("mate", self.mate >= m, "names no job")
-        rows = np.flatnonzero(self.mate >= 0)
-        mate = self.mate[rows]
-        apart = np.zeros(m, dtype=np.bool_)
-        apart[rows] = (self.mate[mate] != rows) | (mate == rows) | (self.held[mate] != self.held[rows])
-        _refuse("mate", apart, "does not hold the same GPUs: two that share them have one configuration")
+        refuse("held", self.held >= K, "names no configuration")
+        refuse("held", self.locked & (self.held < 0), "is locked and holds nothing")
+        refuse("rate", (self.rate[:, too_large] > 0).any(axis=1), "is valid in a configuration beyond the capacity")
+        refuse("rate", self.rate.max(axis=1, initial=0) <= 0, "has no valid configuration")
+        refuse("usage", (self.usage.sum(axis=0) == 0), "is a configuration without GPUs")
 
 
 def normaliser(rate: npt.ArrayLike, usage: npt.ArrayLike, capacity: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -277,20 +269,7 @@ def _usable_rate(rate: npt.ArrayLike, columns: dict[str, npt.ArrayLike], sizes: 
     return usable if fits.all() else np.where(fits, usable, 0)
 
 
-def _sizes(rate: npt.ArrayLike, usage: npt.ArrayLike, columns: Mapping[str, npt.ArrayLike]) -> dict[str, int]:
-    given = {"rate": rate, "usage": usage} | {name: _given(columns, name) for name in ("pairs", "kept_rate")}
-    for name, value in given.items():
-        if np.ndim(value) != len(_COLUMNS[name].axes):
-            raise InvalidProblem(name, f"must have {len(_COLUMNS[name].axes)} dimensions")
-    (m, K), n = np.shape(rate), np.shape(usage)[0]
-    return {"m": m, "K": K, "n": n, "P": np.shape(given["pairs"])[0], "S": np.shape(given["kept_rate"])[0]}
-
-
-def _given(columns: Mapping[str, npt.ArrayLike], name: str) -> npt.ArrayLike:
-    value = columns.get(name, _BLANK)
-    return np.zeros((0,) * len(_COLUMNS[name].axes)) if value is _BLANK else value
-
-
-def _refuse(column: str, wrong: npt.NDArray[np.bool_] | np.bool_, reason: str) -> None:
-    if wrong.any():
-        raise InvalidProblem(column, reason, row=int(np.flatnonzero(wrong)[0]))
+def sharing_of(problem: Problem) -> SpaceSharing:
+    """The problem's columns of space sharing; where it has none, those of jobs that share GPUs with no other."""
+    (m, K), n = problem.rate.shape, len(problem.capacity)
+    return problem.sharing or SpaceSharing.of(np.full(m, -1), np.zeros((0, 0, K)), types=n)

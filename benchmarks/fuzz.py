@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from inspect import signature
 from time import process_time
+from typing import Any
 
 import numpy as np
 
@@ -94,7 +95,7 @@ def _rates(rng: np.random.Generator, m: int, usage: Ints) -> Floats:
     return np.asarray(rate)
 
 
-def _columns(rng: np.random.Generator, m: int, n: int) -> dict[str, Floats]:
+def _columns(rng: np.random.Generator, m: int, n: int) -> dict[str, Any]:
     return {
         "weight": 10 ** rng.uniform(-3, 3, m) if rng.random() < 0.5 else rng.choice([1.0, 2.0, 5.0], m),
         "age_s": rng.uniform(0, 1e5, m),

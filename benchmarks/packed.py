@@ -21,7 +21,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from allocation.policies.max_min_fairness import max_min_fairness
-from allocation.problem import Problem
+from allocation.problem import Problem, SpaceSharing, sharing_of
 from allocation.solvers.linear_program import SolverFailed, maximize
 from allocation.types import Floats, Ints
 from benchmarks.problems import TYPES, reference
@@ -67,8 +67,7 @@ def single_gpu(jobs: int, types: int, seed: int = 0, load: float = LOAD, *, rate
         np.eye(types, dtype=np.int64),
         np.full(types, gpus // types) + (np.arange(types) < gpus % types),
         weight=rng.choice(WEIGHTS, jobs),
-        workload=workload,
-        kept_rate=kept,
+        sharing=SpaceSharing.of(workload, kept, types=types),
     )
 
 
@@ -107,7 +106,8 @@ def plain(problem: Problem) -> float:
     first, second, k = _every_pair(problem)
     i, of = (problem.rate > 0).nonzero()
     scale = problem.base_gpus / (problem.weight * problem.base_rate)
-    kept, w = problem.kept_rate, problem.workload
+    sharing = sharing_of(problem)
+    kept, w = sharing.kept_rate, sharing.workload
     m, n, alone, pairs = len(w), len(problem.capacity), i.size, first.size
     rate = [problem.rate[a, c] * kept[w[a], w[b], c] * scale[a] for a, b, c in ((first, second, k), (second, first, k))]
     both = np.concatenate([i, first, second])
@@ -125,7 +125,8 @@ def plain(problem: Problem) -> float:
 def _every_pair(problem: Problem) -> tuple[Ints, Ints, Ints]:
     """Rows (P,) and (P,), and a configuration (P,), in which they can be together."""
     first, second = np.triu_indices(len(problem.weight), 1)
-    together = problem.kept_rate[problem.workload[first], problem.workload[second]] > 0
+    sharing = sharing_of(problem)
+    together = sharing.kept_rate[sharing.workload[first], sharing.workload[second]] > 0
     together &= (problem.rate[first] > 0) & (problem.rate[second] > 0)
     pair, k = together.nonzero()
     return first[pair], second[pair], k

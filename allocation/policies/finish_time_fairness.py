@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 from allocation.decision import Decision
 from allocation.policies.parameters import Switch
 from allocation.policies.plain_programs import Level, all_jobs_sum, each_jobs_sum, lexicographic, solve
-from allocation.problem import Problem
+from allocation.problem import Problem, sharing_of
 from allocation.solvers.linear_program import Solution, SolverFailed
 from allocation.solvers.max_min_level import RequiredRate
 from allocation.solvers.presolve import group_identical
@@ -62,7 +62,7 @@ def finish_time_fairness(
         T = rate (m, K) steps/s, r = remaining_steps (m,), t = age_s (m,), I = isolated_s (m,) seconds that the work so
         far would have taken alone, u = usage (n, K) GPUs, c = capacity (n,) GPUs, g = base_gpus, p = base_rate (m,).
     packed : bool
-        Also choose the time (pairs) that two jobs share GPUs, by their workload and kept_rate: see
+        Also choose the time (pairs) that two jobs share GPUs, by their workload and kept_rate (`SpaceSharing`): see
         `allocation.space_sharing.column_generation`. The ten lowest levels are exact; above them
         no job gets less than the tenth level.
 
@@ -84,8 +84,8 @@ def finish_time_fairness(
        section 4.2.
     """
     budget = TimeBudget.of(problem)
-    columns = [problem.rate, *_columns(problem), problem.workload]
-    classes = group_identical(column_stack(columns[: 6 if packed else 5]))
+    workload = [sharing_of(problem).workload] if packed else []
+    classes = group_identical(column_stack([problem.rate, *_columns(problem), *workload]))
     need, ceiling = _need(problem, classes.first)
     if packed:
         return pack_levels(problem, classes, need, ceiling=ceiling).inverse_decision

@@ -35,7 +35,7 @@ def makespan(problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulat
         T = rate (m, K) steps/s, r = remaining_steps (m,), u = usage (n, K) GPUs, c = capacity (n,) GPUs,
         p = base_rate (m,) steps/s on the average GPU.
     packed : bool
-        Also choose the time (pairs) that two jobs share GPUs, by their workload and kept_rate: see
+        Also choose the time (pairs) that two jobs share GPUs, by their workload and kept_rate (`SpaceSharing`): see
         `allocation.space_sharing.column_generation`. The ten lowest levels are exact; above them
         no job gets less than the tenth level.
 

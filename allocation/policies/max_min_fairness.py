@@ -37,7 +37,7 @@ def max_min_fairness(problem: Problem, *, packed: Annotated[bool, Switch(PACKED,
         T = rate (m, K) steps/s, u = usage (n, K) GPUs, c = capacity (n,) GPUs, w = weight (m,),
         g = base_gpus (m,), p = base_rate (m,) steps/s on the average GPU.
     packed : bool
-        Also choose the time (pairs) that two jobs share GPUs, by their workload and kept_rate: see
+        Also choose the time (pairs) that two jobs share GPUs, by their workload and kept_rate (`SpaceSharing`): see
         `allocation.space_sharing.column_generation`. The ten lowest levels are exact; above them
         no job gets less than the tenth level.
 

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from allocation.decision import Pairs
-from allocation.problem import Problem
+from allocation.problem import Problem, sharing_of
 from allocation.solvers.linear_program import maximize
 from allocation.solvers.presolve import JobClasses
 from allocation.types import Bools, Floats, Ints
@@ -53,9 +53,9 @@ class JobClassData:
     @classmethod
     def of(cls, problem: Problem, classes: JobClasses) -> Self:
         """Data of the classes of a round."""
-        rate, workload, kept = problem.rate[classes.first], problem.workload[classes.first], problem.kept_rate
-        kept = kept if kept.size else np.zeros((1, 1, rate.shape[1]))
-        return cls(rate, workload, kept, problem.usage, problem.capacity, classes.count)
+        rate, sharing = problem.rate[classes.first], sharing_of(problem)
+        kept = sharing.kept_rate if sharing.kept_rate.size else np.zeros((1, 1, rate.shape[1]))
+        return cls(rate, sharing.workload[classes.first], kept, problem.usage, problem.capacity, classes.count)
 
     @cached_property
     def most(self) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 
 from allocation.decision import Decision, Pairs
 from allocation.inventory import Inventory
-from allocation.problem import Problem
+from allocation.problem import Problem, SpaceSharing, sharing_of
 from allocation.quotas import Quotas
 from allocation.remaining_capacity import RemainingCapacity
 from allocation.rounds.mechanism import RoundAssignment
@@ -123,9 +123,10 @@ class PairAssignment(RoundAssignment):
 def _with_those_of_now(problem: Problem, pairs: Pairs | None) -> Pairs:
     """Add the pairs that share GPUs now: without a share, they hold them until others get them."""
     pairs = pairs or Pairs.none(problem.rate.shape[1])
-    first = np.flatnonzero(problem.mate > np.arange(len(problem.mate)))
-    now = np.column_stack([first, problem.mate[first]])
-    ours, known = np.sort(pairs.rows, axis=1), len(problem.mate)
+    mate = sharing_of(problem).mate
+    first = np.flatnonzero(mate > np.arange(len(mate)))
+    now = np.column_stack([first, mate[first]])
+    ours, known = np.sort(pairs.rows, axis=1), len(mate)
     new = ~np.isin(now @ [known, 1], ours @ [known, 1])
     return Pairs(
         np.vstack([ours, now[new]]), np.vstack([pairs.shares, np.zeros((int(new.sum()), pairs.shares.shape[1]))])
@@ -134,28 +135,26 @@ def _with_those_of_now(problem: Problem, pairs: Pairs | None) -> Pairs:
 
 def _widened(problem: Problem, pairs: Ints) -> Problem:
     """Append a row per pair: that of its first job, at the sum of the rates of both relative to the average GPU."""
-    m, (first, second) = len(problem.weight), pairs.T
-    wide = replace(problem, mate=np.full(m, -1)).subset(np.append(np.arange(m), first))
+    m, (first, second), sharing = len(problem.weight), pairs.T, sharing_of(problem)
+    wide = replace(problem, sharing=None).subset(np.append(np.arange(m), first))
     rate = sum(rate_beside(problem, a, b) / problem.base_rate[a, None] for a, b in ((first, second), (second, first)))
-    together, shares_now = problem.mate[first] == second, problem.mate >= 0
+    together, shares_now = sharing.mate[first] == second, sharing.mate >= 0
     return replace(
         wide,
         rate=np.vstack([problem.rate, rate]),
         base_rate=np.append(problem.base_rate, np.ones(len(first))),
-        received_s=np.vstack([problem.received_s, _received_s(problem, pairs)]),
+        received_s=np.vstack([problem.received_s, _received_s(sharing, pairs)]),
         held=np.append(np.where(shares_now, -1, problem.held), np.where(together, problem.held[first], -1)),
         locked=np.append(problem.locked & ~shares_now, together & (problem.locked[first] | problem.locked[second])),
-        pairs=np.zeros((0, 2), dtype=np.int64),
-        pair_received_s=np.zeros((0, len(problem.capacity))),
     )
 
 
-def _received_s(problem: Problem, pairs: Ints) -> Floats:
+def _received_s(sharing: SpaceSharing, pairs: Ints) -> Floats:
     """Seconds (P, n) for which these pairs shared GPUs."""
     known = {
-        tuple(pair): s for pair, s in zip(np.sort(problem.pairs, axis=1).tolist(), problem.pair_received_s, strict=True)
+        tuple(pair): s for pair, s in zip(np.sort(sharing.pairs, axis=1).tolist(), sharing.pair_received_s, strict=True)
     }
-    received = np.zeros((len(pairs), len(problem.capacity)))
+    received = np.zeros((len(pairs), sharing.pair_received_s.shape[1]))
     for row, pair in enumerate(pairs.tolist() if known else []):
         received[row] = known.get(tuple(pair), 0.0)
     return received
@@ -163,8 +162,9 @@ def _received_s(problem: Problem, pairs: Ints) -> Floats:
 
 def rate_beside(problem: Problem, rows: Ints, mates: Ints) -> Floats:
     """Steps/s (P, K) of these rows in each configuration beside these mates; 0: the two cannot share GPUs."""
-    if not rows.size or not problem.kept_rate.size:
+    sharing = sharing_of(problem)
+    if not rows.size or not sharing.kept_rate.size:
         return np.zeros((len(rows), problem.rate.shape[1]))
-    first, second = problem.workload[rows], problem.workload[mates]
+    first, second = sharing.workload[rows], sharing.workload[mates]
     both = (first >= 0)[:, None] & (second >= 0)[:, None] & (problem.rate[mates] > 0)
-    return np.where(both, problem.rate[rows] * problem.kept_rate[first, second], 0)
+    return np.where(both, problem.rate[rows] * sharing.kept_rate[first, second], 0)

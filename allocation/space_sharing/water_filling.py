@@ -17,7 +17,7 @@ from time import perf_counter
 import numpy as np
 from scipy.optimize import brentq
 
-from allocation.problem import Problem
+from allocation.problem import Problem, sharing_of
 from allocation.solvers.linear_program import SolverFailed
 from allocation.solvers.max_min_level import RequiredRate
 from allocation.solvers.presolve import JobClasses, group_identical
@@ -49,7 +49,7 @@ MOST_SOLVES = 100
 
 def pack_evenly(problem: Problem, scale: Floats) -> MaxMinShares:
     """Water filling where the level is the rate times a scale (m,) per job."""
-    classes = group_identical(np.column_stack([problem.rate, scale, problem.workload]))
+    classes = group_identical(np.column_stack([problem.rate, scale, sharing_of(problem).workload]))
     per_level = 1 / scale[classes.first]
     ceiling = problem.rate[classes.first].max(axis=1) / per_level
     return pack_levels(problem, classes, lambda z: z * per_level, ceiling=ceiling)

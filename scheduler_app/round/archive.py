@@ -37,9 +37,10 @@ def pack(policy: str, parameters: Mapping[str, Any], snapshot: Snapshot, plan: P
     """Serialise a round: arrays in NumPy's compressed format (no pickles), names and scalars as JSON."""
     decision = plan.decision
     arrays = {
-        f"{part}.{field.name}": getattr(getattr(snapshot, part), field.name)
+        f"{part}.{field.name}": column
         for part, kind in PARTS.items()
         for field in fields(kind)
+        if (column := getattr(getattr(snapshot, part), field.name)) is not None  # sharing: no live jobs share GPUs
     }
     arrays |= {"source": snapshot.source, "assignment": plan.assignment, "owner": plan.owner, "prices": decision.prices}
     arrays |= {

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from allocation.problem import Problem, normaliser
+from allocation.problem import Problem, SpaceSharing, normaliser
 from allocation.types import Bools, Floats, Ints
 from simulation.clock.progress import FixedRates, Work
 from simulation.cluster import Cluster
@@ -99,28 +99,28 @@ class State:
             "price_per_gpu_hour": self.price_per_gpu_hour,
             "team": jobs.team[rows],
         }
-        known |= self._sharing(rows) | columns
+        known |= columns
         rate, kind = self.work.believed(rows)
         usable = (jobs.configurations.usage <= np.asarray(known["capacity"])[:, None]).all(axis=0)
         base_gpus, base_rate = normaliser(np.where(usable, rate, 0), jobs.configurations.usage, known["capacity"])
         known |= {"base_gpus": base_gpus[kind], "base_rate": base_rate[kind]}
-        return Problem.of(rate[kind], jobs.configurations.usage, **known)
+        return Problem.of(rate[kind], jobs.configurations.usage, sharing=self._sharing(rows), **known)
 
-    def _sharing(self, rows: Ints) -> dict[str, npt.ArrayLike]:
+    def _sharing(self, rows: Ints) -> SpaceSharing | None:
         """Columns about space sharing, if jobs may share GPUs."""
         if not self.jobs.beside_rate.size:
-            return {}
+            return None
         place = np.full(len(self.left) + 1, -1)
         place[rows] = np.arange(len(rows))
         kinds, workload = np.unique(self.jobs.kind[rows], return_inverse=True)
         pairs = [pair for pair in self.together_s if place[list(pair)].min() >= 0]
-        return {
-            "workload": workload,
-            "kept_rate": self.jobs.kept_rate[np.ix_(kinds, kinds)],
-            "mate": place[self.mate[rows]],
-            "pairs": place[np.array(pairs, dtype=np.int64).reshape(-1, 2)],
-            "pair_received_s": np.array([self.together_s[pair] for pair in pairs]).reshape(-1, len(self.capacity)),
-        }
+        return SpaceSharing(
+            workload=workload,
+            kept_rate=self.jobs.kept_rate[np.ix_(kinds, kinds)],
+            mate=place[self.mate[rows]],
+            pairs=place[np.array(pairs, dtype=np.int64).reshape(-1, 2)],
+            pair_received_s=np.array([self.together_s[pair] for pair in pairs]).reshape(-1, len(self.capacity)),
+        )
 
     def renew_shares(self) -> None:
         """Reset the time received, as when shares are set anew."""

@@ -1,7 +1,7 @@
 """Rounds as Gavel's simulator plans them."""
 
 from collections.abc import Callable, MutableSequence, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -86,7 +86,7 @@ class GavelRules:
             self.shuffle(order)
         rows = state.active
         nobody = np.full(len(rows), -1)
-        problem, decision, deficit = state.problem(held=nobody, mate=nobody), self._decided(rows), self._deficit_s[rows]
+        problem, decision, deficit = _with_all_idle(state.problem()), self._decided(rows), self._deficit_s[rows]
         if decision.pairs is None:
             alone = RoundAssignment.start(problem, Quotas.none(len(rows)))
             return fill_by_type(problem, decision, alone, order, deficit, round_s=self.round_s), nobody
@@ -121,6 +121,12 @@ class GavelRules:
         found = np.full((len(rows), *values.shape[1:]), blank, dtype=values.dtype)
         found[known] = values[place[known]]
         return found
+
+
+def _with_all_idle(problem: Problem) -> Problem:
+    """The same round where no job holds anything."""
+    sharing = problem.sharing and problem.sharing.without_mates()
+    return replace(problem, held=np.full(len(problem.weight), -1), sharing=sharing)
 
 
 def _as_shares(decision: Decision, configurations: int) -> Decision:

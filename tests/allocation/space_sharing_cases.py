@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from allocation.configurations import Configurations
-from allocation.problem import Problem, runnable
+from allocation.problem import Problem, SpaceSharing, runnable, sharing_of
 from allocation.space_sharing.pair_rows import rate_beside
 
 
@@ -38,10 +38,10 @@ def sharing(draw, max_jobs=7):
         "remaining_steps": np.where(rng.random(m) < 0.2, np.inf, 10 ** rng.uniform(1, 6, m)),
         "isolated_s": rng.uniform(0, 1e5, m),
         "received_s": rng.uniform(0, 1000, (m, n)),
-        "workload": workload,
     }
     chosen = {name: value[runs] if len(value) == m and name != "nodes" else value for name, value in columns.items()}
-    return Problem.of(rate[runs], offered.usage, capacity, kept_rate=shared_rates(rng, S, len(offered.nodes)), **chosen)
+    shared = SpaceSharing.of(workload[runs], shared_rates(rng, S, len(offered.nodes)), types=n)
+    return Problem.of(rate[runs], offered.usage, capacity, sharing=shared, **chosen)
 
 
 def alone(problem):
@@ -64,13 +64,14 @@ def plain_level(problem, a, least=None, rising=None):
 
     Where somebody has a least rate, it is only for the rising that z counts.
     """
-    T, (m, K), h = problem.rate, problem.rate.shape, problem.kept_rate
+    T, (m, K), shared = problem.rate, problem.rate.shape, sharing_of(problem)
+    h, w = shared.kept_rate, shared.workload
     columns = [((i,), k, (T[i, k],)) for i, k in zip(*T.nonzero(), strict=True)]
     for i in range(m):
         for j in range(i + 1, m):
-            if min(problem.workload[i], problem.workload[j]) < 0:
+            if min(w[i], w[j]) < 0:
                 continue
-            one, other = (h[problem.workload[x], problem.workload[y]] * T[x] for x, y in ((i, j), (j, i)))
+            one, other = (h[w[x], w[y]] * T[x] for x, y in ((i, j), (j, i)))
             columns += [((i, j), k, (one[k], other[k])) for k in range(K) if one[k] > 0 and other[k] > 0]
     n, V = len(problem.capacity), len(columns)
     rising = np.ones(m, dtype=bool) if rising is None else rising

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from allocation.columns import InvalidProblem
 from allocation.configurations import Configurations, gang_sizes
-from allocation.problem import InvalidProblem, Problem, normaliser, runnable
+from allocation.problem import Problem, SpaceSharing, normaliser, runnable
 
 USAGE = [[1, 4, 0], [0, 0, 1]]
 
@@ -23,16 +24,6 @@ USAGE = [[1, 4, 0], [0, 0, 1]]
         ({"held": [0, -1], "locked": [True, True]}, "held", 1),
         ({"deadline_s": [np.nan, 1]}, "deadline_s", 0),
         ({"team": ["a", "b"]}, "team", None),
-        ({"pairs": [[0, 2]]}, "pairs", 0),
-        ({"pairs": [[0, 1], [1, 1]]}, "pairs", 1),
-        ({"pairs": [0, 1]}, "pairs", None),
-        ({"kept_rate": np.full((1, 1, 3), 1.5)}, "kept_rate", 0),
-        ({"kept_rate": [[[0, 0, 0], [0.5, 0, 0]], [[0, 0, 0], [0, 0, 0]]]}, "kept_rate", 0),
-        ({"kept_rate": np.ones((2, 1, 3))}, "kept_rate", None),
-        ({"workload": [-1, 1], "kept_rate": np.ones((1, 1, 3))}, "workload", 1),
-        ({"mate": [1, -1], "held": [0, 0]}, "mate", 0),
-        ({"mate": [-1, 1], "held": [0, 0]}, "mate", 1),
-        ({"mate": [1, 0], "held": [0, 1]}, "mate", 0),
         ({"nodes": [0, 1, 1]}, "nodes", 0),
         ({"solve_limit_s": 0}, "solve_limit_s", None),
         ({"solve_limit_s": np.nan}, "solve_limit_s", None),
@@ -42,6 +33,31 @@ USAGE = [[1, 4, 0], [0, 0, 1]]
 def test_a_bad_column_is_refused_by_name_and_row(columns, column, row):
     with pytest.raises(InvalidProblem) as refused:
         Problem.of(columns.pop("rate", np.ones((2, 3))), USAGE, [4, 1], **columns)
+    assert (refused.value.column, refused.value.row) == (column, row)
+
+
+@pytest.mark.parametrize(
+    ("columns", "column", "row"),
+    [
+        ({"pairs": [[0, 2]]}, "pairs", 0),
+        ({"pairs": [[0, 1], [1, 1]]}, "pairs", 1),
+        ({"pairs": [0, 1]}, "pairs", None),
+        ({"kept_rate": np.full((1, 1, 3), 1.5)}, "kept_rate", 0),
+        ({"kept_rate": [[[0, 0, 0], [0.5, 0, 0]], [[0, 0, 0], [0, 0, 0]]]}, "kept_rate", 0),
+        ({"kept_rate": np.ones((2, 1, 3))}, "kept_rate", None),
+        ({"workload": [-1, 1], "kept_rate": np.ones((1, 1, 3))}, "workload", 1),
+        ({"mate": [1, -1]}, "mate", 0),
+        ({"mate": [-1, 1]}, "mate", 1),
+        ({"mate": [1, 0]}, "mate", 0),
+        ({"workload": [-1, -1, -1]}, "workload", None),
+        ({"pair_received_s": np.ones((0, 3))}, "pair_received_s", None),
+    ],
+)
+def test_a_bad_column_of_space_sharing_is_refused_by_name_and_row(columns, column, row):
+    """Of two jobs, which hold different configurations."""
+    given = {"workload": [-1, -1], "kept_rate": np.zeros((0, 0, 3))} | columns
+    with pytest.raises(InvalidProblem) as refused:
+        Problem.of(np.ones((2, 3)), USAGE, [4, 1], held=[0, 1], sharing=SpaceSharing.of(**given, types=2))
     assert (refused.value.column, refused.value.row) == (column, row)
 
 
@@ -77,12 +93,12 @@ def test_the_normaliser_is_the_rate_of_the_smallest_gang_on_the_average_gpu():
 
 
 def test_a_subset_keeps_the_pairs_that_are_whole():
-    problem = Problem.of(
-        np.ones((3, 3)), USAGE, [4, 1], team=[7, 8, 9], pairs=[[0, 1], [1, 2]], mate=[-1, 2, 1], held=[-1, 0, 0]
-    )
+    sharing = SpaceSharing.of([0, 0, 0], np.ones((1, 1, 3)), types=2, pairs=[[0, 1], [1, 2]], mate=[-1, 2, 1])
+    problem = Problem.of(np.ones((3, 3)), USAGE, [4, 1], team=[7, 8, 9], held=[-1, 0, 0], sharing=sharing)
     part = problem.subset(np.array([2, 1]))
-    assert (part.team.tolist(), part.pairs.tolist(), part.mate.tolist()) == ([9, 8], [[1, 0]], [1, 0])
-    assert problem.subset(np.array([0, 1])).mate.tolist() == [-1, -1]
+    kept = part.sharing
+    assert (part.team.tolist(), kept.pairs.tolist(), kept.mate.tolist()) == ([9, 8], [[1, 0]], [1, 0])
+    assert problem.subset(np.array([0, 1])).sharing.mate.tolist() == [-1, -1]
 
 
 @pytest.mark.parametrize(

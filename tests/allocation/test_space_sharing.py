@@ -11,7 +11,7 @@ from allocation.policies.finish_time_fairness import finish_time_fairness
 from allocation.policies.makespan import makespan, steps_left
 from allocation.policies.max_min_fairness import max_min_fairness
 from allocation.policies.parameters import InvalidParameter, parameters_of, with_parameters
-from allocation.problem import Problem
+from allocation.problem import Problem, SpaceSharing
 from tests.allocation.space_sharing_cases import alone, gpus_together, plain_level, reached, sharing, time_together
 
 many = settings(max_examples=120, deadline=None, derandomize=True)
@@ -29,7 +29,7 @@ def test_two_that_keep_most_of_their_speed_share_the_one_gpu():
     With y together and x the second alone: 0.8 y = 0.6 y + x, and y + x = 1 is full: y = 5/6, z = 2/3.
     """
     kept = [[[0], [0.8]], [[0.6], [0]]]
-    problem = Problem.of([[5], [2]], [[1]], [1], workload=[0, 1], kept_rate=kept)
+    problem = Problem.of([[5], [2]], [[1]], [1], sharing=SpaceSharing.of([0, 1], kept, types=1))
     decision = max_min_fairness(problem, packed=True)
     assert decision.objective == pytest.approx(2 / 3)
     assert (decision.pairs.rows.tolist(), decision.pairs.shares) == ([[0, 1]], pytest.approx(np.array([[5 / 6]])))
@@ -37,30 +37,32 @@ def test_two_that_keep_most_of_their_speed_share_the_one_gpu():
 
 
 def test_two_that_get_less_done_together_take_turns():
-    problem = Problem.of([[5], [2]], [[1]], [1], workload=[0, 0], kept_rate=[[[0.45]]])
+    problem = Problem.of([[5], [2]], [[1]], [1], sharing=SpaceSharing.of([0, 0], [[[0.45]]], types=1))
     decision = max_min_fairness(problem, packed=True)
     assert (decision.objective, len(decision.pairs)) == (pytest.approx(0.5), 0)
 
 
 def test_three_alike_take_turns_to_be_together():
     """Each of the three is beside each other: of one GPU everybody has 2/3 at 0.9 of his speed."""
-    problem = Problem.of([[5]] * 3, [[1]], [1], workload=[0] * 3, kept_rate=[[[0.9]]])
+    problem = Problem.of([[5]] * 3, [[1]], [1], sharing=SpaceSharing.of([0] * 3, [[[0.9]]], types=1))
     decision = max_min_fairness(problem, packed=True)
     assert (decision.objective, decision.prices) == (pytest.approx(0.6), pytest.approx([0.6]))
     assert decision.pairs.shares == pytest.approx(np.full((3, 1), 1 / 3))
 
 
 def test_a_job_is_never_beside_itself():
-    problem = Problem.of([[5], [5]], [[1]], [1], workload=[0, -1], kept_rate=[[[1]]])
+    problem = Problem.of([[5], [5]], [[1]], [1], sharing=SpaceSharing.of([0, -1], [[[1]]], types=1))
     assert len(max_min_fairness(problem, packed=True).pairs) == 0
 
 
 def test_gangs_of_two_share_their_gpus_beside_jobs_of_one():
     """Six of four GPUs: two pairs of gangs of two, and two of one that share a GPU; Gavel's own program fails here."""
     rate = [[0, 6]] * 4 + [[4, 0]] * 2
-    problem = Problem.of(rate, [[1, 2]], [5], workload=[0] * 4 + [1] * 2, kept_rate=np.full((2, 2, 2), 0.75))
+    problem = Problem.of(
+        rate, [[1, 2]], [5], sharing=SpaceSharing.of([0] * 4 + [1] * 2, np.full((2, 2, 2), 0.75), types=1)
+    )
     decision = max_min_fairness(problem, packed=True)
-    assert {tuple(sorted(problem.workload[pair])) for pair in decision.pairs.rows} <= {(0, 0), (1, 1)}
+    assert {tuple(sorted(problem.sharing.workload[pair])) for pair in decision.pairs.rows} <= {(0, 0), (1, 1)}
     assert (
         problem.usage @ decision.shares.sum(axis=0) + gpus_together(decision.pairs, problem.usage) <= 5 + 1e-9
     ).all()
@@ -115,7 +117,7 @@ def test_pairs_fit_with_all_else(name, problem):
     assert (decision.shares[problem.rate == 0] == 0).all()
     for pair, shares in zip(decision.pairs.rows, decision.pairs.shares, strict=True):
         assert pair[0] != pair[1]
-        assert (problem.workload[pair] >= 0).all()
+        assert (problem.sharing.workload[pair] >= 0).all()
         assert (problem.rate[pair][:, shares > 0] > 0).all()
 
 
@@ -186,7 +188,7 @@ def test_nobody_can_rise_but_at_the_cost_of_one_who_is_no_better_off(problem):
 def test_where_there_are_more_levels_than_are_told_apart_nobody_is_below_the_last_that_is():
     """Each of thirty weighs a third more than the one before, and half of them have all of their time."""
     weight = 1.3 ** np.arange(30)
-    problem = Problem.of([[1]] * 30, [[1]], [6], weight=weight, workload=[0] * 30, kept_rate=[[[0.7]]])
+    problem = Problem.of([[1]] * 30, [[1]], [6], weight=weight, sharing=SpaceSharing.of([0] * 30, [[[0.7]]], types=1))
     decision = max_min_fairness(problem, packed=True)
     assert decision.objective == pytest.approx(plain_level(problem, per_level(problem)), rel=1e-6)
     time = decision.shares.sum(axis=1) + time_together(decision.pairs, 30).sum(axis=1)
@@ -198,7 +200,7 @@ def test_where_there_are_more_levels_than_are_told_apart_nobody_is_below_the_las
 
 
 def test_who_shares_gpus_is_not_confused_by_units():
-    problem = Problem.of([[5], [2]], [[1]], [1], workload=[0, 0], kept_rate=[[[0.9]]])
+    problem = Problem.of([[5], [2]], [[1]], [1], sharing=SpaceSharing.of([0, 0], [[[0.9]]], types=1))
     scaled = dataclasses.replace(
         problem, rate=problem.rate * [[1e3], [1e-3]], base_rate=problem.base_rate * [1e3, 1e-3]
     )

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from allocation.decision import Decision, Pairs
 from allocation.plan_round import plan_round
 from allocation.policies.max_min_fairness import max_min_fairness
-from allocation.problem import Problem
+from allocation.problem import Problem, SpaceSharing
 from allocation.quotas import Quotas
 from allocation.space_sharing.pair_rows import PairRows
 from tests.allocation.allocation_cases import build_inventory
@@ -26,9 +26,10 @@ def planned(problem, policy, inventory, quotas=None):
     return plan_round(problem, inventory, quotas or Quotas.none(len(problem.weight)), policy, round_s=ROUND_S)
 
 
-def three(**columns):
-    """Three jobs and one GPU, all of a workload."""
-    return Problem.of([[1]] * 3, [[1]], [1], workload=[0] * 3, kept_rate=[[[0.9]]], **columns)
+def alike(jobs, gpus=1, *, columns=None, **of_sharing):
+    """Jobs of one GPU and one workload, which keep 0.9 of their rate beside each other."""
+    shared = SpaceSharing.of([0] * jobs, [[[0.9]]], types=1, **of_sharing)
+    return Problem.of([[1]] * jobs, [[1]], [gpus], sharing=shared, **columns or {})
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def three(**columns):
 )
 def test_a_pair_waits_its_turn_like_a_job(received_s, pairs_received_s, running):
     """Two together are due two thirds of the GPU, a third alone the rest."""
-    problem = three(received_s=received_s, pairs=[[1, 0]], pair_received_s=pairs_received_s)
+    problem = alike(3, columns={"received_s": received_s}, pairs=[[1, 0]], pair_received_s=pairs_received_s)
     plan = planned(problem, decided(problem, [[0], [0], [1 / 3]], {(0, 1): 2 / 3}), build_inventory([[1]], 3))
     assert np.flatnonzero(plan.assignment >= 0).tolist() == running
     assert plan.mate.tolist() == ([1, 0, -1] if running == [0, 1] else [-1, -1, -1])
@@ -50,7 +51,7 @@ def test_a_pair_waits_its_turn_like_a_job(received_s, pairs_received_s, running)
 
 
 def test_a_job_is_in_one_row_of_a_round_at_most():
-    problem = Problem.of([[1]] * 3, [[1]], [3], workload=[0] * 3, kept_rate=[[[0.9]]])
+    problem = alike(3, 3)
     policy = decided(problem, [[0.2], [0.1], [0]], {(0, 1): 0.5, (1, 2): 0.4, (0, 2): 0.3})
     plan = planned(problem, policy, build_inventory([[3]], 3))
     assert (plan.assignment.tolist(), plan.mate.tolist()) == ([0, 0, 0], [1, 0, -1])
@@ -58,13 +59,13 @@ def test_a_job_is_in_one_row_of_a_round_at_most():
 
 
 def test_gpus_that_nobody_is_due_are_for_jobs_alone():
-    problem = Problem.of([[1]] * 4, [[1]], [2], workload=[0] * 4, kept_rate=[[[0.9]]])
+    problem = alike(4, 2)
     plan = planned(problem, decided(problem, [[0]] * 4, {(0, 1): 1, (0, 2): 0}), build_inventory([[2]], 4))
     assert (plan.assignment.tolist(), plan.mate.tolist()) == ([0, 0, 0, -1], [1, 0, -1, -1])
 
 
 def test_a_pair_stays_where_it_is():
-    problem = Problem.of([[1]] * 3, [[1]], [3], workload=[0] * 3, kept_rate=[[[0.9]]], held=[0, 0, -1], mate=[1, 0, -1])
+    problem = alike(3, 3, columns={"held": [0, 0, -1]}, mate=[1, 0, -1])
     inventory = build_inventory([[1, 1, 1]], 3, holder=[-1, -1, 1])
     plan = planned(problem, decided(problem, [[0], [0], [1]], {(0, 1): 1}), inventory)
     assert plan.owner[2] == 0
@@ -72,27 +73,27 @@ def test_a_pair_stays_where_it_is():
 
 
 def test_a_pair_without_a_share_goes_on_only_where_its_gpus_are_idle():
-    problem = Problem.of([[1]] * 3, [[1]], [2], workload=[0] * 3, kept_rate=[[[0.9]]], held=[0, 0, -1], mate=[1, 0, -1])
+    problem = alike(3, 2, columns={"held": [0, 0, -1]}, mate=[1, 0, -1])
     inventory = build_inventory([[1, 1]], 3, holder=[-1, 0])
     plan = planned(problem, decided(problem, [[0.4], [0.3], [1]], {}), inventory)
     assert (plan.assignment.tolist(), plan.mate.tolist()) == ([0, -1, 0], [-1, -1, -1])
 
 
 def test_a_locked_pair_stays_together():
-    problem = three(held=[0, 0, -1], mate=[1, 0, -1], locked=[True, False, False])
+    problem = alike(3, columns={"held": [0, 0, -1], "locked": [True, False, False]}, mate=[1, 0, -1])
     plan = planned(problem, decided(problem, [[0], [0], [1]], {}), build_inventory([[1]], 3, holder=[0]))
     assert (plan.assignment.tolist(), plan.mate.tolist()) == ([0, 0, -1], [1, 0, -1])
 
 
 def test_a_node_needs_cpus_for_both():
-    problem = three()
+    problem = alike(3)
     policy = decided(problem, [[0]] * 3, {(0, 1): 1})
     for cpus, mate in ((2, [1, 0, -1]), (1, [-1, -1, -1])):
         assert planned(problem, policy, build_inventory([[1]], 3, node_cpus=[cpus])).mate.tolist() == mate
 
 
 def test_a_pairs_gpus_count_for_the_groups_of_both():
-    problem = Problem.of([[1]] * 4, [[1]], [4], workload=[0] * 4, kept_rate=[[[0.9]]])
+    problem = alike(4, 4)
     quotas = Quotas(np.array([[0], [0], [0], [1]]), np.array([1, 1]), np.array([0, 0]))
     plan = planned(problem, decided(problem, [[0]] * 4, {(0, 1): 1, (2, 3): 0.5}), build_inventory([[4]], 4), quotas)
     assert (plan.assignment.tolist(), plan.mate.tolist()) == ([0, 0, -1, 0], [1, 0, -1, -1])
