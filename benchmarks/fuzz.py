@@ -16,7 +16,7 @@ import numpy as np
 
 from allocation.decision import Decision, Status
 from allocation.policies import PLAIN_PROGRAMS, POLICIES
-from allocation.policies.makespan import steps_left
+from allocation.policies._shared import steps_left
 from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve
 from allocation.problem import Problem, runnable
 from allocation.solvers.linear_program import SolverFailed

@@ -20,8 +20,7 @@ from numpy import (
 from scipy.optimize import linear_sum_assignment
 
 from allocation.decision import Decision
-from allocation.policies.isolated import on_base_gangs
-from allocation.policies.makespan import steps_left
+from allocation.policies._shared import on_base_gangs, steps_left
 from allocation.policies.parameters import Within
 from allocation.problem import Problem
 from allocation.solvers.greedy_queue import fastest, holds_something, serve

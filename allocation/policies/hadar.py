@@ -1,17 +1,28 @@
 """Primal-dual admission, job by job, at exponentially increasing prices (Hadar)."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from time import perf_counter
 from typing import Annotated, Literal
 
-from numpy import arange, divide, full_like, inf, isfinite, lexsort, maximum, minimum, ones_like, where, zeros_like
+from numpy import (
+    arange,
+    divide,
+    full_like,
+    inf,
+    isfinite,
+    lexsort,
+    maximum,
+    minimum,
+    ones,
+    ones_like,
+    where,
+    zeros_like,
+)
 
 from allocation.decision import Decision, Status
-from allocation.policies.makespan import steps_left
-from allocation.policies.min_cost import dollars_per_hour
+from allocation.policies._shared import dollars_per_hour, steps_left
 from allocation.policies.parameters import Choice, Within
-from allocation.policies.plain_programs import all_jobs_sum, decision_of_picks, each_jobs_sum, solve
+from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem
 from allocation.solvers.lagrangian_dual import SeparableProblem, solve_dual
 from allocation.solvers.primal_dual import ExponentialPrices, admit
@@ -130,22 +141,20 @@ def plain_program(
     problem: Problem, *, objective: str = "jct", gap: float = 1e-3, budget: TimeBudget = UNLIMITED
 ) -> Decision:
     """Integer program of the assignment with the highest total value, which the greedy rule may miss."""
-    T, u, c, locked = problem.rate, problem.usage, problem.capacity, problem.locked
+    T, u, c = problem.rate, problem.usage, problem.capacity
     V = where(T > 0, _worth(problem, objective)(_left_s(problem)), 0)
-    best = solve(
-        V.ravel(),
+    return solve_integer(
+        problem,
+        V,
         [
             [each_jobs_sum(ones_like(T))],  # one configuration
             [all_jobs_sum(u, len(T))],  # capacity
         ],
-        [1 - locked, c - u[:, problem.held[locked]].sum(axis=1)],
-        usable=V > 0,
-        budget=budget,
-        whole=True,
+        [ones(len(T)), c],
+        usable=T > 0,
         gap=gap,
+        budget=budget,
     )
-    kept = float(V[locked, problem.held[locked]].sum())
-    return replace(decision_of_picks(problem, best, V), objective=best.value + kept, bound=best.bound + kept)
 
 
 def _sum_of(V: Floats, assignment: Ints) -> float:

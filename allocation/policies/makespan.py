@@ -2,17 +2,17 @@
 
 from typing import Annotated
 
-from numpy import append, isfinite, maximum, ones, ones_like, where, zeros
+from numpy import ones, ones_like, zeros
 
 from allocation.decision import Decision
+from allocation.policies._shared import steps_left
 from allocation.policies.parameters import Switch
-from allocation.policies.plain_programs import Level, all_jobs_sum, each_jobs_sum, lexicographic, solve
+from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_levels
 from allocation.problem import Problem
 from allocation.solvers.linear_program import SolverFailed
 from allocation.solvers.water_filling import fill_evenly
 from allocation.space_sharing.water_filling import PACKED, pack_evenly
 from allocation.time_budget import UNLIMITED, TimeBudget
-from allocation.types import Bools, Floats
 
 
 def makespan(problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulated=True)] = False) -> Decision:
@@ -69,28 +69,15 @@ def makespan(problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulat
 def plain_program(problem: Problem, *, levels: int | None = None, budget: TimeBudget = UNLIMITED) -> Decision:
     """Solve the program above by HiGHS, then once more for each further level, up to `levels`."""
     T, u, c, r = problem.rate, problem.usage, problem.capacity, steps_left(problem)
-    rates, times, used = each_jobs_sum(T), each_jobs_sum(ones_like(T)), all_jobs_sum(u, len(T))
-
-    def highest(rising: Bools, kept: Floats) -> Level:
-        best = solve(
-            append(zeros(T.size), 1),
-            [
-                [-rates, where(rising, r, 0)[:, None]],  # done by 1/z
-                [times, None],  # time
-                [used, None],  # capacity
-            ],
-            [where(rising, 0, -kept), ones(len(T)), c],
-            usable=T > 0,
-            budget=budget,
-        )
-        return Level(best.value, where(rising, best.value * r, kept), best)
-
-    return lexicographic(highest, T, u, c, levels=levels)[0].inverse_decision
-
-
-def steps_left(problem: Problem) -> Floats:
-    """Remaining steps (m,), at least one second's; a job of unknown length is as long as the longest known one."""
-    r, p = problem.remaining_steps, problem.base_rate
-    known = isfinite(r)
-    longest_s = maximum(where(known, r / p, 0).max(initial=0), 1)
-    return maximum(where(known, r, longest_s * p), p)
+    return solve_levels(
+        [
+            [-each_jobs_sum(T), r[:, None]],  # done by 1/z
+            [each_jobs_sum(ones_like(T)), None],  # time
+            [all_jobs_sum(u, len(T)), None],  # capacity
+        ],
+        [zeros(len(T)), ones(len(T)), c],
+        rates=T,
+        usage=u,
+        levels=levels,
+        budget=budget,
+    ).inverse_decision

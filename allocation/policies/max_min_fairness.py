@@ -2,17 +2,17 @@
 
 from typing import Annotated
 
-from numpy import append, ones, ones_like, where, zeros
+from numpy import ones, ones_like, zeros
 
 from allocation.decision import Decision
 from allocation.policies.parameters import Switch
-from allocation.policies.plain_programs import Level, all_jobs_sum, each_jobs_sum, lexicographic, solve
+from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_levels
 from allocation.problem import Problem
 from allocation.solvers.linear_program import SolverFailed
 from allocation.solvers.water_filling import fill_evenly
 from allocation.space_sharing.water_filling import PACKED, pack_evenly
 from allocation.time_budget import UNLIMITED, TimeBudget
-from allocation.types import Bools, Floats
+from allocation.types import Floats
 
 
 def max_min_fairness(problem: Problem, *, packed: Annotated[bool, Switch(PACKED, simulated=True)] = False) -> Decision:
@@ -57,8 +57,7 @@ def max_min_fairness(problem: Problem, *, packed: Annotated[bool, Switch(PACKED,
     .. [1] Narayanan et al., OSDI 2020, "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
        sections 4.1 and 4.3.
     """
-    T, g, w, p = problem.rate, problem.base_gpus, problem.weight, problem.base_rate
-    scale = g / (w * p)
+    T, scale = problem.rate, _scale(problem)
     if packed:
         return pack_evenly(problem, scale).decision
     budget = TimeBudget.of(problem)
@@ -70,22 +69,22 @@ def max_min_fairness(problem: Problem, *, packed: Annotated[bool, Switch(PACKED,
 
 def plain_program(problem: Problem, *, levels: int | None = None, budget: TimeBudget = UNLIMITED) -> Decision:
     """Solve the program above by HiGHS, then once more for each further level, up to `levels`."""
-    T, u, c, w = problem.rate, problem.usage, problem.capacity, problem.weight
-    a = T * (problem.base_gpus / (w * problem.base_rate))[:, None]
-    rates, times, used = each_jobs_sum(a), each_jobs_sum(ones_like(a)), all_jobs_sum(u, len(a))
+    u, c, a = problem.usage, problem.capacity, problem.rate * _scale(problem)[:, None]
+    return solve_levels(
+        [
+            [-each_jobs_sum(a), ones((len(a), 1))],  # fair
+            [each_jobs_sum(ones_like(a)), None],  # time
+            [all_jobs_sum(u, len(a)), None],  # capacity
+        ],
+        [zeros(len(a)), ones(len(a)), c],
+        rates=a,
+        usage=u,
+        levels=levels,
+        budget=budget,
+    ).decision
 
-    def highest(rising: Bools, kept: Floats) -> Level:
-        best = solve(
-            append(zeros(a.size), 1),
-            [
-                [-rates, rising[:, None]],  # fair
-                [times, None],  # time
-                [used, None],  # capacity
-            ],
-            [where(rising, 0, -kept), ones(len(a)), c],
-            usable=T > 0,
-            budget=budget,
-        )
-        return Level(best.value, where(rising, best.value, kept), best)
 
-    return lexicographic(highest, a, u, c, levels=levels)[0].decision
+def _scale(problem: Problem) -> Floats:
+    """Level per step/s of each job (m,): g / (w p)."""
+    g, w, p = problem.base_gpus, problem.weight, problem.base_rate
+    return g / (w * p)

@@ -1,14 +1,14 @@
 """Max-min fairness of GPU time, blind to the types of GPUs (Gavel's `max_min_fairness`)."""
 
-from numpy import append, ones, ones_like, where, zeros
+from numpy import ones, ones_like, where, zeros
 
 from allocation.decision import Decision
-from allocation.policies.plain_programs import Level, all_jobs_sum, each_jobs_sum, lexicographic, solve
+from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_levels
 from allocation.problem import Problem, normaliser
 from allocation.solvers.linear_program import SolverFailed
 from allocation.solvers.water_filling import fill_evenly
 from allocation.time_budget import UNLIMITED, TimeBudget
-from allocation.types import Bools, Floats
+from allocation.types import Floats
 
 
 def max_min_fairness_agnostic(problem: Problem) -> Decision:
@@ -55,23 +55,18 @@ def max_min_fairness_agnostic(problem: Problem) -> Decision:
 def plain_program(problem: Problem, *, levels: int | None = None, budget: TimeBudget = UNLIMITED) -> Decision:
     """Solve max-min fairness at these rates by HiGHS, once for each level, up to `levels`."""
     u, c, a = problem.usage, problem.capacity, _gpu_time(problem)
-    rates, times, used = each_jobs_sum(a), each_jobs_sum(ones_like(a)), all_jobs_sum(u, len(a))
-
-    def highest(rising: Bools, kept: Floats) -> Level:
-        best = solve(
-            append(zeros(a.size), 1),
-            [
-                [-rates, rising[:, None]],  # fair
-                [times, None],  # time
-                [used, None],  # capacity
-            ],
-            [where(rising, 0, -kept), ones(len(a)), c],
-            usable=a > 0,
-            budget=budget,
-        )
-        return Level(best.value, where(rising, best.value, kept), best)
-
-    return lexicographic(highest, a, u, c, levels=levels)[0].decision
+    return solve_levels(
+        [
+            [-each_jobs_sum(a), ones((len(a), 1))],  # fair
+            [each_jobs_sum(ones_like(a)), None],  # time
+            [all_jobs_sum(u, len(a)), None],  # capacity
+        ],
+        [zeros(len(a)), ones(len(a)), c],
+        rates=a,
+        usage=u,
+        levels=levels,
+        budget=budget,
+    ).decision
 
 
 def _gpu_time(problem: Problem) -> Floats:

@@ -1,17 +1,14 @@
 """Maximum throughput per dollar (Gavel)."""
 
-from numpy import ones, ones_like, where
+from numpy import ones, ones_like
 
 from allocation.decision import Decision
+from allocation.policies._shared import steps_per_dollar
 from allocation.policies.plain_programs import all_jobs_sum, decision_of_shares, each_jobs_sum, solve
 from allocation.problem import Problem
 from allocation.solvers.linear_program import SolverFailed
 from allocation.solvers.weighted_sum import maximize_weighted_sum
 from allocation.time_budget import UNLIMITED, TimeBudget
-from allocation.types import Floats
-
-FREE = 1e-2
-"""Assumed price of a GPU without one, as a fraction of the lowest price."""
 
 
 def min_cost(problem: Problem) -> Decision:
@@ -50,18 +47,18 @@ def min_cost(problem: Problem) -> Decision:
        section 4.2.
     """
     budget = TimeBudget.of(problem)
-    b = problem.rate * problem.weight[:, None] / dollars_per_hour(problem)
+    b, T, u, c = steps_per_dollar(problem), problem.rate, problem.usage, problem.capacity
     try:
-        return maximize_weighted_sum(b, problem.rate, problem.usage, problem.capacity, budget=budget).decision
+        return maximize_weighted_sum(b, T, u, c, budget=budget).decision
     except SolverFailed as failure:
         return plain_program(problem, budget=budget).in_place_of(failure)
 
 
 def plain_program(problem: Problem, *, budget: TimeBudget = UNLIMITED) -> Decision:
     """Solve the program above by HiGHS."""
-    T, u, c, w = problem.rate, problem.usage, problem.capacity, problem.weight
+    b, T, u, c = steps_per_dollar(problem), problem.rate, problem.usage, problem.capacity
     best = solve(
-        (T * w[:, None] / dollars_per_hour(problem)).ravel(),
+        b.ravel(),
         [
             [each_jobs_sum(ones_like(T))],  # time
             [all_jobs_sum(u, len(T))],  # capacity
@@ -71,11 +68,3 @@ def plain_program(problem: Problem, *, budget: TimeBudget = UNLIMITED) -> Decisi
         budget=budget,
     )
     return decision_of_shares(best, u, c)
-
-
-def dollars_per_hour(problem: Problem) -> Floats:
-    """Dollars per hour of each configuration (K,), more than 0."""
-    price = problem.price_per_gpu_hour
-    least = price[price > 0].min(initial=1 / FREE) if (price > 0).any() else 1 / FREE
-    cost: Floats = where(price > 0, price, FREE * least) @ problem.usage
-    return cost

@@ -4,7 +4,7 @@ from numpy import append, clip, divide, isfinite, maximum, ones, ones_like, wher
 from scipy.sparse import diags_array, eye_array
 
 from allocation.decision import Decision
-from allocation.policies.min_cost import dollars_per_hour
+from allocation.policies._shared import steps_per_dollar
 from allocation.policies.plain_programs import all_jobs_sum, decision_of_shares, each_jobs_sum, solve
 from allocation.problem import Problem
 from allocation.solvers.linear_program import SolverFailed
@@ -49,9 +49,8 @@ def min_cost_slo(problem: Problem) -> Decision:
     .. [1] Narayanan et al., OSDI 2020, "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
        section 4.2.
     """
-    T, u, c = problem.rate, problem.usage, problem.capacity
+    b, T, u, c = steps_per_dollar(problem), problem.rate, problem.usage, problem.capacity
     budget = TimeBudget.of(problem)
-    b = T * problem.weight[:, None] / dollars_per_hour(problem)
     try:
         least = minimize_shortfall(T, u, c, _rates_in_time(problem), budget=budget)
         return maximize_weighted_sum(b, T, u, c, least=least, budget=budget).decision
@@ -77,7 +76,7 @@ def plain_program(problem: Problem, *, budget: TimeBudget = UNLIMITED) -> Decisi
         budget=budget,
     )
     best = solve(
-        (T * problem.weight[:, None] / dollars_per_hour(problem)).ravel(),
+        steps_per_dollar(problem).ravel(),
         [
             [-rates],  # in time
             [times],  # time

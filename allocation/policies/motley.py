@@ -1,13 +1,12 @@
 """Minimum mean completion time with restart costs, by integer assignment (Motley's own)."""
 
-from dataclasses import replace
 from typing import Annotated
 
-from numpy import arange, inf, isfinite, maximum, minimum, ones_like, where
+from numpy import arange, inf, isfinite, maximum, minimum, ones, ones_like, where
 
 from allocation.decision import Decision
 from allocation.policies.parameters import Within
-from allocation.policies.plain_programs import all_jobs_sum, decision_of_picks, each_jobs_sum, solve
+from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem
 from allocation.solvers.integer_assignment import allowed, assign_with_incumbents
 from allocation.solvers.linear_program import SolverFailed
@@ -108,25 +107,20 @@ def plain_program(
     budget: TimeBudget = UNLIMITED,
 ) -> Decision:
     """Solve the program above by HiGHS."""
-    T, u, c, locked = problem.rate, problem.usage, problem.capacity, problem.locked
-    stays = arange(problem.gpus.size) == problem.held[:, None]
+    T, u, c = problem.rate, problem.usage, problem.capacity
     gain = _gain(problem, short_first=short_first, horizon_s=horizon_s, begin=begin)
-    worth = where(allowed(problem, stays, scale_up), gain, 0)
-    best = solve(
-        worth.ravel(),
+    return solve_integer(
+        problem,
+        gain,
         [
             [each_jobs_sum(ones_like(T))],  # one configuration
             [all_jobs_sum(u, len(T))],  # capacity
         ],
-        [1 - locked, c - u[:, problem.held[locked]].sum(axis=1)],
-        usable=worth > 0,
-        budget=budget,
-        whole=True,
+        [ones(len(T)), c],
+        usable=allowed(problem, scale_up),
         gap=gap,
+        budget=budget,
     )
-    picks = decision_of_picks(problem, best, worth)
-    kept = float(gain[locked, problem.held[locked]].sum())
-    return replace(picks, objective=best.value + kept, bound=best.bound + kept)
 
 
 def _gain(problem: Problem, *, short_first: float, horizon_s: float, begin: float) -> Floats:

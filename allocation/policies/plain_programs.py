@@ -113,15 +113,48 @@ def decision_of_shares(best: Solution, usage: Ints, capacity: Ints) -> Decision:
     return Decision.of_shares(shares, prices=prices, objective=best.value, bound=best.bound, solve_seconds=seconds)
 
 
-def decision_of_picks(problem: Problem, best: Solution, worth: Floats) -> Decision:
-    """Decision from an integer program, which has no prices; locked jobs keep what they hold."""
-    X = best.x.reshape(worth.shape)
+def solve_integer(
+    problem: Problem,
+    value: Floats,
+    rows: list[list[Any]],
+    limits: list[Floats | Ints],
+    *,
+    usable: Bools,
+    gap: float,
+    budget: TimeBudget,
+    objective: Callable[[float], float] = float,
+) -> Decision:
+    """Maximise the total value of the configurations X (m, K), each 0 or 1; locked jobs keep what they hold.
+
+    Parameters
+    ----------
+    value : (m, K), of each configuration; infeasible unless positive.
+    rows, limits, usable : as `solve` takes them; the configurations of locked jobs are taken off the limits.
+    gap : relative optimality gap.
+    objective : total value → the policy's objective; the value itself unless given.
+
+    Returns
+    -------
+    Decision
+        assignment (m,) and value (m, K); an integer program has no prices.
+
+    Raises
+    ------
+    SolverFailed
+        As `solve`.
+    """
+    held, locked = problem.held, problem.locked
+    stays = locked[:, None] & (np.arange(value.shape[1]) == held[:, None])
+    left = [upper - block[0] @ stays.ravel() for block, upper in zip(rows, limits, strict=True)]
+    worth = np.where(usable, value, 0)
+    best = solve(worth.ravel(), rows, left, usable=worth > 0, budget=budget, whole=True, gap=gap)
+    X, kept = best.x.reshape(worth.shape), float(value[stays].sum())
     picks = np.where(X.max(axis=1) > 0.5, X.argmax(axis=1), -1)
     return Decision.of_assignment(
-        np.where(problem.locked, problem.held, picks),
+        np.where(locked, held, picks),
         prices=np.zeros(len(problem.capacity)),
-        objective=best.value,
-        bound=best.bound,
+        objective=objective(best.value + kept),
+        bound=objective(best.bound + kept),
         status=best.status,
         solve_seconds=best.seconds,
         value=worth,
@@ -194,6 +227,44 @@ def lexicographic(
         status=status,
     )
     return filled, stopped_at
+
+
+def solve_levels(
+    rows: list[list[Any]],
+    limits: list[Floats | Ints],
+    *,
+    rates: Floats,
+    usage: Ints,
+    levels: int | None = None,
+    budget: TimeBudget,
+) -> MaxMinShares:
+    """Lexicographic max-min of z by a linear program over shares X (m, K) and z; the last rows are those of capacity.
+
+    The first block row is, for each job, z times what it needs less its rate, at most 0. At a later level each job that
+    was fixed keeps its rate instead.
+
+    Parameters
+    ----------
+    rows, limits : the program of the lowest level, as `solve` takes it.
+    rates : (m, K), what each share adds to a job's rate.
+    usage : (n, K) GPUs.
+    levels : most levels; all by default.
+
+    Raises
+    ------
+    SolverFailed
+        The first level was not solved in time; later levels are optional.
+    """
+    (job_rows, need), *others = rows
+    objective = np.append(np.zeros(rates.size), 1)
+
+    def highest(rising: Bools, kept: Floats) -> Level:
+        first = [job_rows, np.where(rising[:, None], need, 0)]
+        first_limits = np.where(rising, limits[0], -kept)
+        best = solve(objective, [first, *others], [first_limits, *limits[1:]], usable=rates > 0, budget=budget)
+        return Level(best.value, np.where(rising, best.value * need[:, 0], kept), best)
+
+    return lexicographic(highest, rates, usage, np.asarray(limits[-1]), levels=levels)[0]
 
 
 def _fitted(X: Floats, usage: Ints, capacity: Ints) -> Floats:

@@ -1,9 +1,9 @@
 """Shares of the cluster's mix of GPU types in proportion to weights."""
 
-from numpy import divide, maximum, ones_like, where, zeros, zeros_like
+from numpy import divide, maximum, ones_like, where, zeros_like
 
-from allocation.decision import Decision, Status
-from allocation.policies.isolated import on_base_gangs
+from allocation.decision import Decision
+from allocation.policies._shared import decision_by_rule, on_base_gangs
 from allocation.problem import Problem
 from allocation.types import Floats
 
@@ -37,15 +37,13 @@ def proportional(problem: Problem) -> Decision:
     .. [1] Chaudhary et al., EuroSys 2020, "Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for Deep
        Learning" (Gandiva_fair's tickets, before trading).
     """
-    T, c, g, w = problem.rate, problem.capacity, problem.base_gpus, problem.weight
+    c, g, w = problem.capacity, problem.base_gpus, problem.weight
     f = _fill(c.sum(), g, w)
     usable = on_base_gangs(problem, ones_like(problem.received_s)) @ (problem.usage > 0).T * c
     y = f[:, None] * usable / maximum(usable.sum(axis=1, keepdims=True), 1)
     used = g @ y
     y *= divide(c, used, out=ones_like(used), where=used > c)
-    X = on_base_gangs(problem, y)
-    worst = (g / (w * problem.base_rate) * (T * X).sum(axis=1)).min()
-    return Decision.of_shares(X, prices=zeros(c.size), objective=worst, status=Status.RULE, dust=0)
+    return decision_by_rule(problem, on_base_gangs(problem, y))
 
 
 def _fill(capacity: float, g: Floats, w: Floats) -> Floats:

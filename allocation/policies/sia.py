@@ -1,14 +1,13 @@
 """Goodput-optimal elastic allocation (Sia)."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Annotated
 
-from numpy import arange, inf, maximum, minimum, ones_like, where
+from numpy import arange, inf, maximum, minimum, ones, ones_like, where
 
 from allocation.decision import Decision
 from allocation.policies.parameters import Switch, Within
-from allocation.policies.plain_programs import all_jobs_sum, decision_of_picks, each_jobs_sum, solve
+from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem
 from allocation.solvers.integer_assignment import allowed, assign_with_incumbents
 from allocation.solvers.linear_program import SolverFailed
@@ -108,25 +107,21 @@ def plain_program(
     budget: TimeBudget = UNLIMITED,
 ) -> Decision:
     """Solve the program above by HiGHS, as the gain of each configuration over all jobs waiting."""
-    T, u, c, locked = problem.rate, problem.usage, problem.capacity, problem.locked
+    T, u, c = problem.rate, problem.usage, problem.capacity
     gain, objective = _gain(problem, power=power, waiting=waiting, rounded=rounded)
-    stays = arange(problem.gpus.size) == problem.held[:, None]
-    worth = where(allowed(problem, stays, scale_up), gain, 0)
-    best = solve(
-        worth.ravel(),
+    return solve_integer(
+        problem,
+        gain,
         [
             [each_jobs_sum(ones_like(T))],  # one configuration
             [all_jobs_sum(u, len(T))],  # capacity
         ],
-        [1 - locked, c - u[:, problem.held[locked]].sum(axis=1)],
-        usable=worth > 0,
-        budget=budget,
-        whole=True,
+        [ones(len(T)), c],
+        usable=allowed(problem, scale_up),
         gap=gap,
+        budget=budget,
+        objective=objective,
     )
-    picks = decision_of_picks(problem, best, worth)
-    kept = gain[locked, problem.held[locked]].sum()
-    return replace(picks, objective=objective(best.value + kept), bound=objective(best.bound + kept))
 
 
 def _gain(problem: Problem, *, power: float, waiting: float, rounded: bool) -> tuple[Floats, Callable[[float], float]]:

@@ -71,7 +71,7 @@ def assign_with_incumbents(
     """
     held, locked = problem.held, problem.locked
     stays = np.arange(problem.gpus.size) == held[:, None]
-    worth = np.where(allowed(problem, stays, scale_up) & ~locked[:, None], gain, 0)
+    worth = np.where(allowed(problem, scale_up) & ~locked[:, None], gain, 0)
     kept = problem.usage[:, held[locked]].sum(axis=1)
     best = solve_assignment(
         np.where(stays, worth * (1 + TIE), worth),
@@ -94,7 +94,7 @@ def assign_with_incumbents(
     )
 
 
-def allowed(problem: Problem, stays: Bools, scale_up: float) -> Bools:
+def allowed(problem: Problem, scale_up: float) -> Bools:
     """Configurations (m, K) that a job may have: feasible ones within the scale-up limit, and the one that it holds.
 
     The limit is `scale_up` times the GPUs that jobs of its workload ever had, and not below its smallest gang.
@@ -104,6 +104,7 @@ def allowed(problem: Problem, stays: Bools, scale_up: float) -> Bools:
         if scale_up
         else np.ones(len(problem.weight)) * np.inf
     )
+    stays = np.arange(problem.gpus.size) == problem.held[:, None]
     usable: Bools = (problem.rate > 0) & ((problem.gpus <= most[:, None]) | stays)
     return usable
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 
 from allocation.policies import POLICIES
+from allocation.policies._shared import steps_left
 from allocation.policies.finish_time_fairness import finish_time_fairness
-from allocation.policies.makespan import makespan, steps_left
+from allocation.policies.makespan import makespan
 from allocation.policies.max_min_fairness import max_min_fairness
 from allocation.policies.parameters import InvalidParameter, parameters_of, with_parameters
 from allocation.problem import Problem, SpaceSharing
