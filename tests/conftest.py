@@ -19,7 +19,7 @@ from scheduler_app.operations.host_setup import JOB_USER, SYSTEM_STATE
 from scheduler_app.round import engine_registry as fleet
 from tests.service_lab import Lab
 
-SHARED = ("stack", "demo", "machine", "arena", "replay", "browser")
+SHARED = ("stack", "demo", "machine", "processes", "replay", "browser")
 """Fixtures that are expensive to start: with several workers, the tests that share one run on the same worker."""
 SLOW = (
     "security",

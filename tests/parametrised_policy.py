@@ -30,5 +30,5 @@ def tuned(
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under the name of a policy that every door knows."""
+    """Under the name of a policy that every interface knows."""
     monkeypatch.setitem(POLICIES, NAME, tuned)

@@ -1,4 +1,4 @@
-"""The door to the solver: answers with their bound, and no silent wrong ones."""
+"""The call of the solver: answers with their bound, and no silent wrong ones."""
 
 import numpy as np
 import pytest

@@ -12,7 +12,7 @@ from tests.rest_callers import caller
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 
-def deed(client: APIClient, job: Job, verb: str, body: Any = None) -> Any:
+def act(client: APIClient, job: Job, verb: str, body: Any = None) -> Any:
     return client.post(f"/api/v1/jobs/{job.pk}/{verb}", body, format="json")
 
 
@@ -38,46 +38,46 @@ def finished(cluster: Lab) -> Job:
 
 
 def test_holding_answers_the_held_job(ada: APIClient, queued: Job) -> None:
-    answer = deed(ada, queued, "hold")
+    answer = act(ada, queued, "hold")
     assert (answer.status_code, answer.json()["held"], answer.json()["reason"]) == (202, True, "held")
 
 
 def test_releasing_answers_the_released_job(ada: APIClient, queued: Job) -> None:
     hold_job(queued, actor=None)
-    answer = deed(ada, queued, "release")
+    answer = act(ada, queued, "release")
     assert (answer.status_code, answer.json()["held"]) == (202, False)
 
 
 def test_requeueing_stops_the_job_first(ada: APIClient, running: Job) -> None:
-    answer = deed(ada, running, "requeue")
+    answer = act(ada, running, "requeue")
     assert (answer.status_code, answer.json()["state"]) == (202, "stopping")
 
 
 @pytest.mark.parametrize(("verb", "code"), [("release", "job_is_not_held"), ("requeue", "wrong_state")])
 def test_what_the_state_does_not_allow_is_a_conflict(ada: APIClient, queued: Job, verb: str, code: str) -> None:
-    answer = deed(ada, queued, verb)
+    answer = act(ada, queued, verb)
     assert (answer.status_code, answer.json()["code"]) == (409, code)
 
 
 @pytest.mark.parametrize("verb", ["cancel", "hold", "release", "requeue"])
 def test_nothing_can_be_done_to_a_finished_job(ada: APIClient, finished: Job, verb: str) -> None:
-    assert deed(ada, finished, verb).status_code == 409
+    assert act(ada, finished, verb).status_code == 409
 
 
 @pytest.mark.parametrize("verb", ["cancel", "hold", "release", "requeue", "clone"])
 def test_a_job_of_strangers_is_not_there(cluster: Lab, queued: Job, verb: str) -> None:
-    assert deed(caller(cluster.user("eve", "language")), queued, verb).status_code == 404
+    assert act(caller(cluster.user("eve", "language")), queued, verb).status_code == 404
 
 
 @pytest.mark.parametrize("verb", ["cancel", "hold"])
 def test_who_did_it_is_on_the_audit_list(ada: APIClient, queued: Job, verb: str) -> None:
-    deed(ada, queued, verb)
+    act(ada, queued, verb)
     entry = AuditEntry.objects.filter(action=f"job.{verb}").get()
     assert (entry.actor_name, entry.target_id) == ("ada", str(queued.pk))
 
 
 def test_what_failed_is_not_on_the_audit_list(ada: APIClient, finished: Job) -> None:
-    deed(ada, finished, "cancel")
+    act(ada, finished, "cancel")
     assert not AuditEntry.objects.filter(action="job.cancel").exists()
 
 
@@ -86,20 +86,20 @@ def test_what_failed_is_not_on_the_audit_list(ada: APIClient, finished: Job) -> 
 
 def test_a_clone_asks_for_the_same(ada: APIClient, cluster: Lab) -> None:
     job = cluster.submit(gpus=2, tags={"project": "x"}, time_limit="2h")
-    answer = deed(ada, job, "clone")
+    answer = act(ada, job, "clone")
     copy = answer.json()
     assert (answer.status_code, copy["spec"]) == (201, ada.get(f"/api/v1/jobs/{job.pk}").json()["spec"])
     assert copy["id"] != str(job.pk)
 
 
 def test_a_clone_may_differ_where_one_says_so(ada: APIClient, finished: Job) -> None:
-    copy = deed(ada, finished, "clone", {"name": "again", "gpus": 2}).json()
+    copy = act(ada, finished, "clone", {"name": "again", "gpus": 2}).json()
     assert (copy["name"], copy["spec"]["gpus"], copy["spec"]["command"]) == ("again", 2, "true")
 
 
 @pytest.mark.parametrize("body", [{"gpus": 100}, {"gpu": 1}, [], "again"])
 def test_a_clone_is_checked_like_any_job(ada: APIClient, queued: Job, body: Any) -> None:
-    assert deed(ada, queued, "clone", body).status_code == 422
+    assert act(ada, queued, "clone", body).status_code == 422
 
 
 # -- change ------------------------------------------------------------------------------------------------------
@@ -231,13 +231,13 @@ def test_the_etag_is_also_a_field(ada: APIClient, queued: Job) -> None:
 
 
 def test_events_are_told_in_order_with_who_did_it(ada: APIClient, cluster: Lab, queued: Job) -> None:
-    deed(ada, queued, "hold")
+    act(ada, queued, "hold")
     page = ada.get(f"/api/v1/jobs/{queued.pk}/events").json()
     assert [(event["kind"], event["actor"]) for event in page["results"]] == [("submitted", "ada"), ("held", "ada")]
 
 
 def test_a_history_comes_in_pages(ada: APIClient, queued: Job) -> None:
-    deed(ada, queued, "hold")
+    act(ada, queued, "hold")
     first = ada.get(f"/api/v1/jobs/{queued.pk}/events", {"limit": 1}).json()
     second = ada.get(f"/api/v1/jobs/{queued.pk}/events", {"limit": 1, "cursor": first["next"]}).json()
     assert [page["results"][0]["kind"] for page in (first, second)] == ["submitted", "held"]
@@ -252,7 +252,7 @@ def test_attempts_are_told_in_order(ada: APIClient, cluster: Lab) -> None:
 def test_whatever_happens_to_a_job_moves_its_time_of_change(ada: APIClient, cluster: Lab) -> None:
     job = cluster.submit(UNTIL_LET_GO)
     seen = []
-    for verb in (lambda: cluster.running(job), lambda: deed(ada, job, "cancel"), lambda: change(ada, job, name="x")):
+    for verb in (lambda: cluster.running(job), lambda: act(ada, job, "cancel"), lambda: change(ada, job, name="x")):
         job.refresh_from_db()
         seen.append(job.updated_at)
         verb()

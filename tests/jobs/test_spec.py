@@ -1,4 +1,4 @@
-"""The spec: one schema at every door, in both directions, and every fault named with its place and its remedy."""
+"""The spec: one schema for every interface, in both directions; every error names its field and the remedy."""
 
 import json
 from typing import Any

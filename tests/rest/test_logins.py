@@ -1,4 +1,4 @@
-"""Guessing passwords is slow, at both doors that take one; and the audit list says who came and who could not."""
+"""Guessing passwords is slow on both login pages; logins and failed logins are on the audit list."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -7,7 +7,7 @@ from django.test import Client
 from audit_app.models import Action, AuditEntry
 from tests.service_lab import Lab
 
-DOORS = ["/login/", "/admin/login/"]
+LOGIN_PAGES = ["/login/", "/admin/login/"]
 RIGHT, WRONG = "a right password", "a wrong password"
 
 
@@ -25,8 +25,8 @@ def browser(eve: User) -> Client:
     return Client()
 
 
-def log_in(browser: Client, password: str, *, door: str = "/login/", name: str = "eve", address: str = "10.0.0.1"):
-    return browser.post(door, {"username": name, "password": password}, REMOTE_ADDR=address)
+def log_in(browser: Client, password: str, *, page: str = "/login/", name: str = "eve", address: str = "10.0.0.1"):
+    return browser.post(page, {"username": name, "password": password}, REMOTE_ADDR=address)
 
 
 def fail(browser: Client, times: int, **how: str) -> None:
@@ -40,15 +40,15 @@ def listed() -> list[tuple[str, str, str]]:
     )
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_the_right_password_lets_in(browser: Client, door: str) -> None:
-    assert log_in(browser, RIGHT, door=door).status_code == 302
+@pytest.mark.parametrize("page", LOGIN_PAGES)
+def test_the_right_password_lets_in(browser: Client, page: str) -> None:
+    assert log_in(browser, RIGHT, page=page).status_code == 302
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_after_five_wrong_ones_even_the_right_one_waits(browser: Client, door: str) -> None:
-    fail(browser, 5, door=door)
-    answer = log_in(browser, RIGHT, door=door)
+@pytest.mark.parametrize("page", LOGIN_PAGES)
+def test_after_five_wrong_ones_even_the_right_one_waits(browser: Client, page: str) -> None:
+    fail(browser, 5, page=page)
+    answer = log_in(browser, RIGHT, page=page)
     assert answer.status_code == 429
     assert 0 < int(answer["Retry-After"]) <= 900
     assert "Try again in 15 minutes" in answer.content.decode()
@@ -61,7 +61,7 @@ def test_the_fifth_wrong_one_says_so_already(browser: Client) -> None:
 
 def test_a_lockout_holds_at_the_other_door_too(browser: Client) -> None:
     fail(browser, 5)
-    assert log_in(browser, RIGHT, door="/admin/login/").status_code == 429
+    assert log_in(browser, RIGHT, page="/admin/login/").status_code == 429
 
 
 def test_who_comes_from_elsewhere_is_not_locked_out(browser: Client) -> None:
@@ -90,7 +90,7 @@ def test_coming_and_going_are_on_the_list(browser: Client) -> None:
 
 
 def test_the_list_tells_the_door(browser: Client) -> None:
-    log_in(browser, RIGHT, door="/admin/login/")
+    log_in(browser, RIGHT, page="/admin/login/")
     assert listed() == [("login", "eve", "admin")]
 
 

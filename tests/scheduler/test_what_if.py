@@ -159,7 +159,7 @@ def test_to_look_changes_nothing(full: Lab, waiting: Job) -> None:
     assert list(Job.objects.order_by("pk").values()) == before
 
 
-# -- at the doors ------------------------------------------------------------------------------------------------
+# -- on pages and over REST ----------------------------------------------------------------------------------------
 
 
 def explained(client: APIClient, job: Job, query: str) -> Any:

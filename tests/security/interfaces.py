@@ -1,4 +1,4 @@
-"""Every door that takes a job, as a function from a spec to what it answers."""
+"""Every interface that takes a job, as a function from a spec to its refusal."""
 
 import html
 import json
@@ -31,12 +31,12 @@ class Refusal:
     words: str
 
 
-Door = Callable[[Spec], Refusal]
+Interface = Callable[[Spec], Refusal]
 
 
 @dataclass
-class Doors:
-    """Ada's ways in. Each answers how it refused, and fails if it did not."""
+class Interfaces:
+    """Interfaces as ada uses them. Each method returns the refusal of a spec, and fails if it was accepted."""
 
     service: Live
     folder: Path

@@ -1,4 +1,4 @@
-"""What no door takes: a field with a value, and words of the answer that help to mend it."""
+"""Invalid specs: a field, a value that every interface refuses, and words of the answer that say how to correct it."""
 
 from dataclasses import dataclass
 from math import inf
@@ -20,7 +20,7 @@ class Bad:
     value: Any
     says: str
     or_says: str = ""
-    """Where the door looks first, and says it in words of its own."""
+    """Checked first by the interface itself, with an error message of its own."""
 
     def __str__(self) -> str:
         return f"{self.field}: {self.value!r}"[:60]

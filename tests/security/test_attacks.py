@@ -1,4 +1,4 @@
-"""What somebody with a browser, a token or a job of theirs may try."""
+"""Attacks by a user with a browser, a token or a job."""
 
 from itertools import chain
 
@@ -160,10 +160,10 @@ def test_nobody_is_signed_out_by_a_link(visitor: Client) -> None:
 
 
 @pytest.mark.parametrize("there", ELSEWHERE)
-@pytest.mark.parametrize("door", ["/login/", "/admin/login/"])
-def test_a_login_leads_to_no_other_site(visitor: Client, door: str, there: str) -> None:
+@pytest.mark.parametrize("page", ["/login/", "/admin/login/"])
+def test_a_login_leads_to_no_other_site(visitor: Client, page: str, there: str) -> None:
     User.objects.update(is_staff=True)
-    answer = log_in(visitor, f"{door}?next={there}", next=there)
+    answer = log_in(visitor, f"{page}?next={there}", next=there)
     assert answer.status_code == 302
     assert "evil" not in answer.url
     assert answer.url.startswith("/")

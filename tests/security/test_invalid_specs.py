@@ -1,4 +1,4 @@
-"""One table of bad specs at every door: each is refused by its field, with words that help, and nothing is queued."""
+"""Invalid specs through every interface: each is refused by its field, with a remedy, and nothing is queued."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from jobs_app.models import Job
 from tests.live_service import Live
-from tests.security.interfaces import Door, Doors, Refusal, parts_of
+from tests.security.interfaces import Interface, Interfaces, Refusal, parts_of
 from tests.security.invalid_specs import BAD, FOREIGN_JOB, HALF, LEAST, Bad
 
 WAYS = (
@@ -25,9 +25,9 @@ WAYS = (
 
 
 @pytest.fixture
-def doors(service: Live, tmp_path: Path) -> Doors:
+def interfaces(service: Live, tmp_path: Path) -> Interfaces:
     service.add("there before")
-    return Doors(service, tmp_path)
+    return Interfaces(service, tmp_path)
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ def foreign(service: Live) -> str:
     return str(service.lab.submit(owner=service.lab.user("eve", "language")).pk)
 
 
-def complaint(door: Door, bad: Bad, spec: dict[str, Any]) -> str:
-    """Empty if the door refused as it should."""
+def complaint(interface: Interface, bad: Bad, spec: dict[str, Any]) -> str:
+    """Empty if the interface refused as it should."""
     before = Job.objects.count()
     try:
-        refusal = door(spec)
+        refusal = interface(spec)
     except AssertionError as error:
         return f"was not refused: {error}"
     if Job.objects.count() != before:
@@ -68,22 +68,22 @@ def spec_of(bad: Bad, foreign: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_bad_is_refused_by_its_field(doors: Doors, foreign: str, way: str) -> None:
-    door = getattr(doors, way)
-    found = {str(bad): complaint(door, bad, spec_of(bad, foreign)) for bad in BAD}
+def test_what_is_bad_is_refused_by_its_field(interfaces: Interfaces, foreign: str, way: str) -> None:
+    interface = getattr(interfaces, way)
+    found = {str(bad): complaint(interface, bad, spec_of(bad, foreign)) for bad in BAD}
     assert {bad: text for bad, text in found.items() if text} == {}
 
 
-def test_the_form_refuses_it_at_its_field_or_beside_the_others(doors: Doors, foreign: str) -> None:
+def test_the_form_refuses_it_at_its_field_or_beside_the_others(interfaces: Interfaces, foreign: str) -> None:
     rows = [bad for bad in BAD if HALF not in str_of(bad)]  # no browser can send it
-    found = {str(bad): complaint(doors.page_form, bad, spec_of(bad, foreign)) for bad in rows}
+    found = {str(bad): complaint(interfaces.page_form, bad, spec_of(bad, foreign)) for bad in rows}
     assert {bad: text for bad, text in found.items() if text} == {}
 
 
-def test_a_change_of_what_is_bad_is_refused(doors: Doors, foreign: str) -> None:
+def test_a_change_of_what_is_bad_is_refused(interfaces: Interfaces, foreign: str) -> None:
     """Also because most of a job is fixed once it was submitted."""
     found = {}
     for bad in BAD:
         fixed = Bad(bad.field, bad.value, "" if bad.field not in ("name", "weight", "tags", "retries") else bad.says)
-        found[str(bad)] = complaint(doors.rest_change, fixed, {bad.field: spec_of(bad, foreign)[bad.field]})
+        found[str(bad)] = complaint(interfaces.rest_change, fixed, {bad.field: spec_of(bad, foreign)[bad.field]})
     assert {bad: text for bad, text in found.items() if text} == {}

@@ -10,7 +10,7 @@ import pytest
 
 from jobs_app.models import Job
 from tests.live_service import Live
-from tests.security.interfaces import Doors
+from tests.security.interfaces import Interfaces
 from tests.security.invalid_specs import BAD_YAML, BOMB, LEAST, MERGES
 
 ROUTES = ["/api/v1/jobs", "/api/v1/jobs?dry_run=true", "/api/v1/jobs/batch", "/api/v1/jobs/{job}/clone"]
@@ -33,23 +33,23 @@ KINDS = ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
 
 
 @pytest.fixture
-def doors(service: Live, tmp_path: Path) -> Doors:
+def interfaces(service: Live, tmp_path: Path) -> Interfaces:
     service.add("there before")
-    return Doors(service, tmp_path)
+    return Interfaces(service, tmp_path)
 
 
-def sent(doors: Doors, route: str, body: bytes, kind: str = "application/json", method: str = "POST") -> Any:
-    address = route.format(job=doors.service.jobs[-1].pk)
-    answer = doors.rest.generic(method, address, body, kind)
+def sent(interfaces: Interfaces, route: str, body: bytes, kind: str = "application/json", method: str = "POST") -> Any:
+    address = route.format(job=interfaces.service.jobs[-1].pk)
+    answer = interfaces.rest.generic(method, address, body, kind)
     assert answer["Content-Type"] == "application/problem+json", answer.content
     assert Job.objects.count() == 1
     return answer
 
 
 @pytest.mark.parametrize("what", BODIES)
-def test_a_body_that_is_none_is_refused_in_words(doors: Doors, what: str) -> None:
+def test_a_body_that_is_none_is_refused_in_words(interfaces: Interfaces, what: str) -> None:
     body, status, says = BODIES[what]
-    answer = sent(doors, "/api/v1/jobs", body)
+    answer = sent(interfaces, "/api/v1/jobs", body)
     assert answer.status_code == status
     assert says in answer.content.decode()
 
@@ -59,34 +59,34 @@ TAKEN = {"batch": {"too much"}, "clone": {"nothing", "nothing at all"}}
 
 
 @pytest.mark.parametrize("route", ROUTES[1:])
-def test_every_route_that_takes_a_job_refuses_it(doors: Doors, route: str) -> None:
+def test_every_route_that_takes_a_job_refuses_it(interfaces: Interfaces, route: str) -> None:
     taken = TAKEN.get(route.rsplit("/", maxsplit=1)[-1], set())
-    answers = {what: sent(doors, route, BODIES[what][0]).status_code for what in BODIES.keys() - taken}
+    answers = {what: sent(interfaces, route, BODIES[what][0]).status_code for what in BODIES.keys() - taken}
     assert {what for what, status in answers.items() if status not in {400, 413, 422}} == set()
 
 
 @pytest.mark.parametrize("what", sorted(BODIES.keys() - {"nothing"}))
-def test_a_change_refuses_it(doors: Doors, what: str) -> None:
-    assert sent(doors, "/api/v1/jobs/{job}", BODIES[what][0], method="PATCH").status_code in {400, 413, 422}
+def test_a_change_refuses_it(interfaces: Interfaces, what: str) -> None:
+    assert sent(interfaces, "/api/v1/jobs/{job}", BODIES[what][0], method="PATCH").status_code in {400, 413, 422}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("route", ROUTES)
-def test_a_body_of_another_kind_is_refused(doors: Doors, route: str, kind: str) -> None:
-    answer = sent(doors, route, b"name: net", kind)
+def test_a_body_of_another_kind_is_refused(interfaces: Interfaces, route: str, kind: str) -> None:
+    answer = sent(interfaces, route, b"name: net", kind)
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
 
 
 @pytest.mark.parametrize("depth", [20, 200, 900, 960, 980, 990, 1000])
-def test_no_depth_of_brackets_breaks_anything(doors: Doors, depth: int) -> None:
+def test_no_depth_of_brackets_breaks_anything(interfaces: Interfaces, depth: int) -> None:
     """With a key, for which the body is written out again."""
     body = b'{"name": ' + b"[" * depth + b"]" * depth + b"}"
-    answer = doors.rest.generic("POST", "/api/v1/jobs", body, "application/json", headers={"Idempotency-Key": "k"})
+    answer = interfaces.rest.generic("POST", "/api/v1/jobs", body, "application/json", headers={"Idempotency-Key": "k"})
     assert answer.status_code in {400, 422}
 
 
-def test_ten_thousand_and_one_jobs_are_refused_by_their_number(doors: Doors) -> None:
-    answer = sent(doors, "/api/v1/jobs/batch", json.dumps({"jobs": [LEAST] * 10_001}).encode())
+def test_ten_thousand_and_one_jobs_are_refused_by_their_number(interfaces: Interfaces) -> None:
+    answer = sent(interfaces, "/api/v1/jobs/batch", json.dumps({"jobs": [LEAST] * 10_001}).encode())
     assert (answer.status_code, answer.json()["code"]) == (422, "too_many")
     assert "10,001" in answer.json()["detail"]
 
@@ -94,43 +94,45 @@ def test_ten_thousand_and_one_jobs_are_refused_by_their_number(doors: Doors) -> 
 # -- YAML ----------------------------------------------------------------------------------------------------------
 
 
-def by_page(doors: Doors, text: str) -> str:
-    answer = doors.browser.post("/jobs/new", {"mode": "yaml", "do": "submit", "yaml": text})
+def by_page(interfaces: Interfaces, text: str) -> str:
+    answer = interfaces.browser.post("/jobs/new", {"mode": "yaml", "do": "submit", "yaml": text})
     assert answer.status_code == 200
     assert text[:20] in answer.content.decode().replace("&amp;", "&").replace("&#x27;", "'").replace("\r\n", "\n")
     return answer.content.decode()
 
 
-def by_form(doors: Doors, text: str) -> str:
+def by_form(interfaces: Interfaces, text: str) -> str:
     fields = {"mode": "form", "do": "submit", "name": "net", "command": "true", "gpus": "1", "more": text}
-    answer = doors.browser.post("/jobs/new", fields)
+    answer = interfaces.browser.post("/jobs/new", fields)
     assert answer.status_code == 200
     return answer.content.decode()
 
 
-def by_check(doors: Doors, text: str) -> str:
-    answer = doors.browser.post("/jobs/new/check", {"mode": "yaml", "yaml": text})
+def by_check(interfaces: Interfaces, text: str) -> str:
+    answer = interfaces.browser.post("/jobs/new/check", {"mode": "yaml", "yaml": text})
     assert (answer.status_code, answer.json()["faults"] != []) == (200, True)
     return str(answer.json()["faults"][0]["detail"])
 
 
-def by_command(doors: Doors, text: str) -> str:
-    done = doors.motley("submit", "-", typed=text)
+def by_command(interfaces: Interfaces, text: str) -> str:
+    done = interfaces.motley("submit", "-", typed=text)
     assert (done.exit_code, done.stdout, "Traceback" in done.stderr) == (2, "", False)
     return done.stderr
 
 
-def by_option(doors: Doors, text: str) -> str:
-    done = doors.motley("submit", "--gpus", "1", "--set", f"env={text}", "--", "true")
+def by_option(interfaces: Interfaces, text: str) -> str:
+    done = interfaces.motley("submit", "--gpus", "1", "--set", f"env={text}", "--", "true")
     assert (done.exit_code, done.stdout, "Traceback" in done.stderr) == (2, "", False)
     return done.stderr
 
 
-@pytest.mark.parametrize("door", [by_page, by_form, by_check, by_command, by_option])
-def test_yaml_that_is_none_or_an_attack_is_refused_with_its_reason(doors: Doors, door: Callable[..., str]) -> None:
+@pytest.mark.parametrize("interface", [by_page, by_form, by_check, by_command, by_option])
+def test_yaml_that_is_none_or_an_attack_is_refused_with_its_reason(
+    interfaces: Interfaces, interface: Callable[..., str]
+) -> None:
     found = {}
     for what, (text, says) in BAD_YAML.items():
-        shown = door(doors, text).replace("&#x27;", "'").replace("&quot;", '"')
+        shown = interface(interfaces, text).replace("&#x27;", "'").replace("&quot;", '"')
         said = says in shown or ("\0" in text and "Null characters" in shown)
         if not said or Job.objects.count() != 1:
             found[what] = shown[-300:]
@@ -138,33 +140,33 @@ def test_yaml_that_is_none_or_an_attack_is_refused_with_its_reason(doors: Doors,
 
 
 @pytest.mark.parametrize("text", [BOMB, MERGES])
-def test_aliases_of_aliases_cost_nothing(doors: Doors, text: str) -> None:
+def test_aliases_of_aliases_cost_nothing(interfaces: Interfaces, text: str) -> None:
     began = time.process_time()
-    by_check(doors, text)
+    by_check(interfaces, text)
     assert time.process_time() - began < 5
 
 
-@pytest.mark.parametrize("door", [by_page, by_form, by_check])
-def test_more_than_256_kib_are_refused(doors: Doors, door: Callable[..., str]) -> None:
-    assert "larger than 256 KiB" in door(doors, f"name: {'x' * 300_000}")
+@pytest.mark.parametrize("interface", [by_page, by_form, by_check])
+def test_more_than_256_kib_are_refused(interfaces: Interfaces, interface: Callable[..., str]) -> None:
+    assert "larger than 256 KiB" in interface(interfaces, f"name: {'x' * 300_000}")
 
 
-def test_several_documents_are_one_too_many_for_a_page(doors: Doors) -> None:
-    assert "more than one YAML document" in by_check(doors, "name: a\n---\nname: b")
+def test_several_documents_are_one_too_many_for_a_page(interfaces: Interfaces) -> None:
+    assert "more than one YAML document" in by_check(interfaces, "name: a\n---\nname: b")
 
 
-def test_a_file_that_is_no_text_is_a_usage_error(doors: Doors) -> None:
-    (doors.folder / "job.yaml").write_bytes(b"name: \xff\xfe")
-    done = doors.motley("submit", str(doors.folder / "job.yaml"))
+def test_a_file_that_is_no_text_is_a_usage_error(interfaces: Interfaces) -> None:
+    (interfaces.folder / "job.yaml").write_bytes(b"name: \xff\xfe")
+    done = interfaces.motley("submit", str(interfaces.folder / "job.yaml"))
     assert (done.exit_code, "is not valid YAML" in done.stderr) == (2, True)
 
 
-def test_a_page_refuses_a_body_that_is_too_large(doors: Doors) -> None:
-    answer = doors.browser.post("/jobs/new", {"mode": "yaml", "yaml": "x" * 2_700_000})
+def test_a_page_refuses_a_body_that_is_too_large(interfaces: Interfaces) -> None:
+    answer = interfaces.browser.post("/jobs/new", {"mode": "yaml", "yaml": "x" * 2_700_000})
     assert answer.status_code == 413
     assert "2.5" in answer.content.decode()
 
 
 @pytest.mark.parametrize("address", ["/login/", "/tokens", "/password", "/jobs/cancel", "/jobs/new/check"])
-def test_so_does_every_page_that_is_written_to(doors: Doors, address: str) -> None:
-    assert doors.browser.post(address, {"x": "x" * 2_700_000}).status_code == 413
+def test_so_does_every_page_that_is_written_to(interfaces: Interfaces, address: str) -> None:
+    assert interfaces.browser.post(address, {"x": "x" * 2_700_000}).status_code == 413

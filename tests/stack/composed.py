@@ -221,7 +221,7 @@ class Stack(Deployment):
 
     @contextmanager
     def database(self) -> Iterator[psycopg.Connection[Any]]:
-        """For looks that are too quick for the service's own doors."""
+        """For queries that are too frequent for the service's own interfaces."""
         password, port = self.given["POSTGRES_PASSWORD"], self.ports["5432"]
         with psycopg.connect(f"postgresql://motley:{password}@127.0.0.1:{port}/motley", autocommit=True) as connection:
             yield connection

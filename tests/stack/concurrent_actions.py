@@ -1,4 +1,4 @@
-"""What rivals do to the same rows. Words and numbers come in, words and numbers go out: they cross a pipe."""
+"""Actions of concurrent processes on the same rows. Arguments and results are words and numbers: they cross a pipe."""
 
 from datetime import timedelta
 from time import sleep
@@ -34,11 +34,11 @@ from scheduler_app.round.snapshot import Snapshot
 
 SHORT_LEASE = timedelta(seconds=0.05)
 decided: list[tuple[Round, Snapshot, Plan]] = []
-"""What this rival has decided and not yet committed."""
+"""What this process has decided and not yet committed."""
 
 
 def nothing() -> None:
-    """Look on."""
+    """Take part without an action."""
 
 
 # -- what there is --------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def clear() -> None:
 
 
 def token() -> str:
-    return issue_token(User.objects.get(), name="rival", scope=ApiToken.Scope.SUBMIT)
+    return issue_token(User.objects.get(), name="test", scope=ApiToken.Scope.SUBMIT)
 
 
 def submit(spec: dict[str, Any] | None = None) -> str:
@@ -102,7 +102,7 @@ def failed_with_child() -> tuple[str, str]:
     return parent, child
 
 
-# -- deeds ----------------------------------------------------------------------------------------------------------
+# -- actions ----------------------------------------------------------------------------------------------------------
 
 
 def cancel(job: str) -> None:
@@ -171,7 +171,7 @@ def post(token: str, key: str, body: dict[str, Any]) -> tuple[int, str]:
     return answer.status_code, answer.json().get("id", "")
 
 
-def strive(times: int) -> list[tuple[str, float, float]]:
+def contend(times: int) -> list[tuple[str, float, float]]:
     """Take the lease again and again: who had it, and for certain from when until when."""
     had = []
     name = holder_name()

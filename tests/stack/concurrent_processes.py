@@ -1,6 +1,6 @@
-"""Several processes on one database, each of which does something at the same moment as the others.
+"""Several processes on one database, which perform actions at the same moment.
 
-Nothing of the service is imported here: a rival learns which database is meant before it does that.
+Nothing of the service is imported here: a process learns which database is meant before it does that.
 """
 
 import multiprocessing
@@ -12,53 +12,53 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-RIVALS = 4
+PROCESSES = 4
 PATIENCE_S = 120
-Deed = tuple[Any, ...]
-"""The name of a function of concurrent_actions, and what it takes."""
+Action = tuple[Any, ...]
+"""Name of a function of concurrent_actions, and its arguments."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What came of a deed: its answer, or the name of the exception that it raised."""
+    """Result of an action: its answer, or the name of the exception that it raised."""
 
     answer: Any = None
     raised: str = ""
     text: str = ""
 
 
-class Arena:
-    """Rivals that live as long as the arena: to start one takes longer than a hundred meetings."""
+class ConcurrentProcesses:
+    """Processes that are started once: to start one takes longer than a hundred actions."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         spawning = multiprocessing.get_context("spawn")
-        barrier = self._barrier = spawning.Barrier(RIVALS)  # kept: it would be gone before they come to it
-        pipes = [spawning.Pipe() for _ in range(RIVALS)]
+        barrier = self._barrier = spawning.Barrier(PROCESSES)  # kept: it would be gone before they come to it
+        pipes = [spawning.Pipe() for _ in range(PROCESSES)]
         self._orders = [ours for ours, _ in pipes]
         told = dict(environment)
-        self._rivals = [spawning.Process(target=_live, args=(told, end, barrier), daemon=True) for _, end in pipes]
-        for rival in self._rivals:
-            rival.start()
+        self._processes = [spawning.Process(target=_live, args=(told, end, barrier), daemon=True) for _, end in pipes]
+        for process in self._processes:
+            process.start()
 
-    def meet(self, *deeds: Deed) -> list[Done]:
-        """Do all at once, each in a process of its own; what came of each."""
-        whole: list[Deed] = [*deeds, *[("nothing",)] * (RIVALS - len(deeds))]
-        for orders, deed in zip(self._orders, whole, strict=True):
-            orders.send(deed)
-        return [_received(orders) for orders in self._orders][: len(deeds)]
+    def run_together(self, *actions: Action) -> list[Done]:
+        """Perform all actions at once, each in a process of its own; return their results."""
+        whole: list[Action] = [*actions, *[("nothing",)] * (PROCESSES - len(actions))]
+        for orders, action in zip(self._orders, whole, strict=True):
+            orders.send(action)
+        return [_received(orders) for orders in self._orders][: len(actions)]
 
-    def ask(self, name: str, *words: Any) -> Any:
-        """Done by one of them, the others looking on."""
-        (done,) = self.meet((name, *words))
+    def run(self, name: str, *words: Any) -> Any:
+        """Perform one action in one process; return its answer."""
+        (done,) = self.run_together((name, *words))
         assert not done.raised, f"{name}: {done.raised}: {done.text}"
         return done.answer
 
     def close(self) -> None:
         for orders in self._orders:
             orders.send(None)
-        for rival in self._rivals:
-            rival.join(PATIENCE_S)
-            rival.kill()
+        for process in self._processes:
+            process.join(PATIENCE_S)
+            process.kill()
 
 
 def raised(done: Sequence[Done]) -> list[str]:
@@ -67,16 +67,16 @@ def raised(done: Sequence[Done]) -> list[str]:
 
 
 @contextmanager
-def an_arena(environment: Mapping[str, str]) -> Iterator[Arena]:
-    arena = Arena(environment)
+def started_processes(environment: Mapping[str, str]) -> Iterator[ConcurrentProcesses]:
+    processes = ConcurrentProcesses(environment)
     try:
-        yield arena
+        yield processes
     finally:
-        arena.close()
+        processes.close()
 
 
 def _received(orders: Connection) -> Done:
-    assert orders.poll(PATIENCE_S), "a rival is stuck: a deadlock?"
+    assert orders.poll(PATIENCE_S), "a process is stuck: a deadlock?"
     done: Done = orders.recv()
     return done
 
@@ -88,9 +88,9 @@ def _live(environment: Mapping[str, str], orders: Connection, barrier: Barrier) 
     django.setup()
     from tests.stack import concurrent_actions  # noqa: PLC0415
 
-    while (deed := orders.recv()) is not None:
+    while (action := orders.recv()) is not None:
         barrier.wait()
-        orders.send(_done(getattr(concurrent_actions, deed[0]), deed[1:]))
+        orders.send(_done(getattr(concurrent_actions, action[0]), action[1:]))
 
 
 def _done(do: Any, words: Sequence[Any]) -> Done:

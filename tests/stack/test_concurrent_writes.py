@@ -7,128 +7,130 @@ from itertools import pairwise
 import pytest
 
 from tests.private_servers import postgresql, private_folder
-from tests.stack.concurrent_processes import RIVALS, Arena, an_arena, raised
+from tests.stack.concurrent_processes import PROCESSES, ConcurrentProcesses, raised, started_processes
 
-MEETINGS = 25
+REPETITIONS = 25
 GPUS = 4
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def arena(request: pytest.FixtureRequest) -> Iterator[Arena]:
-    """Rivals at a database with one node of four GPUs."""
+def processes(request: pytest.FixtureRequest) -> Iterator[ConcurrentProcesses]:
+    """Processes on a database with one node of four GPUs."""
     with ExitStack() as stack:
-        folder = stack.enter_context(private_folder("motley-arena-"))
+        folder = stack.enter_context(private_folder("motley-concurrent-"))
         own = f"sqlite:///{folder}/motley.sqlite3"
         address = own if request.param == "sqlite" else stack.enter_context(postgresql())
         environment = {"MOTLEY_DATABASE": address, "MOTLEY_VAR": str(folder), "MOTLEY_ENGINE_ROOT": f"{folder}/engine"}
-        arena = stack.enter_context(an_arena(environment))
-        arena.ask("prepare", GPUS)
-        yield arena
+        processes = stack.enter_context(started_processes(environment))
+        processes.run("prepare", GPUS)
+        yield processes
 
 
 @pytest.fixture(autouse=True)
-def _cleared(arena: Arena) -> None:
-    arena.ask("clear")
+def _cleared(processes: ConcurrentProcesses) -> None:
+    processes.run("clear")
 
 
-# -- people and attempts --------------------------------------------------------------------------------------------
+# -- users and attempts --------------------------------------------------------------------------------------------
 
 
-def test_a_cancel_is_never_lost(arena: Arena) -> None:
+def test_a_cancel_is_never_lost(processes: ConcurrentProcesses) -> None:
     """A person, the end of an attempt that would be tried again, and a round that takes its GPUs."""
-    for _ in range(MEETINGS):
-        job, attempt = arena.ask("running")
-        done = arena.meet(("end", attempt, 75), ("make_room", job, attempt), ("cancel", job))
+    for _ in range(REPETITIONS):
+        job, attempt = processes.run("running")
+        done = processes.run_together(("end", attempt, 75), ("make_room", job, attempt), ("cancel", job))
         assert set(raised(done)) <= {"", "AttemptIsNotLive"}
-        assert arena.ask("state", job) == ("cancelled", False)
-        arena.ask("clear")
+        assert processes.run("state", job) == ("cancelled", False)
+        processes.run("clear")
 
 
-def test_a_hold_is_never_lost(arena: Arena) -> None:
-    for _ in range(MEETINGS):
-        job, attempt = arena.ask("running")
-        arena.meet(("end", attempt, 75), ("make_room", job, attempt), ("hold", job))
-        assert arena.ask("state", job) == ("queued", True)
-        arena.ask("clear")
+def test_a_hold_is_never_lost(processes: ConcurrentProcesses) -> None:
+    for _ in range(REPETITIONS):
+        job, attempt = processes.run("running")
+        processes.run_together(("end", attempt, 75), ("make_room", job, attempt), ("hold", job))
+        assert processes.run("state", job) == ("queued", True)
+        processes.run("clear")
 
 
-def test_who_cancels_a_job_that_succeeds_at_that_moment_hears_which_it_was(arena: Arena) -> None:
-    for _ in range(MEETINGS):
-        job, attempt = arena.ask("running")
-        _, cancelled = arena.meet(("end", attempt, 0), ("cancel", job))
+def test_who_cancels_a_job_that_succeeds_at_that_moment_hears_which_it_was(processes: ConcurrentProcesses) -> None:
+    for _ in range(REPETITIONS):
+        job, attempt = processes.run("running")
+        _, cancelled = processes.run_together(("end", attempt, 0), ("cancel", job))
         expected = "succeeded" if cancelled.raised == "JobIsFinished" else "cancelled"
-        assert (cancelled.raised in ("", "JobIsFinished"), arena.ask("state", job)[0]) == (True, expected)
-        arena.ask("clear")
+        assert (cancelled.raised in ("", "JobIsFinished"), processes.run("state", job)[0]) == (True, expected)
+        processes.run("clear")
 
 
-def test_an_attempt_begins_once(arena: Arena) -> None:
-    for _ in range(MEETINGS):
-        job, attempt = arena.ask("launched")
-        done = arena.meet(*[("begin", attempt)] * RIVALS)
-        assert (sum(one.answer for one in done), arena.ask("events", job, "started")) == (1, 1)
-        arena.ask("clear")
+def test_an_attempt_begins_once(processes: ConcurrentProcesses) -> None:
+    for _ in range(REPETITIONS):
+        job, attempt = processes.run("launched")
+        done = processes.run_together(*[("begin", attempt)] * PROCESSES)
+        assert (sum(one.answer for one in done), processes.run("events", job, "started")) == (1, 1)
+        processes.run("clear")
 
 
-def test_an_attempt_ends_once_and_its_failure_counts_once(arena: Arena) -> None:
-    for _ in range(MEETINGS):
-        job, attempt = arena.ask("running")
-        done = arena.meet(*[("end", attempt, 1)] * RIVALS)
-        assert raised(done) == ["", *["AttemptIsNotLive"] * (RIVALS - 1)]
-        assert (arena.ask("column", job, "failures"), arena.ask("events", job, "finished")) == (1, 1)
-        arena.ask("clear")
+def test_an_attempt_ends_once_and_its_failure_counts_once(processes: ConcurrentProcesses) -> None:
+    for _ in range(REPETITIONS):
+        job, attempt = processes.run("running")
+        done = processes.run_together(*[("end", attempt, 1)] * PROCESSES)
+        assert raised(done) == ["", *["AttemptIsNotLive"] * (PROCESSES - 1)]
+        assert (processes.run("column", job, "failures"), processes.run("events", job, "finished")) == (1, 1)
+        processes.run("clear")
 
 
-def test_of_holds_and_releases_one_is_last(arena: Arena) -> None:
-    job = arena.ask("submit")
-    for _ in range(MEETINGS):
-        done = arena.meet(("hold", job), ("release", job), ("hold", job), ("release", job))
+def test_of_holds_and_releases_one_is_last(processes: ConcurrentProcesses) -> None:
+    job = processes.run("submit")
+    for _ in range(REPETITIONS):
+        done = processes.run_together(("hold", job), ("release", job), ("hold", job), ("release", job))
         assert set(raised(done)) <= {"", "JobIsNotHeld"}
-        state, held = arena.ask("state", job)
-        assert (state, arena.ask("column", job, "reason") == "held") == ("queued", held)
+        state, held = processes.run("state", job)
+        assert (state, processes.run("column", job, "reason") == "held") == ("queued", held)
 
 
 # -- rounds ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("deed", "outcome"), [("cancel", ("cancelled", False)), ("hold", ("queued", True))])
-def test_what_a_person_does_while_a_round_commits_counts(arena: Arena, deed: str, outcome: tuple[str, bool]) -> None:
-    for turn in range(MEETINGS):
-        job = arena.ask("submit")
-        number = arena.ask("open_round", "one")
-        arena.ask("decide_on", number)
-        committed, done = arena.meet(("commit", "one"), (deed, job))
+@pytest.mark.parametrize(("action", "outcome"), [("cancel", ("cancelled", False)), ("hold", ("queued", True))])
+def test_what_a_person_does_while_a_round_commits_counts(
+    processes: ConcurrentProcesses, action: str, outcome: tuple[str, bool]
+) -> None:
+    for turn in range(REPETITIONS):
+        job = processes.run("submit")
+        number = processes.run("open_round", "one")
+        processes.run("decide_on", number)
+        committed, done = processes.run_together(("commit", "one"), (action, job))
         assert (turn, committed.raised, done.raised) == (turn, "", "")
-        assert (arena.ask("state", job), arena.ask("live_attempts", job)) == (outcome, 0)
-        arena.ask("clear")
+        assert (processes.run("state", job), processes.run("live_attempts", job)) == (outcome, 0)
+        processes.run("clear")
 
 
-def test_of_rounds_with_one_number_one_is_committed(arena: Arena) -> None:
+def test_of_rounds_with_one_number_one_is_committed(processes: ConcurrentProcesses) -> None:
     """As if the lease had failed altogether: the GPUs are given out once all the same."""
-    for _ in range(MEETINGS):
-        job = arena.ask("submit", {"gpus": GPUS})
-        number = arena.ask("open_round", "one")
-        arena.meet(*[("decide_on", number)] * RIVALS)
-        done = arena.meet(*[("commit", "one")] * RIVALS)
-        assert raised(done) == ["", *["IntegrityError"] * (RIVALS - 1)]
-        arena.meet(*[("grant",)] * RIVALS)
-        assert (arena.ask("live_attempts", job), arena.ask("holders_of_gpus")) == (1, [1] * GPUS)
-        arena.ask("clear")
+    for _ in range(REPETITIONS):
+        job = processes.run("submit", {"gpus": GPUS})
+        number = processes.run("open_round", "one")
+        processes.run_together(*[("decide_on", number)] * PROCESSES)
+        done = processes.run_together(*[("commit", "one")] * PROCESSES)
+        assert raised(done) == ["", *["IntegrityError"] * (PROCESSES - 1)]
+        processes.run_together(*[("grant",)] * PROCESSES)
+        assert (processes.run("live_attempts", job), processes.run("holders_of_gpus")) == (1, [1] * GPUS)
+        processes.run("clear")
 
 
-def test_of_several_who_claim_a_gpu_one_gets_it(arena: Arena) -> None:
-    for _ in range(MEETINGS):
-        _, attempt = arena.ask("launched")
-        arena.ask("end", attempt, 0)
-        arena.ask("grant")  # its GPU is free
-        attempts = [arena.ask("attempt_without_gpu") for _ in range(RIVALS)]
-        done = arena.meet(*[("claim", attempt) for attempt in attempts])
-        assert (raised(done), arena.ask("holders_of_gpus")) == (["", *["IntegrityError"] * (RIVALS - 1)], [1])
-        arena.ask("clear")
+def test_of_several_who_claim_a_gpu_one_gets_it(processes: ConcurrentProcesses) -> None:
+    for _ in range(REPETITIONS):
+        _, attempt = processes.run("launched")
+        processes.run("end", attempt, 0)
+        processes.run("grant")  # its GPU is free
+        attempts = [processes.run("attempt_without_gpu") for _ in range(PROCESSES)]
+        done = processes.run_together(*[("claim", attempt) for attempt in attempts])
+        assert (raised(done), processes.run("holders_of_gpus")) == (["", *["IntegrityError"] * (PROCESSES - 1)], [1])
+        processes.run("clear")
 
 
-def test_there_are_never_two_holders_of_the_lease(arena: Arena) -> None:
-    done = arena.meet(*[("strive", 60)] * RIVALS)
-    assert raised(done) == [""] * RIVALS
+def test_there_are_never_two_holders_of_the_lease(processes: ConcurrentProcesses) -> None:
+    done = processes.run_together(*[("contend", 60)] * PROCESSES)
+    assert raised(done) == [""] * PROCESSES
     spans = sorted((begun, until, name) for one in done for name, begun, until in one.answer)
     assert len({name for _, _, name in spans}) > 1
     assert [(a, b) for a, b in pairwise(spans) if a[2] != b[2] and a[1] > b[0]] == []
@@ -137,20 +139,20 @@ def test_there_are_never_two_holders_of_the_lease(arena: Arena) -> None:
 # -- submissions ----------------------------------------------------------------------------------------------------
 
 
-def test_a_submission_that_is_repeated_at_the_same_moment_is_done_once(arena: Arena) -> None:
-    token = arena.ask("token")
+def test_a_submission_that_is_repeated_at_the_same_moment_is_done_once(processes: ConcurrentProcesses) -> None:
+    token = processes.run("token")
     body = {"name": "once", "team": "vision", "command": "true", "gpus": 1}
-    for turn in range(MEETINGS):
-        done = arena.meet(*[("post", token, f"key-{turn}", body)] * RIVALS)
-        assert raised(done) == [""] * RIVALS
+    for turn in range(REPETITIONS):
+        done = processes.run_together(*[("post", token, f"key-{turn}", body)] * PROCESSES)
+        assert raised(done) == [""] * PROCESSES
         made = {job for status, job in (one.answer for one in done) if status == 201}
-        assert ({one.answer[0] for one in done} <= {201, 409}, len(made), arena.ask("jobs")) == (True, 1, turn + 1)
+        assert ({one.answer[0] for one in done} <= {201, 409}, len(made), processes.run("jobs")) == (True, 1, turn + 1)
 
 
-def test_a_child_of_a_failed_job_is_cancelled_once(arena: Arena) -> None:
-    for _ in range(MEETINGS):
-        _, child = arena.ask("failed_with_child")
-        done = arena.meet(*[("settle",)] * (RIVALS - 1), ("hold", child))
+def test_a_child_of_a_failed_job_is_cancelled_once(processes: ConcurrentProcesses) -> None:
+    for _ in range(REPETITIONS):
+        _, child = processes.run("failed_with_child")
+        done = processes.run_together(*[("settle",)] * (PROCESSES - 1), ("hold", child))
         assert set(raised(done)) <= {"", "JobIsFinished"}
-        assert (arena.ask("state", child)[0], arena.ask("events", child, "finished")) == ("cancelled", 1)
-        arena.ask("clear")
+        assert (processes.run("state", child)[0], processes.run("events", child, "finished")) == ("cancelled", 1)
+        processes.run("clear")

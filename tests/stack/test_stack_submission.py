@@ -1,4 +1,4 @@
-"""A job through every door of the full stack."""
+"""A job submitted through every interface of the full stack."""
 
 import os
 import shutil
