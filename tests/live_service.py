@@ -13,7 +13,7 @@ Scope = ApiToken.Scope
 
 
 class Live:
-    """Where it is, who asks, and what there is."""
+    """Its address, its user and token, and its rows."""
 
     def __init__(self, url: str, lab: Lab) -> None:
         self.url, self.lab = url, lab

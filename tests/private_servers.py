@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis of our own: each in a folder and on a port of its own, and gone with whoever started them.
+"""Private PostgreSQL and Redis: each in a folder and on a port of its own, ended with the process that started them.
 
 As a program it runs a command against a new database: python -m tests.private_servers pytest tests/jobs
 """
@@ -21,7 +21,7 @@ UNPRIVILEGED = "nobody"
 """PostgreSQL refuses to run as root."""
 PATIENCE_S = 300
 FOR_TESTS = ("fsync=off", "full_page_writes=off", "max_connections=100")
-"""Nobody cuts the power of a test; a killed server still finds all that it wrote."""
+"""A test needs no protection against power loss; a killed server still finds all that it wrote."""
 
 
 class Server:

@@ -8,7 +8,7 @@ import pytest
 NAMED = os.environ.get("MOTLEY_REFERENCE", "")
 FOLDER = Path(NAMED) if NAMED else Path(__file__).parents[2] / "shared" / "reference"
 MUST_BE_THERE = bool(NAMED)
-"""Who names the folder wants these tests: `.ci/run` does where the data lies beside the checkout."""
+"""If the folder is named, these tests must run: `.ci/run` names it where the data lies beside the checkout."""
 HOW_TO_GET_IT = f"no reference data in {FOLDER}: set MOTLEY_REFERENCE, see 'Reference data' in CONTRIBUTING.md"
 
 

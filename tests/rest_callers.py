@@ -1,4 +1,4 @@
-"""Who calls the REST interface, by which token."""
+"""Callers of the REST interface, by token."""
 
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient

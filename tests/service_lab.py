@@ -76,7 +76,7 @@ class Lab:
         choose_policy(setting, actor=None)
 
     def submit(self, command: str | list[str] = "true", *, owner: User | None = None, **spec: Any) -> Job:
-        """By ada, if nobody is named."""
+        """By ada, if no owner is given."""
         return submit_job({"name": "job", "command": command, "gpus": 1, **spec}, owner=owner or self.user())
 
     def attempt(self, job: Job, **columns: Any) -> Attempt:

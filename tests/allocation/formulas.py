@@ -53,7 +53,7 @@ def makespan(problem):
 
 
 def finish_times_reach(problem, rho):
-    """How much of the rates that give everybody Themis' rho can be had at once: 1 or more, and rho can.
+    """Largest feasible multiple of the rates that give every job Themis' rho: if it is 1 or more, rho is feasible.
 
     Gavel writes rho itself into a program, which conic solvers end inexactly; this is the same, solved for the rates.
     Where a length is unknown, it is the limit for an endless job.

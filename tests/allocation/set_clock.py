@@ -1,4 +1,4 @@
-"""A clock that goes on by a step each time that somebody looks at it."""
+"""A clock that advances by a step each time that it is read."""
 
 from itertools import count
 

@@ -45,7 +45,7 @@ def sharing(draw, max_jobs=7):
 
 
 def alone(problem):
-    """The same where nobody may share."""
+    """The same problem without space sharing."""
     return Problem.of(
         **{
             name: getattr(problem, name)
@@ -62,7 +62,7 @@ def reached(problem, decision):
 def plain_level(problem, a, least=None, rising=None):
     """The highest z that all rates times a (m,) reach, by one program with a column for every pair of jobs.
 
-    Where somebody has a least rate, it is only for the rising that z counts.
+    With least rates, z counts for the rising jobs only.
     """
     T, (m, K), shared = problem.rate, problem.rate.shape, sharing_of(problem)
     h, w = shared.kept_rate, shared.workload

@@ -44,7 +44,7 @@ def one_gpu(**columns):
         ("deadline", 0, {"deadline_s": [3600, 35_999]}),
     ],
 )
-def test_the_objective_says_who_gets_the_only_gpu(objective, first, columns):
+def test_the_objective_says_which_job_gets_the_only_gpu(objective, first, columns):
     assignment = hadar(one_gpu(**columns), objective=objective).assignment
     assert assignment.tolist() == [0 if i == first else -1 for i in range(2)]
 
@@ -67,13 +67,13 @@ def test_a_restart_that_costs_more_than_it_brings_is_not_made():
 
 
 def test_a_gang_may_be_of_two_types():
-    """One V100 and one K80 are left beside whom they would not hold: together they do."""
+    """One V100 and one K80 are left, too few of either type for the gang: together they hold it."""
     usage = [[2, 0, 1], [0, 2, 1]]
     problem = Problem.of([[8, 2, 2], [0, 4, 0]], usage, [1, 3], remaining_steps=[100, 100])
     assert hadar(problem).assignment.tolist() == [2, 1]
 
 
-def test_who_waits_is_told_what_his_gain_was_and_what_the_gpus_cost():
+def test_a_waiting_job_is_told_its_gain_and_the_price_of_the_gpus():
     problem, inventory, quotas = one_gpu(), build_inventory([[1]], 2), Quotas.none(2)
     plan = plan_round(problem, inventory, quotas, hadar, round_s=60)
     left = explain(problem, plan.decision, inventory, quotas, assignment=plan.assignment, owner=plan.owner, round_s=60)
@@ -141,7 +141,7 @@ def left_by(problem, assignment):
 @many
 @given(clusters(busy=True))
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_nobody_waits_beside_gpus_that_would_hold_him(objective, cluster):
+def test_no_job_waits_beside_gpus_that_it_could_use(objective, cluster):
     problem = cluster.problem
     decision = hadar(problem, objective=objective)
     left = left_by(problem, decision.assignment)
@@ -153,7 +153,7 @@ def test_nobody_waits_beside_gpus_that_would_hold_him(objective, cluster):
 @many
 @given(clusters(busy=True))
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_a_type_that_is_full_costs_what_pays_nobody(objective, cluster):
+def test_a_full_type_costs_as_much_as_any_job_would_gain(objective, cluster):
     problem = cluster.problem
     decision = hadar(problem, objective=objective)
     full = left_by(problem, decision.assignment) == 0
@@ -165,7 +165,7 @@ def test_a_type_that_is_full_costs_what_pays_nobody(objective, cluster):
 @many
 @given(clusters())
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_a_type_on_which_nobody_runs_costs_less_than_it_is_worth_to_anybody(objective, cluster):
+def test_an_idle_type_costs_less_than_it_is_worth_to_any_job(objective, cluster):
     problem = cluster.problem
     decision = hadar(problem, objective=objective)
     used = left_by(problem, decision.assignment) < problem.capacity

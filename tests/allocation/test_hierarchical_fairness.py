@@ -45,7 +45,7 @@ def test_a_team_that_queues_serves_its_oldest_first():
     assert shares_of(problem, within="fifo") == pytest.approx([0, 1, 1, 1])
 
 
-def test_who_is_stopped_by_capacity_passes_his_turn_on():
+def test_a_job_that_capacity_stops_passes_its_turn_on():
     """The oldest can use the T4 alone, and shares it with the other team's first; the next of each uses the V100s."""
     rate = [[1, 0], [0, 1], [1, 0], [0, 1], [0, 1]]
     problem = Problem.of(rate, np.eye(2), [1, 1], team=[0, 0, 1, 1, 1], weight=[3, 3, 2, 2, 2], age_s=[9, 8, 7, 6, 5])
@@ -54,7 +54,7 @@ def test_who_is_stopped_by_capacity_passes_his_turn_on():
     )
 
 
-def test_jobs_that_get_less_than_a_tenth_hold_up_nobody():
+def test_jobs_that_get_less_than_a_tenth_do_not_hold_up_others():
     """Where 39 jobs share a V100, each at a normalised rate of 2/39, the fortieth still has the T4 to itself."""
     rate = np.ones((40, 2)) * [[1, 0]]
     rate[7] = 1

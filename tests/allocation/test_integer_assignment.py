@@ -10,7 +10,7 @@ USAGE = np.array([[1, 2, 0, 0, 1], [0, 0, 1, 2, 1]])
 """One or two GPUs of either type, and one of each."""
 
 
-def test_nobody_gets_what_is_not_there_and_its_price_is_what_the_dearest_would_gain():
+def test_no_job_gets_a_type_without_gpus_and_its_price_is_the_largest_gain():
     value = np.array([[1.0, 0, 5.0, 0, 0], [1.0, 1.5, 4.0, 9.0, 0]])
     found = solve_assignment(value, USAGE, np.array([3, 0]), gap=0)
     assert found.assignment.tolist() == [0, 1]
@@ -20,7 +20,7 @@ def test_nobody_gets_what_is_not_there_and_its_price_is_what_the_dearest_would_g
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.lists(st.integers(0, 20), min_size=5, max_size=5), min_size=1, max_size=8), st.integers(0, 4))
-def test_at_the_prices_nobody_would_have_what_is_not_there_instead(rows, left):
+def test_at_the_prices_no_job_prefers_a_type_without_gpus(rows, left):
     value = np.array(rows, dtype=float)
     found = solve_assignment(value, USAGE, np.array([left, 0]), gap=0)
     gain = np.where(value > 0, value - found.prices @ USAGE, 0)

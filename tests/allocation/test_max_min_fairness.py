@@ -31,13 +31,13 @@ def test_the_slack_goes_to_the_next_worst_off():
     assert shares == pytest.approx(np.array([[1, 0]] + 4 * [[0, 0.75]]))
 
 
-def test_weights_count_among_those_who_wait_also_where_somebody_has_all_he_can_use():
-    """A job that is bound by its own time keeps nobody from getting three times as much as another."""
+def test_weights_count_among_waiting_jobs_also_where_one_has_all_it_can_use():
+    """A job that is bound by its own time does not keep another from getting three times as much as a third."""
     weight = [100, 3, 1]
     shares = max_min_fairness(Problem.of([[1], [1], [1]], [[1]], [2], weight=weight)).shares[:, 0]
     assert shares == pytest.approx([1, 0.75, 0.25])
 
 
-def test_a_gpu_that_nobody_wants_more_of_has_no_price():
+def test_a_gpu_type_that_no_job_wants_more_of_has_no_price():
     decision = max_min_fairness(Problem.of([[4, 0], [4, 0]], np.eye(2), [1, 5]))
     assert decision.prices == pytest.approx([decision.objective, 0])

@@ -51,7 +51,7 @@ def elastic(m=1, **columns):
     return Problem.of(np.tile([1, 1.9, 3.6], (m, 1)), [[1, 2, 4]], [4], **{"remaining_steps": [1e5] * m} | columns)
 
 
-def test_a_job_starts_in_the_size_that_suits_it_and_gives_way_to_who_would_begin():
+def test_a_job_starts_in_the_size_that_suits_it_and_gives_way_to_jobs_that_would_begin():
     assert motley(elastic()).assignment.tolist() == [2]
     crowd = elastic(4, held=[2, -1, -1, -1], restart_s=[60] * 4)
     assert motley(crowd).assignment.tolist() == [0, 0, 0, 0]
@@ -69,7 +69,7 @@ def test_the_job_with_less_left_runs_first():
     assert motley(problem.subset([1, 0])).assignment.tolist() == [0, -1]
 
 
-def test_who_runs_goes_on_beside_an_equal():
+def test_a_running_job_goes_on_before_an_equal_one():
     problem = Problem.of([[1.0], [1.0]], [[1]], [1], remaining_steps=[3600, 3600], held=[-1, 0])
     assert motley(problem).assignment.tolist() == [-1, 0]
 

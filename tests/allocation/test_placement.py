@@ -1,4 +1,4 @@
-"""Placement: whole gangs, few nodes, and nobody moves or stops without need."""
+"""Placement: whole gangs, few nodes, and no job moves or stops without need."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -113,7 +113,7 @@ def test_a_locked_job_never_moves():
     assert place(problem, assignment, build_inventory([[4, 4]], 3, holder=holder)).tolist() == holder
 
 
-def test_a_held_job_that_was_not_picked_keeps_gpus_that_nobody_was_given():
+def test_a_held_job_that_was_not_picked_keeps_gpus_that_were_not_given_away():
     problem, assignment = one_type([2, 2], [4, 4])
     problem = holding(problem, assignment, [0])
     inventory = build_inventory([[4, 4]], 2, holder=[0, 0] + [IDLE] * 6)
@@ -198,7 +198,7 @@ def test_gangs_lie_in_equal_parts_on_as_many_nodes_as_configured(case):
 
 @few
 @given(rounds())
-def test_whoever_loses_gpus_loses_them_to_another(case):
+def test_a_job_loses_gpus_only_to_another(case):
     problem, inventory, plan = case.problem, case.inventory, case.plan
     for i in np.flatnonzero((problem.held >= 0) & (plan.assignment < 0)):
         assert (plan.owner[inventory.holder == i] >= 0).any()
@@ -253,7 +253,7 @@ def test_a_floor_of_the_wrong_shape_is_refused():
 
 
 def one_by_one(problem, assignment, inventory):
-    """The rule for who holds nothing, as it is written: each in turn looks at every node."""
+    """The rule for jobs that hold nothing, as it is written: each in turn tries every node."""
     owner = np.full(len(inventory.gpu_node), IDLE)
     for i in sorted(np.flatnonzero(assignment >= 0), key=lambda i: (-problem.gpus[assignment[i]], i)):
         k = assignment[i]

@@ -1,4 +1,4 @@
-"""A whole round: what is picked and finds no node is offered to others, and who waits is told why."""
+"""A whole round: GPUs of a pick that finds no node are offered to others, and waiting jobs have reasons."""
 
 from types import SimpleNamespace
 
@@ -86,7 +86,7 @@ def test_a_job_without_enough_gpus_is_told_how_many_are_left():
     assert reason(planned, 0, ReasonCode.INSUFFICIENT_GPUS).numbers == {"gpu_type": 0, "needed": 2, "left": 1}
 
 
-def test_an_outbid_job_is_told_by_whom_and_by_how_much():
+def test_an_outbid_job_is_told_by_which_job_and_by_how_much():
     problem = Problem.of([[1], [1]], [[1]], [1])
     planned = plan(problem, build_inventory([[1]], 2), of_shares([[0.25], [0.75]]))
     found = reason(planned, 0, ReasonCode.OUTBID)
@@ -109,7 +109,7 @@ def test_among_equals_the_one_that_came_first_is_named():
     assert (found.rival, found.numbers["needed_share"]) == (0, 0.5)
 
 
-def test_who_is_locked_has_outbid_nobody():
+def test_a_locked_job_has_outbid_no_other():
     """However large its share, a job does not get the GPUs of one that keeps them."""
     problem = Problem.of([[1], [1]], [[1]], [1], held=[0, -1], locked=[True, False])
     planned = plan(problem, build_inventory([[1]], 2, holder=[0]), of_shares([[0.9], [0.1]]))

@@ -32,7 +32,7 @@ def test_a_decision_fits_the_cluster(name, cluster):
 @few
 @given(clusters(busy=True))
 @pytest.mark.parametrize("name", list(POLICIES))
-def test_who_is_locked_is_picked_where_he_is(name, cluster):
+def test_a_locked_job_is_picked_where_it_is(name, cluster):
     problem = cluster.problem
     assignment = POLICIES[name](problem).assignment
     assert assignment is None or (assignment[problem.locked] == problem.held[problem.locked]).all()

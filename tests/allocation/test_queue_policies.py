@@ -1,4 +1,4 @@
-"""Queues: who goes first, and who is passed over."""
+"""Queue policies: the order of jobs, and which of them are passed over."""
 
 import numpy as np
 import pytest
@@ -34,18 +34,18 @@ def test_fifo_leaves_a_running_job_where_it_is():
     assert decision.assignment.tolist() == [0, 1]
 
 
-def test_fifo_fastest_gives_the_oldest_the_best_and_moves_who_runs_there():
+def test_fifo_fastest_gives_the_oldest_the_best_and_moves_the_job_that_runs_there():
     problem = Problem.of([[3, 1], [9, 8]], np.eye(2), [1, 1], age_s=[9, 1], held=[-1, 0])
     assert fifo_fastest(problem).assignment.tolist() == [0, 1]
     assert fifo_fastest(problem.subset(np.array([1, 0]))).assignment.tolist() == [1, 0]
 
 
-def test_fifo_fastest_lets_others_have_gpus_that_the_first_who_waits_cannot_use():
+def test_fifo_fastest_lets_others_have_gpus_that_the_first_waiting_job_cannot_use():
     problem = Problem.of([[3, 1], [9, 0], [5, 4]], np.eye(2), [1, 1], age_s=[9, 5, 1])
     assert fifo_fastest(problem).assignment.tolist() == [0, -1, 1]
 
 
-def test_fifo_fastest_keeps_gpus_idle_that_are_too_few_for_the_first_who_waits():
+def test_fifo_fastest_keeps_gpus_idle_that_are_too_few_for_the_first_waiting_job():
     problem = Problem.of([[3, 0], [0, 9], [5, 0]], [[1, 2]], [2], age_s=[9, 5, 1])
     assert fifo_fastest(problem).assignment.tolist() == [0, -1, -1]
 
@@ -61,7 +61,7 @@ def test_srtf_passes_over_a_gang_that_does_not_fit():
     assert srtf(problem).assignment.tolist() == [-1, 0]
 
 
-def test_las_prefers_the_lower_queue_and_in_a_queue_him_who_runs():
+def test_las_prefers_the_lower_queue_and_in_a_queue_the_running_job():
     attained = [100, 4000, 50, 10]
     problem = Problem.of(
         np.ones((4, 1)), [[1]], [2], attained_gpu_s=attained, age_s=[5, 9000, 4, 3], held=[-1, 0, -1, 0]
@@ -69,7 +69,7 @@ def test_las_prefers_the_lower_queue_and_in_a_queue_him_who_runs():
     assert las(problem).assignment.tolist() == [0, -1, -1, 0]
 
 
-def test_las_brings_back_who_waited_long():
+def test_las_promotes_a_job_that_waited_long():
     """The first is in the second queue by its service; it waited nine times as long as it ran."""
     attained, age_s = [4000, 3300], [4000 * 10, 3400]
     problem = Problem.of(np.ones((2, 1)), [[1]], [1], attained_gpu_s=attained, age_s=age_s, held=[-1, 0])
@@ -77,7 +77,7 @@ def test_las_brings_back_who_waited_long():
     assert las(problem, promote=0).assignment.tolist() == [-1, 0]
 
 
-def test_las_lets_who_was_brought_back_run_until_he_has_caught_up():
+def test_las_lets_a_promoted_job_run_until_it_has_caught_up():
     ran_s, rounds = np.array([4000.0, 3300.0]), []
     for number in range(12):
         age_s = np.array([40_000.0, 3400.0]) + 360 * number
@@ -88,7 +88,7 @@ def test_las_lets_who_was_brought_back_run_until_he_has_caught_up():
     assert rounds == sorted(rounds), "they take turns"
 
 
-def test_allox_lets_a_short_job_go_first_and_sends_who_gains_little_to_the_slow_gpu():
+def test_allox_lets_a_short_job_go_first_and_sends_one_that_gains_little_to_the_slow_gpu():
     """Jobs of 100 s and 10 s on the fast GPU, 1000 s and 11 s on the slow one: the short one loses a second there."""
     problem = Problem.of([[10, 1], [10, 9]], np.eye(2), [1, 1], remaining_steps=[1000, 100], age_s=[1, 1])
     assert allox(problem).assignment.tolist() == [0, 1]
@@ -113,7 +113,7 @@ def test_allox_starts_a_gang_when_its_gpus_are_free():
 
 
 @pytest.mark.parametrize("policy", [fifo_fastest, srtf, las])
-def test_nobody_takes_the_gpus_of_a_locked_job(policy):
+def test_no_job_takes_the_gpus_of_a_locked_one(policy):
     problem = Problem.of(
         [[1], [1]], [[1]], [1], age_s=[9, 1], held=[-1, 0], locked=[False, True], remaining_steps=[1, 9]
     )

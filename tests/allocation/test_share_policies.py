@@ -112,8 +112,8 @@ def test_more_capacity_never_makes_it_worse(name, cluster):
 
 @many
 @given(clusters(max_jobs=5))
-def test_nobody_can_rise_but_at_the_cost_of_one_who_is_no_better_off(cluster):
-    """Lexicographic: hold everybody who is not above a job where he is, and the job can get no higher.
+def test_no_job_can_rise_but_at_the_cost_of_one_that_is_no_better_off(cluster):
+    """Lexicographic: with all jobs that are not above a job held at their levels, it can get no higher.
 
     Weights are within two orders here: what rounding leaves of a heavy job is much to a very light one.
     """
@@ -134,6 +134,6 @@ def test_deadlines_that_cannot_all_be_met_disappoint_few():
     assert sum(shares) == pytest.approx(1)
 
 
-def test_a_deadline_that_is_past_binds_nobody():
+def test_a_deadline_that_is_past_is_ignored():
     problem = Problem.of([[10], [20]], [[1]], [1], remaining_steps=[1000, 1000], deadline_s=[-5, np.inf])
     assert min_cost_slo(problem).shares[:, 0] == pytest.approx([0, 1])

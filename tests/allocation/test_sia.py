@@ -86,7 +86,7 @@ def test_no_choice_of_all_is_better(cluster):
     assert decision.objective == pytest.approx(best, rel=1e-6)
 
 
-def test_an_elastic_job_takes_what_nobody_else_wants_and_gives_it_back():
+def test_an_elastic_job_takes_idle_gpus_and_gives_them_back():
     usage = [[1, 2, 4]]
     alone = Problem.of([[1, 1.9, 3.6]], usage, [4])
     assert sia(alone).assignment.tolist() == [2]
@@ -119,7 +119,7 @@ def test_equals_are_not_swapped():
     assert (sia(problem).assignment == held).all()
 
 
-def test_nobody_waits_beside_gpus_that_he_could_use():
+def test_no_job_waits_beside_gpus_that_it_could_use():
     """Waiting costs more than any gang of one GPU or more."""
     assert sia(Problem.of([[1.0], [1.0]], [[1]], [4]), waiting=1.05).assignment.tolist() == [0, 0]
 

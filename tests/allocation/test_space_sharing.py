@@ -44,7 +44,7 @@ def test_two_that_get_less_done_together_take_turns():
 
 
 def test_three_alike_take_turns_to_be_together():
-    """Each of the three is beside each other: of one GPU everybody has 2/3 at 0.9 of his speed."""
+    """Each of the three runs beside each other: of one GPU each has 2/3 at 0.9 of its speed."""
     problem = Problem.of([[5]] * 3, [[1]], [1], sharing=SpaceSharing.of([0] * 3, [[[0.9]]], types=1))
     decision = max_min_fairness(problem, packed=True)
     assert (decision.objective, decision.prices) == (pytest.approx(0.6), pytest.approx([0.6]))
@@ -94,7 +94,7 @@ def test_no_lower_rho_can_be_had_by_a_program_with_every_pair(problem):
 
 
 def finish_times_reach(problem, rho):
-    """How much of the rates that give everybody this rho can be had at once."""
+    """Largest feasible multiple of the rates that give every job this rho."""
     p, c = problem.base_rate, problem.capacity
     S = p * np.minimum(1, c.sum() / (len(p) * problem.base_gpus))
     r = np.maximum(problem.remaining_steps, p)
@@ -133,7 +133,7 @@ def test_sharing_gpus_is_never_worse(name, problem):
 @many
 @given(sharing())
 @pytest.mark.parametrize("name", PACKED)
-def test_where_nobody_may_share_nothing_changes(name, problem):
+def test_where_no_job_may_share_nothing_changes(name, problem):
     problem = alone(problem)
     packed, without = POLICIES[name](problem, packed=True), POLICIES[name](problem)
     assert packed.objective == pytest.approx(without.objective, rel=1e-6)
@@ -176,8 +176,8 @@ def test_the_order_of_jobs_does_not_matter(name, problem):
 
 @many
 @given(sharing(max_jobs=5))
-def test_nobody_can_rise_but_at_the_cost_of_one_who_is_no_better_off(problem):
-    """Lexicographic: hold everybody who is not above a job where he is, and the job can get no higher."""
+def test_no_job_can_rise_but_at_the_cost_of_one_that_is_no_better_off(problem):
+    """Lexicographic: with all jobs that are not above a job held at their levels, it can get no higher."""
     a = per_level(problem)
     levels = reached(problem, max_min_fairness(problem, packed=True)) * a
     for i, level in enumerate(levels):
@@ -186,7 +186,7 @@ def test_nobody_can_rise_but_at_the_cost_of_one_who_is_no_better_off(problem):
         assert plain_level(problem, a, least=least, rising=rising) <= level * (1 + 1e-3)
 
 
-def test_where_there_are_more_levels_than_are_told_apart_nobody_is_below_the_last_that_is():
+def test_with_more_levels_than_are_told_apart_no_job_is_below_the_last_that_is():
     """Each of thirty weighs a third more than the one before, and half of them have all of their time."""
     weight = 1.3 ** np.arange(30)
     problem = Problem.of([[1]] * 30, [[1]], [6], weight=weight, sharing=SpaceSharing.of([0] * 30, [[[0.7]]], types=1))
@@ -200,7 +200,7 @@ def test_where_there_are_more_levels_than_are_told_apart_nobody_is_below_the_las
     assert (reached(problem, decision) > 0).all()
 
 
-def test_who_shares_gpus_is_not_confused_by_units():
+def test_space_sharing_does_not_depend_on_units():
     problem = Problem.of([[5], [2]], [[1]], [1], sharing=SpaceSharing.of([0, 0], [[[0.9]]], types=1))
     scaled = dataclasses.replace(
         problem, rate=problem.rate * [[1e3], [1e-3]], base_rate=problem.base_rate * [1e3, 1e-3]

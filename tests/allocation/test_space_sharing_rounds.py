@@ -1,4 +1,4 @@
-"""A round with pairs of jobs as rows of their own: who is together on which GPUs."""
+"""A round with pairs of jobs as rows of their own: which jobs share which GPUs."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def test_a_job_is_in_one_row_of_a_round_at_most():
     assert sorted(plan.owner.tolist()) == [-1, 0, 2]
 
 
-def test_gpus_that_nobody_is_due_are_for_jobs_alone():
+def test_gpus_without_shares_go_to_jobs_without_a_partner():
     problem = alike(4, 2)
     plan = planned(problem, decided(problem, [[0]] * 4, {(0, 1): 1, (0, 2): 0}), build_inventory([[2]], 4))
     assert (plan.assignment.tolist(), plan.mate.tolist()) == ([0, 0, 0, -1], [1, 0, -1, -1])

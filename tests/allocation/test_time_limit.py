@@ -90,7 +90,7 @@ def test_motley_then_takes_the_answer_by_prices():
 
 
 @pytest.mark.usefixtures("_no_time")
-def test_who_was_not_looked_at_in_time_keeps_what_he_holds():
+def test_a_job_not_considered_in_time_keeps_what_it_holds():
     problem = crowded(solve_limit_s=0.5)
     assignment = hadar(problem).assignment
     assert (assignment[30:] == problem.held[30:]).all()
@@ -104,7 +104,7 @@ def test_prices_know_nothing_of_deadlines_so_that_a_queue_decides_then():
     assert (plan.decision.status, fits(problem, plan.decision)) == (Status.FALLBACK, True)
 
 
-def test_who_is_asked_again_has_what_is_left_of_the_time(monkeypatch):
+def test_a_second_decision_has_the_time_that_is_left(monkeypatch):
     """The first job is at its limit, so that the queue is asked again without it."""
     set_clock(monkeypatch, step_s=1)
     limits_seen = []

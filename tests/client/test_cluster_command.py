@@ -68,7 +68,7 @@ def test_rounds_says_how_well_each_was_decided(service: Live, motley: Motley) ->
         assert words in row
 
 
-def test_one_round_says_what_it_gave_to_whom(service: Live, motley: Motley) -> None:
+def test_one_round_lists_the_gpus_of_each_job(service: Live, motley: Motley) -> None:
     job = service.add()
     service.lab.round()
     (number,) = motley("rounds", "--limit", "1", "-o", "name").stdout.split()
@@ -136,5 +136,5 @@ def test_a_policy_that_cannot_be_is_refused_with_its_field(staff: Motley, argume
     assert "/" not in result.stderr.split(":")[1]
 
 
-def test_who_is_no_administrator_chooses_no_policy(motley: Motley) -> None:
+def test_only_an_administrator_chooses_a_policy(motley: Motley) -> None:
     assert motley("policy", "set", "fifo").exit_code == 3

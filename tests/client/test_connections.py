@@ -94,10 +94,10 @@ def test_what_is_no_motley_is_told_apart(
         talker.job("x")
 
 
-def test_nobody_at_the_address_is_unreachable() -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # bound but not listening: every connection is refused
-        with Client(f"http://127.0.0.1:{nobody.getsockname()[1]}", TOKEN) as client, pytest.raises(Unreachable):
+def test_an_address_without_a_server_is_unreachable() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound but not listening: every connection is refused
+        with Client(f"http://127.0.0.1:{unused.getsockname()[1]}", TOKEN) as client, pytest.raises(Unreachable):
             client.job("x")
 
 

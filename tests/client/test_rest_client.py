@@ -110,7 +110,7 @@ def test_a_clone_differs_where_it_should(service: Live, client: Client) -> None:
     assert (job["name"], job["spec"]["gpus"]) == ("a", 4)
 
 
-def test_a_change_of_what_somebody_else_changed_is_a_conflict(service: Live, client: Client) -> None:
+def test_a_change_of_an_outdated_job_is_a_conflict(service: Live, client: Client) -> None:
     seen = client.job(str(service.add().pk))
     assert client.change(seen["id"], {"name": "b"}, if_match=seen["etag"])["name"] == "b"
     with pytest.raises(Conflict) as caught:
@@ -151,7 +151,7 @@ def test_wait_answers_the_finished_job(service: Live, client: Client) -> None:
     assert client.wait(str(job.pk), on_poll=lambda job: client.cancel(job["id"]))["state"] == "cancelled"
 
 
-# -- the cluster, and who gets what ------------------------------------------------------------------------------
+# -- the cluster and its shares ----------------------------------------------------------------------------------
 
 
 def test_nodes_are_taken_out_of_service_and_back(service: Live, root: Client) -> None:
@@ -162,7 +162,7 @@ def test_nodes_are_taken_out_of_service_and_back(service: Live, root: Client) ->
     assert root.resume("n1")["state"] == root.node("n1")["state"] == "ready"
 
 
-def test_who_is_no_administrator_drains_nothing(client: Client) -> None:
+def test_only_an_administrator_drains_a_node(client: Client) -> None:
     with pytest.raises(AuthError):
         client.drain("n1", reason="why not")
 
@@ -175,7 +175,7 @@ def test_gpu_types_and_teams_say_what_there_is(service: Live, client: Client) ->
     assert team["share"].keys() == {"window_seconds", "entitled", "delivered"}
 
 
-def test_rounds_say_what_they_gave_to_whom(service: Live, client: Client) -> None:
+def test_rounds_list_the_gpus_of_each_job(service: Live, client: Client) -> None:
     job = service.add()
     service.lab.round()
     latest = next(client.rounds())
@@ -198,10 +198,10 @@ def test_measured_rates_are_told(service: Live, client: Client) -> None:
     assert list(client.throughputs(gpu_type="a100")) == []
 
 
-# -- who asks ----------------------------------------------------------------------------------------------------
+# -- the caller --------------------------------------------------------------------------------------------------
 
 
-def test_me_says_who_asks_and_what_the_token_may(service: Live, client: Client) -> None:
+def test_me_names_the_user_and_the_scope_of_the_token(service: Live, client: Client) -> None:
     me = client.me()
     assert (me["username"], me["teams"], me["scope"]) == ("ada", ["vision"], "submit")
     assert me["token"]

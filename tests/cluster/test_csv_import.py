@@ -147,7 +147,7 @@ def test_what_became_wrong_since_the_preview_is_not_imported(lab: Lab, admin: Cl
     assert Node.objects.count() == 1
 
 
-def test_who_is_no_staff_cannot_import(lab: Lab, admin: Client) -> None:
+def test_only_staff_can_import(lab: Lab, admin: Client) -> None:
     admin.force_login(lab.user("ada"))
     assert admin.get(reverse(URL)).status_code == 302
 

@@ -78,7 +78,7 @@ def test_a_node_is_not_taken_out_without_a_reason(lab: Lab, take_out: type[objec
         take_out(node, reason="  ", actor=None)  # type: ignore[call-arg]
 
 
-def test_the_history_says_who_did_it_and_why(lab: Lab) -> None:
+def test_the_history_names_the_actor_and_the_reason(lab: Lab) -> None:
     node, ada = lab.node("n1"), lab.user("ada", staff=True)
     cordon(node, reason="new driver", actor=ada)
     event = node.events.first()
@@ -139,7 +139,7 @@ def test_health_follows_from_silence(lab: Lab, silence: timedelta, health: Node.
     assert node.health_at(now + silence, listening_since=now) == health
 
 
-def test_silence_counts_only_while_somebody_listened(lab: Lab) -> None:
+def test_silence_counts_only_while_the_scheduler_listened(lab: Lab) -> None:
     node, now = lab.node("n1"), lab.now
     node.heard_at = now - timedelta(days=1)
     assert node.health_at(now, listening_since=now - A_TICK) == Health.HEALTHY

@@ -106,7 +106,7 @@ def test_the_image_serves_the_web_as_the_compose_file_does() -> None:
     assert yaml.safe_load(image[0]) == SERVICES["web"]["command"]
 
 
-def test_the_image_runs_as_nobody_in_particular_and_holds_the_static_files() -> None:
+def test_the_image_runs_as_an_unprivileged_user_and_holds_the_static_files() -> None:
     assert re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE) == ["motley"]
     assert "manage.py collectstatic" in DOCKERFILE
 
@@ -126,4 +126,4 @@ def test_redis_keeps_what_it_was_told_and_asks_for_a_password() -> None:
     words = " ".join(SERVICES["redis"]["command"])
     assert "--appendonly yes" in words
     assert "requirepass" in words
-    assert "REDIS_PASSWORD" not in words, "a command line is for everybody to read"
+    assert "REDIS_PASSWORD" not in words, "all users can read a command line"

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(
         not SYSTEM_PYTHON.exists() and os.environ.get("CI") != "true", reason=f"no {SYSTEM_PYTHON}: install python3"
     ),
-    pytest.mark.skipif(not reachable_by(PYTEST, "nobody"), reason="pytest lies where nobody may go"),
+    pytest.mark.skipif(not reachable_by(PYTEST, "nobody"), reason="the user nobody cannot reach pytest"),
 ]
 
 

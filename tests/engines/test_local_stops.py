@@ -153,7 +153,7 @@ def test_all_is_gone_when_the_supervisor_was_killed(lab: Lab) -> None:
     assert (report.phase, report.exit_code, lab.processes(attempt)) == (Phase.LOST, None, [])
 
 
-def test_a_job_dies_with_its_supervisor_though_nobody_looks(lab: Lab) -> None:
+def test_a_job_dies_with_its_supervisor_without_a_poll(lab: Lab) -> None:
     attempt = escape(lab)
     os.kill(lab.supervisor(attempt), signal.SIGKILL)
     until(lambda: lab.processes(attempt) == [])

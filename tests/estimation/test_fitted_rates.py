@@ -60,7 +60,7 @@ def test_steps_timed_with_one_batch_per_gpu_leave_the_law_in_force(machines):
     assert rate[FOUR] == pytest.approx(rate[ONE] * 4**0.8)
 
 
-def test_steps_whose_batch_nobody_said_leave_the_law_in_force(machines):
+def test_steps_of_unknown_batch_leave_the_scaling_law_in_force(machines):
     seen = {(V100, gpus, 1, 0): Measurement(10.0 * gpus**0.5, 9) for gpus in (1, 2)}
     rate, _ = workload_rates(machines, Knowledge.of_batches(seen, {}))
     assert rate[FOUR] == pytest.approx(rate[TWO] * 2**0.8)
@@ -222,6 +222,6 @@ def test_a_mixed_gang_runs_as_its_slowest_type():
     assert found.rate[0] == found.rate[1] < found.rate[2]
 
 
-def test_a_job_whose_batch_is_its_own_affair_is_not_tuned(machines):
+def test_a_job_with_a_fixed_batch_is_not_tuned(machines):
     with pytest.raises(ValueError, match="not to be tuned"):
         tuned_rates(machines, Knowledge())

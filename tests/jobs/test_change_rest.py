@@ -70,7 +70,7 @@ def test_a_job_of_strangers_is_not_there(cluster: Lab, queued: Job, verb: str) -
 
 
 @pytest.mark.parametrize("verb", ["cancel", "hold"])
-def test_who_did_it_is_on_the_audit_list(ada: APIClient, queued: Job, verb: str) -> None:
+def test_the_actor_is_on_the_audit_list(ada: APIClient, queued: Job, verb: str) -> None:
     act(ada, queued, verb)
     entry = AuditEntry.objects.filter(action=f"job.{verb}").get()
     assert (entry.actor_name, entry.target_id) == ("ada", str(queued.pk))
@@ -209,7 +209,7 @@ def test_the_answer_to_a_change_has_the_new_etag(ada: APIClient, queued: Job) ->
     assert change(ada, queued, {"If-Match": etag}, name="second").status_code == 200
 
 
-def test_who_has_the_state_is_not_sent_it_again(ada: APIClient, queued: Job) -> None:
+def test_an_unchanged_state_is_not_sent_again(ada: APIClient, queued: Job) -> None:
     route = f"/api/v1/jobs/{queued.pk}"
     etag = ada.get(route)["ETag"]
     again = ada.get(route, headers={"If-None-Match": f'"other", W/{etag}'})
@@ -230,7 +230,7 @@ def test_the_etag_is_also_a_field(ada: APIClient, queued: Job) -> None:
 # -- history -----------------------------------------------------------------------------------------------------
 
 
-def test_events_are_told_in_order_with_who_did_it(ada: APIClient, cluster: Lab, queued: Job) -> None:
+def test_events_are_in_order_and_name_their_actor(ada: APIClient, cluster: Lab, queued: Job) -> None:
     act(ada, queued, "hold")
     page = ada.get(f"/api/v1/jobs/{queued.pk}/events").json()
     assert [(event["kind"], event["actor"]) for event in page["results"]] == [("submitted", "ada"), ("held", "ada")]

@@ -96,7 +96,7 @@ def test_old_keys_are_cleared_away(ada: APIClient) -> None:
 # -- at the same time (tests/stack has processes that do, on both databases) --------------------------------------
 
 only_there = pytest.mark.skipif(
-    connection.vendor != "postgresql", reason="SQLite lets one writer in at a time: nobody finds another under way"
+    connection.vendor != "postgresql", reason="SQLite lets one writer in at a time: no request finds another under way"
 )
 
 

@@ -1,4 +1,4 @@
-"""Who may do what over REST: by tokens and their scopes, by teams, and as a running job."""
+"""Permissions over REST: by tokens and their scopes, by teams, and as a running job."""
 
 from datetime import timedelta
 from uuid import uuid4
@@ -61,7 +61,7 @@ def test_a_revoked_token_is_refused(cluster: Lab) -> None:
     assert with_token(text).get("/api/v1/jobs").status_code == 401
 
 
-def test_the_token_of_somebody_who_left_is_refused(cluster: Lab, ada: APIClient) -> None:
+def test_the_token_of_an_inactive_user_is_refused(cluster: Lab, ada: APIClient) -> None:
     User.objects.update(is_active=False)
     assert ada.get("/api/v1/jobs").status_code == 401
 

@@ -18,7 +18,7 @@ def test_a_body_that_is_too_large_is_refused_with_the_limit(api: APIClient, lab:
     assert "2621440" in answer.json()["detail"]
 
 
-def test_a_quota_fault_says_whose_quota(lab: Lab, api: APIClient) -> None:
+def test_a_quota_fault_names_the_team(lab: Lab, api: APIClient) -> None:
     lab.node("n1", gpus=4)
     lab.team("vision", max_gpus=2)
     api.force_authenticate(lab.user())

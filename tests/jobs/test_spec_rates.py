@@ -1,4 +1,4 @@
-"""A declared rate that no job could have must not reach the round: one of them would fail it for everybody."""
+"""A declared rate that no job could have must not reach the round, which it would make fail for all jobs."""
 
 import pytest
 

@@ -80,19 +80,19 @@ def test_the_only_team_of_the_submitter_is_the_default(cluster: Lab) -> None:
     assert cluster.submit(owner=cluster.user("bob", "language")).team.name == "language"
 
 
-def test_who_is_in_two_teams_must_say_which(cluster: Lab) -> None:
+def test_a_member_of_two_teams_must_name_one(cluster: Lab) -> None:
     fault = refusal(cluster, owner=cluster.user("bob", "vision", "language"))
     assert (fault["pointer"], fault["code"]) == ("/team", "team_needed")
     assert "language, vision" in fault["detail"]
 
 
-def test_who_is_in_no_team_is_told_to_ask(cluster: Lab) -> None:
+def test_a_user_without_a_team_is_told_to_ask(cluster: Lab) -> None:
     bob = cluster.user("bob")
     bob.teams.clear()
     assert "administrator" in refusal(cluster, owner=bob)["detail"]
 
 
-def test_nobody_submits_for_a_team_of_others(cluster: Lab) -> None:
+def test_users_submit_for_their_own_teams_only(cluster: Lab) -> None:
     cluster.team("language")
     assert refusal(cluster, team="language")["code"] == "no_such_team"
 
@@ -178,7 +178,7 @@ def test_jobs_get_ids_in_the_order_of_submission(cluster: Lab) -> None:
     assert list(Job.objects.order_by("id")) == jobs
 
 
-def test_a_clone_asks_for_the_same_and_belongs_to_who_asked(cluster: Lab) -> None:
+def test_a_clone_asks_for_the_same_and_belongs_to_the_user_that_cloned(cluster: Lab) -> None:
     bob = cluster.user("bob")
     copy = submit_job(spec_of_clone(cluster.submit(gpus=2, env={"A": "1"}, time_limit="2h")), owner=bob)
     assert (copy.gpus_min, copy.env, copy.time_limit_s, copy.owner) == (2, {"A": "1"}, 7200, bob)

@@ -21,7 +21,7 @@ HOLDER = "tests"
 
 @pytest.fixture(autouse=True)
 def _quick_pages(settings, plain_static) -> None:
-    """Passwords are hashed for show: nobody here attacks them."""
+    """Passwords are hashed quickly: no test attacks them."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
@@ -78,7 +78,7 @@ def decide() -> Round:
 
 @pytest.fixture
 def web() -> Callable[[User], Client]:
-    """A browser session of somebody."""
+    """A browser session of a user."""
 
     def session(user: User) -> Client:
         client = Client()

@@ -1,4 +1,4 @@
-"""Tokens and the password, and the list of who did what."""
+"""Tokens, the password and the activity log."""
 
 import re
 from typing import Any
@@ -69,7 +69,7 @@ def test_a_revoked_token_is_refused(member, web):
     assert APIClient(headers={"authorization": f"Bearer {text}"}).get("/api/v1/jobs").status_code == 401
 
 
-def test_nobody_sees_or_revokes_the_token_of_another(member, staff, web):
+def test_users_neither_see_nor_revoke_the_tokens_of_others(member, staff, web):
     new_token(web(member))
     token = ApiToken.objects.get()
     assert web(staff).post(reverse("revoke-token", args=[token.pk])).status_code == 404
@@ -113,10 +113,10 @@ def test_a_fault_is_said_at_its_field(old, new, field, mia, web):
     assert list(answer.context["form"].errors) == [field]
 
 
-# -- who did what ------------------------------------------------------------------------------------------------
+# -- activity log -----------------------------------------------------------------------------------------------
 
 
-def test_staff_see_what_everybody_did(member, staff, web):
+def test_staff_see_the_actions_of_all_users(member, staff, web):
     note("job.cancel", actor=member, target="resnet", target_id="1")
     shown = web(staff).get(reverse("audit")).content.decode()
     assert all(word in shown for word in ("mia", "cancelled a job", "resnet"))

@@ -1,4 +1,4 @@
-"""Who may open and do what on the pages: every address against everybody. An address without a row fails."""
+"""Permissions on pages: every address with every kind of user. An address without a row fails."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -43,7 +43,7 @@ def test_every_page_answers_on_an_empty_service(page, member, web):
 
 
 @pytest.mark.parametrize("page", LISTS)
-def test_every_page_asks_who_you_are(page, db, client):
+def test_every_page_asks_for_a_login(page, db, client):
     answer = client.get(reverse(page))
     assert answer.url.startswith("/login/")
 

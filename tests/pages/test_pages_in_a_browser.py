@@ -181,7 +181,7 @@ def test_the_form_follows_the_yaml(page: Page) -> None:
     expect(page.get_by_label("Other fields, as YAML")).to_have_value("tags:\n  a: b\n")
 
 
-def test_the_first_plan_leaves_the_text_somebody_has_chosen_alone(page: Page) -> None:
+def test_the_first_plan_leaves_the_selected_text_alone(page: Page) -> None:
     held: list[Route] = []
 
     def hold(route: Route) -> None:

@@ -17,7 +17,7 @@ from scheduler_app.policy.catalogue import PolicyDescription, describe_policies,
 from tests import parametrised_policy
 
 RULES = {"fifo"}
-"""Of a rule that is nobody's there is no source to name."""
+"""These policies have no source to name."""
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 

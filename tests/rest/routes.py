@@ -1,4 +1,4 @@
-"""Every route of REST, and what it answers to whom."""
+"""Every route of REST, and its status for each kind of caller."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ class Row:
 
 
 def of_the_team(*, body: Any = None, done: int = 202) -> Row:
-    """What changes a job: for whoever sees it and may submit."""
+    """Changes a job: allowed to users that see it and may submit."""
     return Row(job=403, stranger=404, reader=403, member=done, clerk=done, staff=done, body=body)
 
 
@@ -31,7 +31,7 @@ def for_staff(*, body: Any = None, done: int = 200) -> Row:
 
 
 def for_all(*, body: Any = None, done: int = 200) -> Row:
-    """What everybody with a token may see, but no job by its own."""
+    """Visible with every token but that of a job."""
     return Row(job=403, stranger=done, reader=done, member=done, clerk=done, staff=done, body=body)
 
 

@@ -85,7 +85,7 @@ def test_the_description_of_rest_is_drawn(page: Page) -> None:
     expect(page.locator(".opblock").first).to_be_visible()
 
 
-def test_who_is_not_signed_in_meets_the_same_policy(page: Page) -> None:
+def test_visitors_get_the_same_policy(page: Page) -> None:
     page.context.clear_cookies()
     assert looked_at(page, "/login/") == []
     assert looked_at(page, "/admin/login/") == []
@@ -117,7 +117,7 @@ def _is_open(page: Page, address: str) -> bool:
     return page.request.get(address).ok
 
 
-def test_a_script_that_somebody_smuggled_in_does_not_run(page: Page) -> None:
+def test_an_injected_script_does_not_run(page: Page) -> None:
     """The policy is at work: this is what a violation looks like."""
     page.goto(reverse("home"))
     page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.pwned = 1\">')")

@@ -1,4 +1,4 @@
-"""Who may do what: every route of REST against everybody who could ask. A route without a row fails."""
+"""Permissions: every route of REST with every kind of caller. A route without a row fails."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ WHO = ("anonymous", "job", "stranger", "reader", "member", "clerk", "staff")
 
 @dataclass(frozen=True)
 class World:
-    """A running job of ada's in vision, and everybody who may ask about it."""
+    """A running job of ada's in vision, and every kind of caller."""
 
     callers: dict[str, APIClient]
     places: dict[str, str]

@@ -64,7 +64,7 @@ def test_a_lockout_holds_at_the_other_door_too(browser: Client) -> None:
     assert log_in(browser, RIGHT, page="/admin/login/").status_code == 429
 
 
-def test_who_comes_from_elsewhere_is_not_locked_out(browser: Client) -> None:
+def test_another_address_is_not_locked_out(browser: Client) -> None:
     fail(browser, 5)
     assert log_in(browser, RIGHT, address="10.0.0.2").status_code == 302
 

@@ -25,7 +25,7 @@ PROBES = ["/livez", "/readyz", "/healthz/scheduler", "/metrics"]
 
 @pytest.fixture
 def probe() -> Client:
-    """Somebody without an account."""
+    """A client without an account."""
     return Client()
 
 
@@ -118,7 +118,7 @@ def test_preemptions_are_counted_by_reason(cluster: Lab, running: Job, metric: C
     assert metric("motley_preempted_work_seconds_total") >= 0
 
 
-def test_who_got_how_much_is_told_by_team(cluster: Lab, running: Job, metric: Callable[..., float]) -> None:
+def test_usage_is_reported_by_team(cluster: Lab, running: Job, metric: Callable[..., float]) -> None:
     cluster.round()
     cluster.until(lambda: metric("motley_team_share_ratio", team="vision", kind="delivered") == 1)
 
@@ -140,7 +140,7 @@ def test_a_million_finished_jobs_are_not_counted_again(
     assert not [query for query in asked.captured_queries if "succeeded" in query["sql"]]
 
 
-def test_with_a_token_only_who_knows_it_reads_them(db: None, probe: Client, settings) -> None:
+def test_with_a_token_only_requests_that_carry_it_are_answered(db: None, probe: Client, settings) -> None:
     settings.MOTLEY_METRICS_TOKEN = "known to Prometheus"
     answers = [
         probe.get("/metrics", headers=headers)

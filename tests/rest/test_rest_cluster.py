@@ -1,4 +1,4 @@
-"""GPU types, teams, measured rates, and who is calling, over REST."""
+"""GPU types, teams, measured rates and the caller, over REST."""
 
 import pytest
 from rest_framework.test import APIClient
@@ -118,10 +118,10 @@ def test_of_another_team_there_are_none(ada: APIClient) -> None:
     assert ada.get("/api/v1/throughputs?team=language").json()["results"] == []
 
 
-# -- who is calling ----------------------------------------------------------------------------------------------
+# -- the caller --------------------------------------------------------------------------------------------------
 
 
-def test_a_script_hears_who_it_is_and_what_it_may(cluster: Lab) -> None:
+def test_a_script_reads_its_user_and_its_permissions(cluster: Lab) -> None:
     me = caller(cluster.user(), Scope.READ).get("/api/v1/me").json()
     assert me.pop("token").startswith("mot_")
     assert me == {"username": "ada", "is_staff": False, "teams": ["vision"], "scope": "read"}
@@ -136,7 +136,7 @@ def test_a_session_has_no_scope(browser_of_ada) -> None:
 
 
 @pytest.mark.parametrize("route", ["nodes/n1", "gpu-types/a100", "teams/vision"])
-def test_who_has_seen_it_is_told_so(ada: APIClient, route: str) -> None:
+def test_an_unchanged_answer_is_not_sent_again(ada: APIClient, route: str) -> None:
     Node.objects.update(heard_at=None)
     first = ada.get(f"/api/v1/{route}")
     again = ada.get(f"/api/v1/{route}", headers={"if-none-match": first["ETag"]})

@@ -248,7 +248,7 @@ def test_lines_come_while_the_job_runs_and_the_end_when_it_ends(lab: Lab, by_wir
 def test_a_reader_who_goes_away_frees_the_place(
     lab: Lab, by_wire: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only who writes learns it; the pause between two comments is made short for that."""
+    """Only a writer notices it; the pause between two comments is made short for that."""
     monkeypatch.setattr(following, "KEEP_ALIVE_AFTER", following.KEEP_ALIVE_AFTER / 50)
     job = lab.submit(f"echo first; {UNTIL_LET_GO}")
     lab.running(job)

@@ -92,7 +92,7 @@ def test_only_staff_by_a_token_for_it_may(cluster: Lab, ada: APIClient, verb: st
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_who_did_it_and_why_is_written_down(root: APIClient, verb: str) -> None:
+def test_the_actor_and_the_reason_are_recorded(root: APIClient, verb: str) -> None:
     root.post(f"/api/v1/nodes/n1/{verb}", {"reason": "fan"}, format="json", headers={"x-request-id": "r1"})
     entry = AuditEntry.objects.get(target="n1")
     assert (entry.action, entry.actor_name, entry.door) == (f"node.{verb}", "root", "rest")
@@ -151,5 +151,5 @@ def test_a_cordoned_node_is_empty_when_its_jobs_are_done(attempts: list[Attempt]
     assert occupancy("cordoned", attempts, NOW).empty_at == NOW + timedelta(seconds=seconds)
 
 
-def test_where_one_job_may_go_on_for_ever_nobody_knows() -> None:
+def test_with_a_job_of_unknown_length_the_end_of_a_drain_is_unknown() -> None:
     assert occupancy("cordoned", [on_a_node(), on_a_node(total_steps=None)], NOW).empty_at is None

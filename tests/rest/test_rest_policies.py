@@ -31,7 +31,7 @@ def test_the_setting_that_counts(ada: APIClient) -> None:
     assert (setting["policy"], setting["round_length_s"], setting["min_run_s"]) == ("max_min_fairness", 1.0, 0.0)
 
 
-def test_before_anybody_chose_the_defaults_count(ada: APIClient) -> None:
+def test_before_the_first_choice_the_defaults_count(ada: APIClient) -> None:
     PolicySetting.objects.all().delete()
     setting = ada.get(CURRENT).json()
     assert (setting["policy"], setting["id"], setting["created_at"]) == ("max_min_fairness", None, None)
@@ -51,7 +51,7 @@ def test_the_time_limit_stays_until_another_is_chosen(root: APIClient) -> None:
     assert root.get(CURRENT).json()["solve_limit_part"] == 0.2
 
 
-def test_nobody_else_does(cluster: Lab, ada: APIClient) -> None:
+def test_others_may_not_choose_a_policy(cluster: Lab, ada: APIClient) -> None:
     staff = cluster.user("rosa", "admins", staff=True)
     for client in (ada, caller(cluster.user(), Scope.ADMIN), caller(staff, Scope.SUBMIT)):
         assert client.put(CURRENT, {"policy": "fifo"}, format="json").status_code == 403
@@ -201,7 +201,7 @@ def test_the_audit_list_says_which_parameters_were_chosen(root: APIClient) -> No
     assert said == "power=2.0, queues=3, strict=false, first=old; to compare"
 
 
-def test_a_queue_names_who_stood_before_when_the_round_is_opened_again(cluster: Lab, ada: APIClient) -> None:
+def test_an_opened_round_of_a_queue_names_the_job_that_stood_before(cluster: Lab, ada: APIClient) -> None:
     """What a policy alone knows is kept with the round."""
     cluster.policy("fifo")
     cluster.submit(UNTIL_LET_GO, gpus=3, name="first")
@@ -238,7 +238,7 @@ def test_other_parameters_are_reason_enough_to_count_time_received_anew(cluster:
 # -- going back --------------------------------------------------------------------------------------------------
 
 
-def test_who_looked_before_somebody_else_chose_is_told(root: APIClient) -> None:
+def test_a_choice_based_on_an_outdated_setting_is_refused(root: APIClient) -> None:
     seen = root.get(CURRENT)["ETag"]
     root.put(CURRENT, {"policy": "fifo"}, format="json")
     answer = root.put(CURRENT, {"policy": "fifo"}, format="json", headers={"if-match": seen})
@@ -300,9 +300,7 @@ def test_a_round_is_opened_with_its_decisions(decided: list[Job], ada: APIClient
     assert set(decisions[0]) == {"job", "gpu_type", "gpus", "share", "reasons"}
 
 
-def test_who_was_left_waiting_is_told_why_for_rounds_of_the_past_too(
-    cluster: Lab, decided: list[Job], ada: APIClient
-) -> None:
+def test_past_rounds_say_too_why_a_job_was_left_waiting(cluster: Lab, decided: list[Job], ada: APIClient) -> None:
     number, said = Round.objects.get().number, {str(job.pk): job.reasons for job in Job.objects.queued()}
     cluster.policy("fifo")
     cluster.round()

@@ -113,7 +113,7 @@ def test_making_and_revoking_are_on_the_list_without_the_text(ada: APIClient) ->
     assert token["token"] not in str(list(entries.values()))
 
 
-def test_a_change_by_somebody_else_is_noticed(ada: APIClient) -> None:
+def test_a_concurrent_change_is_noticed(ada: APIClient) -> None:
     token = made(ada).json()
     seen = ada.get(f"{ROUTE}/{token['id']}")["ETag"]
     ApiToken.objects.filter(pk=token["id"]).update(used_at=timezone.now())

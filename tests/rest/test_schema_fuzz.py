@@ -56,7 +56,7 @@ def _one_connection() -> Iterator[None]:
 
 @pytest.fixture
 def places(lab: Lab, plain_static: None, _one_connection: None) -> dict[str, Any]:
-    """What there is, by the part of the address that names it; and who asks."""
+    """What there is, by the part of the address that names it; and the caller."""
     lab.node("n1", gpus=4)
     root = lab.user("root", "vision", staff=True)
     job = lab.submit(owner=root)

@@ -1,4 +1,4 @@
-"""Who asks too much is told to wait, and how long; who cannot be counted is served."""
+"""Callers above their rate are told how long to wait; while the counter is away, all are served."""
 
 import logging
 from collections.abc import Iterator
@@ -51,19 +51,19 @@ def test_the_refusal_is_a_problem_that_says_how_long_to_wait(ada: APIClient, set
     assert 0 < int(answer["Retry-After"]) <= 86_400
 
 
-def test_nobody_in_particular_is_counted_by_address(cluster: Lab, api: APIClient, settings) -> None:
+def test_callers_without_a_token_are_counted_by_address(cluster: Lab, api: APIClient, settings) -> None:
     settings.MOTLEY_ANONYMOUS_RATE = "2/d"
     assert codes(api, REMOTE_ADDR="10.0.0.1") == [401, 401, 429]
     assert codes(api, REMOTE_ADDR="10.0.0.2", times=1) == [401]
 
 
-def test_so_are_tokens_that_nobody_issued(cluster: Lab, settings) -> None:
+def test_so_are_unknown_tokens(cluster: Lab, settings) -> None:
     settings.MOTLEY_ANONYMOUS_RATE = "2/d"
     guesses = [Client(headers={"authorization": f"Bearer mot_{n}"}).get(ROUTE) for n in range(3)]
     assert [answer.status_code for answer in guesses] == [401, 401, 429]
 
 
-def test_who_has_a_token_does_not_wait_for_those_who_have_none(ada: APIClient, api: APIClient, settings) -> None:
+def test_callers_with_a_token_do_not_wait_for_those_without(ada: APIClient, api: APIClient, settings) -> None:
     settings.MOTLEY_ANONYMOUS_RATE = "1/d"
     codes(api)
     assert ada.get(ROUTE).status_code == 200
@@ -77,7 +77,7 @@ def test_a_person_gets_a_page(cluster: Lab, api: APIClient, settings) -> None:
     assert answer["Retry-After"] in answer.content.decode()
 
 
-def test_passwords_are_counted_by_address_whoever_they_are_for(cluster: Lab, api: APIClient, settings) -> None:
+def test_passwords_are_counted_by_address_for_all_users_together(cluster: Lab, api: APIClient, settings) -> None:
     settings.MOTLEY_LOGIN_RATE = "2/d"
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     tries = [api.post("/login/", {"username": f"u{n}", "password": "x"}, format="multipart") for n in range(3)]
@@ -96,7 +96,7 @@ def test_a_proxy_may_say_whose_address_it_is(cluster: Lab, api: APIClient, setti
     assert [api.get(ROUTE, headers=who).status_code for who in (one, one, two)] == [401, 429, 401]
 
 
-def test_without_a_proxy_nobody_chooses_their_address(cluster: Lab, api: APIClient, settings) -> None:
+def test_without_a_proxy_a_caller_cannot_choose_its_address(cluster: Lab, api: APIClient, settings) -> None:
     settings.MOTLEY_ANONYMOUS_RATE = "1/d"
     one, two = ({"x-real-ip": address, "x-forwarded-for": address} for address in ("192.0.2.1", "192.0.2.2"))
     assert [api.get(ROUTE, headers=who).status_code for who in (one, two)] == [401, 429]
@@ -104,7 +104,7 @@ def test_without_a_proxy_nobody_chooses_their_address(cluster: Lab, api: APIClie
 
 @pytest.fixture
 def _dead_redis(settings) -> Iterator[None]:
-    """Nobody listens on port 1."""
+    """No server listens on port 1."""
     settings.CACHES = {
         "default": {
             "BACKEND": "django.core.cache.backends.redis.RedisCache",
@@ -117,7 +117,7 @@ def _dead_redis(settings) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_dead_redis")
-def test_without_its_redis_everybody_is_served_and_it_is_said_once(
+def test_without_its_redis_all_are_served_and_it_is_logged_once(
     ada: APIClient, api: APIClient, settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.MOTLEY_REST_RATE = settings.MOTLEY_ANONYMOUS_RATE = "1/d"

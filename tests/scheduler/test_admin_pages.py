@@ -53,7 +53,7 @@ def test_every_list_opens(lab: Lab, admin: Client, model: str) -> None:
 
 
 @pytest.mark.parametrize("model", LISTS)
-def test_who_is_no_staff_is_sent_to_sign_in(lab: Lab, admin: Client, model: str) -> None:
+def test_users_without_staff_rights_are_sent_to_sign_in(lab: Lab, admin: Client, model: str) -> None:
     admin.force_login(lab.user("ada"))
     assert admin.get(reverse(f"admin:{model}_changelist")).status_code == 302
 
@@ -224,7 +224,7 @@ def test_before_a_drain_the_jobs_there_and_the_time_it_takes_are_said(lab: Lab, 
     assert says(asked, "1 job there; empty in about 10 min")
 
 
-def test_a_cordon_waits_for_jobs_whose_end_nobody_knows(lab: Lab, admin: Client) -> None:
+def test_a_cordon_waits_for_jobs_of_unknown_length(lab: Lab, admin: Client) -> None:
     lab.running(lab.submit(UNTIL_LET_GO))
     asked = act(admin, "cluster_app_node", "cordon_nodes", Node.objects.get())
     assert says(asked, "1 job there; end time unknown")

@@ -125,7 +125,7 @@ def test_rates_are_kept_by_the_batch_that_was_reported(lab: Lab, first: Job) -> 
     assert (found.batch_size, found.steps_per_second) == (64, pytest.approx(10))
 
 
-def test_who_reports_no_batch_has_the_one_that_it_was_told(lab: Lab, first: Job) -> None:
+def test_a_job_that_reports_no_batch_has_the_one_it_was_told(lab: Lab, first: Job) -> None:
     report(lab.attempts(first)[0])
     assert Throughput.objects.get().batch_size == 128
 

@@ -44,7 +44,7 @@ def test_nothing_is_a_value_too(jobs: list[Job]) -> None:
     assert [Job.objects.get(pk=job.pk).step_at for job in jobs[:2]] == [NOON, None]
 
 
-def test_who_asks_what_changed_since_hears_of_it(jobs: list[Job]) -> None:
+def test_a_query_for_changes_since_a_moment_finds_the_rows(jobs: list[Job]) -> None:
     since = timezone.now()
     rewrite(Job, ("step",), {jobs[0].pk: (7,)})
     assert list(Job.objects.filter(updated_at__gte=since)) == [jobs[0]]

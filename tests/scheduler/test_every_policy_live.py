@@ -48,7 +48,7 @@ def test_jobs_of_every_kind_are_decided_on_and_started(lab: Lab, policy: str) ->
     placed = Attempt.objects.filter(round_number=record.number)
     assert record.starts == placed.count() > 0
     for job in Job.objects.exclude(pk__in=placed.values("job")):
-        assert job.reasons, f"{job} waits, and nobody says why"
+        assert job.reasons, f"{job} waits without reasons"
     lab.running(*(attempt.job for attempt in placed))
 
 
@@ -71,6 +71,6 @@ def test_the_round_is_decided_again_as_it_was(lab: Lab, policy: str) -> None:
     assert again.decision.objective == pytest.approx(archived.plan.decision.objective)
 
 
-def test_nobody_waits_for_ever(lab: Lab, policy: str) -> None:
+def test_no_job_waits_for_ever(lab: Lab, policy: str) -> None:
     for job in submit_all(lab, "true"):
         lab.until_state(job, Job.State.SUCCEEDED)

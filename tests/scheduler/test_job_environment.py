@@ -67,7 +67,7 @@ def test_jobs_do_not_meet_on_a_port(lab: Lab) -> None:
     assert len(ports) == 2
 
 
-def test_a_job_knows_who_it_is(lab: Lab) -> None:
+def test_a_job_finds_its_name_team_and_attempt(lab: Lab) -> None:
     lab.node("n1")
     found = environment(lab, name="net", env={"MINE": "a b"})
     names = ("MOTLEY_JOB_NAME", "MOTLEY_TEAM", "MOTLEY_ATTEMPT", "MOTLEY_RESUME", "MOTLEY_GPU_TYPE", "MINE")

@@ -38,7 +38,7 @@ def test_a_second_scheduler_waits(lab: Lab) -> None:
     assert not tick("two", lab.now)
 
 
-def test_who_waits_does_nothing(lab: Lab) -> None:
+def test_a_waiting_scheduler_does_nothing(lab: Lab) -> None:
     tick("one", lab.now)
     rounds = Round.objects.count()
     tick("two", lab.now + A_MOMENT)
@@ -66,7 +66,7 @@ def test_a_released_lease_is_taken_at_once(lab: Lab) -> None:
     assert acquire_lease("two", now)
 
 
-def test_who_takes_over_begins_to_listen_then(lab: Lab) -> None:
+def test_a_scheduler_listens_from_the_moment_it_takes_over(lab: Lab) -> None:
     now = lab.now
     acquire_lease("one", now)
     acquire_lease("two", now + 2 * LEASE)

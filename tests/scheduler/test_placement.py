@@ -1,4 +1,4 @@
-"""Where jobs run: on the GPUs that suit them best, in whole gangs; and who waits is told why, with numbers."""
+"""Where jobs run: on the GPUs that suit them best, in whole gangs; waiting jobs have reasons with numbers."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def test_two_elastic_jobs_share_a_node(lab: Lab) -> None:
     assert [len(lab.gpus_held(job)) for job in jobs] == [2, 2]
 
 
-# -- who waits ---------------------------------------------------------------------------------------------------
+# -- waiting jobs ------------------------------------------------------------------------------------------------
 
 
 def test_too_few_gpus_are_counted(lab: Lab) -> None:

@@ -38,7 +38,7 @@ def crowded(lab: Lab) -> Lab:
     return lab
 
 
-def test_the_receipt_says_for_whom(lab: Lab, victim: Job) -> None:
+def test_the_receipt_names_the_job_that_gets_the_gpus(lab: Lab, victim: Job) -> None:
     first = lab.attempts(victim)[0]
     assert (first.outcome, first.stop_reason, first.stop_note) == (
         Attempt.Outcome.PREEMPTED,
@@ -59,7 +59,7 @@ def test_the_victim_goes_on_later(lab: Lab, victim: Job) -> None:
     lab.running(victim)
 
 
-def test_a_job_is_stopped_only_if_somebody_gets_its_gpus(crowded: Lab) -> None:
+def test_a_job_is_stopped_only_if_another_gets_its_gpus(crowded: Lab) -> None:
     stopped = Attempt.objects.filter(stop_reason=Attempt.StopReason.PREEMPT)
     assert stopped.exists()
     for attempt in stopped:

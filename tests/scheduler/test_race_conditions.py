@@ -64,7 +64,9 @@ class SlowEngine(LocalEngine):
         return super().nodes()
 
 
-def test_who_is_overtaken_before_a_round_gives_up_in_peace(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_is_overtaken_before_a_round_gives_up_without_an_error(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(fleet.FACTORIES, Node.Engine.LOCAL.value, lambda nodes: SlowEngine(lab.root, declared=nodes))
     lab.node("n1")
     lab.submit()

@@ -1,4 +1,4 @@
-"""When rounds happen, what they record, and that a failed one harms nobody."""
+"""When rounds happen, what they record, and that a failed one harms no job."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -37,7 +37,7 @@ def broken(problem: Problem) -> Decision:
 
 @pytest.fixture
 def broken_policy(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A policy that somebody added, and that fails; a job was running before it was chosen."""
+    """A policy that fails; a job was running before it was chosen."""
     lab.node("n1")
     lab.running(lab.submit(UNTIL_LET_GO))
     monkeypatch.setitem(POLICIES, "broken", broken)
@@ -100,7 +100,7 @@ def test_it_is_replayed_as_it_was(fallen_back: Round) -> None:
     assert (archived.plan.decision.message, equal) == (fallen_back.message, True)
 
 
-def test_who_waits_is_told_of_the_queue(fallen_back: Round) -> None:
+def test_a_waiting_job_has_the_reasons_of_the_queue(fallen_back: Round) -> None:
     assert Job.objects.get(name="second").reasons[0]["code"] == "insufficient_gpus"
 
 
@@ -119,7 +119,7 @@ def test_probes_and_metrics_say_so(lab: Lab, fallen_back: Round, client: Client)
     assert 'motley_rounds_total{result="fallback"} 1.0' in client.get("/metrics").content.decode()
 
 
-def test_once_the_solver_answers_again_nobody_is_alarmed(
+def test_once_the_solver_answers_again_there_is_no_alarm(
     lab: Lab, fallen_back: Round, plain_static: None, client: Client
 ) -> None:
     lab.policy()
@@ -132,7 +132,7 @@ def test_once_the_solver_answers_again_nobody_is_alarmed(
 
 
 def as_far_as_it_came(problem: Problem) -> Decision:
-    """With a time limit it serves the first; with none it would find that nobody is worth serving."""
+    """With a time limit it serves the first job; with none it would serve no job."""
     if problem.solve_limit_s == inf:
         return Decision.of_assignment([-1], prices=[0])
     return replace(fifo(problem), status=Status.LIMIT, objective=8, bound=8 + problem.solve_limit_s)
@@ -296,7 +296,7 @@ def test_nothing_starts_on_a_node_cordoned_meanwhile(lab: Lab, queued: Job) -> N
     assert not Attempt.objects.exists()
 
 
-def test_nobody_is_preempted_for_a_job_cancelled_meanwhile(lab: Lab) -> None:
+def test_no_job_is_preempted_for_one_that_was_cancelled_meanwhile(lab: Lab) -> None:
     lab.node("n1", gpus=1)
     victim, rival = lab.submit(UNTIL_LET_GO, name="victim"), lab.submit(name="rival")
     hold_job(rival, actor=None)

@@ -123,7 +123,7 @@ def test_an_interval_is_cut_at_the_minutes() -> None:
     assert cut == list(zip(minutes, (10, 60, 10), strict=True))
 
 
-def test_nobody_active_is_entitled_to_nothing() -> None:
+def test_without_an_active_team_nothing_is_entitled() -> None:
     assert entitlement({}) == {}
 
 

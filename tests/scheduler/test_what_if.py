@@ -99,7 +99,7 @@ def test_nothing_is_promised_where_nothing_helps(lab: Lab) -> None:
     assert (said.options, "No other GPU type" in said.note) == ([], True)
 
 
-def test_in_a_queue_who_would_come_last_is_promised_nothing(full: Lab, waiting: Job) -> None:
+def test_a_job_that_would_be_last_in_the_queue_is_promised_nothing(full: Lab, waiting: Job) -> None:
     """Submitted again it would stand behind a gang that stops the queue."""
     full.policy("fifo")
     full.submit(gpus=4, gpu_types=["a100"], name="behind")
@@ -138,7 +138,7 @@ def test_a_job_that_starts_anyway_need_not_change(full: Lab) -> None:
     assert found(full, job).note.startswith("No change is needed: the next round would give it 1 ")
 
 
-def test_who_waits_for_something_else_is_told_that(full: Lab, waiting: Job) -> None:
+def test_a_job_that_waits_for_something_else_is_told_that(full: Lab, waiting: Job) -> None:
     child = full.submit(after=[{"job": str(waiting.pk)}])
     hold_job(waiting, actor=waiting.owner)
     assert found(full, child).note == "The job waits for other jobs; no change would start it."

@@ -102,7 +102,7 @@ def test_no_token_widens_its_scope(cluster: Lab, scope: object) -> None:
     assert answer.status_code in {403, 422}
 
 
-def test_a_token_says_neither_whose_nor_which_scope_it_would_like(cluster: Lab) -> None:
+def test_a_token_chooses_neither_its_user_nor_its_scope(cluster: Lab) -> None:
     body = {"name": "mine", "user": cluster.user("root", staff=True).pk}
     assert caller(cluster.user()).post("/api/v1/tokens", body, format="json").status_code == 422
     body = SPEC | {"owner": "root"}
@@ -153,7 +153,7 @@ def test_after_the_logout_the_old_cookie_opens_nothing(visitor: Client) -> None:
     assert stolen.get("/").status_code == 302
 
 
-def test_nobody_is_signed_out_by_a_link(visitor: Client) -> None:
+def test_a_link_signs_no_user_out(visitor: Client) -> None:
     log_in(visitor)
     assert visitor.get("/logout/").status_code == 405
     assert visitor.get("/").status_code == 200
@@ -180,7 +180,7 @@ def test_a_logout_leads_to_no_other_site(visitor: Client, there: str) -> None:
 
 @pytest.mark.parametrize("header", ["host", "x-forwarded-host", "x-original-url", "x-rewrite-url"])
 @pytest.mark.parametrize("address", ["/", "/login/", "/api/v1/jobs", "/admin/"])
-def test_the_host_that_somebody_names_is_in_no_answer(cluster: Lab, header: str, address: str) -> None:
+def test_a_forged_host_is_in_no_answer(cluster: Lab, header: str, address: str) -> None:
     answer = Client(headers={header: "evil.example"}).get(address)
     assert "evil.example" not in answer.content.decode()
     assert "evil.example" not in str(answer.headers)

@@ -1,4 +1,4 @@
-"""What a running job can do wrong or on purpose: the user learns of it, nobody else is harmed."""
+"""What a running job can do wrong or on purpose: the user learns of it, and no other job is harmed."""
 
 import pytest
 from django.test import Client

@@ -66,14 +66,16 @@ def test_secrets_are_where_they_must_be_and_nowhere_else(held: Held) -> None:
     held.service.wait_for_state(held.job, "succeeded")
     held.service.stop()
     lines = held.service.log.read_text().splitlines()
-    logged = "\n".join(line for line in lines if "  password: " not in line)  # of the first start, for who started it
+    logged = "\n".join(
+        line for line in lines if "  password: " not in line
+    )  # of the first start, for the person who started it
     logged += "".join(path.read_text() for path in held.service.engine_root.rglob("*.log"))
     assert [secret for secret in secrets if secret in logged] == []
 
 
 def readable_by_others(service: Service) -> list[str]:
     """Files of the service that other users of the machine could read, and folders that they could list."""
-    public = {"stop_reason"}  # for the job's user, who is another
+    public = {"stop_reason"}  # for the job's user, which is another
     below = [path for path in service.var.rglob("*") if not path.is_symlink() and path.name not in public]
     ours = [path for path in below if "static" not in path.relative_to(service.var).parts[:1]]
     return [str(path) for path in ours if _mode(path) & (stat.S_IRGRP | stat.S_IROTH | stat.S_IWGRP | stat.S_IWOTH)]

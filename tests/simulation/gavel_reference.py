@@ -42,7 +42,7 @@ def cluster_words(cluster: str) -> str:
 
 @dataclass
 class Run:
-    """A trace under Gavel's rules, and the rounds that it went through: when, and who ran on which type."""
+    """A trace under Gavel's rules, and its rounds: their times, and which jobs ran on which type."""
 
     simulation: Simulation
     rounds: list[tuple[float, dict[str, str]]]

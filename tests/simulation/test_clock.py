@@ -54,7 +54,7 @@ def test_rounds_without_jobs_are_skipped():
     assert len(simulation.decided_s) == 2
 
 
-def test_a_job_that_is_moved_loses_the_time_of_its_restart_and_who_starts_first_does_not():
+def test_a_moved_job_loses_the_time_of_its_restart_and_one_that_starts_first_does_not():
     """`a` moves to the fast GPU when `b` is done."""
     trace = [job("b", 0, 100), job("a", 0, 1000)]
     moved = prepare(trace, "slow=1,fast=1", "fifo_fastest", restart_s=50)
@@ -68,12 +68,12 @@ def test_a_job_that_fits_nowhere_is_left_out():
 
 
 def test_a_trace_that_cannot_go_on_is_said_to_be_stalled():
-    nobody = Simulation(prepare([job("a", 0, 10)]).state, Nobody())
+    stalled = Simulation(prepare([job("a", 0, 10)]).state, Idle())
     with pytest.raises(Stalled, match="1 jobs wait"):
-        nobody.run()
+        stalled.run()
 
 
-class Nobody(GavelRules):
+class Idle(GavelRules):
     def __init__(self):
         super().__init__(POLICIES["fifo"], ROUND_S, [0], lend=False)
 
@@ -97,7 +97,7 @@ class Scripted:
         return failed
 
 
-def test_who_runs_on_a_node_that_fails_goes_back_to_his_last_checkpoint():
+def test_a_job_on_a_node_that_fails_goes_back_to_its_last_checkpoint():
     """It runs from 0 and is saved at 200; what it does until 300 is lost, and it waits for its node until 500."""
     simulation = prepare([job("a", 0, 450)])
     simulation.rounds.node_failures = Scripted(1, turns=[(250, 0), (450, 0)])
@@ -107,7 +107,7 @@ def test_who_runs_on_a_node_that_fails_goes_back_to_his_last_checkpoint():
     assert (state.lost_gpu_s, state.restarts.tolist()) == (100, [1])
 
 
-def test_a_gang_fails_as_a_whole_and_who_runs_on_another_node_goes_on():
+def test_a_gang_fails_as_a_whole_and_a_job_on_another_node_goes_on():
     """The gang loses 100 s on two GPUs, and goes on when two others are free; its node comes back later."""
     simulation = prepare([job("gang", 0, 400, gpus=2), job("single", 0, 250)], "slow=3")
     simulation.rounds.node_failures = Scripted(3, turns=[(50, 0), (950, 0)])

@@ -232,7 +232,7 @@ def gone(pids: list[int]) -> bool:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_whoever_stops_it_leaves_no_process_behind(comparing, how):
+def test_stopping_it_leaves_no_process_behind(comparing, how):
     process, workers = comparing
     process.send_signal(how)
     process.wait(PATIENCE_S)

@@ -63,7 +63,7 @@ def test_teams_that_get_what_they_are_due_make_the_index_1():
     assert jain_index_of(state) == pytest.approx(1)
 
 
-def test_a_team_of_which_nobody_is_left_is_due_nothing_more():
+def test_a_team_without_jobs_is_due_nothing_more():
     """b is due half of 100 s, then all of 100 s, and gets as much work done as a, which is due half of 100 s."""
     state = finished("slow=1", [job(0, 60, team="a"), job(0, 60, team="b")], [100, 200])
     x = np.array([60 / 50, 60 / 150])

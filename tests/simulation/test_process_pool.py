@@ -31,7 +31,7 @@ def test_how_far_a_task_is_comes_before_what_came_of_it():
     assert told == [(0, None), (3, None), (None, "ONE")]
 
 
-def test_who_stops_listening_ends_every_process():
+def test_leaving_early_ends_every_process():
     news = run_all(work, ["one", "two", "three"], at_once=3)
     next(news)
     news.close()

@@ -59,7 +59,7 @@ def test_gpus_that_two_share_count_once():
     assert state.running_s.tolist() == [1000, 1000]
 
 
-def test_whoever_is_left_counts_for_the_whole_gpu():
+def test_a_job_that_is_left_alone_counts_for_the_whole_gpu():
     """The first is done 50 s into the first round; the other goes on, alone from the next round on."""
     state = prepare([job("a", 45), job("b", 190)]).run()
     assert state.finish_s.tolist() == [50, 200]
@@ -80,13 +80,13 @@ def test_gangs_share_all_their_gpus_and_only_with_gangs_as_large():
     assert {tuple(round_.mates[round_.rows < 2].tolist()) for round_ in seen} >= {(1, 0)}
 
 
-def test_who_could_not_go_on_beside_another_is_not_put_there():
+def test_a_job_that_could_not_go_on_beside_another_is_not_put_there():
     simulation = prepare([job("a", 100), job("b", 100, workload="x")])
     assert sorted(simulation.run().finish_s.tolist()) == [100, 200]
 
 
-def test_whoever_stays_on_his_gpu_is_not_restarted():
-    """The second comes onto the GPU of the first, who goes on as he was, before, beside and after."""
+def test_a_job_that_stays_on_its_gpu_is_not_restarted():
+    """The second comes onto the GPU of the first, which goes on before, beside and after it."""
     state = prepare([job("a", 1000), job("b", 90, arrival_s=150)], restart_s=30).run()
     assert state.restarts.tolist() == [0, 0]
     assert state.finish_s.tolist() == [200 + 100 + 710, 300]

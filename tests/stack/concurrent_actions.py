@@ -133,7 +133,7 @@ def make_room(job: str, attempt: int) -> bool:
 
 
 def decide_on(number: int) -> None:
-    """A round up to its commit, with that number, whoever else has it."""
+    """A round up to its commit, with that number, also if another round has it."""
     now, setting = timezone.now(), PolicySetting.objects.current()
     opening = OpenedRound(number, now, *newest_events())
     snapshot, _, _, since = take_snapshot(now, setting)
@@ -172,7 +172,7 @@ def post(token: str, key: str, body: dict[str, Any]) -> tuple[int, str]:
 
 
 def contend(times: int) -> list[tuple[str, float, float]]:
-    """Take the lease again and again: who had it, and for certain from when until when."""
+    """Take the lease again and again: its holders, and for certain from when until when."""
     had = []
     name = holder_name()
     with patch.object(lease, "LEASE", SHORT_LEASE):

@@ -52,7 +52,7 @@ def test_a_hold_is_never_lost(processes: ConcurrentProcesses) -> None:
         processes.run("clear")
 
 
-def test_who_cancels_a_job_that_succeeds_at_that_moment_hears_which_it_was(processes: ConcurrentProcesses) -> None:
+def test_a_cancel_of_a_job_that_succeeds_at_that_moment_reports_the_final_state(processes: ConcurrentProcesses) -> None:
     for _ in range(REPETITIONS):
         job, attempt = processes.run("running")
         _, cancelled = processes.run_together(("end", attempt, 0), ("cancel", job))
@@ -117,7 +117,7 @@ def test_of_rounds_with_one_number_one_is_committed(processes: ConcurrentProcess
         processes.run("clear")
 
 
-def test_of_several_who_claim_a_gpu_one_gets_it(processes: ConcurrentProcesses) -> None:
+def test_of_several_claims_of_a_gpu_one_succeeds(processes: ConcurrentProcesses) -> None:
     for _ in range(REPETITIONS):
         _, attempt = processes.run("launched")
         processes.run("end", attempt, 0)
