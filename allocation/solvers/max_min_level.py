@@ -102,7 +102,7 @@ def highest_level(
     SolverFailed
         The cutting planes did not close the gap.
     """
-    search = _CuttingPlanes(oracle, need, low, high)
+    search = _LevelCuts(oracle, need, low, high)
     for _ in range(MOST_CUTS):
         search.ask()
         if search.is_over or budget.passed():
@@ -110,8 +110,8 @@ def highest_level(
     raise SolverFailed(f"water filling: {MOST_CUTS} cuts left a gap of {search.overuse - 1:.2g}")
 
 
-class _CuttingPlanes:
-    """Cutting planes: the lowest bound on the level so far, and the mix that comes nearest to reach it."""
+class _LevelCuts:
+    """Cutting planes of the level: the lowest bound on it so far, and the mix that comes nearest to reach it."""
 
     def __init__(self, oracle: PricingOracle, need: RequiredRate, low: float, high: float) -> None:
         self._need, self._low, self.level = need, low, high

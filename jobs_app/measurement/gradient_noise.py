@@ -1,7 +1,7 @@
 """Gradient noise of a workload (as Sia and Pollux use it): a fading mean of the reports of its jobs."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from database.bulk_update import rewrite
 from jobs_app.models import GradientNoise
@@ -17,6 +17,13 @@ class Gradients(NamedTuple):
     workload: str
     sqr: float
     sample_var: float
+
+    @classmethod
+    def of_batch(cls, team: int, workload: str, batch: int, sqr: float | None, var: float | None) -> Self | None:
+        """Scale the variance of a batch to one sample's, which is larger by the batch size; None if it says nothing."""
+        if batch and sqr is not None and var is not None and min(sqr, var) >= 0 < max(sqr, var):
+            return cls(team, workload, sqr, var * batch)
+        return None
 
 
 def learn_noise(news: Iterable[Gradients]) -> None:

@@ -154,11 +154,10 @@ def _batch_of(attempt: StoredProgress, advance: Advance) -> int:
 
 
 def _gradients(fresh: Fresh) -> Iterator[Gradients]:
-    """Gradient statistics per sample: the variance over batches of M samples is that of one sample divided by M."""
     for attempt, advance in fresh:
         batch, sqr, var = _batch_of(attempt, advance), advance.grad_sqr, advance.grad_var
-        if batch and sqr is not None and var is not None and min(sqr, var) >= 0 < max(sqr, var):
-            yield Gradients(attempt.team, attempt.workload, sqr, var * batch)
+        if gradients := Gradients.of_batch(attempt.team, attempt.workload, batch, sqr, var):
+            yield gradients
 
 
 def _known_rates(places: AbstractSet[ThroughputKey]) -> dict[ThroughputKey, Throughput]:

@@ -138,6 +138,7 @@ def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[
         measured=inputs.measured,
         noise=inputs.noise,
         received=[],
+        busy_in_arrays={},
     )
     now = timezone.now()
     options = job_options_of(rows, NOTHING_HELD, offered, [job], Timing(now, 0.0, 0.0, now))

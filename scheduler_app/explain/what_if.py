@@ -15,7 +15,7 @@ from allocation.rounds.pending_reasons import left_on_nodes
 from jobs_app.models import Job
 from jobs_app.submission.fields import MOST_WEIGHT
 from scheduler_app.models import PolicySetting
-from scheduler_app.round.inputs import InputRows, JobRow, TypeRow, busy_in_arrays
+from scheduler_app.round.inputs import InputRows, JobRow, TypeRow
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.run_round import decide, read_for_round
 from scheduler_app.round.snapshot import Snapshot, build_snapshot
@@ -120,7 +120,6 @@ class WhatIf:
 
     rows: InputRows
     timing: Timing
-    busy: Mapping[UUID, int]
     setting: PolicySetting
     row: JobRow
 
@@ -130,13 +129,13 @@ class WhatIf:
         setting = PolicySetting.objects.current()
         rows, timing = read_for_round(now, setting, changed=changed)
         row = next((row for row in rows.jobs if row.id == job.pk), None)
-        return cls(rows, timing, busy_in_arrays(), setting, row) if row else None
+        return cls(rows, timing, setting, row) if row else None
 
     def planned(self, row: JobRow) -> PlannedRound:
         """Plan the round with this row in place of the job; a resubmitted job comes last."""
         in_place = [row if other.id == self.row.id else other for other in self.rows.jobs]
         jobs = sorted(in_place, key=lambda other: other.id == RESUBMITTED)
-        snapshot, left_out = build_snapshot(replace(self.rows, jobs=jobs), self.timing, self.busy)
+        snapshot, left_out = build_snapshot(replace(self.rows, jobs=jobs), self.timing)
         plan = decide(snapshot, self.setting.policy, self.setting.parameters)
         name = str(row.id)
         position = snapshot.jobs.index(name) if name in snapshot.jobs else None

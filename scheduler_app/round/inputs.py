@@ -162,6 +162,8 @@ class InputRows:
     noise: Mapping[tuple[int, str], tuple[float, float]]
     """Team and workload → the gradient's squared norm, and the variance of one sample's."""
     received: list["RunInterval"]
+    busy_in_arrays: Mapping[UUID, int]
+    """Array → number of its members that hold GPUs or have a waiting claim."""
 
 
 def read_input_rows(shares_since: datetime) -> InputRows:
@@ -181,6 +183,7 @@ def read_input_rows(shares_since: datetime) -> InputRows:
         measured=_measured(jobs),
         noise=noise_of(job.workload for job in jobs if job.batch_size),
         received=[*_received(attempts.values()), *_received_before(shares_since)],
+        busy_in_arrays=_busy_in_arrays(),
     )
 
 
@@ -253,8 +256,7 @@ def _received_before(since: datetime) -> list[RunInterval]:
     return list(ended.values_list("job_id", "gpu_type_id", "started_at", "ended_at"))  # type: ignore[arg-type]  # as asked
 
 
-def busy_in_arrays() -> dict[UUID, int]:
-    """Array → number of its members that hold GPUs or have a waiting claim."""
+def _busy_in_arrays() -> dict[UUID, int]:
     rows = Job.objects.active().exclude(array=None).values_list("array").annotate(Count("pk"))
     return dict(rows.order_by())
 

@@ -78,11 +78,9 @@ def gpus_in_service(rows: InputRows, pinned: frozenset[int]) -> InService:
     return InService(gpus, owners, releasing, {attempt.job_id: attempt for attempt in movable.values()})
 
 
-def queue_of(
-    rows: InputRows, service: InService, busy_in_arrays: Mapping[UUID, int]
-) -> tuple[list[JobRow], list[JobRow]]:
+def queue_of(rows: InputRows, service: InService) -> tuple[list[JobRow], list[JobRow]]:
     """Jobs to decide on, and array members held back by their array's `at_a_time` limit."""
-    queue, throttled, busy = [], [], Counter(busy_in_arrays)
+    queue, throttled, busy = [], [], Counter(rows.busy_in_arrays)
     for job in rows.jobs:
         if job.state != Job.State.QUEUED:
             queue += [job] if job.id in service.attempt_of else []

@@ -24,7 +24,7 @@ from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import policy_function, with_defaults
 from scheduler_app.round.archive import pack
 from scheduler_app.round.commit import commit_round, store_pending_reasons
-from scheduler_app.round.inputs import InputRows, busy_in_arrays, newest_events, read_input_rows
+from scheduler_app.round.inputs import InputRows, newest_events, read_input_rows
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.lease import open_round
 from scheduler_app.round.reason_texts import (
@@ -120,7 +120,7 @@ def _account(record: Round, opened: OpenedRound) -> None:
 def take_snapshot(now: datetime, setting: PolicySetting) -> tuple[Snapshot, LeftOut, InputRows, datetime]:
     """The snapshot, the jobs left out, the input rows, and the time from which time received counts."""
     rows, timing = read_for_round(now, setting)
-    snapshot, left_out = build_snapshot(rows, timing, busy_in_arrays())
+    snapshot, left_out = build_snapshot(rows, timing)
     return snapshot, left_out, rows, timing.shares_since
 
 

@@ -7,7 +7,6 @@ from datetime import datetime
 from functools import cache
 from itertools import compress
 from typing import Self
-from uuid import UUID
 
 import numpy as np
 
@@ -71,21 +70,21 @@ class LeftOut:
 
 
 def build_snapshot(
-    rows: InputRows, timing: Timing, busy_in_arrays: Mapping[UUID, int], *, pinned: frozenset[int] = frozenset()
+    rows: InputRows, timing: Timing, *, pinned: frozenset[int] = frozenset()
 ) -> tuple[Snapshot, LeftOut]:
     """Build arrays from rows. Jobs that can run nowhere are left out, because policies need a feasible problem.
 
     Attempts that are `pinned` keep their GPUs; both are left out.
     """
     service = gpus_in_service(rows, pinned)
-    queue, throttled = queue_of(rows, service, busy_in_arrays)
+    queue, throttled = queue_of(rows, service)
     offered = configurations(rows, service, queue)
     capacity = capacity_of(rows, service)
     all_options = job_options_of(rows, service, offered, queue, timing)
     able = can_run(all_options.rate, offered, capacity)
     misfits = {service.attempt_of[job.id].id for job in compress(queue, ~able) if job.id in service.attempt_of}
     if misfits:  # they run, but the inventory has changed such that they could not be placed again
-        return build_snapshot(rows, timing, busy_in_arrays, pinned=pinned | misfits)
+        return build_snapshot(rows, timing, pinned=pinned | misfits)
     options = all_options.of(able)
     snapshot = Snapshot(
         jobs=tuple(str(job.id) for job in options.jobs),
