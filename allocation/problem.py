@@ -256,6 +256,12 @@ def normaliser(rate: npt.ArrayLike, usage: npt.ArrayLike, capacity: npt.ArrayLik
     return np.where(np.isfinite(g), g, 0), np.where(p > 0, p, smallest.max(axis=1, initial=0))
 
 
+def isolated_rate(base_gpus: Floats, base_rate: Floats, capacity: Ints) -> Floats:
+    """Rate (m,) of each job's smallest gang on its own 1/m part of the cluster: min(1, sum c / (m g)) p."""
+    whole_time: Floats = np.minimum(1, capacity.sum() / np.maximum(len(base_gpus) * base_gpus, 1))
+    return base_rate * whole_time
+
+
 def runnable(rate: npt.ArrayLike, usage: npt.ArrayLike, capacity: npt.ArrayLike) -> Bools:
     """Which jobs (m,) have a configuration that an empty cluster of this capacity could hold."""
     u, c, T = np.asarray(usage, float), np.asarray(capacity, float), np.asarray(rate, float)

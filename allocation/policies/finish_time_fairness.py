@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 from allocation.decision import Decision
 from allocation.policies.parameters import Switch
 from allocation.policies.plain_programs import Level, all_jobs_sum, each_jobs_sum, lexicographic, solve
-from allocation.problem import Problem, sharing_of
+from allocation.problem import Problem, isolated_rate, sharing_of
 from allocation.solvers.linear_program import Solution, SolverFailed
 from allocation.solvers.max_min_level import RequiredRate
 from allocation.solvers.presolve import group_identical
@@ -135,7 +135,7 @@ def plain_program(problem: Problem, *, levels: int | None = None, budget: TimeBu
 def _columns(problem: Problem) -> tuple[Floats, Floats, Floats, Floats]:
     """Steps left r (m,), age t (m,), isolated duration I + r / S (m,) in seconds, and isolated rate S (m,)."""
     p = problem.base_rate
-    S = p * minimum(1, problem.capacity.sum() / (len(p) * problem.base_gpus))
+    S = isolated_rate(problem.base_gpus, p, problem.capacity)
     r = maximum(problem.remaining_steps, p)  # what is at its last step still has a second to go
     return r, problem.age_s, problem.isolated_s + r / S, S
 

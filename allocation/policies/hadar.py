@@ -23,7 +23,7 @@ from allocation.decision import Decision, Status
 from allocation.policies._shared import dollars_per_hour, steps_left
 from allocation.policies.parameters import Choice, Within
 from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
-from allocation.problem import Problem
+from allocation.problem import Problem, isolated_rate
 from allocation.solvers.lagrangian_dual import SeparableProblem, solve_dual
 from allocation.solvers.primal_dual import ExponentialPrices, admit
 from allocation.time_budget import UNLIMITED, TimeBudget
@@ -194,11 +194,11 @@ def _left_s(problem: Problem) -> Floats:
 
 def _worth(problem: Problem, objective: str) -> Callable[[Floats], Floats]:
     """Value of a job that completes in so many seconds (m, K)."""
-    T, p, g, t, d = (
+    T, S, g, t, d = (
         column[:, None]
         for column in (
             problem.rate.max(axis=1),
-            problem.base_rate,
+            isolated_rate(problem.base_gpus, problem.base_rate, problem.capacity),
             problem.base_gpus,
             problem.age_s,
             problem.deadline_s,
@@ -206,7 +206,7 @@ def _worth(problem: Problem, objective: str) -> Callable[[Floats], Floats]:
     )
     r, total = steps_left(problem)[:, None], problem.total_steps[:, None]
     C = where(isfinite(total), maximum(total, r), r) / T
-    fair_s = problem.isolated_s[:, None] + r / (p * minimum(1, problem.capacity.sum() / (len(p) * g)))
+    fair_s = problem.isolated_s[:, None] + r / S
     hourly = dollars_per_hour(problem)
     cheapest = where(problem.rate > 0, hourly / where(problem.rate > 0, problem.rate, 1), inf).min(axis=1)[:, None] * r
     worth: dict[str, Callable[[Floats], Floats]] = {

@@ -12,7 +12,7 @@ import numpy as np
 
 from allocation.configurations import Configurations
 from allocation.inventory import Inventory
-from allocation.problem import Problem, normaliser
+from allocation.problem import Problem, isolated_rate, normaliser
 from allocation.quotas import Quotas
 from allocation.types import Floats, Ints
 from estimation.batch_tuning import Tuned
@@ -112,7 +112,6 @@ def _problem(
     step = np.array([job.step for job in jobs], dtype=float)
     deadline_s = [(job.deadline - now).total_seconds() if job.deadline else np.inf for job in jobs]
     base_gpus, base_rate = normaliser(options.rate, offered.usage, capacity)
-    isolated_rate = base_rate * np.minimum(1, capacity.sum() / np.maximum(base_gpus * len(jobs), 1))
     return Problem.of(
         options.rate,
         offered.usage,
@@ -123,7 +122,7 @@ def _problem(
         total_steps=total,
         remaining_steps=np.maximum(total - step, 0),
         attained_gpu_s=_attained(service, jobs, now),
-        isolated_s=step / isolated_rate,
+        isolated_s=step / isolated_rate(base_gpus, base_rate, capacity),
         received_s=_received(rows, jobs, timing),
         held=options.held,
         locked=options.unlock_s > 0,

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from allocation.problem import Problem, SpaceSharing, normaliser
+from allocation.problem import Problem, SpaceSharing, isolated_rate, normaliser
 from allocation.types import Bools, Floats, Ints
 from simulation.clock.progress import FixedRates, Work
 from simulation.cluster import Cluster
@@ -135,8 +135,8 @@ class State:
 
     def set_isolated(self, problem: Problem, rows: Ints | None = None) -> None:
         """Set the rate of each of the problem's jobs on an isolated 1/N share."""
-        alone = np.minimum(1, problem.capacity.sum() / (len(problem.weight) * problem.base_gpus))
-        self.isolated_rate[self.active if rows is None else rows] = problem.base_rate * alone
+        alone = isolated_rate(problem.base_gpus, problem.base_rate, problem.capacity)
+        self.isolated_rate[self.active if rows is None else rows] = alone
 
     def save(self, rows: Ints) -> None:
         """Record a checkpoint of these jobs."""
