@@ -4,23 +4,36 @@ SCRATCH := $(CURDIR)/.cache/check
 ON_POSTGRESQL := $(addprefix tests/,cluster config jobs pages rest scheduler security)
 # Live tests wait as often as they work: one more than there are cores. Tests that share a service stay together.
 IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
+# Lines that the tests' own processes run, in per cent over both databases; those of child processes are not seen.
+COVERAGE := .cache/coverage
+PACKAGES := allocation,audit_app,cluster_app,config,database,engines,estimation,jobs_app,rest,scheduler_app,simulation
+MEASURED = $(PYTHON) -m slipcover --source $(PACKAGES) --json --out $(COVERAGE)/$(1).json -m pytest $(IN_PARALLEL)
+FLOOR := 90
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # or every process of every test compiles Django and SciPy for itself
 
-.PHONY: run test test-fast test-postgresql check format bench bench-service schema screenshots
+.PHONY: run test coverage test-fast test-postgresql check format bench bench-service schema screenshots
 
 run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded
 	@./bootstrap.sh run
 	@exec $(PYTHON) -u manage.py serve
 
-test:  ## all tests, then those that touch the database again on PostgreSQL; with ARGS, pytest's, those on SQLite only
+test:  ## all tests, then those that touch the database again on PostgreSQL, and the floor of coverage; with ARGS, pytest's, those on SQLite only
 	@./bootstrap.sh test
-	$(PYTHON) -m pytest $(IN_PARALLEL) $(ARGS)
+	@mkdir -p $(COVERAGE)
+	$(call MEASURED,sqlite) $(ARGS)
 	$(if $(ARGS),,@$(MAKE) --no-print-directory test-postgresql)
+	$(if $(ARGS),,@$(MAKE) --no-print-directory coverage)
 
 test-postgresql:  ## the same on a private PostgreSQL, which goes when they are done
 	@./bootstrap.sh test
-	$(PYTHON) -m tests.private_servers $(PYTHON) -m pytest $(IN_PARALLEL) $(or $(ARGS),$(ON_POSTGRESQL))
+	@mkdir -p $(COVERAGE)
+	$(PYTHON) -m tests.private_servers $(call MEASURED,postgresql) $(or $(ARGS),$(ON_POSTGRESQL))
+
+coverage:  ## of the last `make test`: lines that neither half ran, in .cache/coverage/report.txt, and whether the floor holds
+	@cd $(COVERAGE) && $(CURDIR)/$(PYTHON) -m slipcover --merge sqlite.json postgresql.json --out both.json --fail-under $(FLOOR) >report.txt \
+		|| { tail -n 3 report.txt; echo "fewer than $(FLOOR) % of the lines are covered: see $(COVERAGE)/report.txt"; exit 1; }
+	@tail -n 3 $(COVERAGE)/report.txt
 
 test-fast:  ## before each commit: all but the slow modules (SLOW in tests/conftest.py), on SQLite
 	@./bootstrap.sh test
