@@ -44,10 +44,6 @@ def submitted(service: Service, name: str, command: str, *options: str) -> str:
     return out.strip()
 
 
-def let_go(service: Service, job: str) -> None:
-    (service.engine_root / "jobs" / job / "checkpoints" / "go").touch()
-
-
 @pytest.mark.parametrize(("command", "code"), [("true", 0), ("exit 42", 42), ("kill -9 $$", 137)])
 def test_submit_and_wait_exits_as_the_job_does(service: Service, command: str, code: int) -> None:
     found, out, errors = motley(service, "submit", "--wait", "-n", "ends", *JOB, "--", command)
@@ -79,7 +75,7 @@ def test_following_ends_with_the_job_and_says_how_it_ended(service: Service) -> 
     following = start(service, "logs", "-f", "follow")
     assert following.stdout is not None
     assert following.stdout.readline() == "begun\n"
-    let_go(service, job)
+    service.let_go(job)
     out, errors = following.communicate(timeout=TIMEOUT_S)
     assert (following.returncode, out, "follow: succeeded" in errors) == (0, "let go\n", True)
 
@@ -90,7 +86,7 @@ def test_following_a_job_that_waits_says_why(service: Service) -> None:
     following = start(service, "logs", "-f", "child")
     assert following.stderr is not None
     assert following.stderr.readline().startswith("child: queued. ")
-    let_go(service, job)
+    service.let_go(job)
     assert following.communicate(timeout=TIMEOUT_S)[0] == "hello\n"
 
 
@@ -112,5 +108,5 @@ def test_ctrl_c_detaches_says_so_and_cancels_nothing(service: Service, words: li
     _, errors = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, f"Detached: {name} continues." in errors) == (code, True)
     assert service.client.job(job["id"])["state"] == "running"
-    let_go(service, job["id"])
+    service.let_go(job["id"])
     assert service.client.wait(job["id"])["state"] == "succeeded"
