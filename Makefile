@@ -8,7 +8,7 @@ IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
 COVERAGE := .cache/coverage
 PACKAGES := allocation,audit_app,cluster_app,config,database,engines,estimation,jobs_app,rest,scheduler_app,simulation
 MEASURED = $(PYTHON) -m slipcover --source $(PACKAGES) --json --out $(COVERAGE)/$(1).json -m pytest $(IN_PARALLEL)
-FLOOR := 90
+FLOOR := 94
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # or every process of every test compiles Django and SciPy for itself
 

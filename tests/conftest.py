@@ -107,7 +107,8 @@ def engine_root() -> Iterator[Path]:
     root = Path(tempfile.mkdtemp(prefix="motley-rules-", dir="/tmp"))
     root.chmod(0o711)
     yield root
-    shutil.rmtree(root)
+    while root.exists():  # a supervisor that was being started may write its first files meanwhile
+        shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.fixture
