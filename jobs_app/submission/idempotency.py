@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.utils import timezone
@@ -19,14 +19,13 @@ from rest_framework.request import Request
 from jobs_app.errors import InProgress, KeyReused
 from jobs_app.models import IdempotencyKey
 
-KEPT = timedelta(hours=72)
 HEADER = "Idempotency-Key"
 IDEMPOTENCY_KEY = OpenApiParameter(
     HEADER,
     {"type": "string", "minLength": 1, "maxLength": 200},
     OpenApiParameter.HEADER,
-    description="A text of your choice, 1 to 200 printable ASCII characters. For "
-    f"{KEPT.total_seconds() / 3600:.0f} hours a request with the same key and body gets the first answer again, with "
+    description="A text of your choice, 1 to 200 printable ASCII characters. For 72 hours, unless the administrator set"
+    " another time, a request with the same key and body gets the first answer again, with "
     "`Idempotency-Replayed: true`. The same key with another body is answered with 422, and with 409 while the first "
     "request is still in progress.",
 )
@@ -56,7 +55,7 @@ class KeyedRequest:
         if self.key is None:
             return None
         rows = IdempotencyKey.objects.filter(user=self.user, route=self.route, key=self.key)
-        row = rows.filter(created_at__gt=timezone.now() - KEPT).first()
+        row = rows.filter(created_at__gt=timezone.now() - settings.MOTLEY_KEEP_IDEMPOTENCY_KEYS).first()
         if row and row.digest != self.digest:
             raise KeyReused(self.key)
         return row and row.answer
@@ -93,8 +92,3 @@ class KeyedRequest:
             unique_fields=["user", "route", "key"],
             update_fields=["digest", "status", "answer", "created_at"],
         )
-
-
-def forget_old_keys(now: datetime) -> None:
-    """Delete keys older than 72 hours."""
-    IdempotencyKey.objects.filter(created_at__lt=now - KEPT).delete()

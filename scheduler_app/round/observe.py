@@ -24,7 +24,6 @@ from jobs_app.lifecycle.attempts import (
 from jobs_app.lifecycle.dependencies import settle_dependencies
 from jobs_app.measurement.rates import Advance, note_progress, record_unreadable_lines
 from jobs_app.models import Attempt, Job
-from jobs_app.submission.idempotency import forget_old_keys
 from scheduler_app.models import GpuClaim, SchedulerLease
 from scheduler_app.round.engine_registry import engines
 
@@ -49,7 +48,6 @@ def observe(now: datetime) -> None:
     _stop_attempts_on_draining_nodes()
     settle_dependencies()
     release_claims(now)
-    forget_old_keys(now)
 
 
 def release_claims(now: datetime) -> None:
