@@ -175,5 +175,13 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit(REFUSED)
 
 
+def claim_stdout() -> None:
+    """Keep stdout for results: what native libraries print there, as HiGHS does now and then, goes to stderr."""
+    ours = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    sys.stdout = os.fdopen(ours, "w", encoding=sys.stdout.encoding, buffering=1 if os.isatty(ours) else -1)
+
+
 if __name__ == "__main__":
+    claim_stdout()
     main()

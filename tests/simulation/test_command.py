@@ -47,21 +47,21 @@ def figures(call):
     return given
 
 
+def in_a_process(*words):
+    command = [sys.executable, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+
+
 def test_it_is_a_module_that_python_runs(trace):
-    command = [
-        sys.executable,
-        "-m",
-        "simulation",
-        "run",
-        str(trace),
-        "--format",
-        "csv",
-        "--cluster",
-        "v100=8",
-        "--json",
-    ]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
-    assert json.loads(answer.stdout)["completed"] == 3
+    words = ["run", str(trace), "--format", "csv", "--cluster", "v100=8", "--json"]
+    assert json.loads(in_a_process("-m", "simulation", *words).stdout)["completed"] == 3
+
+
+def test_what_a_native_library_prints_is_no_part_of_the_result():
+    """HiGHS writes a line to the file descriptor itself in some integer programs."""
+    code = "from simulation.__main__ import claim_stdout, os; claim_stdout(); os.write(1, b'native '); print('ours')"
+    done = in_a_process("-c", code)
+    assert (done.stdout, done.stderr) == ("ours\n", "native ")
 
 
 def test_one_json_object_has_every_figure(figures, trace):
