@@ -143,14 +143,19 @@ def _apart(name: str, decision: Decision, plain: Decision) -> Iterator[str]:
 
 
 def _levels_apart(problem: Problem, a: Floats, decision: Decision, plain: Decision) -> Iterator[str]:
-    """Differences in rates, attributed to the decision in which a job could rise without harm to a worse-off job."""
+    """Differences in rates, attributed to the decision in which a job could rise without harm to a worse-off job.
+
+    Where a job could rise in both, or in neither, the difference is one of tolerances: HiGHS lets each row of the
+    program that asks be violated by 1e-7, and a job may get that little from a type on which it is very slow.
+    """
     assert decision.shares is not None
     assert plain.shares is not None
     rates = [(a * shares).sum(axis=1) for shares in (decision.shares, plain.shares)]
     off = float((np.abs(rates[0] - rates[1]) / a.max(axis=1)).max())
     if off > CLOSE:
         risen = [max(_rise(problem, a, had, i) for i in range(len(a))) for had in rates]
-        kind = "levels" if risen[0] > CLOSE else "levels of the plain program" if risen[1] > CLOSE else ILL
+        by_one = {(True, False): "levels", (False, True): "levels of the plain program"}
+        kind = by_one.get((risen[0] > CLOSE, risen[1] > CLOSE), ILL)
         yield f"{kind}: {off:.2g} apart; could rise by {risen[0]:.2g}, in the plain program by {risen[1]:.2g}"
 
 
