@@ -35,7 +35,7 @@ def finish_time_ratios(jct_s: Floats, alone_s: Floats, gpus: Floats | Ints) -> F
 def jain_index(received: Floats) -> float:
     r"""Jain's index :math:`(\sum_t x_t)^2 / (n \sum_t x_t^2)`: 1 if all are equal, 1/n if one has all.
 
-    It is nan if nobody received anything.
+    It is nan if no tenant received anything.
     """
     squares = received.size * float((received**2).sum())
     return float(received.sum() ** 2) / squares if squares else float("nan")

@@ -44,7 +44,7 @@ def plan_round(problem: Problem, inventory: Inventory, quotas: Quotas, policy: P
     An assigned job for which no nodes are found is dropped for this round, and its GPUs are offered to the others.
     """
     if not len(problem.weight):
-        return _nobody(problem, inventory)
+        return _plan_without_jobs(problem, inventory)
     decision = _decided(problem, quotas, policy, round_s)
     if decision.pairs is not None:
         return _plan_with_pairs(problem, decision, inventory, quotas, round_s)
@@ -177,7 +177,7 @@ def _running(assignment: Ints, owner: Ints) -> Bools:
     return running
 
 
-def _nobody(problem: Problem, inventory: Inventory) -> Plan:
-    nobody = np.zeros(0, dtype=np.int64)
-    decision = Decision.of_assignment(nobody, prices=np.zeros(len(problem.capacity)), status=Status.RULE)
-    return Plan(decision=decision, assignment=nobody, owner=np.full(len(inventory.gpu_node), -1, dtype=np.int64))
+def _plan_without_jobs(problem: Problem, inventory: Inventory) -> Plan:
+    no_job = np.zeros(0, dtype=np.int64)
+    decision = Decision.of_assignment(no_job, prices=np.zeros(len(problem.capacity)), status=Status.RULE)
+    return Plan(decision=decision, assignment=no_job, owner=np.full(len(inventory.gpu_node), -1, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Lists of a million jobs: how long each takes, for whom, and by which plan."""
+"""Lists of a million jobs: how long each takes, for which visitor, and by which plan."""
 
 import gc
 import re

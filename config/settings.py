@@ -13,7 +13,7 @@ from config.logs import logging_config, wants_json
 from config.secret_key import read_or_create
 
 django_stubs_ext.monkeypatch()  # Django's own generic classes, such as ModelAdmin, become subscriptable
-os.umask(0o077)  # what the service writes, keys and database first, is for nobody else on this machine
+os.umask(0o077)  # what the service writes, keys and database first, is readable by no other account of this machine
 
 env = Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -155,15 +155,15 @@ STORAGES = {
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
 
-# -- how much anybody may ask -------------------------------------------------------------------------------------
+# -- rate limits --------------------------------------------------------------------------------------------------
 
 _RATE = validate.Regexp(r"\A[1-9][0-9]*/[1-9]?[0-9]*[smhd]\Z", error="Write a count and a time, as 100000/m.")
 MOTLEY_REST_RATE = env.str("MOTLEY_REST_RATE", "100000/m", validate=_RATE)
 """Requests over REST of one user."""
 MOTLEY_ANONYMOUS_RATE = env.str("MOTLEY_ANONYMOUS_RATE", "6000/m", validate=_RATE)
-"""Requests of one address by nobody in particular."""
+"""Requests of one address without an account."""
 MOTLEY_LOGIN_RATE = env.str("MOTLEY_LOGIN_RATE", "60/m", validate=_RATE)
-"""Passwords tried from one address, for whomever: each costs a good part of a second to check."""
+"""Passwords tried from one address, for any account: each costs a good part of a second to check."""
 MOTLEY_ADDRESS_HEADER = env.str("MOTLEY_ADDRESS_HEADER", "")
 """Where a proxy that is trusted writes the caller's address, as X-Real-IP; empty: the address of the connection."""
 RATELIMIT_IP_META_KEY = "rest.throttling.address_of"
@@ -223,7 +223,7 @@ SPECTACULAR_SETTINGS = {
 MOTLEY_HAS_BROKER = "MOTLEY_REDIS" in os.environ
 CELERY_BROKER_URL = env.str("MOTLEY_REDIS", "redis://localhost:6379/0")
 CELERY_BROKER_TRANSPORT_OPTIONS = {
-    "visibility_timeout": 600,  # longer than any tick: what nobody has acknowledged by then is given out again
+    "visibility_timeout": 600,  # longer than any tick: what no worker has acknowledged by then is given out again
     "socket_connect_timeout": 5,
     "socket_timeout": 30,  # a broker that went away without a word must not be waited for until TCP gives up
     "socket_keepalive": True,

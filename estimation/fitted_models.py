@@ -102,7 +102,7 @@ def spans(knowledge: Knowledge) -> bool:
 
 
 def fixed_batch(knowledge: Knowledge) -> int | None:
-    """The batch of the workload's steps, however many GPUs share it; None if it grows with them, or nobody said."""
+    """The batch of the workload's steps, however many GPUs share it; None if it grows with them, or is not known."""
     most: dict[Place, tuple[int, int]] = {}
     for (j, gpus, nodes, batch), seen in knowledge.timed.items():
         most[j, gpus, nodes] = max(most.get((j, gpus, nodes), (0, 0)), (seen.reports, batch))

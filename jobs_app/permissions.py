@@ -53,7 +53,7 @@ def is_administrator(request: Request) -> bool:
 
 
 def caller(request: Request) -> User:
-    """The signed-in user, typed: `InScope` lets nobody else in."""
+    """The signed-in user, typed: `InScope` admits no other."""
     user: User = request.user  # type: ignore[assignment]
     return user
 

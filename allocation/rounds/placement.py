@@ -67,7 +67,7 @@ class _Placement:
     owner: Ints  # (G,)
     has: Bools  # (m,) whether a row has its GPUs
     free: Ints  # (N,) GPUs without an owner
-    vacant: Ints  # (N,) those of them that nobody uses now
+    vacant: Ints  # (N,) those of them that no job uses now
     cpus: Floats  # (N,) left
     memory_mib: Floats  # (N,) left
     sizes: Ints  # (m,) how many a row holds now

@@ -47,7 +47,7 @@ class KeyedRequest:
         if key is not None and not re.fullmatch(r"[ -~]{1,200}", key):
             raise ValidationError({HEADER: ["Use 1 to 200 printable ASCII characters."]})
         body = "" if key is None else json.dumps(request.data, sort_keys=True)
-        user: User = request.user  # type: ignore[assignment]  # `InScope` lets nobody else in
+        user: User = request.user  # type: ignore[assignment]  # `InScope` admits no other
         return cls(user, f"{request.method} {request.path}", key, hashlib.sha256(body.encode()).hexdigest())
 
     def stored_answer(self) -> Any:

@@ -180,5 +180,5 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def _person(request: Request) -> User:
-    user: User = request.user  # type: ignore[assignment]  # `StaffChanges` lets nobody else in
+    user: User = request.user  # type: ignore[assignment]  # `StaffChanges` admits no other
     return user

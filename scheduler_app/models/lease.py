@@ -21,4 +21,4 @@ class SchedulerLease(models.Model):
         constraints = [models.CheckConstraint(condition=Q(id=1), name="lease_is_one_row")]
 
     def __str__(self) -> str:
-        return f"{self.holder or 'nobody'} until {self.expires_at:%H:%M:%S}, round {self.round_number}"
+        return f"{self.holder or 'no process'} until {self.expires_at:%H:%M:%S}, round {self.round_number}"

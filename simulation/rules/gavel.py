@@ -80,16 +80,16 @@ class GavelRules:
         state.renew_shares()
 
     def _picks(self, state: State) -> tuple[Ints, Ints]:
-        """The configuration of each active job, and with whom (a row of the trace) it shares it; -1: none."""
+        """The configuration of each active job, and the row of the trace that shares it; -1: none."""
         order = list(self.fill)
         if self.shuffle:
             self.shuffle(order)
         rows = state.active
-        nobody = np.full(len(rows), -1)
+        no_job = np.full(len(rows), -1)
         problem, decision, deficit = _with_all_idle(state.problem()), self._decided(rows), self._deficit_s[rows]
         if decision.pairs is None:
             alone = RoundAssignment.start(problem, Quotas.none(len(rows)))
-            return fill_by_type(problem, decision, alone, order, deficit, round_s=self.round_s), nobody
+            return fill_by_type(problem, decision, alone, order, deficit, round_s=self.round_s), no_job
         shared = PairRows.of(problem, decision)
         deficit = np.pad(deficit, ((0, len(decision.pairs)), (0, 0)))
         together = shared.start(Quotas.none(len(deficit)), barred=shared.barred)

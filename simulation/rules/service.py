@@ -57,7 +57,7 @@ class ServiceRules:
         self._renew_shares(state, changed=changed)
         rows = state.active[self._can_run_now(state)]
         if not rows.size:
-            return self._nobody(state)
+            return self._nothing_runs(state)
         problem = state.problem(rows, capacity=self._capacity())
         state.set_isolated(problem, rows)
         inventory = self._inventory(state, rows)
@@ -93,11 +93,11 @@ class ServiceRules:
         new = (on >= 0) & (of_trace != self._owner[up]) & (of_trace != self._sharer[up])
         return np.isin(np.arange(len(rows)), on[new])
 
-    def _nobody(self, state: State) -> PlannedRound:
+    def _nothing_runs(self, state: State) -> PlannedRound:
         """The plan of a round in which no job can run on the nodes that are up."""
         self._owner[:] = self._sharer[:] = -1
-        nobody = np.full(len(state.active), -1)
-        return PlannedRound(nobody, nobody >= 0)
+        none = np.full(len(state.active), -1)
+        return PlannedRound(none, none >= 0)
 
     def _nodes_changed(self, state: State) -> bool:
         """Advance node failures; jobs on a failed node go back to their last checkpoint."""

@@ -25,7 +25,7 @@ class Jobs:
     """M jobs by arrival; K configurations of n types; jobs of one kind (M,) have the same true rate (kinds, K).
 
     beside_rate (kinds, kinds, K) is that of a job of the first kind on the same GPUs as one of the second, 0: they
-    cannot be together; it is empty where nobody may share.
+    cannot be together; it is empty where no jobs may share.
 
     programs are those of the kinds, placements those of the configurations; restart_s (M,) is what a restart takes,
     and told_restart_s (M,) what policies take it for.
