@@ -20,7 +20,7 @@ class InvalidProblem(ValueError):
 
 @dataclass(frozen=True)
 class Column:
-    """What a column must be; axes are letters of m, n, K, P, S, or digits, none for a single number."""
+    """Specification of a column: its axes (letters m, n, K, P, S, or digits; none: a scalar), type and bounds."""
 
     axes: str
     dtype: type[np.generic] = np.float64
@@ -46,7 +46,7 @@ class Column:
             raise InvalidProblem(name, f"has shape {array.shape}, not {shape}")
 
     def blank(self, sizes: Mapping[str, int]) -> npt.NDArray[Any]:
-        """Give the default everywhere; it is stored once."""
+        """Return the default in the column's shape, broadcast from one element."""
         return np.broadcast_to(np.array(self.default).astype(self.dtype), self._shape(sizes))
 
     def _shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -99,6 +99,6 @@ def sizes_of(columns: Mapping[str, Column], given: Mapping[str, npt.ArrayLike]) 
 
 
 def refuse(column: str, wrong: Bools | np.bool_, reason: str) -> None:
-    """Raise `InvalidProblem` for the first row (m,) that is wrong."""
+    """Raise `InvalidProblem` for the first row at which `wrong` (m,) holds."""
     if wrong.any():
         raise InvalidProblem(column, reason, row=int(np.flatnonzero(wrong)[0]))

@@ -13,7 +13,7 @@ DUST = 1e-7  # shares below HiGHS's feasibility tolerance are rounding errors
 
 
 class Status(StrEnum):
-    """How a decision came about."""
+    """How a decision was reached: proven optimal, stopped by the time limit, by a rule, or by a fallback."""
 
     OPTIMAL = "optimal"  # within the gap that was asked
     LIMIT = "limit"  # the best certified decision when the time limit came, perhaps not within the gap

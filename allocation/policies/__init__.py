@@ -81,4 +81,4 @@ PLAIN_PROGRAMS: dict[str, Policy] = {
     "motley": plain_motley,
     "sia": plain_sia,
 }
-"""The formula of each policy that has one, as it stands; of `hadar`, which follows a rule, what it comes near to."""
+"""Plain programs by policy; that of `hadar`, a greedy rule, is the integer program that it approximates."""
