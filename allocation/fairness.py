@@ -39,3 +39,61 @@ def jain_index(received: Floats) -> float:
     """
     squares = received.size * float((received**2).sum())
     return float(received.sum() ** 2) / squares if squares else float("nan")
+
+
+FORGOTTEN_S = 4 * 3600.0
+"""Seconds after which a team's backlog has faded to a part 1/e."""
+
+
+def entitled_shares(weight: Floats, demand: Floats) -> Floats:
+    """Share (t,) of the cluster that each team is entitled to: weighted max-min fairness, by water-filling.
+
+    A team is entitled to its weight over that of all teams with demand, but to no more than it demands; what it leaves
+    goes to the others. Where all demand together is less than the cluster, shares are parts of the demand.
+
+    Parameters
+    ----------
+    weight
+        Weights (t,), > 0.
+    demand
+        Part (t,) of the cluster that the team's unfinished jobs can use; it may be more than 1.
+
+    Returns
+    -------
+    Floats
+        Shares (t,) that add up to 1; all 0 if there is no demand.
+    """
+    share, open_ = np.zeros(len(weight)), demand > 0
+    while open_.any():
+        level = (1 - share.sum()) / weight[open_].sum()
+        met = open_ & (demand <= weight * level)
+        if not met.any():
+            share[open_] = weight[open_] * level
+            break
+        share[met], open_ = demand[met], open_ & ~met
+    shares: Floats = share / max(share.sum(), 1e-300)
+    return shares
+
+
+def later_backlog(backlog_s: Floats, behind: Floats, seconds: float) -> Floats:
+    r"""Virtual queue (t,) of each team after some seconds more: work it was entitled to and did not receive.
+
+    .. math::
+        Q_t \leftarrow \max(0,\ Q_t\, e^{-\Delta / W} + (e_t - d_t)\, \Delta)
+
+    Parameters
+    ----------
+    backlog_s
+        Q (t,) before, in seconds of the whole cluster.
+    behind
+        Entitled less delivered share (t,), e - d.
+    seconds
+        Length of the interval; W is `FORGOTTEN_S`.
+
+    References
+    ----------
+    .. [1] Neely, "Stochastic Network Optimization with Application to Communication and Queueing Systems", 2010,
+       section 4.4 (virtual queues).
+    """
+    later: Floats = np.maximum(0, backlog_s * np.exp(-seconds / FORGOTTEN_S) + behind * seconds)
+    return later

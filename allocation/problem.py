@@ -19,6 +19,8 @@ _COLUMNS: dict[str, Column] = {
     "nodes": Column("K", np.int64, least=1, default=1),
     "capacity": Column("n", np.int64, least=0),
     "weight": Column("m", positive=True, default=1),
+    "job_weight": Column("m", positive=True, default=1),
+    "team_backlog_s": Column("m", least=0),
     "base_gpus": Column("m", positive=True),
     "base_rate": Column("m", positive=True),
     "age_s": Column("m", least=0),
@@ -28,6 +30,7 @@ _COLUMNS: dict[str, Column] = {
     "isolated_s": Column("m", least=0),
     "received_s": Column("mn", least=0),
     "held": Column("m", np.int64, least=-1, default=-1),
+    "held_s": Column("m", least=0),
     "restart_s": Column("m", least=0),
     "restarts": Column("m", np.int64, least=0),
     "most_gpus": Column("m", least=0, finite=False, default=np.inf),
@@ -46,6 +49,8 @@ _SHARING_COLUMNS: dict[str, Column] = {
     "pairs": Column("P2", np.int64, least=0),
     "pair_received_s": Column("Pn", least=0),
 }
+LEASE = 25.0
+"""Length of a lease, as a multiple of the restart that it repays."""
 _TWO_HOLD_DIFFERENT = "does not hold the same GPUs: two that share them have one configuration"
 
 
@@ -135,14 +140,16 @@ class Problem:
     rate : (m, K) float, steps/s or goodput of the whole job; 0: impossible.
     usage, nodes : (n, K) int, GPUs of each type that a configuration uses, and (K,) int, the nodes it spans.
     capacity : (n,) int, GPUs that the rows may use, those they hold included.
-    weight : (m,) float, > 0.
+    weight : (m,) float, > 0; a team's weight, divided among its jobs.
+    job_weight : (m,) float, > 0; that of the job alone.
+    team_backlog_s : (m,) float, seconds of the whole cluster that the job's team is behind its share.
     base_gpus, base_rate : (m,) float, > 0, GPUs of the smallest valid configuration and its steps/s on the average GPU.
     age_s : (m,) float, seconds since the job was submitted.
     remaining_steps, total_steps : (m,) float, steps; inf: unknown.
     attained_gpu_s : (m,) float, GPU-seconds received so far.
     isolated_s : (m,) float, seconds that the work so far would have taken on a 1/N share.
     received_s : (m, n) float, seconds received per type, alone on its GPUs, since the shares were last set.
-    held : (m,) int, the configuration held now, or -1.
+    held, held_s : (m,) int, the configuration held now, or -1, and (m,) float, seconds since the job started on it.
     restart_s, restarts : (m,) float, seconds that a restart costs, and (m,) int, restarts so far.
     most_gpus : (m,) float, the most GPUs that jobs of its kind ever ran on; inf: any number is thought safe.
     locked : (m,) bool, the job keeps what it holds this round.
@@ -165,6 +172,8 @@ class Problem:
     nodes: Ints
     capacity: Ints
     weight: Floats
+    job_weight: Floats
+    team_backlog_s: Floats
     base_gpus: Floats
     base_rate: Floats
     age_s: Floats
@@ -174,6 +183,7 @@ class Problem:
     isolated_s: Floats
     received_s: Floats
     held: Ints
+    held_s: Floats
     restart_s: Floats
     restarts: Ints
     most_gpus: Floats
@@ -219,6 +229,12 @@ class Problem:
         """Total GPUs of each configuration (K,)."""
         total: Ints = self.usage.sum(axis=0)
         return total
+
+    @property
+    def leased(self) -> Bools:
+        """Jobs (m,) that hold GPUs for less than a lease: `LEASE` times their restart, which it repays."""
+        leased: Bools = (self.held >= 0) & (self.held_s < LEASE * self.restart_s)
+        return leased
 
     def subset(self, rows: Ints | Bools) -> Self:
         """Give the same round for some of the jobs, in the order named."""

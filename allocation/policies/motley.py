@@ -1,5 +1,6 @@
-"""Minimum mean completion time with restart costs, by integer assignment (Motley's own)."""
+"""Minimum mean completion time, fair to teams over time, by integer assignment and virtual queues (Motley's own)."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from numpy import arange, inf, isfinite, maximum, minimum, ones, ones_like, where
@@ -7,12 +8,13 @@ from numpy import arange, inf, isfinite, maximum, minimum, ones, ones_like, wher
 from allocation.decision import Decision
 from allocation.policies.parameters import Within
 from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
-from allocation.problem import Problem
+from allocation.problem import Problem, isolated_rate
 from allocation.solvers.integer_assignment import allowed, assign_with_incumbents
 from allocation.solvers.linear_program import SolverFailed
 from allocation.time_budget import UNLIMITED, TimeBudget
-from allocation.types import Floats
+from allocation.types import Bools, Floats
 
+HOUR_S = 3600.0
 LEAST_S = 1.0
 """Least remaining time of a job in seconds, so that its weight stays finite."""
 
@@ -23,8 +25,17 @@ def motley(
     short_first: Annotated[
         float, Within(0, 1, "how much more short remaining jobs count; 0: all jobs count the same")
     ] = 0.2,
+    first_run: Annotated[float, Within(0, 10, "how much more a job counts that has not run yet")] = 0.2,
     horizon_s: Annotated[float, Within(60, 86_400, "seconds over which the cost of a restart is spread")] = 900.0,
+    repaid: Annotated[float, Within(0, 10, "how many restarts a job must gain by another configuration")] = 2.0,
     begin: Annotated[float, Within(0, 10, "value of running at all, relative to the value of full speed (1)")] = 1.0,
+    fairness: Annotated[
+        float,
+        Within(0, 1000, "weight of a team's backlog, in values of full speed per GPU and cluster-hour; 0: no teams"),
+    ] = 2.0,
+    rho_max: Annotated[
+        float, Within(1, 1000, "age over the isolated time of the whole job beyond which the job gains value")
+    ] = 4.0,
     scale_up: Annotated[
         float,
         Within(0, 1024, "limit on GPUs as a multiple of the most that jobs of its workload ever had; 0: no limit"),
@@ -34,36 +45,57 @@ def motley(
         float, Within(0.01, 600, "seconds after which the best feasible assignment so far is used")
     ] = 20.0,
 ) -> Decision:
-    r"""Assign the configurations that save the most time; move a job only if it gains more than a restart costs.
+    r"""Assign the configurations that save the most time and serve the teams furthest behind their shares.
 
-    Choose it when jobs are elastic, declare their work, and should finish early on average. A job starts in the
-    size that suits it if its workload is known; it waits while a much shorter job grows.
+    The default. Choose it for rigid and elastic jobs that should finish early on average, of teams that are each to
+    get their share over some hours. A job changes its configuration only if it gains more than two restarts cost.
 
     .. math::
-        \max_{X \in \{0,1\}}\ \textstyle\sum_i w_i \left(\frac{r_i}{1\,\mathrm{h}}\right)^{-q} \sum_k (a + v_{ik})
-        X_{ik} \quad\text{s.t.}\quad
+        \max_{X \in \{0,1\}}\ \textstyle\sum_{ik} \left[\omega_i\, \phi_i \left(\frac{r_i}{1\,\mathrm{h}}\right)^{-q}
+        (a + s_i + v_{ik}) + \beta\, (Q_{ik} + Z_i)\, d_{ik}\right] X_{ik} \quad\text{s.t.}\quad
         & \textstyle \sum_k X_{ik} \le 1                      && \forall i \quad\text{(one configuration)} \\
         & \textstyle \sum_i \sum_k u_{jk} X_{ik} \le c_j      && \forall j \quad\text{(capacity)}
 
-    A second in configuration k saves job i the time of the same steps at its best rate; a restart
-    costs its part of the time until the job completes or the horizon H is reached:
+    **Time saved.** A second in configuration k saves job i the time of the same steps at its best rate; a restart
+    costs its part of the time until the job completes or the horizon H is reached, and counts b times where a running
+    job changes its configuration. A job that holds GPUs would pay it later if it were stopped (s). A job that has not
+    run yet counts more (phi): its owner learns soon whether it works, and turns go round before anyone's third.
 
     .. math::
         r_i = \frac{S_i}{\max_k T_{ik}}, \qquad
-        v_{ik} = \frac{T_{ik}}{\max_k T_{ik}} \left(1 - \frac{R_{ik}}{\min(H,\ R_{ik} + S_i / T_{ik})}\right), \qquad
-        R_{ik} = \begin{cases} 0 & k \text{ is held} \\ R_i & \text{else} \end{cases}
+        l_{ik} = \frac{R_{ik}}{\min(H,\ R_{ik} + S_i / T_{ik})}, \qquad
+        v_{ik} = \frac{T_{ik}}{\max_k T_{ik}} (1 - l_{ik}), \qquad
+        R_{ik} = \begin{cases} 0 & k \text{ is held} \\ b R_i & \text{another is} \\ R_i & \text{else} \end{cases}
 
-    A job of unknown length is expected to run as long again as it has run, plus the horizon.
-    A locked job keeps what it holds, and ties favour running jobs. Where rates are guesses, `scale_up` limits how
-    many times the GPUs of earlier jobs of its workload a job may get.
+    **Queues drained.** d is the work done per second, in average GPUs; Q the virtual queue of the job's team in
+    cluster-hours (`allocation.fairness.later_backlog`); Z that of the job, for its age A beyond rho_max times the
+    time I that the whole job takes on a 1/m part of the cluster:
+
+    .. math::
+        d_{ik} = g_i \frac{T_{ik}}{p_i} (1 - l_{ik}), \qquad
+        Z_i = \frac{\max(0,\ A_i - \rho_{\max} I_i)}{\max(I_i,\ 1\,\mathrm{h})}
+
+    Within its lease a job that stays counts as one of the team furthest behind: fairness stops no job whose restart
+    is not yet repaid. A job of unknown length is expected to run as long again as it has run, plus the horizon. A
+    locked job keeps what it holds, and ties favour running jobs. Where rates are guesses, `scale_up` limits how many
+    times the GPUs of earlier jobs of its workload a job may get.
+
+    This is drift plus penalty. With :math:`L = \frac12 \sum_t Q_t^2`, one round of length D changes L by at most
+    :math:`D^2 + D \sum_t Q_t (e_t - d_t)`, because shares are at most 1. Each round maximises :math:`\beta \sum_t Q_t
+    d_t` plus the value of the time saved, which lies between 0 and some V per round. Serving every team its share is
+    feasible, up to what gangs leave over, and would make the drift 0; so the time average of what the policy loses
+    against it is at most :math:`D / 2 + V / (\beta Q)`, and a team's queue stays below a level of the order of
+    :math:`V / \beta` [3]_: `fairness` trades backlog against completion time. The queue Z of a job that waits grows
+    without bound while the value of others is bounded, so that no job waits forever.
 
     Parameters
     ----------
     problem : Problem
-        T = rate (m, K) goodput, u = usage (n, K) GPUs, c = capacity (n,) GPUs, w = weight (m,), held, locked (m,),
-        S = remaining_steps (m,), R = restart_s (m,) seconds, attained_gpu_s, base_gpus (m,), most_gpus (m,) that jobs
-        of its workload ever had.
-    short_first, begin, horizon_s : q, a and H.
+        T = rate (m, K) goodput, u = usage (n, K) GPUs, c = capacity (n,) GPUs, omega = job_weight (m,), held, held_s,
+        locked (m,), S = remaining_steps (m,), R = restart_s (m,) seconds, attained_gpu_s, g = base_gpus, p = base_rate
+        (m,), A = age_s, isolated_s (m,), Q = team_backlog_s (m,), most_gpus (m,) that jobs of its workload ever had.
+    short_first, first_run, horizon_s, repaid, begin : q, phi - 1 of a first run, H, b and a.
+    fairness, rho_max : beta and rho_max.
     scale_up, gap, time_limit_s : limit of growth, relative optimality gap, seconds.
 
     Returns
@@ -79,39 +111,47 @@ def motley(
        section 3.4 (the program; other values).
     .. [2] Berg, Vesilo and Harchol-Balter, Performance Evaluation 2020, "heSRPT: Parallel scheduling to minimize mean
        slowdown" (why short jobs first, and not alone).
+    .. [3] Neely, "Stochastic Network Optimization with Application to Communication and Queueing Systems", 2010,
+       section 4.5 (drift plus penalty, virtual queues).
     """
     budget = TimeBudget.of(problem).at_most(time_limit_s)
-    gain = _gain(problem, short_first=short_first, horizon_s=horizon_s, begin=begin)
+    values = Values(short_first, first_run, horizon_s, repaid, begin, fairness, rho_max)
+    gain = _gain(problem, values)
     try:
         return assign_with_incumbents(problem, gain, scale_up=scale_up, gap=gap, time_limit_s=time_limit_s)
     except SolverFailed as failure:
-        return plain_program(
-            problem,
-            short_first=short_first,
-            horizon_s=horizon_s,
-            begin=begin,
-            scale_up=scale_up,
-            gap=gap,
-            budget=budget,
-        ).in_place_of(failure)
+        return plain_program(problem, values, scale_up=scale_up, gap=gap, budget=budget).in_place_of(failure)
+
+
+@dataclass(frozen=True)
+class Values:
+    """Parameters of the value of a configuration."""
+
+    short_first: float = 0.2
+    first_run: float = 0.2
+    horizon_s: float = 900.0
+    repaid: float = 2.0
+    begin: float = 1.0
+    fairness: float = 2.0
+    rho_max: float = 4.0
+
+
+DEFAULTS = Values()
 
 
 def plain_program(
     problem: Problem,
+    values: Values = DEFAULTS,
     *,
-    short_first: float = 0.2,
-    horizon_s: float = 900.0,
-    begin: float = 1.0,
     scale_up: float = 0.0,
     gap: float = 1e-3,
     budget: TimeBudget = UNLIMITED,
 ) -> Decision:
     """Solve the program above by HiGHS."""
     T, u, c = problem.rate, problem.usage, problem.capacity
-    gain = _gain(problem, short_first=short_first, horizon_s=horizon_s, begin=begin)
     return solve_integer(
         problem,
-        gain,
+        _gain(problem, values),
         [
             [each_jobs_sum(ones_like(T))],  # one configuration
             [all_jobs_sum(u, len(T))],  # capacity
@@ -123,27 +163,43 @@ def plain_program(
     )
 
 
-def _gain(problem: Problem, *, short_first: float, horizon_s: float, begin: float) -> Floats:
+def _gain(problem: Problem, x: Values) -> Floats:
     """Value of each configuration (m, K)."""
-    T, w, held = problem.rate, problem.weight, problem.held
-    best = T.max(axis=1)
-    r = maximum(_left_s(problem, best, horizon_s), LEAST_S)
-    stays = arange(T.shape[1]) == held[:, None]
-    v = (T / best[:, None]) * (1 - _lost(problem, r * best, stays, horizon_s))
-    gain: Floats = (w * (r / 3600) ** -short_first)[:, None] * (begin + v)
+    T, g, p = problem.rate, problem.base_gpus, problem.base_rate
+    best, held = T.max(axis=1), problem.held[:, None] == arange(T.shape[1])
+    r = maximum(_left_s(problem, x.horizon_s), LEAST_S)
+    done = 1 - _lost(problem, r * best, held, x)
+    phi = 1 + where(problem.attained_gpu_s > 0, 0, x.first_run)
+    urgency = problem.job_weight * phi * (r / HOUR_S) ** -x.short_first
+    s = where(problem.held >= 0, minimum(problem.restart_s / minimum(x.horizon_s, problem.restart_s + r), 1), 0)
+    v, d = T / best[:, None] * done, (g / p)[:, None] * T * done
+    gain: Floats = urgency[:, None] * (x.begin + s[:, None] + v) + x.fairness * _queues_h(problem, r, held, x) * d
     return gain
 
 
-def _left_s(problem: Problem, best: Floats, horizon_s: float) -> Floats:
-    """Seconds left r (m,) at the best rate, and that rate (m,)."""
+def _left_s(problem: Problem, horizon_s: float) -> Floats:
+    """Seconds left r (m,) at the best rate."""
     so_far = problem.attained_gpu_s / problem.base_gpus
-    left: Floats = where(isfinite(problem.remaining_steps), problem.remaining_steps / best, so_far + horizon_s)
-    return left
+    left = problem.remaining_steps / problem.rate.max(axis=1)
+    left_s: Floats = where(isfinite(left), left, so_far + horizon_s)
+    return left_s
 
 
-def _lost(problem: Problem, steps: Floats, stays: Floats, horizon_s: float) -> Floats:
-    """Fraction (m, K) of the remaining time that a restart takes, with so many steps (m,) left."""
-    R = where(stays, 0, problem.restart_s[:, None])
+def _lost(problem: Problem, steps: Floats, held: Bools, x: Values) -> Floats:
+    """Part l (m, K) of the remaining time that a restart takes, with so many steps (m,) left."""
+    restart_s = problem.restart_s * where(problem.held >= 0, x.repaid, 1)
+    R = where(held, 0, restart_s[:, None])
     alone_s = where(problem.rate > 0, steps[:, None] / where(problem.rate > 0, problem.rate, 1), inf)
-    part: Floats = minimum(R / minimum(horizon_s, R + alone_s), 1)
+    part: Floats = minimum(R / minimum(x.horizon_s, R + alone_s), 1)
     return part
+
+
+def _queues_h(problem: Problem, r: Floats, held: Bools, x: Values) -> Floats:
+    """Virtual queues Q + Z (m, K) of each job's team and of the job."""
+    Q = problem.team_backlog_s / HOUR_S
+    while_leased = where(held & problem.leased[:, None], Q.max(initial=0), Q[:, None])
+    alone = isolated_rate(problem.base_gpus, problem.base_rate, problem.capacity)
+    whole_s = problem.isolated_s + r * problem.rate.max(axis=1) / alone
+    Z = maximum(problem.age_s - x.rho_max * whole_s, 0) / maximum(whole_s, HOUR_S)
+    queues: Floats = while_leased + Z[:, None]
+    return queues

@@ -1,4 +1,8 @@
-"""Round mechanism: shares of time and time received become the assignment of a round (Gavel, sections 3.2 and 5)."""
+"""Round mechanism: shares of time and time received become the assignment of a round, with leases.
+
+Gavel's (its sections 3.2 and 5) with few restarts: jobs are ranked by all time received, not by type, and a job keeps
+its GPUs for a lease that its restart is a small part of. Gavel's own is in `simulation.rules.gavel`.
+"""
 
 from dataclasses import dataclass
 from typing import Self
@@ -21,24 +25,27 @@ Candidates = tuple[Ints, Ints]
 """Rows, and a configuration for each."""
 
 
-def reset_due(*, changed: bool, since_s: float | None, round_s: float) -> bool:
-    """Whether shares are due to be set anew: jobs or nodes changed, and not too recently; None: never set."""
-    return since_s is None or (changed and since_s >= RESET_ROUNDS * round_s)
+def reset_due(*, changed: bool, since_s: float | None, turn_s: float) -> bool:
+    """Whether shares are due to be set anew: jobs or nodes changed, and not within the last turns; None: never set.
+
+    A turn is the time that a job keeps its GPUs at least: the round, or the minimum run time if that is longer.
+    """
+    return since_s is None or (changed and since_s >= RESET_ROUNDS * turn_s)
 
 
 def priorities(problem: Problem, shares: Floats, *, round_s: float) -> Floats:
-    r"""Priority (m, n) of each job on each type: its share over the part of the time that it received.
+    r"""Priority (m, n) of each job on each type: its share over the rounds that it received, there and in all.
 
     .. math::
-        \pi_{ij} = X_{ij} / f_{ij}, \qquad
-        f_{ij} = \frac{T/2 + t_{ij}}{\sum_i (T/2 + t_{ij})}
+        \pi_{ij} = T \min\left(\frac{X_{ij}}{T/2 + t_{ij}},\ \frac{\sum_j X_{ij}}{T/2 + \sum_j t_{ij}}\right)
 
     T is the round's length, the half of it an initial credit; t = received_s (m, n); X_ij sums the shares of the
-    configurations that use type j.
+    configurations that use type j. By the second term a job that ran on one type does not come first on the next.
     """
-    credited = problem.received_s + round_s / 2
     on_type = shares @ (problem.usage > 0).T.astype(float)
-    priority: Floats = on_type / (credited / credited.sum(axis=0))
+    there = on_type / (problem.received_s + round_s / 2)
+    in_all = on_type.sum(axis=1) / (problem.received_s.sum(axis=1) + round_s / 2)
+    priority: Floats = round_s * np.minimum(there, in_all[:, None])
     return priority
 
 
@@ -47,9 +54,10 @@ def realise(
 ) -> Ints:
     """Give each job its configuration for this round (m,), -1 for none: Gavel's round mechanism, with gang reservation.
 
-    Locked jobs keep what they hold; `settled` (m,) configurations come next; then, for shares, all jobs by falling
-    priority (ties: share, what is held, speed-up), work conserving: GPUs left over go to jobs without a share, each in
-    its fastest configuration. A decision that is an assignment is taken as it is, configurations already held first.
+    Locked jobs keep what they hold; `settled` (m,) configurations come next; then, for shares, jobs within their lease,
+    and all jobs by falling priority (ties: share, least time received in all, what is held, speed-up), work conserving:
+    GPUs left over go to jobs without a share, each in its fastest configuration. A decision that is an assignment is
+    taken as it is, configurations already held first.
     What does not fit, exceeds a quota or is not allowed is skipped.
 
     A waiting job that lacks only GPUs whose locks end reserves the type (n,): no other job starts there, so that the
@@ -60,6 +68,8 @@ def realise(
     if decision.shares is None:
         assignment.fill(_held_first(problem, _assignment_of(decision), assignment.allowed))
         return assignment.given
+    leased = np.where(problem.leased, problem.held, -1)
+    assignment.fill(_held_first(problem, leased, assignment.allowed))
     queue = _Queue(problem, decision.shares, priorities(problem, decision.shares, round_s=round_s))
     assignment.fill(queue.order(assignment.allowed & (decision.shares > 0)))
     if not assignment.remaining.full:
@@ -158,7 +168,8 @@ class _Queue:
         priority, share = self._least(self.priority, i, k), self.shares[i, k]
         speed = self.problem.rate[i, k] / self.problem.base_rate[i]
         elsewhere = self.problem.held[i] != k
-        keys = [-priority.round(TIE), -share.round(TIE), elsewhere, -speed]  # then the row, as it is
+        received = (self.problem.attained_gpu_s / self.problem.base_gpus)[i]
+        keys = [-priority.round(TIE), -share.round(TIE), received.round(), elsewhere, -speed]  # then the row
         turn = np.lexsort(keys[::-1])
         return i[turn], k[turn]
 

@@ -229,14 +229,14 @@ class _PlannedRound:
     @cached_property
     def _priority_of_all_time(self) -> Floats:
         """Priority (m, n) of a share of 1."""
-        credited = self.problem.received_s + self.round_s / 2
-        most: Floats = credited.sum(axis=0) / credited
-        return most
+        most = self.round_s / (self.problem.received_s.sum(axis=1) + self.round_s / 2)
+        return np.broadcast_to(most[:, None], self.problem.received_s.shape)
 
     @cached_property
     def _weakest_winners(self) -> Ints:
-        """Running row of the lowest priority on each type (n,) that is not locked; -1 for none."""
-        running = np.flatnonzero((self.assignment >= 0) & ~self.problem.locked)
+        """Running row of the lowest priority on each type (n,) that is neither locked nor leased; -1 for none."""
+        kept = self.problem.locked | self.problem.leased
+        running = np.flatnonzero((self.assignment >= 0) & ~kept)
         uses = self.problem.usage[:, self.assignment[running]] > 0
         bids = np.where(uses, self._priority[running].T, np.inf)
         if not running.size:

@@ -135,6 +135,7 @@ def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[
         jobs=[job],
         waiting_for={},
         teams={},
+        backlog_s={},
         measured=inputs.measured,
         noise=inputs.noise,
         received=[],

@@ -1,8 +1,9 @@
-"""Usage ledger: entitlement and delivered work of each team, and utilization of each GPU type, per minute.
+"""Usage ledger: entitlement, delivered work and backlog of each team, and utilization of each GPU type, per minute.
 
-Entitlement is a team's weight over the summed weights of the teams with queued or running jobs. Delivered work is
-GPU-seconds weighted by the job's speed on those GPUs, the cluster's average GPU being 1. Each round adds the time since
-the last one.
+Entitlement is a team's weighted max-min fair share: its weight over that of all teams with queued or running jobs, but
+no more than its jobs can use. Delivered work is GPU-seconds weighted by the job's speed on those GPUs, the cluster's
+average GPU being 1. The backlog is entitled less delivered work, as a virtual queue. Each round adds the time since the
+last one.
 """
 
 from collections import defaultdict
@@ -15,10 +16,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from django.db.models import Count, F, Q, QuerySet, Sum
 
-from allocation.fairness import jain_index
+from allocation.fairness import entitled_shares, jain_index, later_backlog
 from cluster_app.models import Gpu
 from jobs_app.models import Attempt, Job, Team
-from scheduler_app.models import GpuTypeUsage, SchedulerLease, TeamUsage
+from scheduler_app.models import GpuTypeUsage, SchedulerLease, TeamBacklog, TeamUsage
 
 MINUTE = timedelta(minutes=1)
 LONGEST_GAP = timedelta(hours=1)
@@ -37,13 +38,14 @@ def accrue(now: datetime) -> None:
 
 
 def _accrue_teams(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -> None:
-    entitled = entitlement(_active_team_weights())
+    entitled = entitlement(_active_teams(), Gpu.objects.present().count())
     gpu_s: dict[int, float] = defaultdict(float)
     work_gpu_s: dict[int, float] = defaultdict(float)
     for run in ran:
         gpu_s[run.team] += run.gpu_s
         work_gpu_s[run.team] += run.work_gpu_s
     whole_s = (now - since).total_seconds()
+    _accrue_backlogs(entitled, work_gpu_s, whole_s)
     _add(
         TeamUsage,
         [
@@ -61,6 +63,17 @@ def _accrue_teams(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) 
         key=("team_id", "minute"),
         amounts=("entitled_share_s", "active_s", "gpu_s", "work_gpu_s"),
     )
+
+
+def _accrue_backlogs(entitled: Mapping[int, float], work_gpu_s: Mapping[int, float], seconds: float) -> None:
+    """Extend each team's virtual queue; where no work was delivered to any team, queues only fade."""
+    before = dict(TeamBacklog.objects.values_list("team", "cluster_s"))
+    teams = sorted(before.keys() | entitled.keys())
+    delivered = sum(work_gpu_s.values())
+    behind = [entitled.get(team, 0.0) - work_gpu_s.get(team, 0.0) / delivered if delivered else 0.0 for team in teams]
+    later = later_backlog(np.array([before.get(team, 0.0) for team in teams]), np.array(behind), seconds)
+    rows = [TeamBacklog(team_id=team, cluster_s=cluster_s) for team, cluster_s in zip(teams, later, strict=True)]
+    TeamBacklog.objects.bulk_create(rows, update_conflicts=True, unique_fields=["team"], update_fields=["cluster_s"])
 
 
 def _accrue_types(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -> None:
@@ -86,10 +99,18 @@ def _accrue_types(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) 
     )
 
 
-def entitlement(weights: Mapping[int, float]) -> dict[int, float]:
-    """Share of the cluster of each active team, by weight."""
-    total = sum(weights.values())
-    return {team: weight / total for team, weight in weights.items()}
+class ActiveTeam(NamedTuple):
+    """Weight of a team with queued or running jobs, and the most GPUs that these can use."""
+
+    weight: float
+    demand: int
+
+
+def entitlement(active: Mapping[int, ActiveTeam], gpus: int) -> dict[int, float]:
+    """Share of the cluster of each active team: weighted max-min fair, no more than its demand."""
+    weight = np.array([team.weight for team in active.values()], dtype=float)
+    demand = np.array([team.demand / max(gpus, 1) for team in active.values()], dtype=float)
+    return dict(zip(active, entitled_shares(weight, demand).tolist(), strict=True))
 
 
 def minutes_between(since: datetime, now: datetime) -> Iterator[tuple[datetime, float]]:
@@ -102,9 +123,11 @@ def minutes_between(since: datetime, now: datetime) -> Iterator[tuple[datetime, 
         start = end
 
 
-def _active_team_weights() -> dict[int, float]:
-    active = Job.objects.unfinished().filter(held=False).values("team")
-    return dict(Team.objects.filter(pk__in=active).values_list("pk", "weight"))
+def _active_teams() -> dict[int, ActiveTeam]:
+    active = Job.objects.unfinished().filter(held=False).order_by().values_list("team").annotate(Sum("gpus_max"))
+    demand = dict(active)
+    weights = Team.objects.filter(pk__in=demand).values_list("pk", "weight")
+    return {team: ActiveTeam(weight, demand[team]) for team, weight in weights}
 
 
 class HeldGpuTime(NamedTuple):

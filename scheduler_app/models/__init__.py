@@ -2,8 +2,17 @@
 
 from scheduler_app.models.gpu_claim import GpuClaim
 from scheduler_app.models.lease import SchedulerLease
-from scheduler_app.models.ledger import GpuTypeUsage, TeamUsage
+from scheduler_app.models.ledger import GpuTypeUsage, TeamBacklog, TeamUsage
 from scheduler_app.models.policy_setting import PolicySetting, policy_names
 from scheduler_app.models.round import Round
 
-__all__ = ["GpuClaim", "GpuTypeUsage", "PolicySetting", "Round", "SchedulerLease", "TeamUsage", "policy_names"]
+__all__ = [
+    "GpuClaim",
+    "GpuTypeUsage",
+    "PolicySetting",
+    "Round",
+    "SchedulerLease",
+    "TeamBacklog",
+    "TeamUsage",
+    "policy_names",
+]

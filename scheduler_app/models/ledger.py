@@ -24,6 +24,16 @@ class TeamUsage(models.Model):
         return f"{self.team} at {self.minute:%F %H:%M}"
 
 
+class TeamBacklog(models.Model):
+    """Virtual queue of a team: work that it was entitled to and did not receive, in seconds of the whole cluster."""
+
+    team = models.OneToOneField(Team, on_delete=models.CASCADE, primary_key=True)
+    cluster_s = models.FloatField("backlog (cluster-seconds)", default=0)
+
+    def __str__(self) -> str:
+        return f"{self.team}: {self.cluster_s:g} cluster-seconds"
+
+
 class GpuTypeUsage(models.Model):
     """Busy and present GPU time of a GPU type in one minute."""
 

@@ -1,9 +1,7 @@
 """The demo: first accounts and teams, an emulated cluster and sample jobs."""
 
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import User
@@ -74,32 +72,3 @@ def create_teams(demo_username: str) -> User:
         team, _ = Team.objects.get_or_create(name=name, defaults={"weight": weight, "max_job_weight": 4.0})
         team.members.add(user)
     return user
-
-
-def sample_jobs() -> Iterator[dict[str, Any]]:
-    """Specs of the sample jobs; emulated GPUs run at the rates declared in them."""
-    models = {
-        "resnet50": ("vision", {"t4": 8.0, "v100": 22.0, "a100": 45.0}, 3000),
-        "yolo": ("vision", {"t4": 14.0, "v100": 25.0, "a100": 32.0}, 2200),
-        "bert": ("language", {"t4": 4.0, "v100": 15.0, "a100": 44.0}, 2600),
-        "lstm": ("language", {"t4": 18.0, "v100": 24.0, "a100": 27.0}, 2000),
-    }
-    gangs = [1, 2, 4, 1, 1, 2, 2, 1, 4, 1, 2, 1, 1, 4]
-    for position, gpus in enumerate(gangs):
-        name = list(models)[position % len(models)]
-        team, rates, steps = models[name]
-        yield sample_job(f"{name}-{position + 1}", team, rates=rates, gpus=gpus, steps=steps * (1 + position % 3))
-
-
-def sample_job(name: str, team: str, *, rates: dict[str, float], gpus: int, steps: int) -> dict[str, Any]:
-    """Spec of one sample training, whose rate grows slightly less than linearly with its gang."""
-    return {
-        "name": name,
-        "team": team,
-        "command": ["python", "-m", "motley_client.sample", "--steps", str(steps)],
-        "gpus": gpus,
-        "rates": {kind: round(rate * gpus**0.9, 2) for kind, rate in rates.items()},
-        "total_steps": steps,
-        "checkpoint": {"grace_seconds": 20, "restore_seconds": 2},
-        "tags": {"demo": "yes"},
-    }

@@ -15,7 +15,7 @@ from django.db.models.functions import Cast
 
 from cluster_app.models import Gpu, GpuType, Node, NodeEvent
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
-from scheduler_app.models import GpuClaim
+from scheduler_app.models import GpuClaim, TeamBacklog
 
 MEASURED = (
     "team_id",
@@ -157,6 +157,8 @@ class InputRows:
     waiting_for: Mapping[UUID, list[str]]
     """Queued jobs with unmet dependencies → the jobs that they wait for."""
     teams: Mapping[int, TeamRow]
+    backlog_s: Mapping[int, float]
+    """Team → seconds of the whole cluster that it is behind its share."""
     measured: list[tuple[int, str, int, int, int, int, float, int, float]]
     """Team, workload, GPU type, GPUs, nodes, batch size, steps/s, reports, spread."""
     noise: Mapping[tuple[int, str], tuple[float, float]]
@@ -180,6 +182,7 @@ def read_input_rows(shares_since: datetime) -> InputRows:
         jobs=jobs,
         waiting_for=_waiting_for(),
         teams={row[0]: TeamRow(*row) for row in Team.objects.values_list(*TeamRow._fields)},
+        backlog_s=dict(TeamBacklog.objects.filter(cluster_s__gt=0).values_list("team", "cluster_s")),
         measured=_measured(jobs),
         noise=noise_of(job.workload for job in jobs if job.batch_size),
         received=[*_received(attempts.values()), *_received_before(shares_since)],

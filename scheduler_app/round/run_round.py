@@ -148,7 +148,8 @@ def _shares_since(now: datetime, setting: PolicySetting, *, changed: bool) -> da
     )
     changed = changed or newest_events() > (last.last_job_event, last.last_node_event) or chosen != decided
     since_s = (now - last.shares_since).total_seconds()
-    return now if reset_due(changed=changed, since_s=since_s, round_s=setting.round_length_s) else last.shares_since
+    turn_s = max(setting.round_length_s, setting.min_run_s)
+    return now if reset_due(changed=changed, since_s=since_s, turn_s=turn_s) else last.shares_since
 
 
 def _reasons(snapshot: Snapshot, plan: Plan, left_out: LeftOut, rows: InputRows) -> dict[str, list[dict[str, Any]]]:

@@ -118,6 +118,8 @@ def _problem(
         capacity,
         nodes=offered.nodes,
         weight=_weights(rows, jobs),
+        job_weight=np.array([job.weight for job in jobs], dtype=float),
+        team_backlog_s=np.array([rows.backlog_s.get(job.team_id, 0.0) for job in jobs], dtype=float),
         age_s=age_s,
         total_steps=total,
         remaining_steps=np.maximum(total - step, 0),
@@ -125,6 +127,7 @@ def _problem(
         isolated_s=step / isolated_rate(base_gpus, base_rate, capacity),
         received_s=_received(rows, jobs, timing),
         held=options.held,
+        held_s=_held_s(service, jobs, now),
         locked=options.unlock_s > 0,
         unlock_s=options.unlock_s,
         most_gpus=most_gpus(rows, service, jobs),
@@ -156,6 +159,13 @@ def _attained(service: InService, jobs: Sequence[JobRow], now: datetime) -> Floa
         return max((now - attempt.started_at).total_seconds(), 0.0) * attempt.gpu_count
 
     return np.array([job.attained_gpu_s + of_running(job) for job in jobs])
+
+
+def _held_s(service: InService, jobs: Sequence[JobRow], now: datetime) -> Floats:
+    """Seconds (m,) since the running attempt started; 0: none has."""
+    running = [service.attempt_of.get(job.id) for job in jobs]
+    started = [attempt.started_at if attempt else None for attempt in running]
+    return np.array([max((now - start).total_seconds(), 0.0) if start else 0.0 for start in started])
 
 
 def _received(rows: InputRows, jobs: Sequence[JobRow], timing: Timing) -> Floats:

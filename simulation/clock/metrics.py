@@ -36,19 +36,34 @@ def figures_of(
         "avg_jct_h": _mean(jct_h),
         "median_jct_h": _percentile(jct_h, 50),
         "p99_jct_h": _percentile(jct_h, 99),
+        "longest_first_wait_h": _longest_first_wait_h(state),
         "makespan_h": _makespan_s(state) / HOUR_S,
         **_utilization(state, gpu_types),
         "gpu_hours_per_job": _mean(state.attained_gpu_s[done] / HOUR_S),
         "restarts_per_job": _mean(state.restarts[done]),
+        "restarts_p99": _percentile(state.restarts[done].astype(float), 99),
+        "overhead": _overhead(state),
         "lost_gpu_hours": state.lost_gpu_s / HOUR_S,
         "queueing_h": _mean(jct_h - state.running_s[done] / HOUR_S),
         "rho": _rho(state),
+        "team_share_error": state.teams.share_error(),
         "jain": _finite(jain_index_of(state)) if done.any() else None,
         "deadline_rate": _mean((state.finish_s <= jobs.deadline_s)[done & np.isfinite(jobs.deadline_s)]),
         "cost": None if prices is None else float(state.busy_gpu_s @ np.array(prices) / HOUR_S),
         "decision_ms": {f"p{p}": _percentile(1000 * np.array(decided_s), p) for p in (50, 95)},
         "wall_s": wall_s,
     }
+
+
+def _longest_first_wait_h(state: State) -> float | None:
+    """Longest time from submission to the first run."""
+    waited_s = state.began_s - state.jobs.arrival_s
+    return None if np.isnan(waited_s).all() else float(np.nanmax(waited_s)) / HOUR_S
+
+
+def _overhead(state: State) -> float:
+    """Part of the GPU time held in which jobs were restored or did work that was lost."""
+    return (state.restored_gpu_s + state.lost_gpu_s) / max(float(state.busy_gpu_s.sum()), 1e-9)
 
 
 def _makespan_s(state: State) -> float:

@@ -99,18 +99,29 @@ class Simulation:
         self._start(rows, k, planned.starts[runs])
         restored_s = np.minimum(state.restoring_s[rows], self.rounds.round_s)
         state.restoring_s[rows] -= restored_s
+        state.restored_gpu_s += float(restored_s @ state.jobs.configurations.gpus[k])
         steps, ran_s = state.work.run(rows, k, state.left[rows], self.rounds.round_s - restored_s, mates)
         stops_s = state.now_s + (restored_s + ran_s)
         state.book(rows, k, steps, stops_s - state.now_s, mates)
+        self._account(rows, steps, stops_s)
         state.held[state.active], state.mate[state.active] = planned.assignment, planned.shared_with
         self.watch(SimulatedRound(state.now_s, rows, k, stops_s, mates))
         self._finish(rows, stops_s)
         self._end_round(stops_s)
 
+    def _account(self, rows: Ints, steps: Floats, stops_s: Floats) -> None:
+        """Extend the teams' ledger by this round."""
+        state, now_s = self.state, self.state.now_s
+        until_s = float(stops_s.max(initial=now_s)) if self.rounds.whole_steps else now_s + self.rounds.round_s
+        gpus = int(state.capacity.sum())
+        state.teams.accrue(state.active, rows, steps, gpus=gpus, until_s=until_s, seconds=until_s - now_s)
+
     def _start(self, rows: Ints, k: Ints, starts: Bools) -> None:
         """Restore the jobs that start or move from their last checkpoint; a first start may be free."""
         state, again = self.state, self.state.running_s[rows] > 0
         state.restarts[rows] += starts & again
+        state.began_s[rows] = np.where(np.isnan(state.began_s[rows]), state.now_s, state.began_s[rows])
+        state.since_s[rows[starts]] = state.now_s
         pays = starts & (again | self.rounds.first_start_costs)
         state.restoring_s[rows[starts]] = 0
         state.restoring_s[rows[pays]] = state.jobs.restart_s[rows[pays]]

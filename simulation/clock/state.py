@@ -10,6 +10,7 @@ import numpy.typing as npt
 from allocation.problem import Problem, SpaceSharing, isolated_rate, normaliser
 from allocation.types import Bools, Floats, Ints
 from simulation.clock.progress import FixedRates, Work
+from simulation.clock.team_ledger import TeamLedger
 from simulation.cluster import Cluster
 from simulation.workloads.jobs import Jobs
 
@@ -24,7 +25,8 @@ class State:
     restarts (M,), restoring_s (M,) until a job that was restarted goes on; finish_s (M,), nan: not done;
     mate (M,) the job that shared its GPUs then, or -1, and together_s, per pair, the seconds (n,) of sharing since
     the shares were last set; busy_gpu_s (n,); saved_left (M,) steps at the last checkpoint, unsaved_s (M,) run since;
-    lost_gpu_s the GPU-seconds lost by failures of nodes.
+    lost_gpu_s the GPU-seconds lost by failures of nodes, restored_gpu_s those held by jobs that were being restored;
+    began_s (M,) of the first run, nan: none yet; since_s (M,) of the last start or move; teams is the teams' ledger.
     """
 
     jobs: Jobs
@@ -46,8 +48,12 @@ class State:
     busy_gpu_s: Floats
     saved_left: Floats
     unsaved_s: Floats
+    began_s: Floats
+    since_s: Floats
+    teams: TeamLedger
     together_s: dict[tuple[int, int], Floats] = field(default_factory=dict)
     lost_gpu_s: float = 0.0
+    restored_gpu_s: float = 0.0
     now_s: float = 0.0
 
     @classmethod
@@ -76,6 +82,9 @@ class State:
             busy_gpu_s=np.zeros(n),
             saved_left=jobs.steps.copy(),
             unsaved_s=np.zeros(M),
+            began_s=np.full(M, np.nan),
+            since_s=np.zeros(M),
+            teams=TeamLedger.before(jobs),
         )
 
     def problem(self, rows: Ints | None = None, **columns: npt.ArrayLike) -> Problem:
@@ -85,9 +94,12 @@ class State:
             "capacity": self.capacity,
             "nodes": jobs.configurations.nodes,
             "weight": jobs.weights_of(rows),
+            "job_weight": jobs.weight[rows],
+            "team_backlog_s": self.teams.backlog_of(rows),
+            "held_s": np.where(self.held[rows] >= 0, self.now_s - self.since_s[rows], 0),
             "age_s": self.now_s - jobs.arrival_s[rows],
-            "remaining_steps": self.left[rows],
-            "total_steps": jobs.steps[rows],
+            "remaining_steps": np.maximum(self.left[rows] + jobs.declared_steps[rows] - jobs.steps[rows], 0),
+            "total_steps": jobs.declared_steps[rows],
             "attained_gpu_s": self.attained_gpu_s[rows],
             "isolated_s": self.isolated_s[rows],
             "received_s": self.received_s[rows],

@@ -11,7 +11,7 @@ from allocation.decision import Decision, Pairs
 from allocation.policies.parameters import Policy
 from allocation.problem import Problem
 from allocation.quotas import Quotas
-from allocation.rounds.mechanism import RoundAssignment, priorities, realise
+from allocation.rounds.mechanism import RoundAssignment, realise
 from allocation.space_sharing.pair_rows import PairRows
 from allocation.types import Bools, Floats, Ints
 from simulation.clock.round_rules import PlannedRound
@@ -132,6 +132,22 @@ def _with_all_idle(problem: Problem) -> Problem:
 def _as_shares(decision: Decision, configurations: int) -> Decision:
     shares = np.eye(configurations + 1)[decision.assignment, :-1]
     return Decision.of_shares(shares, prices=decision.prices, objective=decision.objective)
+
+
+def priorities(problem: Problem, shares: Floats, *, round_s: float) -> Floats:
+    r"""Gavel's priority (m, n) of each job on each type: its share over the part of the type's time that it received.
+
+    .. math::
+        \pi_{ij} = X_{ij} / f_{ij}, \qquad
+        f_{ij} = \frac{T/2 + t_{ij}}{\sum_i (T/2 + t_{ij})}
+
+    T is the round's length, the half of it an initial credit; t = received_s (m, n); X_ij sums the shares of the
+    configurations that use type j.
+    """
+    credited = problem.received_s + round_s / 2
+    on_type = shares @ (problem.usage > 0).T.astype(float)
+    priority: Floats = on_type / (credited / credited.sum(axis=0))
+    return priority
 
 
 def fill_by_type(

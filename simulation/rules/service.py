@@ -11,7 +11,7 @@ from allocation.policies.parameters import Policy
 from allocation.problem import runnable
 from allocation.quotas import Quotas
 from allocation.rounds.mechanism import reset_due
-from allocation.types import Bools, Ints
+from allocation.types import Bools, Floats, Ints
 from simulation.clock.node_failures import NodeFailures
 from simulation.clock.round_rules import PlannedRound
 from simulation.clock.state import State
@@ -26,6 +26,8 @@ class ServiceRules:
     Rounds are skipped where its decision and placement repeat; with shares, if every job runs all the time in the only
     configuration of which it has a share.
 
+    A job that has started keeps its GPUs for min_run_s.
+
     Nodes fail and recover at the ends of rounds; jobs write a checkpoint when they are stopped, and at the end of the
     round in which checkpoint_s have passed since the last.
     """
@@ -36,6 +38,7 @@ class ServiceRules:
     timeless: bool = False
     node_failures: NodeFailures | None = None
     checkpoint_s: float = 0.0
+    min_run_s: float = 0.0
     whole_steps: bool = False
     first_start_costs: bool = False
     _decision: Decision | None = None
@@ -58,7 +61,8 @@ class ServiceRules:
         rows = state.active[self._can_run_now(state)]
         if not rows.size:
             return self._nothing_runs(state)
-        problem = state.problem(rows, capacity=self._capacity())
+        unlock_s = self._unlock_s(state, rows)
+        problem = state.problem(rows, capacity=self._capacity(), locked=unlock_s > 0, unlock_s=unlock_s)
         state.set_isolated(problem, rows)
         inventory = self._inventory(state, rows)
         plan = plan_round(
@@ -69,6 +73,12 @@ class ServiceRules:
         stopped = (planned.assignment != state.held[state.active]) | planned.starts
         state.save(state.active[stopped])
         return planned
+
+    def _unlock_s(self, state: State, rows: Ints) -> Floats:
+        """Seconds (m,) for which each job keeps its GPUs."""
+        left_s = self.min_run_s - (state.now_s - state.since_s[rows])
+        unlock_s: Floats = np.where(state.held[rows] >= 0, np.maximum(left_s, 0), 0)
+        return unlock_s
 
     def _planned(self, state: State, rows: Ints, plan: Plan, inventory: Inventory) -> PlannedRound:
         """Record the holder of each GPU, and extend the plan to all active jobs."""
@@ -138,7 +148,7 @@ class ServiceRules:
 
     def _renew_shares(self, state: State, *, changed: bool) -> None:
         since_s = None if self._shares_since_s is None else state.now_s - self._shares_since_s
-        if reset_due(changed=changed, since_s=since_s, round_s=self.round_s):
+        if reset_due(changed=changed, since_s=since_s, turn_s=max(self.round_s, self.min_run_s)):
             self._shares_since_s = state.now_s
             state.renew_shares()
 

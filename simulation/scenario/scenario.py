@@ -127,6 +127,10 @@ class Scenario:
         float,
         typer.Option("--checkpoint", min=0, metavar="SECONDS", help="Interval between checkpoints of a job.", **HOW),
     ] = 0
+    min_run_s: Annotated[
+        float,
+        typer.Option("--min-run", min=0, metavar="SECONDS", help="Time that a started job keeps its GPUs.", **HOW),
+    ] = 0
     failures: Annotated[
         str | None,
         typer.Option(metavar="UP:DOWN", help="Mean hours that nodes are up and down, for example 720:4.", **HOW),
@@ -152,6 +156,7 @@ class Scenario:
             mixed_gangs=self.mixed_gangs,
             failures=self.failures,
             checkpoint_s=self.checkpoint_s,
+            min_run_s=self.min_run_s,
             parts=self.parts,
         )
 

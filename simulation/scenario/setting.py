@@ -53,6 +53,7 @@ class Setting:
     failures: tuple[float, float] | None = None
     """Mean seconds that a node is up and down; None: nodes do not fail."""
     checkpoint_s: float = 0.0
+    min_run_s: float = 0.0
     parts: int = 1
     """Number of parts into which jobs and GPUs are split for a decision (POP)."""
 
@@ -253,7 +254,9 @@ def _service(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluste
         nodes = sum(len(sizes) for sizes in cluster.node_gpus)
         node_failures = NodeFailures.of(nodes, mean_up_s=up_s, mean_down_s=down_s, seed=setting.seed)
     timeless = REGISTRY[setting.policy].timeless
-    return cluster, ServiceRules(cluster, policy, setting.round_s, timeless, node_failures, setting.checkpoint_s)
+    return cluster, ServiceRules(
+        cluster, policy, setting.round_s, timeless, node_failures, setting.checkpoint_s, setting.min_run_s
+    )
 
 
 def _sia(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluster, RoundRules]:

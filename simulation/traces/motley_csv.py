@@ -1,11 +1,13 @@
 """Reader and writer of Motley's own traces: CSV with a header, columns in any order.
 
-name, arrival_s, gpus (or min_gpus and max_gpus), total_steps or duration_s; and if wanted workload, weight, team and
-deadline_s, which is on the clock of arrival_s.
+name, arrival_s, gpus (or min_gpus and max_gpus), total_steps or duration_s; and if wanted workload, weight, team,
+team_weight, deadline_s, which is on the clock of arrival_s, and declared_length: that which policies assume over the
+true one, or `none`.
 """
 
 import csv
 from collections.abc import Iterable, Iterator
+from math import inf
 
 from allocation.configurations import gang_sizes
 from simulation.traces.reading import Line, read_table
@@ -23,10 +25,13 @@ COLUMNS = (
     "weight",
     "team",
     "deadline_s",
+    "team_weight",
+    "declared_length",
 )
 
 
 NEEDED = ("name", "arrival_s")
+NOT_DECLARED = "none"
 
 
 def read_motley_csv(lines: Iterable[str], *, skip_bad: bool = False) -> Trace:
@@ -56,7 +61,17 @@ def _job(line: Line) -> TraceJob:
         weight=line.positive_at("weight") if line.has("weight") else 1.0,
         team=line.text_at("team") if line.has("team") else None,
         deadline_s=line.number_at("deadline_s", least=arrival_s) if line.has("deadline_s") else None,
+        team_weight=line.positive_at("team_weight") if line.has("team_weight") else 1.0,
+        declared_length=_declared_length(line),
     )
+
+
+def _declared_length(line: Line) -> float:
+    if not line.has("declared_length"):
+        return 1.0
+    if line.text_at("declared_length") == NOT_DECLARED:
+        return inf
+    return line.positive_at("declared_length")
 
 
 def _gangs(line: Line) -> tuple[int, ...]:
@@ -101,8 +116,16 @@ def _fields(job: TraceJob) -> dict[str, str]:
         "weight": None if job.weight == 1 else job.weight,
         "team": job.team,
         "deadline_s": job.deadline_s,
+        "team_weight": None if job.team_weight == 1 else job.team_weight,
+        "declared_length": _length_text(job.declared_length),
     }
     return {name: _text(value) for name, value in values.items()}
+
+
+def _length_text(declared: float) -> str | float | None:
+    if declared == inf:
+        return NOT_DECLARED
+    return None if declared == 1 else declared
 
 
 def _text(value: str | float | None) -> str:

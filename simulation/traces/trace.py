@@ -42,7 +42,8 @@ class TraceJob:
 
     gangs are the numbers of GPUs that it may run on, gpu_types the only types, None: any; deadline_s is on the trace's
     clock; restart_s is the true cost of a restart, and told_restart_s the cost that policies assume, None: unknown;
-    rounded_up: it requested a fraction of a GPU.
+    declared_length is the length that policies assume over the true one, inf: it declares none; team_weight is that of
+    its team; rounded_up: it requested a fraction of a GPU.
     """
 
     name: str
@@ -57,6 +58,8 @@ class TraceJob:
     duration_s: float | None = None
     weight: float = 1.0
     team: str | None = None
+    team_weight: float = 1.0
+    declared_length: float = 1.0
     deadline_s: float | None = None
     rounded_up: bool = False
 

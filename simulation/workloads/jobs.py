@@ -28,7 +28,8 @@ class Jobs:
     cannot be together; it is empty where no jobs may share.
 
     programs are those of the kinds, placements those of the configurations; restart_s (M,) is what a restart takes,
-    and told_restart_s (M,) what policies take it for.
+    and told_restart_s (M,) what policies take it for; declared_steps (M,) are those that its owner declares, inf: none.
+    team (M,) is negative for a job without a team; team_weight (M,) is that of its team.
     """
 
     names: Sequence[str]
@@ -38,9 +39,11 @@ class Jobs:
     beside_rate: Floats
     arrival_s: Floats
     steps: Floats
+    declared_steps: Floats
     weight: Floats
     deadline_s: Floats
     team: Ints
+    team_weight: Floats
     base_gpus: Floats
     base_rate: Floats
     restart_s: Floats
@@ -77,6 +80,7 @@ class Jobs:
         base_gpus, base_rate = normaliser(kind_rate, configurations.usage, cluster.capacity)
         placements = cluster.placements(configurations)
         usual = [_usual(one, rate, placements, truth, reference) for one, rate in zip(kinds, kind_rate, strict=True)]
+        steps = np.array([_steps(job, usual[k]) for job, k in zip(trace, kind.tolist(), strict=True)], dtype=float)
         teams: dict[str, int] = {}
         return cls(
             names=[job.name for job in trace],
@@ -85,10 +89,12 @@ class Jobs:
             kind_rate=kind_rate,
             beside_rate=_beside_rates(list(kinds), kind_rate, configurations, cluster, beside),
             arrival_s=np.array([job.arrival_s for job in trace], dtype=float),
-            steps=np.array([_steps(job, usual[k]) for job, k in zip(trace, kind.tolist(), strict=True)], dtype=float),
+            steps=steps,
+            declared_steps=steps * np.array([job.declared_length for job in trace]),
             weight=np.array([job.weight for job in trace], dtype=float),
             deadline_s=np.array([inf if job.deadline_s is None else job.deadline_s for job in trace], dtype=float),
             team=np.array([_team(job, i, teams) for i, job in enumerate(trace)], dtype=np.int64),
+            team_weight=np.array([job.team_weight for job in trace], dtype=float),
             base_gpus=base_gpus[kind],
             base_rate=base_rate[kind],
             restart_s=np.array([_or(job.restart_s, restart_s) for job in trace]),
@@ -110,13 +116,13 @@ class Jobs:
         return np.minimum(kept, 1)
 
     def weights_of(self, rows: Ints) -> Floats:
-        """Weights of these rows as in the service: each team has weight 1, split over its jobs by their weights.
+        """Weights of these rows as in the service: the team's weight, split over its jobs by theirs.
 
         A job without a team keeps its own weight.
         """
         weight, team = self.weight[rows], np.unique(self.team[rows], return_inverse=True)[1]
         in_team = np.bincount(team, weight)[team]
-        return np.where(self.team[rows] < 0, weight, weight / in_team)
+        return np.where(self.team[rows] < 0, weight, self.team_weight[rows] * weight / in_team)
 
     @cached_property
     def runnable(self) -> Bools:

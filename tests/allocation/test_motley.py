@@ -7,13 +7,13 @@ import pytest
 from hypothesis import assume, given, settings
 
 from allocation.policies.motley import motley
-from allocation.problem import Problem
+from allocation.problem import LEASE, Problem, isolated_rate
 from tests.allocation.allocation_cases import clusters
 
 HOUR_S = 3600.0
 
 
-def value(problem, assignment, *, short_first=0.2, horizon_s=900, begin=1.0, scale_up=0.0):
+def value(problem, assignment, *, short_first=0.2, horizon_s=900, begin=1.0, scale_up=0.0, fairness=2.0):
     """The sum that the policy is to make largest, written down once more; -inf for what it forbids."""
     total = 0.0
     for i, k in enumerate(assignment):
@@ -26,11 +26,27 @@ def value(problem, assignment, *, short_first=0.2, horizon_s=900, begin=1.0, sca
         unsaid = problem.attained_gpu_s[i] / problem.base_gpus[i] + horizon_s
         left_s = max(steps / rate.max() if np.isfinite(steps) else unsaid, 1)
         alone_s = left_s * rate.max() / rate[k] if rate[k] else np.inf
-        restart_s = 0 if k == held else problem.restart_s[i]
-        lost = min(restart_s / min(horizon_s, restart_s + alone_s), 1)
-        total += problem.weight[i] * (left_s / HOUR_S) ** -short_first * (begin + rate[k] / rate.max() * (1 - lost))
+        restart_s = 0 if k == held else problem.restart_s[i] * (2 if held >= 0 else 1)
+        done = 1 - min(restart_s / min(horizon_s, restart_s + alone_s), 1)
+        spared = min(problem.restart_s[i] / min(horizon_s, problem.restart_s[i] + left_s), 1) if held >= 0 else 0
+        counts = problem.job_weight[i] * (1.0 if problem.attained_gpu_s[i] else 1.2)
+        total += counts * (left_s / HOUR_S) ** -short_first * (begin + spared + rate[k] / rate.max() * done)
+        work = problem.base_gpus[i] * rate[k] / problem.base_rate[i] * done
+        total += fairness * (backlog_h(problem, i, k) + lateness(problem, i, left_s)) * work
     used = sum((problem.usage[:, k] for k in assignment if k >= 0), np.zeros(len(problem.capacity)))
     return total if (used <= problem.capacity).all() else -np.inf
+
+
+def backlog_h(problem, i, k):
+    """That of the job's team; within its lease a job that stays counts as one of the team furthest behind."""
+    leased = k == problem.held[i] and problem.held_s[i] < LEASE * problem.restart_s[i]
+    return (problem.team_backlog_s.max() if leased else problem.team_backlog_s[i]) / HOUR_S
+
+
+def lateness(problem, i, left_s):
+    alone = isolated_rate(problem.base_gpus, problem.base_rate, problem.capacity)[i]
+    whole_s = problem.isolated_s[i] + left_s * problem.rate[i].max() / alone
+    return max(problem.age_s[i] - 4 * whole_s, 0) / max(whole_s, HOUR_S)
 
 
 @settings(max_examples=120, deadline=None, derandomize=True)
@@ -74,15 +90,15 @@ def test_a_running_job_goes_on_before_an_equal_one():
     assert motley(problem).assignment.tolist() == [-1, 0]
 
 
-def test_a_job_moves_only_if_it_gains_more_than_the_restart_takes():
-    """On the faster GPU it would do a quarter more: within 900 s it makes good a restart of 170 s, and not of 190."""
+def test_a_job_moves_only_if_it_gains_more_than_two_restarts_take():
+    """On the faster GPU it would do a quarter more: within 900 s it gains two restarts of 85 s, and not of 95."""
     moving = {"held": [0], "remaining_steps": [1e6]}
-    assert motley(Problem.of([[4, 5]], np.eye(2), [1, 1], restart_s=[170], **moving)).assignment.tolist() == [1]
-    assert motley(Problem.of([[4, 5]], np.eye(2), [1, 1], restart_s=[190], **moving)).assignment.tolist() == [0]
+    assert motley(Problem.of([[4, 5]], np.eye(2), [1, 1], restart_s=[85], **moving)).assignment.tolist() == [1]
+    assert motley(Problem.of([[4, 5]], np.eye(2), [1, 1], restart_s=[95], **moving)).assignment.tolist() == [0]
 
 
 def test_a_job_that_is_nearly_done_does_not_move():
-    """It has 100 s to go here, and 50 there after a restart of 60."""
+    """It has 100 s left here, and 50 there after a restart of 60."""
     problem = Problem.of([[1, 2]], np.eye(2), [1, 1], restart_s=[60], held=[0], remaining_steps=[100])
     assert motley(problem).assignment.tolist() == [0]
 
@@ -93,10 +109,40 @@ def test_of_a_job_that_does_not_say_how_much_is_left_as_much_is_expected_as_it_h
 
 
 def test_a_weight_counts_as_so_many_jobs():
-    problem = Problem.of([[1.0], [1.0]], [[1]], [1], remaining_steps=[3600, 36_000], weight=[1, 2])
+    problem = Problem.of([[1.0], [1.0]], [[1]], [1], remaining_steps=[3600, 36_000], job_weight=[1, 2])
     assert motley(problem).assignment.tolist() == [-1, 0]
 
 
 def test_how_much_a_job_grows_at_once_may_be_limited():
     assert motley(elastic(most_gpus=[1])).assignment.tolist() == [2]
     assert motley(elastic(most_gpus=[1]), scale_up=2).assignment.tolist() == [1]
+
+
+def test_of_equal_jobs_that_of_the_team_behind_its_share_runs():
+    two = {"remaining_steps": [3600, 3600], "attained_gpu_s": [1, 1]}
+    problem = Problem.of([[1.0], [1.0]], [[1]], [1], team=[0, 1], team_backlog_s=[0, 60], **two)
+    assert motley(problem).assignment.tolist() == [-1, 0]
+    assert motley(problem, fairness=0).assignment.tolist() == [0, -1]
+
+
+def test_no_job_is_stopped_within_its_lease_for_another_team_that_is_behind():
+    held = {"held": [0, -1], "restart_s": [30, 30], "remaining_steps": [7200, 7200], "attained_gpu_s": [1, 1]}
+    behind = {"team": [0, 1], "team_backlog_s": [0, 3600]}
+    leased = Problem.of([[1.0], [1.0]], [[1]], [1], held_s=[LEASE * 30 - 1, 0], **held, **behind)
+    assert motley(leased).assignment.tolist() == [0, -1]
+    over = Problem.of([[1.0], [1.0]], [[1]], [1], held_s=[LEASE * 30, 0], **held, **behind)
+    assert motley(over).assignment.tolist() == [-1, 0]
+
+
+def test_of_equal_jobs_the_one_that_has_not_run_yet_runs():
+    problem = Problem.of([[1.0], [1.0]], [[1]], [1], remaining_steps=[3600, 3600], attained_gpu_s=[600, 0])
+    assert motley(problem).assignment.tolist() == [-1, 0]
+
+
+def test_a_long_job_does_not_wait_forever_for_short_ones():
+    """Each hour brings another job of a minute, which would come first."""
+    columns = {"remaining_steps": [36_000, 60], "attained_gpu_s": [1, 0]}
+    young = Problem.of([[1.0], [1.0]], [[1]], [1], age_s=[3600, 0], **columns)
+    assert motley(young).assignment.tolist() == [-1, 0]
+    old = Problem.of([[1.0], [1.0]], [[1]], [1], age_s=[1_000_000, 0], **columns)
+    assert motley(old).assignment.tolist() == [0, -1]

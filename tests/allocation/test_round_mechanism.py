@@ -71,7 +71,7 @@ def test_a_team_at_its_limit_leaves_the_rest_to_others():
     ("changed", "since_s", "due"), [(True, 1920, True), (True, 1919, False), (False, 9999, False), (False, None, True)]
 )
 def test_shares_are_set_anew_after_a_change_and_not_too_soon(changed, since_s, due):
-    assert reset_due(changed=changed, since_s=since_s, round_s=ROUND_S) is due
+    assert reset_due(changed=changed, since_s=since_s, turn_s=ROUND_S) is due
 
 
 @few

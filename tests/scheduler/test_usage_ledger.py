@@ -1,16 +1,19 @@
 """What teams were entitled to and got, over an hour written by hand.
 
 Vision (weight 2) runs all the hour on a GPU of speed 1.5; language (weight 1) waits for half of it, then runs on one
-of speed 0.5.
+of speed 0.5. Either could use both GPUs.
 """
 
 from datetime import UTC, datetime, timedelta
+from math import e
 
 import pytest
 from django.db.models import Sum
 
+from allocation.fairness import FORGOTTEN_S
 from jobs_app.models import Attempt, Job
 from scheduler_app.fairness.usage_ledger import (
+    ActiveTeam,
     TeamShare,
     accrue,
     entitlement,
@@ -18,7 +21,7 @@ from scheduler_app.fairness.usage_ledger import (
     minutes_between,
     team_shares,
 )
-from scheduler_app.models import GpuTypeUsage, SchedulerLease, TeamUsage
+from scheduler_app.models import GpuTypeUsage, SchedulerLease, TeamBacklog, TeamUsage
 from tests.service_lab import Lab
 
 HOUR = timedelta(hours=1)
@@ -37,7 +40,9 @@ def hour(lab: Lab) -> Lab:
     """The hour before one o'clock, in the ledger."""
     lab.node("n1", gpus=2)
     lab.team("vision", weight=2)
-    seeing, speaking = lab.submit(), lab.submit(owner=lab.user("bob", "language"))
+    elastic = {"min": 1, "max": 2}
+    seeing = lab.submit(gpus=elastic)
+    speaking = lab.submit(gpus=elastic, owner=lab.user("bob", "language"))
     SchedulerLease.objects.create(pk=1, accrued_until=NOON)
     lab.attempt(seeing, state=Running, started_at=NOON, relative_speed=1.5)
     pass_time(NOON, NOON + HOUR / 2, step=timedelta(seconds=45))
@@ -123,8 +128,34 @@ def test_an_interval_is_cut_at_the_minutes() -> None:
     assert cut == list(zip(minutes, (10, 60, 10), strict=True))
 
 
+def test_a_team_is_entitled_to_no_more_than_its_jobs_can_use() -> None:
+    active = {1: ActiveTeam(weight=8, demand=2), 2: ActiveTeam(weight=1, demand=10), 3: ActiveTeam(weight=1, demand=10)}
+    assert entitlement(active, gpus=10) == pytest.approx({1: 0.2, 2: 0.4, 3: 0.4})
+
+
 def test_without_an_active_team_nothing_is_entitled() -> None:
-    assert entitlement({}) == {}
+    assert entitlement({}, gpus=4) == {}
+
+
+def test_a_team_is_behind_by_what_it_did_not_receive(lab: Lab) -> None:
+    """Vision runs alone for half an hour in which language was entitled to a third."""
+    lab.node("n1", gpus=2)
+    lab.team("vision", weight=2)
+    elastic = {"min": 1, "max": 2}
+    seeing = lab.submit(gpus=elastic)
+    lab.submit(gpus=elastic, owner=lab.user("bob", "language"))
+    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    lab.attempt(seeing, state=Running, started_at=NOON)
+    accrue(NOON + HOUR / 2)
+    backlogs = dict(TeamBacklog.objects.values_list("team__name", "cluster_s"))
+    assert backlogs == pytest.approx({"vision": 0, "language": 600})
+
+
+def test_a_backlog_is_forgotten_over_hours(lab: Lab) -> None:
+    TeamBacklog.objects.create(team=lab.team("vision"), cluster_s=100)
+    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    pass_time(NOON, NOON + timedelta(seconds=FORGOTTEN_S), step=timedelta(minutes=30))
+    assert TeamBacklog.objects.get().cluster_s == pytest.approx(100 / e)
 
 
 def shares(*delivered: float) -> list[TeamShare]:

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from jobs_app.models import Job
 from jobs_app.submission.submit import submit_job
-from scheduler_app.operations.demo import sample_jobs
+from scheduler_app.operations.sample_jobs import sample_jobs
 
 AT_ONCE = 8
 
