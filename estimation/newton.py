@@ -17,8 +17,12 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-Smooth = Callable[[Floats], tuple[float, Floats, Floats]]
-"""The value, the gradient (n,) and the Hessian (n, n) at x (n,)."""
+Evaluation = tuple[float, Callable[[], tuple[Floats, Floats]]]
+"""The value at a point x (n,), and what works out the gradient (n,) and the Hessian (n, n) there.
+
+A step that is too long is known by the value alone.
+"""
+Smooth = Callable[[Floats], Evaluation]
 
 MOST_STEPS = 200
 SHORTEST_STEP = 1e-12
@@ -36,6 +40,11 @@ class Iterate(NamedTuple):
     value: float
     gradient: Floats
     hessian: Floats
+
+    @classmethod
+    def at(cls, x: Floats, evaluation: Evaluation) -> "Iterate":
+        value, derivatives = evaluation
+        return cls(x, value, *derivatives())
 
 
 class Box(NamedTuple):
@@ -58,7 +67,7 @@ class Box(NamedTuple):
 
 def minimize_within(function: Smooth, start: Floats, box: Box) -> Iterate:
     """Projected Newton's method with backtracking: a local minimum of a smooth function within bounds."""
-    at = Iterate(start, *function(start))
+    at = Iterate.at(start, function(start))
     for _ in range(MOST_STEPS):
         step = _newton_step(at, box)
         decrease = -float(at.gradient @ step)
@@ -73,7 +82,7 @@ def _newton_step(at: Iterate, box: Box) -> Floats:
     """Newton's step in the free variables, with the absolute curvature where the function is not convex."""
     free, step = box.free(at), np.zeros_like(at.x)
     scale = box.scale[free]
-    curvature, V = np.linalg.eigh(at.hessian[np.ix_(free, free)] * np.outer(scale, scale))
+    curvature, V = np.linalg.eigh(at.hessian[free][:, free] * (scale[:, None] * scale))
     curvature = np.abs(curvature)
     curvature = np.maximum(curvature, LEAST_CURVATURE * max(1.0, curvature.max(initial=0.0)))
     step[free] = -scale * (V @ (V.T @ (at.gradient[free] * scale) / curvature))
@@ -84,10 +93,10 @@ def _backtracked(function: Smooth, at: Iterate, step: Floats, box: Box) -> Itera
     """The first point along the step, halved again and again, where the value is sufficiently smaller."""
     length = 1.0
     while length > SHORTEST_STEP:
-        x = np.clip(at.x + length * step, box.lower, box.upper)
-        tried = Iterate(x, *function(x))
-        if tried.value < at.value - SUFFICIENT_DECREASE * max(float(at.gradient @ (at.x - x)), 0.0):
-            return tried
+        x = np.minimum(np.maximum(at.x + length * step, box.lower), box.upper)
+        tried = function(x)
+        if tried[0] < at.value - SUFFICIENT_DECREASE * max(float(at.gradient @ (at.x - x)), 0.0):
+            return Iterate.at(x, tried)
         length /= 2
     return None
 
@@ -95,5 +104,5 @@ def _backtracked(function: Smooth, at: Iterate, step: Floats, box: Box) -> Itera
 def _polished(function: Smooth, at: Iterate, step: Floats, box: Box) -> Iterate | None:
     """The point after the whole step, if the gradient is smaller there."""
     x = np.clip(at.x + step, box.lower, box.upper)
-    tried = Iterate(x, *function(x))
+    tried = Iterate.at(x, function(x))
     return tried if box.slope(tried) < box.slope(at) else None

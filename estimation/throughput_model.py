@@ -20,12 +20,13 @@ References
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from estimation.newton import Box, Iterate, minimize_within
+from estimation.newton import Box, Evaluation, Iterate, minimize_within
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -41,6 +42,8 @@ SMOOTHING = 1e-4
 """Of a step's time: the root of a mean square has a kink where the fit is exact, which is rounded off so far below."""
 STARTS = ((0.05, 1.1), (0.05, 3.0))
 """Time of averaging, of a step's, and gamma: from little and from much overlap. Most losses have one minimum."""
+ONLY_COMPUTE = np.array([1.0, 0.0, 0.0])
+"""Slope by y = (ln T_c, ln T_s, gamma) of the passes before the last."""
 TIE = 1e-7
 """Of two minima the first is taken, unless the second is lower by more than rounding."""
 
@@ -201,58 +204,77 @@ class _Logarithms(NamedTuple):
         )
 
 
-def _loss(theta: Floats, seen: _Logarithms, smoothing: float = 0.0) -> tuple[float, Floats, Floats]:
-    """The loss at theta (7,), its gradient (7,) and its Hessian (7, 7)."""
-    step = _step(theta, seen)
-    whole, whole_slope, whole_bend = _rms(*step.residuals(seen), smoothing)
-    part, part_slope, part_bend = _rms(*step.compute_residuals(seen), smoothing)
-    usual, usual_slope, usual_bend = _usual(theta)
-    return whole + part + usual, whole_slope + part_slope + usual_slope, whole_bend + part_bend + usual_bend
+def _loss(theta: Floats, seen: _Logarithms, smoothing: float = 0.0) -> Evaluation:
+    """The loss at theta (7,), and its gradient (7,) and Hessian (7, 7), which are worked out if they are asked for."""
+    predicted = _Predicted.of(theta, seen)
+    step, compute = predicted.log_step - seen.step, predicted.log_compute[seen.computed] - seen.compute
+    whole, part = _rms(step, smoothing), _rms(compute, smoothing)
+
+    def derivatives() -> tuple[Floats, Floats]:
+        B = predicted.by_theta(seen)
+        whole_slope, whole_bend = _rms_derivatives(step, whole, *predicted.step_derivatives(step, B))
+        part_slope, part_bend = _rms_derivatives(compute, part, *_compute_derivatives(compute, B[seen.computed, 0, :]))
+        usual_slope, usual_bend = _usual_derivatives(theta)
+        return whole_slope + part_slope + usual_slope, whole_bend + part_bend + usual_bend
+
+    return whole + part + _usual(theta), derivatives
 
 
-class _Step(NamedTuple):
-    """The logarithm of predicted steps (P,) as a function of y = (ln T_c, ln T_s, gamma), and y of theta.
+class _Predicted(NamedTuple):
+    """Logarithms of predicted times (P,): of computing T_c, of averaging T_s, of the last pass and of the whole step.
 
-    As T_c and T_s are linear in theta, the second derivatives of their logarithms are minus the squares of the first.
+    Derivatives are by y = (ln T_c, ln T_s, gamma), and of y by theta. As T_c and T_s are linear in theta, the second
+    derivatives of their logarithms are minus the squares of the first.
     """
 
+    compute: Floats
+    network: Floats
+    gamma: float
     log_compute: Floats
-    log_step: Floats
-    slope: Floats
-    """By y (P, 3)."""
-    bend: Floats
-    """Second derivatives by y (P, 3, 3), less the slope by both logarithms where these bend."""
-    by_theta: Floats
-    """y by theta (P, 3, 7)."""
+    log_network: Floats
+    log_pass: Floats
+    last: Floats
+    """The last pass's part of the step."""
 
-    def residuals(self, seen: _Logarithms) -> tuple[Floats, Floats, Floats]:
-        """The logarithms of predicted over timed steps (P,), slopes (P, 7), and their second derivatives (7, 7).
+    @classmethod
+    def of(cls, theta: Floats, seen: _Logarithms) -> "_Predicted":
+        compute, network, gamma = theta[0] + theta[1] * seen.local_batch, _network(theta, seen), theta[6]
+        c, n = np.log(compute), np.log(network)
+        o = np.logaddexp(gamma * c, gamma * n) / gamma
+        return cls(compute, network, gamma, c, n, o, 1 / (1 + seen.passes * np.exp(c - o)))
 
-        The last are summed with the residuals as weights.
-        """
-        residual, B = self.log_step - seen.step, self.by_theta
-        bent = np.tensordot(np.matmul(self.bend, B) * residual[:, None, None], B, axes=((0, 1), (0, 1)))
-        return residual, np.matmul(self.slope[:, None, :], B)[:, 0, :], bent
+    @property
+    def log_step(self) -> Floats:
+        logarithm: Floats = self.log_pass - np.log(self.last)
+        return logarithm
 
-    def compute_residuals(self, seen: _Logarithms) -> tuple[Floats, Floats, Floats]:
-        """The same of the time without averaging (Q,), where that is known."""
-        residual, J = self.log_compute[seen.computed] - seen.compute, self.by_theta[seen.computed, 0, :]
-        return residual, J, -(J * residual[:, None]).T @ J
+    def by_theta(self, seen: _Logarithms) -> Floats:
+        """Slopes (P, 3, 7) of y by theta."""
+        return _by_theta(self.compute, self.network, seen)
+
+    def step_derivatives(self, residual: Floats, B: Floats) -> tuple[Floats, Floats]:
+        """Slopes (P, 7) of the logarithms of the steps, and their second derivatives (7, 7), summed by residual."""
+        slope, bend = self._by_y()
+        weighted = np.matmul(bend, B) * residual[:, None, None]
+        bent = weighted.transpose(2, 0, 1).reshape(7, -1) @ B.reshape(-1, 7)
+        return np.matmul(slope[:, None, :], B)[:, 0, :], bent
+
+    def _by_y(self) -> tuple[Floats, Floats]:
+        """Slope by y (P, 3), and second derivatives (P, 3, 3), less the slope by both logarithms where these bend."""
+        last = self.last
+        overlapped, bend = _overlap(self.log_compute, self.log_network, self.log_pass, self.gamma)
+        slope, earlier = last[:, None] * overlapped, overlapped - ONLY_COMPUTE
+        slope[:, 0] += 1 - last
+        bend *= last[:, None, None]
+        bend += (last * (1 - last))[:, None, None] * earlier[:, :, None] * earlier[:, None, :]
+        bend[:, 0, 0] -= slope[:, 0]
+        bend[:, 1, 1] -= slope[:, 1]
+        return slope, bend
 
 
-def _step(theta: Floats, seen: _Logarithms) -> _Step:
-    compute, network, gamma = theta[0] + theta[1] * seen.local_batch, _network(theta, seen), theta[6]
-    c, n = np.log(compute), np.log(network)
-    o = np.logaddexp(gamma * c, gamma * n) / gamma
-    last = 1 / (1 + seen.passes * np.exp(c - o))  # the last pass's part of the step
-    overlapped, bend = _overlap(c, n, o, gamma)
-    slope, earlier = last[:, None] * overlapped, overlapped - np.array([1.0, 0.0, 0.0])
-    slope[:, 0] += 1 - last
-    bend *= last[:, None, None]
-    bend += (last * (1 - last))[:, None, None] * earlier[:, :, None] * earlier[:, None, :]
-    bend[:, 0, 0] -= slope[:, 0]
-    bend[:, 1, 1] -= slope[:, 1]
-    return _Step(c, o - np.log(last), slope, bend, _by_theta(compute, network, seen))
+def _compute_derivatives(residual: Floats, J: Floats) -> tuple[Floats, Floats]:
+    """The same of the times without averaging (Q,), where those are known; J (Q, 7) are their slopes."""
+    return J, -(J * residual[:, None]).T @ J
 
 
 def _overlap(c: Floats, n: Floats, o: Floats, gamma: float) -> tuple[Floats, Floats]:
@@ -265,7 +287,7 @@ def _overlap(c: Floats, n: Floats, o: Floats, gamma: float) -> tuple[Floats, Flo
     bend[:, 0, 2] = bend[:, 2, 0] = pq * apart
     bend[:, 1, 2] = bend[:, 2, 1] = -pq * apart
     bend[:, 2, 2] = (pq * apart**2 - 2 * by_gamma) / gamma
-    return np.stack([p, q, by_gamma], axis=1), bend
+    return np.array([p, q, by_gamma]).T, bend
 
 
 def _by_theta(compute: Floats, network: Floats, seen: _Logarithms) -> Floats:
@@ -285,27 +307,37 @@ def _network(theta: Floats, seen: _Logarithms) -> Floats:
     return seconds
 
 
-def _rms(residual: Floats, J: Floats, bent: Floats, smoothing: float) -> tuple[float, Floats, Floats]:
-    """The root of the mean square, its gradient (7,) by the residuals' (P, 7), and its Hessian (7, 7); 0 of none."""
-    many = residual.size
-    rms = float(np.sqrt((residual**2).mean() + smoothing**2)) if many else 0.0
+def _rms(residual: Floats, smoothing: float) -> float:
+    """The root of the mean square; 0 of none."""
+    return sqrt(float((residual**2).sum()) / residual.size + smoothing**2) if residual.size else 0.0
+
+
+def _rms_derivatives(residual: Floats, rms: float, J: Floats, bent: Floats) -> tuple[Floats, Floats]:
+    """Gradient (7,) of a root mean square by the residuals' slopes (P, 7), and its Hessian (7, 7)."""
     if rms == 0:
-        return 0.0, np.zeros(7), np.zeros((7, 7))
+        return np.zeros(7), np.zeros((7, 7))
+    many = residual.size
     gradient = residual @ J / (many * rms)
-    return rms, gradient, (J.T @ J + bent) / (many * rms) - np.outer(gradient, gradient) / rms
+    return gradient, (J.T @ J + bent) / (many * rms) - gradient[:, None] * gradient / rms
 
 
-def _usual(theta: Floats) -> tuple[float, Floats, Floats]:
-    """What keeps the parameters at usual values where the timings leave them free, its gradient and its Hessian."""
-    overlap = theta[6] - 1
-    value, gradient, hessian = 1e-3 * overlap**2, np.zeros(7), np.zeros((7, 7))
-    gradient[6], hessian[6, 6] = 2e-3 * overlap, 2e-3
-    for alpha, beta in ((2, 3), (4, 5)):
-        ratio, unit = theta[beta] / theta[alpha], 2e-2 / theta[alpha]
+def _usual(theta: Floats) -> float:
+    """What keeps the parameters at usual values where the timings leave them free."""
+    _, _, alpha_n, beta_n, alpha_r, beta_r, gamma = theta.tolist()
+    value: float = 1e-3 * (gamma - 1) ** 2
+    for ratio in (beta_n / alpha_n, beta_r / alpha_r):
         value += 1e-2 * ratio**2
-        gradient[[alpha, beta]] = -unit * ratio**2, unit * ratio
-        mixed = -2 * ratio
-        hessian[alpha : beta + 1, alpha : beta + 1] = (
-            unit / theta[alpha] * np.array([[3 * ratio**2, mixed], [mixed, 1]])
-        )
-    return float(value), gradient, hessian
+    return value
+
+
+def _usual_derivatives(theta: Floats) -> tuple[Floats, Floats]:
+    """The gradient (7,) and the Hessian (7, 7) of the same."""
+    parameters, gradient, hessian = theta.tolist(), np.zeros(7), np.zeros((7, 7))
+    gradient[6], hessian[6, 6] = 2e-3 * (parameters[6] - 1), 2e-3
+    for alpha, beta in ((2, 3), (4, 5)):
+        ratio, unit = parameters[beta] / parameters[alpha], 2e-2 / parameters[alpha]
+        gradient[alpha], gradient[beta] = -unit * ratio**2, unit * ratio
+        scale = unit / parameters[alpha]
+        hessian[alpha, alpha], hessian[beta, beta] = scale * (3 * ratio**2), scale
+        hessian[alpha, beta] = hessian[beta, alpha] = scale * (-2 * ratio)
+    return gradient, hessian

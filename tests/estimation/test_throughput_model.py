@@ -106,10 +106,10 @@ def test_the_slope_and_the_curvature_are_those_of_the_loss(smoothing):
         [1, 0, 2, 0, 1],
     )
     seen, theta = throughput_model._Logarithms.of(steps), np.array([0.1, 0.01, 0.05, 0.002, 0.03, 0.001, 1.7])
-    _, slope, curvature = throughput_model._loss(theta, seen, smoothing)
+    slope, curvature = throughput_model._loss(theta, seen, smoothing)[1]()
     found = approx_fprime(theta, lambda x: throughput_model._loss(x, seen, smoothing)[0], 1e-8)
     assert_allclose(slope, found, rtol=1e-4, atol=1e-6)
-    found = approx_fprime(theta, lambda x: throughput_model._loss(x, seen, smoothing)[1], 1e-8)
+    found = approx_fprime(theta, lambda x: throughput_model._loss(x, seen, smoothing)[1]()[0], 1e-8)
     assert_allclose(curvature, found, rtol=1e-4, atol=1e-5 * np.abs(curvature).max())
 
 
