@@ -83,6 +83,7 @@ class Child:
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self.command, self.environment = ["setpriv", "--pdeathsig", "TERM", *command], environment
+        self.name = " ".join(command[1:3])
         self.once = "demojobs" in command
         self.process = self._start()
 
@@ -92,7 +93,7 @@ class Child:
     def restart_if_ended(self) -> None:
         code = self.process.poll()
         if code is not None and not self.once:
-            print(f"A process of the service ended with {code}, and is restarted: {self.command[-1]}")
+            print(f"A process of the service ended with {code}, and is restarted: {self.name}")
             self.process = self._start()
 
     def stop(self) -> None:
@@ -107,9 +108,9 @@ class Child:
 def _commands(port: int, *, with_samples: bool) -> list[list[str]]:
     manage = [sys.executable, str(settings.BASE_DIR / "manage.py")]
     web = [sys.executable, "-m", "gunicorn", "config.wsgi", "--bind", f"127.0.0.1:{port}"]
-    web += ["--workers", "2", "--threads", "16", "--umask", "0077", "--log-level", "warning"]
-    samples = [[*manage, "demojobs", "--owner", DEMO_USER]] if with_samples else []
-    return [web, [*manage, "schedule"], *samples]
+    web += ["--workers", "2", "--threads", "16", "--umask", "0077", "--preload", "--log-level", "warning"]
+    samples = [[*manage, "demojobs", "--skip-checks", "--owner", DEMO_USER]] if with_samples else []
+    return [web, [*manage, "schedule", "--skip-checks"], *samples]  # this process has passed the checks
 
 
 def _run_until_told(children: list[Child]) -> None:
