@@ -25,6 +25,11 @@ spans = list(claims.values_list("gpu", "held_from", "released_at"))
 answer = sum(a[0] == b[0] and (a[2] is None or a[2] > b[1]) for a, b in zip(spans, spans[1:]))
 """
 """How often a GPU was held by two at once."""
+CHOOSE_ROUNDS = """
+from scheduler_app.models import PolicySetting
+from scheduler_app.policy.settings import choose_policy
+choose_policy(PolicySetting(round_length_s={round_s}, min_run_s={min_run_s}), actor=None)
+"""
 
 
 def wait_for(what: str, question: Callable[[], T | Literal[False] | None], *, patience_s: float = PATIENCE_S) -> T:
@@ -76,15 +81,11 @@ class Deployment:
             f"for name, gpus in {gpus!r}.items():\n"
             "    kind = GpuType.objects.create(name=name, **gpu_type_columns(name))\n"
             "    add_node(f'node-{name}', kind, gpus=gpus, cpus=64, memory_mib=2**19, emulated=True)\n"
+            + CHOOSE_ROUNDS.format(round_s=round_s, min_run_s=min_run_s)
         )
-        self.decide_every(round_s, min_run_s=min_run_s)
 
     def decide_every(self, round_s: float, *, min_run_s: float = 0) -> None:
-        self.python(
-            "from scheduler_app.models import PolicySetting\n"
-            "from scheduler_app.policy.settings import choose_policy\n"
-            f"choose_policy(PolicySetting(round_length_s={round_s}, min_run_s={min_run_s}), actor=None)\n"
-        )
+        self.python(CHOOSE_ROUNDS.format(round_s=round_s, min_run_s=min_run_s))
 
     def submit(self, command: str | list[str], **spec: Any) -> str:
         return self.client.submit({"name": "test", "team": "vision", "gpus": 1, "command": command, **spec})["id"]
