@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypedDict
 from django.conf import settings
 from django.http import HttpRequest
 from django_ratelimit.core import get_usage
-from redis.exceptions import RedisError
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
@@ -39,7 +38,7 @@ class Counter:
             return None
         try:
             usage: Usage | None = get_usage(request, group, key=lambda *_: caller, rate=rate, increment=True)
-        except (RedisError, OSError) as error:
+        except _no_answers() as error:
             self._note_away(error)
             return None
         self._away_until = 0.0
@@ -49,6 +48,13 @@ class Counter:
         if not self._away_until:
             log.warning("the cache does not answer; requests are not limited until it does: %s", error)
         self._away_until = monotonic() + PAUSE_S
+
+
+def _no_answers() -> tuple[type[Exception], ...]:
+    """Errors that say that the cache does not answer."""
+    from redis.exceptions import RedisError  # loads redis, which only a cache in Redis needs
+
+    return RedisError, OSError
 
 
 counter = Counter()

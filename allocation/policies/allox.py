@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import scipy
 from numpy import (
     arange,
     diff,
@@ -17,7 +18,6 @@ from numpy import (
     where,
     zeros_like,
 )
-from scipy.optimize import linear_sum_assignment
 
 from allocation.decision import Decision
 from allocation.policies._shared import on_base_gangs, steps_left
@@ -96,7 +96,7 @@ def _matched(work: Floats, age_s: Floats, left: Ints, rows: Ints) -> tuple[Ints,
     places = arange(1, 1 + max(min(m, MOST_CELLS // max(m * gpu_type.size, 1)), 1))
     on_gpu = minimum(work[:m, gpu_type], NEVER_S)
     cost = (places[:, None] * on_gpu[:, None, :] + age_s[:m, None, None]).reshape(m, places.size * gpu_type.size)
-    i, column = linear_sum_assignment(cost)
+    i, column = scipy.optimize.linear_sum_assignment(cost)
     place, gpu = divmod(column, max(gpu_type.size, 1))
     turn = lexsort((i, -place, gpu))
     later = diff(gpu[turn], prepend=-1) == 0

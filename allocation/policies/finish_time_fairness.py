@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Annotated
 
+import scipy
 from numpy import (
     append,
     arange,
@@ -16,7 +17,6 @@ from numpy import (
     where,
     zeros,
 )
-from scipy.optimize import brentq
 
 from allocation.decision import Decision
 from allocation.policies.parameters import Switch
@@ -120,6 +120,7 @@ def plain_program(problem: Problem, *, levels: int | None = None, budget: TimeBu
         def at(z: float) -> Solution:
             return part_of(where(rising, need(z), 0), where(rising, 0, kept))
 
+        brentq = scipy.optimize.brentq
         most = float(ceiling[rising].min())
         low = most * float(minimum(at(most).value, 1))
         z = most if low >= most else float(brentq(lambda z: at(z).value - 1, low * (1 - 1e-9), most, rtol=1e-12))

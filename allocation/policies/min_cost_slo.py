@@ -1,7 +1,7 @@
 """Maximum throughput per dollar subject to deadlines (Gavel)."""
 
+import scipy
 from numpy import append, clip, divide, isfinite, maximum, ones, ones_like, where, zeros, zeros_like
-from scipy.sparse import diags_array, eye_array
 
 from allocation.decision import Decision
 from allocation.policies._shared import steps_per_dollar
@@ -66,10 +66,10 @@ def plain_program(problem: Problem, *, budget: TimeBudget = UNLIMITED) -> Decisi
     nearest = solve(
         append(zeros(T.size), -ones(m)),
         [
-            [-rates, -diags_array(l)],  # in time, but for what is short
+            [-rates, -scipy.sparse.diags_array(l)],  # in time, but for what is short
             [times, None],  # time
             [used, None],  # capacity
-            [None, eye_array(m)],  # nothing is shorter than all of it
+            [None, scipy.sparse.eye_array(m)],  # nothing is shorter than all of it
         ],
         [-l, ones(m), c, ones(m)],
         usable=T > 0,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import block_array, csr_array, diags_array, eye_array, kron
+import scipy
 
 from allocation.decision import Decision, Status
 from allocation.problem import Problem
@@ -30,15 +30,15 @@ A later level may raise such a job at the others' expense by the tolerance over 
 """
 
 
-def each_jobs_sum(a: Floats) -> csr_array:
+def each_jobs_sum(a: Floats) -> "scipy.sparse.csr_array":
     """Rows (m, m K): sum_k a[i, k] X[i, k] of each job i."""
     m, K = a.shape
-    return csr_array(kron(eye_array(m), np.ones((1, K))).multiply(a.ravel()))
+    return scipy.sparse.csr_array(scipy.sparse.kron(scipy.sparse.eye_array(m), np.ones((1, K))).multiply(a.ravel()))
 
 
-def all_jobs_sum(usage: Ints, jobs: int) -> csr_array:
+def all_jobs_sum(usage: Ints, jobs: int) -> "scipy.sparse.csr_array":
     """Rows (n, m K): sum_i sum_k u[j, k] X[i, k] of each GPU type j."""
-    return csr_array(kron(np.ones((1, jobs)), usage))
+    return scipy.sparse.csr_array(scipy.sparse.kron(np.ones((1, jobs)), usage))
 
 
 def solve(
@@ -69,15 +69,15 @@ def solve(
     """
     shares = np.flatnonzero(usable)
     columns = np.append(shares, np.arange(usable.size, objective.size))
-    A, c = csr_array(block_array(rows))[:, columns], objective[columns]
+    A, c = scipy.sparse.csr_array(scipy.sparse.block_array(rows))[:, columns], objective[columns]
     upper: Floats = np.concatenate(limits).astype(float)
     per_row = 1 / _largest(abs(A[:, : shares.size]).max(axis=1))
-    A = csr_array(diags_array(per_row) @ A)
+    A = scipy.sparse.csr_array(scipy.sparse.diags_array(per_row) @ A)
     unit = np.append(np.ones(shares.size), 1 / _largest(abs(A[:, shares.size :]).max(axis=0)))
     worth = float(np.abs(c * unit).max(initial=0)) or 1.0
     best = _best_of(
         c * unit / worth,
-        csr_array(A @ diags_array(unit)),
+        scipy.sparse.csr_array(A @ scipy.sparse.diags_array(unit)),
         upper * per_row,
         integrality=np.ones(columns.size, dtype=np.int64) if whole else None,
         budget=budget.at_most(TIME_LIMIT_S),
@@ -90,7 +90,13 @@ def solve(
 
 
 def _best_of(
-    c: Floats, rows: csr_array, upper: Floats, *, integrality: Ints | None, budget: TimeBudget, gap: float
+    c: Floats,
+    rows: "scipy.sparse.csr_array",
+    upper: Floats,
+    *,
+    integrality: Ints | None,
+    budget: TimeBudget,
+    gap: float,
 ) -> Solution:
     """Solve at the tightest tolerance at which there is an answer; an integer program keeps to HiGHS's own."""
     if integrality is not None:

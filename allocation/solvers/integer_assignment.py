@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
+import scipy
 
 from allocation.decision import Decision, Status
 from allocation.problem import Problem
@@ -248,8 +248,8 @@ def _by_highs(separable: SeparableProblem, *, gap: float, time_limit_s: float) -
     """Integer program by HiGHS: a column for each job, and the bound."""
     i, k = (separable.value > 0).nonzero()
     m = len(separable.value)
-    once = csr_array((np.ones(i.size), (i, np.arange(i.size))), shape=(m, i.size))
-    rows = vstack([once, csr_array(separable.usage[:, k].astype(float))])
+    once = scipy.sparse.csr_array((np.ones(i.size), (i, np.arange(i.size))), shape=(m, i.size))
+    rows = scipy.sparse.vstack([once, scipy.sparse.csr_array(separable.usage[:, k].astype(float))])
     limits = np.concatenate([np.ones(m), separable.capacity])
     whole = np.ones(i.size, dtype=np.int64)
     worth = separable.value[i, k]

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, linprog, milp
-from scipy.sparse import csr_array
+import scipy
 
 from allocation.decision import Status
 from allocation.types import Floats, Ints
@@ -75,17 +74,17 @@ def maximize(
         return Solution(np.zeros(0), 0.0, 0.0, np.zeros(b.size), 0.0, Status.OPTIMAL)
     if integrality is None and np.all(most == np.inf) and (corner := _at_once(c, rows, b, tolerance)):
         return corner
-    matrix: Any = csr_array(rows)
+    matrix: Any = scipy.sparse.csr_array(rows)
     at_most = np.broadcast_to(np.asarray(most, float), c.shape)
     options: Any = {} if time_limit_s is None else {"time_limit": time_limit_s}
     began = perf_counter()
     if integrality is None:
         between: Any = np.column_stack([np.zeros(c.size), at_most])
         options |= {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
-        return _relaxed(linprog(-c, matrix, b, bounds=between, options=options), began)
-    rule = LinearConstraint(matrix, ub=b)
+        return _relaxed(scipy.optimize.linprog(-c, matrix, b, bounds=between, options=options), began)
+    rule, bounds = scipy.optimize.LinearConstraint(matrix, ub=b), scipy.optimize.Bounds(0, at_most)
     options["mip_rel_gap"] = gap
-    found = milp(-c, constraints=rule, bounds=Bounds(0, at_most), integrality=integrality, options=options)
+    found = scipy.optimize.milp(-c, constraints=rule, bounds=bounds, integrality=integrality, options=options)
     return _whole(found, b.size, gap, began)
 
 
@@ -101,7 +100,7 @@ def _at_once(c: Floats, rows: Any, b: Floats, tolerance: float) -> Solution | No
     return Solution(corner.x, value, value, corner.duals, perf_counter() - began, Status.OPTIMAL)
 
 
-def _relaxed(result: OptimizeResult, began: float) -> Solution:
+def _relaxed(result: "scipy.optimize.OptimizeResult", began: float) -> Solution:
     if result.status != 0:  # what a linear program holds when it is stopped need not be feasible
         raise SolverFailed(result.message)
     return Solution(
@@ -114,7 +113,7 @@ def _relaxed(result: OptimizeResult, began: float) -> Solution:
     )
 
 
-def _whole(result: OptimizeResult, rows: int, gap: float, began: float) -> Solution:
+def _whole(result: "scipy.optimize.OptimizeResult", rows: int, gap: float, began: float) -> Solution:
     if result.status not in (0, 1) or result.x is None:  # SciPy's codes: optimal, and a limit reached
         raise SolverFailed(result.message)
     if result.status == 1 and not result.mip_gap <= gap:

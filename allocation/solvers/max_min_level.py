@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from allocation.solvers.lagrangian_dual import separation_point
 from allocation.solvers.linear_program import SolverFailed, maximize
@@ -185,7 +185,9 @@ def _out_of_reach(priced: PricedMix, need: RequiredRate, low: float, high: float
     """Bound on the level that the lines of this priced mix prove."""
     if priced.expense(need(low)) >= 1:
         return low
-    return float(brentq(lambda z: priced.expense(need(z)) - 1, low, high, xtol=1e-300, rtol=1e-14, maxiter=300))
+    return float(
+        scipy.optimize.brentq(lambda z: priced.expense(need(z)) - 1, low, high, xtol=1e-300, rtol=1e-14, maxiter=300)
+    )
 
 
 def dearest(uses: Floats) -> tuple[Floats, Floats, float]:

@@ -6,7 +6,7 @@ from functools import partial
 from time import perf_counter
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
+import scipy
 
 from allocation.decision import Decision, Status
 from allocation.solvers.lagrangian_dual import SeparableProblem, solve_dual
@@ -116,6 +116,7 @@ def _by_highs(
     worth: Floats, rate: Floats, usage: Ints, capacity: Ints, *, count: Ints, least: Floats, budget: TimeBudget
 ) -> WeightedShares:
     """Linear program by HiGHS."""
+    csr_array, vstack = scipy.sparse.csr_array, scipy.sparse.vstack
     m, N = len(rate), count
     i, k = (rate > 0).nonzero()
     columns = np.arange(i.size)
@@ -152,6 +153,7 @@ def minimize_shortfall(
     rows = np.flatnonzero(wanted > 0)
     if not rows.size:
         return np.zeros(len(rate))
+    csr_array, vstack = scipy.sparse.csr_array, scipy.sparse.vstack
     T = rate[rows]
     i, k = (T > 0).nonzero()
     r, v = rows.size, i.size

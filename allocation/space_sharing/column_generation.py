@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from allocation.decision import Pairs
 from allocation.problem import Problem, sharing_of
@@ -207,7 +207,7 @@ def solve_restricted_master(columns: Columns, needed: Floats, rising: Bools) -> 
     of_job = per_job[v] / N[c]
     coefficients = [-rate * of_job / needed[c], np.ones(risers.size), of_job, data.use[j, columns.k[w]] * per_job[w]]
     rows, at = [c, risers, C + c, 2 * C + j], [v, np.full(risers.size, V), v, w]
-    program = csr_array(
+    program = scipy.sparse.csr_array(
         (np.concatenate(coefficients), (np.concatenate(rows), np.concatenate(at))), shape=(2 * C + len(data.use), V + 1)
     )
     limits = np.concatenate([np.where(rising, 0, -1), np.ones(C), data.capacity > 0])

@@ -15,7 +15,7 @@ from functools import cached_property
 from time import perf_counter
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from allocation.problem import Problem, sharing_of
 from allocation.solvers.linear_program import SolverFailed
@@ -165,4 +165,6 @@ def _next_level(master: MasterSolution, need: RequiredRate, rising: Bools, ceili
     def spare(z: float) -> float:
         return float(per_rate @ need(z)) - master.part
 
-    return ceiling if spare(ceiling) <= 0 else float(brentq(spare, 0, ceiling, xtol=1e-300, rtol=1e-14, maxiter=300))
+    if spare(ceiling) <= 0:
+        return ceiling
+    return float(scipy.optimize.brentq(spare, 0, ceiling, xtol=1e-300, rtol=1e-14, maxiter=300))

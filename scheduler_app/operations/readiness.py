@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
 
-import redis
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
+
+if TYPE_CHECKING:
+    from redis import Redis
 
 PATIENCE_S = 1.0
 
@@ -36,9 +39,11 @@ def _migrations() -> str:
 def _broker() -> str:
     if not settings.MOTLEY_HAS_BROKER:
         return ""
+    from redis import RedisError  # only a broker needs it
+
     try:
         _redis().ping()
-    except redis.RedisError:
+    except RedisError:
         return "Redis does not answer."
     return ""
 
@@ -60,7 +65,7 @@ _seen_applied: list[bool] = []
 
 
 @cache
-def _redis() -> redis.Redis:
-    return redis.Redis.from_url(
-        settings.CELERY_BROKER_URL, socket_connect_timeout=PATIENCE_S, socket_timeout=PATIENCE_S
-    )
+def _redis() -> "Redis":
+    from redis import Redis
+
+    return Redis.from_url(settings.CELERY_BROKER_URL, socket_connect_timeout=PATIENCE_S, socket_timeout=PATIENCE_S)

@@ -10,8 +10,7 @@ from functools import cached_property
 from math import log, sqrt
 
 import numpy as np
-from scipy.optimize import brentq, least_squares
-from scipy.special import ndtr
+import scipy
 
 from allocation.types import Floats, Ints
 
@@ -46,14 +45,14 @@ class PublishedStatistics:
             of_all: Floats = weight / weight.sum()
             return of_all
 
-        power: float = brentq(lambda power: float(share(power) @ self.gangs) - self.mean_gpus, 0.0, 20.0)
+        power: float = scipy.optimize.brentq(lambda power: float(share(power) @ self.gangs) - self.mean_gpus, 0.0, 20.0)
         return share(power)
 
     @cached_property
     def times(self) -> "Times":
         """Distribution of durations."""
         start = [log(self.median_s), 0.5, sqrt(2 * log(self.mean_s / self.median_s))]
-        middle, growth, deviation = least_squares(self._misfit, start).x.tolist()
+        middle, growth, deviation = scipy.optimize.least_squares(self._misfit, start).x.tolist()
         return Times(middle, growth, deviation, self.longest_s)
 
     def _misfit(self, unknown: Floats) -> Floats:
@@ -87,12 +86,12 @@ class Times:
     def mean_s(self, gangs: Ints) -> Floats:
         """Mean of the truncated distribution."""
         middle, s, most = self._middle(gangs), self.deviation, log(self.longest_s)
-        within = np.exp(middle + s**2 / 2) * ndtr((most - middle - s**2) / s)
-        mean: Floats = within + self.longest_s * ndtr((middle - most) / s)
+        within = np.exp(middle + s**2 / 2) * scipy.special.ndtr((most - middle - s**2) / s)
+        mean: Floats = within + self.longest_s * scipy.special.ndtr((middle - most) / s)
         return mean
 
     def share_below(self, time_s: float, gangs: Ints) -> Floats:
-        share: Floats = ndtr((log(time_s) - self._middle(gangs)) / self.deviation)
+        share: Floats = scipy.special.ndtr((log(time_s) - self._middle(gangs)) / self.deviation)
         return share
 
     def _middle(self, gangs: Ints) -> Floats:

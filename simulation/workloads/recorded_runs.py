@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from scipy.interpolate import LinearNDInterpolator
+import scipy
 
 from allocation.types import Floats, Ints
 from estimation.goodput import GradientNoise
@@ -74,8 +74,8 @@ class StepTimes:
         return between[:, 0], between[:, 1]
 
     @cached_property
-    def _between(self) -> LinearNDInterpolator:
-        return LinearNDInterpolator(self.scattered[:, :3], self.scattered[:, 3:])
+    def _between(self) -> "scipy.interpolate.LinearNDInterpolator":
+        return scipy.interpolate.LinearNDInterpolator(self.scattered[:, :3], self.scattered[:, 3:])
 
     @cache  # noqa: B019 - as above
     def most_per_gpu(self, placement: Placement) -> int:
