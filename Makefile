@@ -1,7 +1,7 @@
 # `make run` and `make test` do all their set-up on a fresh Debian machine with Python 3.11+, make and git.
 PYTHON := .venv/bin/python
 SCRATCH := $(CURDIR)/.cache/check
-ON_POSTGRESQL := $(addprefix tests/,cluster config jobs pages rest scheduler security)
+ON_POSTGRESQL := -m database $(addprefix tests/,cluster config jobs pages rest scheduler security)
 # Live tests wait as often as they work: one more than there are cores. Tests that share a service stay together.
 IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
 # Lines that the tests' own processes run, in per cent over both databases; those of child processes are not seen.
@@ -37,7 +37,7 @@ coverage:  ## of the last `make test`: lines that neither half ran, in .cache/co
 
 test-fast:  ## before each commit: all but the slow modules (SLOW in tests/conftest.py), on SQLite
 	@./bootstrap.sh test
-	$(PYTHON) -m pytest $(IN_PARALLEL) -m "not slow" $(ARGS)
+	$(PYTHON) -m pytest -n $$(nproc) --dist loadgroup --durations=10 -p no:schemathesis --hypothesis-profile fast -m "not slow" $(ARGS)
 
 check:  ## format (Python and templates), lint, types, layers, deployment, migrations, API schema
 	@./bootstrap.sh test

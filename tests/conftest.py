@@ -17,8 +17,10 @@ from cluster_app.acceptance import ACCEPTANCE
 from engines.local.host_setup import ensure_job_user, ensure_runtime
 from scheduler_app.operations.host_setup import JOB_USER, SYSTEM_STATE
 from scheduler_app.round import engine_registry as fleet
+from tests.hypothesis_examples import USUAL
 from tests.service_lab import Lab
 
+TESTS = Path(__file__).parent
 SHARED = ("stack", "demo", "machine", "processes", "replay", "browser")
 """Fixtures that are expensive to start: with several workers, the tests that share one run on the same worker."""
 SLOW = (
@@ -54,12 +56,19 @@ SLOW = (
 
 hypothesis.settings.register_profile("any machine", deadline=None)  # a busy one is no fault of an example
 hypothesis.settings.load_profile("any machine")
+hypothesis.settings.register_profile("fast", deadline=None, max_examples=USUAL // 10)
 
 
 def pytest_configure() -> None:
     """Accept Ctrl-C even where a script started pytest in the background, with SIGINT ignored."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave slow modules out before they are imported: each worker takes seconds to collect what nobody runs."""
+    is_slow = str(collection_path).removeprefix(f"{TESTS}/").startswith(SLOW)
+    return True if is_slow and config.option.markexpr == "not slow" else None
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
@@ -70,6 +79,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(group))
         if item.nodeid.removeprefix("tests/").startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+        if _uses_the_database(item):
+            item.add_marker(pytest.mark.database)
     items.sort(key=_place_in_the_run)
 
 
@@ -82,12 +93,17 @@ def _shared_fixture(item: pytest.Item) -> str | None:
     return next((name for name in SHARED if name in names), item.nodeid.split("::")[0] if of_module else None)
 
 
+def _uses_the_database(item: pytest.Item) -> bool:
+    names = getattr(item, "fixturenames", ())
+    return bool({"db", "transactional_db", "live_server"} & {*names} or item.get_closest_marker("django_db"))
+
+
 def _place_in_the_run(item: pytest.Item) -> int:
     """Tests that empty tables come after those that roll back, for rows that migrations made are gone then."""
     names = getattr(item, "fixturenames", ())
     if "live_server" in names or "transactional_db" in names:
         return 2
-    if "db" in names or item.get_closest_marker("django_db"):
+    if _uses_the_database(item):
         return 1
     return 0 if item.get_closest_marker("slow") else 3
 

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from allocation.plan_round import plan_round
@@ -16,8 +16,9 @@ from allocation.rounds.pending_reasons import ReasonCode, explain
 from allocation.solvers.integer_assignment import solve_assignment
 from allocation.solvers.primal_dual import ExponentialPrices, admit
 from tests.allocation.allocation_cases import build_inventory, clusters
+from tests.hypothesis_examples import examples
 
-many = settings(max_examples=40, deadline=None, derandomize=True)
+many = examples(40)
 
 OBJECTIVES = parameters_of(hadar)["objective"].names
 EVERYTHING = 4096

@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from scipy.optimize import linprog
 
 from allocation.policies import POLICIES
 from allocation.policies.hierarchical_fairness import hierarchical_fairness
 from allocation.problem import Problem
 from tests.allocation.allocation_cases import clusters
+from tests.hypothesis_examples import examples
 
-many = settings(max_examples=60, deadline=None, derandomize=True)
+many = examples(60)
 
 
 def shares_of(problem, **parameters):

@@ -1,10 +1,11 @@
 """One configuration per job, where of some types nothing is left."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from allocation.solvers.integer_assignment import solve_assignment
+from tests.hypothesis_examples import examples
 
 USAGE = np.array([[1, 2, 0, 0, 1], [0, 0, 1, 2, 1]])
 """One or two GPUs of either type, and one of each."""
@@ -18,7 +19,7 @@ def test_no_job_gets_a_type_without_gpus_and_its_price_is_the_largest_gain():
     assert np.allclose(found.prices, [0, 4])  # 5 less what the first has; of the second, (9 - 1.5) / 2
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(st.lists(st.lists(st.integers(0, 20), min_size=5, max_size=5), min_size=1, max_size=8), st.integers(0, 4))
 def test_at_the_prices_no_job_prefers_a_type_without_gpus(rows, left):
     value = np.array(rows, dtype=float)

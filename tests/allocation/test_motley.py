@@ -4,11 +4,12 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from allocation.policies.motley import motley
 from allocation.problem import LEASE, Problem, isolated_rate
 from tests.allocation.allocation_cases import clusters
+from tests.hypothesis_examples import examples
 
 HOUR_S = 3600.0
 
@@ -49,7 +50,7 @@ def lateness(problem, i, left_s):
     return max(problem.age_s[i] - 4 * whole_s, 0) / max(whole_s, HOUR_S)
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@examples(120)
 @given(clusters(max_jobs=4, busy=True))
 def test_no_choice_of_all_is_better(cluster):
     problem = cluster.problem

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from allocation.configurations import Configurations
@@ -19,8 +19,9 @@ from allocation.quotas import Quotas
 from allocation.rounds.pending_reasons import explain
 from allocation.rounds.placement import place_gangs, return_idle_gpus
 from tests.allocation.allocation_cases import build_inventory, clusters
+from tests.hypothesis_examples import examples
 
-few = settings(max_examples=100, deadline=None, derandomize=True)
+few = examples(100)
 IDLE = -1
 
 

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from allocation.decision import Status
 from allocation.plan_round import plan_round
@@ -14,8 +14,9 @@ from allocation.quotas import Quotas
 from allocation.solvers.linear_program import SolverFailed
 from tests.allocation import formulas
 from tests.allocation.allocation_cases import build_inventory, clusters
+from tests.hypothesis_examples import examples
 
-many = settings(max_examples=60, deadline=None, derandomize=True)
+many = examples(60)
 
 SOLVER = {
     "max_min_fairness": "fill_evenly",

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from allocation.policies import POLICIES
 from tests.allocation.allocation_cases import clusters
+from tests.hypothesis_examples import examples
 
-few = settings(max_examples=60, deadline=None, derandomize=True)
+few = examples(60)
 
 INDIFFERENT = (*(name for name in POLICIES if name not in {"fifo", "fifo_fastest", "srtf", "las", "allox"}),)
 """Share policies and `sia`: what they reach does not hang on the order of the jobs."""

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from allocation.decision import Decision
 from allocation.policies.max_min_fairness import max_min_fairness
@@ -12,9 +12,10 @@ from allocation.problem import Problem
 from allocation.quotas import Quotas
 from allocation.rounds.mechanism import RoundAssignment, realise, reset_due
 from tests.allocation.allocation_cases import clusters
+from tests.hypothesis_examples import examples
 
 ROUND_S = 360.0
-few = settings(max_examples=60, deadline=None, derandomize=True)
+few = examples(60)
 
 
 def shares(X):

@@ -4,15 +4,16 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from allocation.policies import POLICIES
 from allocation.policies.min_cost_slo import min_cost_slo
 from allocation.problem import Problem
 from tests.allocation import formulas
 from tests.allocation.allocation_cases import clusters
+from tests.hypothesis_examples import examples
 
-many = settings(max_examples=120, deadline=None, derandomize=True)
+many = examples(120)
 
 BY_FORMULA = (
     "max_min_fairness",

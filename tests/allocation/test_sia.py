@@ -5,13 +5,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from allocation.decision import Status
 from allocation.policies.sia import sia
 from allocation.problem import Problem
 from tests.allocation.allocation_cases import clusters
 from tests.allocation.set_clock import set_clock
+from tests.hypothesis_examples import examples
 from tests.reference import reference
 
 EPSILON = 1e-4
@@ -74,7 +75,7 @@ def cost(problem, assignment, *, power=-0.5, waiting=1.1, scale_up=2.0):
     return total if (used <= problem.capacity).all() else np.inf
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@examples(120)
 @given(clusters(max_jobs=4, busy=True))
 def test_no_choice_of_all_is_better(cluster):
     problem = cluster.problem

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from allocation.policies import POLICIES
 from allocation.policies._shared import steps_left
@@ -14,8 +14,9 @@ from allocation.policies.max_min_fairness import max_min_fairness
 from allocation.policies.parameters import InvalidParameter, parameters_of, with_parameters
 from allocation.problem import Problem, SpaceSharing
 from tests.allocation.space_sharing_cases import alone, gpus_together, plain_level, reached, sharing, time_together
+from tests.hypothesis_examples import examples
 
-many = settings(max_examples=120, deadline=None, derandomize=True)
+many = examples(120)
 PACKED = {"max_min_fairness": 1, "finish_time_fairness": -1, "makespan": -1}
 """The policies that can, and the sign of what is better."""
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from allocation.decision import Decision, Pairs
 from allocation.plan_round import plan_round
@@ -12,6 +12,7 @@ from allocation.quotas import Quotas
 from allocation.space_sharing.pair_rows import PairRows
 from tests.allocation.allocation_cases import build_inventory
 from tests.allocation.space_sharing_cases import sharing
+from tests.hypothesis_examples import examples
 
 ROUND_S = 360.0
 
@@ -99,7 +100,7 @@ def test_a_pairs_gpus_count_for_the_groups_of_both():
     assert (plan.assignment.tolist(), plan.mate.tolist()) == ([0, 0, -1, 0], [1, 0, -1, -1])
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(sharing())
 def test_every_round_fits_the_cluster(problem):
     nodes = [[int(gpus)] for gpus in problem.capacity]
