@@ -30,6 +30,7 @@ SLOW = (
     "client/test_completion",
     "client/test_installed_alone",
     "client/test_sample_job",
+    "client/test_simulate_command",
     "client/test_terminal_output",
     "client/test_training_helper",
     "engines/test_local",
