@@ -44,8 +44,9 @@ class Decision:
     prices (n,) are the gain in the objective per GPU of each type; bound is the best value that any decision could
     have; value (m, K), of a policy that maximises value, is what the objective gains from each configuration, in the
     unit of the prices; rival (m,), of a queue, is for each row left the last one served before it, or the one that
-    stops the queue, -1: none; message is the error, if another policy stood in. pairs, of a policy that lets two jobs
-    share GPUs, is the time that they spend so, and shares the time that jobs spend alone.
+    stops the queue, -1: none; behind_h (m,), of a policy that counts it, is how far the row's team is behind its share,
+    in cluster-hours; message is the error, if another policy stood in. pairs, of a policy that lets two jobs share
+    GPUs, is the time that they spend so, and shares the time that jobs spend alone.
     """
 
     shares: Floats | None = None
@@ -57,6 +58,7 @@ class Decision:
     solve_seconds: float
     value: Floats | None = None
     rival: Ints | None = None
+    behind_h: Floats | None = None
     message: str = ""
     pairs: Pairs | None = None
 
@@ -121,8 +123,11 @@ class Decision:
         shares = None if self.shares is None else np.where(absent[:, None], 0, self.shares[position])
         value = None if self.value is None else np.where(absent[:, None], 0, self.value[position])
         rival = None if self.rival is None else np.where(absent, -1, np.append(rows, -1)[self.rival][position])
+        behind_h = None if self.behind_h is None else np.where(absent, 0, self.behind_h[position])
         pairs = None if self.pairs is None else Pairs(rows[self.pairs.rows], self.pairs.shares)
-        return replace(self, assignment=assignment, shares=shares, value=value, rival=rival, pairs=pairs)
+        return replace(
+            self, assignment=assignment, shares=shares, value=value, rival=rival, behind_h=behind_h, pairs=pairs
+        )
 
     def in_place_of(self, failure: Exception) -> Self:
         """The same as a plain program's, which decided because the structured solver failed."""

@@ -28,10 +28,11 @@ ROWS = {
     "… and its limits and restarts known": ("sia", "service"),
     "**`motley`**": ("motley", "service"),
     "… growing at most twofold at once": ("motley:scale_up=2", "service"),
-    "… … and each job's own models only": ("motley:scale_up=2", "own"),
-    "… … and all jobs count alike": ("motley:short_first=0,scale_up=2", "service"),
-    "… … and a restart is spread over a day": ("motley:horizon_s=86400,scale_up=2", "service"),
-    "… … and to begin is worth nothing in itself": ("motley:begin=0,scale_up=2", "service"),
+    "… each job's own models only": ("motley:scale_up=2", "own"),
+    "… all jobs count alike": ("motley:short_first=0", "service"),
+    "… a first run counts as any": ("motley:first_run=0", "service"),
+    "… a change gains one restart": ("motley:repaid=1", "service"),
+    "… to begin is worth nothing in itself": ("motley:begin=0", "service"),
 }
 """Policy, and what it knows."""
 

@@ -49,7 +49,7 @@ def run(
     ],
     *,
     scenario: Scenario,
-    policy: Annotated[str, typer.Option(metavar="NAME", help=POLICY_HELP)] = "max_min_fairness",
+    policy: Annotated[str, typer.Option(metavar="NAME", help=POLICY_HELP)] = "motley",
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

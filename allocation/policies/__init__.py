@@ -46,10 +46,10 @@ class Registered:
 
 
 REGISTRY: dict[str, Registered] = {
+    "motley": Registered(motley),
     "max_min_fairness": Registered(max_min_fairness, timeless=True),
     "hierarchical_fairness": Registered(hierarchical_fairness, timeless=True),
     "finish_time_fairness": Registered(finish_time_fairness),
-    "motley": Registered(motley),
     "sia": Registered(sia),
     "hadar": Registered(hadar),
     "makespan": Registered(makespan),

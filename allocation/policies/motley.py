@@ -1,6 +1,6 @@
 """Minimum mean completion time, fair to teams over time, by integer assignment and virtual queues (Motley's own)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from numpy import arange, inf, isfinite, maximum, minimum, ones, ones_like, where
@@ -47,8 +47,8 @@ def motley(
 ) -> Decision:
     r"""Assign the configurations that save the most time and serve the teams furthest behind their shares.
 
-    The default. Choose it for rigid and elastic jobs that should finish early on average, of teams that are each to
-    get their share over some hours. A job changes its configuration only if it gains more than two restarts cost.
+    Choose it for rigid and elastic jobs that should finish early on average, of teams that are each to get their share
+    over some hours: it is the default. A job changes its configuration only if it gains more than two restarts cost.
 
     .. math::
         \max_{X \in \{0,1\}}\ \textstyle\sum_{ik} \left[\omega_i\, \phi_i \left(\frac{r_i}{1\,\mathrm{h}}\right)^{-q}
@@ -118,9 +118,10 @@ def motley(
     values = Values(short_first, first_run, horizon_s, repaid, begin, fairness, rho_max)
     gain = _gain(problem, values)
     try:
-        return assign_with_incumbents(problem, gain, scale_up=scale_up, gap=gap, time_limit_s=time_limit_s)
+        decision = assign_with_incumbents(problem, gain, scale_up=scale_up, gap=gap, time_limit_s=time_limit_s)
     except SolverFailed as failure:
-        return plain_program(problem, values, scale_up=scale_up, gap=gap, budget=budget).in_place_of(failure)
+        decision = plain_program(problem, values, scale_up=scale_up, gap=gap, budget=budget).in_place_of(failure)
+    return replace(decision, behind_h=problem.team_backlog_s / HOUR_S) if fairness else decision
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,16 @@ class _PlannedRound:
         if value >= asked - TOLERANCE * abs(asked) or not worth.any():  # zeros: the policy was not asked about it
             return []
         where = {"gpu_type": int(self.problem.usage[:, k].argmax()), "gpus": int(self.problem.gpus[k])}
-        return [PendingReason(ReasonCode.OUTBID, where | {"value": value, "price": asked})]
+        numbers = {"value": value, "price": asked, **self._backlogs(i)}
+        return [PendingReason(ReasonCode.OUTBID, where | numbers)]
+
+    def _backlogs(self, i: int) -> dict[str, float]:
+        """GPU-hours that the job's team, and the one furthest behind, are behind their shares, if the policy counts."""
+        behind_h = self.decision.behind_h
+        if behind_h is None or not behind_h.any():
+            return {}
+        gpus = float(self.problem.capacity.sum())
+        return {"behind": gpus * float(behind_h[i]), "furthest_behind": gpus * float(behind_h.max())}
 
     @cached_property
     def _asked(self) -> Floats:

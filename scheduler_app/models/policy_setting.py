@@ -23,7 +23,7 @@ class PolicySettingQuerySet(models.QuerySet["PolicySetting"]):
 class PolicySetting(models.Model):
     """A choice of policy and timing. Rows are never changed: the newest is in force, the others are history."""
 
-    policy = models.CharField(max_length=60, choices=policy_names, default="max_min_fairness")
+    policy = models.CharField(max_length=60, choices=policy_names, default="motley")
     parameters = models.JSONField(default=dict, blank=True, help_text="Omitted parameters have their defaults.")
     round_length_s = models.FloatField(
         "round length (s)", default=60, validators=[MinValueValidator(1)], help_text="Time between two rounds."

@@ -117,7 +117,8 @@ def _sentence_of(reason: PendingReason) -> str:
 
 def _sentence_of_outbid(numbers: Mapping[str, float]) -> str:
     if "price" in numbers:
-        return "{gpus} {gpu_type} would add {value} to the objective, and their price is {price}: other jobs gain more."
+        dear = "{gpus} {gpu_type} would add {value} to the objective, and their price is {price}: other jobs gain more."
+        return dear + _sentence_of_backlog(numbers)
     if "priority" not in numbers:
         return "It is queued behind {rival}."
     tie = isclose(numbers["priority"], numbers["rival_priority"], rel_tol=SAME)
@@ -132,6 +133,14 @@ def _sentence_of_outbid(numbers: Mapping[str, float]) -> str:
     if numbers.get("needed_share", 0) < 1:
         return behind + "; with a share above {needed_share} this job would come first."
     return behind + "; no share would put this job first."
+
+
+def _sentence_of_backlog(numbers: Mapping[str, float]) -> str:
+    if "behind" not in numbers:
+        return ""
+    if numbers["behind"] >= numbers["furthest_behind"]:
+        return " Its team is {behind} GPU-hours behind its share, further than any other."
+    return " Its team is {behind} GPU-hours behind its share, another {furthest_behind}."
 
 
 class _DashIfMissing(dict[str, Any]):

@@ -71,7 +71,10 @@ def test_what_a_job_says_of_itself_survives_yaml_and_json(lab: Lab) -> None:
 
 def test_what_is_at_its_default_is_not_written(lab: Lab) -> None:
     lab.node("n1")
-    assert spec_of(lab.submit(**LEAST)) == LEAST | {"team": "vision", "workload": "net/true"}
+    assert spec_of(lab.submit(**LEAST, checkpoint={"restore_seconds": 30})) == LEAST | {
+        "team": "vision",
+        "workload": "net/true",
+    }
 
 
 # -- units and shapes --------------------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ def test_a_policy_that_there_is_not_is_not_found(staff, web):
 
 @pytest.mark.usefixtures("tuned_policy")
 def test_a_choice_is_undone(staff, web):
-    first = PolicySetting.objects.create(note="as it was")
+    first = PolicySetting.objects.create(policy="max_min_fairness", note="as it was")
     choose(web(staff))
     answer = web(staff).post(reverse("go-back", args=[first.pk]), follow=True).content.decode()
     assert "max_min_fairness is the current policy again" in answer

@@ -34,7 +34,7 @@ def test_the_setting_that_counts(ada: APIClient) -> None:
 def test_before_the_first_choice_the_defaults_count(ada: APIClient) -> None:
     PolicySetting.objects.all().delete()
     setting = ada.get(CURRENT).json()
-    assert (setting["policy"], setting["id"], setting["created_at"]) == ("max_min_fairness", None, None)
+    assert (setting["policy"], setting["id"], setting["created_at"]) == ("motley", None, None)
 
 
 def test_staff_choose(root: APIClient) -> None:

@@ -103,7 +103,7 @@ def test_without_json_a_table_is_printed(call, trace):
 
 
 def test_decided_in_parts_all_jobs_are_done_all_the_same(figures, trace):
-    assert figures(trace, "--parts", "4", cluster="v100=2x4,t4=1x4")["completed"] == 3
+    assert figures(trace, "--parts", "4", "--policy", "max_min_fairness", cluster="v100=2x4,t4=1x4")["completed"] == 3
 
 
 def test_a_compressed_trace_is_read_too(figures, trace):
