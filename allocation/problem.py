@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ _COLUMNS: dict[str, Column] = {
     "usage": Column("nK", np.int64, least=0),
     "nodes": Column("K", np.int64, least=1, default=1),
     "capacity": Column("n", np.int64, least=0),
+    "gpus_per_replica": Column("mn", np.int64, least=1, default=1),
     "weight": Column("m", positive=True, default=1),
     "job_weight": Column("m", positive=True, default=1),
     "team_backlog_s": Column("m", least=0),
@@ -33,7 +35,7 @@ _COLUMNS: dict[str, Column] = {
     "held_s": Column("m", least=0),
     "restart_s": Column("m", least=0),
     "restarts": Column("m", np.int64, least=0),
-    "most_gpus": Column("m", least=0, finite=False, default=np.inf),
+    "most_replicas": Column("m", least=0, finite=False, default=np.inf),
     "locked": Column("m", np.bool_),
     "unlock_s": Column("m", least=0, finite=False, default=np.inf),
     "deadline_s": Column("m", finite=False, default=np.inf),
@@ -143,6 +145,7 @@ class Problem:
     weight : (m,) float, > 0; a team's weight, divided among its jobs.
     job_weight : (m,) float, > 0; that of the job alone.
     team_backlog_s : (m,) float, seconds of the whole cluster that the job's team is behind its share.
+    gpus_per_replica : (m, n) int, >= 1, GPUs of each type that one replica takes; more than 1: hybrid-parallel jobs.
     base_gpus, base_rate : (m,) float, > 0, GPUs of the smallest valid configuration and its steps/s on the average GPU.
     age_s : (m,) float, seconds since the job was submitted.
     remaining_steps, total_steps : (m,) float, steps; inf: unknown.
@@ -151,7 +154,7 @@ class Problem:
     received_s : (m, n) float, seconds received per type, alone on its GPUs, since the shares were last set.
     held, held_s : (m,) int, the configuration held now, or -1, and (m,) float, seconds since the job started on it.
     restart_s, restarts : (m,) float, seconds that a restart costs, and (m,) int, restarts so far.
-    most_gpus : (m,) float, the most GPUs that jobs of its kind ever ran on; inf: any number is thought safe.
+    most_replicas : (m,) float, the most replicas that jobs of its kind ever ran with; inf: any number is thought safe.
     locked : (m,) bool, the job keeps what it holds this round.
     unlock_s : (m,) float, seconds until its lock ends; inf: never.
     deadline_s : (m,) float, seconds from now, negative when missed; inf: none.
@@ -171,6 +174,7 @@ class Problem:
     usage: Ints
     nodes: Ints
     capacity: Ints
+    gpus_per_replica: Ints
     weight: Floats
     job_weight: Floats
     team_backlog_s: Floats
@@ -186,7 +190,7 @@ class Problem:
     held_s: Floats
     restart_s: Floats
     restarts: Ints
-    most_gpus: Floats
+    most_replicas: Floats
     locked: Bools
     unlock_s: Floats
     deadline_s: Floats
@@ -220,7 +224,9 @@ class Problem:
         given: dict[str, npt.ArrayLike] = {"usage": usage, "capacity": capacity, **columns}
         given["rate"] = _usable_rate(rate, given, sizes)
         if not {"base_gpus", "base_rate"} <= given.keys():
-            base_gpus, base_rate = normaliser(given["rate"], usage, capacity)
+            if (units := given.get("gpus_per_replica")) is not None:
+                units = _COLUMNS["gpus_per_replica"].read("gpus_per_replica", units, sizes)
+            base_gpus, base_rate = normaliser(given["rate"], usage, capacity, units)
             given = {"base_gpus": base_gpus, "base_rate": base_rate, **given}
         return cls(**dict.fromkeys(_COLUMNS, _BLANK) | given, sharing=sharing)
 
@@ -235,6 +241,17 @@ class Problem:
         """Jobs (m,) that hold GPUs for less than a lease: `LEASE` times their restart, which it repays."""
         leased: Bools = (self.held >= 0) & (self.held_s < LEASE * self.restart_s)
         return leased
+
+    @cached_property
+    def replicas(self) -> Floats:
+        """Replicas (m, K) of each job in each configuration; (1, K), the GPUs, where every replica is one GPU."""
+        return replicas_of(self.usage, self.gpus_per_replica)
+
+    @cached_property
+    def base_replicas(self) -> Floats:
+        """Replicas (m,) of each job's smallest valid configurations, one on each type that it can use."""
+        fewest: Floats = np.where(self.rate > 0, self.replicas, np.inf).min(axis=1)
+        return fewest
 
     def subset(self, rows: Ints | Bools) -> Self:
         """Give the same round for some of the jobs, in the order named."""
@@ -253,23 +270,42 @@ class Problem:
         refuse("usage", (self.usage.sum(axis=0) == 0), "is a configuration without GPUs")
 
 
-def normaliser(rate: npt.ArrayLike, usage: npt.ArrayLike, capacity: npt.ArrayLike) -> tuple[Floats, Floats]:
-    r"""Give the smallest gang of each job and its rate on the cluster's average GPU.
+DECIMALS = 9
+"""Digits of a number of replicas that are not rounding error."""
+
+
+def replicas_of(usage: npt.ArrayLike, gpus_per_replica: npt.ArrayLike | None) -> Floats:
+    """Replicas (m, K) of each configuration; (1, K), its GPUs, where every replica is one GPU of any type."""
+    u = np.asarray(usage, float)
+    if gpus_per_replica is None or (np.asarray(gpus_per_replica) == 1).all():
+        return np.asarray(u.sum(axis=0)[None, :])
+    replicas: Floats = (1 / np.asarray(gpus_per_replica, float)) @ u
+    return replicas.round(DECIMALS)
+
+
+def normaliser(
+    rate: npt.ArrayLike, usage: npt.ArrayLike, capacity: npt.ArrayLike, gpus_per_replica: npt.ArrayLike | None = None
+) -> tuple[Floats, Floats]:
+    r"""Give the smallest gang of each job and its rate on as many of the cluster's average GPUs.
 
     .. math::
-        g_i = \min_{k:\,T_{ik} > 0} \textstyle\sum_j u_{jk}, \qquad
-        p_i = \sum_j \frac{c_j}{\sum c}\, T_{i,k_0(i,j)}
+        g_i = \min_{k \in k_0(i, \cdot)} \textstyle\sum_j u_{jk}, \qquad
+        p_i = \sum_j \frac{c_j}{\sum c}\, \frac{g_i}{u_{j,k_0(i,j)}}\, T_{i,k_0(i,j)}
 
-    k0(i, j) is the configuration of g_i GPUs, all of type j, that is best for job i; a type without one adds 0. Who can
-    run in mixed gangs only has the rate of the best of them. Both are 0 for a job that can run nowhere.
+    k0(i, j) is the configuration of the fewest replicas, all on type j, that is best for job i; a type without one adds
+    0. A replica is one GPU, and the quotient 1, unless gpus_per_replica (m, n) says how many of each type it takes.
+    Who can run in mixed gangs only has the rate of the best of them. Both are 0 for a job that can run nowhere.
     """
     T, u, c = np.asarray(rate, float), np.asarray(usage), np.asarray(capacity, float)
-    gpus = u.sum(axis=0)
-    g = np.where(T > 0, gpus, np.inf).min(axis=1, initial=np.inf)
-    smallest = np.where(gpus == g[:, None], T, 0)
-    best = [smallest[:, u[j] == gpus].max(axis=1, initial=0) for j in range(len(c))]
+    gpus, replicas = u.sum(axis=0), replicas_of(usage, gpus_per_replica)
+    fewest = np.where(T > 0, replicas, np.inf).min(axis=1, initial=np.inf)
+    smallest = np.where(replicas == fewest[:, None], T, 0)
+    g = np.where(smallest > 0, gpus, np.inf).min(axis=1, initial=np.inf)
+    g = np.where(np.isfinite(g), g, 0)
+    on_g = smallest * (g[:, None] / np.maximum(gpus, 1))
+    best = [on_g[:, u[j] == gpus].max(axis=1, initial=0) for j in range(len(c))]
     p = c / max(c.sum(), 1) @ np.reshape(best, (len(c), len(T)))
-    return np.where(np.isfinite(g), g, 0), np.where(p > 0, p, smallest.max(axis=1, initial=0))
+    return g, np.where(p > 0, p, smallest.max(axis=1, initial=0))
 
 
 def isolated_rate(base_gpus: Floats, base_rate: Floats, capacity: Ints) -> Floats:

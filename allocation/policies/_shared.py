@@ -33,13 +33,19 @@ def steps_per_dollar(problem: Problem) -> Floats:
 
 
 def on_base_gangs(problem: Problem, y: Floats) -> Floats:
-    """Shares (m, K) from shares of types (m, n), each in the job's fastest configuration of the fewest GPUs there."""
+    """Shares (m, K) from shares of types (m, n), each in the job's fastest configuration of its fewest replicas."""
     X, rows = zeros_like(problem.rate), arange(len(y))
     for j, used in enumerate(problem.usage):
-        smallest = (problem.rate > 0) & (used == problem.gpus) & (problem.gpus == problem.base_gpus[:, None])
+        smallest = (problem.rate > 0) & (used == problem.gpus) & (problem.replicas == problem.base_replicas[:, None])
         k0 = where(smallest, problem.rate, 0).argmax(axis=1)
         X[rows, k0] += where(smallest.any(axis=1), y[:, j], 0)
     return X
+
+
+def base_gangs(problem: Problem) -> Floats:
+    """GPUs (m, n) of each type that the fewest replicas of each job take: base_gpus where a replica is one GPU."""
+    gpus: Floats = problem.base_replicas[:, None] * problem.gpus_per_replica
+    return gpus
 
 
 def decision_by_rule(problem: Problem, X: Floats) -> Decision:

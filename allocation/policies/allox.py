@@ -20,7 +20,7 @@ from numpy import (
 )
 
 from allocation.decision import Decision
-from allocation.policies._shared import on_base_gangs, steps_left
+from allocation.policies._shared import base_gangs, on_base_gangs, steps_left
 from allocation.policies.parameters import Within
 from allocation.problem import Problem
 from allocation.solvers.greedy_queue import fastest, holds_something, serve
@@ -46,7 +46,7 @@ def allox(
     Jobs that run stay. The others are matched to pairs of a free GPU and a position p from the end of its queue:
 
     .. math::
-        \min\ \textstyle\sum_{i,s,p} \left(p\, \frac{g_i\, r_i}{T_{i,k_0(i,j(s))}} + t_i\right) x_{isp}
+        \min\ \textstyle\sum_{i,s,p} \left(p\, \frac{g_{i,j(s)}\, r_i}{T_{i,k_0(i,j(s))}} + t_i\right) x_{isp}
         \quad\text{s.t.}\quad
         & \textstyle\sum_{s,p} x_{isp} = 1   && \forall i \quad\text{(each job once)} \\
         & \textstyle\sum_i x_{isp} \le 1     && \forall s, p \quad\text{(one job at a time)}
@@ -58,7 +58,7 @@ def allox(
     ----------
     problem : Problem
         T = rate (m, K) steps/s, r = remaining_steps (m,), where unknown that of the longest; t = age_s (m,);
-        g = base_gpus (m,), u = usage (n, K), c = capacity (n,) GPUs; held (m,).
+        g = GPUs (m, n) of the smallest gang, u = usage (n, K), c = capacity (n,) GPUs; held (m,).
     oldest : AlloX' alpha.
 
     Returns
@@ -84,7 +84,7 @@ def allox(
 def _gpu_seconds(problem: Problem, gangs: Bools) -> Floats:
     """Work (m, n) in GPU-seconds of each job's smallest gang on each type; inf where it has none."""
     rate = where(gangs, problem.rate, 0) @ (problem.usage > 0).T
-    work = (problem.base_gpus * steps_left(problem))[:, None]
+    work = base_gangs(problem) * steps_left(problem)[:, None]
     seconds: Floats = divide(work, rate, out=full(rate.shape, inf), where=rate > 0)
     return seconds
 

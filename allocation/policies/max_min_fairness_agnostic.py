@@ -16,10 +16,11 @@ def max_min_fairness_agnostic(problem: Problem) -> Decision:
 
     Choose it as the baseline with which `max_min_fairness` is compared, or where all GPU types are equally fast.
 
-    It is `max_min_fairness` with the number of GPUs of a configuration instead of its rate:
+    It is `max_min_fairness` with the number of replicas instead of the rate; a replica is one GPU, unless the job says
+    otherwise:
 
     .. math::
-        T_{ik} := \frac{\sum_j u_{jk}}{g_i}\,[T_{ik} > 0]
+        T_{ik} := \frac{\rho_{ik}}{\min_k \rho_{ik}}\,[T_{ik} > 0]
 
     Gavel sets every rate to 1, even where a job cannot run; such shares are not given here.
 
@@ -27,7 +28,7 @@ def max_min_fairness_agnostic(problem: Problem) -> Decision:
     ----------
     problem : Problem
         T = rate (m, K), read for its zeros only; u = usage (n, K) GPUs, c = capacity (n,) GPUs, w = weight (m,),
-        g = base_gpus (m,).
+        rho = replicas (m, K).
 
     Returns
     -------
@@ -70,8 +71,8 @@ def plain_program(problem: Problem, *, levels: int | None = None, budget: TimeBu
 
 
 def _gpu_time(problem: Problem) -> Floats:
-    """GPUs of each configuration as a rate a (m, K), by weight, relative to the average GPU."""
-    T = where(problem.rate > 0, problem.gpus, 0) / problem.base_gpus[:, None]
-    g, p = normaliser(T, problem.usage, problem.capacity)
+    """Replicas of each configuration as a rate a (m, K), by weight, relative to the average GPU."""
+    T = where(problem.rate > 0, problem.replicas, 0) / problem.base_replicas[:, None]
+    g, p = normaliser(T, problem.usage, problem.capacity, problem.gpus_per_replica)
     a: Floats = T * (g / (problem.weight * p))[:, None]
     return a

@@ -38,7 +38,7 @@ def motley(
     ] = 4.0,
     scale_up: Annotated[
         float,
-        Within(0, 1024, "limit on GPUs as a multiple of the most that jobs of its workload ever had; 0: no limit"),
+        Within(0, 1024, "limit on replicas as a multiple of the most that jobs of its workload ever had; 0: no limit"),
     ] = 0.0,
     gap: Annotated[float, Within(0, 0.5, "relative optimality gap at which the solver may stop")] = 1e-3,
     time_limit_s: Annotated[
@@ -78,7 +78,7 @@ def motley(
     Within its lease a job that stays counts as one of the team furthest behind: fairness stops no job whose restart
     is not yet repaid. A job of unknown length is expected to run as long again as it has run, plus the horizon. A
     locked job keeps what it holds, and ties favour running jobs. Where rates are guesses, `scale_up` limits how many
-    times the GPUs of earlier jobs of its workload a job may get.
+    times the replicas of earlier jobs of its workload a job may get.
 
     This is drift plus penalty. With :math:`L = \frac12 \sum_t Q_t^2`, one round of length D changes L by at most
     :math:`D^2 + D \sum_t Q_t (e_t - d_t)`, because shares are at most 1. Each round maximises :math:`\beta \sum_t Q_t
@@ -93,7 +93,7 @@ def motley(
     problem : Problem
         T = rate (m, K) goodput, u = usage (n, K) GPUs, c = capacity (n,) GPUs, omega = job_weight (m,), held, held_s,
         locked (m,), S = remaining_steps (m,), R = restart_s (m,) seconds, attained_gpu_s, g = base_gpus, p = base_rate
-        (m,), A = age_s, isolated_s (m,), Q = team_backlog_s (m,), most_gpus (m,) that jobs of its workload ever had.
+        (m,), A = age_s, isolated_s (m,), Q = team_backlog_s (m,), most_replicas (m,) that jobs of its workload ever had.
     short_first, first_run, horizon_s, repaid, begin : q, phi - 1 of a first run, H, b and a.
     fairness, rho_max : beta and rho_max.
     scale_up, gap, time_limit_s : limit of growth, relative optimality gap, seconds.

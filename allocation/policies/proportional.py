@@ -3,7 +3,7 @@
 from numpy import divide, maximum, ones_like, where, zeros_like
 
 from allocation.decision import Decision
-from allocation.policies._shared import decision_by_rule, on_base_gangs
+from allocation.policies._shared import base_gangs, decision_by_rule, on_base_gangs
 from allocation.problem import Problem
 from allocation.types import Floats
 
@@ -20,12 +20,13 @@ def proportional(problem: Problem) -> Decision:
         X_{i,k_0(i,j)} = f_i\, \frac{c_j}{C_i}, \qquad f_i = \min\!\left(1, \theta\, \frac{w_i}{g_i}\right), \qquad
         \textstyle\sum_i g_i f_i = \sum_j c_j
 
-    C_i are the GPUs of those types. Where jobs bound to one type would exceed it, its shares shrink to fit.
+    C_i are the GPUs of those types, and g_i those of the job's smallest gang, on average over them. Where jobs bound to
+    one type would exceed it, its shares shrink to fit.
 
     Parameters
     ----------
     problem : Problem
-        c = capacity (n,) GPUs, g = base_gpus (m,), w = weight (m,), T = rate (m, K) steps/s.
+        c = capacity (n,) GPUs, g = GPUs (m, n) of the smallest gang, w = weight (m,), T = rate (m, K) steps/s.
 
     Returns
     -------
@@ -37,11 +38,13 @@ def proportional(problem: Problem) -> Decision:
     .. [1] Chaudhary et al., EuroSys 2020, "Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for Deep
        Learning" (Gandiva_fair's tickets, before trading).
     """
-    c, g, w = problem.capacity, problem.base_gpus, problem.weight
-    f = _fill(c.sum(), g, w)
+    c, w, gangs = problem.capacity, problem.weight, base_gangs(problem)
     usable = on_base_gangs(problem, ones_like(problem.received_s)) @ (problem.usage > 0).T * c
-    y = f[:, None] * usable / maximum(usable.sum(axis=1, keepdims=True), 1)
-    used = g @ y
+    part = usable / maximum(usable.sum(axis=1, keepdims=True), 1)
+    g = where(part.any(axis=1), (part * gangs).sum(axis=1), problem.base_gpus)
+    f = _fill(c.sum(), g, w)
+    y = f[:, None] * part
+    used = (gangs * y).sum(axis=0)
     y *= divide(c, used, out=ones_like(used), where=used > c)
     return decision_by_rule(problem, on_base_gangs(problem, y))
 

@@ -27,7 +27,7 @@ def sia(
     ] = 1.1,
     scale_up: Annotated[
         float,
-        Within(0, 1024, "limit on GPUs as a multiple of the most that jobs of its workload ever had; 0: no limit"),
+        Within(0, 1024, "limit on replicas as a multiple of the most that jobs of its workload ever had; 0: no limit"),
     ] = 2.0,
     gap: Annotated[float, Within(0, 0.5, "relative optimality gap at which the solver may stop")] = 1e-3,
     time_limit_s: Annotated[
@@ -54,15 +54,15 @@ def sia(
         \frac{\max(t_i - N_i R_i,\ 0)}{t_i + R_i} & \text{else} \end{cases}
 
     For p > 0 the sum is maximised, and a job that waits costs -lambda; for p = 0 only the number of jobs counts. A
-    locked job keeps what it holds, and ties favour running jobs. No job gets more than `scale_up` times the GPUs that
-    jobs of its workload ever had, or its smallest gang.
+    locked job keeps what it holds, and ties favour running jobs. No job gets more than `scale_up` times the replicas
+    that jobs of its workload ever had, or its fewest.
 
     Parameters
     ----------
     problem : Problem
         T = rate (m, K) goodput, u = usage (n, K) GPUs, c = capacity (n,) GPUs, w = weight (m,), held, locked (m,),
         t = age_s (m,), N = restarts (m,), R = restart_s (m,), s = base_gpus (m,),
-        most_gpus (m,) that jobs of its workload ever had.
+        most_replicas (m,) that jobs of its workload ever had.
     power, waiting : p and lambda.
     scale_up, gap, time_limit_s, rounded : limit of growth, relative gap, seconds, Sia's rounding.
 

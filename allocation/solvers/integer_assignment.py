@@ -62,9 +62,9 @@ def assign_with_incumbents(
     Parameters
     ----------
     problem : Problem
-        u = usage (n, K), c = capacity (n,), base_gpus, most_gpus (m,) GPUs; held, locked (m,); its time limit.
+        u = usage (n, K), c = capacity (n,) GPUs, base_replicas, most_replicas, held, locked (m,); its time limit.
     value : (m, K), of each configuration; infeasible unless positive.
-    scale_up : at most so many times the GPUs that jobs of its workload ever had; 0: no limit.
+    scale_up : at most so many times the replicas that jobs of its workload ever had; 0: no limit.
     gap, time_limit_s : optimality gap, relative to the objective, and seconds after which the primal heuristic's
         assignment is returned.
     objective : total value → the policy's objective; the value itself unless given.
@@ -97,15 +97,15 @@ def assign_with_incumbents(
 def allowed(problem: Problem, scale_up: float) -> Bools:
     """Configurations (m, K) that a job may have: feasible ones within the scale-up limit, and the one that it holds.
 
-    The limit is `scale_up` times the GPUs that jobs of its workload ever had, and not below its smallest gang.
+    The limit is `scale_up` times the replicas that jobs of its workload ever had, and not below its fewest.
     """
     most = (
-        np.maximum(scale_up * problem.most_gpus, problem.base_gpus)
+        np.maximum(scale_up * problem.most_replicas, problem.base_replicas)
         if scale_up
         else np.ones(len(problem.weight)) * np.inf
     )
     stays = np.arange(problem.gpus.size) == problem.held[:, None]
-    usable: Bools = (problem.rate > 0) & ((problem.gpus <= most[:, None]) | stays)
+    usable: Bools = (problem.rate > 0) & ((problem.replicas <= most[:, None]) | stays)
     return usable
 
 

@@ -244,8 +244,8 @@ def _places_in(index: Mapping[str, int]) -> Callable[[DeclaredFor], list[tuple[t
     return places
 
 
-def most_gpus(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> Floats:
-    """The largest gang (m,) with a rate: measured for the workload, declared by the owner, or held now."""
+def most_replicas(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> Floats:
+    """The most replicas (m,), one GPU each, with a rate: measured for the workload, declared by the owner, or held."""
     seen: Counter[tuple[int, str]] = Counter()
     for team, workload, _, gpus, *_ in rows.measured:
         seen[team, workload] = max(seen[team, workload], gpus)

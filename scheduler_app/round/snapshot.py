@@ -26,7 +26,7 @@ from scheduler_app.round.job_options import (
     configurations,
     gpus_in_service,
     job_options_of,
-    most_gpus,
+    most_replicas,
     queue_of,
 )
 
@@ -130,7 +130,7 @@ def _problem(
         held_s=_held_s(service, jobs, now),
         locked=options.unlock_s > 0,
         unlock_s=options.unlock_s,
-        most_gpus=most_gpus(rows, service, jobs),
+        most_replicas=most_replicas(rows, service, jobs),
         restart_s=np.array([job.restore_s for job in jobs], dtype=float),
         restarts=np.array([max(job.attempt_count - 1, 0) for job in jobs], dtype=np.int64),
         deadline_s=np.array(deadline_s, dtype=float),

@@ -18,8 +18,8 @@ class Work(Protocol):
     def believed(self, rows: Ints) -> tuple[Floats, Ints]:
         """Rates (kinds, K) in steps/s that policies are given, 0 where impossible, and the kind (m,) of each job."""
 
-    def most_gpus(self, rows: Ints) -> Floats:
-        """Most GPUs (m,) on which jobs of the kind ever ran; inf where there is no limit."""
+    def most_replicas(self, rows: Ints) -> Floats:
+        """Most replicas (m,) with which jobs of the kind ever ran; inf where there is no limit."""
 
     def start(self, rows: Ints, configurations: Ints) -> None:
         """Start or restart these jobs in these configurations."""
@@ -44,7 +44,7 @@ class FixedRates:
     def believed(self, rows: Ints) -> tuple[Floats, Ints]:
         return self.jobs.kind_rate, self.jobs.kind[rows]
 
-    def most_gpus(self, rows: Ints) -> Floats:
+    def most_replicas(self, rows: Ints) -> Floats:
         return np.full(len(rows), np.inf)
 
     def start(self, rows: Ints, configurations: Ints) -> None:

@@ -106,7 +106,8 @@ class State:
             "held": self.held[rows],
             "restart_s": jobs.told_restart_s[rows],
             "restarts": self.restarts[rows],
-            "most_gpus": self.work.most_gpus(rows),
+            "most_replicas": self.work.most_replicas(rows),
+            "gpus_per_replica": jobs.gpus_per_replica[jobs.kind[rows]],
             "deadline_s": jobs.deadline_s[rows] - self.now_s,
             "price_per_gpu_hour": self.price_per_gpu_hour,
             "team": jobs.team[rows],
@@ -114,7 +115,11 @@ class State:
         known |= columns
         rate, kind = self.work.believed(rows)
         usable = (jobs.configurations.usage <= np.asarray(known["capacity"])[:, None]).all(axis=0)
-        base_gpus, base_rate = normaliser(np.where(usable, rate, 0), jobs.configurations.usage, known["capacity"])
+        units = np.ones((len(rate), len(self.capacity)), dtype=np.int64)
+        units[kind] = jobs.gpus_per_replica[jobs.kind[rows]]
+        base_gpus, base_rate = normaliser(
+            np.where(usable, rate, 0), jobs.configurations.usage, known["capacity"], units
+        )
         known |= {"base_gpus": base_gpus[kind], "base_rate": base_rate[kind]}
         return Problem.of(rate[kind], jobs.configurations.usage, sharing=self._sharing(rows), **known)
 

@@ -1,13 +1,14 @@
 """Jobs that train: their rate changes with the batch and from epoch to epoch, and is learnt while they run (Sia)."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isfinite
 
 import numpy as np
 
+from allocation.problem import replicas_of
 from allocation.types import Floats, Ints
 from estimation.goodput import BatchLimits, GradientNoise, best_batches, divided
 from estimation.throughput_model import ThroughputModel
@@ -16,6 +17,7 @@ from simulation.cluster import Cluster, Placement
 from simulation.traces.trace import Program
 from simulation.workloads.applications import Application, ApplicationProfiles
 from simulation.workloads.jobs import Jobs
+from simulation.workloads.pipelines import PipelineTimes
 from simulation.workloads.rate_sources import InvalidTable
 from simulation.workloads.recorded_runs import StepTimes
 
@@ -31,7 +33,7 @@ DUST = 1e-6
 
 @dataclass(eq=False)
 class _Job:
-    """One job: what it runs, what is known of it, and the batch that it runs with."""
+    """One job: what it runs, what is known of it, and the batch that it runs with, per replica."""
 
     application: Application
     program: Program
@@ -69,8 +71,11 @@ class Training:
     profiles: ApplicationProfiles
     knowledge: str = OWN
     _jobs: list[_Job] = field(init=False)
-    _offers: list[Offer] = field(init=False)
+    _offers: dict[str, list[Offer]] = field(init=False)
+    """Configurations by application, on the types that it can use."""
     _types: list[str] = field(init=False)
+    _replicas: Floats = field(init=False)
+    """Replicas of each kind in each configuration (kinds, K)."""
     _elastic: Sequence[bool] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,8 +88,9 @@ class Training:
         ]
         on = self.jobs.configurations
         self._types = [self.cluster.gpu_types[j] for j in on.gpu_type.tolist()]
-        self._offers = [_offer(self.cluster, self.jobs, j) for j in range(len(self.cluster.gpu_types))]
-        sizes = [np.unique(on.gpus[rate > 0]).size for rate in self.jobs.kind_rate]
+        self._offers = {a.name: list(_offers(self.cluster, self.jobs, a)) for a in set(applications)}
+        self._replicas = np.broadcast_to(replicas_of(on.usage, self.jobs.gpus_per_replica), self.jobs.kind_rate.shape)
+        sizes = [np.unique(n[rate > 0]).size for n, rate in zip(self._replicas, self.jobs.kind_rate, strict=True)]
         self._elastic = [sizes[kind] > 1 for kind in self.jobs.kind.tolist()]
 
     def believed(self, rows: Ints) -> tuple[Floats, Ints]:
@@ -93,17 +99,24 @@ class Training:
         return rate, np.arange(len(rows))
 
     def _believed(self, i: int) -> Floats:
-        """What cannot run is known; where nothing else is, the job is to begin in its smallest gang, on any type."""
+        """What cannot run is known; where nothing else is, the job is to begin with its fewest replicas, on any type.
+
+        A replica of more GPUs is then taken to be faster in proportion, as in Sia's simulator.
+        """
         job = self._jobs[i]
         mean: Floats = self.jobs.kind_rate[self.jobs.kind[i]]
         if not self._elastic[i]:
             return mean
         if job.noise is None or not job.seen.models:
-            gpus = np.where(mean > 0, self.jobs.configurations.gpus, np.inf)
-            return np.where(gpus == gpus.min(), 1.0, 0.0)
+            replicas = np.where(mean > 0, self._replicas[self.jobs.kind[i]], np.inf)
+            gpus = np.where(replicas == replicas.min(), self.jobs.configurations.gpus, 0)
+            begins: Floats = gpus / gpus[gpus > 0].min()
+            return begins
         known = (tuple(job.seen.models.items()), job.noise)
         if job.believed is None or job.believed[0] != known:
-            rate = believed_rates(job.seen, job.noise, job.application, self._told(job.program), self._offers)
+            offers = self._offers[job.application.name]
+            told = self._told(job.program)
+            rate = believed_rates(job.seen, job.noise, job.application, told, offers, columns=len(mean))
             job.believed = known, np.where(mean > 0, rate / job.application.course.slowdown, 0)
         return job.believed[1]
 
@@ -112,8 +125,8 @@ class Training:
         unlimited = self.knowledge == SERVICE and program.tuned
         return program._replace(batch=None) if unlimited else program
 
-    def most_gpus(self, rows: Ints) -> Floats:
-        return np.array([self._jobs[i].seen.most_gpus if self._grows(i) else np.inf for i in rows.tolist()])
+    def most_replicas(self, rows: Ints) -> Floats:
+        return np.array([self._jobs[i].seen.most_replicas if self._grows(i) else np.inf for i in rows.tolist()])
 
     def _grows(self, i: int) -> bool:
         """Whether the job is to be tried on few GPUs before it gets many: not if its owner set the batch."""
@@ -158,37 +171,51 @@ class Training:
             raise InvalidTable(
                 f"{application.name} was not recorded with {job.local} samples on {placement} {gpu_type}"
             )
-        batch = sum(placement) * job.local * (job.passes + 1)
+        replicas = _replicas_on(application, gpu_type, placement)
+        batch = replicas * job.local * (job.passes + 1)
         noise = application.epochs.noise(batch, epoch)
         job.note_noise(noise)
-        job.seen.note(gpu_type, placement, job.local, step_s, averaging_s)
+        job.seen.note(gpu_type, (len(placement), replicas), job.local, step_s, averaging_s)
         return _steps_per_second(application, noise, batch, step_s + job.passes * (step_s - averaging_s))
 
     def _set_batch(self, i: int, k: int) -> None:
         self._jobs[i].local, self._jobs[i].passes = self.batch_for(i, k)
 
     def batch_for(self, i: int, k: int) -> tuple[int, int]:
-        """Samples per GPU at once, and passes before the last, for job i in configuration k.
+        """Samples per replica at once, and passes before the last, for job i in configuration k.
 
-        The best by what is known, or the submitted one; until the job has run on that type, the initial one.
+        The best by what is known, or the submitted one; until the job has run on that type, the initial one. A pipeline
+        has its micro-batches.
         """
         job, gpu_type, placement = self._jobs[i], self._types[k], self.jobs.placements[k]
         limits, model = job.application.limits(gpu_type), job.seen.models.get(gpu_type)
         times = job.application.times(gpu_type)
+        if job.application.course.pipeline:
+            return limits.most_per_gpu, 0
+        replicas = _replicas_on(job.application, gpu_type, placement)
         here = BatchLimits(limits.initial, limits.most, times.most_per_gpu(placement), limits.least_per_gpu)
         if job.program.tuned and model and job.noise:
-            local, passes = _best(model, here, job.noise, len(placement), sum(placement))
+            local, passes = _best(model, here, job.noise, len(placement), replicas)
         else:
-            initial = max(limits.initial, limits.least_per_gpu * sum(placement))
+            initial = max(limits.initial, limits.least_per_gpu * replicas)
             batch = initial if job.program.tuned else job.program.batch or initial
-            local, passes = _divided(float(batch), here, sum(placement))
-        return _fitting(local, passes, times, limits, sum(placement)), passes
+            local, passes = _divided(float(batch), here, replicas)
+        return _fitting(local, passes, times, limits, replicas), passes
 
 
-def _offer(cluster: Cluster, jobs: Jobs, j: int) -> Offer:
-    on = jobs.configurations
-    columns = np.flatnonzero(on.gpu_type == j)
-    return Offer(cluster.gpu_types[j], columns, on.nodes[columns], on.gpus[columns], max(cluster.node_gpus[j]))
+def _offers(cluster: Cluster, jobs: Jobs, application: Application) -> Iterator[Offer]:
+    """Configurations of each GPU type that the application can use."""
+    on, units = jobs.configurations, application.gpus_per_replica
+    for j, gpu_type in enumerate(cluster.gpu_types):
+        if not units or gpu_type in units:
+            unit = units.get(gpu_type, 1)
+            columns = np.flatnonzero((on.gpu_type == j) & (on.gpus % unit == 0))
+            per_node = max(cluster.node_gpus[j]) / unit
+            yield Offer(gpu_type, columns, on.nodes[columns], on.gpus[columns] // unit, per_node)
+
+
+def _replicas_on(application: Application, gpu_type: str, placement: Placement) -> int:
+    return sum(placement) // application.gpus_per_replica.get(gpu_type, 1)
 
 
 def _steps_per_second(application: Application, noise: GradientNoise, batch: int, iteration_s: float) -> float:
@@ -197,7 +224,7 @@ def _steps_per_second(application: Application, noise: GradientNoise, batch: int
     return float(worth / iteration_s / application.course.slowdown)
 
 
-def _fitting(local: int, passes: int, times: StepTimes, limits: BatchLimits, gpus: int) -> int:
+def _fitting(local: int, passes: int, times: StepTimes | PipelineTimes, limits: BatchLimits, gpus: int) -> int:
     """No more than was recorded on so many GPUs, and than the application takes."""
     return min(local, times.most_on(gpus), limits.most // (gpus * (passes + 1)))
 

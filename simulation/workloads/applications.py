@@ -1,6 +1,6 @@
 """Recorded applications, one folder each: length of training, batch limits, mean rates."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -13,6 +13,7 @@ from allocation.types import Floats, Ints
 from estimation.goodput import CANDIDATES, BatchLimits, GradientNoise, divided, gain
 from simulation.cluster import Placement
 from simulation.traces.trace import Program, Trace, TraceJob
+from simulation.workloads.pipelines import Pipeline, PipelineTimes
 from simulation.workloads.rate_sources import InvalidTable, UnknownWorkload
 from simulation.workloads.recorded_runs import Epochs, StepTimes
 
@@ -27,12 +28,15 @@ class TrainingCourse(NamedTuple):
     """The restart time that the scheduler assumes."""
     slowdown: float
     """Factor by which a step on a real cluster is slower than in the tables."""
+    pipeline: Pipeline | None = None
+    """None: a replica is one GPU."""
 
 
 COURSES = {
     "bert": TrainingCourse(2, 120, 120, 1.2),
     "cifar10": TrainingCourse(100, 50, 30, 1.8),
     "deepspeech2": TrainingCourse(80, 25, 25, 1.2),
+    "gpt_pmp": TrainingCourse(2, 30, 30, 1.0, Pipeline({"rtx": 8, "dgx-ext": 2}, micro_batches=48)),
     "imagenet": TrainingCourse(90, 250, 250, 1.2),
     "ncf": TrainingCourse(10, 15, 30, 1.5),
     "yolov3": TrainingCourse(50, 80, 45, 1.2),
@@ -52,14 +56,21 @@ class Application:
     folder: Path
     epochs: Epochs
 
+    @property
+    def gpus_per_replica(self) -> Mapping[str, int]:
+        """GPUs of each type that one replica takes; empty: one of any type."""
+        return self.course.pipeline.stages if self.course.pipeline else {}
+
     @cache  # noqa: B019 - as above
-    def times(self, gpu_type: str) -> StepTimes:
+    def times(self, gpu_type: str) -> StepTimes | PipelineTimes:
         """Step times on a GPU type; InvalidTable if none were recorded."""
         if not (self.folder / f"placements-{gpu_type}.csv").exists():
             known = ", ".join(sorted(file.stem.partition("-")[2] for file in self.folder.glob("placements-*.csv")))
             raise InvalidTable(f"nothing of {self.name} was recorded on {gpu_type}; there is {known}")
         with _faults(self.folder):
-            return StepTimes.read(self.folder, gpu_type)
+            times = StepTimes.read(self.folder, gpu_type)
+        pipeline = self.course.pipeline
+        return PipelineTimes(times, pipeline.stages[gpu_type], pipeline.micro_batches) if pipeline else times
 
     @cached_property
     def ends(self) -> Floats:
@@ -68,7 +79,7 @@ class Application:
 
     @cache  # noqa: B019 - as above
     def limits(self, gpu_type: str) -> BatchLimits:
-        """Batch limits on that GPU type."""
+        """Batch limits on that GPU type; for a GPU read a replica."""
         sizes, (least, most) = self.epochs.batches, self.times(gpu_type).per_gpu
         most = MOST_PER_GPU.get((self.name, gpu_type), most)
         return BatchLimits(initial=int(sizes[0]), most=int(sizes[-1]), most_per_gpu=most, least_per_gpu=least)
@@ -100,10 +111,17 @@ class ApplicationProfiles:
     def _completed(self, job: TraceJob, *, restarts_known: bool) -> TraceJob:
         application = self.application(job.program.workload or "")
         batch = job.program.batch
-        steps = float(application.ends[-1]) if job.program.tuned or batch is None else application.steps_of(batch)
         course = application.course
+        of_initial = job.program.tuned or batch is None or course.pipeline
+        steps = float(application.ends[-1]) if of_initial or batch is None else application.steps_of(batch)
         told_s = course.restart_s if restarts_known else course.told_restart_s
-        return replace(job, total_steps=steps, restart_s=course.restart_s, told_restart_s=told_s)
+        return replace(
+            job,
+            total_steps=steps,
+            restart_s=course.restart_s,
+            told_restart_s=told_s,
+            gpus_per_replica=application.gpus_per_replica,
+        )
 
     @cache  # noqa: B019 - as above
     def rate(self, program: Program, gpu_type: str, placement: Placement) -> float:
@@ -112,22 +130,29 @@ class ApplicationProfiles:
 
 
 def mean_rate(application: Application, program: Program, gpu_type: str, placement: Placement) -> float:
-    """Mean steps/s over the training with the best batch of every epoch, or the submitted one; 0: none fits."""
-    times, limits, gpus = application.times(gpu_type), application.limits(gpu_type), sum(placement)
-    least, most_per_gpu = max(limits.initial, limits.least_per_gpu * gpus), times.most_per_gpu(placement)
+    """Mean steps/s over the training with the best batch of every epoch, or the submitted one; 0: none fits.
+
+    The batch of a pipeline is that of its micro-batches, whatever was submitted.
+    """
+    times, limits = application.times(gpu_type), application.limits(gpu_type)
+    replicas = sum(placement) // application.gpus_per_replica.get(gpu_type, 1)
+    least, most_per_gpu = max(limits.initial, limits.least_per_gpu * replicas), times.most_per_gpu(placement)
     if least > limits.most or not most_per_gpu:
         return 0.0
+    if application.course.pipeline:
+        step_s, _ = times.of_batches(placement, np.array([most_per_gpu]))
+        return _over_the_course(application, np.array([least]), step_s * application.course.slowdown)
     wanted = (
         np.geomspace(least, limits.most, CANDIDATES) if program.tuned else np.array([float(program.batch or least)])
     )
     here = BatchLimits(limits.initial, limits.most, most_per_gpu, limits.least_per_gpu)
-    local, passes = divided(wanted, here, np.array([gpus]))
-    local = np.minimum(np.minimum(local, times.most_on(gpus)), limits.most // (gpus * (passes + 1)))
+    local, passes = divided(wanted, here, np.array([replicas]))
+    local = np.minimum(np.minimum(local, times.most_on(replicas)), limits.most // (replicas * (passes + 1)))
     step_s, averaging_s = times.of_batches(placement, local)
     iteration_s = (step_s + passes * (step_s - averaging_s)) * application.course.slowdown
     if not program.tuned:
         return float(np.nan_to_num(1 / iteration_s[0]))
-    return _over_the_course(application, gpus * local * (passes + 1), iteration_s)
+    return _over_the_course(application, replicas * local * (passes + 1), iteration_s)
 
 
 def _over_the_course(application: Application, batch: Ints, iteration_s: Floats) -> float:

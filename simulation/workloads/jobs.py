@@ -27,6 +27,7 @@ class Jobs:
     beside_rate (kinds, kinds, K) is that of a job of the first kind on the same GPUs as one of the second, 0: they
     cannot be together; it is empty where no jobs may share.
 
+    gpus_per_replica (kinds, n) are the GPUs of each type that one replica of a kind takes.
     programs are those of the kinds, placements those of the configurations; restart_s (M,) is what a restart takes,
     and told_restart_s (M,) what policies take it for; declared_steps (M,) are those that its owner declares, inf: none.
     team (M,) is negative for a job without a team; team_weight (M,) is that of its team.
@@ -48,6 +49,7 @@ class Jobs:
     base_rate: Floats
     restart_s: Floats
     told_restart_s: Floats
+    gpus_per_replica: Ints
     programs: Sequence[Program]
     placements: Sequence[Placement]
 
@@ -77,7 +79,9 @@ class Jobs:
         kind_rate = np.array([_rates(kind, configurations, cluster, truth) for kind in kinds])
         kind_rate = kind_rate.reshape(len(kinds), len(configurations.nodes))
         kind = np.array([kinds[_kind(job)] for job in trace], dtype=np.int64)
-        base_gpus, base_rate = normaliser(kind_rate, configurations.usage, cluster.capacity)
+        units = [[dict(one.gpus_per_replica).get(gpu_type, 1) for gpu_type in cluster.gpu_types] for one in kinds]
+        gpus_per_replica = np.array(units, dtype=np.int64).reshape(len(kinds), len(cluster.gpu_types))
+        base_gpus, base_rate = normaliser(kind_rate, configurations.usage, cluster.capacity, gpus_per_replica)
         placements = cluster.placements(configurations)
         usual = [_usual(one, rate, placements, truth, reference) for one, rate in zip(kinds, kind_rate, strict=True)]
         steps = np.array([_steps(job, usual[k]) for job, k in zip(trace, kind.tolist(), strict=True)], dtype=float)
@@ -99,6 +103,7 @@ class Jobs:
             base_rate=base_rate[kind],
             restart_s=np.array([_or(job.restart_s, restart_s) for job in trace]),
             told_restart_s=np.array([_or(job.told_restart_s, restart_s) for job in trace]),
+            gpus_per_replica=gpus_per_replica,
             programs=[kind.program for kind in kinds],
             placements=placements,
         )
@@ -135,10 +140,11 @@ class _Kind(NamedTuple):
     gangs: tuple[int, ...]
     spread: GangSpread
     gpu_types: frozenset[str] | None
+    gpus_per_replica: tuple[tuple[str, int], ...]
 
 
 def _kind(job: TraceJob) -> _Kind:
-    return _Kind(job.program, job.gangs, job.spread, job.gpu_types)
+    return _Kind(job.program, job.gangs, job.spread, job.gpu_types, tuple(job.gpus_per_replica.items()))
 
 
 def _rates(kind: _Kind, on: Configurations, cluster: Cluster, truth: RateSource) -> list[float]:
@@ -173,9 +179,10 @@ def _beside_rates(
 
 
 def _allowed(kind: _Kind, cluster: Cluster, gpu_type: int, placement: Placement) -> bool:
-    on_type = kind.gpu_types is None or cluster.gpu_types[gpu_type] in kind.gpu_types
+    name, units = cluster.gpu_types[gpu_type], dict(kind.gpus_per_replica)
+    on_type = (kind.gpu_types is None or name in kind.gpu_types) and (not units or name in units)
     whole = kind.spread is not GangSpread.FULL or cluster.fills(gpu_type, placement)
-    return sum(placement) in kind.gangs and on_type and whole
+    return sum(placement) in kind.gangs and sum(placement) % units.get(name, 1) == 0 and on_type and whole
 
 
 def _or(value: float | None, default: float) -> float:

@@ -99,9 +99,17 @@ class StepTimes:
 
     @cached_property
     def alone(self) -> float:
-        """Approximate samples per second of one GPU: its largest batch over its longest step."""
-        table = self.placements["1"]
+        """Approximate samples per second of one GPU."""
+        return self.fastest_on(1)
+
+    def fastest_on(self, gpus: int) -> float:
+        """Largest batch on so many GPUs of one node over the longest step there."""
+        table = self.placements[str(gpus)]
         return float(table[:, 0].max() / table[:, 1].max())
+
+    def knows(self, placement: Placement) -> bool:
+        """Whether steps were recorded on that very placement."""
+        return _name(placement) in self.placements
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,9 +31,11 @@ def build_inventory(node_gpus, jobs, **columns):
 def clusters(draw, max_jobs=8, *, busy=False):
     """A random problem and its floor: some types may be empty, some jobs elastic, weights over six orders.
 
-    Where it is busy, some jobs hold GPUs, and some of those are locked.
+    Where it is busy, some jobs hold GPUs, and some of those are locked. Some are hybrid-parallel: a replica of theirs
+    takes several GPUs, by type.
     """
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
     n, m = draw(st.integers(1, 3)), draw(st.integers(1, max_jobs))
     node_gpus = [rng.choice([1, 2, 4, 8], rng.integers(0, 4)).tolist() for _ in range(n)]
     node_gpus[0] = node_gpus[0] or [4]
@@ -42,7 +44,10 @@ def clusters(draw, max_jobs=8, *, busy=False):
     rate = rng.uniform(0.1, 10, (m, n))[:, offered.gpu_type] * offered.gpus**0.8
     rate *= rng.random(rate.shape) < draw(st.sampled_from([0.3, 0.9]))
     rate[:, 0] = np.maximum(rate[:, 0], 0.5)
-    rate = rate[runnable(rate, offered.usage, capacity)]
+    gpus_per_replica = some_hybrid(np.random.default_rng([seed, 1]), rate.shape[0], n)
+    rate[offered.gpus % gpus_per_replica[:, offered.gpu_type] > 0] = 0
+    able = runnable(rate, offered.usage, capacity)
+    rate, gpus_per_replica = rate[able], gpus_per_replica[able]
     weight = 10 ** rng.uniform(-3, 3, len(rate))
     received_s = rng.uniform(0, 1000, (len(rate), n))
     columns = {
@@ -58,7 +63,8 @@ def clusters(draw, max_jobs=8, *, busy=False):
         "restart_s": rng.uniform(0, 300, len(rate)),
         "restarts": rng.integers(0, 5, len(rate)),
         "team": np.arange(len(rate)) % 3,
-        "most_gpus": rng.choice([0, 1, 4, np.inf], len(rate)),
+        "gpus_per_replica": gpus_per_replica,
+        "most_replicas": rng.choice([0, 1, 4, np.inf], len(rate)),
     }
     if busy:
         columns |= running(rng, rate, offered.usage, capacity)
@@ -67,6 +73,13 @@ def clusters(draw, max_jobs=8, *, busy=False):
     return SimpleNamespace(
         problem=problem, inventory=build_inventory(node_gpus, len(rate), uneven=uneven), node_gpus=node_gpus
     )
+
+
+def some_hybrid(rng, m, n):
+    """GPUs per replica (m, n): a third of the jobs, never the first, take several of each type."""
+    hybrid = rng.random((m, 1)) < 1 / 3
+    hybrid[0] = False
+    return np.where(hybrid, rng.choice([1, 2, 4], (m, n)), 1)
 
 
 def running(rng, rate, usage, capacity):

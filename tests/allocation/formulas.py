@@ -34,13 +34,14 @@ def max_min_fairness(problem):
 
 
 def max_min_fairness_agnostic(problem):
-    """The same, with GPUs in place of rates."""
-    g, gpus = problem.base_gpus, problem.gpus
-    T = np.where(problem.rate > 0, gpus, 0) / g[:, None]
-    types = np.array([(T[:, u > 0] > 0) @ (gpus[u > 0] == g[:, None]).T for u in problem.usage])
+    """The same, with replicas in place of rates."""
+    g, units = problem.base_gpus, problem.gpus_per_replica
+    replicas = np.array([[sum(u / units[i]) for u in problem.usage.T] for i in range(len(units))])
+    T = np.where(problem.rate > 0, replicas, 0)
+    T /= np.where(T > 0, T, np.inf).min(axis=1)[:, None]
     has_base = np.array([[(T[i, u > 0] == 1).any() for u in problem.usage] for i in range(len(T))])
-    assert types.shape[0] == has_base.shape[1]
-    p = has_base @ (problem.capacity / problem.capacity.sum())
+    p = (has_base / units * units.min(axis=1, where=has_base, initial=9)[:, None]) @ problem.capacity
+    p /= problem.capacity.sum()
     return worst_off(problem, T * (g / (problem.weight * p))[:, None])
 
 

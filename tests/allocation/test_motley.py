@@ -19,8 +19,9 @@ def value(problem, assignment, *, short_first=0.2, horizon_s=900, begin=1.0, sca
     total = 0.0
     for i, k in enumerate(assignment):
         rate, held, steps = problem.rate[i], problem.held[i], problem.remaining_steps[i]
-        most = max(scale_up * problem.most_gpus[i], problem.base_gpus[i]) if scale_up else np.inf
-        if (problem.locked[i] and k != held) or (k >= 0 and k != held and (rate[k] == 0 or problem.gpus[k] > most)):
+        replicas = problem.replicas[i % len(problem.replicas)]
+        most = max(scale_up * problem.most_replicas[i], problem.base_replicas[i]) if scale_up else np.inf
+        if (problem.locked[i] and k != held) or (k >= 0 and k != held and (rate[k] == 0 or replicas[k] > most)):
             return -np.inf
         if k < 0:
             continue
@@ -115,8 +116,8 @@ def test_a_weight_counts_as_so_many_jobs():
 
 
 def test_how_much_a_job_grows_at_once_may_be_limited():
-    assert motley(elastic(most_gpus=[1])).assignment.tolist() == [2]
-    assert motley(elastic(most_gpus=[1]), scale_up=2).assignment.tolist() == [1]
+    assert motley(elastic(most_replicas=[1])).assignment.tolist() == [2]
+    assert motley(elastic(most_replicas=[1]), scale_up=2).assignment.tolist() == [1]
 
 
 def test_of_equal_jobs_that_of_the_team_behind_its_share_runs():

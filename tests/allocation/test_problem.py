@@ -25,6 +25,7 @@ USAGE = [[1, 4, 0], [0, 0, 1]]
         ({"deadline_s": [np.nan, 1]}, "deadline_s", 0),
         ({"team": ["a", "b"]}, "team", None),
         ({"nodes": [0, 1, 1]}, "nodes", 0),
+        ({"gpus_per_replica": [[1, 1], [2, 0]]}, "gpus_per_replica", 1),
         ({"solve_limit_s": 0}, "solve_limit_s", None),
         ({"solve_limit_s": np.nan}, "solve_limit_s", None),
         ({"solve_limit_s": [1, 1]}, "solve_limit_s", None),
@@ -90,6 +91,22 @@ def test_the_normaliser_is_the_rate_of_the_smallest_gang_on_the_average_gpu():
     """Rates 6 on four GPUs of the first type and 3 on four of the second, of 4 and 12 GPUs: 6/4 + 9/4."""
     gpus, rate = normaliser([[6, 9, 3]], [[4, 8, 0], [0, 0, 4]], [4, 12])
     assert (gpus.tolist(), rate.tolist()) == ([4], [3.75])
+
+
+def test_a_hybrid_parallel_job_is_normalised_by_its_rate_per_gpu_of_each_type():
+    """A replica of two GPUs of the first type does 6 steps/s, of four of the second 8: 3 and 2 per GPU, of 4 and 12."""
+    gpus, rate = normaliser([[6, 11, 8]], [[2, 4, 0], [0, 0, 4]], [4, 12], [[2, 4]])
+    assert (gpus.tolist(), rate.tolist()) == ([2], [2 * (3 * 4 + 2 * 12) / 16])
+
+
+def test_replicas_are_gpus_unless_one_takes_several_and_a_mixed_gang_has_parts_of_both_types():
+    usage = [[2, 4, 0, 2], [0, 0, 4, 4]]
+    plain = Problem.of(np.ones((2, 4)), usage, [4, 8])
+    hybrid = Problem.of(np.ones((2, 4)), usage, [4, 8], gpus_per_replica=[[2, 4], [1, 1]])
+    assert plain.replicas.tolist() == [[2, 4, 4, 6]]
+    assert hybrid.replicas.tolist() == [[1, 2, 1, 2], [2, 4, 4, 6]]
+    assert (plain.base_replicas.tolist(), hybrid.base_replicas.tolist()) == ([2, 2], [1, 2])
+    assert hybrid.subset([1]).replicas.tolist() == [[2, 4, 4, 6]]
 
 
 def test_a_subset_keeps_the_pairs_that_are_whole():

@@ -60,9 +60,9 @@ def cost(problem, assignment, *, power=-0.5, waiting=1.1, scale_up=2.0):
     """Sia's sum, written down once more; inf for what it forbids."""
     total = 0.0
     for i, k in enumerate(assignment):
-        rate, held = problem.rate[i], problem.held[i]
-        most = max(scale_up * problem.most_gpus[i], problem.base_gpus[i])
-        if (problem.locked[i] and k != held) or (k >= 0 and k != held and (rate[k] == 0 or problem.gpus[k] > most)):
+        rate, held, replicas = problem.rate[i], problem.held[i], problem.replicas[i % len(problem.replicas)]
+        most = max(scale_up * problem.most_replicas[i], problem.base_replicas[i])
+        if (problem.locked[i] and k != held) or (k >= 0 and k != held and (rate[k] == 0 or replicas[k] > most)):
             return np.inf
         if k < 0:
             total += waiting * problem.weight[i]
@@ -102,9 +102,21 @@ def test_at_the_published_cost_of_waiting_to_grow_counts_for_more_than_to_begin(
 
 
 def test_a_job_at_most_doubles_what_its_kind_ever_had():
-    problem = Problem.of([[1, 1.9, 3.6]], [[1, 2, 4]], [4], most_gpus=[1])
+    problem = Problem.of([[1, 1.9, 3.6]], [[1, 2, 4]], [4], most_replicas=[1])
     assert sia(problem).assignment.tolist() == [1]
     assert sia(problem, scale_up=0).assignment.tolist() == [2]
+
+
+def test_a_hybrid_parallel_job_at_most_doubles_the_replicas_its_kind_ever_had_on_any_type():
+    """One replica takes two GPUs of the first type and eight of the second; the second is faster."""
+    usage = [[2, 4, 8, 0, 0, 0], [0, 0, 0, 8, 16, 24]]
+    rate = [[2, 3.9, 7.6, 3, 5.9, 8.8]]
+
+    def replicas_after(most):
+        problem = Problem.of(rate, usage, [8, 24], gpus_per_replica=[[2, 8]], most_replicas=[most])
+        return float(problem.replicas[0, sia(problem).assignment[0]])
+
+    assert [replicas_after(most) for most in (0, 1, 2)] == [1, 2, 3]
 
 
 def test_a_job_that_has_just_restarted_stays_where_it_is():

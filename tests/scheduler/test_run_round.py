@@ -202,7 +202,7 @@ def test_a_round_is_replayed_that_was_kept_before_a_column_existed(lab: Lab) -> 
     lab.tick()
     record = Round.objects.get()
     with np.load(BytesIO(bytes(record.archive or b""))) as file:
-        kept = {name: file[name] for name in file.files if name != "problem.most_gpus"}
+        kept = {name: file[name] for name in file.files if name != "problem.most_replicas"}
     older = BytesIO()
     np.savez_compressed(older, **kept)
     Round.objects.update(archive=older.getvalue())

@@ -6,14 +6,11 @@ from functools import cache
 from statistics import mean
 from typing import Any, Self
 
-import numpy as np
 import pytest
 
 from allocation.policies import POLICIES
 from simulation.clock.metrics import figures_of
-from simulation.clock.round_rules import PlannedRound
 from simulation.clock.run import SimulatedRound, Simulation
-from simulation.clock.state import State
 from simulation.cluster import Cluster
 from simulation.traces.sia import GANGS
 from simulation.traces.trace import GangSpread, Program, Trace, TraceJob
@@ -31,45 +28,13 @@ from tests.simulation.sia_reference import (
     simulation,
     workload,
 )
+from tests.simulation.told_rounds import ToldRounds
 
 APPLICATIONS = ("cifar10", "bert", "deepspeech2", "yolov3", "imagenet")
 WORSE_BATCH, WORSE_GPUS, USUALLY_WORSE = 0.10, 0.08, 0.025
 """By what part of the best, by our fit, a choice of the original's may be worse: a batch, a configuration, and the mean
 over a run's batches. Measured: 0.094, 0.075 and 0.020; on its first few steps the original's fit is far from converged.
 """
-
-
-@dataclass
-class ToldRounds:
-    """Rules that give the only job the GPUs that are written down."""
-
-    jobs: Jobs
-    gpu_types: tuple[str, ...]
-    told: dict[float, tuple[str, tuple[int, ...]]]
-    round_s: float = ROUND_S
-    whole_steps: bool = False
-    first_start_costs: bool = True
-    shortfalls: list[float] = field(default_factory=list)
-    """By what part of the best each told configuration is worse by `sia`, where it chooses anew."""
-    _now: tuple[str, tuple[int, ...]] = ("", ())
-
-    def plan(self, state: State, *, changed: bool) -> PlannedRound:
-        if not state.isolated_rate[0]:
-            state.set_isolated(state.problem())
-        self._now = self.told.get(state.now_s, self._now)
-        on = zip(self.jobs.configurations.gpu_type.tolist(), self.jobs.placements, strict=True)
-        k = [(self.gpu_types[j], placement) for j, placement in on].index(self._now)
-        if state.now_s in self.told and (state.restoring_s[0] == 0 or state.held[0] < 0):
-            self._compare(state, k)
-        return PlannedRound(np.array([k]), np.array([k]) != state.held[state.active])
-
-    def _compare(self, state: State, k: int) -> None:
-        value = sia()(state.problem()).value
-        assert value is not None
-        self.shortfalls.append(float(1 - value[0, k] / value.max()))
-
-    def relax(self) -> None:
-        """Nothing changes."""
 
 
 @dataclass
