@@ -1,12 +1,13 @@
 """Feasibility of a request: whether the cluster could ever run it, and if not, which constraint excludes it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from django.db.models import Count
 
 from allocation.gangs import fewest_nodes, holds_equal_parts, servable_gpus
 from cluster_app.models import Gpu, Node
+from cluster_app.replica_size import ONE_GPU, GpusPerReplica
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,10 @@ class NodeShape:
 
 @dataclass(frozen=True)
 class Request:
-    """Resources that a gang requests; an empty `gpu_types` means any type."""
+    """Resources that a gang requests; an empty `gpu_types` means any type.
+
+    `gpus` is what it takes on the type where its replicas take fewest.
+    """
 
     gpus: int
     gpu_types: tuple[str, ...] = ()
@@ -30,6 +34,16 @@ class Request:
     cpus_per_gpu: int = 0
     memory_per_gpu_mib: int = 0
     uneven_gang: bool = False
+    gpus_per_replica: GpusPerReplica = ONE_GPU
+
+    @property
+    def replicas(self) -> int:
+        """GPUs where a replica is one."""
+        return self.gpus // self.gpus_per_replica.least
+
+    def on(self, gpu_type: str) -> "Request":
+        """The same request on one GPU type."""
+        return replace(self, gpus=self.replicas * self.gpus_per_replica.on(gpu_type), gpus_per_replica=ONE_GPU)
 
 
 @dataclass(frozen=True)
@@ -65,7 +79,8 @@ def _wrong_type(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
     unknown = [name for name in request.gpu_types if name not in known]
     if not unknown:
         return None
-    return Refusal("no_such_gpu", "/gpu_types", f"No node has {', '.join(unknown)}; there is {', '.join(known)}.")
+    pointer = "/gpus_per_replica" if request.gpus_per_replica.by_type else "/gpu_types"
+    return Refusal("no_such_gpu", pointer, f"No node has {', '.join(unknown)}; there is {', '.join(known)}.")
 
 
 def _too_little(request: Request, nodes: Iterable[NodeShape]) -> Refusal | None:
@@ -88,14 +103,33 @@ def _too_little(request: Request, nodes: Iterable[NodeShape]) -> Refusal | None:
 
 
 def _too_large(request: Request, nodes: Iterable[NodeShape]) -> Refusal | None:
-    largest = {kind: largest_gang(request, [n for n in nodes if n.gpu_type == kind]) for kind in _types(request, nodes)}
-    if any(fits(request, [n for n in nodes if n.gpu_type == kind]) for kind in largest):
+    of_type = {kind: [node for node in nodes if node.gpu_type == kind] for kind in _types(request, nodes)}
+    if any(fits(request.on(kind), there) for kind, there in of_type.items()):
         return None
+    if request.gpus_per_replica.several:
+        return _too_many_replicas(request, of_type)
+    largest = {kind: largest_gang(request, there) for kind, there in of_type.items()}
     best = ", ".join(f"{gpus} {kind}" for kind, gpus in sorted(largest.items(), key=lambda item: -item[1]))
     text = (
         f"No GPU type has room for a gang of {request.gpus}; the largest possible with these CPUs and memory: {best}."
     )
     return Refusal("gang_too_large", "/gpus", text)
+
+
+def _too_many_replicas(request: Request, of_type: Mapping[str, Sequence[NodeShape]]) -> Refusal:
+    """The largest feasible number of replicas by type; it may be 0 on each."""
+    asked, most = request.gpus_per_replica, {k: _most_replicas(request, there, k) for k, there in of_type.items()}
+    best = ", ".join(asked.words(replicas, kind) for kind, replicas in sorted(most.items(), key=lambda x: -x[1]))
+    text = f"No GPU type has room for {request.replicas} replicas; the most with these CPUs and memory: {best}."
+    pointer = "/replicas" if any(most.values()) else "/gpus_per_replica"
+    return Refusal("gang_too_large", pointer, text)
+
+
+def _most_replicas(request: Request, nodes: Sequence[NodeShape], gpu_type: str) -> int:
+    """Largest feasible number of replicas on nodes of one GPU type, up to those requested."""
+    unit = request.gpus_per_replica.on(gpu_type)
+    wanted = range(min(request.replicas, sum(node.gpus for node in nodes) // unit), 0, -1)
+    return next((n for n in wanted if fits(replace(request.on(gpu_type), gpus=n * unit), nodes)), 0)
 
 
 def largest_gang(request: Request, nodes: Sequence[NodeShape]) -> int:

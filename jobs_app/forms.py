@@ -40,6 +40,13 @@ class JobForm(forms.Form):
         label="Maximum",
         help_text="A larger number makes the job elastic: it is doubled while GPUs are free.",
     )
+    replicas = forms.CharField(
+        required=False,
+        help_text="In place of GPUs, if the model needs several: its copies, e.g. 2, or 1-4 for an elastic job.",
+    )
+    gpus_per_replica = forms.CharField(
+        required=False, label="GPUs per replica", help_text="One number, or by GPU type: a100: 2, v100: 4."
+    )
     gpu_types = forms.MultipleChoiceField(
         required=False,
         label="GPU types",
@@ -79,7 +86,7 @@ class JobForm(forms.Form):
         data = self.cleaned_data
         spec: dict[str, Any] = {name: data[name].strip() for name in TEXTS if data[name].strip()}
         spec |= {name: number_or_text(data[name]) for name in WHOLE_NUMBERS if data[name].strip()}
-        spec["gpus"] = _gpus(data["gpus"], data["gpus_max"])
+        spec |= _size(data)
         if data["gpu_types"]:
             spec["gpu_types"] = data["gpu_types"]
         if checkpoint := {n: data[n] for n in ("grace_seconds", "restore_seconds") if data[n].strip()}:
@@ -118,6 +125,7 @@ def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         values["command"] = shlex.join(map(str, values["command"]))
     elastic = isinstance(gpus, Mapping)
     values |= {"gpus": gpus.get("min", ""), "gpus_max": gpus.get("max", "")} if elastic else {"gpus": gpus}
+    values |= {name: _text_of(rest.pop(name)) for name in ("replicas", "gpus_per_replica") if name in rest}
     values |= checkpoint if isinstance(checkpoint, Mapping) else {}
     values["not_preemptible"] = rest.pop("preemptible", True) is False
     return values | {"more": write_yaml(rest) if rest else ""}
@@ -133,6 +141,36 @@ def _choices(form: forms.Form, name: str) -> forms.ChoiceField:
     field = form.fields[name]
     assert isinstance(field, forms.ChoiceField)  # noqa: S101 - declared so
     return field
+
+
+def _size(data: Mapping[str, Any]) -> dict[str, Any]:
+    """GPUs, or replicas and the GPUs of each."""
+    spec: dict[str, Any] = {}
+    if data["replicas"].strip():
+        least, is_range, most = data["replicas"].partition("-")
+        spec["replicas"] = _gpus(least, most if is_range else "")
+    if text := data["gpus_per_replica"].strip():
+        spec["gpus_per_replica"] = _replica_size(text)
+    if data["gpus"].strip() or data["gpus_max"].strip() or not spec:
+        spec["gpus"] = _gpus(data["gpus"], data["gpus_max"])
+    return spec
+
+
+def _replica_size(text: str) -> Any:
+    """One number, or a map from `a100: 2, v100: 4`; validation of the spec refuses other text."""
+    pairs = [part.partition(":") for part in text.strip("{}").split(",")]
+    if not all(colon for _, colon, _ in pairs):
+        return number_or_text(text)
+    return {name.strip(): number_or_text(gpus) for name, _, gpus in pairs}
+
+
+def _text_of(value: Any) -> Any:
+    """Text of the form for a number of replicas or the size of one."""
+    if not isinstance(value, Mapping):
+        return value
+    if value.keys() == {"min", "max"}:
+        return f"{value['min']}-{value['max']}"
+    return ", ".join(f"{name}: {gpus}" for name, gpus in value.items())
 
 
 def _gpus(least: str, most: str) -> Any:

@@ -78,7 +78,8 @@ class Lab:
     def submit(self, command: str | list[str] = "true", *, owner: User | None = None, **spec: Any) -> Job:
         """By ada, if no owner is given; a restart costs nothing unless given, so that jobs have no lease."""
         checkpoint = {"restore_seconds": 0, **spec.pop("checkpoint", {})}
-        given = {"name": "job", "command": command, "gpus": 1, "checkpoint": checkpoint, **spec}
+        size = {} if "replicas" in spec else {"gpus": 1}
+        given = {"name": "job", "command": command, **size, "checkpoint": checkpoint, **spec}
         return submit_job(given, owner=owner or self.user())
 
     def attempt(self, job: Job, **columns: Any) -> Attempt:

@@ -93,7 +93,8 @@ def motley(
     problem : Problem
         T = rate (m, K) goodput, u = usage (n, K) GPUs, c = capacity (n,) GPUs, omega = job_weight (m,), held, held_s,
         locked (m,), S = remaining_steps (m,), R = restart_s (m,) seconds, attained_gpu_s, g = base_gpus, p = base_rate
-        (m,), A = age_s, isolated_s (m,), Q = team_backlog_s (m,), most_replicas (m,) that jobs of its workload ever had.
+        (m,), A = age_s, isolated_s (m,), Q = team_backlog_s (m,), most_replicas (m,) that jobs of its workload ever
+        had.
     short_first, first_run, horizon_s, repaid, begin : q, phi - 1 of a first run, H, b and a.
     fairness, rho_max : beta and rho_max.
     scale_up, gap, time_limit_s : limit of growth, relative optimality gap, seconds.

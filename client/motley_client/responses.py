@@ -155,6 +155,7 @@ class PlanOption(TypedDict):
 
     gpu_type: str
     gpus: int
+    replicas: int
     nodes: int
     rate: float
     source: str

@@ -44,15 +44,29 @@ def command_of(words: Sequence[str]) -> str | list[str] | None:
     return words[0] if len(words) == 1 else list(words)
 
 
-def gpus_of(text: str | None) -> int | dict[str, int] | None:
-    """GPU count of `--gpus`: `4`, or `1-16` for an elastic job."""
+def gpus_of(text: str | None, option: str = "--gpus") -> int | dict[str, int] | None:
+    """GPU count of `--gpus`, or number of `--replicas`: `4`, or `1-16` for an elastic job."""
     if text is None:
         return None
     match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
     if match is None:
-        raise SpecError(f"--gpus {text}: expected a number, e.g. 4, or a range, e.g. 1-16.")
+        raise SpecError(f"{option} {text}: expected a number, e.g. 4, or a range, e.g. 1-16.")
     minimum, maximum = match.groups()
     return int(minimum) if maximum is None else {"min": int(minimum), "max": int(maximum)}
+
+
+def replica_of(text: str | None) -> int | dict[str, int] | None:
+    """GPUs of a replica of `--gpus-per-replica`: `4`, or `a100=2,v100=4` by GPU type."""
+    if text is None:
+        return None
+    if text.isdecimal():
+        return int(text)
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(name and is_given and gpus.isdecimal() for name, is_given, gpus in pairs):
+        raise SpecError(
+            f"--gpus-per-replica {text}: expected a number, e.g. 4, or one by GPU type, e.g. a100=2,v100=4."
+        )
+    return {name: int(gpus) for name, _, gpus in pairs}
 
 
 def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:

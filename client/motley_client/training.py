@@ -100,6 +100,19 @@ def micro_batches() -> int:
     return int(os.environ.get("MOTLEY_MICRO_BATCHES") or 1)
 
 
+def replicas() -> int:
+    """Number of copies of the model on the GPUs of this attempt; 1 outside Motley."""
+    return int(os.environ.get("MOTLEY_REPLICAS") or 1)
+
+
+def gpus_per_replica() -> int:
+    """GPUs over which each copy of the model is spread; 1 unless the job says otherwise.
+
+    The processes of a replica have consecutive ranks, so that a device mesh of (replicas, gpus_per_replica) fits.
+    """
+    return int(os.environ.get("MOTLEY_GPUS_PER_REPLICA") or 1)
+
+
 def checkpoint_dir() -> Path:
     """The checkpoint folder shared by all attempts of this job, created if missing; `./checkpoints` outside Motley."""
     folder = Path(os.environ.get("MOTLEY_CHECKPOINT_DIR") or "checkpoints")

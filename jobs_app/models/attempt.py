@@ -137,6 +137,11 @@ class Attempt(models.Model):
         return ((self.ended_at or now) - self.started_at).total_seconds() if self.started_at else 0.0
 
     @property
+    def replicas(self) -> int:
+        """Replicas of the job's model: as many as GPUs, unless each takes several."""
+        return self.gpu_count // self.job.replica.on(self.gpu_type.name)
+
+    @property
     def own_rate(self) -> float:
         """Expected steps/s at its own batch size."""
         return self.rate / self.step_worth

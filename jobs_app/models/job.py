@@ -12,6 +12,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
+from cluster_app.replica_size import GpusPerReplica
 from jobs_app.models.team import Team
 
 LARGEST_ARRAY = 10_000
@@ -129,6 +130,9 @@ class Job(models.Model):
     env = models.JSONField(default=dict, blank=True)
     gpus_min = models.PositiveIntegerField()
     gpus_max = models.PositiveIntegerField()
+    gpus_per_replica = models.JSONField(
+        default=dict, blank=True, help_text="GPUs of one replica: a number, or one for each GPU type; empty: one GPU."
+    )
     gpu_types = models.JSONField(default=list, blank=True)
     gpu_memory_mib = models.PositiveIntegerField(default=0)
     cpus_per_gpu = models.PositiveIntegerField(default=0)
@@ -227,8 +231,39 @@ class Job(models.Model):
         return self.state in Job.FINAL
 
     @property
+    def replica(self) -> GpusPerReplica:
+        """How many GPUs of each type one replica takes."""
+        return GpusPerReplica.of(self.gpus_per_replica)
+
+    @property
+    def replicas(self) -> tuple[int, int]:
+        """Fewest and most replicas; GPUs, where a replica is one."""
+        return self.replica.replicas(self.gpus_min, self.gpus_max)
+
+    @property
     def is_elastic(self) -> bool:
-        return self.gpus_max > self.gpus_min
+        least, most = self.replicas
+        return most > least
+
+    @property
+    def requested(self) -> str:
+        """What it requests, in words: 1 to 4 x A100 or V100; 2 replicas of 2 A100 or 4 V100."""
+        least, most = self.replicas
+        many = f"{least} to {most}" if most > least else f"{least}"
+        if not self.replica.several:
+            return f"{many} x {' or '.join(self.gpu_types).upper() or 'any type'}"
+        each = " or ".join(f"{self.replica.on(name)} {name.upper()}" for name in self.gpu_types)
+        return f"{many} replica{'s' * (most > 1)} of {each or f'{self.replica.any_type} GPUs of any type'}"
+
+    @property
+    def requested_in_short(self) -> str:
+        """The same for a table: 1-4 x A100/V100; 2 x 2 A100/4 V100."""
+        least, most = self.replicas
+        many = f"{least}\N{EN DASH}{most}" if most > least else f"{least}"
+        if not self.replica.several:
+            return f"{many} x {'/'.join(self.gpu_types).upper()}" if self.gpu_types else many
+        each = "/".join(f"{self.replica.on(name)} {name.upper()}" for name in self.gpu_types)
+        return f"{many} x {each or f'{self.replica.any_type} GPUs'}"
 
     def waited_s(self, now: datetime) -> float:
         """Seconds from submission to the first start."""

@@ -13,6 +13,7 @@ from uuid_utils.compat import uuid7
 
 from cluster_app.acceptance import ACCEPTANCE
 from cluster_app.feasibility import NodeShape, Refusal, Request, inventory, why_never
+from cluster_app.replica_size import GpusPerReplica
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job, Team
 from rest.errors import Fault
@@ -119,6 +120,7 @@ def request_of(columns: dict[str, Any]) -> Request:
         cpus_per_gpu=columns.get("cpus_per_gpu", 0),
         memory_per_gpu_mib=columns.get("memory_per_gpu_mib", 0),
         uneven_gang=columns.get("uneven_gang", False),
+        gpus_per_replica=GpusPerReplica.of(columns.get("gpus_per_replica", {})),
     )
 
 

@@ -21,6 +21,7 @@ from rest.errors import faults_of
 LARGEST_YAML_BYTES = 256 * 1024
 
 REQUIRED = {"name", "command", "gpus"}
+IN_REPLICAS = {"replicas", "gpus_per_replica"}
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 DEFAULTS: dict[str, Any] = {
     "gpu_memory": 0,
@@ -51,7 +52,7 @@ class SpecReader:
         return _parsed(JobSpec(data=data)) if columns is None else columns
 
     def _columns(self, data: dict[Any, Any]) -> dict[str, Any] | None:
-        if not data.keys() >= REQUIRED:
+        if not data.keys() >= REQUIRED or data.keys() & IN_REPLICAS:
             return None
         columns: dict[str, Any] = {}
         for name, value in data.items():
@@ -116,7 +117,7 @@ def spec_of(job: Job) -> dict[str, Any]:
         "command": job.command,
         "workdir": job.workdir,
         "env": job.env,
-        "gpus": {"min": job.gpus_min, "max": job.gpus_max} if job.is_elastic else job.gpus_min,
+        **_size_of(job),
         "gpu_types": job.gpu_types,
         "gpu_memory": job.gpu_memory_mib and Memory().to_representation(job.gpu_memory_mib),
         "cpus_per_gpu": job.cpus_per_gpu,
@@ -136,6 +137,13 @@ def spec_of(job: Job) -> dict[str, Any]:
         "tags": job.tags,
     }
     return {name: value for name, value in written.items() if value != DEFAULTS.get(name) and value not in EMPTY}
+
+
+def _size_of(job: Job) -> dict[str, Any]:
+    """GPUs, or replicas and the GPUs of each."""
+    least, most = job.replicas
+    size = {"min": least, "max": most} if most > least else least
+    return {"replicas": size, "gpus_per_replica": job.gpus_per_replica} if job.gpus_per_replica else {"gpus": size}
 
 
 def parse_yaml(text: str) -> Any:

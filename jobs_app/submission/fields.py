@@ -62,16 +62,46 @@ class Command(serializers.Field[Any, Any, Any, Any]):
 class Gpus(serializers.Field[dict[str, int], Any, Any, Any]):
     """GPUs of a gang: 4, or {min: 1, max: 16} for an elastic job, in sizes of min, its doublings below max, and max."""
 
+    noun = "GPUs"
+    columns = ("gpus_min", "gpus_max")
+
     def to_internal_value(self, data: Any) -> dict[str, int]:
         asked = dict(data) if isinstance(data, Mapping) else {"min": data, "max": data}
         if set(asked) != {"min", "max"} or not all(type(value) is int for value in asked.values()):
-            raise serializers.ValidationError("Write a whole number of GPUs, or {min: 1, max: 16}.")
+            raise serializers.ValidationError(f"Write a whole number of {self.noun}, or {{min: 1, max: 16}}.")
         least, most = asked["min"], asked["max"]
         if not 1 <= least <= most <= MOST_GPUS:
             raise serializers.ValidationError(
                 f"Must be from 1 to {MOST_GPUS:,}, and the minimum must not exceed the maximum."
             )
-        return {"gpus_min": least, "gpus_max": most}
+        return dict(zip(self.columns, (least, most), strict=True))
+
+
+class Replicas(Gpus):
+    """Replicas of a hybrid-parallel job, in place of GPUs: 2, or {min: 1, max: 4} for an elastic one."""
+
+    noun = "replicas"
+    columns = ("replicas_min", "replicas_max")
+
+
+@extend_schema_field(
+    {
+        "oneOf": [
+            {"type": "integer", "minimum": 1},
+            {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}, "minProperties": 1},
+        ]
+    }
+)
+class ReplicaSize(serializers.Field[int | dict[str, int], Any, Any, Any]):
+    """GPUs of one replica of a hybrid-parallel job: 4, or {a100: 2, v100: 4} for the GPU types that it may use."""
+
+    def to_internal_value(self, data: Any) -> int | dict[str, int]:
+        asked = {str(name): gpus for name, gpus in data.items()} if isinstance(data, Mapping) else {"": data}
+        if not 0 < len(asked) <= MOST_RATES or not all(type(gpus) is int for gpus in asked.values()):
+            raise serializers.ValidationError("Write a whole number of GPUs, or one by GPU type: {a100: 2, v100: 4}.")
+        if not all(1 <= gpus <= MOST_GPUS and is_text(name) for name, gpus in asked.items()):
+            raise serializers.ValidationError(f"Each number must be from 1 to {MOST_GPUS:,}.")
+        return asked if isinstance(data, Mapping) else asked[""]
 
 
 @extend_schema_field(

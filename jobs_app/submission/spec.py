@@ -1,14 +1,17 @@
 """Schema of a job's spec, the same for the form, YAML, REST and Python."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
 
+from cluster_app.replica_size import GpusPerReplica
 from jobs_app.models import JobDependency
 from jobs_app.models.job import LARGEST_ARRAY
 from jobs_app.submission.fields import (
     LARGEST_BATCH,
+    MOST_GPUS,
     Command,
     FutureTime,
     Gpus,
@@ -16,6 +19,8 @@ from jobs_app.submission.fields import (
     Number,
     PlainText,
     Rates,
+    Replicas,
+    ReplicaSize,
     Tags,
     is_text,
 )
@@ -38,7 +43,7 @@ class Samples(serializers.IntegerField):
 
 
 class BatchSize(Strict):
-    """Batch size in samples: limits between which it is tuned, for the whole job and per GPU."""
+    """Batch size in samples: limits between which it is tuned, for the whole job and per GPU, or replica of several."""
 
     initial = Samples(help_text="Batch size for which the learning rate was chosen; `rates` are in steps of this size.")
     max = Samples(help_text="Largest batch size with which the training still converges to the same result.")
@@ -91,7 +96,9 @@ class JobSpec(Strict):
     command = Command()
     workdir = PlainText(required=False, allow_blank=True, max_length=500)
     env = serializers.DictField(child=serializers.CharField(allow_blank=True, trim_whitespace=False), required=False)
-    gpus = Gpus(source="*")
+    gpus = Gpus(source="*", required=False, help_text="Required, unless `replicas` is given.")
+    replicas = Replicas(source="*", required=False)
+    gpus_per_replica = ReplicaSize(required=False)
     gpu_types = serializers.ListField(child=serializers.CharField(max_length=40), required=False, max_length=100)
     gpu_memory = Memory(source="gpu_memory_mib", required=False)
     cpus_per_gpu = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
@@ -111,6 +118,16 @@ class JobSpec(Strict):
     array = Array(required=False, allow_null=True)
     tags = Tags(required=False)
 
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        faults = _size_faults(data) if isinstance(data, Mapping) else {}
+        try:
+            columns = super().to_internal_value(data)
+        except serializers.ValidationError as error:
+            raise serializers.ValidationError(faults | error.detail) from None  # type: ignore[operator]  # a serializer's is a map
+        if faults:
+            raise serializers.ValidationError(faults)
+        return columns
+
     def validate_workdir(self, path: str) -> str:
         if path and not (path.startswith("/") and ".." not in path.split("/")):
             raise serializers.ValidationError(
@@ -124,6 +141,7 @@ class JobSpec(Strict):
         return env
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        attrs = _in_gpus(attrs) if "gpus_per_replica" in attrs else attrs
         env = "".join(name + value for name, value in attrs.get("env", {}).items())
         size = len(str(attrs["command"]).encode()) + len(env.encode())
         if size > LARGEST_COMMAND_BYTES:
@@ -133,17 +151,58 @@ class JobSpec(Strict):
         if fault := _batch_fault(attrs):
             raise serializers.ValidationError({"batch_size": {"max": [fault]}})
         if "rates" in attrs:
-            least = str(attrs["gpus_min"])
-            attrs["rates"] = {k: {gpus or least: v for gpus, v in by.items()} for k, by in attrs["rates"].items()}
+            replica, replicas = _replicas(attrs)
+            attrs["rates"] = {
+                kind: {gpus or str(replicas * replica.on(kind)): rate for gpus, rate in by.items()}
+                for kind, by in attrs["rates"].items()
+            }
         return attrs
 
 
+def _size_faults(data: Mapping[Any, Any]) -> dict[str, Any]:
+    """Faults of the fields that say how large the job is: GPUs, or replicas and the GPUs of each."""
+    replicas, size = "replicas" in data, "gpus_per_replica" in data
+    if "gpus" in data:
+        text = "Write either gpus, or replicas and gpus_per_replica: each replica takes as many GPUs."
+        return {"gpus": [text]} if replicas or size else {}
+    if not replicas and not size:
+        return {"gpus": [serializers.ErrorDetail("This field is required.", "required")]}
+    if not size:
+        text = "Say how many GPUs one replica takes: 4, or {a100: 2, v100: 4}; or write gpus in place of replicas."
+        return {"gpus_per_replica": [serializers.ErrorDetail(text, "required")]}
+    text = "Say how many replicas the job has: 2, or {min: 1, max: 4} for an elastic one."
+    return {} if replicas else {"replicas": [serializers.ErrorDetail(text, "required")]}
+
+
+def _in_gpus(attrs: dict[str, Any]) -> dict[str, Any]:
+    """The columns with GPUs in place of replicas; a size for each GPU type allows these types only."""
+    attrs, size = dict(attrs), attrs["gpus_per_replica"]
+    if isinstance(size, Mapping):
+        types = attrs.get("gpu_types") or list(size)
+        if unsaid := [name for name in types if name not in size]:
+            text = f"gpus_per_replica does not say how many {', '.join(unsaid)} a replica takes: add it there, or leave"
+            raise serializers.ValidationError({"gpu_types": [f"{text} it out here."]})
+        attrs |= {"gpu_types": types, "gpus_per_replica": {name: size[name] for name in types}}
+    replica = GpusPerReplica.of(attrs["gpus_per_replica"])
+    gpus_min, gpus_max = replica.gpus(attrs.pop("replicas_min"), attrs.pop("replicas_max"))
+    if gpus_max > MOST_GPUS:
+        text = f"These are {gpus_max:,} GPUs, and a job may have at most {MOST_GPUS:,}: write fewer replicas."
+        raise serializers.ValidationError({"replicas": [text]})
+    return attrs | {"gpus_min": gpus_min, "gpus_max": gpus_max}
+
+
+def _replicas(attrs: dict[str, Any]) -> tuple[GpusPerReplica, int]:
+    """The size of a replica, and the fewest replicas."""
+    replica = GpusPerReplica.of(attrs.get("gpus_per_replica", {}))
+    return replica, replica.replicas(attrs["gpus_min"], attrs["gpus_max"])[0]
+
+
 def _batch_fault(attrs: dict[str, Any]) -> str | None:
-    batch, gpus = attrs.get("batch_size"), attrs["gpus_min"]
-    if not batch or gpus * batch["min_per_gpu"] <= batch["max"]:
+    batch, (replica, replicas) = attrs.get("batch_size"), _replicas(attrs)
+    if not batch or replicas * batch["min_per_gpu"] <= batch["max"]:
         return None
-    least = gpus * batch["min_per_gpu"]
-    return f"{gpus} GPUs with {batch['min_per_gpu']} samples each need at least {least}; or request fewer GPUs."
+    noun, least = "replicas" if replica.several else "GPUs", replicas * batch["min_per_gpu"]
+    return f"{replicas} {noun} with {batch['min_per_gpu']} samples each need at least {least}; or request fewer {noun}."
 
 
 def _env_fault(name: str, value: str) -> str | None:

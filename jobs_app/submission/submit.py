@@ -12,7 +12,7 @@ from audit_app.models import Action
 from audit_app.services import note
 from jobs_app.models import Job
 from jobs_app.submission.admission import Admission, Admitted, ParsedSpec
-from jobs_app.submission.conversion import parse_spec, spec_of
+from jobs_app.submission.conversion import IN_REPLICAS, parse_spec, spec_of
 from jobs_app.submission.enqueue import enqueue
 
 
@@ -25,6 +25,10 @@ def spec_of_clone(job: Job, changes: Any = None) -> Any:
     """Spec for a clone: without dependencies and a deadline in the past, overridden by `changes`."""
     expired = job.deadline is not None and job.deadline <= timezone.now()
     left_out = {"after", "deadline"} if expired else {"after"}
+    if isinstance(changes, Mapping) and "gpus" in changes:
+        left_out |= IN_REPLICAS
+    elif isinstance(changes, Mapping) and IN_REPLICAS & changes.keys():
+        left_out.add("gpus")
     spec = {name: value for name, value in spec_of(job).items() if name not in left_out}
     if changes is None:
         return spec

@@ -170,6 +170,7 @@ class PlanOption(serializers.Serializer[Any]):
 
     gpu_type = serializers.CharField()
     gpus = serializers.IntegerField()
+    replicas = serializers.IntegerField(help_text="As many as GPUs, unless a replica takes several.")
     nodes = serializers.IntegerField()
     rate = serializers.FloatField(allow_null=True, help_text="Steps/s of the whole job; null if it cannot run.")
     source = serializers.ChoiceField(  # type: ignore[assignment]  # a field's own

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.db.models import Count, F, Sum
 from django.utils import timezone
 
-from allocation.configurations import Configurations, gang_sizes
+from allocation.configurations import Configurations
 from allocation.gangs import holds_equal_parts, servable_gpus
 from cluster_app.models import Gpu, GpuType, Node
 from estimation.rates import Source
@@ -23,7 +23,7 @@ from jobs_app.submission.enqueue import draft
 from jobs_app.submission.submit import admitted
 from scheduler_app.models import GpuClaim
 from scheduler_app.round.inputs import MEASURED, DeclaredRates, InputRows, JobRow, TypeRow, noise_of
-from scheduler_app.round.job_options import InService, Timing, job_options_of
+from scheduler_app.round.job_options import InService, Timing, gangs_on, job_options_of
 
 NOTHING_HELD = InService([], [], [], {})
 
@@ -45,6 +45,8 @@ class PlanOption:
 
     gpu_type: str
     gpus: int
+    replicas: int
+    """As many as GPUs, unless a replica takes several."""
     nodes: int
     rate: float | None
     source: str | None
@@ -108,7 +110,7 @@ def options_of(job: JobRow, inputs: DryRunInputs) -> list[PlanOption]:
 
 
 def _offered(job: JobRow, inputs: DryRunInputs) -> Configurations:
-    sizes = gang_sizes(job.gpus_min, job.gpus_max)
+    sizes = sorted({size for kind in inputs.types for size in gangs_on(job, kind.name)})
     node_gpus = [[node.gpus for node in inputs.nodes_of(kind)] for kind in inputs.types]
     even, uneven = ((), sizes) if job.uneven_gang else (sizes, ())
     return Configurations.of(node_gpus, even, uneven=uneven)
@@ -158,6 +160,7 @@ def _option(
     return PlanOption(
         gpu_type=kind.name,
         gpus=gpus,
+        replicas=gpus // job.gpus_per_replica.on(kind.name),
         nodes=nodes,
         rate=rate,
         source=source,
@@ -199,7 +202,9 @@ def _unable(job: JobRow, kind: TypeRow, inputs: DryRunInputs) -> PlanOption:
     nodes = inputs.nodes_of(kind)
     free = sum(node.free_gpus for node in nodes)
     reason = _reason_never(job, kind, nodes)
-    return PlanOption(kind.name, job.gpus_min, 0, None, None, 0.0, None, None, False, free, reason)
+    replicas = job.gpus_per_replica.replicas(job.gpus_min, job.gpus_max)[0]
+    gpus = replicas * job.gpus_per_replica.on(kind.name)
+    return PlanOption(kind.name, gpus, replicas, 0, None, None, 0.0, None, None, False, free, reason)
 
 
 def _reason_never(job: JobRow, kind: TypeRow, nodes: Sequence[FreeOnNode]) -> str:
@@ -209,6 +214,9 @@ def _reason_never(job: JobRow, kind: TypeRow, nodes: Sequence[FreeOnNode]) -> st
         return "no node of this type is in service"
     if kind.memory_mib < job.gpu_memory_mib:
         return f"has {kind.memory_mib} MiB of memory; the job needs {job.gpu_memory_mib} MiB"
+    replica, (replicas, _) = job.gpus_per_replica, job.gpus_per_replica.replicas(job.gpus_min, job.gpus_max)
+    if replica.several:
+        return f"no gang of {replica.words(replicas, kind.name)} fits on the nodes in service"
     return f"no gang of {job.gpus_min} fits on the nodes in service"
 
 
@@ -281,4 +289,4 @@ def _quota(job: JobRow, team: Team) -> str:
 def _row_of(job: Job) -> JobRow:
     """As a round would read it."""
     columns: dict[str, Any] = {name: getattr(job, name, None) for name in JobRow._fields}
-    return JobRow(**columns | {"rates": DeclaredRates.of(job.rates)})
+    return JobRow(**columns | {"rates": DeclaredRates.of(job.rates), "gpus_per_replica": job.replica})

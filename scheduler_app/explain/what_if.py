@@ -161,6 +161,12 @@ class WhatIf:
         able = [kind for kind in self.rows.types if kind.memory_mib >= self.row.gpu_memory_mib]
         return sorted(able, key=lambda kind: kind.price_per_hour)
 
+    def fewest_on(self, kind: TypeRow, replicas: int | None = None) -> int:
+        """GPUs of that type that so many replicas take, the fewest if not said; 0: none can be there."""
+        row = self.row
+        least = row.gpus_per_replica.replicas(row.gpus_min, row.gpus_max)[0] if replicas is None else replicas
+        return least * row.gpus_per_replica.on(kind.name)
+
     def allows(self, kind: TypeRow) -> bool:
         return not self.row.gpu_types or kind.name in self.row.gpu_types
 
@@ -168,7 +174,8 @@ class WhatIf:
 def _another_type(what_if: WhatIf, as_it_is: PlannedRound) -> Iterator[ProposedChange]:
     """The cheapest GPU type that the job does not allow and that has room for it."""
     for kind in what_if.types:
-        if what_if.allows(kind) or not as_it_is.has_room_for(what_if.row, kind.name, what_if.row.gpus_min):
+        gpus = what_if.fewest_on(kind)
+        if what_if.allows(kind) or not gpus or not as_it_is.has_room_for(what_if.row, kind.name, gpus):
             continue
         types = [*what_if.row.gpu_types, kind.name]
         planned = what_if.planned(what_if.anew(gpu_types=types))
@@ -181,18 +188,25 @@ def _another_type(what_if: WhatIf, as_it_is: PlannedRound) -> Iterator[ProposedC
 
 
 def _fewer_gpus(what_if: WhatIf, as_it_is: PlannedRound) -> Iterator[ProposedChange]:
-    """The largest smaller gang that fits on the remaining GPUs."""
-    row, allowed = what_if.row, [kind.name for kind in what_if.types if what_if.allows(kind)]
-    most = min(row.gpus_min - 1, len(as_it_is.snapshot.gpus))
-    sizes = (size for size in range(most, 0, -1) if any(as_it_is.has_room_for(row, kind, size) for kind in allowed))
+    """The largest smaller gang, in replicas where these take several GPUs, that fits on the remaining GPUs."""
+    row, allowed = what_if.row, [kind for kind in what_if.types if what_if.allows(kind)]
+    replica = row.gpus_per_replica
+    fewest, most = replica.replicas(row.gpus_min, row.gpus_max)
+    elastic, (name, noun) = most > fewest, ("replicas", "replicas") if replica.several else ("gpus", "GPUs")
+
+    def has_room(size: int) -> bool:
+        gangs = [(kind.name, gpus) for kind in allowed if (gpus := what_if.fewest_on(kind, size))]
+        return any(as_it_is.has_room_for(row, *gang) for gang in gangs)
+
+    sizes = filter(has_room, range(min(fewest - 1, len(as_it_is.snapshot.gpus)), 0, -1))
     for size in islice(sizes, MOST_SIZES):
-        elastic = row.gpus_max > row.gpus_min
-        planned = what_if.planned(what_if.anew(gpus_min=size, gpus_max=row.gpus_max if elastic else size))
+        gpus_min, gpus_max = replica.gpus(size, most if elastic else size)
+        planned = what_if.planned(what_if.anew(gpus_min=gpus_min, gpus_max=gpus_max))
         if planned.gpus:
-            least = f"at least {size} instead of {row.gpus_min}" if elastic else f"{size} instead of {row.gpus_min}"
-            detail = f"If it asked for {least} GPUs, it would get {planned.words}.{_progress_lost(row)}"
-            asked = {"min": size, "max": row.gpus_max} if elastic else size
-            yield ProposedChange(ChangeKind.FEWER_GPUS, detail, {"gpus": asked}, planned.gpu_type, planned.gpus)
+            least = f"at least {size} instead of {fewest}" if elastic else f"{size} instead of {fewest}"
+            detail = f"If it asked for {least} {noun}, it would get {planned.words}.{_progress_lost(row)}"
+            asked = {"min": size, "max": most} if elastic else size
+            yield ProposedChange(ChangeKind.FEWER_GPUS, detail, {name: asked}, planned.gpu_type, planned.gpus)
             return
 
 

@@ -27,7 +27,7 @@ COMMANDS_PER_BATCH = 100
 
 ATTEMPT = ("number", "engine", "nodes", "gpu_count", "round_number", "master_port", "rate", "step_worth")
 BATCH = ("batch_size", "micro_batches")
-JOB = ("name", "command", "env", "workdir", "grace_s", "array_index", "team__name")
+JOB = ("name", "command", "env", "workdir", "gpus_per_replica", "grace_s", "array_index", "team__name")
 FOR_LAUNCHES = (*ATTEMPT, *BATCH, "gpu_type__name", *(f"job__{name}" for name in JOB))
 """The columns that a launch needs."""
 LAUNCH_GPU = ("gpu__node__name", "gpu__index", "gpu__uuid", "gpu__node__emulated")
@@ -146,6 +146,7 @@ def _launch_spec(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> LaunchSpec:
         env=job.env,
         gpu_type=attempt.gpu_type.name,
         gpus=sorted(gpus, key=lambda gpu: (rank[gpu.node], gpu.index)),
+        gpus_per_replica=job.replica.on(attempt.gpu_type.name),
         master_port=attempt.master_port,
         rate=attempt.own_rate,
         batch_size=attempt.batch_size,

@@ -14,6 +14,7 @@ from django.db.models import Count, Max, Q, TextField
 from django.db.models.functions import Cast
 
 from cluster_app.models import Gpu, GpuType, Node, NodeEvent
+from cluster_app.replica_size import GpusPerReplica
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
 from scheduler_app.models import GpuClaim, TeamBacklog
 
@@ -90,6 +91,7 @@ class JobRow(NamedTuple):
     at_a_time: int | None
     gpus_min: int
     gpus_max: int
+    gpus_per_replica: GpusPerReplica
     gpu_types: list[str]
     gpu_memory_mib: int
     cpus_per_gpu: int
@@ -121,6 +123,11 @@ def _document(text: str) -> Any:
 
 
 @lru_cache(CACHE_SIZE)
+def _replica(text: str) -> GpusPerReplica:
+    return GpusPerReplica.of(json.loads(text))
+
+
+@lru_cache(CACHE_SIZE)
 def _declared(text: str) -> DeclaredRates:
     return DeclaredRates.of(json.loads(text))
 
@@ -128,7 +135,12 @@ def _declared(text: str) -> DeclaredRates:
 Parsers = Mapping[str, Callable[[str], Any]]
 """JSON column → its parser."""
 ATTEMPT_DOCUMENTS: Parsers = {"nodes": _document}
-JOB_DOCUMENTS: Parsers = {"gpu_types": _document, "rates": _declared, "batch_size": _document}
+JOB_DOCUMENTS: Parsers = {
+    "gpus_per_replica": _replica,
+    "gpu_types": _document,
+    "rates": _declared,
+    "batch_size": _document,
+}
 Row = TypeVar("Row", AttemptRow, JobRow)
 
 

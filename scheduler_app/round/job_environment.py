@@ -30,6 +30,7 @@ class LaunchSpec:
     env: dict[str, str]
     gpu_type: str
     gpus: Sequence[LaunchGpu]
+    gpus_per_replica: int
     master_port: int
     rate: float
     """Steps/s that the round assumed."""
@@ -59,6 +60,8 @@ def shared_env(spec: LaunchSpec) -> dict[str, str]:
         "MOTLEY_TEAM": spec.team,
         "MOTLEY_GPU_TYPE": spec.gpu_type,
         "MOTLEY_WORLD_SIZE": str(len(spec.gpus)),
+        "MOTLEY_REPLICAS": str(len(spec.gpus) // spec.gpus_per_replica),
+        "MOTLEY_GPUS_PER_REPLICA": str(spec.gpus_per_replica),
         "MOTLEY_RESUME": "1" if spec.resume else "0",
         "MOTLEY_GRACE_SECONDS": str(spec.grace_s),
         "MOTLEY_API_URL": spec.api_url,

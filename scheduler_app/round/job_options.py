@@ -1,7 +1,7 @@
 """Candidate jobs with their feasible configurations and estimated throughputs on the GPUs in service. No queries."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, lru_cache
@@ -15,12 +15,14 @@ import numpy as np
 from allocation.configurations import Configurations, gang_sizes
 from allocation.problem import normaliser, runnable
 from allocation.types import Bools, Floats, Ints
+from cluster_app.replica_size import GpusPerReplica
 from estimation.batch_tuning import Tuned, tuned_rates
 from estimation.fitted_models import Fits
 from estimation.goodput import BatchLimits, GradientNoise
 from estimation.gpu_specifications import GPU_SPECIFICATIONS
 from estimation.profile import GpuSpec, Knowledge, Measurement, Tuning
 from estimation.rates import Machines, estimate_rates, valid_configurations
+from estimation.replicas import InReplicas
 from jobs_app.models import Attempt, Job
 from scheduler_app.round.inputs import AttemptRow, DeclaredFor, GpuRow, InputRows, JobRow, TypeRow
 
@@ -134,27 +136,56 @@ def capacity_of(rows: InputRows, service: InService) -> Ints:
     return np.array([count[row.id] for row in rows.types], dtype=np.int64)
 
 
-def _sizes(job: JobRow) -> tuple[int, ...]:
-    return gang_sizes(job.gpus_min, job.gpus_max)
+def gangs_on(job: JobRow, gpu_type: str) -> tuple[int, ...]:
+    """Numbers of GPUs of that type that the job may have: its numbers of replicas, as many GPUs each."""
+    unit = job.gpus_per_replica.on(gpu_type)
+    sizes = gang_sizes(*job.gpus_per_replica.replicas(job.gpus_min, job.gpus_max)) if unit else ()
+    return tuple(unit * replicas for replicas in sizes)
+
+
+def units_of(types: Sequence[TypeRow], jobs: Sequence[JobRow]) -> Ints:
+    """GPUs of each type that one replica of each job takes (m, n); 0: it may not be used."""
+    of_size: dict[GpusPerReplica, list[int]] = {}
+    for size in {job.gpus_per_replica for job in jobs}:
+        of_size[size] = [size.on(kind.name) for kind in types]
+    units = [of_size[job.gpus_per_replica] for job in jobs]
+    return np.array(units, dtype=np.int64).reshape(len(jobs), len(types))
 
 
 def configurations(rows: InputRows, service: InService, queue: Sequence[JobRow]) -> Configurations:
     """The configurations that the nodes in service offer for the gang sizes of these jobs."""
     per_node = Counter(gpu.node_id for gpu in service.gpus)
     node_gpus = [[per_node[n.id] for n in rows.nodes if n.gpu_type_id == t.id and n.id in per_node] for t in rows.types]
-    gangs = {(job.uneven_gang, job.gpus_min, job.gpus_max) for job in queue}
-    even = {size for is_uneven, *ends in gangs if not is_uneven for size in gang_sizes(*ends)}
-    uneven = {size for is_uneven, *ends in gangs if is_uneven for size in gang_sizes(*ends)}
+    alike = {(job.uneven_gang, job.gpus_min, job.gpus_max, job.gpus_per_replica): job for job in queue}.values()
+    sizes: tuple[set[int], set[int]] = set(), set()
+    for job in alike:
+        types = [kind.name for kind in rows.types] if job.gpus_per_replica.several else [""]
+        sizes[job.uneven_gang].update(size for kind in types for size in gangs_on(job, kind))
+    even, uneven = sizes
     return Configurations.of(node_gpus, even, uneven=uneven)
 
 
 def _rates(
     rows: InputRows, offered: Configurations, queue: Sequence[JobRow]
 ) -> tuple[Floats, Ints, list[Tuned | None]]:
-    machines = Machines(_gpu_specs(rows.types), offered.usage, offered.nodes)
-    known, workload = _knowledge(rows, queue)
-    rate, source = estimate_rates(machines, known, workload, _valid(machines, offered, queue))
-    return rate, source, _tuned(machines, known, workload)
+    """Rates, their sources and tuned batches; jobs of equal replicas are estimated together, in replicas."""
+    machines, units = Machines(_gpu_specs(rows.types), offered.usage, offered.nodes), units_of(rows.types, queue)
+    valid = _valid(machines, offered, queue)
+    rate: Floats = np.zeros(valid.shape)
+    source: Ints = np.zeros(valid.shape, dtype=np.int64)
+    tuned: list[Tuned | None] = [None] * len(queue)
+    alike: dict[bytes, list[int]] = defaultdict(list)
+    for i, unit in enumerate(units):
+        alike[unit.tobytes()].append(i)
+    for members in alike.values():
+        view = InReplicas.of(machines, units[members[0]])
+        known, workload = _knowledge(rows, [queue[i] for i in members])
+        known = [view.known(one) for one in known]
+        found = estimate_rates(view.machines, known, workload, valid[members][:, view.columns])
+        rate[members], source[members] = view.spread(found[0]), view.spread(found[1])
+        for i, of_job in zip(members, _tuned(view, known, workload), strict=True):
+            tuned[i] = of_job
+    return rate, source, tuned
 
 
 def _gpu_specs(types: Sequence[TypeRow]) -> list[GpuSpec]:
@@ -169,9 +200,9 @@ def _gpu_specs(types: Sequence[TypeRow]) -> list[GpuSpec]:
     return [spec_of.get(t.name) or replace(assumed, name=t.name, memory_mib=t.memory_mib) for t in types]
 
 
-def _tuned(machines: Machines, known: Sequence[Knowledge], workload: Ints) -> list[Tuned | None]:
+def _tuned(view: InReplicas, known: Sequence[Knowledge], workload: Ints) -> list[Tuned | None]:
     """Tuned batch sizes per job; the models were fitted for the rates already."""
-    of_workload = [tuned_rates(machines, one, Fits(0)) if one.tuning else None for one in known]
+    of_workload = [view.spread_tuned(tuned_rates(view.machines, one, Fits(0))) if one.tuning else None for one in known]
     return [of_workload[w] for w in workload.tolist()]
 
 
@@ -181,7 +212,8 @@ def _valid(machines: Machines, offered: Configurations, queue: Sequence[JobRow])
     rows: list[Bools] = []
     of_job = []
     for job in queue:
-        request = (tuple(job.gpu_types), job.gpus_min, job.gpus_max, job.gpu_memory_mib, job.uneven_gang)
+        gang = job.gpus_min, job.gpus_max, job.gpus_per_replica, job.uneven_gang
+        request = (tuple(job.gpu_types), job.gpu_memory_mib, gang)
         if request not in answers:
             answers[request] = len(rows)
             rows.append(_valid_for(machines, offered, job))
@@ -198,7 +230,9 @@ def _valid_for(machines: Machines, offered: Configurations, job: JobRow) -> Bool
         most_gpus=job.gpus_max,
         gpu_memory_mib=job.gpu_memory_mib,
     )
-    valid: Bools = allowed & np.isin(offered.gpus, _sizes(job)) & (job.uneven_gang == offered.uneven)
+    sizes = [np.isin(offered.gpus, gangs_on(job, name)) for name in names] or [np.zeros(0, dtype=np.bool_)]
+    of_size = np.array(sizes)[offered.gpu_type, np.arange(len(offered.nodes))]
+    valid: Bools = allowed & of_size & (job.uneven_gang == offered.uneven)
     return valid
 
 
@@ -245,19 +279,33 @@ def _places_in(index: Mapping[str, int]) -> Callable[[DeclaredFor], list[tuple[t
 
 
 def most_replicas(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> Floats:
-    """The most replicas (m,), one GPU each, with a rate: measured for the workload, declared by the owner, or held."""
-    seen: Counter[tuple[int, str]] = Counter()
-    for team, workload, _, gpus, *_ in rows.measured:
-        seen[team, workload] = max(seen[team, workload], gpus)
-    declared = (_most_declared(job.rates.gpus_by_type) for job in jobs)
-    held = (a.gpu_count if (a := service.attempt_of.get(job.id)) else 0 for job in jobs)
-    most = [max(seen[job.team_id, job.workload], *known) for job, *known in zip(jobs, declared, held, strict=True)]
-    return np.array(most, dtype=float)
+    """The most replicas (m,) with a rate: measured for the workload, declared by the owner, or held now."""
+    name_of = {row.id: row.name for row in rows.types}
+    gangs: dict[tuple[int, str], list[tuple[str, int]]] = defaultdict(list)
+    for team, workload, kind, gpus, *_ in rows.measured:
+        gangs[team, workload].append((name_of[kind], gpus))
+
+    @cache
+    def measured(team: int, workload: str, replica: GpusPerReplica) -> int:
+        return _most_held(replica, gangs[team, workload])
+
+    def most(job: JobRow) -> int:
+        replica, attempt = job.gpus_per_replica, service.attempt_of.get(job.id)
+        held = [(name_of[attempt.gpu_type_id], attempt.gpu_count)] if attempt else []
+        declared = _most_declared(replica, job.rates.gpus_by_type)
+        return max(measured(job.team_id, job.workload, replica), declared, _most_held(replica, held))
+
+    return np.array([most(job) for job in jobs], dtype=float)
 
 
 @lru_cache(maxsize=10_000)
-def _most_declared(declared: DeclaredFor) -> int:
-    return max((int(gpus) for _, *sizes in declared for gpus in sizes), default=0)
+def _most_declared(replica: GpusPerReplica, declared: DeclaredFor) -> int:
+    return _most_held(replica, [(kind, int(gpus)) for kind, *sizes in declared for gpus in sizes])
+
+
+def _most_held(replica: GpusPerReplica, gangs: Iterable[tuple[str, int]]) -> int:
+    """The most replicas that one of these gangs, GPUs of a type, holds."""
+    return max((gpus // unit for kind, gpus in gangs if (unit := replica.on(kind))), default=0)
 
 
 def _tuning(job: JobRow, noise: tuple[float, float] | None) -> Tuning | None:

@@ -87,7 +87,7 @@ def _merge_short_types(words: list[ReasonText]) -> list[ReasonText]:
     if len(short) < 2 or words[0]["code"] != ReasonCode.INSUFFICIENT_GPUS:
         return words
     named, more = short[:MOST_NAMED], " or others" * (len(short) > MOST_NAMED)
-    needed = " or ".join(f"{one['needed']} {one['gpu_type']}" for one in named)
+    needed = " or ".join(map(_amount, named))
     left = ", ".join(f"{one['left']} {one['gpu_type']}" for one in named)
     return [
         words[0] | {"detail": f"{needed}{more} needed; left after the jobs that come first: {left}."},
@@ -103,10 +103,22 @@ def _reason_text(reason: PendingReason, row: int, snapshot: Snapshot, names: Map
     numbers: dict[str, Any] = {name: _round(value) for name, value in reason.numbers.items()}
     if "gpu_type" in numbers:
         numbers["gpu_type"] = snapshot.types[int(reason.numbers["gpu_type"])]
+        unit = int(snapshot.problem.gpus_per_replica[row, int(reason.numbers["gpu_type"])])
+        numbers |= {"replicas": numbers["needed"] // unit} if unit > 1 and "needed" in numbers else {}
     if reason.rival is not None:
         rival = names.get(snapshot.jobs[reason.rival])
         numbers["rival"] = rival.shown_to(int(snapshot.problem.team[row])) if rival else "another job"
-    return reason_text(reason.code, _sentence_of(reason).format_map(_DashIfMissing(numbers)), **numbers)
+    words = _DashIfMissing(numbers, amount=_amount(numbers))
+    return reason_text(reason.code, _sentence_of(reason).format_map(words), **numbers)
+
+
+def _amount(numbers: Mapping[str, Any]) -> str:
+    """GPUs that are needed: 8 v100; of a hybrid-parallel job 8 v100 (2 replicas of 4)."""
+    if "needed" not in numbers:
+        return "-"
+    needed, replicas = numbers["needed"], numbers.get("replicas")
+    each = f" ({replicas} replica{'s' * (replicas != 1)} of {needed // replicas})" if replicas else ""
+    return f"{needed} {numbers.get('gpu_type', '-')}{each}"
 
 
 def _sentence_of(reason: PendingReason) -> str:
@@ -152,7 +164,7 @@ class _DashIfMissing(dict[str, Any]):
 
 SENTENCES = {
     ReasonCode.QUOTA: "The limit is {limit} GPUs at once, {used} are in use, and this job needs {needed}.",
-    ReasonCode.INSUFFICIENT_GPUS: "{needed} {gpu_type} needed; {left} left after the jobs that come first.",
+    ReasonCode.INSUFFICIENT_GPUS: "{amount} needed; {left} left after the jobs that come first.",
     ReasonCode.FRAGMENTED: (
         "{left} {gpu_type} are left, but scattered over nodes: {per_node} are needed on one node, "
         "and at most {largest_block} are free on any."
@@ -180,6 +192,7 @@ def _cannot_run(job: JobRow, inventory: Sequence[NodeShape]) -> ReasonText:
         cpus_per_gpu=job.cpus_per_gpu,
         memory_per_gpu_mib=job.memory_per_gpu_mib,
         uneven_gang=job.uneven_gang,
+        gpus_per_replica=job.gpus_per_replica,
     )
     if never := why_never(request, inventory):
         return reason_text(CODES_OF_REFUSALS.get(never.code, ReasonCode.NO_SUCH_GPU), never.detail)

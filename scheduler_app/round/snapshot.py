@@ -28,6 +28,7 @@ from scheduler_app.round.job_options import (
     job_options_of,
     most_replicas,
     queue_of,
+    units_of,
 )
 
 
@@ -111,7 +112,8 @@ def _problem(
     total = np.array([job.total_steps or np.inf for job in jobs], dtype=float)
     step = np.array([job.step for job in jobs], dtype=float)
     deadline_s = [(job.deadline - now).total_seconds() if job.deadline else np.inf for job in jobs]
-    base_gpus, base_rate = normaliser(options.rate, offered.usage, capacity)
+    gpus_per_replica = np.maximum(units_of(rows.types, jobs), 1)
+    base_gpus, base_rate = normaliser(options.rate, offered.usage, capacity, gpus_per_replica)
     return Problem.of(
         options.rate,
         offered.usage,
@@ -130,6 +132,7 @@ def _problem(
         held_s=_held_s(service, jobs, now),
         locked=options.unlock_s > 0,
         unlock_s=options.unlock_s,
+        gpus_per_replica=gpus_per_replica,
         most_replicas=most_replicas(rows, service, jobs),
         restart_s=np.array([job.restore_s for job in jobs], dtype=float),
         restarts=np.array([max(job.attempt_count - 1, 0) for job in jobs], dtype=np.int64),

@@ -108,6 +108,59 @@ def test_a_bare_rate_holds_for_the_least_gang() -> None:
     assert columns["rates"] == {"a100": {"2": 24.1}}
 
 
+HYBRID: dict[str, Any] = {"name": "net", "command": "true", "replicas": {"min": 1, "max": 4}}
+
+
+def test_a_hybrid_parallel_job_has_gpus_of_whole_replicas_on_the_types_that_hold_one() -> None:
+    columns = parse_spec(HYBRID | {"gpus_per_replica": {"a100": 2, "v100": 4}})
+    assert (columns["gpus_min"], columns["gpus_max"]) == (2, 16)
+    assert (columns["gpu_types"], columns["gpus_per_replica"]) == (["a100", "v100"], {"a100": 2, "v100": 4})
+    assert parse_spec(HYBRID | {"replicas": 3, "gpus_per_replica": 8})["gpus_min"] == 24
+
+
+def test_of_the_types_that_hold_a_replica_some_may_be_chosen() -> None:
+    columns = parse_spec(HYBRID | {"gpus_per_replica": {"a100": 2, "v100": 4}, "gpu_types": ["v100"]})
+    assert (columns["gpus_min"], columns["gpus_max"], columns["gpus_per_replica"]) == (4, 16, {"v100": 4})
+
+
+def test_a_bare_rate_of_a_hybrid_parallel_job_holds_for_the_fewest_replicas_of_that_type() -> None:
+    size = {"replicas": 2, "gpus_per_replica": {"a100": 2, "v100": 4}}
+    columns = parse_spec(HYBRID | size | {"rates": {"a100": 9, "v100": {"8": 7}}})
+    assert columns["rates"] == {"a100": {"4": 9}, "v100": {"8": 7}}
+
+
+def test_a_batch_is_shared_by_replicas() -> None:
+    batch = {"initial": 8, "max": 32, "max_per_gpu": 16, "min_per_gpu": 8}
+    assert parse_spec(HYBRID | {"gpus_per_replica": 8, "batch_size": batch})["batch_size"] == batch
+    (fault,) = faults(HYBRID | {"replicas": 5, "gpus_per_replica": 8, "batch_size": batch})
+    assert "5 replicas with 8 samples each need at least 40" in fault["detail"]
+
+
+@pytest.mark.parametrize(
+    ("size", "pointer", "remedy"),
+    [
+        ({"replicas": 2}, "/gpus_per_replica", "Say how many GPUs one replica takes"),
+        ({"gpus_per_replica": 2}, "/replicas", "Say how many replicas"),
+        ({"gpus": 4, "replicas": 2, "gpus_per_replica": 2}, "/gpus", "either gpus, or replicas"),
+        ({"gpus": 4, "gpus_per_replica": 2}, "/gpus", "either gpus, or replicas"),
+        ({"replicas": 0, "gpus_per_replica": 2}, "/replicas", "from 1 to"),
+        ({"replicas": 2, "gpus_per_replica": {}}, "/gpus_per_replica", "one by GPU type"),
+        ({"replicas": 2, "gpus_per_replica": {"a100": 0}}, "/gpus_per_replica", "from 1 to"),
+        ({"replicas": 2, "gpus_per_replica": "many"}, "/gpus_per_replica", "Write a whole number"),
+        ({"replicas": 2, "gpus_per_replica": {"a100": 2}, "gpu_types": ["t4"]}, "/gpu_types", "add it there, or leave"),
+        ({"replicas": 50_000, "gpus_per_replica": 8}, "/replicas", "write fewer replicas"),
+    ],
+)
+def test_a_faulty_size_is_named_with_its_remedy(size: dict[str, Any], pointer: str, remedy: str) -> None:
+    (fault,) = faults({"name": "net", "command": "true"} | size)
+    assert (fault["pointer"], remedy in fault["detail"]) == (pointer, True)
+
+
+def test_a_job_without_a_size_is_told_so() -> None:
+    (fault,) = faults({"name": "net", "command": "true"})
+    assert (fault["pointer"], fault["code"]) == ("/gpus", "required")
+
+
 def test_a_command_may_be_a_list() -> None:
     assert parse_spec(LEAST | {"command": ["python", "a b.py"]})["command"] == ["python", "a b.py"]
 

@@ -18,6 +18,11 @@ KINDS = {
     "of-one-type": {"gpus": 1, "gpu_types": ["t4"], "total_steps": 100},
     "of-unknown-length": {"gpus": 1},
     "of-a-tuned-batch": {"gpus": {"min": 1, "max": 2}, "batch_size": {"initial": 128, "max": 1024, "max_per_gpu": 256}},
+    "hybrid-parallel": {
+        "replicas": {"min": 1, "max": 2},
+        "gpus_per_replica": {"a100": 2, "v100": 4},
+        "total_steps": 900,
+    },
     "heavy": {"gpus": 1, "weight": 2, "total_steps": 300},
 }
 
@@ -59,6 +64,9 @@ def test_no_gpu_is_given_twice_and_gangs_are_whole(lab: Lab, policy: str) -> Non
     assert len(claimed) == len(set(claimed))
     for attempt in Attempt.objects.select_related("job"):
         assert attempt.job.gpus_min <= attempt.gpu_count <= attempt.job.gpus_max
+        least, most = attempt.job.replicas
+        assert least <= attempt.replicas <= most
+        assert attempt.gpu_count == attempt.replicas * attempt.job.replica.on(attempt.gpu_type.name)
         assert attempt.claims.count() == attempt.gpu_count
 
 

@@ -10,7 +10,17 @@ from typer.core import TyperCommand
 
 from motley_client.completion import gpu_types, teams
 from motley_client.completion import jobs as known_jobs
-from motley_client.spec import after_of, array_of, command_of, gpus_of, merged, pairs_of, read_specs, values_of
+from motley_client.spec import (
+    after_of,
+    array_of,
+    command_of,
+    gpus_of,
+    merged,
+    pairs_of,
+    read_specs,
+    replica_of,
+    values_of,
+)
 
 Specs = list[dict[str, Any]]
 
@@ -38,6 +48,13 @@ def options(
     name: Annotated[str | None, typer.Option("--name", "-n", help="Name of the job.")] = None,
     gpus: Annotated[
         str | None, typer.Option(help="Number of GPUs, e.g. 4, or a range for an elastic job, e.g. 1-16.")
+    ] = None,
+    replicas: Annotated[
+        str | None,
+        typer.Option(help="Number of replicas of several GPUs each, in place of --gpus: e.g. 2, or 1-4."),
+    ] = None,
+    gpus_per_replica: Annotated[
+        str | None, typer.Option(help="GPUs of each replica, e.g. 4, or by GPU type: a100=2,v100=4.")
     ] = None,
     gpu_type: Annotated[
         list[str] | None,
@@ -103,6 +120,8 @@ def options(
         "name": name,
         "command": command_of(context.meta["command"]),
         "gpus": gpus_of(gpus),
+        "replicas": gpus_of(replicas, "--replicas"),
+        "gpus_per_replica": replica_of(gpus_per_replica),
         "gpu_types": gpu_type,
         "gpu_memory": gpu_memory,
         "cpus_per_gpu": cpus_per_gpu,

@@ -126,12 +126,19 @@ def plan_table(plan: Plan) -> RenderableType:
 
 
 def gpus(job: Job) -> str:
-    """GPUs that the job holds: `4 a100`; if it holds none, those that it requests: `1-16 a100|v100`."""
+    """GPUs that the job holds: `4 a100`; if it holds none, those that it requests: `1-16 a100|v100`.
+
+    Of a hybrid-parallel job the replicas that it requests, and the GPUs of each: `1-4 x 2 a100|4 v100`.
+    """
     if job["gpu_type"]:
         return f"{job['gpu_count']} {job['gpu_type']}"
-    asked = job["spec"].get("gpus", 1)
+    spec = job["spec"]
+    asked, size = spec.get("replicas") or spec.get("gpus", 1), spec.get("gpus_per_replica")
     count = f"{asked.get('min')}-{asked.get('max')}" if isinstance(asked, dict) else str(asked)
-    return f"{count} {'|'.join(job['spec'].get('gpu_types') or ['any'])}"
+    if isinstance(size, dict):
+        return f"{count} x {'|'.join(f'{gpus} {gpu_type}' for gpu_type, gpus in size.items())}"
+    each = f"x {size} " if size else ""
+    return f"{count} {each}{'|'.join(spec.get('gpu_types') or ['any'])}"
 
 
 def progress(job: Job) -> str:
@@ -172,7 +179,7 @@ def _job_row(job: Job, now: datetime) -> Sequence[Cell]:
 def _option_row(option: PlanOption) -> Sequence[Cell]:
     return (
         "*" if option["preferred"] else "",
-        f"{option['gpus']} {option['gpu_type']}",
+        _gpus_of_option(option),
         str(option["nodes"] or ""),
         number(option["rate"]),
         option["source"] or "",
@@ -182,6 +189,13 @@ def _option_row(option: PlanOption) -> Sequence[Cell]:
         str(option["free_gpus"]),
         "now" if option["can_start_now"] else option["reason"],
     )
+
+
+def _gpus_of_option(option: PlanOption) -> str:
+    """GPUs of a configuration: `4 a100`; of a hybrid-parallel job `2 x 4 v100`, replicas and the GPUs of each."""
+    gpus, replicas = option["gpus"], option["replicas"]
+    count = f"{gpus}" if gpus == replicas else f"{replicas} x {gpus // replicas}"
+    return f"{count} {option['gpu_type']}"
 
 
 def _rates_table(rates: Iterable[RateUsed]) -> RenderableType:
