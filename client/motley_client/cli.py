@@ -12,6 +12,7 @@ app = typer.Typer(cls=ErrorsAsExitCodes, no_args_is_help=True, rich_markup_mode=
 
 for command in (submit.submit, submit.plan, submit.clone):
     app.command(cls=CommandAfterDashes)(command)
+app.command()(submit.replica_size)
 for command in (
     jobs.ps,
     jobs.show,

@@ -56,6 +56,33 @@ def test_dashes_within_the_command_belong_to_it(service: Live, motley: Motley) -
     assert (asked(service)["command"], asked(service)["name"]) == (["run", "--", "--name", "b"], "a")
 
 
+def test_a_hybrid_parallel_job_has_replicas_and_their_size(service: Live, motley: Motley) -> None:
+    motley("submit", "--name", "a", "--replicas", "1-4", "--gpus-per-replica", "a100=1", "--", "true")
+    spec = asked(service)
+    assert (spec["replicas"], spec["gpus_per_replica"], "gpus" in spec) == ({"min": 1, "max": 4}, {"a100": 1}, False)
+
+
+def test_the_size_of_a_replica_is_proposed_from_that_of_the_model(service: Live, motley: Motley) -> None:
+    """13 billion parameters take 194 GiB in training, of which an A100 of 40 GiB holds 28."""
+    assert "gpus_per_replica: {a100: 8" in motley("replica-size", "13B").output
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("submit", "--gpus-per-replica", "a100:2", "--", "true"), "a100=2,v100=4"),
+        (("submit", "--replicas", "few", "--", "true"), "--replicas few"),
+        (("replica-size", "large"), "13B"),
+        (("replica-size", "900T"), "No GPU type holds"),
+    ],
+)
+def test_a_size_that_cannot_be_read_is_a_usage_error(
+    service: Live, motley: Motley, options: tuple[str, ...], expected: str
+) -> None:
+    ran = motley(*options)
+    assert (ran.exit_code, expected in ran.stderr) == (2, True)
+
+
 def test_a_range_of_gpus_is_an_elastic_job(service: Live, motley: Motley) -> None:
     motley("submit", "--name", "a", "--gpus", "1-4", "--", "true")
     assert asked(service)["gpus"] == {"min": 1, "max": 4}

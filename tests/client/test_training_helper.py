@@ -58,6 +58,12 @@ def test_the_batch_is_what_motley_chose_or_else_the_loops_own(tmp_path: Path) ->
     assert [output(body, tmp_path), output(body, tmp_path, **told)] == ["128 1", "512 2"]
 
 
+def test_a_hybrid_parallel_job_knows_its_replicas(tmp_path: Path) -> None:
+    body = "from motley_client.training import gpus_per_replica, replicas\nprint(replicas(), gpus_per_replica())"
+    told = {"MOTLEY_REPLICAS": "2", "MOTLEY_GPUS_PER_REPLICA": "4"}
+    assert [output(body, tmp_path), output(body, tmp_path, **told)] == ["1 1", "2 4"]
+
+
 def test_progress_takes_scalars_of_numpy(tmp_path: Path) -> None:
     body = "import numpy as np\nprogress(np.int64(3), loss=np.float32(0.25), grad_sqr=np.float64(2))"
     output(body, tmp_path, MOTLEY_PROGRESS="p.jsonl")

@@ -27,6 +27,24 @@ def test_what_the_form_lacks_is_written_beside_it_as_yaml(member, cluster, web):
     assert (Job.objects.get().tags, Job.objects.get().weight) == ({"project": "imagenet"}, 0.5)
 
 
+def test_replicas_of_several_gpus_are_fields_of_the_form(member, cluster, web):
+    size = {"gpus": "", "replicas": "1-2", "gpus_per_replica": "a100: 2"}
+    web(member).post(reverse("new-job"), FORM | size)
+    job = Job.objects.get()
+    assert (job.gpus_min, job.gpus_max, job.gpus_per_replica) == (2, 4, {"a100": 2})
+    page = web(member).get(reverse("job", args=[job.pk])).content.decode()
+    assert "1 to 2 replicas of 2 A100" in page
+    copy = web(member).get(reverse("new-job"), {"clone": job.pk}).content.decode()
+    assert 'value="1-2"' in copy
+    assert 'value="a100: 2"' in copy
+
+
+def test_a_size_that_is_not_whole_is_told_at_its_field(member, cluster, web):
+    size = {"gpus": "", "replicas": "2", "gpus_per_replica": ""}
+    answer = web(member).post(reverse("new-job"), FORM | size)
+    assert "gpus_per_replica" in answer.context["form"].errors
+
+
 def test_at_most_more_gpus_makes_the_job_elastic(member, cluster, web):
     web(member).post(reverse("new-job"), FORM | {"gpus_max": "4"})
     assert (Job.objects.get().gpus_min, Job.objects.get().gpus_max) == (2, 4)

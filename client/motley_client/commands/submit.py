@@ -11,6 +11,7 @@ from motley_client.commands.job_options import Specs, takes_changes, takes_specs
 from motley_client.commands.wait import exit_code_of, wait_for_all
 from motley_client.completion import JobArgument
 from motley_client.lookup import connect, find_job, with_ids
+from motley_client.replica_size import MOST, memory_by_type, model_memory_mib, proposed_size, written
 from motley_client.responses import Job, JobDetail, Plan
 from motley_client.spec import SpecError
 from motley_client.tables.jobs import jobs_table, plan_table
@@ -71,6 +72,33 @@ def clone(
     with connect(context) as client:
         made = client.clone(find_job(client, job)["id"], with_ids(client, changes))
         _follow_up(client, made, wait=wait, output=output)
+
+
+def replica_size(
+    context: typer.Context,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="SIZE", help="Parameters of the model, e.g. 13B, or its memory in training, e.g. 120GiB."
+        ),
+    ],
+    *,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Propose gpus_per_replica: the fewest GPUs of each type whose memory holds the model. Example: 13B
+
+    The memory of a model is taken to be 16 bytes per parameter (mixed precision, Adam), and 70 % of a GPU's memory to
+    be for it; frameworks that shard or offload less need more GPUs.
+    """
+    memory_mib = model_memory_mib(model)
+    with connect(context) as client:
+        size = proposed_size(memory_mib, memory_by_type(client.gpu_types()))
+    if not size:
+        raise SpecError(f"No GPU type holds {model} on {MOST} GPUs or fewer.")
+    if output is Output.TABLE:
+        say(written(size))
+    else:
+        emit(output, {"gpus_per_replica": size}, names=list(size), table=lambda: "")
 
 
 def _with_dependency_ids(client: Client, specs: Specs) -> Specs:
