@@ -25,10 +25,12 @@ spans = list(claims.values_list("gpu", "held_from", "released_at"))
 answer = sum(a[0] == b[0] and (a[2] is None or a[2] > b[1]) for a, b in zip(spans, spans[1:]))
 """
 """How often a GPU was held by two at once."""
+SHARES = "max_min_fairness"
+"""The policy unless another is named: equal jobs take turns, so that jobs are preempted soon."""
 CHOOSE_ROUNDS = """
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import choose_policy
-choose_policy(PolicySetting(round_length_s={round_s}, min_run_s={min_run_s}), actor=None)
+choose_policy(PolicySetting(policy={policy!r}, round_length_s={round_s}, min_run_s={min_run_s}), actor=None)
 """
 
 
@@ -72,7 +74,7 @@ class Deployment:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
-    def declare(self, *, round_s: float = 1, min_run_s: float = 0, **gpus: int) -> None:
+    def declare(self, *, round_s: float = 1, min_run_s: float = 0, policy: str = SHARES, **gpus: int) -> None:
         """An emulated node for each GPU type: declare(a100=4, v100=2)."""
         self.python(
             "from cluster_app.models import GpuType\n"
@@ -81,14 +83,17 @@ class Deployment:
             f"for name, gpus in {gpus!r}.items():\n"
             "    kind = GpuType.objects.create(name=name, **gpu_type_columns(name))\n"
             "    add_node(f'node-{name}', kind, gpus=gpus, cpus=64, memory_mib=2**19, emulated=True)\n"
-            + CHOOSE_ROUNDS.format(round_s=round_s, min_run_s=min_run_s)
+            + CHOOSE_ROUNDS.format(policy=policy, round_s=round_s, min_run_s=min_run_s)
         )
 
-    def decide_every(self, round_s: float, *, min_run_s: float = 0) -> None:
-        self.python(CHOOSE_ROUNDS.format(round_s=round_s, min_run_s=min_run_s))
+    def decide_every(self, round_s: float, *, min_run_s: float = 0, policy: str = SHARES) -> None:
+        self.python(CHOOSE_ROUNDS.format(policy=policy, round_s=round_s, min_run_s=min_run_s))
 
     def submit(self, command: str | list[str], **spec: Any) -> str:
-        return self.client.submit({"name": "test", "team": "vision", "gpus": 1, "command": command, **spec})["id"]
+        """A restart costs nothing unless given, so that jobs have no lease."""
+        checkpoint = {"restore_seconds": 0, **spec.pop("checkpoint", {})}
+        given = {"name": "test", "team": "vision", "gpus": 1, "command": command, "checkpoint": checkpoint, **spec}
+        return self.client.submit(given)["id"]
 
     def sample(self, *, steps: int, rate: float, **spec: Any) -> str:
         """The sample training, which notes each step that it does in trace.txt of its working folder."""
