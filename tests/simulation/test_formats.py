@@ -1,8 +1,11 @@
 """Traces of every format become jobs; what cannot be read is named by line, column and reason."""
 
+from math import inf
+
 import pytest
 
 from simulation.traces.formats import FORMATS
+from simulation.traces.motley_csv import write_motley_csv
 from simulation.traces.trace import GangSpread, InvalidTrace, Program, TraceJob
 
 HEADER = "name,arrival_s,gpus,min_gpus,max_gpus,workload,total_steps,duration_s,weight,team,deadline_s"
@@ -33,6 +36,26 @@ def test_a_job_of_ours_says_all_that_it_can():
             deadline_s=7200,
         ),
     )
+
+
+def test_a_job_of_ours_says_its_teams_weight_and_the_length_that_it_declares():
+    header = "name,arrival_s,gpus,duration_s,team,team_weight,declared_length"
+    lines = f"{header}\na,0,1,60,x,4,2\nb,0,1,60,x,4,none\nc,0,1,60,,,\n"
+    trace = read("csv", lines)
+    assert [(job.team_weight, job.declared_length) for job in trace.jobs] == [(4, 2), (4, inf), (1, 1)]
+    assert read("csv", "".join(write_motley_csv(trace.jobs))) == trace
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [
+        ("declared_length", "long", "declared_length 'long' is not a number"),
+        ("declared_length", "0", "declared_length 0 is not positive"),
+        ("team_weight", "0", "team_weight 0 is not positive"),
+    ],
+)
+def test_a_weight_or_length_that_cannot_be_is_refused(column, value, reason):
+    assert fault("csv", f"name,arrival_s,gpus,duration_s,{column}\na,0,1,60,{value}\n") == (2, 5, reason)
 
 
 def test_columns_of_ours_come_in_any_order_and_unused_ones_may_be_left_out():
