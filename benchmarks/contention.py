@@ -33,7 +33,7 @@ COLUMNS = {
     "makespan": ("makespan_h", "{:.2f}"),
     "overhead": ("overhead", "{:.1%}"),
     "restarts": ("restarts_per_job", "{:.1f}"),
-    "p99 ": ("restarts_p99", "{:.0f}"),
+    "restarts p99": ("restarts_p99", "{:.0f}"),
     "first wait": ("first_wait", "{:.2f}"),
     "share error": ("team_share_error", "{:.1%}"),
     "rho p99": ("rho_p99", "{:.2f}"),
@@ -46,7 +46,11 @@ FAIR_QUEUE = "fifo"
 """Its longest wait before a first run is the unit of the column `first wait`."""
 BASE = "motley"
 DRAWS = 10_000
+"""Of the bootstrap."""
 SETTLED_S = 300.0
+"""Contended time after which the share gap counts."""
+
+Figures = Mapping[str, Any]
 
 
 class Run(NamedTuple):
@@ -118,7 +122,7 @@ def performed(runs: Sequence[Run], record: Path | None, processes: int) -> dict[
 
 
 def perform(run: Run) -> dict[str, Any]:
-    """The figures of one run; those of a run that failed say why."""
+    """The figures of one run, or why it failed."""
     prepared = run.options.prepare(run.trace, run.policy, seed=0)
     state = prepared.simulation.state
     turns = Turns(state)
@@ -163,21 +167,25 @@ def _share_gap(state: State) -> float | None:
     return float(behind[contended].max(initial=0))
 
 
-def table(title: str, of: Mapping[str, Sequence[Mapping[str, Any]]], policies: Sequence[str]) -> Iterator[str]:
+def table(title: str, of: Mapping[str, Sequence[Figures]], policies: Sequence[str]) -> Iterator[str]:
     """Lines of a scenario's table in Markdown."""
     yield f"\n### {title}\n"
     yield "| policy | " + " | ".join(COLUMNS) + f" | JCT to `{BASE}` |"
     yield "| --- |" + " ---: |" * (len(COLUMNS) + 1)
-    base = next((policy for policy in policies if policy == BASE), policies[0])
+    base = of[BASE] if BASE in policies else of[policies[0]]
     for policy in policies:
-        if failed := [f["failed"] for f in of[policy] if "failed" in f]:
-            yield f"| `{policy}` | {failed[0][:80]} |"
-            continue
-        waits = zip(of[policy], of[FAIR_QUEUE], strict=True)
-        ratio = [mine["longest_first_wait_h"] / max(fair["longest_first_wait_h"], 1e-9) for mine, fair in waits]
-        rows = [{**f, "first_wait": wait} for f, wait in zip(of[policy], ratio, strict=True)]
-        cells = [_cell([row[name] for row in rows], form) for name, form in COLUMNS.values()]
-        yield f"| `{policy}` | " + " | ".join(cells) + f" | {_difference(of[policy], of[base])} |"
+        failed = next((found["failed"] for found in of[policy] if "failed" in found), None)
+        yield f"| `{policy}` | " + (f"{failed[:80]} |" if failed else _row(of[policy], of[FAIR_QUEUE], base))
+
+
+def _row(runs: Sequence[Figures], fair_queue: Sequence[Figures], base: Sequence[Figures]) -> str:
+    waits = [
+        mine["longest_first_wait_h"] / max(fair["longest_first_wait_h"], 1e-9)
+        for mine, fair in zip(runs, fair_queue, strict=True)
+    ]
+    rows = [{**found, "first_wait": wait} for found, wait in zip(runs, waits, strict=True)]
+    cells = [_cell([row[name] for row in rows], form) for name, form in COLUMNS.values()]
+    return " | ".join(cells) + f" | {_difference(runs, base)} |"
 
 
 def _cell(values: Sequence[float | None], form: str) -> str:
@@ -185,7 +193,7 @@ def _cell(values: Sequence[float | None], form: str) -> str:
     return form.format(np.mean(known)) if known else ""
 
 
-def _difference(mine: Sequence[Mapping[str, Any]], base: Sequence[Mapping[str, Any]]) -> str:
+def _difference(mine: Sequence[Figures], base: Sequence[Figures]) -> str:
     """Difference of the mean JCT in percent, with its 95 % interval by paired bootstrap over traces."""
     if mine is base or any("failed" in one for one in base):
         return ""
