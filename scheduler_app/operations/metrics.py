@@ -118,7 +118,7 @@ def _histogram(metric: str, words: str, added_up: Sums) -> Family:
 
 
 def _shares(now: datetime) -> Family:
-    words = "A team's share of the last hour: entitled, by the weights of active teams, and delivered."
+    words = "A team's share of the last hour: entitled, weighted max-min fair by what its jobs can use, and delivered."
     family = GaugeMetricFamily("motley_team_share_ratio", words, labels=["team", "kind"])
     for share in team_shares(now - SHARES_OVER):
         family.add_metric([share.team, "entitled"], share.entitled)
