@@ -53,7 +53,7 @@ def test_the_examples_of_the_readme_work_as_they_stand(demo: Service, tmp_path: 
 
 
 def test_the_examples_of_the_client_work_as_they_stand(service: Service, tmp_path: Path) -> None:
-    service.declare(a100=16)
+    service.declare(a100=16, v100=4)
     make_staff = "from jobs_app.models import ApiToken\nfrom jobs_app.tokens import issue_token\n"
     make_staff += "from django.contrib.auth.models import User\n"
     make_staff += "root = User.objects.get(username='admin')\n"
