@@ -46,7 +46,7 @@ FAIR_QUEUE = "fifo"
 """Its longest wait before a first run is the unit of the column `first wait`."""
 BASE = "motley"
 DRAWS = 10_000
-"""Of the bootstrap."""
+"""Resamples of the bootstrap."""
 SETTLED_S = 300.0
 """Contended time after which the share gap counts."""
 
@@ -136,7 +136,7 @@ def perform(run: Run) -> dict[str, Any]:
 
 @dataclass(eq=False)
 class Turns:
-    """Counts the third turns of jobs that began while another job of the same time had not run yet."""
+    """Counts third turns that began while a job submitted no later had never run."""
 
     state: State
     early_thirds: int = 0
