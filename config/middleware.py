@@ -66,6 +66,17 @@ def permissions_policy(get_response: Answer) -> Answer:
     return answer
 
 
+def note_looks(get_response: Answer) -> Answer:
+    """Note when a page was last loaded by somebody logged in: the demo goes on as long as anyone looks."""
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        if not is_rest(request) and request.user.is_authenticated:
+            settings.MOTLEY_LAST_LOOK.touch()
+        return get_response(request)
+
+    return answer
+
+
 def limit_by_address(get_response: Answer) -> Answer:
     """Limit anonymous requests, and requests with invalid tokens, per address."""
 

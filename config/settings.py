@@ -65,6 +65,11 @@ MIDDLEWARE = [
     "axes.middleware.AxesMiddleware",
 ]
 
+MOTLEY_DEMO: bool = env.bool("MOTLEY_DEMO", default=False)
+MOTLEY_LAST_LOOK: Path = VAR_DIR / "last_look"
+if MOTLEY_DEMO:
+    MIDDLEWARE.append("config.middleware.note_looks")
+
 ROOT_URLCONF = "config.urls"
 WSGI_APPLICATION = "config.wsgi.application"
 TEMPLATES = [

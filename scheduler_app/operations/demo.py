@@ -1,8 +1,10 @@
 """The demo: first accounts and teams, an emulated cluster and sample jobs."""
 
 import secrets
+import time
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -19,6 +21,8 @@ NODES = [("emu-a100-1", "a100", 4), ("emu-v100-1", "v100", 4), ("emu-v100-2", "v
 NODES += [("emu-t4-1", "t4", 4), ("emu-t4-2", "t4", 4)]
 
 ROUND_S, MIN_RUN_S = 5, 20
+LOOKING_S = 60
+"""Seconds after the last page was loaded during which somebody is thought to look; open pages reload themselves."""
 
 
 @dataclass(frozen=True)
@@ -72,3 +76,11 @@ def create_teams(demo_username: str) -> User:
         team, _ = Team.objects.get_or_create(name=name, defaults={"weight": weight, "max_job_weight": 4.0})
         team.members.add(user)
     return user
+
+
+def somebody_looks() -> bool:
+    """Whether a page was loaded within the last minute, by anyone logged in (`config.middleware.note_looks`)."""
+    try:
+        return time.time() - settings.MOTLEY_LAST_LOOK.stat().st_mtime < LOOKING_S
+    except FileNotFoundError:
+        return False

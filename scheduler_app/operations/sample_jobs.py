@@ -3,20 +3,29 @@
 from collections.abc import Iterator
 from typing import Any
 
+MODELS = {
+    "resnet50": ("vision", {"t4": 8.0, "v100": 22.0, "a100": 45.0}, 3000),
+    "yolo": ("vision", {"t4": 14.0, "v100": 25.0, "a100": 32.0}, 2200),
+    "bert": ("language", {"t4": 4.0, "v100": 15.0, "a100": 44.0}, 2600),
+    "lstm": ("language", {"t4": 18.0, "v100": 24.0, "a100": 27.0}, 2000),
+}
+"""Team, steps/s by GPU type, and steps of the shortest job, by model."""
+GANGS = (1, 2, 4, 1, 1, 2, 2, 1, 4, 1, 2, 1, 1, 4)
+FIRST = len(GANGS)
+"""Sample jobs that the demo begins with."""
+
 
 def sample_jobs() -> Iterator[dict[str, Any]]:
-    """Specs of the sample jobs; emulated GPUs run at the rates declared in them."""
-    models = {
-        "resnet50": ("vision", {"t4": 8.0, "v100": 22.0, "a100": 45.0}, 3000),
-        "yolo": ("vision", {"t4": 14.0, "v100": 25.0, "a100": 32.0}, 2200),
-        "bert": ("language", {"t4": 4.0, "v100": 15.0, "a100": 44.0}, 2600),
-        "lstm": ("language", {"t4": 18.0, "v100": 24.0, "a100": 27.0}, 2000),
-    }
-    gangs = [1, 2, 4, 1, 1, 2, 2, 1, 4, 1, 2, 1, 1, 4]
-    for position, gpus in enumerate(gangs):
-        name = list(models)[position % len(models)]
-        team, rates, steps = models[name]
-        yield sample_job(f"{name}-{position + 1}", team, rates=rates, gpus=gpus, steps=steps * (1 + position % 3))
+    """Specs of the first sample jobs; emulated GPUs run at the rates declared in them."""
+    return map(sample, range(FIRST))
+
+
+def sample(position: int) -> dict[str, Any]:
+    """Spec of the sample job at a position, from 0, of a sequence without end."""
+    name = list(MODELS)[position % len(MODELS)]
+    team, rates, steps = MODELS[name]
+    gpus = GANGS[position % len(GANGS)]
+    return sample_job(f"{name}-{position + 1}", team, rates=rates, gpus=gpus, steps=steps * (1 + position % 3))
 
 
 def sample_job(name: str, team: str, *, rates: dict[str, float], gpus: int, steps: int) -> dict[str, Any]:

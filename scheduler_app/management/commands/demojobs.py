@@ -3,28 +3,62 @@
 import time
 from typing import Any
 
-from django.contrib.auth import get_user_model
+from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandParser
+from django.db import close_old_connections
 
+from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job
 from jobs_app.submission.submit import submit_job
-from scheduler_app.operations.sample_jobs import sample_jobs
+from scheduler_app.operations.demo import somebody_looks
+from scheduler_app.operations.sample_jobs import FIRST, sample, sample_jobs
 
 AT_ONCE = 8
+UNFINISHED = 20
+"""Sample jobs that may be unfinished at most when another one is submitted."""
 
 
 class Command(BaseCommand):
-    help = "Submits the sample jobs that do not exist yet: the first eight at once, the others one at a time."
+    help = (
+        "Submits the first sample jobs that do not exist yet, eight at once and the others one at a time; then further "
+        f"ones while somebody looks at the pages and fewer than {UNFINISHED} are unfinished. Ends with its owner."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--owner", required=True)
         parser.add_argument("--interval", type=float, default=8, help="Seconds between two submissions.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        owner = get_user_model().objects.get(username=options["owner"])
+        name, interval = options["owner"], options["interval"]
+        self._submit_first(User.objects.get(username=name), interval)
+        while owner := _user(name):
+            if somebody_looks():
+                self._submit_another(owner)
+            time.sleep(interval)
+
+    @staticmethod
+    def _submit_first(owner: User, interval: float) -> None:
         for position, spec in enumerate(sample_jobs()):
             if Job.objects.filter(owner=owner, name=spec["name"]).exists():
                 continue
             if position >= AT_ONCE:
-                time.sleep(options["interval"])
+                time.sleep(interval)
             submit_job(spec, owner=owner)
+
+    def _submit_another(self, owner: User) -> None:
+        try:
+            submit_another(owner)
+        except InvalidSpec as error:  # the sample's types or its team are gone: an administrator has other plans
+            self.stderr.write(f"No sample job was submitted: {error}")
+
+
+def submit_another(owner: User) -> None:
+    """Submit the next sample job, unless as many as the demo should have are unfinished."""
+    samples = Job.objects.filter(owner=owner, tags__demo="yes")
+    if samples.unfinished().count() < UNFINISHED:
+        submit_job(sample(max(samples.count(), FIRST)), owner=owner)
+
+
+def _user(name: str) -> User | None:
+    close_old_connections()
+    return User.objects.filter(username=name).first()

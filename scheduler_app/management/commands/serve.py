@@ -42,7 +42,7 @@ class Command(BaseCommand):
         host = _prepared()
         self._accounts(url)
         with_samples = self._inventory()
-        environment = os.environ | host.environment() | {"MOTLEY_URL": url}
+        environment = os.environ | host.environment() | {"MOTLEY_URL": url, "MOTLEY_DEMO": str(int(with_samples))}
         children = [Child(command, environment) for command in _commands(port, with_samples=with_samples)]
         self.stdout.write(f"\nMotley is at {url}  (Ctrl-C stops the service; running jobs continue)\n")
         _run_until_told(children)
@@ -84,7 +84,7 @@ class Child:
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self.command, self.environment = ["setpriv", "--pdeathsig", "TERM", *command], environment
         self.name = " ".join(command[1:3])
-        self.once = "demojobs" in command
+        self.may_end = "demojobs" in command
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -92,7 +92,7 @@ class Child:
 
     def restart_if_ended(self) -> None:
         code = self.process.poll()
-        if code is not None and not self.once:
+        if code is not None and not (self.may_end and code == 0):
             print(f"A process of the service ended with {code}, and is restarted: {self.name}")
             self.process = self._start()
 
