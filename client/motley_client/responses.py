@@ -238,11 +238,12 @@ class Throughput(TypedDict):
 
 
 class Share(TypedDict):
-    """Fractions of the cluster's work over a window that the team was entitled to and received."""
+    """Fractions of the cluster's work over a window that the team was entitled to and received, and its backlog."""
 
     window_seconds: float
     entitled: float
     delivered: float
+    backlog_gpu_hours: float
 
 
 class Team(TypedDict):

@@ -19,11 +19,14 @@ WINDOW = timedelta(days=7)
 
 
 class ShareAnswer(serializers.Serializer[Any]):
-    """Entitled and delivered fractions of the cluster's work over the window."""
+    """Entitled and delivered fractions of the cluster's work over the window, and how far the team is behind now."""
 
     window_seconds = serializers.IntegerField()
     entitled = serializers.FloatField()
     delivered = serializers.FloatField()
+    backlog_gpu_hours = serializers.FloatField(
+        help_text="Work that the team was entitled to lately and did not receive; older work counts less."
+    )
 
 
 class TeamAnswer(serializers.ModelSerializer[Team]):
@@ -51,8 +54,8 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
     @extend_schema_field(ShareAnswer)
     def get_share(self, team: Team) -> dict[str, float]:
         share: TeamShare | None = self.context["shares"].get(team.name)
-        got = {"entitled": share.entitled, "delivered": share.delivered} if share else {"entitled": 0, "delivered": 0}
-        return {"window_seconds": int(WINDOW.total_seconds()), **got}
+        figures = ("entitled", "delivered", "backlog_gpu_hours")
+        return {"window_seconds": int(WINDOW.total_seconds())} | {name: getattr(share, name, 0.0) for name in figures}
 
 
 @extend_schema_view(list=extend_schema(summary="List teams"), retrieve=extend_schema(summary="Get a team"))

@@ -183,13 +183,14 @@ def _add(model: type[Usage], rows: Sequence[Usage], *, key: Sequence[str], amoun
 
 @dataclass(frozen=True)
 class TeamShare:
-    """A team's shares over a window: of all delivered work, and of all entitlement."""
+    """A team's shares over a window, of all delivered work and of all entitlement, and its backlog now."""
 
     team: str
     weight: float
     entitled: float
     delivered: float
     gpu_hours: float
+    backlog_gpu_hours: float
 
     @property
     def ratio(self) -> float | None:
@@ -201,11 +202,12 @@ def team_shares(since: datetime) -> list[TeamShare]:
     """Entitled and delivered share of each team since then, largest entitlement first."""
     rows = list(
         TeamUsage.objects.filter(minute__gte=since)
-        .values("team__name", "team__weight")
+        .values("team__name", "team__weight", "team__teambacklog__cluster_s")
         .annotate(entitled=Sum("entitled_share_s"), work=Sum("work_gpu_s"), gpu_s=Sum("gpu_s"))
         .order_by("-entitled", "team__name")
     )
     entitled, work = (sum(row[name] for row in rows) or 1.0 for name in ("entitled", "work"))
+    gpus = Gpu.objects.present().count()
     return [
         TeamShare(
             team=row["team__name"],
@@ -213,6 +215,7 @@ def team_shares(since: datetime) -> list[TeamShare]:
             entitled=row["entitled"] / entitled,
             delivered=row["work"] / work,
             gpu_hours=row["gpu_s"] / 3600,
+            backlog_gpu_hours=gpus * (row["team__teambacklog__cluster_s"] or 0.0) / 3600,
         )
         for row in rows
     ]

@@ -46,7 +46,7 @@ class MetricsCollector(Collector):
         yield from _rounds(added_up, now)
         yield from _preemptions(added_up)
         yield from (_histogram(metric, words, added_up) for metric, words in HISTOGRAMS.items())
-        yield _shares(now)
+        yield from _shares(now)
         yield _build()
 
 
@@ -117,13 +117,16 @@ def _histogram(metric: str, words: str, added_up: Sums) -> Family:
     return HistogramMetricFamily(f"motley_{metric}", words, buckets=buckets, sum_value=added_up[metric, SUM])
 
 
-def _shares(now: datetime) -> Family:
+def _shares(now: datetime) -> Iterator[Family]:
     words = "A team's share of the last hour: entitled, weighted max-min fair by what its jobs can use, and delivered."
     family = GaugeMetricFamily("motley_team_share_ratio", words, labels=["team", "kind"])
+    words = "Work that a team was entitled to and did not receive, forgotten over some hours, in GPU-hours."
+    backlog = GaugeMetricFamily("motley_team_backlog_gpu_hours", words, labels=["team"])
     for share in team_shares(now - SHARES_OVER):
         family.add_metric([share.team, "entitled"], share.entitled)
         family.add_metric([share.team, "delivered"], share.delivered)
-    return family
+        backlog.add_metric([share.team], share.backlog_gpu_hours)
+    yield from (family, backlog)
 
 
 def _build() -> Family:

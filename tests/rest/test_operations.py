@@ -59,6 +59,7 @@ def test_every_metric_that_is_promised_is_there(cluster: Lab, running: Job, prob
         "motley_preemptions_total",
         "motley_preempted_work_seconds_total",
         "motley_team_share_ratio",
+        "motley_team_backlog_gpu_hours",
         "motley_finish_time_fairness_ratio",
         "motley_gpus",
         "motley_scheduler_last_success_timestamp_seconds",
@@ -121,6 +122,7 @@ def test_preemptions_are_counted_by_reason(cluster: Lab, running: Job, metric: C
 def test_usage_is_reported_by_team(cluster: Lab, running: Job, metric: Callable[..., float]) -> None:
     cluster.round()
     cluster.until(lambda: metric("motley_team_share_ratio", team="vision", kind="delivered") == 1)
+    assert metric("motley_team_backlog_gpu_hours", team="vision") >= 0
 
 
 def test_a_job_that_had_all_to_itself_was_treated_fairly(

@@ -69,7 +69,7 @@ def test_a_team_tells_its_limits_members_and_use(cluster: Lab, running: Job, ada
 def test_a_team_tells_its_share(cluster: Lab, running: Job, ada: APIClient) -> None:
     cluster.until(lambda: ada.get("/api/v1/teams/vision").json()["share"]["delivered"] == 1)
     share = ada.get("/api/v1/teams/vision").json()["share"]
-    assert share == {"window_seconds": 604_800, "entitled": 1.0, "delivered": 1.0}
+    assert share == {"window_seconds": 604_800, "entitled": 1.0, "delivered": 1.0, "backlog_gpu_hours": 0.0}
 
 
 # -- measured rates ----------------------------------------------------------------------------------------------

@@ -85,6 +85,13 @@ def test_the_ratio_is_what_was_delivered_over_what_was_due(hour: Lab) -> None:
     assert [shares[name].ratio for name in ("vision", "language")] == pytest.approx([9 / 7, 3 / 7])
 
 
+def test_a_backlog_is_shown_in_gpu_hours_of_the_cluster(hour: Lab) -> None:
+    shares = {share.team: share.backlog_gpu_hours for share in team_shares(NOON)}
+    backlogs_s = dict(TeamBacklog.objects.values_list("team__name", "cluster_s"))
+    assert backlogs_s["language"] > 0
+    assert shares == pytest.approx({team: 2 * cluster_s / 3600 for team, cluster_s in backlogs_s.items()})
+
+
 def test_jains_index_of_the_hour(hour: Lab) -> None:
     assert jain_index_of_teams(team_shares(NOON)) == pytest.approx(0.8)
 
@@ -159,7 +166,7 @@ def test_a_backlog_is_forgotten_over_hours(lab: Lab) -> None:
 
 
 def shares(*delivered: float) -> list[TeamShare]:
-    return [TeamShare(str(n), 1, 1 / len(delivered), got, 0) for n, got in enumerate(delivered)]
+    return [TeamShare(str(n), 1, 1 / len(delivered), got, 0, 0) for n, got in enumerate(delivered)]
 
 
 @pytest.mark.parametrize(("delivered", "index"), [((0.5, 0.5), 1.0), ((1.0, 0.0), 0.5), ((1.0, 0.0, 0.0, 0.0), 0.25)])
