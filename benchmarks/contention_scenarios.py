@@ -57,8 +57,9 @@ def scenarios(seeds: Sequence[int]) -> dict[str, Contention]:
     for load in (0.7, 1.0, 1.3):
         jobs = _philly_jobs(load)
         found[f"d{load}"] = Contention(f"five teams, load {load}", _philly_options, _written(f"d{load}", jobs, seeds))
-    found["e"] = Contention("Philly 1 to 3 of Sia", _sia_options, lambda _: _recorded())
-    found["e-generated"] = Contention("generated like them", _sia_options, _generated)
+    found["e"] = Contention("Philly 1 to 3 of Sia", _sia_options("service"), lambda _: _recorded())
+    found["e-generated"] = Contention("generated like them", _sia_options("service"), _generated)
+    found["e-own"] = Contention("generated, each job's own models only", _sia_options("own"), _generated)
     found["f"] = Contention(
         "five teams, load 1.0, a third declares no length", _philly_options, _written("f", undeclared, seeds)
     )
@@ -180,10 +181,10 @@ def _philly_options(_: Path) -> Scenario:
     )
 
 
-def _sia_options(_: Path) -> Scenario:
+def _sia_options(knowledge: str) -> Callable[[Path], Scenario]:
     profiles = reference() / "sia" / "apps"
     cluster = "aws=6x4,dgx-ext=2x8,rtx=3x8"
-    return Scenario(format_name="sia", cluster=cluster, profiles=profiles, knowledge="service", round_s=60)
+    return lambda _: Scenario(format_name="sia", cluster=cluster, profiles=profiles, knowledge=knowledge, round_s=60)
 
 
 def _recorded() -> Sequence[Path]:
