@@ -46,7 +46,8 @@ class Decision:
     unit of the prices; rival (m,), of a queue, is for each row left the last one served before it, or the one that
     stops the queue, -1: none; behind_h (m,), of a policy that counts it, is how far the row's team is behind its share,
     in cluster-hours; message is the error, if another policy stood in. pairs, of a policy that lets two jobs share
-    GPUs, is the time that they spend so, and shares the time that jobs spend alone.
+    GPUs, is the time that they spend so, and shares the time that jobs spend alone. vertex: the shares are those of few
+    types per job (`allocation.solvers.few_types`).
     """
 
     shares: Floats | None = None
@@ -61,6 +62,7 @@ class Decision:
     behind_h: Floats | None = None
     message: str = ""
     pairs: Pairs | None = None
+    vertex: bool = False
 
     @classmethod
     def of_shares(

@@ -15,6 +15,7 @@ from allocation.quotas import Quotas
 from allocation.remaining_capacity import remaining_after
 from allocation.rounds.mechanism import RoundAssignment, realise
 from allocation.rounds.placement import place_gangs, return_idle_gpus
+from allocation.solvers.few_types import on_few_types
 from allocation.solvers.linear_program import SolverFailed
 from allocation.space_sharing.pair_rows import PairRows
 from allocation.time_budget import TimeBudget
@@ -95,7 +96,7 @@ def _decided(problem: Problem, quotas: Quotas, policy: Policy, round_s: float) -
     Otherwise a job at its team's quota would hold up the queue, and the GPUs assigned to it would idle.
     """
     budget = TimeBudget.of(problem)
-    decision = _asked(policy, problem)
+    decision = on_few_types(problem, _asked(policy, problem), budget)
     rows = np.arange(len(problem.weight))
     for _ in range(PASSES):
         if decision.assignment is None or not quotas.group.size:

@@ -238,8 +238,11 @@ class Problem:
 
     @property
     def leased(self) -> Bools:
-        """Jobs (m,) that hold GPUs for less than a lease: `LEASE` times their restart, which it repays."""
-        leased: Bools = (self.held >= 0) & (self.held_s < LEASE * self.restart_s)
+        """Jobs (m,) that hold GPUs for less than a lease (`LEASE` restarts), or are within one of their end."""
+        lease_s = LEASE * self.restart_s
+        rate = np.take_along_axis(self.rate, np.maximum(self.held, 0)[:, None], axis=1)[:, 0]
+        ends_soon = (self.remaining_steps > 0) & (self.remaining_steps <= rate * lease_s)
+        leased: Bools = (self.held >= 0) & ((self.held_s < lease_s) | ends_soon)
         return leased
 
     @cached_property

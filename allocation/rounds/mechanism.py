@@ -1,7 +1,8 @@
 """Round mechanism: shares of time and time received become the assignment of a round, with leases.
 
-Gavel's (its sections 3.2 and 5) with few restarts: jobs are ranked by all time received, not by type, and a job keeps
-its GPUs for a lease that its restart is a small part of. Gavel's own is in `simulation.rules.gavel`.
+Gavel's (its sections 3.2 and 5) with few restarts: jobs are ranked by all time received, not by type, every job has a
+first turn before others have their second, and a job keeps its GPUs for a lease that its restart is a small part of, or
+to its end if that is near. Gavel's own is in `simulation.rules.gavel`.
 """
 
 from dataclasses import dataclass
@@ -55,9 +56,10 @@ def realise(
     """Give each job its configuration for this round (m,), -1 for none: Gavel's round mechanism, with gang reservation.
 
     Locked jobs keep what they hold; `settled` (m,) configurations come next; then, for shares, jobs within their lease,
-    and all jobs by falling priority (ties: share, least time received in all, what is held, speed-up), work conserving:
-    GPUs left over go to jobs without a share, each in its fastest configuration. A decision that is an assignment is
-    taken as it is, configurations already held first.
+    those that have never run, on whatever type, and all jobs by falling priority (ties: share, least time received in
+    all, the team furthest behind, what is held, speed-up), work conserving: GPUs left over go to jobs without a share,
+    each in its fastest configuration. A decision that is an assignment is taken as it is, configurations already held
+    first.
     What does not fit, exceeds a quota or is not allowed is skipped.
 
     A waiting job that lacks only GPUs whose locks end reserves the type (n,): no other job starts there, so that the
@@ -71,7 +73,8 @@ def realise(
     leased = np.where(problem.leased, problem.held, -1)
     assignment.fill(_held_first(problem, leased, assignment.allowed))
     queue = _Queue(problem, decision.shares, priorities(problem, decision.shares, round_s=round_s))
-    assignment.fill(queue.order(assignment.allowed & (decision.shares > 0)))
+    new = problem.attained_gpu_s <= 0
+    assignment.fill(queue.order(assignment.allowed & ((decision.shares > 0) | new[:, None])))
     if not assignment.remaining.full:
         assignment.fill(queue.order(assignment.spare & (decision.shares <= 0)))
     return assignment.given
@@ -169,7 +172,17 @@ class _Queue:
         speed = self.problem.rate[i, k] / self.problem.base_rate[i]
         elsewhere = self.problem.held[i] != k
         received = (self.problem.attained_gpu_s / self.problem.base_gpus)[i]
-        keys = [-priority.round(TIE), -share.round(TIE), received.round(), elsewhere, -speed]  # then the row
+        ran = (self.problem.attained_gpu_s > 0)[i]
+        behind_s = self.problem.team_backlog_s[i]
+        keys = [
+            ran,
+            -priority.round(TIE),
+            -share.round(TIE),
+            received.round(),
+            -behind_s.round(),
+            elsewhere,
+            -speed,
+        ]  # then the row
         turn = np.lexsort(keys[::-1])
         return i[turn], k[turn]
 

@@ -6,7 +6,7 @@ of one, and its answer is used only where its own duals prove it.
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,7 @@ def maximize(
     time_limit_s: float | None = None,
     gap: float = 1e-4,
     tolerance: float = 1e-7,
+    interior: bool = False,
 ) -> Solution:
     r"""Maximise a linear program; of an integer program, up to a proven gap.
 
@@ -63,6 +64,7 @@ def maximize(
     integrality : (v,) int, 1 where x must be whole; None: a linear program, and only then there are duals.
     time_limit_s, gap : seconds, and the relative gap at which an integer program may stop.
     tolerance : by how much the solution of a linear program may violate a row, 1e-10 at least.
+    interior : solve a linear program by an interior-point method, and go from there to a vertex.
 
     Raises
     ------
@@ -81,7 +83,8 @@ def maximize(
     if integrality is None:
         between: Any = np.column_stack([np.zeros(c.size), at_most])
         options |= {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
-        return _relaxed(scipy.optimize.linprog(-c, matrix, b, bounds=between, options=options), began)
+        method: Literal["highs", "highs-ipm"] = "highs-ipm" if interior else "highs"
+        return _relaxed(scipy.optimize.linprog(-c, matrix, b, bounds=between, method=method, options=options), began)
     rule, bounds = scipy.optimize.LinearConstraint(matrix, ub=b), scipy.optimize.Bounds(0, at_most)
     options["mip_rel_gap"] = gap
     found = scipy.optimize.milp(-c, constraints=rule, bounds=bounds, integrality=integrality, options=options)

@@ -136,7 +136,8 @@ def _with_those_of_now(problem: Problem, pairs: Pairs | None) -> Pairs:
 def _widened(problem: Problem, pairs: Ints) -> Problem:
     """Append a row per pair: that of its first job, at the sum of the rates of both relative to the average GPU.
 
-    There are no leases: a job joins another on its GPUs, and leaves it, without a restart of the other.
+    There are no leases and no first turns: a job joins another on its GPUs, and leaves it, without a restart of the
+    other.
     """
     m, (first, second), sharing = len(problem.weight), pairs.T, sharing_of(problem)
     wide = replace(problem, sharing=None).subset(np.append(np.arange(m), first))
@@ -147,6 +148,7 @@ def _widened(problem: Problem, pairs: Ints) -> Problem:
         rate=np.vstack([problem.rate, rate]),
         base_rate=np.append(problem.base_rate, np.ones(len(first))),
         restart_s=np.zeros(m + len(first)),
+        attained_gpu_s=np.maximum(wide.attained_gpu_s, 1),
         received_s=np.vstack([problem.received_s, _received_s(sharing, pairs)]),
         held=np.append(np.where(shares_now, -1, problem.held), np.where(together, problem.held[first], -1)),
         locked=np.append(problem.locked & ~shares_now, together & (problem.locked[first] | problem.locked[second])),

@@ -52,6 +52,23 @@ def test_between_equals_the_job_that_holds_the_gpu_keeps_it():
     assert picked(problem, shares([[0.5], [0.5]])).tolist() == [-1, 0]
 
 
+def test_a_job_that_has_never_run_has_a_turn_before_others_have_a_second_even_on_a_type_of_which_it_has_no_share():
+    problem = Problem.of([[1, 2], [1, 2]], np.eye(2), [1, 0], attained_gpu_s=[360, 0], received_s=[[360, 0], [0, 0]])
+    assert picked(problem, shares([[0.9, 0], [0, 0.1]])).tolist() == [-1, 0]
+
+
+def test_a_job_that_would_end_within_a_lease_keeps_its_gpu_to_its_end():
+    columns = {"held": [0, -1], "held_s": [9999, 0], "restart_s": [10, 10], "attained_gpu_s": [9999, 1]}
+    for left, kept in ((200, [0, -1]), (9999, [-1, 0])):
+        problem = Problem.of([[1], [1]], [[1]], [1], received_s=[[9999], [1]], remaining_steps=[left, 9999], **columns)
+        assert picked(problem, shares([[0.5], [0.5]])).tolist() == kept
+
+
+def test_between_equals_the_team_furthest_behind_goes_first():
+    problem = Problem.of([[1], [1]], [[1]], [1], team_backlog_s=[0, 60])
+    assert picked(problem, shares([[0.5], [0.5]])).tolist() == [-1, 0]
+
+
 def test_left_over_gpus_go_to_a_job_without_a_share_in_its_fastest_configuration():
     problem = Problem.of([[1, 0, 0], [1, 2, 3]], [[2, 1, 2]], [4])
     assert picked(problem, shares([[1, 0, 0], [0, 0, 0]])).tolist() == [0, 2]
