@@ -159,8 +159,13 @@ def _backfilled(
         reserved = _types(problem, assignment[unplaced]) & _types(problem, problem.held[soon])
         begun = start(barred=barred, reserved=reserved)
         assignment = realise(problem, decision, begun, round_s=round_s, settled=settled)
-        owner = place_gangs(problem, assignment, inventory, owner)
+        owner = place_gangs(problem, assignment, inventory, _of_rows(assignment == settled, owner))
     return np.where(_unplaced(assignment, owner), -1, assignment), owner
+
+
+def _of_rows(keep: Bools, owner: Ints) -> Ints:
+    """The owners (G,) without rows that do not keep their GPUs: a reservation may drop one that had been placed."""
+    return np.where((owner >= 0) & keep[owner], owner, -1)
 
 
 def _types(problem: Problem, configurations: Ints) -> Bools:

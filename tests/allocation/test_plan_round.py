@@ -66,6 +66,17 @@ def test_a_gang_that_waits_for_locks_to_end_is_not_overtaken_by_newcomers():
     assert planned.assignment.tolist() == [-1, 0, -1]
 
 
+def test_a_job_that_cannot_move_to_a_reserved_type_keeps_no_gpu_there():
+    """The slow GPUs wait for the gang, so that the job does not move there; another has taken its fast GPU."""
+    rate, usage = [[0, 0, 1], [0, 1, 0], [0, 1, 0], [2, 1, 0], [3, 0, 0]], [[1, 0, 0], [0, 1, 2]]
+    held = {"held": [-1, 1, 1, 0, -1], "locked": [False, True, True, False, False], "unlock_s": [0, 60, 60, 0, 0]}
+    inventory = build_inventory([[1], [2, 2, 1]], 5, holder=[3, 1, IDLE, 2, IDLE, IDLE])
+    decision = Decision.of_assignment(np.array([2, 1, 1, 1, 0]), prices=np.zeros(2), status=Status.RULE)
+    planned = plan(Problem.of(rate, usage, [1, 5], **held), inventory, lambda _: decision)
+    assert planned.assignment.tolist() == [-1, 1, 1, -1, 0]
+    assert planned.owner.tolist() == [4, 1, IDLE, 2, IDLE, IDLE]
+
+
 def test_a_lock_without_end_reserves_nothing():
     columns = {"held": [-1, 0, -1], "locked": [False, True, False]}
     problem = Problem.of([[0, 1], [1, 0], [1, 0]], [[1, 2]], [2], **columns)
