@@ -58,7 +58,11 @@ class Attempt(TypedDict):
     measured_rate: float | None
     batch_size: int
     claimed_at: str
+    launched_at: str | None
     started_at: str | None
+    first_step_at: str | None
+    step_at: str | None
+    stopping_at: str | None
     ended_at: str | None
     stop_reason: str
     first_step: int | None

@@ -24,6 +24,9 @@ class Work(Protocol):
     def start(self, rows: Ints, configurations: Ints) -> None:
         """Start or restart these jobs in these configurations."""
 
+    def seconds_left(self, rows: Ints, configurations: Ints, left: Floats, mates: Ints) -> Floats:
+        """Seconds (m,) in which these jobs would be done; inf: unknown."""
+
     def run(
         self, rows: Ints, configurations: Ints, left: Floats, seconds: Floats, mates: Ints
     ) -> tuple[Floats, Floats]:
@@ -50,12 +53,19 @@ class FixedRates:
     def start(self, rows: Ints, configurations: Ints) -> None:
         """Constant rates do not depend on starts."""
 
+    def seconds_left(self, rows: Ints, configurations: Ints, left: Floats, mates: Ints) -> Floats:
+        return left / self._rates(rows, configurations, mates)
+
+    def _rates(self, rows: Ints, configurations: Ints, mates: Ints) -> Floats:
+        kind, two = self.jobs.kind[rows], np.flatnonzero(mates >= 0)
+        rate: Floats = self.jobs.kind_rate[kind, configurations]
+        rate[two] = self.jobs.beside_rate[kind[two], self.jobs.kind[mates[two]], configurations[two]]
+        return rate
+
     def run(
         self, rows: Ints, configurations: Ints, left: Floats, seconds: Floats, mates: Ints
     ) -> tuple[Floats, Floats]:
-        kind, two = self.jobs.kind[rows], np.flatnonzero(mates >= 0)
-        rate = self.jobs.kind_rate[kind, configurations]
-        rate[two] = self.jobs.beside_rate[kind[two], self.jobs.kind[mates[two]], configurations[two]]
+        rate, two = self._rates(rows, configurations, mates), np.flatnonzero(mates >= 0)
         steps = rate * seconds
         steps = np.maximum(np.floor(steps), 1) if self.whole_steps else steps
         done = steps >= left * (1 - NOTHING_LEFT)

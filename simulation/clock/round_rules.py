@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from allocation.types import Bools, Ints
+from allocation.types import Bools, Floats, Ints
 from simulation.clock.state import State
 
 
@@ -15,6 +15,8 @@ class PlannedRound:
 
     mates (A,) are the jobs (rows of the trace) that share their GPUs, or -1; None: no job shares GPUs.
 
+    release_s (A,) are the seconds until the GPUs of a job that starts are free; None: they are free at once.
+
     steady: the plan of the next rounds is the same until a job arrives or finishes.
     """
 
@@ -22,23 +24,31 @@ class PlannedRound:
     starts: Bools
     steady: bool = False
     mates: Ints | None = None
+    release_s: Floats | None = None
 
     @property
     def shared_with(self) -> Ints:
         """The mates (A,), -1 for all jobs where no GPU is shared."""
         return np.full(len(self.assignment), -1) if self.mates is None else self.mates
 
+    @property
+    def waits_s(self) -> Floats:
+        """Seconds (A,) that each job waits for its GPUs."""
+        return np.zeros(len(self.assignment)) if self.release_s is None else self.release_s
+
 
 class RoundRules(Protocol):
     """Rules by which rounds are planned.
 
-    whole_steps: steps are not split, and a round ends with the last of its jobs; first_start_costs: the first start
-    takes the time of a restart, too.
+    whole_steps: steps are not split, and a round ends with the last of its jobs; first_start_s: time from the decision
+    to the first step of a job's first start, None: that of a restart; event_delay_s: time from the arrival or end of a
+    job to a round that it causes, None: rounds begin only when the last one has taken round_s.
     """
 
     round_s: float
     whole_steps: bool
-    first_start_costs: bool
+    first_start_s: float | None
+    event_delay_s: float | None
 
     def plan(self, state: State, *, changed: bool) -> PlannedRound:
         """Plan the next round; `changed`: jobs arrived or finished since the last one."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from math import ceil
+from math import ceil, inf
 from time import perf_counter
 
 import numpy as np
@@ -79,7 +79,8 @@ class Simulation:
     def _wait(self) -> None:
         """Skip the rounds until the next arrival."""
         came_s, round_s = float(self.state.jobs.arrival_s[self._next]), self.rounds.round_s
-        boundary_s = came_s if self.rounds.whole_steps else ceil(came_s / round_s) * round_s
+        delay_s = 0.0 if self.rounds.whole_steps else self.rounds.event_delay_s
+        boundary_s = ceil(came_s / round_s) * round_s if delay_s is None else came_s + delay_s
         self.state.now_s = max(self.state.now_s, boundary_s)
 
     def _plan(self) -> PlannedRound:
@@ -96,35 +97,48 @@ class Simulation:
         state = self.state
         runs = planned.assignment >= 0
         rows, k, mates = state.active[runs], planned.assignment[runs], planned.shared_with[runs]
-        self._start(rows, k, planned.starts[runs])
-        restored_s = np.minimum(state.restoring_s[rows], self.rounds.round_s)
+        stopped = (state.held[state.active] >= 0) & (planned.starts | ~runs)
+        self._start(rows, k, planned.starts[runs], planned.waits_s[runs])
+        length_s = self._length_s(rows, k, mates, float(planned.waits_s.max()) if stopped.any() else inf)
+        restored_s = np.minimum(state.restoring_s[rows], length_s)
         state.restoring_s[rows] -= restored_s
         state.restored_gpu_s += float(restored_s @ state.jobs.configurations.gpus[k])
-        steps, ran_s = state.work.run(rows, k, state.left[rows], self.rounds.round_s - restored_s, mates)
+        steps, ran_s = state.work.run(rows, k, state.left[rows], length_s - restored_s, mates)
         stops_s = state.now_s + (restored_s + ran_s)
         state.book(rows, k, steps, stops_s - state.now_s, mates)
-        self._account(rows, steps, stops_s)
+        self._account(rows, steps, stops_s, length_s)
         state.held[state.active], state.mate[state.active] = planned.assignment, planned.shared_with
         self.watch(SimulatedRound(state.now_s, rows, k, stops_s, mates))
         self._finish(rows, stops_s)
-        self._end_round(stops_s)
+        self._changed |= bool(stopped.any()) and self.rounds.event_delay_s is not None
+        self._end_round(stops_s, length_s)
 
-    def _account(self, rows: Ints, steps: Floats, stops_s: Floats) -> None:
+    def _length_s(self, rows: Ints, k: Ints, mates: Ints, stops_s: float) -> float:
+        """Length of the round: until the next is due, or caused by a job that arrives, ends or has been stopped."""
+        state, round_s, delay_s = self.state, self.rounds.round_s, self.rounds.event_delay_s
+        if delay_s is None:
+            return round_s
+        arrivals, left_s = state.jobs.arrival_s, state.work.seconds_left(rows, k, state.left[rows], mates)
+        came_s = float(arrivals[self._next]) - state.now_s if self._next < len(arrivals) else inf
+        ends_s = float((state.restoring_s[rows] + left_s).min(initial=inf))
+        return min(round_s, min(came_s, ends_s, stops_s) + delay_s)
+
+    def _account(self, rows: Ints, steps: Floats, stops_s: Floats, length_s: float) -> None:
         """Extend the teams' ledger by this round."""
         state, now_s = self.state, self.state.now_s
-        until_s = float(stops_s.max(initial=now_s)) if self.rounds.whole_steps else now_s + self.rounds.round_s
+        until_s = float(stops_s.max(initial=now_s)) if self.rounds.whole_steps else now_s + length_s
         gpus = int(state.capacity.sum())
         state.teams.accrue(state.active, rows, steps, gpus=gpus, until_s=until_s, seconds=until_s - now_s)
 
-    def _start(self, rows: Ints, k: Ints, starts: Bools) -> None:
-        """Restore the jobs that start or move from their last checkpoint; a first start may be free."""
+    def _start(self, rows: Ints, k: Ints, starts: Bools, waits_s: Floats) -> None:
+        """Restore the jobs that start or move from their last checkpoint, as soon as their GPUs are free."""
         state, again = self.state, self.state.running_s[rows] > 0
         state.restarts[rows] += starts & again
         state.began_s[rows] = np.where(np.isnan(state.began_s[rows]), state.now_s, state.began_s[rows])
-        state.since_s[rows[starts]] = state.now_s
-        pays = starts & (again | self.rounds.first_start_costs)
-        state.restoring_s[rows[starts]] = 0
-        state.restoring_s[rows[pays]] = state.jobs.restart_s[rows[pays]]
+        state.since_s[rows[starts]] = state.now_s + waits_s[starts]
+        restart_s, first_s = state.jobs.restart_s[rows], self.rounds.first_start_s
+        takes_s = restart_s if first_s is None else np.where(again, restart_s, first_s)
+        state.restoring_s[rows[starts]] = (takes_s + waits_s)[starts]
         state.work.start(rows[starts], k[starts])
 
     def _finish(self, rows: Ints, stops_s: Floats) -> None:
@@ -137,14 +151,14 @@ class Simulation:
         state.active = state.active[np.isnan(state.finish_s[state.active])]
         self._changed |= bool(done.any())
 
-    def _end_round(self, stops_s: Floats) -> None:
+    def _end_round(self, stops_s: Floats, length_s: float) -> None:
         self._idle_rounds = 0 if stops_s.size else self._idle_rounds + 1
         if self._idle_rounds > PATIENCE:
             raise Stalled(
                 f"{len(self.state.active)} jobs wait at {self.state.now_s:g} s, but no job runs or will arrive"
             )
         if not self.rounds.whole_steps:
-            self.state.now_s += self.rounds.round_s
+            self.state.now_s += length_s
         elif stops_s.size:
             self.state.now_s = float(stops_s.max())
         elif self._next < len(self.state.left):

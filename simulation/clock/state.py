@@ -96,7 +96,7 @@ class State:
             "weight": jobs.weights_of(rows),
             "job_weight": jobs.weight[rows],
             "team_backlog_s": self.teams.backlog_of(rows),
-            "held_s": np.where(self.held[rows] >= 0, self.now_s - self.since_s[rows], 0),
+            "held_s": np.where(self.held[rows] >= 0, np.maximum(self.now_s - self.since_s[rows], 0), 0),
             "age_s": self.now_s - jobs.arrival_s[rows],
             "remaining_steps": np.maximum(self.left[rows] + jobs.declared_steps[rows] - jobs.steps[rows], 0),
             "total_steps": jobs.declared_steps[rows],

@@ -38,7 +38,8 @@ class GavelRules:
     reset_s: float = 1920.0
     """How long shares are kept at least."""
     whole_steps: bool = True
-    first_start_costs: bool = False
+    first_start_s: float | None = 0.0
+    event_delay_s: float | None = None
     _changed: bool = False
     _allocated_s: float = 0.0  # Gavel takes 0 for never
     _known: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))

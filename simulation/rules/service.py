@@ -26,7 +26,7 @@ class ServiceRules:
     Rounds are skipped where its decision and placement repeat; with shares, if every job runs all the time in the only
     configuration of which it has a share.
 
-    A job that has started keeps its GPUs for min_run_s.
+    A job that has started keeps its GPUs for min_run_s; GPUs that a running job has to leave are free after release_s.
 
     Nodes fail and recover at the ends of rounds; jobs write a checkpoint when they are stopped, and at the end of the
     round in which checkpoint_s have passed since the last.
@@ -40,7 +40,9 @@ class ServiceRules:
     checkpoint_s: float = 0.0
     min_run_s: float = 0.0
     whole_steps: bool = False
-    first_start_costs: bool = False
+    first_start_s: float | None = 0.0
+    event_delay_s: float | None = None
+    release_s: float = 0.0
     _decision: Decision | None = None
     _owner: Ints = field(init=False)
     _sharer: Ints = field(init=False)
@@ -85,6 +87,7 @@ class ServiceRules:
         mate = np.full(len(rows), -1) if plan.mate is None else plan.mate
         sharer = np.where(plan.owner >= 0, mate[plan.owner], -1)
         starts, up = self._moved(rows, plan.owner) | self._moved(rows, sharer), self._gpus_up()
+        taken = self._taken(state, rows, plan.owner)
         self._owner[:] = self._sharer[:] = -1
         self._owner[up] = np.where(plan.owner >= 0, rows[plan.owner], -1)
         self._sharer[up] = np.where(sharer >= 0, rows[sharer], -1)
@@ -95,7 +98,16 @@ class ServiceRules:
         assignment[place], started[place] = plan.assignment, starts | (changes & (plan.assignment >= 0))
         mates = np.full(len(state.active), -1)
         mates[place] = np.where(mate >= 0, rows[mate], -1)
-        return PlannedRound(assignment, started, steady, mates)
+        release_s = np.zeros(len(state.active))
+        release_s[place] = self.release_s * taken
+        return PlannedRound(assignment, started, steady, mates, release_s)
+
+    def _taken(self, state: State, rows: Ints, on: Ints) -> Bools:
+        """Rows (m,) that are given a GPU which another unfinished job holds, or that hold others themselves."""
+        holder, new = self._owner[self._gpus_up()], np.where(on >= 0, rows[on], -1)
+        from_another = (new >= 0) & (holder >= 0) & (holder != new) & np.isin(holder, state.active)
+        moves = (state.held[rows] >= 0) & self._moved(rows, on)
+        return np.isin(np.arange(len(rows)), on[from_another]) | moves
 
     def _moved(self, rows: Ints, on: Ints) -> Bools:
         """Rows (m,) placed on a GPU that they did not hold in the previous round."""

@@ -23,7 +23,8 @@ class SiaRules:
     policy: Policy
     round_s: float
     whole_steps: bool = False
-    first_start_costs: bool = True
+    first_start_s: float | None = None
+    event_delay_s: float | None = None
 
     def plan(self, state: State, *, changed: bool) -> PlannedRound:
         rows = state.active

@@ -12,7 +12,16 @@ from simulation.clock.metrics import figures_of
 from simulation.clock.run import SimulatedRound, Simulation
 from simulation.clock.training import OWN
 from simulation.cluster import Cluster
-from simulation.scenario.setting import RULES, RULES_OF, Setting, begin, read_prices, read_throughputs, read_trace
+from simulation.scenario.setting import (
+    RULES,
+    RULES_OF,
+    InvalidSetting,
+    Setting,
+    begin,
+    read_prices,
+    read_throughputs,
+    read_trace,
+)
 from simulation.traces.formats import FORMATS
 from simulation.traces.sia import CATEGORIES
 from simulation.traces.trace import Trace
@@ -123,6 +132,36 @@ class Scenario:
             "--restart", min=0, metavar="SECONDS", help="Time that a job loses when it is restarted or moved.", **HOW
         ),
     ] = 0
+    first_start_s: Annotated[
+        float,
+        typer.Option(
+            "--first-start",
+            min=0,
+            metavar="SECONDS",
+            help="By the service's rules: time from the decision to the first step of a job that never ran.",
+            **HOW,
+        ),
+    ] = 0
+    release_s: Annotated[
+        float,
+        typer.Option(
+            "--release",
+            min=0,
+            metavar="SECONDS",
+            help="By the service's rules: time from the decision until GPUs that a running job leaves are free.",
+            **HOW,
+        ),
+    ] = 0
+    event_delay_s: Annotated[
+        float | None,
+        typer.Option(
+            "--event-delay",
+            min=0,
+            metavar="SECONDS",
+            help="By the service's rules: a round begins so long after a job arrives or ends, too. Default: none does.",
+            **HOW,
+        ),
+    ] = None
     checkpoint_s: Annotated[
         float,
         typer.Option("--checkpoint", min=0, metavar="SECONDS", help="Interval between checkpoints of a job.", **HOW),
@@ -147,6 +186,8 @@ class Scenario:
 
     def setting(self, policy: str, seed: int) -> Setting:
         """Parse the options about the policy and the rounds; raises InvalidSetting."""
+        if self.event_delay_s is not None and self.profiles is not None:
+            raise InvalidSetting("--event-delay needs constant rates: with --profiles the ends of jobs are not known")
         return Setting.read(
             policy=policy,
             rules=self.rules or RULES_OF.get(self.format_name, "service"),
@@ -157,6 +198,9 @@ class Scenario:
             failures=self.failures,
             checkpoint_s=self.checkpoint_s,
             min_run_s=self.min_run_s,
+            first_start_s=self.first_start_s,
+            release_s=self.release_s,
+            event_delay_s=self.event_delay_s,
             parts=self.parts,
         )
 

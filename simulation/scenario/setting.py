@@ -54,6 +54,9 @@ class Setting:
     """Mean seconds that a node is up and down; None: nodes do not fail."""
     checkpoint_s: float = 0.0
     min_run_s: float = 0.0
+    first_start_s: float = 0.0
+    release_s: float = 0.0
+    event_delay_s: float | None = None
     parts: int = 1
     """Number of parts into which jobs and GPUs are split for a decision (POP)."""
 
@@ -81,6 +84,8 @@ class Setting:
             raise InvalidSetting(f"--parts needs a policy of shares, and {name} assigns configurations")
         if rules == "sia" and parameters.get("packed") is True:
             raise InvalidSetting("Sia's rules have no space sharing: with packed=true, use --rules service or gavel")
+        if rules != "service" and any(others.get(key, usual) != usual for key, usual in SERVICE_DELAYS.items()):
+            raise InvalidSetting("--first-start, --release and --event-delay are delays by the service's rules")
         others |= {"failures": _read_failures(failures), "mixed_gangs": mixed_gangs, "parts": parts}
         return cls(policy=name, parameters=parameters, rules=rules, **others)
 
@@ -255,7 +260,16 @@ def _service(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluste
         node_failures = NodeFailures.of(nodes, mean_up_s=up_s, mean_down_s=down_s, seed=setting.seed)
     timeless = REGISTRY[setting.policy].timeless
     return cluster, ServiceRules(
-        cluster, policy, setting.round_s, timeless, node_failures, setting.checkpoint_s, setting.min_run_s
+        cluster,
+        policy,
+        setting.round_s,
+        timeless,
+        node_failures,
+        setting.checkpoint_s,
+        setting.min_run_s,
+        first_start_s=setting.first_start_s,
+        event_delay_s=setting.event_delay_s,
+        release_s=setting.release_s,
     )
 
 
@@ -268,6 +282,9 @@ RULES: dict[str, Callable[[Setting, Policy, Cluster], tuple[Cluster, RoundRules]
     "gavel": _gavel,
     "sia": _sia,
 }
+
+SERVICE_DELAYS: Mapping[str, float | None] = {"first_start_s": 0.0, "release_s": 0.0, "event_delay_s": None}
+"""Settings that only the service's rules heed, and their defaults."""
 
 RULES_OF = {"gavel": "gavel", "sia": "sia"}
 """Formats whose default rules are those of the original simulator."""

@@ -25,14 +25,14 @@ def job(name, arrival_s, steps, *, gpus=1, team=None):
     return TraceJob(name=name, arrival_s=arrival_s, gangs=(gpus,), program=Program("w"), total_steps=steps, team=team)
 
 
-def prepare(trace, words="slow=1", policy="fifo", *, restart_s=0.0, timeless=False, mixed_gangs=False):
+def prepare(trace, words="slow=1", policy="fifo", *, restart_s=0.0, timeless=False, mixed_gangs=False, **delays):
     cluster = Cluster.parse(words)
     state = State.before(
         Jobs.of(trace, cluster, ONE_A_SECOND, restart_s=restart_s, mixed_gangs=mixed_gangs),
         cluster,
         [0] * len(cluster.gpu_types),
     )
-    rounds = ServiceRules(cluster, POLICIES[policy], ROUND_S, timeless)
+    rounds = ServiceRules(cluster, POLICIES[policy], ROUND_S, timeless, **delays)
     return Simulation(state, rounds)
 
 
@@ -60,6 +60,36 @@ def test_a_moved_job_loses_the_time_of_its_restart_and_one_that_starts_first_doe
     moved = prepare(trace, "slow=1,fast=1", "fifo_fastest", restart_s=50)
     assert moved.run().finish_s.tolist() == [25, 100 + 50 + 900 / 4]
     assert moved.state.restarts.tolist() == [0, 1]
+
+
+def test_a_first_start_takes_its_time_and_a_restart_another():
+    trace = [job("b", 0, 100), job("a", 0, 1000)]
+    moved = prepare(trace, "slow=1,fast=1", "fifo_fastest", restart_s=50, first_start_s=20)
+    assert moved.run().finish_s.tolist() == [20 + 25, 100 + 50 + (1000 - 80) / 4]
+    assert moved.state.restored_gpu_s == 20 + 20 + 50
+
+
+def test_gpus_that_a_running_job_leaves_are_free_after_a_while():
+    """`short` takes the GPU of `long` at 100, and `long` has it again when `short` has ended."""
+    trace = [job("long", 0, 500), job("short", 50, 50)]
+    assert finished_s(trace, policy="srtf", release_s=10) == [600, 100 + 10 + 50]
+
+
+def test_a_move_waits_until_the_job_has_left_its_gpus():
+    trace = [job("b", 0, 100), job("a", 0, 1000)]
+    assert finished_s(trace, "slow=1,fast=1", "fifo_fastest", release_s=10) == [25, 100 + 10 + 900 / 4]
+
+
+def test_a_round_follows_an_arrival_and_an_end_where_these_cause_rounds():
+    """`b` waits for the end of `a`, and `c` comes in the middle of a round."""
+    trace = [job("a", 0, 30), job("b", 0, 150), job("c", 210, 30)]
+    assert finished_s(trace, event_delay_s=5) == [30, 35 + 150, 215 + 30]
+
+
+def test_a_round_follows_a_stop_where_events_cause_rounds():
+    """The first turn ends after a round of 100 s; the stop causes a round at 105, and the next turn begins at 205."""
+    trace = [job("a", 0, 150), job("b", 0, 150)]
+    assert sorted(finished_s(trace, policy="max_min_fairness", event_delay_s=5)) == [205 + 50, 260 + 45]
 
 
 def test_a_job_that_fits_nowhere_is_left_out():
