@@ -55,6 +55,13 @@ class RemainingCapacity:
         for g in self._groups_of(i):
             self._left[g] -= self._gpus[k]
 
+    def give_back(self, i: int, k: int) -> None:
+        """Undo `take` for a job whose lock has ended."""
+        for j, u in self._needs[k]:
+            self.free[j] += u
+        for g in self._groups_of(i):
+            self._left[g] += self._gpus[k]
+
     def _groups_of(self, i: int) -> list[int]:
         return [g for g in self._group[i].tolist() if g >= 0] if self._left else []
 

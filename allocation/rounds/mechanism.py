@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from allocation.decision import Decision
-from allocation.problem import Problem
+from allocation.problem import LEASE, Problem
 from allocation.quotas import Quotas
 from allocation.remaining_capacity import RemainingCapacity
 from allocation.types import Bools, Floats, Ints
@@ -58,9 +58,9 @@ def realise(
     Locked jobs keep what they hold; `settled` (m,) configurations come next; then, for shares, jobs within their lease,
     those that have never run, on whatever type, and all jobs by falling priority (ties: share, least time received in
     all, the team furthest behind, what is held, speed-up), work conserving: GPUs left over go to jobs without a share,
-    each in its fastest configuration. A decision that is an assignment is taken as it is, configurations already held
-    first.
-    What does not fit, exceeds a quota or is not allowed is skipped.
+    each in its fastest configuration, and a job leaves its lease for idle ones on which it gains two restarts. A
+    decision that is an assignment is taken as it is, configurations already held first. What does not fit, exceeds a
+    quota or is not allowed is skipped.
 
     A waiting job that lacks only GPUs whose locks end reserves the type (n,): no other job starts there, so that the
     locks run out and a gang is not starved by a stream of smaller jobs.
@@ -77,6 +77,7 @@ def realise(
     assignment.fill(queue.order(assignment.allowed & ((decision.shares > 0) | new[:, None])))
     if not assignment.remaining.full:
         assignment.fill(queue.order(assignment.spare & (decision.shares <= 0)))
+        _leave_for_idle_gpus(problem, assignment, leased)
     return assignment.given
 
 
@@ -193,6 +194,28 @@ class _Queue:
         for j, mixed in enumerate((self.problem.usage > 0) & (np.arange(len(self.problem.usage))[:, None] != lone)):
             values = np.where(mixed[k], np.minimum(values, by_type[i, j]), values)
         return values
+
+
+def _leave_for_idle_gpus(problem: Problem, assignment: RoundAssignment, leased: Ints) -> None:
+    """Move jobs from what they hold on a lease (m,) to GPUs left idle, where that gains more than two restarts."""
+    rows = np.flatnonzero((leased >= 0) & (assignment.rows == leased) & ~problem.locked)
+    better = assignment.allowed[rows] & _repays_two_restarts(problem, rows) & assignment.remaining.holds()
+    for i, columns in zip(rows[better.any(axis=1)].tolist(), better[better.any(axis=1)], strict=True):
+        fitting = [k for k in np.flatnonzero(columns).tolist() if assignment.remaining.fits(i, k)]
+        if fitting:
+            fastest = max(fitting, key=lambda k: float(problem.rate[i, k]))
+            assignment.remaining.give_back(i, int(leased[i]))
+            assignment.remaining.take(i, fastest)
+            assignment.give(i, fastest)
+
+
+def _repays_two_restarts(problem: Problem, rows: Ints) -> Bools:
+    """Configurations (r, K) in which these rows get further within a lease, or to their end, than where they are."""
+    there, here = problem.rate[rows], problem.rate[rows, problem.held[rows]][:, None]
+    left_s = problem.remaining_steps[rows, None] / here
+    lease_s = np.minimum(LEASE * problem.restart_s[rows, None], left_s)
+    better: Bools = there * (lease_s - 2 * problem.restart_s[rows, None]) > here * lease_s
+    return better
 
 
 def _held_first(problem: Problem, assignment: Ints, allowed: Bools) -> Candidates:

@@ -64,6 +64,13 @@ def test_a_job_that_would_end_within_a_lease_keeps_its_gpu_to_its_end():
         assert picked(problem, shares([[0.5], [0.5]])).tolist() == kept
 
 
+def test_a_lease_holds_no_job_off_faster_gpus_that_would_idle_unless_it_ends_soon():
+    columns = {"held": [0], "held_s": [1], "restart_s": [10], "attained_gpu_s": [1]}
+    for left, k in ((1000, 1), (15, 0)):
+        problem = Problem.of([[1, 3]], np.eye(2), [1, 1], remaining_steps=[left], **columns)
+        assert picked(problem, shares([[0.5, 0.5]])).tolist() == [k]
+
+
 def test_between_equals_the_team_furthest_behind_goes_first():
     problem = Problem.of([[1], [1]], [[1]], [1], team_backlog_s=[0, 60])
     assert picked(problem, shares([[0.5], [0.5]])).tolist() == [-1, 0]
