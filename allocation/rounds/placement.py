@@ -13,6 +13,7 @@ from allocation.inventory import Inventory
 from allocation.problem import Problem
 from allocation.quotas import Quotas
 from allocation.remaining_capacity import remaining_after
+from allocation.rounds.relabelling import relabelled
 from allocation.types import Bools, Floats, Ints
 
 
@@ -38,7 +39,7 @@ def _defragmented(placement: "_Placement", rows: Ints) -> "_Placement":
     while waiting.size:
         moved = placement.moving(np.concatenate([rows[placement.has[rows]], waiting]))
         if moved is not placement:
-            return moved
+            return moved.with_few_moves()
         waiting = waiting[: waiting.size // 2]
     return placement
 
@@ -186,6 +187,14 @@ class _Placement:
         other.fill(rows)
         better = not (self.has & ~other.has).any() and other.has.sum() > self.has.sum()
         return other if better else self
+
+    def with_few_moves(self) -> "_Placement":
+        """The same placement after contents of equal nodes are exchanged so that most jobs keep their nodes."""
+        stays = (self.assignment >= 0) & (self.assignment == self.problem.held)
+        owner = relabelled(self.owner, self.inventory, stays, self.problem.locked)
+        same = _Placement.start(self.problem, np.full_like(self.assignment, -1), self.inventory, owner)
+        same.assignment = self.assignment
+        return same
 
     def _idle_of(self, nodes: Bools) -> dict[int, list[int]]:
         """GPUs of these nodes (N,) without an owner, by node, to be popped: vacant ones first, in ascending order."""
