@@ -11,6 +11,8 @@ import numpy.typing as npt
 from allocation.columns import Column, refuse, sizes_of
 from allocation.types import Bools, Floats, Ints
 
+LEAST_WEIGHT, MOST_WEIGHT = 1e-12, 1e12
+"""Weights that solvers can tell apart from rounding errors."""
 _BLANK: Any = object()
 """In place of a column: its default."""
 
@@ -20,8 +22,8 @@ _COLUMNS: dict[str, Column] = {
     "nodes": Column("K", np.int64, least=1, default=1),
     "capacity": Column("n", np.int64, least=0),
     "gpus_per_replica": Column("mn", np.int64, least=1, default=1),
-    "weight": Column("m", positive=True, default=1),
-    "job_weight": Column("m", positive=True, default=1),
+    "weight": Column("m", least=LEAST_WEIGHT, most=MOST_WEIGHT, default=1),
+    "job_weight": Column("m", least=LEAST_WEIGHT, most=MOST_WEIGHT, default=1),
     "team_backlog_s": Column("m", least=0),
     "base_gpus": Column("m", positive=True),
     "base_rate": Column("m", positive=True),
@@ -142,8 +144,8 @@ class Problem:
     rate : (m, K) float, steps/s or goodput of the whole job; 0: impossible.
     usage, nodes : (n, K) int, GPUs of each type that a configuration uses, and (K,) int, the nodes it spans.
     capacity : (n,) int, GPUs that the rows may use, those they hold included.
-    weight : (m,) float, > 0; a team's weight, divided among its jobs.
-    job_weight : (m,) float, > 0; that of the job alone.
+    weight : (m,) float, 1e-12 to 1e12; a team's weight, divided among its jobs.
+    job_weight : (m,) float, 1e-12 to 1e12; that of the job alone.
     team_backlog_s : (m,) float, seconds of the whole cluster that the job's team is behind its share.
     gpus_per_replica : (m, n) int, >= 1, GPUs of each type that one replica takes; more than 1: hybrid-parallel jobs.
     base_gpus, base_rate : (m,) float, > 0, GPUs of the smallest valid configuration and its steps/s on the average GPU.

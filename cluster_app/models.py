@@ -16,6 +16,9 @@ name_is_plain = RegexValidator(
     r"\A[a-z0-9][a-z0-9._-]*\Z", "Use lower-case letters, digits, '.', '_' and '-'; start with a letter or a digit."
 )
 
+SPEED_IN_RANGE = "Write a number from 0.001 to 1000000."
+is_speed = (MinValueValidator(1e-3, SPEED_IN_RANGE), MaxValueValidator(1e6, SPEED_IN_RANGE))
+
 
 class GpuType(models.Model):
     """GPU type: speed, power and hourly price of one GPU."""
@@ -23,9 +26,14 @@ class GpuType(models.Model):
     name = models.CharField(max_length=40, unique=True, validators=[name_is_plain], help_text="As jobs write it: a100.")
     memory_mib = models.PositiveIntegerField("memory (MiB)")
     tflops = models.FloatField(
-        "TFLOPS", null=True, help_text="Dense half-precision TFLOPS, the usual training precision. Empty: unknown."
+        "TFLOPS",
+        null=True,
+        validators=is_speed,
+        help_text="Dense half-precision TFLOPS, the usual training precision. Empty: unknown.",
     )
-    bandwidth_gbs = models.FloatField("memory bandwidth (GB/s)", null=True, help_text="Empty: unknown.")
+    bandwidth_gbs = models.FloatField(
+        "memory bandwidth (GB/s)", null=True, validators=is_speed, help_text="Empty: unknown."
+    )
     power_w = models.FloatField("power (W)", default=300)
     price_per_hour = models.DecimalField("price per hour", max_digits=8, decimal_places=3, default=0)
 

@@ -1,7 +1,7 @@
 """Maximum throughput per dollar subject to deadlines (Gavel)."""
 
 import scipy
-from numpy import append, clip, divide, isfinite, maximum, ones, ones_like, where, zeros, zeros_like
+from numpy import append, clip, divide, inf, isfinite, maximum, minimum, ones, ones_like, where, zeros, zeros_like
 
 from allocation.decision import Decision
 from allocation.policies._shared import steps_per_dollar
@@ -11,6 +11,9 @@ from allocation.solvers.linear_program import SolverFailed
 from allocation.solvers.weighted_sum import SLACK, maximize_weighted_sum, minimize_shortfall
 from allocation.time_budget import UNLIMITED, TimeBudget
 from allocation.types import Floats
+
+ENOUGH = 1e7
+"""Times the rate in time beyond which it makes no difference how fast a job is: it needs next to no time there."""
 
 
 def min_cost_slo(problem: Problem) -> Decision:
@@ -52,10 +55,17 @@ def min_cost_slo(problem: Problem) -> Decision:
     b, T, u, c = steps_per_dollar(problem), problem.rate, problem.usage, problem.capacity
     budget = TimeBudget.of(problem)
     try:
-        least = minimize_shortfall(T, u, c, _rates_in_time(problem), budget=budget)
-        return maximize_weighted_sum(b, T, u, c, least=least, budget=budget).decision
+        part, wanted = _part_of_wanted(T, _rates_in_time(problem))
+        least = minimize_shortfall(part, u, c, wanted, budget=budget)
+        return maximize_weighted_sum(b, part, u, c, least=least, budget=budget).decision
     except SolverFailed as failure:
         return plain_program(problem, budget=budget).in_place_of(failure)
+
+
+def _part_of_wanted(T: Floats, l: Floats) -> tuple[Floats, Floats]:  # noqa: E741  # as in the maths
+    """Rates (m, K) in units of each job's rate in time, and that rate (m,), 1 or 0: HiGHS's tolerances are absolute."""
+    bound = l > 0
+    return minimum(T / where(bound, l, 1)[:, None], where(bound, ENOUGH, inf)[:, None]), where(bound, 1.0, 0.0)
 
 
 def plain_program(problem: Problem, *, budget: TimeBudget = UNLIMITED) -> Decision:

@@ -43,6 +43,8 @@ STEADY = 0.5
 FORGOTTEN = 30
 """Cuts without a part in the mix after which a cut is dropped."""
 MOST_CUTS = 400
+MOST_STALLED = 60
+"""Cuts without a better bound after which what is left of the gap, if it is `SLIGHTLY`, is rounding error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +56,7 @@ class MaxMinLevel:
     cheapest: PricedMix
     mix: tuple[tuple[float, UnitMix], ...]
     is_reached: bool
-    """Whether the mix fits; if not, the time budget was spent, and it exceeds the capacity."""
+    """Whether the mix fits; if not, the time budget or the cuts were spent, and it exceeds the capacity."""
 
     @cached_property
     def rates(self) -> Floats:
@@ -95,19 +97,22 @@ class MaxMinLevel:
 def highest_level(
     oracle: PricingOracle, need: RequiredRate, low: float, high: float, *, budget: TimeBudget = UNLIMITED
 ) -> MaxMinLevel:
-    """Highest level between two by cutting planes; the lower one is known to be reached.
+    """Highest level between two by cutting planes; the lower one is known to be reached, and if above 0 suffices.
 
     Raises
     ------
     SolverFailed
-        The cutting planes did not close the gap.
+        The cutting planes did not close the gap of the lowest level.
     """
     search = _LevelCuts(oracle, need, low, high)
     for _ in range(MOST_CUTS):
         search.ask()
         if search.is_over or budget.passed():
-            return MaxMinLevel(search.level, need, search.cheapest, search.mix, search.is_over)
-    raise SolverFailed(f"water filling: {MOST_CUTS} cuts left a gap of {search.overuse - 1:.2g}")
+            break
+    else:
+        if not low:
+            raise SolverFailed(f"water filling: {MOST_CUTS} cuts left a gap of {search.overuse - 1:.2g}")
+    return MaxMinLevel(search.level, need, search.cheapest, search.mix, search.is_over)
 
 
 class _LevelCuts:
@@ -123,7 +128,8 @@ class _LevelCuts:
     @property
     def is_over(self) -> bool:
         """Whether the mix fits; at the lowest level it is known that one does."""
-        return self.overuse <= 1 + (TOLERANCE if self.level > self._low else SLIGHTLY)
+        may_improve = self.level > self._low and self._stalled < MOST_STALLED
+        return self.overuse <= 1 + (TOLERANCE if may_improve else SLIGHTLY)
 
     @property
     def mix(self) -> tuple[tuple[float, UnitMix], ...]:

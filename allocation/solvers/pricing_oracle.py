@@ -17,6 +17,8 @@ _Number = TypeVar("_Number", np.float64, np.int64)
 
 SAME = 1e-8
 """Relative difference below which rates and costs count as equal."""
+NEGLIGIBLE = 1e-7
+"""Rate, relative to the row's highest, below which a configuration is left out: no time there is worth counting."""
 FREE = 1e-12
 """Cost, relative to the highest, below which a configuration counts as free."""
 ROUNDING = 1e-13
@@ -45,7 +47,7 @@ class PricingOracle:
     @classmethod
     def of(cls, rate: Floats, use: Floats, count: Ints) -> Self:
         """Oracle for rate (m, K), 0 where infeasible, and use (n, K)."""
-        names, rates = compact_feasible(rate)
+        names, rates = compact_feasible(np.where(rate < NEGLIGIBLE * rate.max(axis=1, keepdims=True), 0, rate))
         rates = _without_near_ties(rates)
         use = np.column_stack([np.zeros(len(use)), use])
         return cls(np.ascontiguousarray(names.T), np.ascontiguousarray(rates.T), use, count)

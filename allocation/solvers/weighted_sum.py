@@ -18,6 +18,8 @@ from allocation.types import Floats, Ints
 TIME_LIMIT_S = 60.0
 CERTAIN = 1e-7
 """Relative gap up to which the solution of the dual counts as optimal."""
+TOLERANCE = 1e-10
+"""Of reduced costs, relative to the highest worth, and of rows."""
 SLACK = 1e-9
 """Relative slack of the least rates: a second program starts from what a first one reached, less rounding errors."""
 
@@ -121,8 +123,9 @@ def _by_highs(
     i, k = (rate > 0).nonzero()
     columns = np.arange(i.size)
     bound = np.flatnonzero(least > 0)
+    unit = float((N[i] * worth[i, k]).max(initial=0)) or 1.0  # worths are of any order of magnitude
     best = maximize(
-        N[i] * worth[i, k],
+        N[i] * worth[i, k] / unit,
         vstack(
             [
                 csr_array((np.ones(i.size), (i, columns)), shape=(m, i.size)),  # time
@@ -132,11 +135,12 @@ def _by_highs(
         ),
         np.concatenate([np.ones(m), capacity, (SLACK - 1) * least[bound]]),
         time_limit_s=budget.left_s(),
+        tolerance=TOLERANCE,
     )
     X = np.zeros(rate.shape)
     X[i, k] = best.x
-    prices = best.duals[m : m + capacity.size]
-    return WeightedShares(X, best.value, best.bound, prices, best.seconds, best.status)
+    prices = unit * best.duals[m : m + capacity.size]
+    return WeightedShares(X, unit * best.value, unit * best.bound, prices, best.seconds, best.status)
 
 
 def minimize_shortfall(

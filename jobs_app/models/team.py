@@ -5,10 +5,15 @@ import secrets
 from datetime import datetime
 
 from django.conf import settings
-from django.core.validators import RegexValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
+"""Of teams and of jobs: beyond that the share of the smaller is rounding error."""
+WEIGHTS_IN_RANGE = "Write a weight from 0.000001 to 1000000."
+is_weight = (MinValueValidator(LEAST_WEIGHT, WEIGHTS_IN_RANGE), MaxValueValidator(MOST_WEIGHT, WEIGHTS_IN_RANGE))
 
 
 class Team(models.Model):
@@ -19,9 +24,11 @@ class Team(models.Model):
         unique=True,
         validators=[RegexValidator(r"\A[\w.-]+\Z", "Use letters, digits, '.', '_' and '-'.")],
     )
-    weight = models.FloatField(default=1.0, help_text="Its share relative to other teams.")
+    weight = models.FloatField(default=1.0, validators=is_weight, help_text="Its share relative to other teams.")
     members = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="teams", blank=True)
-    max_job_weight = models.FloatField(default=1.0, help_text="Largest weight that one job may have.")
+    max_job_weight = models.FloatField(
+        default=1.0, validators=is_weight, help_text="Largest weight that one job may have."
+    )
     max_gpus = models.PositiveIntegerField("most GPUs at once", null=True, blank=True, help_text="Empty: no limit.")
     max_gpus_per_member = models.PositiveIntegerField(
         "most GPUs at once for one member", null=True, blank=True, help_text="Empty: no limit."
@@ -32,9 +39,11 @@ class Team(models.Model):
         ordering = ("name",)
         constraints = [
             models.CheckConstraint(
-                condition=Q(weight__gt=0, max_job_weight__gt=0),
-                name="team_weights_positive",
-                violation_error_message="Weights must be greater than zero.",
+                condition=Q(
+                    weight__range=(LEAST_WEIGHT, MOST_WEIGHT), max_job_weight__range=(LEAST_WEIGHT, MOST_WEIGHT)
+                ),
+                name="team_weights_in_range",
+                violation_error_message=WEIGHTS_IN_RANGE,
             ),
         ]
 

@@ -10,11 +10,12 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from jobs_app.models.team import LEAST_WEIGHT, MOST_WEIGHT
+
 MOST_GPUS = 100_000
 LARGEST_BATCH = 2**31 - 1
 LARGEST_RATE = 1e12
 LEAST_RATE = 1e-6
-LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
 MOST_RATES = 100
 """Of GPU types, and of gang sizes per GPU type."""
 MOST_TAGS = 100

@@ -13,7 +13,7 @@ from allocation.gangs import fewest_nodes, fewest_uneven_nodes, servable_gpus
 from allocation.plan_round import Plan
 from allocation.rounds.pending_reasons import left_on_nodes
 from jobs_app.models import Job
-from jobs_app.submission.fields import MOST_WEIGHT
+from jobs_app.models.team import MOST_WEIGHT
 from scheduler_app.models import PolicySetting
 from scheduler_app.round.inputs import InputRows, JobRow, TypeRow
 from scheduler_app.round.job_options import Timing

@@ -12,7 +12,7 @@ import numpy as np
 
 from allocation.configurations import Configurations
 from allocation.inventory import Inventory
-from allocation.problem import Problem, isolated_rate, normaliser
+from allocation.problem import LEAST_WEIGHT, Problem, isolated_rate, normaliser
 from allocation.quotas import Quotas
 from allocation.types import Floats, Ints
 from estimation.batch_tuning import Tuned
@@ -144,12 +144,12 @@ def _problem(
 
 
 def _weights(rows: InputRows, jobs: Sequence[JobRow]) -> Floats:
-    """Weight (m,): the team's weight split over its jobs in proportion to theirs; the mean is 1."""
+    """Weight (m,): the team's weight split over its jobs in proportion to theirs; the mean is 1, none next to 0."""
     in_team: Counter[int] = Counter()
     for job in jobs:
         in_team[job.team_id] += job.weight  # type: ignore[assignment]  # typeshed's Counter counts in integers
     weight = np.array([rows.teams[job.team_id].weight * job.weight / in_team[job.team_id] for job in jobs])
-    return weight / weight.mean() if len(weight) else weight
+    return np.maximum(weight / weight.mean(), LEAST_WEIGHT) if len(weight) else weight
 
 
 def _attained(service: InService, jobs: Sequence[JobRow], now: datetime) -> Floats:

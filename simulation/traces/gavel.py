@@ -26,5 +26,5 @@ def _job(line: Line) -> TraceJob:
         gangs=(line.whole_at(GPUS, least=1),),
         program=Program(line.text_at(WORKLOAD)),
         total_steps=line.whole_at(STEPS, least=1),
-        weight=line.positive_at(WEIGHT),
+        weight=line.weight_at(WEIGHT),
     )

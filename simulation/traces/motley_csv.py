@@ -58,10 +58,10 @@ def _job(line: Line) -> TraceJob:
         program=Program(line.text_at("workload") if line.has("workload") else None),
         total_steps=line.positive_at("total_steps") if line.has("total_steps") else None,
         duration_s=line.positive_at("duration_s") if line.has("duration_s") else None,
-        weight=line.positive_at("weight") if line.has("weight") else 1.0,
+        weight=line.weight_at("weight") if line.has("weight") else 1.0,
         team=line.text_at("team") if line.has("team") else None,
         deadline_s=line.number_at("deadline_s", least=arrival_s) if line.has("deadline_s") else None,
-        team_weight=line.positive_at("team_weight") if line.has("team_weight") else 1.0,
+        team_weight=line.weight_at("team_weight") if line.has("team_weight") else 1.0,
         declared_length=_declared_length(line),
     )
 

@@ -12,6 +12,9 @@ from simulation.traces.trace import InvalidTrace, Trace, TraceJob
 LONGEST = 200
 """Longest error message, in characters: a field may be of any length."""
 
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
+"""As the service accepts them, of teams and of jobs."""
+
 JobOf = Callable[["Line"], TraceJob | None]
 """The job of a line, or None if the line's job requests no GPU."""
 
@@ -49,6 +52,13 @@ class Line:
     def positive_at(self, column: int | str) -> float:
         value = self.number_at(column, least=0)
         return value if value > 0 else self.refuse(column, f"{self.text_at(column)} is not positive")
+
+    def weight_at(self, column: int | str) -> float:
+        """A weight within these bounds."""
+        value = self.number_at(column, least=LEAST_WEIGHT)
+        if value > MOST_WEIGHT:
+            self.refuse(column, f"{self.text_at(column)} is more than {MOST_WEIGHT:g}")
+        return value
 
     def whole_at(self, column: int | str, *, least: int) -> int:
         value = self.number_at(column, least=least)

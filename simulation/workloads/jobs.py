@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from allocation.configurations import Configurations
-from allocation.problem import normaliser
+from allocation.problem import LEAST_WEIGHT, normaliser
 from allocation.types import Bools, Floats, Ints
 from simulation.cluster import Cluster, Placement
 from simulation.traces.trace import GangSpread, Program, TraceJob
@@ -127,7 +127,8 @@ class Jobs:
         """
         weight, team = self.weight[rows], np.unique(self.team[rows], return_inverse=True)[1]
         in_team = np.bincount(team, weight)[team]
-        return np.where(self.team[rows] < 0, weight, self.team_weight[rows] * weight / in_team)
+        split = np.maximum(self.team_weight[rows] * weight / in_team, LEAST_WEIGHT)
+        return np.where(self.team[rows] < 0, weight, split)
 
     @cached_property
     def runnable(self) -> Bools:

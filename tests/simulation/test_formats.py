@@ -51,7 +51,9 @@ def test_a_job_of_ours_says_its_teams_weight_and_the_length_that_it_declares():
     [
         ("declared_length", "long", "declared_length 'long' is not a number"),
         ("declared_length", "0", "declared_length 0 is not positive"),
-        ("team_weight", "0", "team_weight 0 is not positive"),
+        ("team_weight", "0", "team_weight 0 is less than 1e-06"),
+        ("team_weight", "1e300", "team_weight 1e300 is more than 1e+06"),
+        ("team_weight", "1e300", "team_weight 1e300 is more than 1e+06"),
     ],
 )
 def test_a_weight_or_length_that_cannot_be_is_refused(column, value, reason):
@@ -76,7 +78,7 @@ def test_columns_of_ours_come_in_any_order_and_unused_ones_may_be_left_out():
         ("a,0,,1,,,,60,,,", 1, "name must have either gpus, or min_gpus and max_gpus"),
         ("a,0,1,,,,5,60,,,", 1, "name must have either total_steps or duration_s"),
         ("a,0,1,,,,,,,,", 1, "name must have either total_steps or duration_s"),
-        ("a,0,1,,,,,60,0,,", 9, "weight 0 is not positive"),
+        ("a,0,1,,,,,60,0,,", 9, "weight 0 is less than 1e-06"),
         ("a,90,1,,,,,60,,,30", 11, "deadline_s 30 is less than 90"),
         (",0,1,,,,,60,,,", 1, "name is empty"),
         ("a,0,1,,,,,60", 9, "8 columns instead of 11"),
