@@ -54,12 +54,13 @@ Figures = Mapping[str, Any]
 
 
 class Run(NamedTuple):
-    """One run: scenario, policy with its parameters, trace."""
+    """One run: scenario, policy with its parameters, trace, and the seed of what is random."""
 
     scenario: str
     policy: str
     options: Scenario
     trace: Path
+    seed: int = 0
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -123,7 +124,7 @@ def performed(runs: Sequence[Run], record: Path | None, processes: int) -> dict[
 
 def perform(run: Run) -> dict[str, Any]:
     """The figures of one run, or why it failed."""
-    prepared = run.options.prepare(run.trace, run.policy, seed=0)
+    prepared = run.options.prepare(run.trace, run.policy, seed=run.seed)
     state = prepared.simulation.state
     turns = Turns(state)
     try:
@@ -185,7 +186,7 @@ def _row(runs: Sequence[Figures], fair_queue: Sequence[Figures], base: Sequence[
     ]
     rows = [{**found, "first_wait": wait} for found, wait in zip(runs, waits, strict=True)]
     cells = [_cell([row[name] for row in rows], form) for name, form in COLUMNS.values()]
-    return " | ".join(cells) + f" | {_difference(runs, base)} |"
+    return " | ".join(cells) + f" | {difference(runs, base)} |"
 
 
 def _cell(values: Sequence[float | None], form: str) -> str:
@@ -193,7 +194,7 @@ def _cell(values: Sequence[float | None], form: str) -> str:
     return form.format(np.mean(known)) if known else ""
 
 
-def _difference(mine: Sequence[Figures], base: Sequence[Figures]) -> str:
+def difference(mine: Sequence[Figures], base: Sequence[Figures]) -> str:
     """Difference of the mean JCT in percent, with its 95 % interval by paired bootstrap over traces."""
     if mine is base or any("failed" in one for one in base):
         return ""

@@ -46,8 +46,8 @@ class Contention:
 def scenarios(seeds: Sequence[int]) -> dict[str, Contention]:
     """All scenarios by key."""
     found = {
-        "a": Contention("30 identical jobs of two teams", _demo_options, _written("a", identical_jobs, seeds)),
-        "b": Contention("the demo's jobs", _demo_options, _written("b", demo_jobs, seeds)),
+        "a": Contention("30 identical jobs of two teams", _demo_options, written("a", identical_jobs, seeds)),
+        "b": Contention("the demo's jobs", _demo_options, written("b", demo_jobs, seeds)),
     }
     for restart_s in (0, 30, 120):
         title = f"Gavel's 96 jobs, restarts of {restart_s} s"
@@ -55,13 +55,13 @@ def scenarios(seeds: Sequence[int]) -> dict[str, Contention]:
             title, _gavel_options(restart_s), lambda _: [_gavel("max_min_fairness.trace")]
         )
     for load in (0.7, 1.0, 1.3):
-        jobs = _philly_jobs(load)
-        found[f"d{load}"] = Contention(f"five teams, load {load}", _philly_options, _written(f"d{load}", jobs, seeds))
+        jobs = philly_jobs(load)
+        found[f"d{load}"] = Contention(f"five teams, load {load}", philly_options, written(f"d{load}", jobs, seeds))
     found["e"] = Contention("Philly 1 to 3 of Sia", _sia_options("service"), lambda _: _recorded())
     found["e-generated"] = Contention("generated like them", _sia_options("service"), _generated)
     found["e-own"] = Contention("generated, each job's own models only", _sia_options("own"), _generated)
     found["f"] = Contention(
-        "five teams, load 1.0, a third declares no length", _philly_options, _written("f", undeclared, seeds)
+        "five teams, load 1.0, a third declares no length", philly_options, written("f", undeclared, seeds)
     )
     return found
 
@@ -103,11 +103,11 @@ def demo_jobs(seed: int) -> Iterator[TraceJob]:
 def undeclared(seed: int) -> Iterator[TraceJob]:
     """The jobs of load 1.0, of which a third declares no length."""
     chance = np.random.default_rng([seed, 1])
-    for job in _philly_jobs(1.0)(seed):
+    for job in philly_jobs(1.0)(seed):
         yield replace(job, declared_length=inf) if chance.random() < UNDECLARED else job
 
 
-def _philly_jobs(load: float) -> Callable[[int], Iterator[TraceJob]]:
+def philly_jobs(load: float) -> Callable[[int], Iterator[TraceJob]]:
     """Philly-like jobs of five teams, of which one submits ten times its share.
 
     Jobs of more than a day end after it, and arrive sooner for that, so that the load is not that of two or three jobs.
@@ -131,7 +131,9 @@ def _most_steps(job: TraceJob) -> float:
     return LONGEST_S * BySpeed().rate(job.program, REFERENCE, job.gangs)
 
 
-def _written(name: str, jobs: Callable[[int], Iterable[TraceJob]], seeds: Sequence[int]) -> Traces:
+def written(name: str, jobs: Callable[[int], Iterable[TraceJob]], seeds: Sequence[int]) -> Traces:
+    """Traces in Motley's format, one per seed."""
+
     def write(folder: Path) -> Sequence[Path]:
         paths = [folder / f"{name}-{seed}.csv" for seed in seeds]
         for path, seed in zip(paths, seeds, strict=True):
@@ -175,7 +177,8 @@ def _gavel(name: str) -> Path:
     return reference() / "gavel" / "traces" / name
 
 
-def _philly_options(_: Path) -> Scenario:
+def philly_options(_: Path) -> Scenario:
+    """The cluster and timing of the five teams."""
     return Scenario(
         format_name="csv", cluster=TWO_TYPES, rules="service", round_s=60, min_run_s=300, restart_s=RESTART_S
     )

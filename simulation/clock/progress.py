@@ -38,14 +38,15 @@ class Work(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FixedRates:
-    """Constant rates that policies know."""
+    """Constant rates, which policies know unless they are told others (kinds, K)."""
 
     jobs: Jobs
     whole_steps: bool = False
     """Jobs run whole steps, at least one, and stop after the last one that they began in time."""
+    told: Floats | None = None
 
     def believed(self, rows: Ints) -> tuple[Floats, Ints]:
-        return self.jobs.kind_rate, self.jobs.kind[rows]
+        return self.jobs.kind_rate if self.told is None else self.told, self.jobs.kind[rows]
 
     def most_replicas(self, rows: Ints) -> Floats:
         return np.full(len(rows), np.inf)

@@ -26,9 +26,11 @@ from simulation.traces.formats import FORMATS
 from simulation.traces.sia import CATEGORIES
 from simulation.traces.trace import Trace
 from simulation.workloads.rate_sources import REFERENCE
+from simulation.workloads.wrong_estimates import WrongEstimates
 
 CLUSTER_HELP = "For example v100=8x4,p100=16: eight nodes of four V100, sixteen of one P100."
 ON_WHAT = {"rich_help_panel": "Trace and cluster"}
+TOLD = {"rich_help_panel": "Errors in what policies are told"}
 HOW = {"rich_help_panel": "Rounds, restarts and failures"}
 
 Watcher = Callable[[SimulatedRound], None]
@@ -184,6 +186,27 @@ class Scenario:
         ),
     ] = 1
 
+    rate_error: Annotated[
+        float,
+        typer.Option(
+            "--rate-error", min=0, max=0.99, metavar="PART", help="Policies see rates wrong by up to this part.", **TOLD
+        ),
+    ] = 0
+    length_error: Annotated[
+        float,
+        typer.Option(
+            "--length-error",
+            min=1,
+            metavar="FACTOR",
+            help="Policies see lengths of jobs times or divided by this.",
+            **TOLD,
+        ),
+    ] = 1
+    told_restart_s: Annotated[
+        float | None,
+        typer.Option("--told-restart", min=0, metavar="SECONDS", help="Policies take a restart to cost this.", **TOLD),
+    ] = None
+
     def setting(self, policy: str, seed: int) -> Setting:
         """Parse the options about the policy and the rounds; raises InvalidSetting."""
         if self.event_delay_s is not None and self.profiles is not None:
@@ -202,6 +225,9 @@ class Scenario:
             release_s=self.release_s,
             event_delay_s=self.event_delay_s,
             parts=self.parts,
+            wrong=WrongEstimates(
+                rate=self.rate_error, length=self.length_error, restart_s=self.told_restart_s, seed=seed
+            ),
         )
 
     def check(self, policy: str) -> None:
@@ -226,5 +252,6 @@ class Scenario:
             mixed_gangs=setting.mixed_gangs,
             reference=self.reference,
             packed=setting.packed,
+            wrong=setting.wrong,
         )
         return TraceRun(Simulation(state, rounds), machines.gpu_types, prices, jobs)

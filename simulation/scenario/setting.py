@@ -28,6 +28,7 @@ from simulation.traces.trace import Trace
 from simulation.workloads.applications import ApplicationProfiles
 from simulation.workloads.jobs import Jobs
 from simulation.workloads.rate_sources import REFERENCE, BySpeed, RateSource, RateTable, known_prices, read_gavel_table
+from simulation.workloads.wrong_estimates import RIGHT, WrongEstimates
 
 GAVEL_SHUFFLE_SEED = 5
 """Offset that Gavel adds to the seed of a run for the order of its GPU types."""
@@ -59,6 +60,8 @@ class Setting:
     event_delay_s: float | None = None
     parts: int = 1
     """Number of parts into which jobs and GPUs are split for a decision (POP)."""
+    wrong: WrongEstimates = RIGHT
+    """Errors in what the policy is told."""
 
     @classmethod
     def read(
@@ -97,7 +100,8 @@ class Setting:
     @property
     def chance(self) -> bool:
         """Whether results depend on the seed."""
-        return self.failures is not None or self.parts > 1 or (self.shuffle_types and self.rules == "gavel")
+        shuffled = self.shuffle_types and self.rules == "gavel"
+        return self.failures is not None or self.parts > 1 or shuffled or self.wrong.chance
 
     def rounds(self, cluster: Cluster) -> tuple[Cluster, RoundRules]:
         """The cluster as the rules see it, and the rules."""
@@ -188,24 +192,27 @@ def begin(
     mixed_gangs: bool = False,
     reference: str = REFERENCE,
     packed: bool = False,
+    wrong: WrongEstimates = RIGHT,
 ) -> State:
     """State before the first arrival; recorded applications are trained, other jobs run at constant rates.
 
     restart_s is for jobs without a known one; knowledge: what estimates of recorded applications are based on;
     mixed_gangs: a gang may be on two types; reference: the GPU type to which durations apply;
-    packed: two jobs may share GPUs, at rates that the table must contain.
+    packed: two jobs may share GPUs, at rates that the table must contain; wrong: errors in what policies are told.
     """
     if packed and not (isinstance(truth, RateTable) and truth.together):
         raise InvalidSetting("packed=true needs a table of --throughputs with rates of pairs of jobs")
     paid = prices or [0.0] * len(cluster.gpu_types)
     if isinstance(truth, ApplicationProfiles):
         _refuse_unknown("knowledge", knowledge, KNOWLEDGE)
-        trace = truth.completed(trace, restarts_known=knowledge == SERVICE)
+        if wrong.rate:
+            raise InvalidSetting("--rate-error cannot be used with --profiles: rates of its applications are learnt")
+        trace = wrong.declared(truth.completed(trace, restarts_known=knowledge == SERVICE))
         jobs = Jobs.of(trace.jobs, cluster, truth, mixed_gangs=mixed_gangs)
         return State.before(jobs, cluster, paid, Training(jobs, cluster, truth, knowledge))
     beside = truth.rate_beside if packed and isinstance(truth, RateTable) else None
     jobs = Jobs.of(
-        trace.jobs,
+        wrong.declared(trace).jobs,
         cluster,
         truth,
         restart_s=restart_s,
@@ -213,7 +220,8 @@ def begin(
         reference=reference,
         beside=beside,
     )
-    return State.before(jobs, cluster, paid, FixedRates(jobs, rounds.whole_steps))
+    told = wrong.rates(jobs) if wrong.rate else None
+    return State.before(jobs, cluster, paid, FixedRates(jobs, rounds.whole_steps, told))
 
 
 def _read_failures(words: str | None) -> tuple[float, float] | None:

@@ -90,6 +90,12 @@ def test_failures_of_nodes_come_by_the_seed_and_cost_work(figures, trace):
     assert 0 < lost[0] == lost[1] != lost[2]
 
 
+def test_what_policies_are_told_may_be_wrong(figures, trace):
+    words = ("--rate-error", "0.9", "--length-error", "4", "--told-restart", "0", "--restart", "30", "--policy", "srtf")
+    queued = [figures(trace, *words, "--seed", str(seed))["completed"] for seed in range(3)]
+    assert queued == [3, 3, 3]
+
+
 def test_prices_are_as_given_and_a_cost_that_is_not_known_is_none(figures, trace):
     assert figures(trace, "--prices", "v100=0")["cost"] == 0
     assert figures(trace, cluster="v100=2x4,h200=1x8")["cost"] is None
