@@ -19,6 +19,8 @@ from allocation.types import Bools, Floats, Ints
 TIE = 6
 """Decimals to which priorities and shares are compared: a solver's rounding errors must not decide."""
 RESET_ROUNDS = 16 / 3  # Gavel's 1920 s between allocations, in rounds of 360 s
+LEAST_PART = 0.1
+"""Of an equal share of the cluster that each job is owed at least, however small its weight."""
 
 TOGETHER = 1024
 """Candidates looked at before those that no longer fit are dropped."""
@@ -50,17 +52,36 @@ def priorities(problem: Problem, shares: Floats, *, round_s: float) -> Floats:
     return priority
 
 
+def turns_owed(problem: Problem, shares: Floats, *, round_s: float) -> Floats:
+    r"""Turns (m,) that waiting jobs are owed over their whole lives; 0 below one, or where one had its turn.
+
+    .. math::
+        o_i = \left\lfloor \frac{A_i\, x_i - G_i / g_i}{T} \right\rfloor, \qquad
+        x_i = \max\left(\sum_j X_{ij},\ 0.1 \min\left(1, \frac{\sum c}{m\,g_i}\right)\right)
+
+    T is the round's length, A the age, G / g the time run in its smallest gangs. Times received are forgotten when
+    shares are set anew, and with them what a job of a small share waited: without this it might wait forever. A waiting
+    job is served after at most 1/x rounds and one for each job that is owed more.
+    """
+    equal = np.minimum(1, problem.capacity.sum() / (len(problem.weight) * problem.base_gpus))
+    owed_s = problem.age_s * np.maximum(shares.sum(axis=1), LEAST_PART * equal)
+    turns = np.floor((owed_s - problem.attained_gpu_s / problem.base_gpus) / round_s)
+    waits = (problem.held < 0) & ~problem.received_s.any(axis=1)
+    owed: Floats = np.where(waits, np.maximum(turns, 0), 0)
+    return owed
+
+
 def realise(
     problem: Problem, decision: Decision, assignment: "RoundAssignment", *, round_s: float, settled: Ints | None = None
 ) -> Ints:
     """Give each job its configuration for this round (m,), -1 for none: Gavel's round mechanism, with gang reservation.
 
-    Locked jobs keep what they hold; `settled` (m,) configurations come next; then, for shares, jobs within their lease,
-    those that have never run, on whatever type, and all jobs by falling priority (ties: share, least time received in
-    all, the team furthest behind, what is held, speed-up), work conserving: GPUs left over go to jobs without a share,
-    each in its fastest configuration, and a job leaves its lease for idle ones on which it gains two restarts. A
-    decision that is an assignment is taken as it is, configurations already held first. What does not fit, exceeds a
-    quota or is not allowed is skipped.
+    Locked jobs keep what they hold; `settled` (m,) configurations come next; then, for shares, waiting jobs by the
+    turns that they are owed, jobs within their lease, those that have never run, on whatever type, and all jobs by
+    falling priority (ties: share, least time received in all, the team furthest behind, what is held, speed-up), work
+    conserving: GPUs left over go to jobs without a share, each in its fastest configuration, and a job leaves its lease
+    for idle ones on which it gains two restarts. A decision that is an assignment is taken as it is, configurations
+    already held first. What does not fit, exceeds a quota or is not allowed is skipped.
 
     A waiting job that lacks only GPUs whose locks end reserves the type (n,): no other job starts there, so that the
     locks run out and a gang is not starved by a stream of smaller jobs.
@@ -70,9 +91,11 @@ def realise(
     if decision.shares is None:
         assignment.fill(_held_first(problem, _assignment_of(decision), assignment.allowed))
         return assignment.given
+    owed = turns_owed(problem, decision.shares, round_s=round_s)
+    queue = _Queue(problem, decision.shares, priorities(problem, decision.shares, round_s=round_s), owed)
+    assignment.fill(queue.order(assignment.allowed & (owed > 0)[:, None]))
     leased = np.where(problem.leased, problem.held, -1)
     assignment.fill(_held_first(problem, leased, assignment.allowed))
-    queue = _Queue(problem, decision.shares, priorities(problem, decision.shares, round_s=round_s))
     new = problem.attained_gpu_s <= 0
     assignment.fill(queue.order(assignment.allowed & ((decision.shares > 0) | new[:, None])))
     if not assignment.remaining.full:
@@ -165,6 +188,8 @@ class _Queue:
     problem: Problem
     shares: Floats
     priority: Floats
+    owed: Floats
+    """Turns (m,) that waiting jobs are owed."""
 
     def order(self, candidates: Bools) -> Candidates:
         """Candidates (m, K) as rows and configurations, the most urgent first."""
@@ -176,6 +201,7 @@ class _Queue:
         ran = (self.problem.attained_gpu_s > 0)[i]
         behind_s = self.problem.team_backlog_s[i]
         keys = [
+            -self.owed[i],
             ran,
             -priority.round(TIE),
             -share.round(TIE),
