@@ -56,16 +56,17 @@ def turns_owed(problem: Problem, shares: Floats, *, round_s: float) -> Floats:
     r"""Turns (m,) that waiting jobs are owed over their whole lives; 0 below one, or where one had its turn.
 
     .. math::
-        o_i = \left\lfloor \frac{A_i\, x_i - G_i / g_i}{T} \right\rfloor, \qquad
+        o_i = \left\lfloor \frac{A_i\, x_i - G_i / g_i}{\max(T, L_i)} \right\rfloor, \qquad
         x_i = \max\left(\sum_j X_{ij},\ 0.1 \min\left(1, \frac{\sum c}{m\,g_i}\right)\right)
 
-    T is the round's length, A the age, G / g the time run in its smallest gangs. Times received are forgotten when
-    shares are set anew, and with them what a job of a small share waited: without this it might wait forever. A waiting
-    job is served after at most 1/x rounds and one for each job that is owed more.
+    T is the round's length, L that of a lease, A the age, G / g the time run in its smallest gangs. Times received are
+    forgotten when shares are set anew, and with them what a job of a small share waited: without this it might wait
+    forever. A waiting job is served after at most 1/x turns and one for each job that is owed more.
     """
     equal = np.minimum(1, problem.capacity.sum() / (len(problem.weight) * problem.base_gpus))
     owed_s = problem.age_s * np.maximum(shares.sum(axis=1), LEAST_PART * equal)
-    turns = np.floor((owed_s - problem.attained_gpu_s / problem.base_gpus) / round_s)
+    turn_s = np.maximum(round_s, LEASE * problem.restart_s)
+    turns = np.floor((owed_s - problem.attained_gpu_s / problem.base_gpus) / turn_s)
     waits = (problem.held < 0) & ~problem.received_s.any(axis=1)
     owed: Floats = np.where(waits, np.maximum(turns, 0), 0)
     return owed
