@@ -15,9 +15,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allocation.policies.plain_programs import TIME_LIMIT_S as LIMIT_S
+
+if TYPE_CHECKING:
+    from allocation.problem import Problem
 
 ONE_CORE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 LOADS = (0.9, 1.2, 1.5)
@@ -62,6 +65,8 @@ TARGETS_S: dict[str, tuple[float | None, ...]] = {
     "proportional": QUEUES_S,
 }
 """Seconds at each scale; the other policies are measured at the first alone."""
+WITH_DEADLINES = ((Scale(5000, 3), 5.0), (Scale(20_000, 6), None))
+"""Scales of elastic jobs with deadlines that all differ, for `min_cost_slo`, and seconds."""
 
 
 def main() -> None:
@@ -81,13 +86,13 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     from allocation.policies import POLICIES
-    from benchmarks.problems import INPUTS, LOAD
+    from benchmarks.problems import DEADLINES, INPUTS, LOAD
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", choices=POLICIES)
     parser.add_argument("--jobs", type=int, help="with --types, another scale than the three")
     parser.add_argument("--types", type=int, default=3, help="GPU types")
-    parser.add_argument("--input", choices=INPUTS)
+    parser.add_argument("--input", choices=(*INPUTS, DEADLINES))
     parser.add_argument("--load", type=float, default=LOAD, help=argparse.SUPPRESS)
     parser.add_argument("--no-plain", action="store_true", help="without the whole programs, which take minutes")
     parser.add_argument("--json", type=Path, help="write the cells there")
@@ -98,21 +103,26 @@ def _arguments() -> argparse.Namespace:
 def _cells(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A cell for each policy, scale and input; whole programs until one does not end."""
     from allocation.policies import POLICIES
-    from benchmarks.problems import INPUTS
+    from benchmarks.problems import DEADLINES, INPUTS
 
     for policy in [arguments.policy] if arguments.policy else POLICIES:
-        for kind in [arguments.input] if arguments.input else INPUTS:
+        inputs = (*INPUTS, DEADLINES) if policy == "min_cost_slo" else INPUTS
+        for kind in [arguments.input] if arguments.input else inputs:
             whole: dict[str, Any] = {}
-            for scale, target_s in _scales(arguments, policy):
+            for scale, target_s in _scales(arguments, policy, kind):
                 cell = max((_cell(policy, scale, kind, load) for load in LOADS), key=lambda cell: cell["seconds"])
                 if policy in WHOLE and not arguments.no_plain and "why" not in whole:
                     whole = _cell(policy, scale, kind, PLAIN_LOAD, inside="plain")
                 yield cell | {"target_s": target_s, "plain": whole}
 
 
-def _scales(arguments: argparse.Namespace, policy: str) -> list[tuple[Scale, float | None]]:
+def _scales(arguments: argparse.Namespace, policy: str, kind: str) -> list[tuple[Scale, float | None]]:
+    from benchmarks.problems import DEADLINES
+
     if arguments.jobs:
         return [(Scale(arguments.jobs, arguments.types), None)]
+    if kind == DEADLINES:
+        return list(WITH_DEADLINES)
     return list(zip(SCALES, TARGETS_S[policy], strict=True)) if policy in TARGETS_S else [(SCALES[0], None)]
 
 
@@ -133,11 +143,9 @@ def _cell(policy: str, scale: Scale, kind: str, load: float, *, inside: str = "p
 def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
     """One cell, here."""
     from allocation.policies import PLAIN_PROGRAMS, POLICIES
-    from benchmarks.problems import elastic, rigid
 
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    make = elastic if arguments.policy == "sia" else rigid
-    problem = make(arguments.jobs, kind=arguments.input, types=arguments.types, load=arguments.load)
+    problem = _problem(arguments)
     cell = {"policy": arguments.policy, "jobs": arguments.jobs, "types": arguments.types, "input": arguments.input}
     cell |= {"load": arguments.load}
     if arguments.inside == "plain":
@@ -145,6 +153,15 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
     seconds, decision = _timed(lambda: POLICIES[arguments.policy](problem))
     found = {"objective": decision.objective, "gap": decision.gap, "peak_mib": _peak_mib()}
     return cell | {"seconds": seconds} | found
+
+
+def _problem(arguments: argparse.Namespace) -> "Problem":
+    from benchmarks.problems import DEADLINES, elastic, elastic_with_deadlines, rigid
+
+    if arguments.input == DEADLINES:
+        return elastic_with_deadlines(arguments.jobs, types=arguments.types, load=arguments.load)
+    make = elastic if arguments.policy == "sia" else rigid
+    return make(arguments.jobs, kind=arguments.input, types=arguments.types, load=arguments.load)
 
 
 def _whole(decide: Callable[[], float]) -> dict[str, Any]:

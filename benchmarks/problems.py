@@ -8,6 +8,7 @@ of any other, so many that the jobs ask for `load` times all of them.
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,10 @@ WEIGHTS = (1, 2, 5)
 KINDS = 78
 """Where there are few: 26 types with three weights."""
 INPUTS = ("few-kinds", "all-different")
+DEADLINES = "elastic-deadlines"
+"""Input of elastic jobs that all differ, each with a deadline of its own."""
+IN_TIME = (0.2, 2.0)
+"""Of such a job, the time to its deadline over what it would need on one GPU: not all deadlines can be met."""
 TEAMS = 20
 LOAD = 1.2
 
@@ -64,6 +69,13 @@ def elastic(jobs: int, *, kind: str, types: int = len(TYPES), load: float = LOAD
     usage = np.kron(sizes, np.eye(types, dtype=int))
     rate = models[model][:, usage.argmax(axis=0)] * usage.sum(axis=0) ** exponent[:, None]
     return _problem(rng, rate, usage, jobs=jobs, kind=kind, load=load, wanted=np.ones(len(rate), dtype=int))
+
+
+def elastic_with_deadlines(jobs: int, *, types: int = len(TYPES), load: float = LOAD, seed: int = 0) -> Problem:
+    """Elastic jobs that all differ, each with a deadline of its own."""
+    problem = elastic(jobs, kind="all-different", types=types, load=load, seed=seed)
+    factor = np.random.default_rng([seed, 1]).uniform(*IN_TIME, jobs)
+    return replace(problem, deadline_s=problem.remaining_steps / problem.base_rate * factor)
 
 
 def _published() -> dict[int, Floats]:

@@ -40,12 +40,14 @@ def min_cost_slo(problem: Problem) -> Decision:
     -------
     Decision
         shares X (m, K), fraction of time; prices (n,), gain per GPU; objective: weighted steps/s per dollar/h.
+        At the round's time limit, the best feasible decision so far, with the status `limit`; its bound is that for
+        the rates that were required then.
 
     Raises
     ------
     SolverFailed
-        The solver stopped early, or at the round's time limit if any rate is required. Infeasible cannot happen: some X
-        reaches the required rates.
+        Neither the solver nor the plain program ended in time. Infeasible cannot happen: some X reaches the required
+        rates.
 
     References
     ----------
@@ -56,7 +58,8 @@ def min_cost_slo(problem: Problem) -> Decision:
     budget = TimeBudget.of(problem)
     try:
         part, wanted = _part_of_wanted(T, _rates_in_time(problem))
-        least = minimize_shortfall(part, u, c, wanted, budget=budget)
+        half = budget.at_most(problem.solve_limit_s / 2)
+        least = minimize_shortfall(part, u, c, wanted, budget=half)
         return maximize_weighted_sum(b, part, u, c, least=least, budget=budget).decision
     except SolverFailed as failure:
         return plain_program(problem, budget=budget).in_place_of(failure)

@@ -17,12 +17,14 @@ and the minimiser of the highest of these planes (in-out separation, a stabilisa
 that small linear program mixes the responses into a fractional assignment that fits.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from allocation.solvers.linear_program import maximize
+from allocation.solvers.linear_program import SolverFailed, maximize
 from allocation.solvers.presolve import compact_feasible
 from allocation.time_budget import UNLIMITED, TimeBudget
 from allocation.types import Floats, Ints
@@ -37,6 +39,33 @@ PATIENCE = 40
 BLOCK = 2048
 """Rows at once, so that the arrays compared stay in the processor's cache."""
 
+Response = TypeVar("Response")
+
+
+class Blocks(Protocol[Response]):
+    """Blocks of variables, one per job, that only capacity couples; a response is a solution of each block."""
+
+    @property
+    def capacity(self) -> Floats:
+        """Capacity (n,) of each type."""
+
+    @property
+    def count(self) -> Ints:
+        """Jobs (m,) of each block."""
+
+    @property
+    def start(self) -> Response:
+        """A response that fits."""
+
+    def best_at(self, prices: Floats) -> Response:
+        """Pricing: the response of the highest reduced value at these prices (n,)."""
+
+    def weighted_sum(self, response: Response, /) -> float:
+        """Value of a response, not negative."""
+
+    def used(self, response: Response, /) -> Floats:
+        """Use (n,) of each type."""
+
 
 @dataclass(frozen=True, eq=False)
 class SeparableProblem:
@@ -49,6 +78,11 @@ class SeparableProblem:
     usage: Ints
     capacity: Floats
     count: Ints
+
+    @cached_property
+    def start(self) -> Ints:
+        """Response to have nothing."""
+        return np.zeros(len(self.value), dtype=np.int64)
 
     @cached_property
     def v(self) -> Floats:
@@ -90,55 +124,66 @@ class SeparableProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class DualSolution:
+class DualSolution(Generic[Response]):
     """Best prices (n,), the dual bound, and the responses whose mix fits, each with its part."""
 
     prices: Floats
     bound: float
-    mix: tuple[tuple[float, Ints], ...]
+    mix: tuple[tuple[float, Response], ...]
 
 
-def solve_dual(separable: SeparableProblem, *, gap: float = 1e-6, budget: TimeBudget = UNLIMITED) -> DualSolution:
+def solve_dual(
+    blocks: Blocks[Response], *, gap: float = 1e-6, budget: TimeBudget = UNLIMITED
+) -> DualSolution[Response]:
     """Minimise the dual bound over prices, up to a relative gap or until the time budget or the cuts are spent."""
-    search = CuttingPlanes(separable)
-    steady = STEADY if len(separable.value) > FEW else 0.0
-    for _ in range(MOST_CUTS):
-        search.ask(separation_point(search.best, search.suggested, steady=steady, stalled=search.stalled))
-        if search.is_within(gap) or budget.passed():
-            break
+    search = CuttingPlanes(blocks)
+    steady = STEADY if len(blocks.count) > FEW else 0.0
+    with suppress(SolverFailed):  # the gap that is left then is the caller's to close
+        for _ in range(MOST_CUTS):
+            search.ask(separation_point(search.best, search.suggested, steady=steady, stalled=search.stalled))
+            if search.is_within(gap) or budget.passed():
+                break
     return search.found()
 
 
-class CuttingPlanes:
+class CuttingPlanes(Generic[Response]):
     """Cutting planes of the dual: the best bound and prices so far, and the prices (n,) that the planes suggest."""
 
-    def __init__(self, separable: SeparableProblem) -> None:
-        n, nothing = len(separable.capacity), np.zeros(len(separable.value), dtype=np.int64)
-        self._problem = separable
-        self._responses, self._intercepts, self._slopes = [nothing], [0.0], [separable.capacity]
+    def __init__(self, blocks: Blocks[Response]) -> None:
+        n, start = len(blocks.capacity), blocks.start
+        self._problem = blocks
+        self._responses, self._intercepts = [start], [blocks.weighted_sum(start)]
+        self._slopes = [blocks.capacity - blocks.used(start)]
         self.best, self.bound, self.stalled = np.zeros(n), np.inf, 0
         self.suggested, self._inventory = np.zeros(n), -np.inf
         self.mix = np.ones(1)
-        """Part of each response in the mix that fits; the first is to have nothing, the others are in order of time."""
+        """Part of each response in the mix that fits; the first is the start, the others are in order of time."""
 
     def ask(self, prices: Floats) -> None:
-        """Add the cutting plane of these prices; it lowers the bound, moves the suggested prices, or both."""
+        """Add the cutting plane of these prices; it lowers the bound, moves the suggested prices, or both.
+
+        Raises
+        ------
+        SolverFailed
+            Rounding errors of the restricted master; the bound may be lower, and the mix is the one before.
+        """
         response = self._problem.best_at(prices)
-        self._responses.append(response)
-        self._intercepts.append(self._problem.weighted_sum(response))
-        self._slopes.append(self._problem.capacity - self._problem.used(response))
-        here = self._intercepts[-1] + float(prices @ self._slopes[-1])
+        intercepts = [*self._intercepts, self._problem.weighted_sum(response)]
+        slopes = [*self._slopes, self._problem.capacity - self._problem.used(response)]
+        here = intercepts[-1] + float(prices @ slopes[-1])
         self.stalled = 0 if here < self.bound else self.stalled + 1
         if here < self.bound:
             self.bound, self.best = here, prices
-        self.suggested, self._inventory, self.mix = _lowest(np.array(self._intercepts), np.array(self._slopes))
+        self.suggested, self._inventory, self.mix = _lowest(np.array(intercepts), np.array(slopes))
+        self._intercepts, self._slopes = intercepts, slopes
+        self._responses.append(response)
 
     def is_within(self, gap: float) -> bool:
         """Whether the bound is within this relative gap of the lowest possible."""
         return self.bound - self._inventory <= gap * max(abs(self.bound), 1e-12)
 
-    def found(self) -> DualSolution:
-        """Solution so far; the unused part of the mix counts as the response to have nothing."""
+    def found(self) -> DualSolution[Response]:
+        """Solution so far; the unused part of the mix goes to the start."""
         mix = np.append(self.mix[0] + max(1 - self.mix.sum(), 0), self.mix[1:])
         parts = zip(mix, self._responses, strict=True)
         return DualSolution(

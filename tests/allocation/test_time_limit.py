@@ -98,10 +98,26 @@ def test_a_job_not_considered_in_time_keeps_what_it_holds():
 
 
 @pytest.mark.usefixtures("_no_time")
-def test_prices_know_nothing_of_deadlines_so_that_a_queue_decides_then():
-    problem = crowded(solve_limit_s=0.5, deadline_s=np.full(40, 1e5), held=np.full(40, -1))
+@pytest.mark.parametrize("deadline_s", [1e3, 1e4, 1e5])
+def test_with_deadlines_too_the_policy_itself_decides_then(deadline_s):
+    problem = crowded(solve_limit_s=0.5, deadline_s=np.full(40, deadline_s), held=np.full(40, -1))
     plan = plan_round(problem, build_inventory([[8], [8], [8]], 40), Quotas.none(40), min_cost_slo, round_s=60)
-    assert (plan.decision.status, fits(problem, plan.decision)) == (Status.FALLBACK, True)
+    assert (plan.decision.status, fits(problem, plan.decision)) == (Status.LIMIT, True)
+    assert 0 < plan.decision.objective <= plan.decision.bound
+
+
+@pytest.mark.usefixtures("_no_time")
+def test_a_program_of_deadlines_stopped_early_keeps_the_rates_that_it_had_reached():
+    problem = crowded(solve_limit_s=20, deadline_s=np.full(40, 1e4))
+    hurried, best = min_cost_slo(problem), min_cost_slo(crowded(deadline_s=np.full(40, 1e4)))
+    assert fits(problem, hurried)
+    assert 0 < reached(problem, hurried) <= reached(problem, best) * (1 + 1e-6)
+
+
+def reached(problem, decision):
+    """Sum of the parts of the rates in time."""
+    rate = (problem.rate * decision.shares).sum(axis=1)
+    return np.minimum(rate * problem.deadline_s / problem.remaining_steps, 1).sum()
 
 
 def test_a_second_decision_has_the_time_that_is_left(monkeypatch):
