@@ -75,7 +75,7 @@ def test_a_plain_program_is_worth_what_the_papers_formula_says(name, cluster):
     assert PLAIN_PROGRAMS[name](cluster.problem).objective == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize(("weight", "expected"), [(1e-300, [0, 1, 1]), (1e300, [1, 0.25, 0.75])])
+@pytest.mark.parametrize(("weight", "expected"), [(1e-12, [0, 1, 1]), (1e12, [1, 0.25, 0.75])])
 def test_levels_are_found_whatever_the_weight_of_one_job(weight, expected):
     problem = Problem.of([[1.0], [1.0], [1.0]], [[1]], [2], weight=[weight, 1, 3])
     assert PLAIN_PROGRAMS["max_min_fairness"](problem).shares[:, 0] == pytest.approx(expected, abs=1e-6)
