@@ -239,6 +239,12 @@ class Problem:
         return total
 
     @property
+    def as_old(self) -> Ints:
+        """Jobs that are as old as each job (m,) or older, itself included: those that come later do not count."""
+        jobs: Ints = len(self.age_s) - np.searchsorted(np.sort(self.age_s), self.age_s)
+        return jobs
+
+    @property
     def leased(self) -> Bools:
         """Jobs (m,) that hold GPUs for less than a lease (`LEASE` restarts), or are within one of their end."""
         lease_s = LEASE * self.restart_s
@@ -313,9 +319,13 @@ def normaliser(
     return g, np.where(p > 0, p, smallest.max(axis=1, initial=0))
 
 
-def isolated_rate(base_gpus: Floats, base_rate: Floats, capacity: Ints) -> Floats:
-    """Rate (m,) of each job's smallest gang on its own 1/m part of the cluster: min(1, sum c / (m g)) p."""
-    whole_time: Floats = np.minimum(1, capacity.sum() / np.maximum(len(base_gpus) * base_gpus, 1))
+def isolated_rate(base_gpus: Floats, base_rate: Floats, capacity: Ints, jobs: int | Ints | None = None) -> Floats:
+    """Rate (m,) of each job's smallest gang on its own 1/m part of the cluster: min(1, sum c / (m g)) p.
+
+    jobs (m,) are those among which the cluster is divided for each job; None: all m.
+    """
+    m = len(base_gpus) if jobs is None else jobs
+    whole_time: Floats = np.minimum(1, capacity.sum() / np.maximum(m * base_gpus, 1))
     return base_rate * whole_time
 
 

@@ -12,7 +12,7 @@ from allocation.problem import Problem, isolated_rate
 from allocation.solvers.integer_assignment import allowed, assign_with_incumbents
 from allocation.solvers.linear_program import SolverFailed
 from allocation.time_budget import UNLIMITED, TimeBudget
-from allocation.types import Bools, Floats
+from allocation.types import Bools, Floats, Ints
 
 HOUR_S = 3600.0
 LEAST_S = 1.0
@@ -69,11 +69,13 @@ def motley(
 
     **Queues drained.** d is the work done per second, in average GPUs; Q the virtual queue of the job's team in
     cluster-hours (`allocation.fairness.later_backlog`); Z that of the job, for its age A beyond rho_max times the
-    time I that the whole job takes on a 1/m part of the cluster:
+    time I that the whole job takes on a 1/m part of the cluster. Jobs that came later lengthen it to an hour at most,
+    else I might outgrow the age of a gang for as long as others come; m_i are the jobs as old or older:
 
     .. math::
         d_{ik} = g_i \frac{T_{ik}}{p_i} (1 - l_{ik}), \qquad
-        Z_i = \frac{\max(0,\ A_i - \rho_{\max} I_i)}{\max(I_i,\ 1\,\mathrm{h})}
+        Z_i = \frac{\max(0,\ A_i - \rho_{\max} I_i)}{\max(I_i,\ 1\,\mathrm{h})}, \qquad
+        I_i = \min(I_i(m),\ \max(I_i(m_i),\ 1\,\mathrm{h}))
 
     Within its lease a job that stays counts as one of the team furthest behind: fairness stops no job whose restart
     is not yet repaid. A job of unknown length is expected to run as long again as it has run, plus the horizon. A
@@ -200,8 +202,15 @@ def _queues_h(problem: Problem, r: Floats, held: Bools, x: Values) -> Floats:
     """Virtual queues Q + Z (m, K) of each job's team and of the job."""
     Q = problem.team_backlog_s / HOUR_S
     while_leased = where(held & problem.leased[:, None], Q.max(initial=0), Q[:, None])
-    alone = isolated_rate(problem.base_gpus, problem.base_rate, problem.capacity)
-    whole_s = problem.isolated_s + r * problem.rate.max(axis=1) / alone
+    of_all, of_as_old = (_whole_s(problem, r, m) for m in (len(problem.age_s), problem.as_old))
+    whole_s = minimum(of_all, maximum(of_as_old, HOUR_S))
     Z = maximum(problem.age_s - x.rho_max * whole_s, 0) / maximum(whole_s, HOUR_S)
     queues: Floats = while_leased + Z[:, None]
     return queues
+
+
+def _whole_s(problem: Problem, r: Floats, jobs: int | Ints) -> Floats:
+    """Seconds (m,) that each whole job takes on an equal part of the cluster, divided among so many jobs."""
+    alone = isolated_rate(problem.base_gpus, problem.base_rate, problem.capacity, jobs)
+    whole_s: Floats = problem.isolated_s + r * problem.rate.max(axis=1) / alone
+    return whole_s

@@ -57,13 +57,14 @@ def turns_owed(problem: Problem, shares: Floats, *, round_s: float) -> Floats:
 
     .. math::
         o_i = \left\lfloor \frac{A_i\, x_i - G_i / g_i}{\max(T, L_i)} \right\rfloor, \qquad
-        x_i = \max\left(\sum_j X_{ij},\ 0.1 \min\left(1, \frac{\sum c}{m\,g_i}\right)\right)
+        x_i = \max\left(\sum_j X_{ij},\ 0.1 \min\left(1, \frac{\sum c}{m_i\,g_i}\right)\right)
 
-    T is the round's length, L that of a lease, A the age, G / g the time run in its smallest gangs. Times received are
-    forgotten when shares are set anew, and with them what a job of a small share waited: without this it might wait
-    forever. A waiting job is served after at most 1/x turns and one for each job that is owed more.
+    T is the round's length, L that of a lease, A the age, G / g the time run in its smallest gangs, m_i the jobs as old
+    or older: those that keep coming do not make a gang wait longer. Times received are forgotten when shares are set
+    anew, and with them what a job of a small share waited: without this it might wait forever. A waiting job is served
+    after at most 1/x turns and one for each job that is owed more.
     """
-    equal = np.minimum(1, problem.capacity.sum() / (len(problem.weight) * problem.base_gpus))
+    equal = np.minimum(1, problem.capacity.sum() / (problem.as_old * problem.base_gpus))
     owed_s = problem.age_s * np.maximum(shares.sum(axis=1), LEAST_PART * equal)
     turn_s = np.maximum(round_s, LEASE * problem.restart_s)
     turns = np.floor((owed_s - problem.attained_gpu_s / problem.base_gpus) / turn_s)

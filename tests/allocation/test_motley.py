@@ -46,8 +46,11 @@ def backlog_h(problem, i, k):
 
 
 def lateness(problem, i, left_s):
-    alone = isolated_rate(problem.base_gpus, problem.base_rate, problem.capacity)[i]
-    whole_s = problem.isolated_s[i] + left_s * problem.rate[i].max() / alone
+    """Its time on an equal part of the cluster; jobs that came later do not lengthen it beyond an hour."""
+    parts = [len(problem.age_s), sum(problem.age_s >= problem.age_s[i])]
+    alone = [isolated_rate(problem.base_gpus, problem.base_rate, problem.capacity, parts_of)[i] for parts_of in parts]
+    of_all, of_as_old = (problem.isolated_s[i] + left_s * problem.rate[i].max() / rate for rate in alone)
+    whole_s = min(of_all, max(of_as_old, HOUR_S))
     return max(problem.age_s[i] - 4 * whole_s, 0) / max(whole_s, HOUR_S)
 
 
@@ -62,6 +65,15 @@ def test_no_choice_of_all_is_better(cluster):
     decision = motley(problem, gap=0)
     assert value(problem, decision.assignment) == pytest.approx(decision.objective, rel=1e-9)
     assert decision.objective == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("newcomers", [4, 40])
+def test_jobs_that_come_later_do_not_hold_up_a_gang_that_has_waited(newcomers):
+    """However many come: at 4 h, and 2 h more for its queue to outweigh four jobs of full weight, it runs."""
+    rate, weight = [[0, 1], *[[1, 0]] * newcomers], [1e-6, *[1] * newcomers]
+    age_s, steps = [6.5 * HOUR_S, *[60] * newcomers], [1800, *[600] * newcomers]
+    problem = Problem.of(rate, [[1, 4]], [4], job_weight=weight, age_s=age_s, remaining_steps=steps)
+    assert motley(problem).assignment[0] == 1
 
 
 def elastic(m=1, **columns):

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from allocation.decision import Decision
 from allocation.policies.max_min_fairness import max_min_fairness
-from allocation.problem import Problem
+from allocation.problem import LEASE, Problem
 from allocation.quotas import Quotas
 from allocation.rounds.mechanism import RoundAssignment, realise, reset_due
 from tests.allocation.allocation_cases import clusters
@@ -20,6 +20,10 @@ few = examples(60)
 
 def shares(X):
     return Decision.of_shares(X, prices=np.zeros(2), objective=0)
+
+
+def shares_of_one_type(X):
+    return Decision.of_shares(X, prices=np.zeros(1), objective=0)
 
 
 def picked(problem, decision, quotas=None):
@@ -55,6 +59,17 @@ def test_between_equals_the_job_that_holds_the_gpu_keeps_it():
 def test_a_job_that_has_never_run_has_a_turn_before_others_have_a_second_even_on_a_type_of_which_it_has_no_share():
     problem = Problem.of([[1, 2], [1, 2]], np.eye(2), [1, 0], attained_gpu_s=[360, 0], received_s=[[360, 0], [0, 0]])
     assert picked(problem, shares([[0.9, 0], [0, 0.1]])).tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize("newcomers", [2, 40])
+def test_a_gang_breaks_leases_for_its_turn_however_many_jobs_come_after_it(newcomers):
+    """Of an equal share among the jobs as old, which it has to itself, it is owed a tenth: a turn in ten."""
+    rate, held = [[0, 1], *[[1, 0]] * newcomers], [-1, 0, 0, *[-1] * (newcomers - 2)]
+    age_s, ran_s = [11 * ROUND_S, *[60] * newcomers], [0, 60, 60, *[0] * (newcomers - 2)]
+    columns = {"age_s": age_s, "held": held, "attained_gpu_s": ran_s, "restart_s": [ROUND_S / LEASE] * (newcomers + 1)}
+    problem = Problem.of(rate, [[1, 2]], [2], **columns)
+    X = [[0, 1e-6], *[[0.5, 0]] * newcomers]
+    assert picked(problem, shares_of_one_type(X)).tolist() == [1, *[-1] * newcomers]
 
 
 def test_a_job_that_would_end_within_a_lease_keeps_its_gpu_to_its_end():
