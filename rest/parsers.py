@@ -12,6 +12,9 @@ from rest_framework.request import Request
 from rest.errors import encodable
 
 LARGEST_BATCH_BYTES = 64 * 1024 * 1024
+DEEPEST = 100
+"""Levels of arrays and objects in a body: what Python just parses, it may not be able to write out again."""
+TOO_DEEP = f"The body is not accepted: its arrays and objects are nested deeper than {DEEPEST} levels."
 
 
 class TooLarge(APIException):
@@ -20,15 +23,27 @@ class TooLarge(APIException):
 
 
 class Json(JSONParser):
-    """JSON in UTF-8 without NaN, duplicate keys or nesting too deep for Python's parser, each answered with 400."""
+    """JSON in UTF-8 without NaN, duplicate keys or more than `DEEPEST` levels, each answered with 400."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
         try:
-            return json.loads(stream.read().decode(), parse_constant=_refuse, object_pairs_hook=_unique_keys)
+            body = json.loads(stream.read().decode(), parse_constant=_refuse, object_pairs_hook=_unique_keys)
         except ValueError as error:
             raise ParseError(f"The body is not valid JSON: {error}.") from error
         except RecursionError as error:
-            raise ParseError("The body is not valid JSON: it is nested too deeply.") from error
+            raise ParseError(TOO_DEEP) from error
+        if _is_deeper(body, DEEPEST):
+            raise ParseError(TOO_DEEP)
+        return body
+
+
+def _is_deeper(body: Any, most: int) -> bool:
+    """Whether a parsed body has more levels of arrays and objects; level by level, without recursion."""
+    level = [body] if isinstance(body, dict | list) else []
+    for _ in range(most):
+        children = (each for one in level for each in (one.values() if isinstance(one, dict) else one))
+        level = [child for child in children if isinstance(child, dict | list)]
+    return bool(level)
 
 
 def _refuse(constant: str) -> NoReturn:

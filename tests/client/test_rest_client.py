@@ -172,7 +172,7 @@ def test_gpu_types_and_teams_say_what_there_is(service: Live, client: Client) ->
     assert (kind["name"], kind["gpus"], client.gpu_type("a100")["free_gpus"]) == ("a100", 4, 4)
     (team,) = client.teams()
     assert (team["name"], team["members"], client.team("vision")["gpus_in_use"]) == ("vision", ["ada"], 0)
-    assert team["share"].keys() == {"window_seconds", "entitled", "delivered"}
+    assert team["share"].keys() == {"window_seconds", "entitled", "delivered", "backlog_gpu_hours"}
 
 
 def test_rounds_list_the_gpus_of_each_job(service: Live, client: Client) -> None:

@@ -25,7 +25,7 @@ BODIES: dict[str, tuple[bytes, int, str]] = {
     "a text": (b'"job"', 422, ""),
     "not a number": (b'{"weight": NaN}', 400, "NaN"),
     "a field said twice": (TWICE.encode(), 400, "the key 'gpus' appears twice"),
-    "ten thousand brackets": (b"[" * 10_000, 400, "nested too deeply"),
+    "ten thousand brackets": (b"[" * 10_000, 400, "nested deeper than"),
     "five thousand digits": (b'{"gpus": ' + b"9" * 5_000 + b"}", 400, "digits"),
     "too much": (b'{"name": "' + b"x" * 2_700_000 + b'"}', 413, "2621440"),
 }
@@ -77,7 +77,7 @@ def test_a_body_of_another_kind_is_refused(interfaces: Interfaces, route: str, k
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
 
 
-@pytest.mark.parametrize("depth", [20, 200, 900, 960, 980, 990, 1000])
+@pytest.mark.parametrize("depth", [20, 200, 500, 700, 800, 900, 960, 980, 990, 1000, 100_000])
 def test_no_depth_of_brackets_breaks_anything(interfaces: Interfaces, depth: int) -> None:
     """With a key, for which the body is written out again."""
     body = b'{"name": ' + b"[" * depth + b"]" * depth + b"}"
