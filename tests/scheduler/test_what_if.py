@@ -108,15 +108,16 @@ def test_a_job_that_would_be_last_in_the_queue_is_promised_nothing(full: Lab, wa
 
 @pytest.fixture
 def outweighed(lab: Lab) -> Job:
-    """One GPU, and another job has it by right: its weight is larger, and it has not had its share yet."""
+    """One GPU, and another job has it by right: both have run, its weight is larger, and it had less than its share."""
     lab.policy(round_s=60)
     lab.node("n1", gpus=1)
     lab.team("vision", weight=1, max_job_weight=64)
     heavy = lab.submit(UNTIL_LET_GO, weight=4, name="heavy")
     lab.round()
     light = lab.submit(UNTIL_LET_GO, weight=1, name="light")
+    Job.objects.filter(pk=light.pk).update(attained_gpu_s=1)
     lab.running(heavy)
-    return light
+    return Job.objects.get(pk=light.pk)
 
 
 def test_a_weight_that_is_enough_is_named(lab: Lab, outweighed: Job) -> None:

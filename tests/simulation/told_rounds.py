@@ -19,7 +19,8 @@ class ToldRounds:
     told: dict[float, tuple[str, tuple[int, ...]]]
     round_s: float = ROUND_S
     whole_steps: bool = False
-    first_start_costs: bool = True
+    first_start_s: float | None = None
+    event_delay_s: float | None = None
     shortfalls: list[float] = field(default_factory=list)
     """By what part of the best each told configuration is worse by `sia`, where it chooses anew."""
     _now: tuple[str, tuple[int, ...]] = ("", ())
