@@ -164,7 +164,7 @@ def _backfilled(
 
 
 def _of_rows(keep: Bools, owner: Ints) -> Ints:
-    """The owners (G,) without rows that do not keep their GPUs: a reservation may drop one that had been placed."""
+    """Owner (G,) of each GPU, -1 where the row has lost its configuration: a reservation may drop a placed row."""
     return np.where((owner >= 0) & keep[owner], owner, -1)
 
 

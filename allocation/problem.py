@@ -246,7 +246,7 @@ class Problem:
 
     @property
     def leased(self) -> Bools:
-        """Jobs (m,) that hold GPUs for less than a lease (`LEASE` restarts), or are within one of their end."""
+        """Jobs (m,) that have held their GPUs for less than a lease (`LEASE` restarts), or will end within one."""
         lease_s = LEASE * self.restart_s
         rate = np.take_along_axis(self.rate, np.maximum(self.held, 0)[:, None], axis=1)[:, 0]
         ends_soon = (self.remaining_steps > 0) & (self.remaining_steps <= rate * lease_s)

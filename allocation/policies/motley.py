@@ -210,7 +210,7 @@ def _queues_h(problem: Problem, r: Floats, held: Bools, x: Values) -> Floats:
 
 
 def _whole_s(problem: Problem, r: Floats, jobs: int | Ints) -> Floats:
-    """Seconds (m,) that each whole job takes on an equal part of the cluster, divided among so many jobs."""
+    """Seconds (m,) that each job takes, from its first step to its last, on a 1/jobs part of the cluster."""
     alone = isolated_rate(problem.base_gpus, problem.base_rate, problem.capacity, jobs)
     whole_s: Floats = problem.isolated_s + r * problem.rate.max(axis=1) / alone
     return whole_s

@@ -20,7 +20,7 @@ TIE = 6
 """Decimals to which priorities and shares are compared: a solver's rounding errors must not decide."""
 RESET_ROUNDS = 16 / 3  # Gavel's 1920 s between allocations, in rounds of 360 s
 LEAST_PART = 0.1
-"""Of an equal share of the cluster that each job is owed at least, however small its weight."""
+"""Fraction of an equal share of the cluster that each job is owed at least, however small its weight."""
 
 TOGETHER = 1024
 """Candidates looked at before those that no longer fit are dropped."""
@@ -225,7 +225,7 @@ class _Queue:
 
 
 def _leave_for_idle_gpus(problem: Problem, assignment: RoundAssignment, leased: Ints) -> None:
-    """Move jobs from what they hold on a lease (m,) to GPUs left idle, where that gains more than two restarts."""
+    """Move jobs that hold a leased configuration (m,) to idle GPUs where that gains more than two restarts."""
     rows = np.flatnonzero((leased >= 0) & (assignment.rows == leased) & ~problem.locked)
     better = assignment.allowed[rows] & _repays_two_restarts(problem, rows) & assignment.remaining.holds()
     for i, columns in zip(rows[better.any(axis=1)].tolist(), better[better.any(axis=1)], strict=True):

@@ -1,7 +1,7 @@
-"""Relabelling: which of equal nodes gets which jobs, so that fewest move, as an assignment problem (SciPy's).
+"""Relabelling of equal nodes by a linear assignment problem (SciPy's), so that the fewest jobs move.
 
-A placement says which jobs are together on a node; on which of several equal nodes does not matter to them, unless one
-of them is there already.
+A placement decides which jobs share a node. Which of several equal nodes that is matters only to jobs that run on one
+of them already.
 """
 
 from collections import Counter, defaultdict
@@ -43,7 +43,7 @@ def relabelled(owner: Ints, inventory: Inventory, stays: Bools, locked: Bools) -
 
 
 def _jobs_on(of: Ints, inventory: Inventory, stays: Bools) -> dict[int, Counter[int]]:
-    """GPUs of each job that stays, by node."""
+    """Number of GPUs of each job that stays, by node."""
     found = defaultdict[int, Counter[int]](Counter)
     counted = (of >= 0) & stays[of]
     for node, i in zip(inventory.gpu_node[counted].tolist(), of[counted].tolist(), strict=True):
@@ -77,7 +77,7 @@ def _kept(here: Sequence[Counter[int]], there: Sequence[Counter[int]], weight: I
 
 
 def _move(owner: Ints, new: Ints, inventory: Inventory, content: int, place: int) -> None:
-    """Give the GPUs of a node to the owners of another's: to each those that it holds, then vacant ones."""
+    """Put the jobs planned for one node on another: each on the GPUs that it holds there, then on vacant ones."""
     gpus = np.flatnonzero(inventory.gpu_node == place)
     wanted = Counter(owner[(inventory.gpu_node == content) & (owner >= 0)].tolist())
     new[gpus] = -1

@@ -19,7 +19,7 @@ from allocation.types import Floats, Ints
 SLACK = 1e-9
 """By how much, relative to it, a job's throughput may be less afterwards."""
 NOTHING = 1e-7
-"""Shares of time that are rounding errors."""
+"""Shares of time up to which they are rounding errors."""
 MOST = 10_000
 """Positive shares up to which the program is solved: it takes half a second of them at most, and seconds of more."""
 

@@ -55,7 +55,7 @@ class Blocks(Protocol[Response]):
 
     @property
     def start(self) -> Response:
-        """A response that fits."""
+        """A response within the capacity."""
 
     def best_at(self, prices: Floats) -> Response:
         """Pricing: the response of the highest reduced value at these prices (n,)."""
@@ -64,7 +64,7 @@ class Blocks(Protocol[Response]):
         """Value of a response, not negative."""
 
     def used(self, response: Response, /) -> Floats:
-        """Use (n,) of each type."""
+        """GPUs (n,) of each type that a response uses."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,7 +39,7 @@ class SparseShares:
 
     @classmethod
     def of(cls, shares: Floats) -> Self:
-        """Entries of a dense array."""
+        """The positive entries of a dense array (m, K)."""
         rows, columns = shares.nonzero()
         return cls(rows, columns, shares[rows, columns])
 
@@ -101,7 +101,7 @@ class LeastRateProblem:
         return self._values - self._cost(prices)
 
     def _mix(self, gain: Floats) -> tuple[Ints, Ints, Floats]:
-        """Columns (m,) of the best mix, one too slow and one fast enough, and the part of the latter.
+        """Columns (m,) of the best mix, one too slow and one fast enough, and the fraction of time in the latter.
 
         By the simplex method in each row: the column of the highest gain above the line through the two mixed ones
         replaces the one on its side of the least rate, until none is above.
@@ -147,7 +147,7 @@ class LeastRateProblem:
 
 @dataclass(frozen=True, eq=False)
 class ShortfallProblem(LeastRateProblem):
-    r"""The same where value is rate, up to the least rate and no further: the part of the least rates that is reached.
+    r"""Separable problem of the least shortfall: the value is the rate, in parts of what is wanted and capped by it.
 
     The best response has a rate up to the least one; reduced value is concave in it, so that it is just the least
     rate, or that of one configuration which is slower.
