@@ -7,14 +7,16 @@ IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
 # Lines that the tests' own processes run, in per cent over both databases; those of child processes are not seen.
 COVERAGE := .cache/coverage
 PACKAGES := allocation,audit_app,cluster_app,config,database,engines,estimation,jobs_app,rest,scheduler_app,simulation
-MEASURED = $(PYTHON) -m slipcover --source $(PACKAGES) --json --out $(COVERAGE)/$(1).json -m pytest $(IN_PARALLEL)
+# Programs that only child processes run: tests/engines/test_engine_sessions.py drives them.
+UNSEEN := engines/sessions/enter.py,engines/sessions/session.py
+MEASURED = $(PYTHON) -m slipcover --source $(PACKAGES) --omit $(UNSEEN) --json --out $(COVERAGE)/$(1).json -m pytest $(IN_PARALLEL)
 FLOOR := 94
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # or every process of every test compiles Django and SciPy for itself
 
-.PHONY: run test coverage test-fast test-postgresql check format bench bench-service schema screenshots
+.PHONY: run test coverage test-fast test-slurm test-torch test-postgresql check format bench bench-service schema screenshots
 
-run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded
+run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded, SLURM=1 is a private Slurm
 	@./bootstrap.sh run
 	@exec $(PYTHON) -u manage.py serve
 
@@ -29,6 +31,14 @@ test-postgresql:  ## the same on a private PostgreSQL, which goes when they are 
 	@./bootstrap.sh test
 	@mkdir -p $(COVERAGE)
 	$(PYTHON) -m tests.private_servers $(call MEASURED,postgresql) $(or $(ARGS),$(ON_POSTGRESQL))
+
+test-slurm:  ## the whole contract of engines on a private Slurm cluster; `make test` runs a part of it
+	@./bootstrap.sh test
+	MOTLEY_TEST_SLURM=all $(PYTHON) -m pytest -k "slurm" tests/engines $(ARGS)
+
+test-torch:  ## trainings by DDP on both engines, Lightning, Transformers and Accelerate; `make test` runs two of DDP
+	@./bootstrap.sh test
+	MOTLEY_TEST_TORCH=all $(PYTHON) -m pytest tests/training $(ARGS)
 
 coverage:  ## of the last `make test`: lines that neither half ran, in .cache/coverage/report.txt, and whether the floor holds
 	@cd $(COVERAGE) && $(CURDIR)/$(PYTHON) -m slipcover --merge sqlite.json postgresql.json --out both.json --fail-under $(FLOOR) >report.txt \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Sets up what `make` needs: uv, the Python packages of uv.lock and, for the tests, a browser, a C compiler,
-# PostgreSQL and Redis.
+# PostgreSQL, Redis, Slurm and PyTorch.
 # As root it installs missing Debian packages; otherwise it says which ones are missing.
 #   ./bootstrap.sh run     packages of the service
 #   ./bootstrap.sh test    and those of the tests
@@ -43,6 +43,12 @@ install_servers() { # what for, packages...
     install_packages "$@"
 }
 
+install_slurm() {
+    if ! command -v slurmctld >/dev/null || ! command -v slurmd >/dev/null || ! command -v munged >/dev/null; then
+        install_servers "Slurm, on which jobs can run" slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge
+    fi
+}
+
 new_enough() { # words that run a Python...
     "$@" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
@@ -70,9 +76,32 @@ if ! .tools/bin/uv --version 2>/dev/null | grep -q " $UV_VERSION"; then
     .tools/bin/python -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"
 fi
 
+# PyTorch for CPUs is on an index of PyTorch's own, or where pip's configuration leads; the wheel on PyPI is for CUDA and
+# takes 5 GB with what it needs. Without the first, Debian's PyTorch runs the plain loops.
+TORCH=.cache/torch
+REQUIREMENTS=tests/training/requirements.txt
+install_torch() { # each command says whether it failed: the shell does not stop in what stands before ||
+    cmp -s $REQUIREMENTS $TORCH/installed && return
+    say "installing PyTorch and its frameworks, 1 GB, into $TORCH (tests of training)"
+    rm -rf $TORCH $TORCH.wheels
+    if .tools/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --retries 0 --dest $TORCH.wheels \
+        --extra-index-url https://download.pytorch.org/whl/cpu "$(grep '^torch==' $REQUIREMENTS)" 2>.cache/torch.log; then
+        .tools/bin/uv venv --quiet --python .tools/bin/python $TORCH \
+            && .tools/bin/uv pip install --quiet --python $TORCH --find-links $TORCH.wheels -r $REQUIREMENTS || return 1
+        rm -rf $TORCH.wheels
+    else
+        say "NO CPU WHEEL OF PYTORCH IS IN REACH (.cache/torch.log): tests of Lightning, Transformers and Accelerate are left out"
+        /usr/bin/python3 -c 'import torch' 2>/dev/null \
+            || install_packages "PyTorch, for the tests of training" python3-torch || return 1
+        .tools/bin/uv venv --quiet --python /usr/bin/python3 --system-site-packages $TORCH || return 1
+    fi
+    cp $REQUIREMENTS $TORCH/installed
+}
+
 case "${1:-run}" in
 run)
     .tools/bin/uv sync --quiet --frozen --inexact --no-default-groups --extra nvml
+    [ "${SLURM:-}" != 1 ] || install_slurm
     ;;
 test)
     .tools/bin/uv sync --quiet --frozen --all-groups --extra nvml
@@ -83,6 +112,9 @@ test)
         || install_servers "a database server, for the tests of the full stack" postgresql || missing=1
     command -v redis-server >/dev/null \
         || install_servers "a broker, for the tests of the full stack" redis-server || missing=1
+    install_slurm || missing=1
+    mkdir -p .cache
+    install_torch || missing=1
     if [ -n "$missing" ] && [ "${CI:-}" = true ]; then exit 1; fi
     ;;
 *)

@@ -30,19 +30,21 @@ class Configurations:
         gangs: Iterable[int],
         *,
         uneven: Iterable[int] = (),
+        domains: Sequence[Sequence[str]] | None = None,
         mixed: Iterable[int] = (),
     ) -> Self:
         """Give every gang on the fewest nodes of each type, and those that are mixed on any two types together.
 
-        node_gpus[j] lists the GPUs of type j's nodes.
+        node_gpus[j] lists the GPUs of type j's nodes, and domains[j] the domain of each: a gang keeps to one domain.
         """
+        parts = [_by_domain(gpus, domains[j] if domains else ()) for j, gpus in enumerate(node_gpus)]
         rules = [(fewest_nodes, sorted(set(gangs)), False), (fewest_uneven_nodes, sorted(set(uneven)), True)]
         columns = [
             ({j: gang}, count, is_uneven)
             for fewest, wanted, is_uneven in rules
-            for j, sizes in enumerate(node_gpus)
+            for j, sizes in enumerate(parts)
             for gang in wanted
-            if (count := fewest(sizes, gang)) is not None
+            if (count := min(filter(None, (fewest(part, gang) for part in sizes)), default=None)) is not None
         ]
         columns += [(*column, False) for gang in sorted(set(mixed)) for column in _of_two_types(node_gpus, gang)]
         usage = np.zeros((len(node_gpus), len(columns)), dtype=np.int64)
@@ -62,6 +64,13 @@ class Configurations:
         """The type (K,) that gives a configuration most of its GPUs."""
         most: Ints = self.usage.argmax(axis=0)
         return most
+
+
+def _by_domain(gpus: Sequence[int], domains: Sequence[str]) -> list[Sequence[int]]:
+    """GPUs of the nodes of one type, by domain."""
+    if len(set(domains)) < 2:
+        return [gpus]
+    return [[n for n, its in zip(gpus, domains, strict=True) if its == domain] for domain in sorted(set(domains))]
 
 
 def _of_two_types(node_gpus: Sequence[Sequence[int]], gang: int) -> Iterator[tuple[dict[int, int], int]]:

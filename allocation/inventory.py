@@ -20,6 +20,11 @@ class Inventory:
     or -1; releasing (G,) still being vacated by a job that is not a row; node_cpus (N,) and node_memory_mib (N,) what
     the rows' jobs may use; cpus_per_gpu (m,), memory_per_gpu_mib (m,); uneven (m,) nodes may carry different numbers
     of the job's GPUs.
+
+    Where some jobs may not use all nodes, node_sets (S, N) are sets of nodes, and node_set (m,) is the set that a job
+    may use, or -1 for all nodes. None: all jobs may use all nodes.
+
+    node_domain (N,): all nodes of a gang are of one domain, an engine. None: there is one.
     """
 
     gpu_node: Ints
@@ -31,23 +36,57 @@ class Inventory:
     cpus_per_gpu: Floats
     memory_per_gpu_mib: Floats
     uneven: Bools
+    node_set: Ints | None = None
+    node_sets: Bools | None = None
+    node_domain: Ints | None = None
 
     def __post_init__(self) -> None:
         G, N, m = len(self.gpu_node), len(self.node_type), len(self.uneven)
         lengths = (G, N, G, G, N, N, m, m, m)
-        for column, length in zip(fields(self), lengths, strict=True):
-            if np.shape(getattr(self, column.name)) != (length,):
-                raise InvalidInventory(f"{column.name} must have shape ({length},)")
+        for column, length in zip(fields(self), lengths, strict=False):
+            self._refuse_shape(column.name, (length,))
+        if self.node_set is not None:
+            self._refuse_shape("node_set", (m,))
+            self._refuse_shape("node_sets", (int(self.node_set.max(initial=-1)) + 1, N))
+        if self.node_domain is not None:
+            self._refuse_shape("node_domain", (N,))
         if G and not 0 <= self.gpu_node.min() <= self.gpu_node.max() < N:
             raise InvalidInventory("gpu_node names a node that does not exist")
         if G and not -1 <= self.holder.min() <= self.holder.max() < m:
             raise InvalidInventory("holder names a job that does not exist")
+
+    def _refuse_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        if np.shape(getattr(self, name)) != shape:
+            raise InvalidInventory(f"{name} must have shape {shape}")
+
+    @cached_property
+    def restricted(self) -> Bools:
+        """Jobs (m,) that may not use all nodes."""
+        if self.node_set is None:
+            return np.zeros(len(self.uneven), dtype=np.bool_)
+        restricted: Bools = self.node_set >= 0
+        return restricted
+
+    def open_to(self, i: int) -> Bools:
+        """Nodes (N,) that job i may use."""
+        if self.node_set is None or self.node_sets is None or self.node_set[i] < 0:
+            return np.ones(len(self.node_type), dtype=np.bool_)
+        nodes: Bools = self.node_sets[self.node_set[i]]
+        return nodes
 
     @cached_property
     def vacant(self) -> Bools:
         """GPUs (G,) that no job uses."""
         vacant: Bools = (self.holder < 0) & ~self.releasing
         return vacant
+
+    @cached_property
+    def domains(self) -> list[Bools]:
+        """The nodes (N,) of each domain; empty if there is one."""
+        if self.node_domain is None:
+            return []
+        labels = np.unique(self.node_domain).tolist()
+        return [self.node_domain == label for label in labels] if len(labels) > 1 else []
 
     @cached_property
     def gpu_type(self) -> Ints:

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from allocation.configurations import gang_sizes
 from benchmarks.engine import InstantEngine
-from cluster_app.models import Gpu, GpuType, Node
+from cluster_app.models import Engine, Gpu, GpuType, Node
 from jobs_app.models import Attempt, Job, JobEvent, Team
 from scheduler_app.models import PolicySetting
 from scheduler_app.operations.register_machine import gpu_type_columns
@@ -96,13 +96,20 @@ class Bench:
         kinds = [GpuType.objects.create(name=name, **gpu_type_columns(name)) for name in SPEEDS]
         rows = Node.objects.bulk_create(
             [
-                Node(name=f"node-{n}", gpu_type=kinds[n % len(kinds)], cpus=64, memory_mib=2**19, heard_at=self.now)
+                Node(
+                    name=f"node-{n}",
+                    gpu_type=kinds[n % len(kinds)],
+                    cpus=64,
+                    memory_mib=2**19,
+                    heard_at=self.now,
+                    health=Node.Health.HEALTHY,
+                )
                 for n in range(nodes)
             ]
         )
         Gpu.objects.bulk_create([Gpu(node=node, index=index) for node in rows for index in range(GPUS_PER_NODE)])
         engine = InstantEngine([node.name for node in rows], self.now)
-        fleet.FACTORIES[Node.Engine.LOCAL.value] = lambda _: engine  # type: ignore[assignment]
+        fleet.FACTORIES[Engine.Kind.LOCAL.value] = lambda _: engine
         fleet.engine_over.cache_clear()
         return engine
 

@@ -1,10 +1,20 @@
 """An engine without processes: it says what a fleet of machines would, at once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from engines.protocol import AttemptReport, Launch, LogChunk, NodeReport, Phase, Progress, StopReason, Stream
+from engines.protocol import (
+    AttemptReport,
+    Launch,
+    LogChunk,
+    NodeReport,
+    Phase,
+    Progress,
+    SessionCommand,
+    StopReason,
+    Stream,
+)
 
 ASKED_TO_STOP = 75
 """The exit code of a job that has written its checkpoint."""
@@ -23,6 +33,9 @@ class InstantEngine:
     def nodes(self) -> list[NodeReport]:
         return [NodeReport(name) for name in self.names]
 
+    def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
+        return {}
+
     def launch(self, launch: Launch) -> None:
         self.running.setdefault(launch.attempt, self.now)
 
@@ -34,6 +47,9 @@ class InstantEngine:
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:
         return LogChunk(b"", offset, offset, 0, eof=True)
+
+    def session(self, attempt: int, rank: int) -> SessionCommand:
+        raise NotImplementedError
 
     def report_progress(self, attempts: Iterable[int], *, now: datetime, steps: int) -> None:
         """Each of these has made so many steps since it last said something."""

@@ -59,8 +59,8 @@ def _people() -> dict[str, str]:
         member.teams.add(*(by_name[name] for name in names))
         tokens[username] = issue_token(member, name="bench", scope=ApiToken.Scope.SUBMIT)
     kinds = [GpuType.objects.create(name=name, **gpu_type_columns(name)) for name in ("a100", "t4", "v100")]
-    nodes = [Node(name=f"node-{n}", gpu_type=kinds[n % 3], cpus=64, memory_mib=2**19) for n in range(GPUS // 8)]
-    nodes = Node.objects.bulk_create(nodes)
+    fixed = {"cpus": 64, "memory_mib": 2**19, "health": Node.Health.HEALTHY}
+    nodes = Node.objects.bulk_create([Node(name=f"node-{n}", gpu_type=kinds[n % 3], **fixed) for n in range(GPUS // 8)])
     Gpu.objects.bulk_create([Gpu(node=node, index=index) for node in nodes for index in range(8)])
     return tokens
 

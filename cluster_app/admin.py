@@ -15,9 +15,28 @@ from import_export.results import Result
 
 from audit_app.admin import Audited
 from cluster_app.csv_import import NodeResource
-from cluster_app.errors import GpusInUse, ReasonMissing
-from cluster_app.models import MOST_GPUS_PER_NODE, GpuType, Node, NodeEvent, NodeQuerySet
-from cluster_app.services import cordon, drain, record, refuse_taking_out_used_gpus, resume, set_gpu_count
+from cluster_app.errors import GpusInUse, NotReported, ReasonMissing
+from cluster_app.models import (
+    MOST_GPUS_PER_NODE,
+    Engine,
+    GpuType,
+    MissingStorage,
+    Node,
+    NodeEvent,
+    NodeQuerySet,
+    Storage,
+)
+from cluster_app.node_declaration import refuse_unreported
+from cluster_app.services import (
+    cordon,
+    drain,
+    record,
+    refuse_taking_out_used_gpus,
+    resume,
+    set_gpu_count,
+    unknown_if_moved,
+)
+from cluster_app.storage import nodes_without
 
 
 @admin.register(GpuType)
@@ -29,6 +48,26 @@ class GpuTypeAdmin(Audited, admin.ModelAdmin[GpuType]):
     def to_be_entered(self, gpu_type: GpuType) -> str:
         """Figures without which rates on this type are estimated as on the slowest type that has them."""
         return ", ".join(gpu_type.missing_figures)
+
+
+@admin.register(Storage)
+class StorageAdmin(Audited, admin.ModelAdmin[Storage]):
+    """Named storage. Motley mounts nothing: the nodes have it under this path already."""
+
+    list_display = ("name", "engine", "gpu_type", "path", "missing_on")
+    list_filter = ("engine", "gpu_type")
+    search_fields = ("name", "path")
+    list_select_related = ("engine", "gpu_type")
+
+    @admin.display(description="missing on")
+    def missing_on(self, storage: Storage) -> str:
+        """Nodes on which an attempt did not find it in the last minutes."""
+        return ", ".join(nodes_without(storage))
+
+    def save_model(self, request: HttpRequest, obj: Storage, form: forms.ModelForm[Storage], change: bool) -> None:
+        """Jobs try the nodes again at once, under the path as it is now."""
+        super().save_model(request, obj, form, change)
+        MissingStorage.objects.filter(name=obj.name).delete()
 
 
 class NodeForm(forms.ModelForm[Node]):
@@ -53,6 +92,19 @@ class NodeForm(forms.ModelForm[Node]):
         except GpusInUse as error:
             raise forms.ValidationError(str(error)) from error
         return count
+
+    def clean(self) -> dict[str, Any]:
+        super().clean()
+        if not self.errors and {"name", "engine", "emulated", "gpu_count"} & {*self.changed_data}:
+            self._refuse_unreported(**self.cleaned_data)
+        return self.cleaned_data
+
+    def _refuse_unreported(self, engine: Engine, gpu_count: int, *, emulated: bool, **others: Any) -> None:
+        name, gpu_type = (others.get(field) or getattr(self.instance, field) for field in ("name", "gpu_type"))
+        try:
+            refuse_unreported(engine, name, gpu_type.name, gpu_count, emulated=emulated)
+        except NotReported as error:
+            self.add_error("gpu_count" if error.field == "gpus" else error.field, str(error))
 
 
 class NodeEventInline(admin.TabularInline[NodeEvent, Node]):
@@ -104,7 +156,10 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
         return count
 
     def save_model(self, request: HttpRequest, obj: Node, form: forms.ModelForm[Node], change: bool) -> None:
+        before = Node.objects.filter(pk=obj.pk).first()
         super().save_model(request, obj, form, change)
+        if before:
+            unknown_if_moved(obj, before)
         set_gpu_count(obj, form.cleaned_data["gpu_count"])
         kind = NodeEvent.Kind.CHANGED if change else NodeEvent.Kind.ADDED
         record(obj, kind, ", ".join(form.changed_data), actor=request.user if request.user.is_authenticated else None)

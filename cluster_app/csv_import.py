@@ -1,6 +1,7 @@
 """CSV import of nodes: all rows or none, with row and column of each fault."""
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -13,9 +14,10 @@ from tablib import Dataset
 
 from audit_app.models import Action
 from audit_app.services import note
-from cluster_app.errors import GpusInUse
-from cluster_app.models import MOST_GPUS_PER_NODE, GpuType, Node, NodeEvent
-from cluster_app.services import record, refuse_taking_out_used_gpus, set_gpu_count
+from cluster_app.errors import GpusInUse, NotReported
+from cluster_app.models import LOCAL_ENGINE, MOST_GPUS_PER_NODE, Engine, GpuType, Node, NodeEvent
+from cluster_app.node_declaration import refuse_unreported
+from cluster_app.services import record, refuse_taking_out_used_gpus, set_gpu_count, unknown_if_moved
 
 NEEDED = ("name", "gpu_type", "gpus", "cpus", "memory_mib")
 OPTIONAL = ("engine", "emulated", "labels")
@@ -32,6 +34,18 @@ class KnownGpuType(ForeignKeyWidget):  # type: ignore[misc]  # the library has n
         except GpuType.DoesNotExist as error:
             known = ", ".join(GpuType.objects.values_list("name", flat=True)) or "none yet; add it first"
             raise ValueError(f"Unknown GPU type {str(value)!r}. Known types: {known}.") from error
+
+
+class KnownEngine(ForeignKeyWidget):  # type: ignore[misc]
+    """Engine by name; the local one where the cell is empty."""
+
+    def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> Engine:
+        name = str(value or "").strip() or LOCAL_ENGINE
+        try:
+            return Engine.objects.get(name=name)
+        except Engine.DoesNotExist as error:
+            known = ", ".join(Engine.objects.values_list("name", flat=True))
+            raise ValueError(f"Unknown engine {name!r}. Known engines: {known}.") from error
 
 
 class WholeNumber(IntegerWidget):  # type: ignore[misc]
@@ -79,7 +93,7 @@ class NodeResource(ModelResource):  # type: ignore[misc]
     gpus = Field("gpu_count", "gpus", widget=WholeNumber())
     cpus = Field("cpus", "cpus", widget=WholeNumber())
     memory_mib = Field("memory_mib", "memory_mib", widget=WholeNumber())
-    engine = Field("engine", "engine", default=Node.Engine.LOCAL)
+    engine = Field("engine", "engine", widget=KnownEngine(Engine, "name"))
     emulated = Field("emulated", "emulated", widget=YesOrNo())
     labels = Field("labels", "labels", widget=Labels())
 
@@ -133,22 +147,34 @@ class NodeResource(ModelResource):  # type: ignore[misc]
                 refuse_taking_out_used_gpus(instance, instance.gpu_count)  # type: ignore[attr-defined]
         except GpusInUse as error:
             raise ValidationError({"gpus": str(error)}) from error
+        _refuse_unreported(instance)
 
     def after_save_instance(self, instance: Node, row: dict[str, Any], **kwargs: Any) -> None:
         """Runs in a preview, too, which is rolled back."""
         count = int(instance.gpu_count)  # type: ignore[attr-defined]
         set_gpu_count(instance, count)
+        if row.get("_before"):
+            unknown_if_moved(instance, row["_before"])
         kind = NodeEvent.Kind.CHANGED if row.get("_known") else NodeEvent.Kind.ADDED
         text = f"{count} x {instance.gpu_type}, {instance.cpus} CPUs, {instance.memory_mib} MiB, from a file"
         record(instance, kind, text, actor=kwargs.get("user"))
 
     def after_init_instance(self, instance: Node, new: bool, row: dict[str, Any], **kwargs: Any) -> None:
         row["_known"] = not new
+        row["_before"] = None if new else copy(instance)
 
     def after_import(self, dataset: Dataset, result: Any, **kwargs: Any) -> None:
         super().after_import(dataset, result, **kwargs)
         if not kwargs.get("dry_run"):
             note(Action.NODE_IMPORT, actor=kwargs.get("user"), target=f"{len(dataset)} nodes")
+
+
+def _refuse_unreported(node: Node) -> None:
+    count = int(node.gpu_count)  # type: ignore[attr-defined]  # of this file
+    try:
+        refuse_unreported(node.engine, node.name, node.gpu_type.name, count, emulated=node.emulated)
+    except NotReported as error:
+        raise ValidationError({error.field: str(error)}) from error
 
 
 def _example() -> str:

@@ -16,6 +16,16 @@ class ReasonMissing(ClusterError):
         super().__init__("Give a reason: it is shown to the owners of the affected jobs.")
 
 
+class NotReported(ClusterError):
+    """A node was to be added that its engine does not have so; `field` is the column at fault."""
+
+    code = "node_not_reported"
+
+    def __init__(self, field: str, detail: str) -> None:
+        self.field = field
+        super().__init__(detail)
+
+
 class GpusInUse(ClusterError):
     """GPUs were to be removed from a node while jobs hold them."""
 

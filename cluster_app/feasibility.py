@@ -8,6 +8,7 @@ from django.db.models import Count
 from allocation.gangs import fewest_nodes, holds_equal_parts, servable_gpus
 from cluster_app.models import Gpu, Node
 from cluster_app.replica_size import ONE_GPU, GpusPerReplica
+from cluster_app.storage import StoragePaths
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,9 @@ class NodeShape:
     gpu_memory_mib: int
     cpus: int
     memory_mib: int
+    engine: str = ""
+    storage: frozenset[str] = frozenset()
+    """Names of the storage that it has."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class Request:
     memory_per_gpu_mib: int = 0
     uneven_gang: bool = False
     gpus_per_replica: GpusPerReplica = ONE_GPU
+    mounts: tuple[str, ...] = ()
+    """Names of storage."""
 
     @property
     def replicas(self) -> int:
@@ -58,8 +64,17 @@ class Refusal:
 def inventory() -> list[NodeShape]:
     """All nodes, in service or not: a node that is out of service may be back before the job's turn."""
     gpus = dict(Gpu.objects.present().order_by().values_list("node").annotate(Count("pk")))
+    paths = StoragePaths.read()
     return [
-        NodeShape(node.gpu_type.name, gpus[node.pk], node.gpu_type.memory_mib, node.cpus, node.memory_mib)
+        NodeShape(
+            gpu_type=node.gpu_type.name,
+            gpus=gpus[node.pk],
+            gpu_memory_mib=node.gpu_type.memory_mib,
+            cpus=node.cpus,
+            memory_mib=node.memory_mib,
+            engine=str(node.engine_id),
+            storage=frozenset(paths.on(str(node.engine_id), node.gpu_type.name)),
+        )
         for node in Node.objects.select_related("gpu_type")
         if node.pk in gpus
     ]
@@ -71,7 +86,8 @@ def why_never(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
         return Refusal(
             "no_such_gpu", "/gpus", "The cluster has no GPUs yet: an administrator can add nodes in the administration."
         )
-    return _wrong_type(request, nodes) or _too_little(request, nodes) or _too_large(request, nodes)
+    checks = (_wrong_type, _no_storage, _too_little, _too_large)
+    return next((refusal for check in checks if (refusal := check(request, nodes))), None)
 
 
 def _wrong_type(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
@@ -83,8 +99,29 @@ def _wrong_type(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
     return Refusal("no_such_gpu", pointer, f"No node has {', '.join(unknown)}; there is {', '.join(known)}.")
 
 
+def _no_storage(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
+    """A name that no node has, or names that no allowed node has together."""
+    if not request.mounts or any(_has_storage(request, node) for node in _of_type(request, nodes)):
+        return None
+    known = sorted(frozenset[str]().union(*(node.storage for node in nodes)))
+    unknown = [name for name in request.mounts if name not in known]
+    if unknown:
+        there = f"there is {', '.join(known)}" if known else "an administrator can add it in the administration"
+        return Refusal("no_such_storage", "/mounts", f"No node has the storage {', '.join(unknown)}; {there}.")
+    asked = " and ".join(request.mounts)
+    where = sorted({f"{node.gpu_type} of {node.engine}" for node in nodes if _has_storage(request, node)})
+    if not where:
+        return Refusal("no_such_storage", "/mounts", f"No node has the storage {asked} together.")
+    text = f"No node of the allowed GPU types has the storage {asked}; these have it: {', '.join(where)}."
+    return Refusal("no_such_storage", "/mounts", text)
+
+
+def _has_storage(request: Request, node: NodeShape) -> bool:
+    return node.storage.issuperset(request.mounts)
+
+
 def _too_little(request: Request, nodes: Iterable[NodeShape]) -> Refusal | None:
-    allowed = _of_type(request, nodes)
+    allowed = [node for node in _of_type(request, nodes) if _has_storage(request, node)]
     memory = max(node.gpu_memory_mib for node in allowed)
     if memory < request.gpu_memory_mib:
         asked = request.gpu_memory_mib
@@ -110,9 +147,9 @@ def _too_large(request: Request, nodes: Iterable[NodeShape]) -> Refusal | None:
         return _too_many_replicas(request, of_type)
     largest = {kind: largest_gang(request, there) for kind, there in of_type.items()}
     best = ", ".join(f"{gpus} {kind}" for kind, gpus in sorted(largest.items(), key=lambda item: -item[1]))
-    text = (
-        f"No GPU type has room for a gang of {request.gpus}; the largest possible with these CPUs and memory: {best}."
-    )
+    these = "CPUs, memory and storage" if request.mounts else "CPUs and memory"
+    text = f"No GPU type has room for a gang of {request.gpus}; the largest possible with these {these}: {best}."
+    text += " A gang runs at one engine." * (len({node.engine for node in nodes}) > 1)
     return Refusal("gang_too_large", "/gpus", text)
 
 
@@ -134,13 +171,22 @@ def _most_replicas(request: Request, nodes: Sequence[NodeShape], gpu_type: str) 
 
 def largest_gang(request: Request, nodes: Sequence[NodeShape]) -> int:
     """Largest feasible gang on nodes of one GPU type."""
+    return max((_largest_gang(request, its) for its in _by_engine(nodes)), default=0)
+
+
+def _largest_gang(request: Request, nodes: Sequence[NodeShape]) -> int:
     slots = _slots(request, nodes)
     return next((gpus for gpus in range(sum(slots), 0, -1) if _fits(replace(request, gpus=gpus), nodes, slots)), 0)
 
 
 def fits(request: Request, nodes: Sequence[NodeShape]) -> bool:
-    """Whether the empty nodes hold the gang: in equal parts on the fewest nodes, or if uneven in any parts."""
-    return _fits(request, nodes, _slots(request, nodes))
+    """Whether the empty nodes of one engine hold the gang: in equal parts on the fewest, or if uneven in any parts."""
+    return any(_fits(request, its, _slots(request, its)) for its in _by_engine(nodes))
+
+
+def _by_engine(nodes: Sequence[NodeShape]) -> list[list[NodeShape]]:
+    """The nodes of each engine: a gang runs at one."""
+    return [[node for node in nodes if node.engine == name] for name in sorted({node.engine for node in nodes})]
 
 
 def _fits(request: Request, nodes: Sequence[NodeShape], slots: Sequence[int]) -> bool:
@@ -153,13 +199,17 @@ def _fits(request: Request, nodes: Sequence[NodeShape], slots: Sequence[int]) ->
 def _slots(request: Request, nodes: Sequence[NodeShape]) -> list[int]:
     """GPUs of the request that each node can serve when it is empty."""
     servable: list[int] = servable_gpus(
-        [node.gpus if node.gpu_memory_mib >= request.gpu_memory_mib else 0 for node in nodes],
+        [node.gpus if _can_serve(request, node) else 0 for node in nodes],
         [node.cpus for node in nodes],
         [node.memory_mib for node in nodes],
         cpus_per_gpu=request.cpus_per_gpu,
         memory_per_gpu_mib=request.memory_per_gpu_mib,
     ).tolist()
     return servable
+
+
+def _can_serve(request: Request, node: NodeShape) -> bool:
+    return node.gpu_memory_mib >= request.gpu_memory_mib and _has_storage(request, node)
 
 
 def _of_type(request: Request, nodes: Iterable[NodeShape]) -> list[NodeShape]:

@@ -1,4 +1,4 @@
-"""Inventory: GPU types, nodes, GPUs, and the history of nodes."""
+"""Inventory: GPU types, engines, nodes, GPUs, storage, and the history of nodes."""
 
 from datetime import datetime, timedelta
 
@@ -14,6 +14,14 @@ MOST_GPUS_PER_NODE = 64
 
 name_is_plain = RegexValidator(
     r"\A[a-z0-9][a-z0-9._-]*\Z", "Use lower-case letters, digits, '.', '_' and '-'; start with a letter or a digit."
+)
+
+storage_name_is_plain = RegexValidator(
+    r"\A[a-z][a-z0-9_]*\Z",
+    "Use lower-case letters, digits and '_', and start with a letter: jobs find the path in MOTLEY_MOUNT_<NAME>.",
+)
+path_is_absolute = RegexValidator(
+    r"\A/(?!.*(?:\A|/)\.\.(?:/|\Z))[^\0\r\n]*\Z", "Write an absolute path without '..', such as /mnt/data."
 )
 
 SPEED_IN_RANGE = "Write a number from 0.001 to 1000000."
@@ -63,14 +71,66 @@ class GpuType(models.Model):
         return [name for name, value in figures.items() if value is None]
 
 
+class Engine(models.Model):
+    """Engine that runs attempts: how it is reached, whether it answers, and the nodes that it reported."""
+
+    class Kind(models.TextChoices):
+        LOCAL = "local", "local: processes on this machine"
+        SLURM = "slurm", "Slurm: jobs of a Slurm cluster"
+
+    name = models.CharField(max_length=40, unique=True, validators=[name_is_plain], help_text="As nodes name it: hpc.")
+    kind = models.CharField(max_length=20, choices=Kind.choices)
+    options = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text='A map. Local: empty. Slurm: at least the folder that all nodes share, {"root": "/shared/motley"}.',
+    )
+    enabled = models.BooleanField(default=True, help_text="If not, no new jobs are started there; running jobs go on.")
+    heard_at = models.DateTimeField("last heard", null=True, blank=True, editable=False)
+    since = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Since when it has answered or, with a fault, has not."
+    )
+    fault = models.CharField(max_length=500, blank=True, editable=False, help_text="Empty: it answers.")
+    retry_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="It is not asked before.")
+    inventory = models.JSONField(default=dict, blank=True, editable=False, help_text="Reported nodes by name.")
+
+    class Meta:
+        ordering = ("name",)
+        constraints = [models.CheckConstraint(condition=Q(kind__in=("local", "slurm")), name="engine_kind_known")]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def answers(self) -> bool:
+        """Whether it answered when it was last asked."""
+        return self.heard_at is not None and not self.fault
+
+
+LOCAL_ENGINE = "local"
+"""Name of the engine of this machine, which a migration adds."""
+
+
 class NodeQuerySet(models.QuerySet["Node"]):
     def schedulable(self) -> "NodeQuerySet":
         """Nodes that accept new jobs now."""
-        return self.filter(state=Node.State.READY, health=Node.Health.HEALTHY)
+        return self.filter(in_service())
 
     def with_gpu_counts(self) -> "NodeQuerySet":
         """Annotate `gpus`, the number of GPUs in the node."""
         return self.annotate(gpus=models.Count("gpu", filter=Q(gpu__present=True)))
+
+
+def in_service(path: str = "") -> Q:
+    """Condition that a node accepts new jobs, for a query in which `path` leads to the node: `node__`."""
+    accepts = {
+        "state": Node.State.READY,
+        "health": Node.Health.HEALTHY,
+        "engine_reason": "",
+        "engine__enabled": True,
+        "engine__fault": "",
+    }
+    return Q(**{path + name: value for name, value in accepts.items()})
 
 
 class Node(models.Model):
@@ -86,23 +146,40 @@ class Node(models.Model):
     class Health(models.TextChoices):
         """Health derived from heartbeats."""
 
+        UNKNOWN = "unknown", "unknown: no engine has heard of it yet"
         HEALTHY = "healthy", "healthy"
         SUSPECT = "suspect", "suspect: silent for a while"
         LOST = "lost", "lost: silent for too long"
-
-    class Engine(models.TextChoices):
-        LOCAL = "local", "local: processes on this machine"
 
     name = models.CharField(max_length=100, unique=True, validators=[name_is_plain])
     gpu_type = models.ForeignKey(GpuType, on_delete=models.PROTECT, verbose_name="GPU type")
     cpus = models.PositiveIntegerField("CPUs", validators=[MinValueValidator(1)])
     memory_mib = models.PositiveIntegerField("memory (MiB)", validators=[MinValueValidator(1)])
-    engine = models.CharField(max_length=20, choices=Engine.choices, default=Engine.LOCAL)
+    engine = models.ForeignKey(
+        Engine, on_delete=models.PROTECT, to_field="name", db_column="engine", default=LOCAL_ENGINE
+    )
     labels = models.JSONField(default=dict, blank=True)
     emulated = models.BooleanField(default=False, help_text="Its GPUs are emulated: jobs imitate their speed.")
     state = models.CharField(max_length=20, choices=State.choices, default=State.READY)
     reason = models.CharField(max_length=200, blank=True, help_text="Why it is cordoned or draining.")
-    health = models.CharField(max_length=20, choices=Health.choices, default=Health.HEALTHY)
+    health = models.CharField(max_length=20, choices=Health.choices, default=Health.UNKNOWN)
+    engine_reason = models.CharField(
+        max_length=200,
+        blank=True,
+        editable=False,
+        help_text="Why its engine gives it no new jobs, in the site's words.",
+    )
+    foreign_gpus = models.PositiveSmallIntegerField(
+        default=0,
+        editable=False,
+        help_text="GPUs that jobs outside Motley use now, or leave no CPUs or memory for, as its engine reports.",
+    )
+    foreign_cpus = models.PositiveIntegerField(
+        default=0, editable=False, help_text="CPUs that jobs outside Motley use now, as its engine reports."
+    )
+    foreign_memory_mib = models.PositiveIntegerField(
+        default=0, editable=False, help_text="MiB of memory that jobs outside Motley use now, as its engine reports."
+    )
     heard_at = models.DateTimeField("last heard", null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -122,18 +199,33 @@ class Node(models.Model):
                 violation_error_message="Say why the node is cordoned or draining.",
             ),
             models.CheckConstraint(condition=Q(state__in=("cordoned", "draining", "ready")), name="node_state_known"),
-            models.CheckConstraint(condition=Q(health__in=("healthy", "lost", "suspect")), name="node_health_known"),
+            models.CheckConstraint(
+                condition=Q(health__in=("healthy", "lost", "suspect", "unknown")), name="node_health_known"
+            ),
         ]
 
     def __str__(self) -> str:
         return self.name
 
-    def health_at(self, now: datetime, *, listening_since: datetime) -> "Node.Health":
-        """Health from the time since the last heartbeat, not counting the time in which no scheduler listened."""
-        silence = now - max(self.heard_at or self.created_at, listening_since)
-        if silence > LOST_AFTER:
-            return Node.Health.LOST
-        return Node.Health.SUSPECT if silence > SUSPECT_AFTER else Node.Health.HEALTHY
+    def health_at(self, now: datetime, *, listening_since: datetime, answering_since: datetime | None) -> "Node.Health":
+        """Health from the time since the last heartbeat, not counting the time in which no scheduler listened.
+
+        Unknown until its engine hears from it.
+        `answering_since`: since when the engine has answered; None: it does not, which proves no node dead.
+        """
+        if self.heard_at is None:
+            return Node.Health.UNKNOWN
+        silence = now - max(self.heard_at, listening_since)
+        if silence <= SUSPECT_AFTER:
+            return Node.Health.HEALTHY
+        if answering_since is None:
+            return Node.Health.LOST if self.health == Node.Health.LOST else Node.Health.SUSPECT
+        proven = min(silence, now - answering_since) > LOST_AFTER
+        return Node.Health.LOST if proven else Node.Health.SUSPECT
+
+
+FOREIGN_USE = ("foreign_gpus", "foreign_cpus", "foreign_memory_mib")
+"""Columns of a node that say what jobs outside Motley use of it."""
 
 
 class GpuQuerySet(models.QuerySet["Gpu"]):
@@ -165,6 +257,62 @@ class Gpu(models.Model):
         return f"{self.node}/{self.index}"
 
 
+class Storage(models.Model):
+    """Path of a named storage on the nodes of an engine, or of one GPU type there. Motley mounts nothing."""
+
+    name = models.CharField(
+        max_length=40, validators=[storage_name_is_plain], help_text="As jobs write it under `mounts`: data."
+    )
+    engine = models.ForeignKey(Engine, on_delete=models.CASCADE, to_field="name", db_column="engine")
+    gpu_type = models.ForeignKey(
+        GpuType,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        verbose_name="GPU type",
+        help_text="Empty: all nodes of the engine. A row with a GPU type comes before one without.",
+    )
+    path = models.CharField(
+        max_length=500,
+        validators=[path_is_absolute],
+        help_text="Of a folder or file that each of these nodes has, and that the account of jobs may read.",
+    )
+
+    class Meta:
+        verbose_name_plural = "storage"
+        ordering = ("name", "engine", "gpu_type__name")
+        constraints = [
+            models.UniqueConstraint(
+                fields=("name", "engine"),
+                condition=Q(gpu_type=None),
+                name="storage_once_per_engine",
+                violation_error_message="This engine has a path for this name already: change that row.",
+            ),
+            models.UniqueConstraint(
+                fields=("name", "engine", "gpu_type"),
+                name="storage_once_per_engine_and_gpu_type",
+                violation_error_message="This GPU type there has a path for this name already: change that row.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.engine_id}" + (f", {self.gpu_type}" if self.gpu_type else "")
+
+
+class MissingStorage(models.Model):
+    """A storage that an attempt did not find on a node: jobs that name it are not placed there for a while."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE)
+    name = models.CharField(max_length=40)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=("node", "name"), name="missing_storage_once_per_node")]
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.node}"
+
+
 class NodeEvent(models.Model):
     """Event in the history of a node; it also wakes the scheduler."""
 
@@ -174,6 +322,7 @@ class NodeEvent(models.Model):
         CORDONED = "cordoned", "cordoned"
         DRAINED = "drained", "drain began"
         RESUMED = "resumed", "resumed"
+        STORAGE = "storage", "storage missing"
         HEALTH = "health", "health changed"
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")

@@ -1,7 +1,6 @@
-"""Services of the inventory: add nodes and GPUs, cordon, drain, resume, record heartbeats and health."""
+"""Services of the inventory: add nodes and GPUs, cordon, drain, resume."""
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
@@ -9,7 +8,7 @@ from django.db import transaction
 from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.errors import GpusInUse, ReasonMissing
-from cluster_app.models import Gpu, GpuType, Node, NodeEvent
+from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Gpu, GpuType, Node, NodeEvent
 
 
 @transaction.atomic
@@ -39,19 +38,34 @@ def add_node(
     gpus: int,
     cpus: int,
     memory_mib: int,
+    engine: str = LOCAL_ENGINE,
     emulated: bool = False,
     uuids: Iterable[str] = (),
 ) -> Node:
     """Add a node with its GPUs, or update the node of that name."""
-    node, created = Node.objects.update_or_create(
-        name=name, defaults={"gpu_type": gpu_type, "cpus": cpus, "memory_mib": memory_mib, "emulated": emulated}
-    )
+    before = Node.objects.filter(name=name).first()
+    columns = {"gpu_type": gpu_type, "cpus": cpus, "memory_mib": memory_mib, "engine_id": engine, "emulated": emulated}
+    node, created = Node.objects.update_or_create(name=name, defaults=columns)
+    if before:
+        unknown_if_moved(node, before)
     set_gpu_count(node, gpus)
     for index, uuid in enumerate(uuids):
         Gpu.objects.filter(node=node, index=index).update(uuid=uuid)
     kind = NodeEvent.Kind.ADDED if created else NodeEvent.Kind.CHANGED
     record(node, kind, f"{gpus} x {gpu_type}, {cpus} CPUs, {memory_mib} MiB")
     return node
+
+
+def unknown_if_moved(node: Node, before: Node) -> None:
+    """Forget the heartbeats of a node that was given to another engine, or is emulated now or no longer.
+
+    What was heard of it was said of another machine.
+    """
+    if (node.engine_id, node.emulated) != (before.engine_id, before.emulated):
+        unused = dict.fromkeys(FOREIGN_USE, 0)
+        unknown = {"health": Node.Health.UNKNOWN, "heard_at": None, "engine_reason": "", **unused}
+        Node.objects.filter(pk=node.pk).update(**unknown)
+        node.refresh_from_db()
 
 
 @transaction.atomic
@@ -88,25 +102,3 @@ def _take_out(
 def record(node: Node, kind: NodeEvent.Kind, message: str = "", *, actor: AbstractBaseUser | None = None) -> None:
     """Append to the node's history; new events wake the scheduler."""
     NodeEvent.objects.create(node=node, kind=kind, message=message, actor_id=actor.pk if actor else None)
-
-
-def record_heartbeats(names: Iterable[str], *, now: datetime) -> None:
-    """Record that these nodes are alive."""
-    Node.objects.filter(name__in=list(names)).update(heard_at=now)
-
-
-def note_gpu_health(node: str, healthy: Mapping[str, bool]) -> None:
-    """Store the health of GPUs by UUID, as the driver reports it; an unhealthy GPU gets no new job."""
-    for fine in (True, False):
-        uuids = [uuid for uuid, is_healthy in healthy.items() if is_healthy is fine]
-        if uuids:  # declared nodes report no hardware: no query for them
-            Gpu.objects.filter(node__name=node, uuid__in=uuids).exclude(healthy=fine).update(healthy=fine)
-
-
-def update_node_health(now: datetime, *, listening_since: datetime) -> None:
-    """Derive each node's health from its last heartbeat; a change is recorded as an event."""
-    for node in Node.objects.all():
-        health = node.health_at(now, listening_since=listening_since)
-        if health != node.health:
-            Node.objects.filter(pk=node.pk).update(health=health)
-            record(node, NodeEvent.Kind.HEALTH, f"{health.label}")

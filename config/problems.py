@@ -15,12 +15,13 @@ from rest_framework.views import exception_handler
 from structlog.contextvars import get_contextvars
 
 from cluster_app.errors import ClusterError, ReasonMissing
+from engines.protocol import EngineError
 from jobs_app.errors import Conflict, InvalidSpec, JobsError, NotAllowed
 from rest.errors import NOT_VALID, Fault, InvalidRequest, faults_of
-from scheduler_app.errors import LeaseLost, SchedulerError, TooManyStreams
+from scheduler_app.errors import LeaseLost, NoWebSocket, SchedulerError, TooManySessions, TooManyStreams
 
 CONTENT_TYPE = "application/problem+json"
-OURS = (JobsError, ClusterError, SchedulerError, InvalidRequest)
+OURS = (JobsError, ClusterError, SchedulerError, InvalidRequest, EngineError)
 STATUS_OF: dict[type[Exception], int] = {
     InvalidSpec: 422,
     NotAllowed: 403,
@@ -29,6 +30,9 @@ STATUS_OF: dict[type[Exception], int] = {
     InvalidRequest: 422,
     LeaseLost: 503,
     TooManyStreams: 503,
+    TooManySessions: 503,
+    NoWebSocket: 426,
+    EngineError: 503,
     JobsError: 400,
     ClusterError: 409,
     SchedulerError: 409,
@@ -60,7 +64,7 @@ def answer(error: Exception, context: dict[str, Any]) -> Response | None:
 
 def _answer_of_ours(request: HttpRequest, error: Exception) -> Response:
     status = next(status for kind, status in STATUS_OF.items() if isinstance(error, kind))
-    code = getattr(error, "code", "error")
+    code = getattr(error, "code", "engine" if isinstance(error, EngineError) else "error")
     response = _response(request, status, code=code, detail=str(error), errors=_faults_of_ours(error, code))
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         response["Retry-After"] = RETRY_AFTER_S

@@ -249,6 +249,8 @@ CELERY_BEAT_SCHEDULE = {
 # -- Motley -----------------------------------------------------------------------------------------------------
 
 MOTLEY_ENGINE_ROOT: Path = env.path("MOTLEY_ENGINE_ROOT", VAR_DIR / "engine")
+MOTLEY_CODE_ROOT: Path | None = env.path("MOTLEY_CODE_ROOT", None)
+"""Archives of code; None: `code` in the engine's root. Web and scheduler share it."""
 MOTLEY_JOB_USER = env.str("MOTLEY_JOB_USER", "")
 """The unprivileged account that jobs run as when the service is root; empty: jobs run as the service does."""
 MOTLEY_JOB_PATH = env.str("MOTLEY_JOB_PATH", "")
@@ -256,6 +258,11 @@ MOTLEY_JOB_PATH = env.str("MOTLEY_JOB_PATH", "")
 MOTLEY_LOG_LIMIT_BYTES = env.int("MOTLEY_LOG_LIMIT_BYTES", 64 * 1024 * 1024)
 MOTLEY_LOG_STREAMS = env.int("MOTLEY_LOG_STREAMS", 8)
 """Open event streams of logs in one process, each of which keeps a thread."""
+_A_MINUTE = validate.Range(min=timedelta(minutes=1))
+MOTLEY_SESSIONS = env.int("MOTLEY_SESSIONS", 8)
+"""Open interactive sessions in one process, each of which keeps a thread."""
+MOTLEY_SESSION_IDLE = env.timedelta("MOTLEY_SESSION_IDLE", timedelta(hours=1), validate=_A_MINUTE)
+"""Time without input and output after which a session ends."""
 # How long things are kept, as 7d or 12h; `manage.py prune --dry-run` says what would go.
 _AN_HOUR = validate.Range(min=timedelta(hours=1))
 MOTLEY_KEEP_SNAPSHOTS = env.timedelta("MOTLEY_KEEP_SNAPSHOTS", timedelta(days=7), validate=_AN_HOUR)
@@ -266,6 +273,8 @@ MOTLEY_KEEP_EVENTS = env.timedelta("MOTLEY_KEEP_EVENTS", timedelta(days=180), va
 MOTLEY_KEEP_MINUTES = env.timedelta("MOTLEY_KEEP_MINUTES", timedelta(days=90), validate=_AN_HOUR)
 """Of the ledger of teams and GPU types."""
 MOTLEY_KEEP_IDEMPOTENCY_KEYS = env.timedelta("MOTLEY_KEEP_IDEMPOTENCY_KEYS", timedelta(hours=72), validate=_AN_HOUR)
+MOTLEY_KEEP_CODE = env.timedelta("MOTLEY_KEEP_CODE", timedelta(days=30), validate=_AN_HOUR)
+"""Of archives of code, from the last upload and the end of the last job with it on."""
 MOTLEY_KEEP_AUDIT = env.timedelta("MOTLEY_KEEP_AUDIT", timedelta(days=730), validate=_AN_HOUR)
 MOTLEY_METRICS_TOKEN = env.str("MOTLEY_METRICS_TOKEN", "")
 """What Prometheus sends as its bearer token; empty: anybody who reaches /metrics may read it."""

@@ -14,12 +14,15 @@ from rest_framework.routers import SimpleRouter
 
 from config import schema  # noqa: F401 - what it says of bodies is found when it has been imported
 from scheduler_app.api.account import MeView, TokenViewSet
+from scheduler_app.api.code import CodeViewSet
+from scheduler_app.api.engines import EngineViewSet
 from scheduler_app.api.gpu_types import GpuTypeViewSet
 from scheduler_app.api.job_history import AttemptViewSet, EventViewSet
 from scheduler_app.api.jobs import JobViewSet
 from scheduler_app.api.nodes import NodeViewSet
 from scheduler_app.api.policies import PolicyViewSet
 from scheduler_app.api.rounds import RoundViewSet
+from scheduler_app.api.storage import StorageViewSet
 from scheduler_app.api.teams import TeamViewSet
 from scheduler_app.api.throughputs import ThroughputViewSet
 from scheduler_app.pages import operations
@@ -36,12 +39,16 @@ def no_such_route(request: Request, unknown: str) -> NoReturn:
 router = SimpleRouter(trailing_slash=False)
 router.register("jobs", JobViewSet, basename="job")
 router.register("nodes", NodeViewSet, basename="node")
+router.register("engines", EngineViewSet, basename="engine")
+router.register("storage", StorageViewSet, basename="storage")
 router.register("rounds", RoundViewSet, basename="round")
 router.register("gpu-types", GpuTypeViewSet, basename="gpu-type")
 router.register("teams", TeamViewSet, basename="team")
 router.register("policies", PolicyViewSet, basename="policy")
 router.register("throughputs", ThroughputViewSet, basename="throughput")
 router.register("tokens", TokenViewSet, basename="token")
+
+CODE = "api/v1/teams/<str:team>/code/<str:digest>"
 
 handler400 = "config.problems.bad_request"
 handler403 = "config.problems.forbidden"
@@ -54,6 +61,9 @@ urlpatterns = [
     path("logout/", LogoutView.as_view(), name="logout"),
     path("api/v1/jobs/<uuid:pk>/events", EventViewSet.as_view({"get": "list"}), name="job-events"),
     path("api/v1/jobs/<uuid:pk>/attempts", AttemptViewSet.as_view({"get": "list"}), name="job-attempts"),
+    path("api/v1/teams/<str:team>/code", CodeViewSet.as_view({"get": "list"}), name="code-list"),
+    path(CODE, CodeViewSet.as_view({"get": "retrieve", "put": "update"}), name="code"),
+    path(f"{CODE}/archive", CodeViewSet.as_view({"get": "archive"}), name="code-archive"),
     path("api/v1/me", MeView.as_view(), name="me"),
     path("api/v1/", include("scheduler_app.api.urls")),
     path("api/v1/", include(router.urls)),

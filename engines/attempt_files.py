@@ -5,10 +5,20 @@ import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 from engines.linux import is_locked
 from engines.protocol import Stream
+
+
+class SetupFile(TypedDict):
+    """Command that makes the job's environment in `folder` (see `engines.supervision.setup`)."""
+
+    command: str
+    folder: str
+    log: str
+    log_limit_bytes: int
+    made_by: str
 
 
 class RankCommand(TypedDict):
@@ -17,6 +27,22 @@ class RankCommand(TypedDict):
     argv: list[str]
     env: dict[str, str]
     workdir: str
+    node: str
+    mounts: dict[str, str]
+    """Storage → its path."""
+    links: bool
+    """Whether `mounts/<storage>` is made in the working folder: in a folder of the engine, not in one of its owner."""
+    setup: SetupFile | None
+
+
+class CodeFile(TypedDict):
+    """Archive of code that the supervisor unpacks before it starts the ranks."""
+
+    archive: str
+    folder: str
+    """Folder, made by the service for the job's user, into which it is unpacked."""
+    done: str
+    """File that says that this was done: a later attempt finds the folder as the one before left it."""
 
 
 class LaunchFile(TypedDict):
@@ -25,11 +51,14 @@ class LaunchFile(TypedDict):
     isolation: str
     mark: str
     log_limit_bytes: int
+    code: CodeFile | None
 
 
 class StopFile(TypedDict):
     reason: str
     grace_s: float
+    by_site: NotRequired[bool]
+    """Whether the site, not the service, asked for it."""
 
 
 class StartedFile(TypedDict):
@@ -39,12 +68,18 @@ class StartedFile(TypedDict):
 
 
 class ExitFile(TypedDict):
-    """Its existence means that no process of the attempt is left."""
+    """Its existence means that no process of the attempt is left, but for nodes that it names as silent."""
 
     exit_code: int
     started_at: str | None
     ended_at: str
     message: str
+    node_failed: NotRequired[bool]
+    """Whether the node could not start the job: not the job's failure."""
+    silent_nodes: NotRequired[list[str]]
+    """Nodes whose rank left no outcome: processes may be left there, and only there."""
+    missing_storage: NotRequired[dict[str, str]]
+    """Node → the storage that was missing there."""
 
 
 class AttemptFolder:
@@ -61,6 +96,7 @@ class AttemptFolder:
         self.progress = path / "progress.json"
         self.exit = path / "exit.json"
         self.supervisor_log = path / "supervisor.log"
+        self.code = path / "code.tar.gz"
         self.job_writable = path / "job"
         """The only folder that the job may write to; all others belong to the service."""
 

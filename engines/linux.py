@@ -27,6 +27,13 @@ def forbid_new_privileges() -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
+def enter_namespace(descriptor: int) -> None:
+    """Move into the namespace of this descriptor (setns); of a PID namespace, our children do."""
+    if _libc.setns(descriptor, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
 def _prctl(option: int, value: int) -> None:
     if _libc.prctl(option, value, 0, 0, 0) != 0:
         code = ctypes.get_errno()

@@ -24,6 +24,27 @@ class StopReason(StrEnum):
 class Stream(StrEnum):
     STDOUT = "stdout"
     STDERR = "stderr"
+    SETUP = "setup"
+    """Output of the setup command, both streams."""
+
+
+class SiteReason(StrEnum):
+    """Why the site, not the service, holds an attempt back or ended it; none of the endings is the job's failure."""
+
+    WAITING_RESOURCES = "waiting_resources"
+    """The engine's own queue holds it: others use what it was placed on."""
+    WAITING_NODE = "waiting_node"
+    """A node of it is drained, reserved or down."""
+    HELD = "held"
+    """The engine's queue holds it until an administrator acts: a hold, a limit of the partition or of the account."""
+    CANCELLED = "site_cancelled"
+    PREEMPTED = "site_preempted"
+    TIME_LIMIT = "site_time_limit"
+    NODE_FAILED = "site_node_failed"
+    OUT_OF_MEMORY = "out_of_memory"
+    """It used more memory than it was given: an ending that the job can cause."""
+    STORAGE_MISSING = "storage_missing"
+    """A node did not have a storage under its path, or the account of jobs may not read it there."""
 
 
 class Phase(StrEnum):
@@ -33,9 +54,12 @@ class Phase(StrEnum):
     RUNNING = "running"
     ENDED = "ended"
     LOST = "lost"
-    """Its supervisor died, so how it ended is unknown."""
+    """Its supervisor or a node of it died, so how it ended is unknown."""
     UNKNOWN = "unknown"
-    """The engine does not know it: the launch was not sent, or was lost. Sending it again is safe."""
+    """The engine does not know it: the launch was not sent, or was lost.
+
+    Sending it again is safe: an engine that may have started it all the same must see to it that one start wins.
+    """
 
 
 @dataclass(frozen=True)
@@ -44,14 +68,30 @@ class NodeLaunch:
 
     node: str
     env: Mapping[str, str]
+    gpus: int = 0
+    cpus: int = 0
+    """CPUs that the job asked for there; 0: the site's choice."""
+    memory_mib: int = 0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Command that makes the environment of a job, before the job starts and unless one with the same key exists."""
+
+    command: str
+    """Run by `/bin/sh -c` in the working folder; `$MOTLEY_ENV_DIR` is the folder to fill."""
+    key: str
+    """Name of the environment: letters and digits."""
 
 
 @dataclass(frozen=True)
 class Launch:
     """Input for starting one attempt.
 
-    `env` is common to all nodes; the engine adds the paths that it chooses: `MOTLEY_CHECKPOINT_DIR`,
-    `MOTLEY_PROGRESS`, `MOTLEY_STOP_REASON_FILE`, and the working folder where `workdir` is None.
+    `env` is common to all nodes; the engine adds what it chooses: the paths `MOTLEY_CHECKPOINT_DIR`,
+    `MOTLEY_PROGRESS`, `MOTLEY_STOP_REASON_FILE`, the working folder where `workdir` is None, and the address at which
+    the ranks find rank 0 (`MASTER_ADDR`). Where the site chooses the devices, its `CUDA_VISIBLE_DEVICES` replaces
+    that of `tasks`.
     """
 
     attempt: int
@@ -61,7 +101,19 @@ class Launch:
     tasks: Sequence[NodeLaunch]
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: Path | None = None
+    code: Path | None = None
+    """Archive (.tar.gz) that is unpacked into the job's own working folder before its first attempt; its name without
+    the suffix is its digest."""
+    setup: Setup | None = None
     log_limit_bytes: int = 64 * 1024 * 1024
+    gpu_type: str = ""
+    """Type of all GPUs of the gang."""
+    grace: timedelta = timedelta(seconds=30)
+    """Time between SIGTERM and SIGKILL where the site stops the attempt by itself."""
+    time_limit: timedelta | None = None
+    """Time after which the service will stop the attempt: the site may plan with it."""
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    """Storage → its path on each of the nodes: where one is missing, the command is not started."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +157,14 @@ class AttemptReport:
     invalid_lines: int = 0
     """Lines of the progress file so far that are not valid reports."""
     message: str = ""
+    reason: SiteReason | None = None
+    """What the site does with it, or why the site ended it."""
+    silent_nodes: Sequence[str] = ()
+    """Nodes on which its end is not proven; it is proven on all others of a lost attempt that names some."""
+    missing_storage: Mapping[str, str] = field(default_factory=dict)
+    """Node → the storage that was missing there; with it the reason is STORAGE_MISSING."""
+    devices: Mapping[str, str] = field(default_factory=dict)
+    """Node → physical GPUs, where the site chose them: "0-1,3". Information; claims are not bound to them."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +173,16 @@ class GpuReport:
     uuid: str = ""
     memory_mib: int = 0
     healthy: bool = True
+
+
+class NodeState(StrEnum):
+    """State of a node at its engine."""
+
+    OK = "ok"
+    CORDONED = "cordoned"
+    """The site takes no new jobs there: drained, reserved, or about to reboot."""
+    SILENT = "silent"
+    """The engine does not hear from it."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +194,14 @@ class NodeReport:
     gpus: Sequence[GpuReport] = ()
     cpus: int = 0
     memory_mib: int = 0
+    state: NodeState = NodeState.OK
+    reason: str = ""
+    """Why it is not ok, in the site's words."""
+    address: str = ""
+    foreign_gpus: int = 0
+    """GPUs that jobs of others use now, or that have no CPUs or memory left because of them."""
+    foreign_cpus: int = 0
+    foreign_memory_mib: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,14 +215,35 @@ class LogChunk:
     eof: bool
 
 
+@dataclass(frozen=True)
+class SessionCommand:
+    """Command line of a process on the service's machine that relays a session (`engines.sessions`) into a rank."""
+
+    argv: Sequence[str]
+    folder: Path
+    env: Mapping[str, str]
+
+
 class EngineError(Exception):
     """A command to an engine failed; the message says what an administrator can do."""
 
 
-class Engine(Protocol):
-    """The five commands of every engine."""
+class EngineUnreachable(EngineError):
+    """The engine does not answer: nothing was refused, nothing is known, and the command is worth repeating."""
 
-    def nodes(self) -> list[NodeReport]: ...
+
+class Engine(Protocol):
+    """The seven commands of every engine."""
+
+    def nodes(self) -> list[NodeReport]:
+        """Every node that the engine knows, also silent ones."""
+
+    def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
+        """Have the site keep other jobs off nodes, too, as far as the engine may; called after `nodes`.
+
+        `wanted`: every node that the engine is given → why it is out of service, empty for one in service. Only drains
+        of the service itself are changed. Returns the nodes of which the site refused it, and why.
+        """
 
     def launch(self, launch: Launch) -> None:
         """Start the attempt; idempotent by attempt number."""
@@ -153,6 +252,11 @@ class Engine(Protocol):
         """Send SIGTERM, and SIGKILL after the grace period. Idempotent; a repeat may shorten the grace period."""
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
-        """One report per attempt; an attempt that was never launched here is UNKNOWN and proven gone."""
+        """One report per attempt; an attempt that was never launched here is UNKNOWN and proven gone.
+
+        An attempt may be missing from the answer: the engine cannot say anything new of it now.
+        """
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk: ...
+
+    def session(self, attempt: int, rank: int) -> SessionCommand: ...

@@ -16,7 +16,7 @@ from jobs_app.tokens import revoke_token
 
 @admin.register(Team)
 class TeamAdmin(Audited, admin.ModelAdmin[Team]):
-    list_display = ("name", "weight", "max_job_weight", "max_gpus", "max_gpus_per_member")
+    list_display = ("name", "weight", "max_job_weight", "max_gpus", "max_gpus_per_member", "max_code_mib")
     search_fields = ("name",)
     filter_horizontal = ("members",)
 

@@ -9,7 +9,7 @@ from typing import Any
 from django import forms
 from django.contrib.auth.models import User
 
-from cluster_app.models import GpuType
+from cluster_app.models import GpuType, Storage
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import ApiToken, Team
 from jobs_app.submission.conversion import parse_yaml, write_yaml
@@ -18,6 +18,7 @@ from rest.errors import Fault
 
 WHOLE_NUMBERS = ("cpus_per_gpu", "total_steps", "retries")
 TEXTS = ("name", "team", "command", "workdir", "gpu_memory", "memory_per_gpu", "workload", "time_limit")
+LISTS = ("gpu_types", "mounts")
 FIELD_OF = {
     "/checkpoint/grace_seconds": "grace_seconds",
     "/checkpoint/restore_seconds": "restore_seconds",
@@ -57,6 +58,12 @@ class JobForm(forms.Form):
     cpus_per_gpu = forms.CharField(required=False, label="CPUs per GPU")
     memory_per_gpu = forms.CharField(required=False, label="Memory per GPU", help_text="e.g. 32GiB.")
     workdir = forms.CharField(required=False, label="Folder", help_text="Empty: a new folder for each job.")
+    mounts = forms.MultipleChoiceField(
+        required=False,
+        label="Storage",
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Each has its path in MOTLEY_MOUNT_<NAME>; the job runs only on nodes that have all of it.",
+    )
     workload = forms.CharField(required=False, help_text="Jobs of the same workload share measured throughput.")
     total_steps = forms.CharField(
         required=False, label="Total steps", help_text="Lets Motley estimate the remaining time."
@@ -72,7 +79,7 @@ class JobForm(forms.Form):
         required=False,
         label="Other fields, as YAML",
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}),
-        help_text="env, rates, batch_size, deadline, after, array, tags, weight, uneven_gang.",
+        help_text="code, setup, idle_limit, env, rates, batch_size, deadline, after, array, tags, weight, uneven_gang.",
     )
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
@@ -80,6 +87,8 @@ class JobForm(forms.Form):
         teams = Team.objects.all() if user.is_staff else Team.objects.filter(members=user)
         _choices(self, "team").choices = [(team.name, team.name) for team in teams]
         _choices(self, "gpu_types").choices = [(kind.name, kind.name.upper()) for kind in GpuType.objects.all()]
+        names = Storage.objects.order_by("name").values_list("name", flat=True).distinct()
+        _choices(self, "mounts").choices = [(name, name) for name in names]
 
     def written(self) -> dict[str, Any]:
         """Spec from the fields; raises `InvalidSpec` if the YAML is not valid."""
@@ -87,8 +96,7 @@ class JobForm(forms.Form):
         spec: dict[str, Any] = {name: data[name].strip() for name in TEXTS if data[name].strip()}
         spec |= {name: number_or_text(data[name]) for name in WHOLE_NUMBERS if data[name].strip()}
         spec |= _size(data)
-        if data["gpu_types"]:
-            spec["gpu_types"] = data["gpu_types"]
+        spec |= {name: data[name] for name in LISTS if data[name]}
         if checkpoint := {n: data[n] for n in ("grace_seconds", "restore_seconds") if data[n].strip()}:
             spec["checkpoint"] = checkpoint
         if data["not_preemptible"]:
@@ -120,7 +128,7 @@ def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Initial values of the form for a spec."""
     rest = dict(spec)
     gpus, checkpoint = rest.pop("gpus", ""), rest.pop("checkpoint", {})
-    values = {name: rest.pop(name) for name in (*TEXTS, *WHOLE_NUMBERS, "gpu_types") if name in rest}
+    values = {name: rest.pop(name) for name in (*TEXTS, *WHOLE_NUMBERS, *LISTS) if name in rest}
     if isinstance(values.get("command"), list):
         values["command"] = shlex.join(map(str, values["command"]))
     elastic = isinstance(gpus, Mapping)

@@ -35,6 +35,14 @@ class NotForJobs(InScope):
         return not isinstance(request.auth, JobToken) and super().has_permission(request, view)
 
 
+class MaySubmit(NotForJobs):
+    """As `NotForJobs`, and the token's scope is at least submit, whatever the method."""
+
+    def has_permission(self, request: Request, view: "APIView") -> bool:
+        narrow = isinstance(request.auth, ApiToken) and request.auth.scope == ApiToken.Scope.READ
+        return not narrow and super().has_permission(request, view)
+
+
 class StaffChanges(NotForJobs):
     """Everybody may read; changes need staff and, with a token, the scope admin."""
 

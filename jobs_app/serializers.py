@@ -22,6 +22,9 @@ class AttemptAnswer(serializers.ModelSerializer[Attempt]):
         Attempt.StopReason.choices, allow_blank=True, help_text="Empty unless the attempt was told to stop."
     )
     measured_rate = serializers.FloatField(read_only=True, allow_null=True)
+    devices = serializers.DictField(
+        child=serializers.CharField(), help_text="Node to physical GPUs, where the site chose them: 0-1,3."
+    )
 
     class Meta:
         model = Attempt
@@ -35,6 +38,8 @@ class AttemptAnswer(serializers.ModelSerializer[Attempt]):
             "gpu_type",
             "gpu_count",
             "nodes",
+            "engine",
+            "devices",
             "round_number",
             "rate",
             "measured_rate",

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 class NewestFirst(CursorPagination):
     """Newest first by primary key: ids are UUIDv7 or counters, so they grow with time."""
 
-    ordering = "-pk"
+    ordering: str | tuple[str, ...] = "-pk"
     page_size = 50
     page_size_query_param = "limit"
     max_page_size = 200
@@ -90,6 +90,12 @@ class OldestFirst(NewestFirst):
 
 class ByName(NewestFirst):
     ordering = "name"
+
+
+class ByNameAndEngine(NewestFirst):
+    """For rows of which several have a name; among those of one engine, the older first."""
+
+    ordering = ("name", "engine_id", "pk")
 
 
 class ByNumber(NewestFirst):

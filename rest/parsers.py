@@ -1,4 +1,4 @@
-"""Parsing of request bodies: strict JSON, and a larger size limit for one route."""
+"""Parsing of request bodies: strict JSON, a larger size limit for one route, and archives."""
 
 import json
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from rest_framework.exceptions import APIException, ParseError
-from rest_framework.parsers import JSONParser
+from rest_framework.parsers import BaseParser, JSONParser
 from rest_framework.request import Request
 
 from rest.errors import encodable
@@ -35,6 +35,15 @@ class Json(JSONParser):
         if _is_deeper(body, DEEPEST):
             raise ParseError(TOO_DEEP)
         return body
+
+
+class Gzip(BaseParser):
+    """Body that the view reads in pieces from `request.stream`; it is not parsed."""
+
+    media_type = "application/gzip"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        return {}
 
 
 def _is_deeper(body: Any, most: int) -> bool:

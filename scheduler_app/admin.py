@@ -1,31 +1,152 @@
-"""Django admin of policy settings, rounds, and nodes with their jobs."""
+"""Django admin of engines, policy settings, rounds, and nodes with their jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import URLPattern, path
 from django.utils import timezone
+from import_export.fields import Field
 
+from audit_app.admin import Audited
 from cluster_app.admin import NodeAdmin
-from cluster_app.models import Node
+from cluster_app.csv_import import KnownGpuType, NodeResource
+from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node
+from engines.protocol import EngineError
+from jobs_app.models import Attempt
 from scheduler_app.errors import InvalidChoice
 from scheduler_app.explain.drain_estimate import describe, occupancies
-from scheduler_app.models import PolicySetting, Round
+from scheduler_app.models import EngineProbe, PolicySetting, Round
+from scheduler_app.operations.register_machine import gpu_type_columns
+from scheduler_app.operations.sync_nodes import sync_nodes
 from scheduler_app.pages.forms import PolicySettingForm
 from scheduler_app.policy.settings import TIMING_FIELDS, choose_policy, restore_policy, with_defaults
+from scheduler_app.round.engine_registry import check_options
+from scheduler_app.round.probe import ask_for_probe
 
 admin.site.unregister(Node)
+
+
+class SpecifiedGpuType(KnownGpuType):
+    """GPU type by name; one of the table of specifications is added if it is not there yet."""
+
+    def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> GpuType:
+        name = str(value).strip()
+        if columns := gpu_type_columns(name):
+            GpuType.objects.get_or_create(name=name, defaults=columns)
+        return super().clean(value, row, **kwargs)
+
+
+class SpecifiedNodeResource(NodeResource):
+    gpu_type = Field("gpu_type", "gpu_type", widget=SpecifiedGpuType(GpuType, "name"))
 
 
 @admin.register(Node)
 class NodeWithJobsAdmin(NodeAdmin):
     """Nodes, with the consequences for jobs of taking a node out of service."""
 
+    resource_classes = (SpecifiedNodeResource,)
+
     def consequences(self, nodes: Sequence[Node], state: Node.State) -> dict[str, str]:
         now = timezone.now()
         return {name: describe(found, now) for name, found in occupancies(nodes, now, if_state=state).items()}
+
+
+class EngineForm(forms.ModelForm[Engine]):
+    class Meta:
+        model = Engine
+        fields = ("name", "kind", "options", "enabled")
+
+    def clean(self) -> dict[str, Any]:
+        super().clean()
+        kind = self.cleaned_data.get("kind") or self.instance.kind
+        if kind == Engine.Kind.LOCAL and Engine.objects.filter(kind=kind).exclude(pk=self.instance.pk).exists():
+            self.add_error("kind", f"This machine has its engine already: {LOCAL_ENGINE}.")
+        elif kind and "options" in self.cleaned_data:
+            self._check_options(kind)
+        return self.cleaned_data
+
+    def _check_options(self, kind: str) -> None:
+        options = self.cleaned_data["options"] = self.cleaned_data["options"] or {}
+        if not isinstance(options, dict):
+            self.add_error("options", 'Write a map, such as {"root": "/shared/motley"}.')
+            return
+        try:
+            check_options(kind, options)
+        except EngineError as error:
+            self.add_error("options", str(error))
+
+
+@admin.register(Engine)
+class EngineAdmin(Audited, admin.ModelAdmin[Engine]):
+    form = EngineForm
+    list_display = ("name", "kind", "enabled", "heard_at", "answers", "fault")
+    list_filter = ("kind", "enabled")
+    change_form_template = "admin/cluster_app/engine/change_form.html"
+    actions = ("add_or_update_nodes",)
+
+    def get_urls(self) -> list[URLPattern]:
+        test = path("<path:object_id>/test/", self.admin_site.admin_view(self.test), name="cluster_app_engine_test")
+        return [test, *super().get_urls()]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        engine = self.get_object(request, unquote(object_id))
+        latest = EngineProbe.objects.filter(engine=engine).first() if engine else None
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "probe": latest})
+
+    def save_model(self, request: HttpRequest, obj: Engine, form: forms.ModelForm[Engine], change: bool) -> None:
+        """Write the edited columns alone: the scheduler writes others meanwhile. The engine is asked at once."""
+        obj.retry_at = None
+        obj.save(update_fields=["options", "enabled", "retry_at"] if change else None)
+
+    def test(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Ask for a test of the engine."""
+        engine = self.get_object(request, unquote(object_id))
+        if engine is None:
+            raise Http404
+        if request.method != "POST" or not self.has_change_permission(request, engine):
+            raise PermissionDenied
+        ask_for_probe(engine, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+        self.message_user(request, "The scheduler tests the engine now: load this page again to see the result.")
+        return redirect("admin:cluster_app_engine_change", engine.pk)
+
+    @admin.action(description="Add or update its nodes", permissions=["change"])
+    def add_or_update_nodes(self, request: HttpRequest, engines: QuerySet[Engine]) -> None:
+        for engine in engines:
+            for line in sync_nodes(engine, actor=request.user):  # type: ignore[arg-type]
+                self.message_user(request, line, messages.WARNING if "left out" in line else messages.SUCCESS)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Engine | None = None) -> tuple[str, ...]:
+        """Attempts and nodes refer to the name, and their files lie where the kind puts them."""
+        return ("name", "kind", *REPORTED) if obj else ()
+
+    def get_fields(self, request: HttpRequest, obj: Engine | None = None) -> tuple[str, ...]:
+        return ("name", "kind", "options", "enabled", *(REPORTED if obj else ()))
+
+    @admin.display(description="answers", boolean=True)
+    def answers(self, engine: Engine) -> bool | None:
+        return engine.answers if engine.since else None
+
+    def has_delete_permission(self, request: HttpRequest, obj: Engine | None = None) -> bool:
+        """Not the engine of this machine, nor one that may still run a process; disable it instead."""
+        if obj and (obj.name == LOCAL_ENGINE or Attempt.objects.ungone().filter(engine=obj.name).exists()):
+            return False
+        return super().has_delete_permission(request, obj)
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """Each engine is deleted by itself, after a check."""
+        return {name: action for name, action in super().get_actions(request).items() if name != "delete_selected"}
+
+
+REPORTED = ("heard_at", "since", "fault", "inventory")
 
 
 @admin.register(PolicySetting)

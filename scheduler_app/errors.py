@@ -18,6 +18,12 @@ class LeaseLost(SchedulerError):
     code = "lease_lost"
 
 
+class NoStorage(SchedulerError):
+    """A storage that the job names has no path any more where the round has placed it."""
+
+    code = "no_storage"
+
+
 class NotReplayable(SchedulerError):
     """The round has no snapshot."""
 
@@ -41,6 +47,21 @@ class NoSuchPolicy(SchedulerError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"There is no policy {name!r} any more; choose another.")
+
+
+class NoWebSocket(SchedulerError):
+    """The request is no WebSocket handshake, or the web server cannot carry one."""
+
+    code = "no_websocket"
+
+
+class TooManySessions(SchedulerError):
+    """This process has as many open sessions as it allows."""
+
+    code = "too_many_sessions"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"This process has {most} open sessions, its limit: try again.")
 
 
 class TooManyStreams(SchedulerError):

@@ -14,9 +14,11 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from cluster_app.acceptance import ACCEPTANCE
+from cluster_app.models import LOCAL_ENGINE, Engine
 from engines.local.host_setup import ensure_job_user, ensure_runtime
 from scheduler_app.operations.host_setup import JOB_USER, SYSTEM_STATE
 from scheduler_app.round import engine_registry as fleet
+from tests.engines.slurm_cluster import slurm_cluster  # noqa: F401 - a fixture
 from tests.hypothesis_examples import USUAL
 from tests.service_lab import Lab
 
@@ -33,7 +35,9 @@ SLOW = (
     "client/test_simulate_command",
     "client/test_terminal_output",
     "client/test_training_helper",
+    "engines/test_engine",
     "engines/test_local",
+    "engines/test_slurm_engine",
     "jobs/test_commands",
     "pages/test_pages_in_a_browser",
     "rest/test_content_security_policy",
@@ -52,6 +56,7 @@ SLOW = (
     "simulation/test_sia_runs",
     "simulation/test_space_sharing",
     "simulation/test_timeline",
+    "training",
 )
 """Modules, or folders of them, that `make test-fast` leaves out (marker `slow`); `make test` starts with them."""
 
@@ -109,6 +114,14 @@ def _place_in_the_run(item: pytest.Item) -> int:
     return 0 if item.get_closest_marker("slow") else 3
 
 
+@pytest.fixture(autouse=True)
+def local_engine(request: pytest.FixtureRequest) -> None:
+    """The row of the local engine, which a migration made: a test that empties tables takes it along."""
+    if _uses_the_database(request.node):
+        request.getfixturevalue("db")
+        Engine.objects.get_or_create(name=LOCAL_ENGINE, kind=Engine.Kind.LOCAL)
+
+
 @pytest.fixture(scope="session")
 def job_user() -> str:
     """The unprivileged user that jobs run as when we are root."""
@@ -151,11 +164,12 @@ def runtime(job_user: str) -> Path:
     """Where the Python is that jobs can run, with NumPy and the client."""
     if not job_user:
         return Path(sys.prefix) / "bin"
-    SYSTEM_STATE.mkdir(mode=0o711, parents=True, exist_ok=True)
+    SYSTEM_STATE.mkdir(parents=True, exist_ok=True)
+    SYSTEM_STATE.chmod(0o711)  # independent of the umask
     base = service_settings.BASE_DIR
     own_uv = base / ".tools" / "bin" / "uv"
     uv = own_uv if own_uv.exists() else None
-    return ensure_runtime(SYSTEM_STATE / "runtime", client=base / "client", user=job_user, uv=uv)
+    return ensure_runtime(SYSTEM_STATE / "python", client=base / "client", user=job_user, uv=uv)
 
 
 @pytest.fixture

@@ -14,15 +14,15 @@ from django.utils import timezone
 from cluster_app.models import GpuType, Node
 from cluster_app.services import add_node
 from engines.attempt_files import AttemptFolder
-from engines.local.processes import kill, marked
 from engines.protocol import Stream
+from engines.supervision.processes import kill, marked
 from jobs_app.models import Attempt, Job, Team
 from jobs_app.submission.submit import submit_job
 from scheduler_app.models import GpuClaim, PolicySetting
 from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round.commit import PORTS
-from scheduler_app.round.engine_registry import engine_over
+from scheduler_app.round.engine_registry import engine_named
 from scheduler_app.round.tick import tick
 
 Found = TypeVar("Found")
@@ -57,8 +57,11 @@ class Lab:
     # -- what there is ------------------------------------------------------------------------------------------
 
     def node(self, name: str, gpu_type: str = "a100", *, gpus: int = 2, cpus: int = 64, memory_gib: int = 512) -> Node:
+        """An emulated node, healthy before its engine is asked."""
         kind, _ = GpuType.objects.get_or_create(name=gpu_type, defaults=gpu_type_columns(gpu_type))
-        return add_node(name, kind, gpus=gpus, cpus=cpus, memory_mib=memory_gib * 1024, emulated=True)
+        add_node(name, kind, gpus=gpus, cpus=cpus, memory_mib=memory_gib * 1024, emulated=True)
+        Node.objects.filter(name=name, health=Node.Health.UNKNOWN).update(health=Node.Health.HEALTHY)
+        return Node.objects.get(name=name)
 
     def team(self, name: str = "vision", **columns: Any) -> Team:
         return Team.objects.get_or_create(name=name, defaults=columns)[0]
@@ -139,8 +142,7 @@ class Lab:
     def output(self, job: Job, *, rank: int = 0) -> str:
         """What the job's latest attempt printed."""
         attempt = self.attempts(job)[-1]
-        engine = engine_over(attempt.engine, tuple(attempt.nodes))
-        return engine.logs(attempt.pk, Stream.STDOUT, rank, 0, 10**6).data.decode()
+        return engine_named(attempt.engine).logs(attempt.pk, Stream.STDOUT, rank, 0, 10**6).data.decode()
 
     def environment(self, job: Job, *, rank: int = 0) -> dict[str, str]:
         """What a job that ran `env` has printed."""

@@ -27,6 +27,7 @@ class ReasonCode(StrEnum):
     NO_SUCH_GPU = "no_such_gpu"
     GPU_MEMORY_TOO_SMALL = "gpu_memory_too_small"
     GANG_TOO_LARGE = "gang_too_large"
+    NO_STORAGE = "no_storage"
     QUOTA = "quota"
     NO_HEALTHY_NODE = "no_healthy_node"
     INSUFFICIENT_GPUS = "insufficient_gpus"
@@ -107,7 +108,8 @@ class _PlannedRound:
     def _capacity(self, i: int) -> list[PendingReason]:
         """Shortages of capacity; found once for all jobs with the same request."""
         inventory = self.inventory
-        request = (self._valid[i].tobytes(), float(inventory.cpus_per_gpu[i]), float(inventory.memory_per_gpu_mib[i]))
+        needs = float(inventory.cpus_per_gpu[i]), float(inventory.memory_per_gpu_mib[i])
+        request = (self._valid[i].tobytes(), *needs, inventory.open_to(i).tobytes() if inventory.restricted[i] else b"")
         if request not in self._shortages:
             self._shortages[request] = self._shortage(i)
         return self._shortages[request]
@@ -120,19 +122,28 @@ class _PlannedRound:
         for j in np.flatnonzero(self.problem.usage[:, valid].any(axis=1)).tolist():
             of_type = valid[self.problem.usage[j, valid] > 0]
             k = int(of_type[self.problem.usage[j, of_type].argmin()])
-            needed, left = int(self.problem.usage[j, k]), int(self._left[j])
+            needed, left = int(self.problem.usage[j, k]), self._left_for(i, j)
             per_node = -(-int(self.problem.gpus[k]) // int(self.problem.nodes[k]))
             largest = int(block[self.inventory.node_type == j].max(initial=0))
             where = {"gpu_type": j, "needed": needed, "left": left}
             if left < needed:
                 found.append(PendingReason(ReasonCode.INSUFFICIENT_GPUS, where))
             elif largest < per_node:
-                found.append(
-                    PendingReason(ReasonCode.FRAGMENTED, where | {"per_node": per_node, "largest_block": largest})
-                )
+                usable = self.inventory.open_to(i) & (self.inventory.node_type == j)
+                free = int(self._node_left[0][usable].max(initial=0))
+                blocks = {"per_node": per_node, "largest_block": largest, "free_block": free}
+                found.append(PendingReason(ReasonCode.FRAGMENTED, where | blocks))
+            elif (at_one := self._most_in_a_domain(block, i, j, per_node)) < needed:
+                found.append(PendingReason(ReasonCode.FRAGMENTED, where | {"in_one_domain": at_one}))
             else:
                 return []
         return found
+
+    def _most_in_a_domain(self, block: Ints, i: int, j: int, per_node: int) -> float:
+        """GPUs of type j left to job i in the domain that has most, in its parts; infinite if there is one domain."""
+        part = block if self.inventory.uneven[i] else block // per_node * per_node
+        of_type = np.where(self.inventory.node_type == j, part, 0)
+        return max((int(of_type[nodes].sum()) for nodes in self.inventory.domains), default=np.inf)
 
     def _outbid(self, i: int) -> list[PendingReason]:
         """What other jobs have over this one: a higher priority, or more value from the same GPUs."""
@@ -207,7 +218,7 @@ class _PlannedRound:
         return self.problem.rate > 0
 
     @cached_property
-    def _shortages(self) -> dict[tuple[bytes, float, float], list[PendingReason]]:
+    def _shortages(self) -> dict[tuple[bytes, float, float, bytes], list[PendingReason]]:
         """Shortages found so far, by request."""
         return {}
 
@@ -216,6 +227,13 @@ class _PlannedRound:
         """GPUs of each type (n,) without an owner."""
         left: Ints = np.bincount(self.inventory.gpu_type[self.owner < 0], minlength=len(self.problem.capacity))
         return left
+
+    def _left_for(self, i: int, j: int) -> int:
+        """GPUs of a type without an owner, on nodes that the job may use."""
+        if not self.inventory.restricted[i]:
+            return int(self._left[j])
+        nodes = self.inventory.open_to(i) & (self.inventory.node_type == j)
+        return int(self._node_left[0][nodes].sum())
 
     @cached_property
     def _usable(self) -> Bools:
@@ -260,8 +278,10 @@ class _PlannedRound:
 
     def _blocks(self, i: int) -> Ints:
         """GPUs that each node (N,) could still serve to job i."""
+        gpus, *others = self._node_left
         return servable_gpus(
-            *self._node_left,
+            np.where(self.inventory.open_to(i), gpus, 0),
+            *others,
             cpus_per_gpu=float(self.inventory.cpus_per_gpu[i]),
             memory_per_gpu_mib=float(self.inventory.memory_per_gpu_mib[i]),
         )

@@ -124,7 +124,13 @@ class _Placement:
         self.memory_mib -= np.bincount(nodes, self.inventory.memory_per_gpu_mib[rows], N)
 
     def fill(self, rows: Ints) -> None:
-        """Place the configurations of these rows, the largest gang first."""
+        """Place the configurations of these rows: those that not all nodes may serve before the others."""
+        restricted = self.inventory.restricted[rows]
+        self._fill_by_size(rows[restricted])
+        self._fill_by_size(rows[~restricted])
+
+    def _fill_by_size(self, rows: Ints) -> None:
+        """Place the largest gang first."""
         rows = np.sort(rows[~self.has[rows]])
         gangs = self.problem.gpus[self.assignment[rows]]
         for gang in np.unique(gangs)[::-1]:
@@ -150,7 +156,10 @@ class _Placement:
         k = int(self.assignment[rows[0]])
         if np.count_nonzero(self.problem.usage[:, k]) > 1 or self.problem.gpus[k] % self.problem.nodes[k]:
             return False
-        if (self.assignment[rows] != k).any() or (self.problem.nodes[k] > 1 and self.inventory.uneven[rows].any()):
+        several = self.problem.nodes[k] > 1
+        if (self.assignment[rows] != k).any() or (several and self.inventory.uneven[rows].any()):
+            return False
+        if several and self.inventory.domains:
             return False
         wants = np.zeros(len(self.assignment) + 1, dtype=np.bool_)
         wants[rows] = True
@@ -231,15 +240,20 @@ class _Placement:
     def _serves(self, i: int, node: int, gang: int) -> bool:
         """Whether a node that has the GPUs has the CPUs and the memory, too."""
         needs = self.inventory.cpus_per_gpu[i] > 0 or self.inventory.memory_per_gpu_mib[i] > 0
-        return not needs or bool(self._servable(i, np.array([node]))[0] >= gang)
+        return not (needs or self.inventory.restricted[i]) or bool(self._servable(i, np.array([node]))[0] >= gang)
 
     def feeds(self, i: int, gpus: Ints) -> bool:
-        """Whether the nodes have the CPUs and the memory that job i needs beside these GPUs."""
+        """Whether the nodes have the CPUs and the memory that job i needs beside these GPUs, which it holds."""
         nodes, counts = np.unique(self.inventory.gpu_node[gpus], return_counts=True)
-        return bool((self._servable(i, nodes) >= counts).all())
+        return bool((self._fed(i, nodes) >= counts).all())
 
     def _servable(self, i: int, nodes: Ints) -> Ints:
         """GPUs that each node could still serve to job i."""
+        fed = self._fed(i, nodes)
+        return np.where(self.inventory.open_to(i)[nodes], fed, 0) if self.inventory.restricted[i] else fed
+
+    def _fed(self, i: int, nodes: Ints) -> Ints:
+        """GPUs without an owner for which each node has the CPUs and the memory."""
         return servable_gpus(
             self.free[nodes],
             self.cpus[nodes],
@@ -249,11 +263,25 @@ class _Placement:
         )
 
     def _find(self, i: int) -> Ints | None:
-        """GPUs for the configuration of job i, or None."""
+        """GPUs for the configuration of job i in one domain, or None."""
+        domains = self.inventory.domains
+        if not domains or self.problem.nodes[self.assignment[i]] == 1:
+            return self._find_among(i, np.ones(len(self.free), dtype=np.bool_))
+        found = [gpus for nodes in domains if (gpus := self._find_among(i, nodes)) is not None]
+        return min(found, key=lambda gpus: self._changes(i, gpus), default=None)
+
+    def _changes(self, i: int, gpus: Ints) -> tuple[int, int]:
+        """Sort key of GPUs for job i: those that it does not hold yet, and those of them that another must leave."""
+        new = gpus[self.inventory.holder[gpus] != i]
+        return new.size, int((~self.inventory.vacant[new]).sum())
+
+    def _find_among(self, i: int, nodes: Bools) -> Ints | None:
+        """GPUs for the configuration of job i on these nodes (N,), or None."""
         k = self.assignment[i]
         gpus = []
         for j in np.flatnonzero(self.problem.usage[:, k]):
-            spread = self._spread(i, int(self.problem.usage[j, k]), np.flatnonzero(self.inventory.node_type == j), k)
+            of_type = np.flatnonzero(nodes & (self.inventory.node_type == j))
+            spread = self._spread(i, int(self.problem.usage[j, k]), of_type, k)
             if spread is None:
                 return None
             gpus += [self._choose(i, int(v), int(count)) for v, count in spread]

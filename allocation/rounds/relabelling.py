@@ -52,10 +52,11 @@ def _jobs_on(of: Ints, inventory: Inventory, stays: Bools) -> dict[int, Counter[
 
 
 def _equal_nodes(inventory: Inventory, among: Bools) -> Iterator[Ints]:
-    """Nodes of the same type, size, CPUs and memory among some (N,), by group of two or more."""
+    """Nodes of the same type, size, CPUs, memory, sets and domain among some (N,), by group of two or more."""
     chosen = np.flatnonzero(among)
     gpus = np.bincount(inventory.gpu_node, minlength=len(among))
-    kinds = np.column_stack([inventory.node_type, gpus, inventory.node_cpus, inventory.node_memory_mib])[chosen]
+    more = [*([] if inventory.node_sets is None else inventory.node_sets), *inventory.domains]
+    kinds = np.column_stack([inventory.node_type, gpus, inventory.node_cpus, inventory.node_memory_mib, *more])[chosen]
     _, group = np.unique(kinds, axis=0, return_inverse=True)
     for g in range(group.max(initial=-1) + 1):
         if (group == g).sum() > 1:

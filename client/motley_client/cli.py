@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from motley_client.commands import account, cluster, jobs, logs, scheduling, simulate, submit, wait
+from motley_client.commands import account, cluster, jobs, logs, scheduling, sessions, simulate, submit, wait
 from motley_client.commands.job_options import CommandAfterDashes
 from motley_client.exit_codes import ErrorsAsExitCodes
 
@@ -13,6 +13,8 @@ app = typer.Typer(cls=ErrorsAsExitCodes, no_args_is_help=True, rich_markup_mode=
 for command in (submit.submit, submit.plan, submit.clone):
     app.command(cls=CommandAfterDashes)(command)
 app.command()(submit.replica_size)
+app.command(name="exec", cls=CommandAfterDashes)(sessions.execute)
+app.command()(sessions.port)
 for command in (
     jobs.ps,
     jobs.show,
@@ -31,6 +33,7 @@ for command in (
     cluster.drain,
     cluster.resume,
     cluster.types,
+    cluster.storage,
     cluster.rates,
     scheduling.share,
     scheduling.rounds,

@@ -8,15 +8,21 @@ with Client("https://motley.example", token) as motley:
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import cast
 
+from motley_client.code import PackedCode, packed
 from motley_client.connection import Connection, not_a_motley_service, url_path, without_empty
+from motley_client.errors import InvalidRequest, NotFound
 from motley_client.responses import (
     FINAL_STATES,
     Attempt,
     ChosenPolicy,
+    CodeArchive,
+    CodeArchiveDetail,
     Decision,
     Event,
     Explanation,
@@ -32,13 +38,17 @@ from motley_client.responses import (
     Round,
     RoundDetail,
     Scope,
+    Storage,
     Team,
     Throughput,
     Token,
 )
+from motley_client.sessions import Session, open_session
 
 Spec = Mapping[str, object]
 
+UPLOAD_TIMEOUT_S = 300.0
+"""Time in which the service checks and stores an archive."""
 LOG_WAIT_S = 5
 """How long the service holds a request for new log data before it answers with none."""
 EMPTY_LOG_PAUSE_S = 0.2
@@ -74,6 +84,51 @@ class Client(Connection):
     def clone(self, job_id: str, changes: Spec | None = None) -> JobDetail:
         """Submit a copy of the job with `changes` applied."""
         return cast("JobDetail", self._json("POST", url_path("jobs", job_id, "clone"), json=dict(changes or {})))
+
+    # -- code ----------------------------------------------------------------------------------------------------
+
+    def upload_code(self, folder: Path | str, *, team: str | None = None) -> str:
+        """Pack a folder, upload it unless the team has it already, and return its digest, for a spec's `code`.
+
+        `team` is that of the job; it may be left out by members of one team.
+        """
+        with packed(Path(folder).resolve()) as code:
+            self.upload_packed(code, team=team or self.only_team())
+            return code.digest
+
+    def upload_packed(self, code: PackedCode, *, team: str) -> bool:
+        """Upload packed code; False if the team has it already."""
+        path = url_path("teams", team, "code", code.digest)
+        if self._has_code(path):
+            return False
+        headers = {"Content-Type": "application/gzip", "Content-Length": str(code.size_bytes)}
+        self._send("PUT", path, content=_Again(code.chunks), headers=headers, timeout=UPLOAD_TIMEOUT_S)
+        return True
+
+    def codes(self, team: str) -> Iterator[CodeArchive]:
+        """Archives of a team's code, newest first."""
+        return cast("Iterator[CodeArchive]", self._pages(url_path("teams", team, "code"), {}))
+
+    def code(self, team: str, digest: str) -> CodeArchiveDetail:
+        """One archive, with the diff that it was packed from."""
+        return cast("CodeArchiveDetail", self._json("GET", url_path("teams", team, "code", digest)))
+
+    def download_code(self, team: str, digest: str) -> bytes:
+        """An archive (.tar.gz)."""
+        return self._send("GET", url_path("teams", team, "code", digest, "archive")).content
+
+    def _has_code(self, path: str) -> bool:
+        try:
+            return bool(self._json("GET", path, params={"fields": "stored"})["stored"])
+        except NotFound:
+            return False
+
+    def only_team(self) -> str:
+        """The caller's team, where there is one only; else `InvalidRequest`."""
+        teams = self.me()["teams"]
+        if len(teams) != 1:
+            raise InvalidRequest(f"Choose a team for the code: {', '.join(teams) or 'you are in none'}.")
+        return teams[0]
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 
@@ -250,6 +305,15 @@ class Client(Connection):
                     on_wait(job)
                 time.sleep(self._poll_s)
 
+    # -- sessions ------------------------------------------------------------------------------------------------
+
+    def open_session(
+        self, job_id: str, request: Mapping[str, object], *, rank: int = 0
+    ) -> AbstractContextManager[Session]:
+        """A session in a running job: `{"argv": [...] or None, "terminal": ...}` or `{"port": 8888}`."""
+        address = self._http.base_url.join(f"{url_path('jobs', job_id, 'session')}?rank={rank}")
+        return open_session(f"ws{str(address)[4:]}", self._http.headers["Authorization"], request)
+
     # -- cluster -------------------------------------------------------------------------------------------------
 
     def nodes(
@@ -278,6 +342,10 @@ class Client(Connection):
 
     def gpu_type(self, name: str) -> GpuType:
         return cast("GpuType", self._json("GET", url_path("gpu-types", name)))
+
+    def storage(self) -> Iterator[Storage]:
+        """Named storage, by engine and GPU type."""
+        return cast("Iterator[Storage]", self._pages("storage", {}))
 
     def throughputs(
         self, *, team: str | None = None, workload: str | None = None, gpu_type: str | None = None
@@ -370,6 +438,16 @@ class Client(Connection):
     def revoke_token(self, token_id: int) -> None:
         """Revoke one of your API tokens."""
         self._send("DELETE", url_path("tokens", token_id))
+
+
+class _Again:
+    """Body of a request that is sent from its beginning each time it is sent."""
+
+    def __init__(self, chunks: Callable[[], Iterator[bytes]]) -> None:
+        self._chunks = chunks
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._chunks()
 
 
 def _key(key: str | None) -> dict[str, str]:

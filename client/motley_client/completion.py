@@ -67,6 +67,13 @@ def _gpu_types(client: Client, incomplete: str) -> Iterator[Candidate]:
     return ((kind["name"], f"{kind['free_gpus']} of {kind['gpus']} free") for kind in client.gpu_types())
 
 
+def _storage(client: Client, incomplete: str) -> Iterator[Candidate]:
+    places: dict[str, list[str]] = {}
+    for one in client.storage():
+        places.setdefault(one["name"], []).append(one["engine"] + (f" {one['gpu_type']}" if one["gpu_type"] else ""))
+    return ((name, f"on {', '.join(engines)}") for name, engines in places.items())
+
+
 def _teams(client: Client, incomplete: str) -> Iterator[Candidate]:
     return ((team["name"], f"weight {team['weight']:g}") for team in client.teams())
 
@@ -79,8 +86,8 @@ def _tokens(client: Client, incomplete: str) -> Iterator[Candidate]:
     return ((str(token["id"]), token["name"]) for token in client.tokens() if not token["revoked_at"])
 
 
-jobs, active_jobs, nodes, gpu_types, teams, policies, tokens = map(
-    completer, (_jobs, _active_jobs, _nodes, _gpu_types, _teams, _policies, _tokens)
+jobs, active_jobs, nodes, gpu_types, storage, teams, policies, tokens = map(
+    completer, (_jobs, _active_jobs, _nodes, _gpu_types, _storage, _teams, _policies, _tokens)
 )
 
 JobArgument = Annotated[

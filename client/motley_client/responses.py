@@ -53,6 +53,8 @@ class Attempt(TypedDict):
     gpu_type: str
     gpu_count: int
     nodes: list[str]
+    engine: str
+    devices: dict[str, str]
     round_number: int
     rate: float | None
     measured_rate: float | None
@@ -203,6 +205,10 @@ class Node(TypedDict):
     reason: str
     emulated: bool
     engine: str
+    engine_message: str
+    foreign_gpus: int
+    foreign_cpus: int
+    foreign_memory_mib: int
     cpus: int
     memory_mib: int
     labels: dict[str, str]
@@ -221,6 +227,17 @@ class GpuType(TypedDict):
     price_per_hour: float
     gpus: int
     free_gpus: int
+
+
+class Storage(TypedDict):
+    """A named storage on the nodes of an engine, or of one GPU type there."""
+
+    name: str
+    engine: str
+    gpu_type: str | None
+    path: str | None
+    """None unless you are an administrator."""
+    missing_on: list[str]
 
 
 class Throughput(TypedDict):
@@ -256,9 +273,29 @@ class Team(TypedDict):
     max_job_weight: float
     max_gpus: int | None
     max_gpus_per_member: int | None
+    max_code_mib: int | None
     members: list[str]
     gpus_in_use: int
     share: Share
+
+
+class CodeArchive(TypedDict):
+    """Archive of code; `stored` is false when its file was deleted because no job had used it lately."""
+
+    digest: str
+    size_bytes: int
+    unpacked_bytes: int
+    files: int
+    commit: str
+    branch: str
+    stored: bool
+    uploaded_by: str | None
+    created_at: str
+    used_at: str
+
+
+class CodeArchiveDetail(CodeArchive):
+    diff: str
 
 
 class Decision(TypedDict):

@@ -44,6 +44,11 @@ def command_of(words: Sequence[str]) -> str | list[str] | None:
     return words[0] if len(words) == 1 else list(words)
 
 
+def is_digest(code: str) -> bool:
+    """Whether `code` names an archive that was uploaded, not a folder."""
+    return re.fullmatch(r"[0-9a-f]{64}", code) is not None
+
+
 def gpus_of(text: str | None, option: str = "--gpus") -> int | dict[str, int] | None:
     """GPU count of `--gpus`, or number of `--replicas`: `4`, or `1-16` for an elastic job."""
     if text is None:

@@ -42,15 +42,23 @@ class _Stop:
         self._chained: Handler | None = None
 
     def listen(self) -> None:
-        if self._installed:
-            return
+        if not self._installed:
+            self._refuse_other_threads()
+            previous = signal.signal(signal.SIGTERM, self._on_sigterm)
+            self._chained = previous if callable(previous) else None
+            self._installed = True
+
+    def take_over(self) -> None:
+        """Replace a handler that a framework has installed after ours, and that must not run."""
+        self.listen()
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    @staticmethod
+    def _refuse_other_threads() -> None:
         if threading.current_thread() is not threading.main_thread():
             raise TrainingError(
                 "Python handles signals in the main thread only: call should_stop() there first, then in other threads."
             )
-        previous = signal.signal(signal.SIGTERM, self._on_sigterm)
-        self._chained = previous if callable(previous) else None
-        self._installed = True
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
@@ -71,6 +79,11 @@ def should_stop() -> bool:
     return _stop.requested
 
 
+def take_over_sigterm() -> None:
+    """Let `should_stop` alone handle SIGTERM, in place of a handler that a framework installed since its first call."""
+    _stop.take_over()
+
+
 def stop_reason() -> str | None:
     """Why the job is being stopped: preempt, cancel, timeout or drain; None if it is not known."""
     path = os.environ.get("MOTLEY_STOP_REASON_FILE")
@@ -84,6 +97,24 @@ def stop_reason() -> str | None:
 def resume() -> bool:
     """Whether an earlier attempt of this job has run: look for its checkpoint."""
     return os.environ.get("MOTLEY_RESUME") == "1"
+
+
+def job_id() -> str | None:
+    """Id of this job, the same for all its attempts; None outside Motley."""
+    return os.environ.get("MOTLEY_JOB_ID")
+
+
+def once_per_job(name: str, make: Callable[[], str]) -> str:
+    """The text that `make` gave the first attempt, kept in the checkpoint folder for later ones; for rank 0.
+
+    Use it for what another service numbers, such as a run of MLflow.
+    """
+    kept = checkpoint_dir() / name
+    with suppress(FileNotFoundError):
+        return kept.read_text(encoding="utf-8")
+    text = make()
+    save_atomically(kept, lambda file: file.write(text.encode()))
+    return text
 
 
 def batch_size(default: int) -> int:

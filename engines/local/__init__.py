@@ -1,1 +1,1 @@
-"""The engine of one machine, and the processes that run an attempt on it."""
+"""Engine of one machine."""

@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,9 @@ from engines.protocol import EngineError
 
 USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 SYSTEM_PYTHON = Path("/usr/bin/python3")
+THROUGH = 0o711
+UNUSED_AFTER_S = 60 * 24 * 3600.0
+"""Time after which an environment is removed: longer than a job of an older version runs."""
 
 
 def ensure_job_user(name: str) -> None:
@@ -39,20 +43,50 @@ def reachable_by(path: Path, user: str) -> bool:
     return all(_may_enter(place, account) for place in _on_the_way(path.absolute()))
 
 
-def ensure_runtime(target: Path, *, client: Path, user: str, uv: Path | None = None) -> Path:
+def account_of_jobs(name: str | None) -> pwd.struct_passwd | None:
+    """Account that jobs run as; None keeps that of the service, which only root can change."""
+    if name is None or os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise EngineError(f"There is no user {name} on this machine: create it, or configure another.") from None
+
+
+def refuse_unreachable(root: Path, account: pwd.struct_passwd | None) -> None:
+    """Raise `EngineError` if the account of jobs cannot reach the engine's folder."""
+    if account is not None and not reachable_by(root, account.pw_name):
+        raise EngineError(
+            f"The user {account.pw_name} cannot reach {root}: choose a folder outside private ones, such as "
+            "/var/lib/motley, or let others pass through (chmod o+x)."
+        )
+
+
+def ensure_runtime(folder: Path, *, client: Path, user: str, uv: Path | None = None) -> Path:
     """Folder `bin` of a Python that the user can execute, with NumPy and the client from `client`.
 
-    Our own Python if the user can reach it, else a virtual environment of the system's Python in `target`.
+    Our own Python if the user can reach it, else a virtual environment of the system's Python below `folder`: one for
+    each version of the client, since jobs of the version before an upgrade still run in theirs.
     """
     if _own_python_serves(user, client):
         return Path(sys.prefix) / "bin"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(target.with_suffix(".lock")):
-        stamp, fingerprint = target / "motley-client.sha256", _fingerprint(client)
-        if not stamp.exists() or stamp.read_text() != fingerprint:
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(THROUGH)  # independent of the umask
+    target = folder / _fingerprint(client)[:16]
+    with _one_at_a_time(folder / "lock"):
+        complete = target / "complete"
+        if not complete.exists():
             _make_runtime(target, client=client, uv=uv)
-            stamp.write_text(fingerprint)
+        complete.touch()
+        _remove_unused(folder)
     return target / "bin"
+
+
+def _remove_unused(folder: Path) -> None:
+    """Remove the environments that no service has asked for lately."""
+    for complete in folder.glob("*/complete"):
+        if time.time() - complete.stat().st_mtime > UNUSED_AFTER_S:
+            shutil.rmtree(complete.parent, ignore_errors=True)
 
 
 def _exists(user: str) -> bool:
@@ -99,10 +133,10 @@ def _make_runtime(target: Path, *, client: Path, uv: Path | None) -> None:
     python, package = str(target / "bin" / "python"), f"{client}[sample]"
     if uv_program is not None:
         make = [uv_program, "venv", "--allow-existing", "--python", str(SYSTEM_PYTHON), str(target)]
-        install = [uv_program, "pip", "install", "--python", python, "--reinstall-package", "motley-client", package]
+        install = [uv_program, "pip", "install", "--python", python, "--refresh-package", "motley-client", package]
     else:
         make = [str(SYSTEM_PYTHON), "-m", "venv", str(target)]
-        install = [python, "-m", "pip", "install", "--quiet", "--upgrade", "--force-reinstall", package]
+        install = [python, "-m", "pip", "install", "--quiet", package]
     try:
         _run(make)
         _run(install)

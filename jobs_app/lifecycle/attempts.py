@@ -140,19 +140,22 @@ def end_attempt(
     exit_code: int | None = None,
     lost: bool = False,
     gone: bool = False,
+    by_site: bool = False,
+    no_storage: bool = False,
     message: str = "",
 ) -> Verdict:
     """End the attempt and move its job to the next state, once; raise `AttemptIsNotLive` if it has ended already.
 
     The verdict is reached under lock from the present rows, so that a cancel that has just been committed counts.
-    `gone`: it is proven that no process is left. An attempt that still waits for its GPUs has none.
+    `gone`: it is proven that no process is left. An attempt that still waits for its GPUs has none. `by_site`: the
+    cluster's own scheduler ended it; `no_storage`: a node lacked its storage. Neither is the job's failure.
     """
     with transaction.atomic():
         lock_job(attempt.job_id)
         live = Attempt.objects.live().select_related("job").filter(pk=attempt.pk).first()
         if live is None:
             raise AttemptIsNotLive(str(attempt))
-        verdict = judge(_ending_of(live, exit_code=exit_code, lost=lost))
+        verdict = judge(_ending_of(live, exit_code=exit_code, lost=lost, by_site=by_site, no_storage=no_storage))
         lost_gpu_s = work_lost_gpu_s(live, ended_at) if verdict.state != Job.State.SUCCEEDED else 0.0
         Attempt.objects.filter(pk=live.pk).update(
             state=State.ENDED,
@@ -181,13 +184,15 @@ def work_lost_gpu_s(attempt: Attempt, ended_at: datetime) -> float:
     return max(0.0, (ended_at - since).total_seconds()) * attempt.gpu_count if since else 0.0
 
 
-def _ending_of(attempt: Attempt, *, exit_code: int | None, lost: bool) -> Ending:
+def _ending_of(attempt: Attempt, *, exit_code: int | None, lost: bool, by_site: bool, no_storage: bool) -> Ending:
     """Input of the verdict: how the attempt ended, and the counters of its job."""
     job = attempt.job
     return Ending(
         exit_code=exit_code,
         stop_reason=attempt.stop_reason,
         lost=lost,
+        by_site=by_site,
+        no_storage=no_storage,
         failures=job.failures,
         retries=job.retries,
         requeues=job.requeues,

@@ -74,7 +74,7 @@ def change_job(job: Job, data: Any, *, actor: User) -> None:
     asked = parse_change(data)
     with transaction.atomic():
         lock_job(job.pk)
-        found = Job.objects.select_related("team").get(pk=job.pk)
+        found = Job.objects.select_related("team", "code").get(pk=job.pk)
         if found.is_final and not asked.keys() <= DESCRIPTIVE:
             raise JobIsFinished(found.get_state_display())
         if faults := list(weight_faults(asked.get("weight", 0.0), found.team, actor)):

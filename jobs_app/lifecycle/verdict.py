@@ -19,6 +19,7 @@ AFTER_STOP: dict[Attempt.StopReason, tuple[Attempt.Outcome, Job.State, Reason]] 
     Attempt.StopReason.PREEMPT: (Outcome.PREEMPTED, State.QUEUED, Reason.PREEMPTED),
     Attempt.StopReason.DRAIN: (Outcome.PREEMPTED, State.QUEUED, Reason.NODE_DRAINED),
     Attempt.StopReason.REQUEUE: (Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED),
+    Attempt.StopReason.WITHDRAW: (Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED),
 }
 
 FOR_GOOD = (Attempt.StopReason.CANCEL, Attempt.StopReason.TIMEOUT)
@@ -31,6 +32,10 @@ class Ending:
     exit_code: int | None
     stop_reason: str
     lost: bool = False
+    by_site: bool = False
+    """The cluster's own scheduler or administrator ended it."""
+    no_storage: bool = False
+    """A node did not have a storage that the job names."""
     failures: int = 0
     retries: int = 0
     requeues: int = 0
@@ -58,10 +63,19 @@ def judge(ending: Ending) -> Verdict:
         return _keep(ending, Outcome.SUCCEEDED, State.SUCCEEDED)
     if ending.stop_reason:
         return _keep(ending, *AFTER_STOP[Attempt.StopReason(ending.stop_reason)])
+    if ending.no_storage or (ending.by_site and ending.requeues < MOST_REQUEUES):
+        return _by_site(ending)
     if ending.exit_code == EX_TEMPFAIL and ending.requeues < MOST_REQUEUES:
         once_more = replace(ending, requeues=ending.requeues + 1)
         return _keep(once_more, Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED, "the job asked to be requeued")
     return _try_again(ending, Outcome.FAILED, Reason.EXIT_CODE, f"exit code {ending.exit_code}")
+
+
+def _by_site(ending: Ending) -> Verdict:
+    """The site ended the attempt or could not start it: the job is requeued."""
+    if ending.no_storage:  # not counted: jobs stay away from the node meanwhile
+        return _keep(ending, Outcome.FAILED, State.QUEUED, Reason.NO_STORAGE)
+    return _keep(replace(ending, requeues=ending.requeues + 1), Outcome.PREEMPTED, State.QUEUED, Reason.PREEMPTED)
 
 
 def _lost(ending: Ending) -> Verdict:

@@ -1,6 +1,7 @@
-"""Models: teams and tokens, jobs, attempts, events, measured throughputs, counters."""
+"""Models: teams and tokens, archives of code, jobs, attempts, events, measured throughputs, counters."""
 
 from jobs_app.models.attempt import Attempt
+from jobs_app.models.code_archive import CodeArchive
 from jobs_app.models.idempotency_key import IdempotencyKey
 from jobs_app.models.job import Job, JobArray, JobDependency, JobTag, Reason
 from jobs_app.models.job_event import JobEvent
@@ -11,6 +12,7 @@ from jobs_app.models.throughput import GradientNoise, Throughput
 __all__ = [
     "ApiToken",
     "Attempt",
+    "CodeArchive",
     "GradientNoise",
     "IdempotencyKey",
     "Job",

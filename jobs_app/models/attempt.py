@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from cluster_app.models import GpuType, Node
+from cluster_app.models import GpuType
 from jobs_app.models.job import Job
 
 
@@ -48,6 +48,7 @@ class Attempt(models.Model):
 
         PREEMPT = "preempt", "preempted for another job"
         REQUEUE = "requeue", "requeued by hand"
+        WITHDRAW = "withdraw", "withdrawn from the site's queue"
         CANCEL = "cancel", "cancelled"
         TIMEOUT = "timeout", "time limit reached"
         DRAIN = "drain", "node drained"
@@ -62,7 +63,10 @@ class Attempt(models.Model):
     gpu_type = models.ForeignKey(GpuType, on_delete=models.PROTECT)
     gpu_count = models.PositiveIntegerField()
     nodes = models.JSONField(default=list, help_text="Names of its nodes, in the order of ranks.")
-    engine = models.CharField(max_length=20, choices=Node.Engine.choices)
+    engine = models.CharField(max_length=40, help_text="Name of its engine.")
+    devices = models.JSONField(
+        default=dict, blank=True, help_text="Node → physical GPUs, where the site chose them; claims do not name them."
+    )
     master_port = models.PositiveIntegerField()
     round_number = models.PositiveBigIntegerField(help_text="The round that placed it.")
     rate = models.FloatField(default=0, help_text="Steps/s (of the initial batch) that the round counted on.")
@@ -85,6 +89,7 @@ class Attempt(models.Model):
     first_step = models.PositiveBigIntegerField(null=True, blank=True)
     first_step_at = models.DateTimeField(null=True, blank=True)
     step = models.PositiveBigIntegerField(null=True, blank=True)
+    session_at = models.DateTimeField(null=True, blank=True, help_text="When a session in it was last in use.")
     step_at = models.DateTimeField(null=True, blank=True)
     reports = models.PositiveIntegerField(default=0)
     invalid_lines = models.PositiveIntegerField(

@@ -13,6 +13,7 @@ from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from cluster_app.replica_size import GpusPerReplica
+from jobs_app.models.code_archive import CodeArchive
 from jobs_app.models.team import Team
 
 LARGEST_ARRAY = 10_000
@@ -26,6 +27,7 @@ class Reason(models.TextChoices):
     NO_SUCH_GPU = "no_such_gpu", "no such GPU"
     GPU_MEMORY_TOO_SMALL = "gpu_memory_too_small", "GPUs have too little memory"
     GANG_TOO_LARGE = "gang_too_large", "gang too large"
+    NO_STORAGE = "no_storage", "storage missing"
     QUOTA = "quota", "quota reached"
     NO_HEALTHY_NODE = "no_healthy_node", "no node in service"
     INSUFFICIENT_GPUS = "insufficient_gpus", "not enough free GPUs"
@@ -127,7 +129,12 @@ class Job(models.Model):
 
     command = models.JSONField(help_text="A string for the shell, or a list that is executed as it is.")
     workdir = models.CharField(max_length=500, blank=True)
+    code = models.ForeignKey(
+        CodeArchive, null=True, blank=True, on_delete=models.PROTECT, related_name="jobs", db_index=False
+    )
+    setup = models.TextField(blank=True, help_text="Makes the environment before the job starts; run by /bin/sh.")
     env = models.JSONField(default=dict, blank=True)
+    mounts = models.JSONField(default=list, blank=True, help_text="Names of storage that its nodes must have.")
     gpus_min = models.PositiveIntegerField()
     gpus_max = models.PositiveIntegerField()
     gpus_per_replica = models.JSONField(
@@ -150,6 +157,9 @@ class Job(models.Model):
     weight = models.FloatField(default=1.0)
     deadline = models.DateTimeField(null=True, blank=True)
     time_limit_s = models.PositiveIntegerField(null=True, blank=True)
+    idle_limit_s = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Running time without a session in use after which it is stopped."
+    )
     retries = models.PositiveIntegerField(default=0)
     tags = models.JSONField(default=dict, blank=True)
 
@@ -191,6 +201,7 @@ class Job(models.Model):
             models.Index(fields=("name",), name="job_by_beginning", opclasses=("varchar_pattern_ops",)),
             models.Index(fields=("created_at",), name="job_by_creation"),
             models.Index(fields=("updated_at",), name="job_by_change"),
+            models.Index(fields=("code",), condition=Q(code__isnull=False), name="job_by_code"),
         ]
         constraints = [
             models.CheckConstraint(condition=Q(gpus_min__gt=0, gpus_max__gte=F("gpus_min")), name="job_gang_in_order"),

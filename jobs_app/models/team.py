@@ -33,6 +33,9 @@ class Team(models.Model):
     max_gpus_per_member = models.PositiveIntegerField(
         "most GPUs at once for one member", null=True, blank=True, help_text="Empty: no limit."
     )
+    max_code_mib = models.PositiveIntegerField(
+        "most MiB of code", null=True, blank=True, default=10_240, help_text="Of all stored archives; empty: no limit."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:

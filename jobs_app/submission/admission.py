@@ -15,7 +15,7 @@ from cluster_app.acceptance import ACCEPTANCE
 from cluster_app.feasibility import NodeShape, Refusal, Request, inventory, why_never
 from cluster_app.replica_size import GpusPerReplica
 from jobs_app.errors import InvalidSpec
-from jobs_app.models import Job, Team
+from jobs_app.models import CodeArchive, Job, Team
 from rest.errors import Fault
 
 MOST_IDS_PER_QUERY = 5000
@@ -40,10 +40,11 @@ class ParsedSpec:
 
 @dataclass(frozen=True)
 class Admitted(ParsedSpec):
-    """Admitted spec, with its team and owner."""
+    """Admitted spec, with its team, owner and code."""
 
     team: Team = field(kw_only=True)
     owner: User = field(kw_only=True)
+    code: CodeArchive | None = field(kw_only=True, default=None)
 
 
 class Admission:
@@ -55,13 +56,17 @@ class Admission:
         self._visible = {*siblings, *_visible_to(owner, [parent for parent in parents if parent not in siblings])}
         self._teams: dict[str | None, Team | InvalidSpec] = {}
         self._refusals: dict[Request, Refusal | None] = {}
+        self._archives: dict[tuple[int, str], CodeArchive | None] = {}
 
     def admit(self, asked: ParsedSpec) -> Admitted:
         """Check a parsed spec; raise `InvalidSpec` with every fault."""
         columns = dict(asked.columns)
         team = self._team(columns.pop("team_name", None))
+        digest = columns.pop("code_digest", None)
+        code = self._code(digest, team) if digest else None
         faults = [
             *weight_faults(columns.get("weight", 1.0), team, self.owner),
+            *([] if code or not digest else [_no_such_code(digest, team)]),
             *self._cluster_faults(columns, team),
             *self._need_faults(asked.needs),
         ]
@@ -69,7 +74,14 @@ class Admission:
             raise InvalidSpec(faults)
         if "workload" not in columns:
             columns["workload"] = default_workload(columns["name"], columns["command"])
-        return Admitted(columns, asked.needs, asked.array, asked.id, team=team, owner=self.owner)
+        if code is not None:
+            columns["code_id"] = code.pk
+        return Admitted(columns, asked.needs, asked.array, asked.id, team=team, owner=self.owner, code=code)
+
+    def _code(self, digest: str, team: Team) -> CodeArchive | None:
+        if (team.pk, digest) not in self._archives:
+            self._archives[team.pk, digest] = CodeArchive.objects.stored().filter(team=team, digest=digest).first()
+        return self._archives[team.pk, digest]
 
     def _team(self, name: str | None) -> Team:
         if name not in self._teams:
@@ -121,6 +133,7 @@ def request_of(columns: dict[str, Any]) -> Request:
         memory_per_gpu_mib=columns.get("memory_per_gpu_mib", 0),
         uneven_gang=columns.get("uneven_gang", False),
         gpus_per_replica=GpusPerReplica.of(columns.get("gpus_per_replica", {})),
+        mounts=tuple(columns.get("mounts", ())),
     )
 
 
@@ -148,6 +161,14 @@ def _choices(teams: Iterable[Team]) -> str:
     return (
         f"Your teams: {', '.join(names)}." if names else "You are in no team yet: an administrator can add you to one."
     )
+
+
+def _no_such_code(digest: str, team: Team) -> Fault:
+    text = (
+        f"Team {team} has stored no code {digest[:12]}…: upload it with PUT /api/v1/teams/{team}/code/{digest}, or let "
+        "`motley submit --code FOLDER` do it."
+    )
+    return Fault(pointer="/code", code="no_such_code", detail=text)
 
 
 # -- weight ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from database.bulk_insert import insert_many
+from jobs_app.code.storage import note_use
 from jobs_app.models import Job, JobArray, JobDependency, JobEvent, JobTag, Reason
 from jobs_app.submission.admission import Admitted, note_of_weight
 from jobs_app.submission.conversion import spec_of
@@ -16,6 +17,7 @@ Row = dict[str, Any]
 
 def enqueue(asked: Sequence[Admitted]) -> tuple[Job, list[UUID]]:
     """Insert the jobs in bulk and return the first, and the ids of all in order. Call it inside a transaction."""
+    note_use(one.code for one in asked if one.code is not None)
     rows, needs, tags, events = [], [], [], []
     for one in asked:
         for row in _rows_of(one):
@@ -60,7 +62,7 @@ def _row(asked: Admitted) -> Row:
 
 def _job_of(asked: Admitted, row: Row) -> Job:
     job = Job(**row)
-    job.team, job.owner = asked.team, asked.owner
+    job.team, job.owner, job.code = asked.team, asked.owner, asked.code
     return job
 
 

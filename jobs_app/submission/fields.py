@@ -19,6 +19,7 @@ LEAST_RATE = 1e-6
 MOST_RATES = 100
 """Of GPU types, and of gang sizes per GPU type."""
 MOST_TAGS = 100
+MOST_MOUNTS = 20
 
 
 def is_text(value: Any) -> bool:
@@ -34,6 +35,28 @@ class PlainText(serializers.CharField):
         if not text.isprintable():
             raise serializers.ValidationError("Use printable characters only, on one line.")
         return text
+
+
+class Mounts(serializers.ListField):
+    """Names of storage: [data, scratch]. Each has its path in MOTLEY_MOUNT_<NAME>."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(child=PlainText(max_length=40), max_length=MOST_MOUNTS, **kwargs)
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        names: list[str] = super().to_internal_value(data)
+        if len({*names}) < len(names):
+            raise serializers.ValidationError("Name each storage once.")
+        return names
+
+
+class ShellText(serializers.CharField):
+    """Text that the shell runs, of any number of lines."""
+
+    def to_internal_value(self, data: Any) -> str:
+        if not is_text(data) or not data.strip():
+            raise serializers.ValidationError("Write a command line for the shell, e.g. uv sync.")
+        return str(data)
 
 
 @extend_schema_field({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]})

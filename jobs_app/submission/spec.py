@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from cluster_app.replica_size import GpusPerReplica
 from jobs_app.models import JobDependency
+from jobs_app.models.code_archive import DIGEST
 from jobs_app.models.job import LARGEST_ARRAY
 from jobs_app.submission.fields import (
     LARGEST_BATCH,
@@ -16,11 +17,13 @@ from jobs_app.submission.fields import (
     FutureTime,
     Gpus,
     JobWeight,
+    Mounts,
     Number,
     PlainText,
     Rates,
     Replicas,
     ReplicaSize,
+    ShellText,
     Tags,
     is_text,
 )
@@ -95,7 +98,19 @@ class JobSpec(Strict):
     team = serializers.CharField(required=False, source="team_name", max_length=60)
     command = Command()
     workdir = PlainText(required=False, allow_blank=True, max_length=500)
+    code = serializers.RegexField(
+        rf"\A{DIGEST}\Z",
+        source="code_digest",
+        required=False,
+        error_messages={"invalid": "Write the digest of an uploaded archive: 64 hexadecimal digits."},
+        help_text="Digest of an archive of the team that is unpacked into the job's own working folder.",
+    )
+    setup = ShellText(
+        required=False,
+        help_text="Makes the job's environment in $MOTLEY_ENV_DIR, once per GPU type and list of packages.",
+    )
     env = serializers.DictField(child=serializers.CharField(allow_blank=True, trim_whitespace=False), required=False)
+    mounts = Mounts(required=False)
     gpus = Gpus(source="*", required=False, help_text="Required, unless `replicas` is given.")
     replicas = Replicas(source="*", required=False)
     gpus_per_replica = ReplicaSize(required=False)
@@ -113,6 +128,12 @@ class JobSpec(Strict):
     weight = JobWeight(required=False)
     deadline = FutureTime(required=False, allow_null=True)
     time_limit = Seconds(source="time_limit_s", required=False, allow_null=True)
+    idle_limit = Seconds(
+        source="idle_limit_s",
+        required=False,
+        allow_null=True,
+        help_text="Stops a running job after this time without input or output of a session: for notebooks.",
+    )
     retries = serializers.IntegerField(min_value=0, max_value=MOST_RETRIES, required=False)
     after = serializers.ListField(child=After(), required=False, max_length=1000)
     array = Array(required=False, allow_null=True)
@@ -143,11 +164,14 @@ class JobSpec(Strict):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         attrs = _in_gpus(attrs) if "gpus_per_replica" in attrs else attrs
         env = "".join(name + value for name, value in attrs.get("env", {}).items())
-        size = len(str(attrs["command"]).encode()) + len(env.encode())
+        size = len(str(attrs["command"]).encode()) + len(attrs.get("setup", "").encode()) + len(env.encode())
         if size > LARGEST_COMMAND_BYTES:
             raise serializers.ValidationError(
-                {"env": ["The command and the environment together are larger than 64 KiB."]}
+                {"env": ["The command, the setup and the environment together are larger than 64 KiB."]}
             )
+        if attrs.get("code_digest") and attrs.get("workdir"):
+            text = "Code is unpacked into a folder of the job's own: leave workdir out, or code."
+            raise serializers.ValidationError({"workdir": [text]})
         if fault := _batch_fault(attrs):
             raise serializers.ValidationError({"batch_size": {"max": [fault]}})
         if "rates" in attrs:
@@ -218,6 +242,12 @@ class JobChange(Strict):
     weight = JobWeight(required=False)
     tags = Tags(required=False)
     time_limit = Seconds(source="time_limit_s", required=False, allow_null=True)
+    idle_limit = Seconds(
+        source="idle_limit_s",
+        required=False,
+        allow_null=True,
+        help_text="Stops a running job after this time without input or output of a session: for notebooks.",
+    )
     deadline = FutureTime(required=False, allow_null=True)
     retries = serializers.IntegerField(min_value=0, max_value=MOST_RETRIES, required=False)
 

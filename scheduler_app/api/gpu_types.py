@@ -1,10 +1,11 @@
 """REST: GPU types."""
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce, Greatest
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, viewsets
 
-from cluster_app.models import GpuType, Node
+from cluster_app.models import GpuType, Node, in_service
 from jobs_app.permissions import NotForJobs
 from rest.pagination import ByName
 from rest.representation import ShowMany, ShowOne
@@ -46,9 +47,11 @@ class GpuTypeViewSet(ShowMany[GpuType], ShowOne[GpuType], viewsets.GenericViewSe
 
     def get_queryset(self) -> QuerySet[GpuType]:
         present = Q(node__gpu__present=True)
-        in_service = Q(node__state=Node.State.READY, node__health=Node.Health.HEALTHY, node__gpu__healthy=True)
+        usable = in_service("node__") & Q(node__gpu__healthy=True)
         taken = Q(Exists(GpuClaim.objects.open().filter(gpu=OuterRef("node__gpu"))))
+        nodes = Node.objects.schedulable().filter(gpu_type=OuterRef("pk")).order_by().values("gpu_type")
+        foreign = Coalesce(Subquery(nodes.annotate(used=Sum("foreign_gpus")).values("used")), 0)
         return GpuType.objects.annotate(
             gpus=Count("node__gpu", filter=present),
-            free_gpus=Count("node__gpu", filter=present & in_service & ~taken),
+            free_gpus=Greatest(Count("node__gpu", filter=present & usable & ~taken) - foreign, 0),
         )

@@ -56,7 +56,7 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
     filterset_class = JobFilter
 
     def get_queryset(self) -> JobQuerySet:
-        jobs = jobs_seen_by(self.request).select_related("team", "owner")
+        jobs = jobs_seen_by(self.request).select_related("team", "owner", "code").defer("code__diff")
         attempts = Attempt.objects.live() if self.action == "list" else Attempt.objects.all()
         return jobs.prefetch_related(Prefetch("attempts", attempts.select_related("gpu_type")), "needs")
 

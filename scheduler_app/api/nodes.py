@@ -13,7 +13,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from cluster_app.models import Node
+from cluster_app.models import Engine, Node
 from cluster_app.services import cordon, drain, resume
 from jobs_app.permissions import StaffChanges
 from rest.bodies import Strict, Text, body_of
@@ -64,6 +64,11 @@ class NodeViewSet(ShowMany[Node], ShowOne[Node], viewsets.GenericViewSet[Node]):
         """Occupancy of the nodes in the response, by name."""
         return {}
 
+    @cached_property
+    def engines(self) -> dict[str, Engine]:
+        """Each engine once, not with every node: its inventory names all of its nodes."""
+        return Engine.objects.in_bulk(field_name="name")
+
     def get_queryset(self) -> QuerySet[Node]:
         return nodes_with_gpus()
 
@@ -78,7 +83,7 @@ class NodeViewSet(ShowMany[Node], ShowOne[Node], viewsets.GenericViewSet[Node]):
         return node
 
     def get_serializer_context(self) -> dict[str, Any]:
-        return {**super().get_serializer_context(), "occupancies": self.occupancies}
+        return {**super().get_serializer_context(), "occupancies": self.occupancies, "engines": self.engines}
 
     @extend_schema(request=WhyOut, responses={202: NodeAnswer})
     @action(detail=True, methods=["post"])

@@ -5,6 +5,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from cluster_app.engine_reports import engine_message
 from cluster_app.models import Node
 from jobs_app.serializers import ReasonAnswer
 from scheduler_app.explain.drain_estimate import NodeOccupancy
@@ -18,6 +19,8 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
     """A node with its GPUs and occupancy."""
 
     gpu_type = serializers.CharField(source="gpu_type.name")
+    engine = serializers.CharField(source="engine_id", help_text="Name of the engine that runs jobs on it.")
+    engine_message = serializers.SerializerMethodField()
     gpus = serializers.IntegerField()
     free_gpus = serializers.SerializerMethodField()
     jobs_running = serializers.SerializerMethodField()
@@ -36,6 +39,10 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
             "reason",
             "emulated",
             "engine",
+            "engine_message",
+            "foreign_gpus",
+            "foreign_cpus",
+            "foreign_memory_mib",
             "cpus",
             "memory_mib",
             "labels",
@@ -47,7 +54,11 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
         read_only_fields = fields
 
     def get_free_gpus(self, node: Node) -> int:
-        return int(node.gpus - node.busy_gpus)  # type: ignore[attr-defined]  # annotations of the query
+        return max(int(node.gpus - node.busy_gpus) - node.foreign_gpus, 0)  # type: ignore[attr-defined]  # annotated
+
+    def get_engine_message(self, node: Node) -> str:
+        """Why it gets no new jobs, as far as its engine is the cause, and what the site refuses; empty if nothing."""
+        return engine_message(node, self.context["engines"][node.engine_id])
 
     def get_jobs_running(self, node: Node) -> int:
         return self._occupancy(node).jobs_running

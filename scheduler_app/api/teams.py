@@ -42,6 +42,7 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
             "max_job_weight",
             "max_gpus",
             "max_gpus_per_member",
+            "max_code_mib",
             "members",
             "gpus_in_use",
             "share",

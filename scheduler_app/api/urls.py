@@ -1,11 +1,13 @@
-"""URLs of a job's explanation and logs."""
+"""URLs of a job's explanation, logs and sessions."""
 
 from django.urls import path
 
 from scheduler_app.api.jobs import ExplainView
 from scheduler_app.api.logs import LogView
+from scheduler_app.api.sessions import SessionView
 
 urlpatterns = [
     path("jobs/<uuid:pk>/explain", ExplainView.as_view(), name="job-explain"),
+    path("jobs/<uuid:pk>/session", SessionView.as_view(), name="job-session"),
     path("jobs/<uuid:pk>/logs", LogView.as_view(), name="job-logs"),
 ]

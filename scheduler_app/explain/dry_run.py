@@ -16,6 +16,7 @@ from django.utils import timezone
 from allocation.configurations import Configurations
 from allocation.gangs import holds_equal_parts, servable_gpus
 from cluster_app.models import Gpu, GpuType, Node
+from cluster_app.storage import nodes_with
 from estimation.rates import Source
 from jobs_app.models import Attempt, Job, Team, Throughput
 from jobs_app.submission.admission import Admitted
@@ -33,10 +34,13 @@ class FreeOnNode:
     """A node in service: its GPUs and its free capacity."""
 
     gpu_type_id: int
+    engine: str
     gpus: int
     free_gpus: int
     free_cpus: int
     free_memory_mib: int
+    has_storage: bool = True
+    """Whether it has all storage that the job names."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,9 @@ class DryRunInputs:
     def nodes_of(self, kind: TypeRow) -> list[FreeOnNode]:
         return [node for node in self.nodes if node.gpu_type_id == kind.id]
 
+    def with_storage(self, kind: TypeRow) -> list[FreeOnNode]:
+        return [node for node in self.nodes_of(kind) if node.has_storage]
+
 
 def dry_run(data: Any, *, owner: User) -> dict[str, Any]:
     """Plan of the job that this spec describes; raises `InvalidSpec` with all faults, as submission does."""
@@ -100,7 +107,7 @@ def options_of(job: JobRow, inputs: DryRunInputs) -> list[PlanOption]:
     able = [
         _option(job, inputs, offered, k, rate=rate[k], source=Source(source[k]).name.lower())
         for k in range(len(offered.nodes))
-        if rate[k] > 0
+        if rate[k] > 0 and _holds(job, inputs, offered, k)
     ]
     able = _smallest_and_fastest(able)
     able.sort(key=lambda option: (-(option.rate or 0), option.cost_per_hour))
@@ -113,7 +120,15 @@ def _offered(job: JobRow, inputs: DryRunInputs) -> Configurations:
     sizes = sorted({size for kind in inputs.types for size in gangs_on(job, kind.name)})
     node_gpus = [[node.gpus for node in inputs.nodes_of(kind)] for kind in inputs.types]
     even, uneven = ((), sizes) if job.uneven_gang else (sizes, ())
-    return Configurations.of(node_gpus, even, uneven=uneven)
+    engines = [[node.engine for node in inputs.nodes_of(kind)] for kind in inputs.types]
+    return Configurations.of(node_gpus, even, uneven=uneven, domains=engines)
+
+
+def _holds(job: JobRow, inputs: DryRunInputs, offered: Configurations, k: int) -> bool:
+    """Whether the nodes with the job's storage, all of them empty, hold the configuration."""
+    gpus = [node.gpus for node in inputs.with_storage(inputs.types[int(offered.gpu_type[k])])]
+    gang, nodes = int(offered.gpus[k]), int(offered.nodes[k])
+    return sum(gpus) >= gang if job.uneven_gang else holds_equal_parts(gpus, gang, nodes)
 
 
 def _smallest_and_fastest(options: Sequence[PlanOption]) -> list[PlanOption]:
@@ -127,6 +142,7 @@ def _smallest_and_fastest(options: Sequence[PlanOption]) -> list[PlanOption]:
 
 
 def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[list[float], list[int]]:
+    anywhere = job._replace(mounts=[])  # there are no nodes in these rows
     rows = InputRows(
         types=list(inputs.types),
         nodes=[],
@@ -134,7 +150,7 @@ def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[
         holders={},
         waiting_claims={},
         attempts={},
-        jobs=[job],
+        jobs=[anywhere],
         waiting_for={},
         teams={},
         backlog_s={},
@@ -144,7 +160,7 @@ def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[
         busy_in_arrays={},
     )
     now = timezone.now()
-    options = job_options_of(rows, NOTHING_HELD, offered, [job], Timing(now, 0.0, 0.0, now))
+    options = job_options_of(rows, NOTHING_HELD, offered, [anywhere], Timing(now, 0.0, 0.0, now))
     return options.rate[0].tolist(), options.source[0].tolist()
 
 
@@ -153,7 +169,7 @@ def _option(
 ) -> PlanOption:
     kind = inputs.types[int(offered.gpu_type[k])]
     gpus, nodes = int(offered.gpus[k]), int(offered.nodes[k])
-    free_on = inputs.nodes_of(kind)
+    free_on = inputs.with_storage(kind)
     reason = inputs.quota or reason_not_now(job, free_on, gpus=gpus, nodes=nodes)
     hourly = gpus * float(kind.price_per_hour)
     run_s = job.total_steps / rate if job.total_steps else None
@@ -181,8 +197,21 @@ def reason_not_now(job: JobRow, free_on: Iterable[FreeOnNode], *, gpus: int, nod
         return f"{free} of {gpus} GPUs free"
     if sum(slots) < gpus:
         return f"{free} GPUs free, but enough CPUs and memory for only {sum(slots)} of {gpus}"
-    if job.uneven_gang or holds_equal_parts(slots, gpus, nodes):
+    if not (job.uneven_gang or holds_equal_parts(slots, gpus, nodes)):
+        return _fragmented(free, gpus=gpus, nodes=nodes)
+    at_one = [
+        [slot for slot, its in zip(slots, listed, strict=True) if its.engine == name] for name in _engines(listed)
+    ]
+    if any(sum(its) >= gpus if job.uneven_gang else holds_equal_parts(its, gpus, nodes) for its in at_one):
         return ""
+    return f"{free} GPUs free, but at several engines: a gang runs at one"
+
+
+def _engines(nodes: Iterable[FreeOnNode]) -> set[str]:
+    return {node.engine for node in nodes}
+
+
+def _fragmented(free: int, *, gpus: int, nodes: int) -> str:
     return f"{free} GPUs free, but fragmented: the job needs {gpus // nodes} on each of {nodes} node{'s' * (nodes > 1)}"
 
 
@@ -212,6 +241,8 @@ def _reason_never(job: JobRow, kind: TypeRow, nodes: Sequence[FreeOnNode]) -> st
         return "not allowed by the job"
     if not nodes:
         return "no node of this type is in service"
+    if not any(node.has_storage for node in nodes):
+        return f"no node of this type in service has the storage {' and '.join(job.mounts)}"
     if kind.memory_mib < job.gpu_memory_mib:
         return f"has {kind.memory_mib} MiB of memory; the job needs {job.gpu_memory_mib} MiB"
     replica, (replicas, _) = job.gpus_per_replica, job.gpus_per_replica.replicas(job.gpus_min, job.gpus_max)
@@ -244,21 +275,38 @@ def _can_start(options: Sequence[PlanOption], needs: int) -> str:
 
 
 def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
-    """Read the inputs in six queries, seven where the batch size is tuned; none depends on the queue."""
+    """Read the inputs in six queries, more where the batch is tuned or storage is named; none depends on the queue."""
     types = [TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)]
     measured = Throughput.objects.filter(team=team, workload=job.workload).values_list(*MEASURED)
     noise = noise_of([job.workload] if job.batch_size else [])
-    return DryRunInputs(types, free_on_nodes(), list(measured), noise, _quota(job, team))
+    return DryRunInputs(types, free_on_nodes(job.mounts), list(measured), noise, _quota(job, team))
 
 
-def free_on_nodes() -> list[FreeOnNode]:
+def free_on_nodes(mounts: Sequence[str] = ()) -> list[FreeOnNode]:
+    """Nodes in service, and whether each has this storage."""
     healthy = Gpu.objects.present().filter(healthy=True, node__in=Node.objects.schedulable())
     gpus = dict(healthy.order_by().values_list("node").annotate(Count("pk")))
     held: Mapping[int, tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0), _held_by_node())
-    nodes = Node.objects.schedulable().values_list("pk", "gpu_type_id", "cpus", "memory_mib")
+    columns = (
+        "pk",
+        "gpu_type_id",
+        "engine_id",
+        F("cpus") - F("foreign_cpus"),
+        F("memory_mib") - F("foreign_memory_mib"),
+    )
+    nodes = Node.objects.schedulable().values_list(*columns, "foreign_gpus")
+    able = nodes_with(mounts) if mounts else gpus.keys()
     return [
-        FreeOnNode(kind, gpus[pk], gpus[pk] - held[pk][0], cpus - held[pk][1], memory - held[pk][2])
-        for pk, kind, cpus, memory in nodes
+        FreeOnNode(
+            kind,
+            engine,
+            gpus[pk],
+            max(gpus[pk] - held[pk][0] - foreign, 0),
+            cpus - held[pk][1],
+            memory - held[pk][2],
+            has_storage=pk in able,
+        )
+        for pk, kind, engine, cpus, memory, foreign in nodes
         if pk in gpus
     ]
 

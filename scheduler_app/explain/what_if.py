@@ -1,6 +1,6 @@
 """What-if analysis: changes of a waiting job that would start it, each tested by planning the next round. Read-only."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -9,13 +9,15 @@ from math import sqrt
 from typing import Any, Self
 from uuid import UUID
 
+import numpy as np
+
 from allocation.gangs import fewest_nodes, fewest_uneven_nodes, servable_gpus
 from allocation.plan_round import Plan
 from allocation.rounds.pending_reasons import left_on_nodes
 from jobs_app.models import Job
 from jobs_app.models.team import MOST_WEIGHT
 from scheduler_app.models import PolicySetting
-from scheduler_app.round.inputs import InputRows, JobRow, TypeRow
+from scheduler_app.round.inputs import InputRows, JobRow, NodeRow, TypeRow
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.run_round import decide, read_for_round
 from scheduler_app.round.snapshot import Snapshot, build_snapshot
@@ -88,6 +90,7 @@ class PlannedRound:
     plan: Plan
     row: int | None
     throttled: bool
+    nodes: Sequence[NodeRow]
 
     @property
     def gpus(self) -> int:
@@ -107,7 +110,13 @@ class PlannedRound:
         inventory, fewest = self.snapshot.inventory, fewest_uneven_nodes if row.uneven_gang else fewest_nodes
         left = left_on_nodes(inventory, self.plan.owner)
         blocks = servable_gpus(*left, cpus_per_gpu=row.cpus_per_gpu, memory_per_gpu_mib=row.memory_per_gpu_mib)
-        return fewest(blocks[inventory.node_type == self.snapshot.types.index(kind)].tolist(), gpus) is not None
+        usable = (inventory.node_type == self.snapshot.types.index(kind)) & np.array(self.with_storage(row))
+        at_one_engine = [usable & nodes for nodes in inventory.domains] or [usable]
+        return any(fewest(blocks[nodes].tolist(), gpus) is not None for nodes in at_one_engine)
+
+    def with_storage(self, row: JobRow) -> list[bool]:
+        """Whether each node has the storage that the job names."""
+        return [node.storage.issuperset(row.mounts) for node in self.nodes]
 
     @property
     def _configuration(self) -> int:
@@ -139,7 +148,7 @@ class WhatIf:
         plan = decide(snapshot, self.setting.policy, self.setting.parameters)
         name = str(row.id)
         position = snapshot.jobs.index(name) if name in snapshot.jobs else None
-        return PlannedRound(snapshot, plan, position, row in left_out.throttled)
+        return PlannedRound(snapshot, plan, position, row in left_out.throttled, self.rows.nodes)
 
     def anew(self, **columns: Any) -> JobRow:
         """The job as resubmitted, with these columns changed."""

@@ -7,7 +7,7 @@ from time import monotonic, sleep
 
 from engines.protocol import LogChunk, Stream
 from jobs_app.models import Attempt
-from scheduler_app.round.engine_registry import engine_over
+from scheduler_app.round.engine_registry import engine_named
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -21,7 +21,7 @@ POLL_INTERVAL_S = 0.2
 
 def read_log(attempt: Attempt, stream: Stream, *, rank: int, offset: int, wait: timedelta, limit: int) -> LogChunk:
     """Read a log from an offset; if nothing is there, poll for up to `wait`."""
-    engine = engine_over(attempt.engine)  # not per set of nodes: the registry would cache an engine for each gang
+    engine = engine_named(attempt.engine)
     until = monotonic() + min(wait, LONGEST_WAIT).total_seconds()
     while True:
         chunk = engine.logs(attempt.pk, stream, rank, offset, limit)

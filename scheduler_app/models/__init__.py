@@ -1,5 +1,6 @@
-"""The scheduler's lease, rounds, claims on GPUs, policy settings and usage ledger."""
+"""The scheduler's lease, rounds, claims on GPUs, tests of engines, policy settings and usage ledger."""
 
+from scheduler_app.models.engine_probe import EngineProbe
 from scheduler_app.models.gpu_claim import GpuClaim
 from scheduler_app.models.lease import SchedulerLease
 from scheduler_app.models.ledger import GpuTypeUsage, TeamBacklog, TeamUsage
@@ -7,6 +8,7 @@ from scheduler_app.models.policy_setting import PolicySetting, policy_names
 from scheduler_app.models.round import Round
 
 __all__ = [
+    "EngineProbe",
     "GpuClaim",
     "GpuTypeUsage",
     "PolicySetting",

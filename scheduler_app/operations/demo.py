@@ -1,16 +1,19 @@
 """The demo: first accounts and teams, an emulated cluster and sample jobs."""
 
+import os
 import secrets
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from cluster_app.models import GpuType
+from cluster_app.models import Engine, GpuType
 from cluster_app.services import add_node
+from engines.slurm.private_cluster import EmulatedNode, PrivateCluster
 from jobs_app.models import ApiToken, Team
 from jobs_app.tokens import issue_token
 from scheduler_app.models import PolicySetting
@@ -20,6 +23,7 @@ from scheduler_app.policy.settings import choose_policy
 NODES = [("emu-a100-1", "a100", 4), ("emu-v100-1", "v100", 4), ("emu-v100-2", "v100", 4)]
 NODES += [("emu-t4-1", "t4", 4), ("emu-t4-2", "t4", 4)]
 
+SLURM_ENGINE, SLURM_PORT = "slurm", 36_817
 ROUND_S, MIN_RUN_S = 5, 20
 LOOKING_S = 60
 """Seconds after the last page was loaded during which somebody is thought to look; open pages reload themselves."""
@@ -64,8 +68,41 @@ def declare_emulated_cluster() -> None:
     for name, kind, gpus in NODES:
         gpu_type, _ = GpuType.objects.get_or_create(name=kind, defaults=gpu_type_columns(kind))
         add_node(name, gpu_type, gpus=gpus, cpus=8 * gpus, memory_mib=65_536 * gpus, emulated=True)
+    _choose_short_rounds()
+
+
+def _choose_short_rounds() -> None:
+    """A round every few seconds."""
     setting = PolicySetting(round_length_s=ROUND_S, min_run_s=MIN_RUN_S, note="short rounds for the demo")
     choose_policy(setting, actor=None)
+
+
+def private_slurm_cluster(base: Path) -> PrivateCluster:
+    """The nodes of the demo as those of a private Slurm cluster."""
+    nodes = [EmulatedNode(name, kind, gpus, cpus=8 * gpus) for name, kind, gpus in NODES]
+    return PrivateCluster(base, nodes, port=int(os.environ.get("MOTLEY_SLURM_PORT") or SLURM_PORT))
+
+
+@transaction.atomic
+def declare_slurm_cluster(cluster: PrivateCluster, *, root: Path, search_path: str) -> None:
+    """Register the engine `slurm` over this cluster, and its nodes as emulated ones of that engine."""
+    options = {"root": str(root), "slurm_conf": str(cluster.conf), "search_path": search_path, "late_disk_s": 5}
+    _, created = Engine.objects.update_or_create(
+        name=SLURM_ENGINE, defaults={"kind": Engine.Kind.SLURM, "options": options}
+    )
+    for node in cluster.nodes:
+        gpu_type, _ = GpuType.objects.get_or_create(name=node.gpu_type, defaults=gpu_type_columns(node.gpu_type))
+        add_node(
+            node.name,
+            gpu_type,
+            gpus=node.gpus,
+            cpus=node.cpus,
+            memory_mib=node.memory_mib,
+            emulated=True,
+            engine=SLURM_ENGINE,
+        )
+    if created:
+        _choose_short_rounds()
 
 
 @transaction.atomic

@@ -40,13 +40,13 @@ def gpus_with_holders() -> list[tuple[Gpu, Attempt | None]]:
 
 def condition_of(gpu: Gpu, *, busy: bool) -> str:
     """Condition of a GPU: unhealthy, draining, busy or idle, the first that applies."""
-    return _condition(gpu.healthy, gpu.node.health, gpu.node.state, busy)
+    return _condition(gpu.healthy, gpu.node.health, gpu.node.state, gpu.node.engine_reason, busy)
 
 
-def _condition(healthy: bool, health: str, state: str, busy: bool) -> str:
+def _condition(healthy: bool, health: str, state: str, engine_reason: str, busy: bool) -> str:
     if not healthy or health != Node.Health.HEALTHY:
         return "unhealthy"
-    if state != Node.State.READY:
+    if state != Node.State.READY or engine_reason:
         return "draining"
     return "busy" if busy else "idle"
 
@@ -66,11 +66,14 @@ class GpuCounts:
 def gpu_counts() -> list[GpuCounts]:
     """GPUs per type and condition, counted by the database."""
     busy = Exists(GpuClaim.objects.holding().filter(gpu=OuterRef("pk")))
-    columns = ("node__gpu_type__name", "healthy", "node__health", "node__state", "is_busy")
+    columns = ("node__gpu_type__name", "healthy", "node__health", "node__state", "node__engine_reason", "is_busy")
     alike = Gpu.objects.present().annotate(is_busy=busy).order_by().values_list(*columns).annotate(Count("pk"))
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for name, *condition, count in alike:
         counts[name][_condition(*condition)] += count
+    for name, foreign in Node.objects.filter(foreign_gpus__gt=0).values_list("gpu_type__name", "foreign_gpus"):
+        used = min(foreign, counts[name]["idle"])  # by jobs outside Motley
+        counts[name].update(idle=-used, busy=used)
     return [
         GpuCounts(name, n.total(), *(n[condition] for condition in CONDITIONS)) for name, n in sorted(counts.items())
     ]

@@ -76,7 +76,7 @@ def _runtime(user: str) -> Path:
     _make_passable(SYSTEM_STATE)
     own_uv = settings.BASE_DIR / ".tools" / "bin" / "uv"
     client = settings.BASE_DIR / "client"
-    return ensure_runtime(SYSTEM_STATE / "runtime", client=client, user=user, uv=own_uv if own_uv.exists() else None)
+    return ensure_runtime(SYSTEM_STATE / "python", client=client, user=user, uv=own_uv if own_uv.exists() else None)
 
 
 def _make_passable(*folders: Path) -> None:

@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from allocation.decision import Status
+from cluster_app.models import Engine
 from jobs_app.measurement.counters import BOUNDS, REST, SUM, Sums, totals
 from jobs_app.models import Attempt, Job, Metric, Reason
 from scheduler_app.fairness.usage_ledger import team_shares
@@ -43,6 +44,7 @@ class MetricsCollector(Collector):
         yield _jobs(added_up)
         yield _pending()
         yield _gpus()
+        yield _engines()
         yield from _rounds(added_up, now)
         yield from _preemptions(added_up)
         yield from (_histogram(metric, words, added_up) for metric, words in HISTOGRAMS.items())
@@ -80,6 +82,14 @@ def _gpus() -> Family:
     for count in gpu_counts():
         for condition in CONDITIONS:
             family.add_metric([count.gpu_type, condition], getattr(count, condition))
+    return family
+
+
+def _engines() -> Family:
+    words = "1: the engine answered when it was last asked, 0: it did not. Disabled engines are left out."
+    family = GaugeMetricFamily("motley_engine_up", words, labels=["engine"])
+    for engine in Engine.objects.filter(enabled=True):
+        family.add_metric([engine.name], int(engine.answers))
     return family
 
 

@@ -5,7 +5,6 @@ from typing import Any
 from cluster_app.models import GpuType
 from cluster_app.services import add_node
 from engines.nvml import this_machine
-from engines.protocol import NodeReport
 from estimation.gpu_specifications import GPU_SPECIFICATIONS
 
 LEAST_MEMORY_MIB = 1
@@ -17,10 +16,22 @@ def register_this_machine() -> str | None:
     report = this_machine()
     if report is None or not report.gpus:
         return None
-    gpu_type, _ = GpuType.objects.get_or_create(name=report.gpu_type, defaults=_columns_of(report))
+    reported = min((gpu.memory_mib for gpu in report.gpus if gpu.memory_mib), default=0)
+    gpu_type = registered_gpu_type(report.gpu_type, reported)
     uuids = [gpu.uuid for gpu in report.gpus]
     add_node(report.name, gpu_type, gpus=len(uuids), cpus=report.cpus, memory_mib=report.memory_mib, uuids=uuids)
-    return f"{report.name}: {len(uuids)} x {report.gpu_type}{_remedy(gpu_type)}"
+    return f"{report.name}: {len(uuids)} x {report.gpu_type}{missing_in_words(gpu_type)}"
+
+
+def registered_gpu_type(name: str, memory_mib: int) -> GpuType:
+    """The GPU type of that name; a new one has the figures of the specification table.
+
+    `memory_mib`: as the driver reports it; 0: it does not.
+    """
+    columns = {"memory_mib": LEAST_MEMORY_MIB} | gpu_type_columns(name)
+    columns |= {"memory_mib": memory_mib} if memory_mib else {}
+    gpu_type, _ = GpuType.objects.get_or_create(name=name, defaults=columns)
+    return gpu_type
 
 
 def gpu_type_columns(name: str) -> dict[str, Any]:
@@ -37,13 +48,7 @@ def gpu_type_columns(name: str) -> dict[str, Any]:
     }
 
 
-def _columns_of(report: NodeReport) -> dict[str, Any]:
-    """The specification, with the memory that the driver reports; a broken GPU reports none."""
-    specified = {"memory_mib": LEAST_MEMORY_MIB} | gpu_type_columns(report.gpu_type)
-    reported = [gpu.memory_mib for gpu in report.gpus if gpu.memory_mib]
-    return specified | ({"memory_mib": min(reported)} if reported else {})
-
-
-def _remedy(gpu_type: GpuType) -> str:
+def missing_in_words(gpu_type: GpuType) -> str:
+    """The figures of the type that are still to be entered, and where."""
     missing = " and ".join(gpu_type.missing_figures)
     return f" (the {missing} of {gpu_type} are not known: enter them in the admin, under GPU types)" if missing else ""

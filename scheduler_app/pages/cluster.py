@@ -10,8 +10,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from cluster_app.engine_reports import engine_message
 from cluster_app.errors import ReasonMissing
-from cluster_app.models import Node
+from cluster_app.models import Engine, Node
 from cluster_app.services import cordon, drain, resume
 from scheduler_app.explain.drain_estimate import describe, occupancies
 from scheduler_app.operations.gpu_occupancy import gpu_counts, gpus_by_node
@@ -25,11 +26,20 @@ def cluster(request: SignedInRequest) -> HttpResponse:
     nodes, now = gpus_by_node(request.user), timezone.now()
     clearing = occupancies([held.node for held in nodes if held.node.state != Node.State.READY], now)
     words = {name: describe(found, now) for name, found in clearing.items()}
+    engines = Engine.objects.in_bulk(field_name="name")
     types = [
-        (kind, [(held, words.get(held.node.name, "")) for held in of_type])
+        (
+            kind,
+            [
+                (held, words.get(held.node.name, ""), engine_message(held.node, engines[str(held.node.engine_id)]))
+                for held in of_type
+            ],
+        )
         for kind, of_type in groupby(nodes, key=lambda held: held.node.gpu_type)
     ]
-    return render(request, "scheduler_app/cluster.html", {"types": types, "gpu_counts": gpu_counts()})
+    silent = [engine for engine in engines.values() if engine.enabled and engine.fault]
+    context = {"types": types, "gpu_counts": gpu_counts(), "silent_engines": silent}
+    return render(request, "scheduler_app/cluster.html", context)
 
 
 @login_required

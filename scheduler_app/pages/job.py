@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.text import slugify
 from django.views.decorators.http import require_safe
 
-from engines.protocol import Stream
+from engines.protocol import EngineError, Stream
 from jobs_app.models import Attempt, Job
 from jobs_app.submission.conversion import spec_of, write_yaml
 from scheduler_app.explain.decisions import explain_job
@@ -62,7 +62,7 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
 
 
 def _seen(request: SignedInRequest) -> Any:
-    jobs = Job.objects.visible_to(request.user).select_related("team", "owner")
+    jobs = Job.objects.visible_to(request.user).select_related("team", "owner", "code")
     return jobs.prefetch_related("attempts__gpu_type", "needs__parent")
 
 
@@ -76,17 +76,23 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "stake": preemption_cost(job, now),
         "waited_s": job.waited_s(now),
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
-        "last_words": _last_words(job, attempts),
+        **_last_words(job, attempts),
     }
 
 
-def _last_words(job: Job, attempts: Sequence[Attempt]) -> str:
-    """Last lines of stderr of a failed job."""
+def _last_words(job: Job, attempts: Sequence[Attempt]) -> Context:
+    """Last lines of stderr of a failed job, or of its setup if it did not come further."""
     launched = [attempt for attempt in attempts if attempt.launched_at]
     if job.state != Job.State.FAILED or not launched:
-        return ""
-    chunk = log_tail(launched[-1], Stream.STDERR, rank=0, limit=LAST_WORDS_BYTES)
-    return "\n".join(readable(chunk.data).strip().splitlines()[-LAST_LINES:])
+        return {}
+    for stream in (Stream.STDERR, Stream.SETUP):
+        try:
+            chunk = log_tail(launched[-1], stream, rank=0, limit=LAST_WORDS_BYTES)
+        except EngineError:  # the tab of logs says why
+            return {}
+        if words := "\n".join(readable(chunk.data).strip().splitlines()[-LAST_LINES:]):
+            return {"last_words": words, "last_words_stream": stream.value}
+    return {}
 
 
 def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
@@ -109,12 +115,17 @@ def would_start(request: SignedInRequest, pk: UUID) -> HttpResponse:
 def _logs(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
     launched = [attempt for attempt in attempts if attempt.launched_at]
     attempt, stream, rank = _chosen_log(request, launched)
-    chunk = log_tail(attempt, stream, rank=rank, limit=TAIL_BYTES) if attempt else None
+    fault, chunk = "", None
+    try:
+        chunk = log_tail(attempt, stream, rank=rank, limit=TAIL_BYTES) if attempt else None
+    except EngineError as error:
+        fault = str(error)
     return {
+        "fault": fault,
         "launched": launched,
         "chosen": attempt,
         "stream": stream.value,
-        "streams": [each.value for each in Stream],
+        "streams": [each.value for each in Stream if job.setup or each is not Stream.SETUP],
         "rank": rank,
         "ranks": range(len(attempt.nodes)) if attempt else [],
         "text": readable(chunk.data) if chunk else "",

@@ -87,7 +87,7 @@ def _template(request: SignedInRequest) -> Spec:
     """Spec to start from: of the job to clone, the selected template, or a sample job on emulated GPUs."""
     if clone := request.GET.get("clone"):
         try:
-            job = get_object_or_404(Job.objects.visible_to(request.user).select_related("team"), pk=UUID(clone))
+            job = get_object_or_404(Job.objects.visible_to(request.user).select_related("team", "code"), pk=UUID(clone))
         except ValueError as error:
             raise Http404 from error
         return dict(spec_of_clone(job))

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import F
 
 from allocation.plan_round import Plan
-from cluster_app.models import Gpu, Node
+from cluster_app.models import Gpu, in_service
 from database.bulk_update import rewrite
 from jobs_app.lifecycle.attempts import preempt
 from jobs_app.models import Attempt, Job, JobEvent, Reason
@@ -125,7 +125,10 @@ class Preconditions:
     """GPUs of the plan's starts that are still in service."""
 
     def hold_for(self, start: Start) -> bool:
-        return start.row in self.attempt_counts and self.gpus.keys() >= set(start.gpus)
+        """Also that all of its GPUs belong to one engine: none can start a gang over several."""
+        if start.row not in self.attempt_counts or not self.gpus.keys() >= set(start.gpus):
+            return False
+        return len({self.gpus[gpu].engine for gpu in start.gpus}) == 1
 
 
 def _still_wanted(snapshot: Snapshot, changes: Changes) -> dict[int, int]:
@@ -141,8 +144,7 @@ def _still_wanted(snapshot: Snapshot, changes: Changes) -> dict[int, int]:
 def _gpus_in_service(starts: Iterable[Start]) -> dict[int, GpuInService]:
     """The GPUs to start on that are still in service."""
     gpus = Gpu.objects.filter(pk__in={gpu for start in starts for gpu in start.gpus}, present=True, healthy=True)
-    in_service = gpus.filter(node__state=Node.State.READY, node__health=Node.Health.HEALTHY)
-    rows = in_service.values_list("pk", "node__name", "node__gpu_type_id", "node__engine")
+    rows = gpus.filter(in_service("node__")).values_list("pk", "node__name", "node__gpu_type_id", "node__engine__name")
     return {pk: GpuInService(node, gpu_type, engine) for pk, node, gpu_type, engine in rows}
 
 

@@ -2,21 +2,26 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from math import ceil
 from typing import TypeVar
 
 from django.conf import settings
 from django.db.models import Exists, OuterRef
 
-from engines.protocol import Engine, EngineError, Launch, StopReason
+from cluster_app.models import Engine as EngineRow
+from cluster_app.storage import StoragePaths
+from engines.protocol import Engine, EngineError, EngineUnreachable, Launch, StopReason
+from jobs_app.code.storage import path_of
 from jobs_app.lifecycle.attempts import AttemptIsNotLive, about_attempt, end_attempt
 from jobs_app.models import Attempt, Job
 from jobs_app.tokens import JobToken
+from scheduler_app.errors import NoStorage
 from scheduler_app.models import GpuClaim
 from scheduler_app.round.engine_registry import engines
-from scheduler_app.round.job_environment import LaunchGpu, LaunchSpec, launch_of
+from scheduler_app.round.job_environment import LaunchGpu, LaunchSpec, launch_of, setup_of
 
 log = logging.getLogger(__name__)
 State = Attempt.State
@@ -27,14 +32,17 @@ COMMANDS_PER_BATCH = 100
 
 ATTEMPT = ("number", "engine", "nodes", "gpu_count", "round_number", "master_port", "rate", "step_worth")
 BATCH = ("batch_size", "micro_batches")
-JOB = ("name", "command", "env", "workdir", "gpus_per_replica", "grace_s", "array_index", "team__name")
-FOR_LAUNCHES = (*ATTEMPT, *BATCH, "gpu_type__name", *(f"job__{name}" for name in JOB))
+JOB = ("name", "command", "env", "mounts", "workdir", "gpus_per_replica", "array_index", "team__name")
+TIMES = ("grace_s", "time_limit_s", "ran_s")
+CODE = ("setup", "code__team", "code__digest", "code__lock_digest")
+FOR_LAUNCHES = (*ATTEMPT, *BATCH, "gpu_type__name", *(f"job__{name}" for name in (*JOB, *TIMES, *CODE)))
 """The columns that a launch needs."""
 LAUNCH_GPU = ("gpu__node__name", "gpu__index", "gpu__uuid", "gpu__node__emulated")
 
 STOP_REASONS = {
     Attempt.StopReason.PREEMPT: StopReason.PREEMPT,
     Attempt.StopReason.REQUEUE: StopReason.PREEMPT,
+    Attempt.StopReason.WITHDRAW: StopReason.PREEMPT,
     Attempt.StopReason.CANCEL: StopReason.CANCEL,
     Attempt.StopReason.TIMEOUT: StopReason.TIMEOUT,
     Attempt.StopReason.DRAIN: StopReason.DRAIN,
@@ -47,6 +55,7 @@ def dispatch(now: datetime) -> None:
     _send_stops(running, now)
     promote_waiting_claims(now)
     _claimed_to_launching()
+    _withdraw_from_disabled_engines(now)
     _send_launches(running, now)
 
 
@@ -57,8 +66,8 @@ def promote_waiting_claims(now: datetime) -> None:
 
 
 def _send_stops(running: dict[str, Engine], now: datetime) -> None:
-    stops = Attempt.objects.filter(state=State.STOPPING, stop_told_at=None).order_by("pk")
-    rows = stops.values_list("pk", "engine", "stop_reason", "job__grace_s")
+    stops = Attempt.objects.filter(state=State.STOPPING, stop_told_at=None).exclude(engine__in=_silent_engines())
+    rows = stops.order_by("pk").values_list("pk", "engine", "stop_reason", "job__grace_s")
     for batch in _batches(list(rows)):
         told: dict[str, list[int]] = defaultdict(list)
         for attempt, engine, reason, grace_s in batch:
@@ -66,6 +75,11 @@ def _send_stops(running: dict[str, Engine], now: datetime) -> None:
                 told[reason].append(attempt)
         for reason, attempts in told.items():  # a changed reason is sent again
             Attempt.objects.filter(pk__in=attempts, stop_reason=reason).update(stop_told_at=now)
+
+
+def _silent_engines() -> list[str]:
+    """Engines that did not answer when they were last observed: commands to them would only cost time."""
+    return list(EngineRow.objects.exclude(fault="").values_list("name", flat=True))
 
 
 def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
@@ -97,13 +111,40 @@ def _claimed_to_launching() -> None:
     Attempt.objects.filter(pk__in=pks, state=State.CLAIMED).update(state=State.LAUNCHING)
 
 
+def _withdraw_from_disabled_engines(now: datetime) -> None:
+    """End attempts that are not yet launched at an engine that was disabled; their jobs go back to the queue."""
+    disabled = EngineRow.objects.filter(enabled=False).values_list("name", flat=True)
+    unsent = Attempt.objects.filter(state=State.LAUNCHING, launched_at=None, engine__in=list(disabled))
+    for attempt in unsent.select_related("job"):
+        with about_attempt(attempt), suppress(AttemptIsNotLive):
+            end_attempt(attempt, lost=True, ended_at=now, message=f"The engine {attempt.engine} was disabled.")
+
+
 def _send_launches(running: dict[str, Engine], now: datetime) -> None:
-    due = Attempt.objects.filter(state=State.LAUNCHING, launched_at=None)
+    due = Attempt.objects.filter(state=State.LAUNCHING, launched_at=None).exclude(engine__in=_silent_engines())
     for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
         gpus = launch_gpus_of(batch)
-        attempts = due.filter(pk__in=batch).select_related("job__team", "gpu_type").only(*FOR_LAUNCHES)
-        sent = [a.pk for a in attempts.order_by("pk") if _launch(running[a.engine], a, gpus[a.pk], now)]
+        attempts = due.filter(pk__in=batch).select_related("job__team", "job__code", "gpu_type").only(*FOR_LAUNCHES)
+        sent = _launched(running, attempts.order_by("pk"), gpus, now)
         Attempt.objects.filter(pk__in=sent).update(launched_at=now)
+
+
+def _launched(
+    running: dict[str, Engine], attempts: Iterable[Attempt], gpus: dict[int, list[LaunchGpu]], now: datetime
+) -> list[int]:
+    """Launch attempts and return those that were sent; an engine that does not answer is not asked again now."""
+    sent: list[int] = []
+    unreachable: set[str] = set()
+    for attempt in attempts:
+        if attempt.engine in unreachable:
+            continue
+        try:
+            if _launch(running[attempt.engine], attempt, gpus[attempt.pk], now):
+                sent.append(attempt.pk)
+        except EngineUnreachable as error:
+            unreachable.add(attempt.engine)
+            log.warning("the engine %s does not answer, its launches are repeated: %s", attempt.engine, error)
+    return sent
 
 
 def launch_gpus_of(attempts: Sequence[int]) -> dict[int, list[LaunchGpu]]:
@@ -118,6 +159,12 @@ def _launch(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu], now: da
     with about_attempt(attempt):
         try:
             engine.launch(launch_command(attempt, gpus))
+        except NoStorage as error:
+            with suppress(AttemptIsNotLive):
+                end_attempt(attempt, no_storage=True, ended_at=now, message=str(error))
+            return False
+        except EngineUnreachable:
+            raise  # nothing was refused: the attempt keeps its GPUs, and the command is repeated
         except EngineError as error:
             log.exception("the attempt could not be launched")
             with suppress(AttemptIsNotLive):  # its GPUs are released only when the engine proves that nothing runs
@@ -130,7 +177,26 @@ def _launch(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu], now: da
 def launch_command(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> Launch:
     """The engine's launch command for an attempt."""
     spec = _launch_spec(attempt, gpus)
-    return launch_of(spec, workdir=attempt.job.workdir, log_limit_bytes=settings.MOTLEY_LOG_LIMIT_BYTES)
+    job = attempt.job
+    locks = job.code.lock_digest if job.code is not None else ""
+    return launch_of(
+        spec,
+        workdir=job.workdir,
+        code=path_of(job.code) if job.code is not None else None,
+        setup=setup_of(job.setup, team=job.team_id, locks=locks, gpu_type=spec.gpu_type),
+        log_limit_bytes=settings.MOTLEY_LOG_LIMIT_BYTES,
+    )
+
+
+def _paths_of(attempt: Attempt) -> dict[str, str]:
+    """Path of each storage that the job names, as it is now."""
+    if not attempt.job.mounts:
+        return {}
+    paths = StoragePaths.read().on(attempt.engine, attempt.gpu_type.name)
+    if gone := [name for name in attempt.job.mounts if name not in paths]:
+        text = f"The storage {', '.join(gone)} was taken from {attempt.gpu_type} of the engine {attempt.engine}."
+        raise NoStorage(text)
+    return {name: paths[name] for name in attempt.job.mounts}
 
 
 def _launch_spec(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> LaunchSpec:
@@ -144,15 +210,19 @@ def _launch_spec(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> LaunchSpec:
         team=job.team.name,
         command=job.command,
         env=job.env,
+        mounts=_paths_of(attempt),
         gpu_type=attempt.gpu_type.name,
         gpus=sorted(gpus, key=lambda gpu: (rank[gpu.node], gpu.index)),
         gpus_per_replica=job.replica.on(attempt.gpu_type.name),
+        cpus_per_gpu=job.cpus_per_gpu,
+        memory_per_gpu_mib=job.memory_per_gpu_mib,
         master_port=attempt.master_port,
         rate=attempt.own_rate,
         batch_size=attempt.batch_size,
         micro_batches=attempt.micro_batches,
         resume=attempt.number > 1,
         grace_s=job.grace_s,
+        time_limit_s=max(ceil(job.time_limit_s - job.ran_s), 1) if job.time_limit_s else None,
         array_index=job.array_index,
         api_url=f"{settings.PUBLIC_URL}/api/v1",
         job_token=JobToken.issue(attempt.pk),

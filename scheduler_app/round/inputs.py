@@ -15,6 +15,7 @@ from django.db.models.functions import Cast
 
 from cluster_app.models import Gpu, GpuType, Node, NodeEvent
 from cluster_app.replica_size import GpusPerReplica
+from cluster_app.storage import StoragePaths, missing_storage
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
 from scheduler_app.models import GpuClaim, TeamBacklog
 
@@ -46,7 +47,16 @@ class NodeRow(NamedTuple):
     gpu_type_id: int
     cpus: int
     memory_mib: int
+    foreign_gpus: int
+    """GPUs that jobs outside Motley use."""
+    foreign_cpus: int
+    foreign_memory_mib: int
+    engine_id: str
+    """Its name."""
     in_service: bool
+    storage: frozenset[str] = frozenset()
+    """Names of the storage that it has; none that was found missing lately."""
+    missing: frozenset[str] = frozenset()
 
 
 class GpuRow(NamedTuple):
@@ -92,6 +102,7 @@ class JobRow(NamedTuple):
     gpus_min: int
     gpus_max: int
     gpus_per_replica: GpusPerReplica
+    mounts: list[str]
     gpu_types: list[str]
     gpu_memory_mib: int
     cpus_per_gpu: int
@@ -137,6 +148,7 @@ Parsers = Mapping[str, Callable[[str], Any]]
 ATTEMPT_DOCUMENTS: Parsers = {"nodes": _document}
 JOB_DOCUMENTS: Parsers = {
     "gpus_per_replica": _replica,
+    "mounts": _document,
     "gpu_types": _document,
     "rates": _declared,
     "batch_size": _document,
@@ -179,6 +191,12 @@ class InputRows:
     busy_in_arrays: Mapping[UUID, int]
     """Array → number of its members that hold GPUs or have a waiting claim."""
 
+    @property
+    def missing_storage(self) -> dict[str, list[str]]:
+        """Storage → the nodes on which it was found missing lately."""
+        names = sorted({name for node in self.nodes for name in node.missing})
+        return {name: [node.name for node in self.nodes if name in node.missing] for name in names}
+
 
 def read_input_rows(shares_since: datetime) -> InputRows:
     attempts = _attempts()
@@ -203,10 +221,15 @@ def read_input_rows(shares_since: datetime) -> InputRows:
 
 
 def _nodes() -> list[NodeRow]:
-    rows = Node.objects.order_by("name").values_list(
-        "id", "name", "gpu_type_id", "cpus", "memory_mib", "state", "health"
-    )
-    return [NodeRow(*row[:5], row[5] == Node.State.READY and row[6] == Node.Health.HEALTHY) for row in rows]
+    usable = set(Node.objects.schedulable().values_list("pk", flat=True))
+    rows = Node.objects.order_by("name").values_list(*NodeRow._fields[:-3], "engine__name", "gpu_type__name")
+    paths, missing = StoragePaths.read(), missing_storage()
+    return [_node(row, paths.on(engine, kind), missing, usable) for *row, engine, kind in rows]
+
+
+def _node(row: list[Any], paths: Mapping[str, str], missing: Mapping[int, frozenset[str]], usable: set[int]) -> NodeRow:
+    gone = missing.get(row[0], frozenset()) & paths.keys()
+    return NodeRow._make([*row, row[0] in usable, frozenset(paths) - gone, gone])
 
 
 def _attempts() -> dict[int, AttemptRow]:

@@ -1,10 +1,17 @@
 """Environment variables of a job's processes. Pure; the engine adds the paths that only it knows."""
 
+import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 
-from engines.protocol import Launch, NodeLaunch
+from engines.protocol import Launch, NodeLaunch, Setup
+
+LAUNCHER_MARGIN_S = 5
+"""Part of the grace period that torchrun needs after it has killed its workers."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +35,13 @@ class LaunchSpec:
     team: str
     command: str | Sequence[str]
     env: dict[str, str]
+    mounts: dict[str, str]
+    """Storage → its path on these nodes."""
     gpu_type: str
     gpus: Sequence[LaunchGpu]
     gpus_per_replica: int
+    cpus_per_gpu: int
+    memory_per_gpu_mib: int
     master_port: int
     rate: float
     """Steps/s that the round assumed."""
@@ -39,6 +50,7 @@ class LaunchSpec:
     micro_batches: int
     resume: bool
     grace_s: int
+    time_limit_s: int | None
     array_index: int | None
     api_url: str
     job_token: str
@@ -47,7 +59,17 @@ class LaunchSpec:
 def tasks_of(spec: LaunchSpec) -> list[NodeLaunch]:
     """One launch per node, in the order of ranks."""
     nodes = list(dict.fromkeys(gpu.node for gpu in spec.gpus))
-    return [NodeLaunch(node, _of_node(spec, rank, nodes)) for rank, node in enumerate(nodes)]
+    count = Counter(gpu.node for gpu in spec.gpus)
+    return [
+        NodeLaunch(
+            node,
+            _of_node(spec, rank, nodes),
+            gpus=count[node],
+            cpus=count[node] * spec.cpus_per_gpu,
+            memory_mib=count[node] * spec.memory_per_gpu_mib,
+        )
+        for rank, node in enumerate(nodes)
+    ]
 
 
 def shared_env(spec: LaunchSpec) -> dict[str, str]:
@@ -68,7 +90,8 @@ def shared_env(spec: LaunchSpec) -> dict[str, str]:
         "MOTLEY_JOB_TOKEN": spec.job_token,
         **({"MOTLEY_ARRAY_INDEX": str(spec.array_index)} if spec.array_index is not None else {}),
     }
-    return {**spec.env, **motley, **_batch(spec), **_emulation(spec)}
+    mounts = {f"MOTLEY_MOUNT_{name.upper()}": path for name, path in spec.mounts.items()}
+    return {**spec.env, **motley, **mounts, **_batch(spec), **_emulation(spec)}
 
 
 def _batch(spec: LaunchSpec) -> dict[str, str]:
@@ -79,23 +102,27 @@ def _batch(spec: LaunchSpec) -> dict[str, str]:
 
 def _of_node(spec: LaunchSpec, rank: int, nodes: Sequence[str]) -> dict[str, str]:
     here = [gpu for gpu in spec.gpus if gpu.node == nodes[rank]]
-    address = "127.0.0.1" if len(nodes) == 1 or here[0].emulated else nodes[0]
     return {
         "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid or str(gpu.index) for gpu in here),
         "MOTLEY_NODE_RANK": str(rank),
         "MOTLEY_NUM_NODES": str(len(nodes)),
         "MOTLEY_GPUS_PER_NODE": str(len(here)),
-        "MASTER_ADDR": address,
         "MASTER_PORT": str(spec.master_port),
         "PET_NNODES": str(len(nodes)),
         "PET_NPROC_PER_NODE": str(len(here)),
         "PET_NODE_RANK": str(rank),
-        "PET_MASTER_ADDR": address,
         "PET_MASTER_PORT": str(spec.master_port),
         "PET_RDZV_ID": f"motley-{spec.attempt}",
-        "PET_RDZV_BACKEND": "c10d" if len(nodes) > 1 else "static",
-        "PET_RDZV_ENDPOINT": f"{address}:{spec.master_port}",
+        # c10d numbers ranks by address in place of PET_NODE_RANK, and waits forever where two ranks share a host
+        "PET_RDZV_BACKEND": "static",
+        "PET_SHUTDOWN_TIMEOUT": str(max(spec.grace_s - LAUNCHER_MARGIN_S, 1)),
     }
+
+
+def setup_of(command: str, *, team: int, locks: str, gpu_type: str) -> Setup | None:
+    """Setup of a job's environment, shared by jobs of a team with the same command, packages and GPU type."""
+    key = sha256(json.dumps([team, command, locks, gpu_type]).encode()).hexdigest()
+    return Setup(command, key[:32]) if command else None
 
 
 def _emulation(spec: LaunchSpec) -> dict[str, str]:
@@ -104,7 +131,9 @@ def _emulation(spec: LaunchSpec) -> dict[str, str]:
     return {"MOTLEY_EMULATED": "1", "MOTLEY_EMULATED_RATE": f"{spec.rate:.6g}"}
 
 
-def launch_of(spec: LaunchSpec, *, workdir: str, log_limit_bytes: int) -> Launch:
+def launch_of(
+    spec: LaunchSpec, *, workdir: str, log_limit_bytes: int, code: Path | None = None, setup: Setup | None = None
+) -> Launch:
     """Build the engine's launch command."""
     return Launch(
         attempt=spec.attempt,
@@ -113,5 +142,11 @@ def launch_of(spec: LaunchSpec, *, workdir: str, log_limit_bytes: int) -> Launch
         tasks=tasks_of(spec),
         env=shared_env(spec),
         workdir=Path(workdir) if workdir else None,
+        code=code,
+        setup=setup,
         log_limit_bytes=log_limit_bytes,
+        gpu_type=spec.gpu_type,
+        grace=timedelta(seconds=spec.grace_s),
+        time_limit=timedelta(seconds=spec.time_limit_s) if spec.time_limit_s is not None else None,
+        mounts=spec.mounts,
     )

@@ -13,6 +13,7 @@ from uuid import UUID
 import numpy as np
 
 from allocation.configurations import Configurations, gang_sizes
+from allocation.gangs import holds_equal_parts
 from allocation.problem import normaliser, runnable
 from allocation.types import Bools, Floats, Ints
 from cluster_app.replica_size import GpusPerReplica
@@ -54,7 +55,7 @@ class InService:
 def gpus_in_service(rows: InputRows, pinned: frozenset[int]) -> InService:
     """GPUs that may be allocated; an attempt with a GPU out of service keeps all its GPUs, and is not moved."""
     in_service = {node.id for node in rows.nodes if node.in_service}
-    live = {gpu.id for gpu in rows.gpus if gpu.healthy and gpu.node_id in in_service}
+    live = {gpu.id for gpu in rows.gpus if gpu.healthy and gpu.node_id in in_service} - _used_by_others(rows)
     gpus_of: dict[int, set[int]] = defaultdict(set)
     for gpu_id, attempt_id in {
         **rows.holders,
@@ -78,6 +79,20 @@ def gpus_in_service(rows: InputRows, pinned: frozenset[int]) -> InService:
             owners.append(0 if stopping else owner)
             releasing.append(stopping)
     return InService(gpus, owners, releasing, {attempt.job_id: attempt for attempt in movable.values()})
+
+
+def _used_by_others(rows: InputRows) -> set[int]:
+    """As many GPUs per node as jobs outside Motley use, of those that no attempt has claimed.
+
+    Which devices others use is the site's affair: on such nodes a GPU is a seat, not a device.
+    """
+    left = {node.id: node.foreign_gpus for node in rows.nodes if node.foreign_gpus}
+    taken = set()
+    for gpu in reversed(rows.gpus) if left else ():
+        if left.get(gpu.node_id, 0) and gpu.id not in rows.holders and gpu.id not in rows.waiting_claims:
+            left[gpu.node_id] -= 1
+            taken.add(gpu.id)
+    return taken
 
 
 def queue_of(rows: InputRows, service: InService) -> tuple[list[JobRow], list[JobRow]]:
@@ -124,7 +139,7 @@ def job_options_of(
     rows: InputRows, service: InService, offered: Configurations, queue: list[JobRow], timing: Timing
 ) -> JobOptions:
     """Options of the queued and running jobs. Locks leave rates unchanged: shares last many rounds, a lock one."""
-    rate, source, tuned = _rates(rows, offered, queue)
+    rate, source, tuned = _rates(rows, service, offered, queue)
     held = _held(rows, service, offered, queue)
     unlock_s = np.where(held >= 0, _unlock_s(service, queue, timing), 0)
     return JobOptions(queue, rate, source, held, unlock_s, tuned)
@@ -155,22 +170,24 @@ def units_of(types: Sequence[TypeRow], jobs: Sequence[JobRow]) -> Ints:
 def configurations(rows: InputRows, service: InService, queue: Sequence[JobRow]) -> Configurations:
     """The configurations that the nodes in service offer for the gang sizes of these jobs."""
     per_node = Counter(gpu.node_id for gpu in service.gpus)
-    node_gpus = [[per_node[n.id] for n in rows.nodes if n.gpu_type_id == t.id and n.id in per_node] for t in rows.types]
+    of_type = [[n for n in rows.nodes if n.gpu_type_id == kind.id and n.id in per_node] for kind in rows.types]
+    node_gpus = [[per_node[node.id] for node in nodes] for nodes in of_type]
+    engines = [[node.engine_id for node in nodes] for nodes in of_type]
     alike = {(job.uneven_gang, job.gpus_min, job.gpus_max, job.gpus_per_replica): job for job in queue}.values()
     sizes: tuple[set[int], set[int]] = set(), set()
     for job in alike:
         types = [kind.name for kind in rows.types] if job.gpus_per_replica.several else [""]
         sizes[job.uneven_gang].update(size for kind in types for size in gangs_on(job, kind))
     even, uneven = sizes
-    return Configurations.of(node_gpus, even, uneven=uneven)
+    return Configurations.of(node_gpus, even, uneven=uneven, domains=engines)
 
 
 def _rates(
-    rows: InputRows, offered: Configurations, queue: Sequence[JobRow]
+    rows: InputRows, service: InService, offered: Configurations, queue: Sequence[JobRow]
 ) -> tuple[Floats, Ints, list[Tuned | None]]:
     """Rates, their sources and tuned batches; jobs of equal replicas are estimated together, in replicas."""
     machines, units = Machines(_gpu_specs(rows.types), offered.usage, offered.nodes), units_of(rows.types, queue)
-    valid = _valid(machines, offered, queue)
+    valid = _valid(machines, offered, queue) & _with_storage(rows, service, offered, queue)
     rate: Floats = np.zeros(valid.shape)
     source: Ints = np.zeros(valid.shape, dtype=np.int64)
     tuned: list[Tuned | None] = [None] * len(queue)
@@ -234,6 +251,29 @@ def _valid_for(machines: Machines, offered: Configurations, job: JobRow) -> Bool
     of_size = np.array(sizes)[offered.gpu_type, np.arange(len(offered.nodes))]
     valid: Bools = allowed & of_size & (job.uneven_gang == offered.uneven)
     return valid
+
+
+def _with_storage(rows: InputRows, service: InService, offered: Configurations, queue: Sequence[JobRow]) -> Bools:
+    """Mask (m, K) of the configurations for which enough nodes have the storage that each job names."""
+    fits: dict[tuple[str, ...], Bools] = {(): np.ones(len(offered.nodes), dtype=np.bool_)}
+    for mounts in {tuple(job.mounts) for job in queue if job.mounts}:
+        fits[mounts] = _on_nodes_with(frozenset(mounts), rows, service, offered)
+    return np.array([fits[tuple(job.mounts)] for job in queue], dtype=np.bool_).reshape(len(queue), len(offered.nodes))
+
+
+def _on_nodes_with(mounts: frozenset[str], rows: InputRows, service: InService, offered: Configurations) -> Bools:
+    """Mask (K,) of the configurations that fit on the nodes of one engine with this storage."""
+    per_node, index = Counter(gpu.node_id for gpu in service.gpus), {row.id: j for j, row in enumerate(rows.types)}
+    gpus: list[dict[str, list[int]]] = [defaultdict(list) for _ in rows.types]
+    for node in rows.nodes:
+        if mounts <= node.storage:
+            gpus[index[node.gpu_type_id]][node.engine_id].append(per_node[node.id])
+    columns = zip(offered.gpu_type.tolist(), offered.gpus.tolist(), offered.nodes.tolist(), offered.uneven, strict=True)
+    fits = [
+        any(sum(its) >= k if uneven else holds_equal_parts(its, k, nodes) for its in gpus[j].values())
+        for j, k, nodes, uneven in columns
+    ]
+    return np.array(fits, dtype=np.bool_)
 
 
 def _knowledge(rows: InputRows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], Ints]:

@@ -12,6 +12,7 @@ from uuid import UUID
 from allocation.plan_round import Plan
 from allocation.rounds.pending_reasons import PendingReason, ReasonCode, explain
 from cluster_app.feasibility import NodeShape, Request, why_never
+from cluster_app.storage import TRIED_AGAIN_AFTER
 from jobs_app.models import Job
 from scheduler_app.round.inputs import JobRow
 from scheduler_app.round.snapshot import LeftOut, Snapshot
@@ -73,12 +74,19 @@ def names_of(jobs: Iterable[str]) -> dict[str, JobName]:
 
 
 def reason_texts_of_left_out(
-    left_out: LeftOut, waiting_for: Mapping[Any, Sequence[str]], inventory: Sequence[NodeShape]
+    left_out: LeftOut,
+    waiting_for: Mapping[Any, Sequence[str]],
+    inventory: Sequence[NodeShape],
+    *,
+    missing: Mapping[str, Sequence[str]],
 ) -> dict[str, list[ReasonText]]:
-    """Reason texts, by job id, of the queued jobs that were left out of the snapshot."""
+    """Reason texts, by job id, of the queued jobs that were left out of the snapshot.
+
+    `missing`: storage → the nodes on which it was found missing lately.
+    """
     words = {str(job): [_dependency(parents)] for job, parents in waiting_for.items()}
     words |= {str(job.id): [_throttled(job)] for job in left_out.throttled}
-    return words | {str(job.id): [_cannot_run(job, inventory)] for job in left_out.cannot_run}
+    return words | {str(job.id): [_cannot_run(job, inventory, missing)] for job in left_out.cannot_run}
 
 
 def _merge_short_types(words: list[ReasonText]) -> list[ReasonText]:
@@ -108,7 +116,8 @@ def _reason_text(reason: PendingReason, row: int, snapshot: Snapshot, names: Map
     if reason.rival is not None:
         rival = names.get(snapshot.jobs[reason.rival])
         numbers["rival"] = rival.shown_to(int(snapshot.problem.team[row])) if rival else "another job"
-    words = _DashIfMissing(numbers, amount=_amount(numbers))
+    where = " on nodes with its storage" if snapshot.inventory.restricted[row] else ""
+    words = _DashIfMissing(numbers, amount=_amount(numbers), where=where)
     return reason_text(reason.code, _sentence_of(reason).format_map(words), **numbers)
 
 
@@ -124,7 +133,15 @@ def _amount(numbers: Mapping[str, Any]) -> str:
 def _sentence_of(reason: PendingReason) -> str:
     if reason.code == ReasonCode.OUTBID:
         return _sentence_of_outbid(reason.numbers)
+    if reason.code == ReasonCode.FRAGMENTED:
+        return _sentence_of_fragments(reason.numbers)
     return SENTENCES.get(reason.code, SENTENCES[ReasonCode.NEXT_ROUND])
+
+
+def _sentence_of_fragments(numbers: Mapping[str, float]) -> str:
+    if "in_one_domain" in numbers:
+        return OVER_ENGINES
+    return SHORT_OF_CPUS if numbers["free_block"] >= numbers["per_node"] else SENTENCES[ReasonCode.FRAGMENTED]
 
 
 def _sentence_of_outbid(numbers: Mapping[str, float]) -> str:
@@ -162,11 +179,19 @@ class _DashIfMissing(dict[str, Any]):
         return "-"
 
 
+OVER_ENGINES = (
+    "{left} {gpu_type} are left, but at several engines: a gang runs at one of them, "
+    "and at most {in_one_domain} of the {needed} that are needed are left at any."
+)
+SHORT_OF_CPUS = (
+    "{left} {gpu_type} are left, but the CPUs or the memory beside them are used: {per_node} are needed on one node, "
+    "and what is left serves at most {largest_block} on any."
+)
 SENTENCES = {
     ReasonCode.QUOTA: "The limit is {limit} GPUs at once, {used} are in use, and this job needs {needed}.",
-    ReasonCode.INSUFFICIENT_GPUS: "{amount} needed; {left} left after the jobs that come first.",
+    ReasonCode.INSUFFICIENT_GPUS: "{amount} needed; {left} left{where} after the jobs that come first.",
     ReasonCode.FRAGMENTED: (
-        "{left} {gpu_type} are left, but scattered over nodes: {per_node} are needed on one node, "
+        "{left} {gpu_type} are left{where}, but scattered over nodes: {per_node} are needed on one node, "
         "and at most {largest_block} are free on any."
     ),
     ReasonCode.NEXT_ROUND: "It is considered in the next round.",
@@ -183,8 +208,8 @@ def _throttled(job: JobRow) -> ReasonText:
     return reason_text(ReasonCode.QUOTA, text, limit=job.at_a_time)
 
 
-def _cannot_run(job: JobRow, inventory: Sequence[NodeShape]) -> ReasonText:
-    """The reason why no node in service can run the job: the cluster lacks it, or the nodes are out of service."""
+def _cannot_run(job: JobRow, inventory: Sequence[NodeShape], missing: Mapping[str, Sequence[str]]) -> ReasonText:
+    """Why no node in service can run the job: the cluster or its nodes lack something, or they are out of service."""
     request = Request(
         gpus=job.gpus_min,
         gpu_types=tuple(job.gpu_types),
@@ -193,14 +218,31 @@ def _cannot_run(job: JobRow, inventory: Sequence[NodeShape]) -> ReasonText:
         memory_per_gpu_mib=job.memory_per_gpu_mib,
         uneven_gang=job.uneven_gang,
         gpus_per_replica=job.gpus_per_replica,
+        mounts=tuple(job.mounts),
     )
     if never := why_never(request, inventory):
         return reason_text(CODES_OF_REFUSALS.get(never.code, ReasonCode.NO_SUCH_GPU), never.detail)
-    text = "The nodes that could run it are out of service: cordoned, draining or without a heartbeat."
+    if gone := [name for name in job.mounts if name in missing]:
+        return _missing(gone, missing)
+    text = (
+        "The nodes that could run it are out of service (cordoned, draining or without a heartbeat), "
+        "or jobs outside Motley use their GPUs, or the CPUs or memory beside them."
+    )
     return reason_text(ReasonCode.NO_HEALTHY_NODE, text)
 
 
+def _missing(names: Sequence[str], missing: Mapping[str, Sequence[str]]) -> ReasonText:
+    """The job's storage was found missing on nodes that should have it."""
+    places = "; ".join(f"{name} on {', '.join(missing[name][:MOST_NAMED])}" for name in names)
+    more = " and others" * any(len(missing[name]) > MOST_NAMED for name in names)
+    minutes = int(TRIED_AGAIN_AFTER.total_seconds() // 60)
+    text = f"Its storage was missing: {places}{more}. An administrator can repair it; after {minutes} minutes"
+    text += " it is tried again."
+    return reason_text(ReasonCode.NO_STORAGE, text, nodes=sum(len(missing[name]) for name in names))
+
+
 CODES_OF_REFUSALS = {
+    "no_such_storage": ReasonCode.NO_STORAGE,
     "gpu_memory_too_small": ReasonCode.GPU_MEMORY_TOO_SMALL,
     "insufficient_memory": ReasonCode.GANG_TOO_LARGE,
     "insufficient_cpus": ReasonCode.GANG_TOO_LARGE,

@@ -12,6 +12,7 @@ from django.db.models import Max, Q, QuerySet
 
 from audit_app.models import AuditEntry
 from cluster_app.models import NodeEvent
+from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.models import IdempotencyKey, JobEvent
 from scheduler_app.models import GpuTypeUsage, Round, SchedulerLease, TeamUsage
 
@@ -120,5 +121,6 @@ RETENTION_RULES = (
         lambda day: IdempotencyKey.objects.filter(created_at__lt=day),
         _delete,
     ),
+    RetentionRule("archives of code that no job uses", "MOTLEY_KEEP_CODE", unused_archives, delete_files),
     RetentionRule("audit entries", "MOTLEY_KEEP_AUDIT", lambda day: AuditEntry.objects.filter(at__lt=day), _delete),
 )

@@ -153,7 +153,8 @@ def _shares_since(now: datetime, setting: PolicySetting, *, changed: bool) -> da
 
 
 def _reasons(snapshot: Snapshot, plan: Plan, left_out: LeftOut, rows: InputRows) -> dict[str, list[dict[str, Any]]]:
-    words = reason_texts_of_left_out(left_out, rows.waiting_for, inventory() if left_out.cannot_run else [])
+    nodes = inventory() if left_out.cannot_run else []
+    words = reason_texts_of_left_out(left_out, rows.waiting_for, nodes, missing=rows.missing_storage)
     left = reasons_of(snapshot, plan)
     return words | reason_texts(snapshot, left, names_of(rivals_named(snapshot, left)))
 

@@ -1,12 +1,12 @@
 """Snapshot of a round: the input rows as arrays, with the primary keys behind them. Built without queries."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from itertools import compress
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from allocation.problem import LEAST_WEIGHT, Problem, isolated_rate, normaliser
 from allocation.quotas import Quotas
 from allocation.types import Floats, Ints
 from estimation.batch_tuning import Tuned
-from scheduler_app.round.inputs import InputRows, JobRow
+from scheduler_app.round.inputs import GpuRow, InputRows, JobRow
 from scheduler_app.round.job_options import (
     InService,
     JobOptions,
@@ -191,28 +191,65 @@ def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> I
     row_of = {service.attempt_of[job.id].id: i for i, job in enumerate(jobs) if job.id in service.attempt_of}
     node_index = {node.id: index for index, node in enumerate(rows.nodes)}
     type_index = {row.id: j for j, row in enumerate(rows.types)}
-    cpus_taken, memory_taken = _taken_by_others(rows, service)
+    cpus, memory_mib = _left_for_rows(rows, service)
     return Inventory(
         gpu_node=np.array([node_index[gpu.node_id] for gpu in service.gpus], dtype=np.int64),
         node_type=np.array([type_index[node.gpu_type_id] for node in rows.nodes], dtype=np.int64),
         holder=np.array([row_of.get(owner, -1) for owner in service.owner], dtype=np.int64),
         releasing=np.array(service.releasing, dtype=np.bool_),
-        node_cpus=np.array([node.cpus - cpus_taken[node.id] for node in rows.nodes], dtype=float),
-        node_memory_mib=np.array([node.memory_mib - memory_taken[node.id] for node in rows.nodes], dtype=float),
+        node_cpus=np.array(cpus, dtype=float),
+        node_memory_mib=np.array(memory_mib, dtype=float),
         cpus_per_gpu=np.array([job.cpus_per_gpu for job in jobs], dtype=float),
         memory_per_gpu_mib=np.array([job.memory_per_gpu_mib for job in jobs], dtype=float),
         uneven=np.array([job.uneven_gang for job in jobs], dtype=np.bool_),
+        node_domain=_engine_of_nodes(rows),
+        **_node_sets(rows, jobs),
     )
 
 
-def _taken_by_others(rows: InputRows, service: InService) -> tuple[Counter[int], Counter[int]]:
-    """CPUs and MiB of memory per node, taken by attempts on GPUs that this round may not allocate."""
-    jobs, in_service = {job.id: job for job in rows.jobs}, {gpu.id for gpu in service.gpus}
+def _engine_of_nodes(rows: InputRows) -> Ints | None:
+    """The engine (N,) of each node as a number; None if there is one."""
+    names = {name: number for number, name in enumerate(sorted({node.engine_id for node in rows.nodes}))}
+    return np.array([names[node.engine_id] for node in rows.nodes], dtype=np.int64) if len(names) > 1 else None
+
+
+def _node_sets(rows: InputRows, jobs: Sequence[JobRow]) -> dict[str, Any]:
+    """The nodes with the storage that jobs name, one set for all jobs that name the same; {} if none names any."""
+    named = sorted({tuple(job.mounts) for job in jobs if job.mounts})
+    if not named:
+        return {}
+    place = {mounts: s for s, mounts in enumerate(named)}
+    sets = [[node.storage.issuperset(mounts) for node in rows.nodes] for mounts in named]
+    node_set = np.array([place.get(tuple(job.mounts), -1) for job in jobs], dtype=np.int64)
+    return {"node_set": node_set, "node_sets": np.array(sets, dtype=np.bool_)}
+
+
+def _left_for_rows(rows: InputRows, service: InService) -> tuple[list[int], list[int]]:
+    """CPUs and MiB of each node that this round may allocate.
+
+    Those that jobs outside Motley use are not among them, nor those of attempts that keep their GPUs. What an attempt
+    holds stays with it, whatever is said of others.
+    """
+    in_service = {gpu.id for gpu in service.gpus}
+    shared = {node.id for node in rows.nodes if node.foreign_cpus or node.foreign_memory_mib}
+    cpus_kept, memory_kept = _beside(rows, [gpu for gpu in rows.gpus if gpu.id not in in_service])
+    cpus_held, memory_held = _beside(rows, [gpu for gpu in rows.gpus if gpu.node_id in shared])
+    return (
+        [max(node.cpus - node.foreign_cpus, cpus_held[node.id]) - cpus_kept[node.id] for node in rows.nodes],
+        [
+            max(node.memory_mib - node.foreign_memory_mib, memory_held[node.id]) - memory_kept[node.id]
+            for node in rows.nodes
+        ],
+    )
+
+
+def _beside(rows: InputRows, gpus: Iterable[GpuRow]) -> tuple[Counter[int], Counter[int]]:
+    """CPUs and MiB of memory per node that attempts have beside these GPUs."""
+    jobs = {job.id: job for job in rows.jobs}
     cpus, memory_mib = Counter[int](), Counter[int]()
-    for gpu in rows.gpus:
+    for gpu in gpus:
         attempt = rows.attempts.get(rows.holders.get(gpu.id, 0))
-        job = jobs.get(attempt.job_id) if attempt and gpu.id not in in_service else None
-        if job:
+        if job := jobs.get(attempt.job_id) if attempt else None:
             cpus[gpu.node_id] += job.cpus_per_gpu
             memory_mib[gpu.node_id] += job.memory_per_gpu_mib
     return cpus, memory_mib

@@ -14,6 +14,7 @@ from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.inputs import newest_events
 from scheduler_app.round.lease import acquire_lease, lease_renewed
 from scheduler_app.round.observe import observe
+from scheduler_app.round.probe import advance_probes
 from scheduler_app.round.retention import delete_expired_when_due
 from scheduler_app.round.run_round import run_round
 
@@ -33,6 +34,7 @@ def tick(holder: str, now: datetime) -> bool:
             if round_is_due(now):
                 run_round(holder, now)
             dispatch(now)
+            advance_probes(now)
             delete_expired_when_due(now)
     except LeaseLost as error:
         log.warning("%s", error)

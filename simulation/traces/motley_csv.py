@@ -1,13 +1,18 @@
 """Reader and writer of Motley's own traces: CSV with a header, columns in any order.
 
-name, arrival_s, gpus (or min_gpus and max_gpus), total_steps or duration_s; and if wanted workload, weight, team,
-team_weight, deadline_s, which is on the clock of arrival_s, and declared_length: that which policies assume over the
-true one, or `none`.
+name, arrival_s, gpus (or min_gpus and max_gpus; or replicas and gpus_per_replica, as in a job's spec), total_steps or
+duration_s; and if wanted workload, weight, team, team_weight, deadline_s, which is on the clock of arrival_s, and
+declared_length: that which policies assume over the true one, or `none`.
+
+replicas is a number or, for an elastic job, {"min": 1, "max": 4}; gpus_per_replica is a number for any GPU type, or one
+for each of the types that the job may use: {"a100": 2, "v100": 4}.
 """
 
 import csv
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
+from typing import NamedTuple
 
 from allocation.configurations import gang_sizes
 from simulation.traces.reading import Line, read_table
@@ -19,6 +24,8 @@ COLUMNS = (
     "gpus",
     "min_gpus",
     "max_gpus",
+    "replicas",
+    "gpus_per_replica",
     "workload",
     "total_steps",
     "duration_s",
@@ -32,6 +39,17 @@ COLUMNS = (
 
 NEEDED = ("name", "arrival_s")
 NOT_DECLARED = "none"
+IN_GPUS = ("gpus", "min_gpus", "max_gpus")
+MOST_GPUS = 100_000
+"""Of a job, as in the service."""
+REPLICAS, GPUS_PER_REPLICA = '2, or {"min": 1, "max": 4}', '4, or {"a100": 2, "v100": 4}'
+"""Examples of what these columns hold."""
+
+
+class _Size(NamedTuple):
+    gangs: tuple[int, ...]
+    gpus_per_replica: int | Mapping[str, int]
+    replicas: tuple[int, ...]
 
 
 def read_motley_csv(lines: Iterable[str], *, skip_bad: bool = False) -> Trace:
@@ -51,10 +69,13 @@ def _job(line: Line) -> TraceJob:
     arrival_s = line.number_at("arrival_s", least=0)
     if line.has("total_steps") == line.has("duration_s"):
         line.refuse("name", "must have either total_steps or duration_s")
+    size = _size(line)
     return TraceJob(
         name=line.text_at("name"),
         arrival_s=arrival_s,
-        gangs=_gangs(line),
+        gangs=size.gangs,
+        gpus_per_replica=size.gpus_per_replica,
+        replicas=size.replicas,
         program=Program(line.text_at("workload") if line.has("workload") else None),
         total_steps=line.positive_at("total_steps") if line.has("total_steps") else None,
         duration_s=line.positive_at("duration_s") if line.has("duration_s") else None,
@@ -74,13 +95,44 @@ def _declared_length(line: Line) -> float:
     return line.positive_at("declared_length")
 
 
+def _size(line: Line) -> _Size:
+    """In GPUs, or in replicas, whose gangs are those of all types: the same number of them is a gang on each."""
+    if not (line.has("replicas") or line.has("gpus_per_replica")):
+        return _Size(_gangs(line), {}, ())
+    for column in filter(line.has, IN_GPUS):
+        line.refuse(column, "is given beside replicas or gpus_per_replica")
+    if not line.has("gpus_per_replica"):
+        line.refuse("replicas", f"needs the column gpus_per_replica: {GPUS_PER_REPLICA}")
+    if not line.has("replicas"):
+        line.refuse("gpus_per_replica", f"needs the column replicas: {REPLICAS}")
+    of_replica = line.whole_or_map_at("gpus_per_replica", example=GPUS_PER_REPLICA)
+    units = {of_replica} if isinstance(of_replica, int) else set(of_replica.values())
+    least, most = _replicas(line)
+    if most * max(units) > MOST_GPUS:
+        line.refuse("replicas", f"are {most * max(units)} GPUs, more than {MOST_GPUS}")
+    replicas = gang_sizes(least, most)
+    return _Size(tuple(sorted({unit * count for unit in units for count in replicas})), of_replica, replicas)
+
+
+def _replicas(line: Line) -> tuple[int, int]:
+    """Fewest and most replicas."""
+    replicas = line.whole_or_map_at("replicas", example=REPLICAS)
+    if isinstance(replicas, int):
+        return replicas, replicas
+    if set(replicas) != {"min", "max"}:
+        line.refuse("replicas", f"must have min and max, and nothing else: {REPLICAS}")
+    if replicas["max"] < replicas["min"]:
+        line.refuse("replicas", f"max {replicas['max']} is less than min {replicas['min']}")
+    return replicas["min"], replicas["max"]
+
+
 def _gangs(line: Line) -> tuple[int, ...]:
     if line.has("gpus"):
         if line.has("min_gpus") or line.has("max_gpus"):
             line.refuse("gpus", "is given beside min_gpus or max_gpus")
         return (line.whole_at("gpus", least=1),)
     if not (line.has("min_gpus") and line.has("max_gpus")):
-        line.refuse("name", "must have either gpus, or min_gpus and max_gpus")
+        line.refuse("name", "must have either gpus, or min_gpus and max_gpus, or replicas and gpus_per_replica")
     least = line.whole_at("min_gpus", least=1)
     return gang_sizes(least, line.whole_at("max_gpus", least=least))
 
@@ -103,13 +155,10 @@ class _Lines:
 
 
 def _fields(job: TraceJob) -> dict[str, str]:
-    rigid = len(job.gangs) == 1
     values: dict[str, str | float | None] = {
         "name": job.name,
         "arrival_s": job.arrival_s,
-        "gpus": job.gangs[0] if rigid else None,
-        "min_gpus": None if rigid else job.gangs[0],
-        "max_gpus": None if rigid else job.gangs[-1],
+        **_size_fields(job),
         "workload": job.program.workload,
         "total_steps": job.total_steps,
         "duration_s": job.duration_s,
@@ -120,6 +169,24 @@ def _fields(job: TraceJob) -> dict[str, str]:
         "declared_length": _length_text(job.declared_length),
     }
     return {name: _text(value) for name, value in values.items()}
+
+
+def _size_fields(job: TraceJob) -> dict[str, str | float | None]:
+    """Columns of the size: GPUs, or replicas and the GPUs of each."""
+    if job.replicas:
+        least, most, of_replica = job.replicas[0], job.replicas[-1], job.gpus_per_replica
+        return dict.fromkeys(IN_GPUS) | {
+            "replicas": least if least == most else json.dumps({"min": least, "max": most}),
+            "gpus_per_replica": of_replica if isinstance(of_replica, int) else json.dumps(dict(of_replica)),
+        }
+    rigid = len(job.gangs) == 1
+    return {
+        "gpus": job.gangs[0] if rigid else None,
+        "min_gpus": None if rigid else job.gangs[0],
+        "max_gpus": None if rigid else job.gangs[-1],
+        "replicas": None,
+        "gpus_per_replica": None,
+    }
 
 
 def _length_text(declared: float) -> str | float | None:

@@ -1,6 +1,7 @@
 """Parsing of trace lines field by field; errors name the line, the column and the reason."""
 
 import csv
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -63,6 +64,22 @@ class Line:
     def whole_at(self, column: int | str, *, least: int) -> int:
         value = self.number_at(column, least=least)
         return int(value) if value == int(value) else self.refuse(column, f"{self.text_at(column)} is not whole")
+
+    def whole_or_map_at(self, column: int | str, *, example: str) -> int | dict[str, int]:
+        """A whole number, or whole numbers by name as a JSON map; each at least 1."""
+        text = self.text_at(column)
+        if not text.startswith("{"):
+            return self.whole_at(column, least=1)
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            self.refuse(column, f"'{text:.40}' is not JSON such as {example}")
+        if not value or not all(type(number) is int for number in value.values()):
+            self.refuse(column, f"'{text:.40}' is not a map to whole numbers such as {example}")
+        for name, number in value.items():
+            if number < 1:
+                self.refuse(column, f"of {name:.40} is {number}, less than 1")
+        return dict(value)
 
     def refuse(self, column: int | str, reason: str) -> NoReturn:
         named = f"{column} " if isinstance(column, str) else ""

@@ -40,18 +40,20 @@ class GangSpread(Enum):
 class TraceJob:
     """A job that arrives at arrival_s with total_steps, or with the steps that take duration_s on reference GPUs.
 
-    gangs are the numbers of GPUs that it may run on, gpu_types the only types, None: any; gpus_per_replica the GPUs of
-    each type that one replica takes, of which a gang holds whole ones, empty: one of any type; deadline_s is on the
-    trace's clock; restart_s is the true cost of a restart, and told_restart_s the cost that policies assume, None:
-    unknown; declared_length is the length that policies assume over the true one, inf: it declares none; team_weight is
-    that of its team; rounded_up: it requested a fraction of a GPU.
+    gangs are the numbers of GPUs that it may run on, gpu_types the only types, None: any; gpus_per_replica the GPUs
+    that one replica takes, of which a gang holds whole ones: a number for any type, or one for each of the only types,
+    empty: one of any type; replicas are the numbers of them that it may run as, empty: all that its gangs hold;
+    deadline_s is on the trace's clock; restart_s is the true cost of a restart, and told_restart_s the cost that
+    policies assume, None: unknown; declared_length is the length that policies assume over the true one, inf: it
+    declares none; team_weight is that of its team; rounded_up: it requested a fraction of a GPU.
     """
 
     name: str
     arrival_s: float
     gangs: tuple[int, ...]
     gpu_types: frozenset[str] | None = None
-    gpus_per_replica: Mapping[str, int] = field(default_factory=dict)
+    gpus_per_replica: int | Mapping[str, int] = field(default_factory=dict)
+    replicas: tuple[int, ...] = ()
     program: Program = UNKNOWN
     spread: GangSpread = GangSpread.EQUAL
     restart_s: float | None = None

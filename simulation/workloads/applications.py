@@ -110,6 +110,10 @@ class ApplicationProfiles:
 
     def _completed(self, job: TraceJob, *, restarts_known: bool) -> TraceJob:
         application = self.application(job.program.workload or "")
+        if job.gpus_per_replica not in ({}, application.gpus_per_replica):
+            takes = dict(application.gpus_per_replica) or "1 GPU of any type"
+            told = f"a replica of {application.name} takes {takes}, the trace says {job.gpus_per_replica}"
+            raise InvalidTable(f"job {job.name}: {told}; give gpus in place of replicas and gpus_per_replica")
         batch = job.program.batch
         course = application.course
         of_initial = job.program.tuned or batch is None or course.pipeline

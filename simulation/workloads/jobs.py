@@ -79,7 +79,7 @@ class Jobs:
         kind_rate = np.array([_rates(kind, configurations, cluster, truth) for kind in kinds])
         kind_rate = kind_rate.reshape(len(kinds), len(configurations.nodes))
         kind = np.array([kinds[_kind(job)] for job in trace], dtype=np.int64)
-        units = [[dict(one.gpus_per_replica).get(gpu_type, 1) for gpu_type in cluster.gpu_types] for one in kinds]
+        units = [[max(one.gpus_of_replica(gpu_type), 1) for gpu_type in cluster.gpu_types] for one in kinds]
         gpus_per_replica = np.array(units, dtype=np.int64).reshape(len(kinds), len(cluster.gpu_types))
         base_gpus, base_rate = normaliser(kind_rate, configurations.usage, cluster.capacity, gpus_per_replica)
         placements = cluster.placements(configurations)
@@ -141,18 +141,27 @@ class _Kind(NamedTuple):
     gangs: tuple[int, ...]
     spread: GangSpread
     gpu_types: frozenset[str] | None
-    gpus_per_replica: tuple[tuple[str, int], ...]
+    gpus_per_replica: int | tuple[tuple[str, int], ...]
+    replicas: tuple[int, ...]
+
+    def gpus_of_replica(self, gpu_type: str) -> int:
+        """GPUs of that type that one replica takes; 0: it cannot be there."""
+        if isinstance(self.gpus_per_replica, int):
+            return self.gpus_per_replica
+        return dict(self.gpus_per_replica).get(gpu_type, 0) if self.gpus_per_replica else 1
 
 
 def _kind(job: TraceJob) -> _Kind:
-    return _Kind(job.program, job.gangs, job.spread, job.gpu_types, tuple(job.gpus_per_replica.items()))
+    size = job.gpus_per_replica
+    of_types = size if isinstance(size, int) else tuple(size.items())
+    return _Kind(job.program, job.gangs, job.spread, job.gpu_types, of_types, job.replicas)
 
 
 def _rates(kind: _Kind, on: Configurations, cluster: Cluster, truth: RateSource) -> list[float]:
     columns = zip(on.usage.T, cluster.placements(on), on.uneven.tolist(), strict=True)
     return [
         min(_rate(kind, cluster, truth, j, placement) for j in np.flatnonzero(used).tolist())
-        if uneven == (kind.spread is GangSpread.UNEVEN)
+        if uneven == (kind.spread is GangSpread.UNEVEN) and _in_whole_replicas(kind, cluster, used)
         else 0.0
         for used, placement, uneven in columns
     ]
@@ -180,10 +189,19 @@ def _beside_rates(
 
 
 def _allowed(kind: _Kind, cluster: Cluster, gpu_type: int, placement: Placement) -> bool:
-    name, units = cluster.gpu_types[gpu_type], dict(kind.gpus_per_replica)
-    on_type = (kind.gpu_types is None or name in kind.gpu_types) and (not units or name in units)
+    on_type = kind.gpu_types is None or cluster.gpu_types[gpu_type] in kind.gpu_types
     whole = kind.spread is not GangSpread.FULL or cluster.fills(gpu_type, placement)
-    return sum(placement) in kind.gangs and sum(placement) % units.get(name, 1) == 0 and on_type and whole
+    return sum(placement) in kind.gangs and on_type and whole
+
+
+def _in_whole_replicas(kind: _Kind, cluster: Cluster, used: Ints) -> bool:
+    """Whether GPUs of each type (n,) are whole replicas, as many as the job may run as."""
+    on = [
+        (gpus, kind.gpus_of_replica(name)) for name, gpus in zip(cluster.gpu_types, used.tolist(), strict=True) if gpus
+    ]
+    if any(unit == 0 or gpus % unit for gpus, unit in on):
+        return False
+    return not kind.replicas or sum(gpus // unit for gpus, unit in on) in kind.replicas
 
 
 def _or(value: float | None, default: float) -> float:

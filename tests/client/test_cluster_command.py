@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cluster_app.models import GpuType
+from cluster_app.models import GpuType, Storage
 from jobs_app.models import Throughput
 from tests.live_service import Live
 from tests.motley_command import Motley
@@ -36,6 +36,14 @@ def test_what_takes_a_node_away_needs_a_reason_and_an_administrator(motley: Motl
 def test_types_says_what_each_can_do(motley: Motley) -> None:
     (headings, row) = motley("types").stdout.splitlines()
     assert (headings.split()[0], row.split()[:4]) == ("GPU", ["a100", "4", "4", "40"])
+
+
+def test_storage_says_which_engine_has_it_and_administrators_the_path(motley: Motley, staff: Motley) -> None:
+    assert motley("storage").stdout.startswith("No storage has been named")
+    Storage.objects.create(name="data", engine_id="local", gpu_type=GpuType.objects.get(), path="/mnt/data")
+    assert motley("storage").stdout.splitlines()[1].split() == ["data", "local", "a100", "-"]
+    assert staff("storage").stdout.splitlines()[1].split() == ["data", "local", "a100", "/mnt/data"]
+    assert motley("storage", "-o", "name").stdout == "data\n"
 
 
 def test_rates_says_what_was_measured(service: Live, motley: Motley) -> None:

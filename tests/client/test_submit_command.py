@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster_app.models import Storage
 from jobs_app.models import Job
 from jobs_app.submission.conversion import spec_of
 from tests.live_service import Live
@@ -21,8 +22,11 @@ def asked(service: Live) -> dict[str, Any]:
 
 def test_submit_of_options_asks_for_what_they_say(service: Live, motley: Motley) -> None:
     service.lab.node("n2", "v100")
+    for name in ("tmp", "var"):
+        Storage.objects.create(name=name, engine_id="local", path=f"/{name}")
     options = "--gpus 4 --name resnet --gpu-type a100 --gpu-type v100 --team vision --total-steps 9 --weight 0.5"
     more = "--time-limit 48h --retries 3 --env A=1 --env B=x=y --tag project=imagenet --not-preemptible --workload w"
+    more += " --mount tmp --mount var"
     field = ["--set", "checkpoint={grace_seconds: 120, restore_seconds: 5}"]
     result = motley("submit", *options.split(), *more.split(), *field, "--", "python", "train.py", "--epochs", "90")
     assert (result.exit_code, asked(service)) == (
@@ -31,6 +35,7 @@ def test_submit_of_options_asks_for_what_they_say(service: Live, motley: Motley)
             "name": "resnet",
             "command": ["python", "train.py", "--epochs", "90"],
             "gpus": 4,
+            "mounts": ["tmp", "var"],
             "gpu_types": ["a100", "v100"],
             "team": "vision",
             "total_steps": 9,

@@ -215,3 +215,26 @@ def test_a_reader_never_sees_half_a_checkpoint(tmp_path: Path) -> None:
         seen.add((len(content), len(set(content))))
     thread.join()
     assert seen == {(size, 1)}
+
+
+def test_the_job_has_one_id_for_all_attempts(tmp_path: Path) -> None:
+    body = "from motley_client.training import job_id\nprint(job_id())"
+    assert [output(body, tmp_path), output(body, tmp_path, MOTLEY_JOB_ID="7f0c")] == ["None", "7f0c"]
+
+
+def test_what_the_first_attempt_made_later_ones_find(tmp_path: Path) -> None:
+    body = "import os\nfrom motley_client.training import *\nprint(once_per_job('run', lambda: os.environ['NEW']))"
+    assert [output(body, tmp_path, NEW=new) for new in ("first", "second")] == ["first", "first"]
+
+
+def test_a_handler_that_a_framework_installed_is_replaced(tmp_path: Path) -> None:
+    body = """
+import os, signal
+from motley_client.training import take_over_sigterm
+should_stop()
+signal.signal(signal.SIGTERM, lambda *_: print("framework"))
+take_over_sigterm()
+os.kill(os.getpid(), signal.SIGTERM)
+print(should_stop())
+"""
+    assert output(body, tmp_path) == "True"

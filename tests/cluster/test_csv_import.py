@@ -7,9 +7,11 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from audit_app.models import AuditEntry
-from cluster_app.models import Gpu, Node
+from cluster_app.models import LOCAL_ENGINE, Engine, Gpu, GpuType, Node
+from jobs_app.models import Job
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 URL = "admin:cluster_app_node_import"
@@ -138,11 +140,9 @@ def test_a_file_that_makes_no_sense_is_refused_in_words(admin: Client, text: str
 
 
 def test_what_became_wrong_since_the_preview_is_not_imported(lab: Lab, admin: Client) -> None:
-    lab.node("n2", gpu_type="v100", gpus=1)
-    shown = preview(admin, HEAD + "r1,v100,2,1,1,no,\n")
-    Gpu.objects.filter(node__name="n2").delete()
-    Node.objects.get(name="n2").delete()
-    Node.objects.get().gpu_type.__class__.objects.filter(name="v100").delete()
+    rare = GpuType.objects.create(name="rare", memory_mib=1024)
+    shown = preview(admin, HEAD + "r1,rare,2,1,1,no,\n")
+    rare.delete()
     assert "Nothing was imported" in confirm(admin, shown).content.decode()
     assert Node.objects.count() == 1
 
@@ -161,3 +161,79 @@ def test_the_preview_shows_what_was_and_what_would_be_without_inline_styles(admi
     shown = preview(admin, HEAD + f"n1,{kind},2,32,2048,no,\n")
     assert "<del>64</del> 32" in shown
     assert "style=" not in shown.split("import-preview")[1]
+
+
+# -- nodes that an engine has, and others ------------------------------------------------------------------------
+
+
+def example_of_the_page(admin: Client) -> str:
+    found = re.search(r"<pre>(.*?)</pre>", admin.get(reverse(URL)).content.decode(), re.DOTALL)
+    assert found
+    return found[1] + "\n"
+
+
+def test_the_example_of_the_page_makes_nodes_that_run_jobs_though_no_gpu_type_was_there(
+    lab: Lab, admin: Client
+) -> None:
+    Node.objects.all().delete()
+    GpuType.objects.all().delete()
+    lab.tick()
+    confirm(admin, preview(admin, example_of_the_page(admin)))
+    assert set(Node.objects.values_list("name", "health")) == {("rack1-01", "unknown"), ("rack1-02", "unknown")}
+    job = lab.until_state(lab.submit(gpus=8), Job.State.SUCCEEDED)
+    assert job.attempts.get().nodes == ["rack1-01"]
+
+
+def test_a_node_that_this_machine_does_not_have_is_refused_with_the_figure(lab: Lab, admin: Client, kind: str) -> None:
+    lab.tick()
+    shown = preview(admin, HEAD + ROW.format(kind=kind).replace("yes", "no"))
+    assert f"This machine has 0 {kind} GPUs: tick emulated, or choose the engine that has the node." in shown
+    assert "Confirm import" not in shown
+
+
+@pytest.fixture
+def hpc(admin: Client) -> Engine:
+    """An engine that reports n3 with 2 V100."""
+    entry = {"gpu_type": "v100", "gpus": 2, "cpus": 8, "memory_mib": 1024, "state": "ok", "reason": ""}
+    columns = {"options": {"root": "/shared"}, "heard_at": timezone.now(), "inventory": {"n3": entry}}
+    return Engine.objects.create(name="hpc", kind=Engine.Kind.SLURM, **columns)
+
+
+OF_HPC = "name,gpu_type,gpus,cpus,memory_mib,engine,emulated\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "words"),
+    [
+        ("n3,a100,4,8,1024,hpc,no", "gpus", "The engine hpc reports 2 v100 GPUs on n3, not 4 a100."),
+        ("n3,v100,4,8,1024,hpc,no", "gpus", "The engine hpc reports 2 v100 GPUs on n3, not 4 v100."),
+        ("n4,v100,2,8,1024,hpc,no", "engine", "The engine hpc does not report n4; it reports: n3 (2 v100)."),
+        ("n3,v100,2,8,1024,hpc,yes", "emulated", "Only the engine of this machine has emulated nodes"),
+        ("n3,v100,2,8,1024,lpc,no", "engine", "Unknown engine &#x27;lpc&#x27;. Known engines: hpc, local."),
+    ],
+)
+def test_a_node_that_its_engine_reports_otherwise_is_refused(
+    admin: Client, hpc: Engine, row: str, column: str, words: str
+) -> None:
+    shown = preview(admin, OF_HPC + row + "\n")
+    assert words in shown
+    assert f"<code>{column}</code>" in shown
+
+
+def test_a_node_as_its_engine_reports_it_is_taken(admin: Client, hpc: Engine) -> None:
+    confirm(admin, preview(admin, OF_HPC + "n3,v100,2,8,1024,hpc,no\n"))
+    assert Node.objects.get(name="n3").engine == hpc
+
+
+def test_a_node_of_an_engine_that_was_never_heard_is_taken_and_stays_unknown(admin: Client, hpc: Engine) -> None:
+    Engine.objects.filter(name="hpc").update(heard_at=None, inventory={})
+    confirm(admin, preview(admin, OF_HPC + "n9,v100,2,8,1024,hpc,no\n"))
+    assert Node.objects.get(name="n9").health == Node.Health.UNKNOWN
+
+
+def test_a_node_that_is_no_longer_emulated_is_unknown_until_it_is_heard(lab: Lab, admin: Client, kind: str) -> None:
+    confirm(admin, preview(admin, HEAD + f"n1,{kind},2,64,1024,no,\n"))
+    assert Node.objects.get().health == Node.Health.UNKNOWN
+    lab.tick()
+    assert Node.objects.get().health == Node.Health.UNKNOWN
+    assert Node.objects.get().engine.name == LOCAL_ENGINE

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
+from cluster_app.engine_reports import record_heartbeats, update_node_health
 from cluster_app.errors import ReasonMissing
-from cluster_app.models import LOST_AFTER, SUSPECT_AFTER, Gpu, Node
-from cluster_app.services import add_node, cordon, drain, record_heartbeats, resume, set_gpu_count, update_node_health
+from cluster_app.models import LOCAL_ENGINE, LOST_AFTER, SUSPECT_AFTER, Engine, Gpu, Node
+from cluster_app.services import add_node, cordon, drain, resume, set_gpu_count
 from engines.local.engine import LocalEngine
 from engines.protocol import AttemptReport, NodeReport, StopReason
 from jobs_app.models import Attempt, Job, Reason
 from scheduler_app.round import engine_registry as fleet
+from scheduler_app.round.engine_registry import EngineSetup
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 State, Health = Job.State, Node.Health
@@ -136,18 +138,18 @@ def test_an_unhealthy_gpu_gets_no_jobs(lab: Lab) -> None:
 def test_health_follows_from_silence(lab: Lab, silence: timedelta, health: Node.Health) -> None:
     node, now = lab.node("n1"), lab.now
     node.heard_at = now
-    assert node.health_at(now + silence, listening_since=now) == health
+    assert node.health_at(now + silence, listening_since=now, answering_since=now) == health
 
 
 def test_silence_counts_only_while_the_scheduler_listened(lab: Lab) -> None:
     node, now = lab.node("n1"), lab.now
     node.heard_at = now - timedelta(days=1)
-    assert node.health_at(now, listening_since=now - A_TICK) == Health.HEALTHY
+    assert node.health_at(now, listening_since=now - A_TICK, answering_since=now - A_TICK) == Health.HEALTHY
 
 
 def test_a_change_of_health_is_written_down_once(lab: Lab) -> None:
     node, now = lab.node("n1"), lab.now
-    record_heartbeats(["n1"], now=now)
+    record_heartbeats(LOCAL_ENGINE, ["n1"], now=now)
     for _ in range(2):
         update_node_health(now + LOST_AFTER + A_TICK, listening_since=now)
     assert node.events.filter(kind="health").count() == 1
@@ -179,11 +181,11 @@ class FarEngine(LocalEngine):
 def cable(lab: Lab, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cable]:
     """Between the scheduler and `n1`, on which one job runs that has the only GPU."""
 
-    def far(nodes: tuple[str, ...]) -> LocalEngine:
+    def far(setup: EngineSetup) -> LocalEngine:
         root: Path = settings.MOTLEY_ENGINE_ROOT
-        return FarEngine(root, declared=nodes, job_user=settings.MOTLEY_JOB_USER or None)
+        return FarEngine(root, declared=setup.emulated, job_user=settings.MOTLEY_JOB_USER or None)
 
-    monkeypatch.setitem(fleet.FACTORIES, Node.Engine.LOCAL.value, far)
+    monkeypatch.setitem(fleet.FACTORIES, Engine.Kind.LOCAL.value, far)
     lab.node("n1", gpus=1)
     lab.running(lab.submit(UNTIL_LET_GO))
     yield FarEngine.cable

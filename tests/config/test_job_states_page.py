@@ -75,6 +75,7 @@ def ending(how: str, stop_reason: str) -> Ending:
         exit_code=None if "lost" in how else codes.get(how, 1),
         stop_reason=stop_reason,
         lost="lost" in how,
+        no_storage="storage" in how,
         losses=MOST_LOSSES if "fourth" in how else 0,
         retries=1 if "retries left" in how else 0,
     )

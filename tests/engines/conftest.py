@@ -1,3 +1,4 @@
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -5,8 +6,35 @@ from pathlib import Path
 
 import pytest
 
-from engines.local.isolation import Isolation, best_isolation
-from tests.engines.engine_lab import Lab, stop_all
+from engines.supervision.isolation import Isolation, best_isolation
+from tests.engines.engine_lab import Lab, SlurmLab
+
+WANTED = os.environ.get("MOTLEY_TEST_SLURM", "some")
+"""Tests of the contract of engines that run on Slurm, too: `some`, those marked `on_slurm`; `all`; or `none`."""
+
+
+MARKERS = (
+    "on_slurm: of the contract of engines, also run on Slurm in make test; the others of it in make test-slurm",
+    "local_only: about the engine of one machine",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the markers here, for this folder is also run without the project's settings, as another user."""
+    for line in MARKERS:
+        config.addinivalue_line("markers", line)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of the contract, in modules test_engine_*, run over every engine."""
+    chosen = any("lab" in str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
+    if "lab" in metafunc.fixturenames and ".test_engine_" in metafunc.module.__name__ and not chosen:
+        marked = metafunc.definition.get_closest_marker("on_slurm") is not None
+        local_only = metafunc.definition.get_closest_marker("local_only") is not None
+        kinds = [pytest.param(kind, id=str(kind)) for kind in (best_isolation(), Isolation.SUBREAPER)]
+        if (marked and WANTED == "some") or (WANTED == "all" and not local_only):
+            kinds.append(pytest.param("slurm", id="slurm", marks=pytest.mark.xdist_group("slurm")))
+        metafunc.parametrize("lab", kinds, indirect=True)
 
 
 @pytest.fixture
@@ -18,9 +46,13 @@ def place() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-@pytest.fixture(params=[best_isolation(), Isolation.SUBREAPER], ids=str)
+@pytest.fixture
 def lab(place: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
     """An engine in its own folder, and the proof that no test leaves a process behind."""
-    lab = Lab(place, isolation=request.param)
+    kind = getattr(request, "param", "slurm")
+    if kind == "slurm":
+        lab: Lab = SlurmLab(place, request.getfixturevalue("slurm_cluster"))
+    else:
+        lab = Lab(place, isolation=kind)
     yield lab
-    stop_all(lab)
+    lab.stop_all()

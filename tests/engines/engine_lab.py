@@ -1,4 +1,4 @@
-"""A local engine with a folder of its own, and the words in which its tests are written."""
+"""An engine with a folder of its own, and the words in which the tests of every engine are written."""
 
 import os
 import sys
@@ -12,18 +12,21 @@ from uuid import uuid4
 
 from engines.attempt_files import AttemptFolder
 from engines.local.engine import LocalEngine
-from engines.local.isolation import Isolation
-from engines.local.processes import kill, marked
-from engines.protocol import AttemptReport, Launch, NodeLaunch, Phase, Stream
+from engines.protocol import AttemptReport, Engine, Launch, NodeLaunch, Phase, Stream
+from engines.slurm.engine import SlurmEngine
+from engines.slurm.options import SlurmOptions
+from engines.slurm.private_cluster import PrivateCluster
+from engines.supervision.isolation import Isolation
+from engines.supervision.processes import kill, marked
 
 Found = TypeVar("Found")
 GIVE_UP_AFTER_S = 30.0
 TO_COME = (Phase.LAUNCHING, Phase.RUNNING)
 
 
-def until(look: Callable[[], Found | None]) -> Found:
+def until(look: Callable[[], Found | None], *, seconds: float = GIVE_UP_AFTER_S) -> Found:
     """What `look` finds, as soon as that is something."""
-    give_up_at = time.monotonic() + GIVE_UP_AFTER_S
+    give_up_at = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < give_up_at, "what was waited for did not come"
         time.sleep(0.01)
@@ -35,15 +38,28 @@ def python(script: str) -> list[str]:
 
 
 class Lab:
+    """A local engine; `SlurmLab` is the same over Slurm."""
+
+    supervisor_module = "engines.supervision.supervisor"
+
     def __init__(self, root: Path, *, isolation: Isolation | None = None, job_user: str | None = None) -> None:
         self.root = root
         self.isolation = isolation
         self.job_user = job_user
-        self.engine = self.another_engine()
+        self.engine: Any = self.another_engine()
         self._numbers = count(1)
 
-    def another_engine(self) -> LocalEngine:
+    def another_engine(self) -> Engine:
         return LocalEngine(self.root, declared=["n1", "n2"], isolation=self.isolation, job_user=self.job_user)
+
+    def stop_all(self) -> None:
+        """Kill what is left, and wait until nothing is."""
+        kill(self.supervisors())
+        until(lambda: not self.left_over() and not self.supervisors())
+
+    def supervisors(self) -> list[int]:
+        folders = (self.root / "attempts").iterdir()
+        return [pid for folder in folders for pid in running(self.supervisor_module, str(folder))]
 
     def order(self, command: str | Sequence[str], *, ranks: int = 1, **changes: Any) -> Launch:
         tasks = [NodeLaunch(f"n{rank + 1}", {"RANK_HERE": str(rank)}) for rank in range(ranks)]
@@ -87,7 +103,7 @@ class Lab:
         return marked(launch["mark"]) if launch is not None else []
 
     def supervisor(self, attempt: int) -> int:
-        (pid,) = until(lambda: running("engines.local.supervisor", str(self.folder(attempt).path)))
+        (pid,) = until(lambda: running(self.supervisor_module, str(self.folder(attempt).path)))
         return pid
 
     def folder(self, attempt: int) -> AttemptFolder:
@@ -117,10 +133,35 @@ def running(*words: str) -> list[int]:
     return found
 
 
-def stop_all(lab: Lab) -> None:
-    kill(supervisors_below(lab.root))
-    until(lambda: not lab.left_over() and not supervisors_below(lab.root))
+class SlurmLab(Lab):
+    """An engine over a private Slurm cluster with the nodes n1 and n2 of 4 "a100" each, and n3 of 4 "v100"."""
 
+    supervisor_module = "engines.slurm.batch"
 
-def supervisors_below(root: Path) -> list[int]:
-    return [pid for folder in (root / "attempts").iterdir() for pid in running("engines.local.supervisor", str(folder))]
+    def __init__(self, root: Path, cluster: PrivateCluster, **options: Any) -> None:
+        self.cluster = cluster
+        self.options = SlurmOptions(
+            root, slurm_conf=cluster.conf, python=Path(sys.executable), **{"late_disk_s": 3, **options}
+        )
+        super().__init__(root)
+
+    def another_engine(self) -> SlurmEngine:
+        return SlurmEngine(self.options, job_user=self.job_user)
+
+    def stop_all(self) -> None:
+        mine = [job for job in self.slurm_jobs() if job[1] != "COMPLETING"]
+        if mine:
+            self.cluster.run("scancel", "--full", "--signal=KILL", *(number for number, _ in mine))
+            self.cluster.run("scancel", *(number for number, _ in mine))
+        until(lambda: not self.left_over() and not self.slurm_jobs())
+
+    def _report_in(self, attempt: int, phase: Phase) -> AttemptReport | None:
+        """As of every engine; the end counts once Slurm is done with the nodes, too."""
+        time.sleep(0.03)  # a look is a command of Slurm
+        report = super()._report_in(attempt, phase)
+        return None if report is not None and phase is Phase.ENDED and not report.proven_gone else report
+
+    def slurm_jobs(self) -> list[tuple[str, str]]:
+        """Number and state of the jobs that Slurm has not ended."""
+        lines = self.cluster.run("squeue", "-h", "-o", "%A %T").splitlines()
+        return [(number, state) for number, _, state in (line.partition(" ") for line in lines)]

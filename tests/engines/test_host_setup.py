@@ -118,12 +118,22 @@ def test_a_python_that_was_made_is_kept(place: Path, client: Path) -> None:
 
 
 @pytest.mark.usefixtures("closed_python")
-def test_a_python_is_made_anew_when_the_client_has_changed(place: Path, client: Path) -> None:
-    ensure_runtime(place / "runtime", client=client, user="nobody", uv=uv())
+def test_another_version_of_the_client_has_a_python_of_its_own(place: Path, client: Path) -> None:
+    before = ensure_runtime(place / "runtime", client=client, user="nobody", uv=uv())
     (client / "motley_client" / "__init__.py").write_text("VERSION = 22\n")
     bin_folder = ensure_runtime(place / "runtime", client=client, user="nobody", uv=uv())
     script = "import motley_client; print(motley_client.VERSION)"
     assert run_as_nobody(str(bin_folder / "python"), "-c", script).stdout == "22\n"
+    assert run_as_nobody(str(before / "python"), "-c", script).stdout == "1\n"
+
+
+@pytest.mark.usefixtures("closed_python")
+def test_a_python_that_no_service_has_asked_for_in_months_is_removed(place: Path, client: Path) -> None:
+    before = ensure_runtime(place / "runtime", client=client, user="nobody", uv=uv())
+    os.utime(before.parent / "complete", (0, 0))
+    (client / "motley_client" / "__init__.py").write_text("VERSION = 22\n")
+    ensure_runtime(place / "runtime", client=client, user="nobody", uv=uv())
+    assert not before.exists()
 
 
 @pytest.mark.usefixtures("closed_python")

@@ -12,7 +12,7 @@ from engines.local.host_setup import SYSTEM_PYTHON, reachable_by
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent.parent / "engines"
 PYTEST = Path(pytest.__file__).parent.parent
-TESTS = ("engine_lab.py", "conftest.py", "test_local_runs.py", "test_local_stops.py")
+TESTS = ("engine_lab.py", "conftest.py", *(path.name for path in HERE.glob("test_engine_*.py")))
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="the other tests have run as an ordinary user already"),
@@ -38,7 +38,12 @@ def test_an_ordinary_user_can_do_all_the_same(place: Path) -> None:
             *("--import-mode=importlib", "--rootdir", place, "tests"),
         ],
         cwd=place,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{place}:{PYTEST}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env={
+            "PATH": os.environ["PATH"],
+            "MOTLEY_TEST_SLURM": "none",
+            "PYTHONPATH": f"{place}:{PYTEST}",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -1,5 +1,6 @@
 """What people do to jobs: cancel, hold, release, requeue; and what jobs do to those that wait for them."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -241,6 +242,20 @@ def test_the_time_limit_counts_all_attempts_together(lab: Lab) -> None:
     Job.objects.filter(pk=limited.pk).update(ran_s=3599)  # in earlier attempts
     lab.until_state(limited, State.TIMED_OUT)
     assert outcomes(lab, limited) == [Outcome.TIMED_OUT]
+
+
+def test_a_job_is_stopped_when_no_session_was_in_use_for_its_idle_limit(lab: Lab) -> None:
+    lab.node("n1")
+    notebook = lab.submit(UNTIL_LET_GO, idle_limit="1h")
+    lab.running(notebook)
+    long_ago, lately = lab.now - timedelta(hours=2), lab.now - timedelta(minutes=50)
+    Attempt.objects.filter(job=notebook).update(started_at=long_ago, session_at=lately)
+    lab.tick()
+    notebook.refresh_from_db()
+    assert notebook.state == State.RUNNING
+    lab.ahead += timedelta(minutes=11)
+    lab.until_state(notebook, State.TIMED_OUT)
+    assert "no session was in use" in lab.attempts(notebook)[0].stop_note
 
 
 def test_the_running_time_of_ended_attempts_is_added_up(lab: Lab) -> None:

@@ -105,6 +105,12 @@ def test_exit_75_is_counted_apart_from_failures() -> None:
     assert (judged.failures, judged.requeues) == (0, 5)
 
 
+def test_an_end_by_the_site_is_no_failure_unless_the_job_has_succeeded() -> None:
+    by_site = judge(Ending(1, "", by_site=True, retries=0))
+    assert (by_site.outcome, by_site.state, by_site.failures) == (Outcome.PREEMPTED, State.QUEUED, 0)
+    assert judge(Ending(0, "", by_site=True)).state == State.SUCCEEDED
+
+
 def test_a_loss_costs_no_retry() -> None:
     judged = judge(Ending(None, "", lost=True, retries=1))
     assert (judged.failures, judged.losses) == (0, 1)

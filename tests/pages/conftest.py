@@ -7,6 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from cluster_app.models import Node
 from jobs_app.models import Job, Team
 from jobs_app.submission.submit import submit_job
 from scheduler_app.fairness.usage_ledger import accrue
@@ -51,6 +52,7 @@ def stranger(member) -> User:
 @pytest.fixture
 def cluster(db) -> None:
     demo.declare_emulated_cluster()
+    Node.objects.update(health=Node.Health.HEALTHY)  # no scheduler asks the engine
 
 
 @pytest.fixture

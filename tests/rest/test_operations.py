@@ -62,6 +62,7 @@ def test_every_metric_that_is_promised_is_there(cluster: Lab, running: Job, prob
         "motley_team_backlog_gpu_hours",
         "motley_finish_time_fairness_ratio",
         "motley_gpus",
+        "motley_engine_up",
         "motley_scheduler_last_success_timestamp_seconds",
         "motley_build_info",
     }

@@ -40,6 +40,13 @@ CHECKS = [
 ]
 
 Path(service_settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)  # looked for when the application is made
+
+
+@schemathesis.serializer("application/gzip")
+def _as_it_is(context: object, value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
 schema = schemathesis.openapi.from_path(Path(__file__).resolve().parents[2] / "docs" / "openapi.yaml")
 schema.app = get_wsgi_application()
 

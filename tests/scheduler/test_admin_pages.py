@@ -14,7 +14,7 @@ from scheduler_app.models import PolicySetting
 from tests import parametrised_policy
 from tests.service_lab import UNTIL_LET_GO, Lab
 
-NODE = {"name": "n2", "cpus": 64, "memory_mib": 1024, "engine": "local", "labels": "{}"}
+NODE = {"name": "n2", "cpus": 64, "memory_mib": 1024, "engine": "local", "labels": "{}", "emulated": "on"}
 EVENTS = {f"events-{name}": 0 for name in ("TOTAL_FORMS", "INITIAL_FORMS")}
 
 

@@ -47,10 +47,23 @@ def test_the_nodes_of_a_gang_know_their_ranks(lab: Lab) -> None:
 def test_the_nodes_of_a_gang_meet_at_one_port(lab: Lab) -> None:
     for name in ("n1", "n2"):
         lab.node(name)
-    names = ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT", "PET_RDZV_ID")
+    names = ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_PORT", "PET_MASTER_ADDR", "PET_RDZV_ID")
     first, second = both_ranks(lab, *names, gpus=4)
     assert first == second
-    assert first[1] == first[2] == first[3].rpartition(":")[2]
+    assert (first[0], first[1]) == (first[3], first[2])
+
+
+def test_ranks_of_torchrun_are_those_of_motley(lab: Lab) -> None:
+    """The back end c10d ignores the node rank that it is told, and waits forever where two ranks share a host."""
+    for name in ("n1", "n2"):
+        lab.node(name)
+    names = ("PET_RDZV_BACKEND", "PET_NODE_RANK", "MOTLEY_NODE_RANK")
+    assert both_ranks(lab, *names, gpus=4) == [("static", "0", "0"), ("static", "1", "1")]
+
+
+def test_torchrun_waits_for_checkpoints_nearly_as_long_as_motley(lab: Lab) -> None:
+    lab.node("n1")
+    assert environment(lab, checkpoint={"grace_seconds": 60, "restore_seconds": 0})["PET_SHUTDOWN_TIMEOUT"] == "55"
 
 
 def test_an_uneven_gang_has_as_many_processes_as_gpus_on_each_node(lab: Lab) -> None:

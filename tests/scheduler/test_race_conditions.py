@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from cluster_app.models import Node
+from cluster_app.models import Engine, Node
 from engines.attempt_files import AttemptFolder
 from engines.local.engine import LocalEngine
 from engines.protocol import NodeReport
@@ -67,7 +67,9 @@ class SlowEngine(LocalEngine):
 def test_a_scheduler_that_is_overtaken_before_a_round_gives_up_without_an_error(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(fleet.FACTORIES, Node.Engine.LOCAL.value, lambda nodes: SlowEngine(lab.root, declared=nodes))
+    monkeypatch.setitem(
+        fleet.FACTORIES, Engine.Kind.LOCAL.value, lambda setup: SlowEngine(lab.root, declared=setup.emulated)
+    )
     lab.node("n1")
     lab.submit()
     assert not tick("one", lab.now)
@@ -118,5 +120,5 @@ def test_the_look_at_silence_writes_nothing_where_nothing_changed(lab: Lab, djan
         lab.node(f"n{number}")
     lab.tick()
     assert Node.objects.count() == 20
-    with django_assert_max_num_queries(20):
+    with django_assert_max_num_queries(23):
         observe(lab.now)

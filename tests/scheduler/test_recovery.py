@@ -61,7 +61,7 @@ def test_a_launch_that_arrives_after_the_job_was_cancelled_begins_nothing(lab: L
     folder = AttemptFolder(lab.root / "attempts" / str(attempt.pk))
     cancel_job(unsent, actor=None)
     lab.until_state(unsent, Job.State.CANCELLED)
-    fleet.engine_over("local", ("n1",)).launch(late)
+    fleet.engine_named("local").launch(late)
     lab.until(folder.exit.exists)
     assert not folder.started.exists()
 

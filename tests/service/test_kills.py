@@ -102,5 +102,5 @@ def _supervisors(service: Service) -> list[int]:
     return [
         pid
         for pid in service.job_processes()
-        if b"engines.local.supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"engines.supervision.supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]

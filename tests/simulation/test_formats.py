@@ -1,5 +1,7 @@
 """Traces of every format become jobs; what cannot be read is named by line, column and reason."""
 
+import csv
+import io
 from math import inf
 
 import pytest
@@ -59,6 +61,63 @@ def test_a_weight_or_length_that_cannot_be_is_refused(column, value, reason):
     assert fault("csv", f"name,arrival_s,gpus,duration_s,{column}\na,0,1,60,{value}\n") == (2, 5, reason)
 
 
+def test_a_job_of_ours_is_in_replicas_as_in_its_spec_and_is_written_so():
+    rows = [
+        "a,0,60,2,4",
+        'b,0,60,"{""min"": 1, ""max"": 3}",2',
+        'c,0,60,2,"{""a100"": 2, ""v100"": 4}"',
+        "d,0,60,1,1",
+    ]
+    trace = read("csv", "\n".join(["name,arrival_s,duration_s,replicas,gpus_per_replica", *rows]))
+    by_type = {"a100": 2, "v100": 4}
+    assert [(job.gangs, job.gpus_per_replica, job.replicas) for job in trace.jobs] == [
+        ((8,), 4, (2,)),
+        ((2, 4, 6), 2, (1, 2, 3)),
+        ((4, 8), by_type, (2,)),
+        ((1,), 1, (1,)),
+    ]
+    in_gpus = TraceJob(name="e", arrival_s=0, gangs=(1, 2, 4), duration_s=60)
+    lines = "".join(write_motley_csv([*trace.jobs, in_gpus]))
+    assert read("csv", lines).jobs == (*trace.jobs, in_gpus)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "gpus", "column", "reason"),
+    [
+        ("2", "", 4, 'replicas needs the column gpus_per_replica: 4, or {"a100": 2, "v100": 4}'),
+        ("", "4", 5, 'gpus_per_replica needs the column replicas: 2, or {"min": 1, "max": 4}'),
+        ("two", "4", 4, "replicas 'two' is not a number"),
+        ("1.5", "4", 4, "replicas 1.5 is not whole"),
+        ("0", "4", 4, "replicas 0 is less than 1"),
+        ("{1}", "4", 4, """replicas '{1}' is not JSON such as 2, or {"min": 1, "max": 4}"""),
+        ('{"min": 1}', "4", 4, 'replicas must have min and max, and nothing else: 2, or {"min": 1, "max": 4}'),
+        ('{"min": 4, "max": 2}', "4", 4, "replicas max 2 is less than min 4"),
+        ("2", '{"a100": 0}', 5, "gpus_per_replica of a100 is 0, less than 1"),
+        (
+            "2",
+            '{"a100": true}',
+            5,
+            """gpus_per_replica '{"a100": true}' is not a map to whole numbers such as 4, or {"a100": 2, "v100": 4}""",
+        ),
+        ("2", "{}", 5, """gpus_per_replica '{}' is not a map to whole numbers such as 4, or {"a100": 2, "v100": 4}"""),
+        ("60", '{"a100": 2000}', 4, "replicas are 120000 GPUs, more than 100000"),
+    ],
+)
+def test_replicas_that_cannot_be_are_refused(replicas, gpus, column, reason):
+    row = io.StringIO()
+    csv.writer(row).writerow(["a", 0, 60, replicas, gpus])
+    assert fault("csv", f"name,arrival_s,duration_s,replicas,gpus_per_replica\n{row.getvalue()}") == (2, column, reason)
+
+
+def test_a_job_of_ours_is_in_gpus_or_in_replicas():
+    header = "name,arrival_s,duration_s,max_gpus,replicas,gpus_per_replica"
+    assert fault("csv", f"{header}\na,0,60,4,2,2\n") == (
+        2,
+        4,
+        "max_gpus is given beside replicas or gpus_per_replica",
+    )
+
+
 def test_columns_of_ours_come_in_any_order_and_unused_ones_may_be_left_out():
     trace = read("csv", "duration_s,gpus,arrival_s,name\n60,1,0,a\n")
     assert trace.jobs == (TraceJob(name="a", arrival_s=0, gangs=(1,), duration_s=60),)
@@ -74,7 +133,11 @@ def test_columns_of_ours_come_in_any_order_and_unused_ones_may_be_left_out():
         ("a,0,0,,,,,60,,,", 3, "gpus 0 is less than 1"),
         ("a,0,,4,2,,,60,,,", 5, "max_gpus 2 is less than 4"),
         ("a,0,1,1,2,,,60,,,", 3, "gpus is given beside min_gpus or max_gpus"),
-        ("a,0,,1,,,,60,,,", 1, "name must have either gpus, or min_gpus and max_gpus"),
+        (
+            "a,0,,1,,,,60,,,",
+            1,
+            "name must have either gpus, or min_gpus and max_gpus, or replicas and gpus_per_replica",
+        ),
         ("a,0,1,,,,5,60,,,", 1, "name must have either total_steps or duration_s"),
         ("a,0,1,,,,,,,,", 1, "name must have either total_steps or duration_s"),
         ("a,0,1,,,,,60,0,,", 9, "weight 0 is less than 1e-06"),

@@ -1,13 +1,18 @@
 """Jobs whose replicas take several GPUs each: Sia's recorded pipelines, and what its simulator made of them."""
 
+from collections import defaultdict
+
 import numpy as np
 import pytest
 
 from simulation.clock.run import SimulatedRound, Simulation
 from simulation.cluster import Cluster
 from simulation.rules.sia import SiaRules
+from simulation.scenario.scenario import Scenario
 from simulation.traces.trace import Trace
 from simulation.workloads.jobs import Jobs
+from simulation.workloads.rate_sources import InvalidTable
+from tests.reference import reference
 from tests.simulation.sia_reference import ROUND_S, profiles, sia, simulation, workload
 from tests.simulation.told_rounds import ToldRounds
 
@@ -79,3 +84,58 @@ def test_a_pipeline_runs_only_in_whole_replicas_on_types_that_hold_it():
         if rate > 0
     }
     assert able == {("rtx", 8), ("rtx", 16), ("rtx", 24), *(("dgx-ext", gpus) for gpus in (2, 4, 8, 16))}
+
+
+# -- of Motley's own traces ----------------------------------------------------------------------------------------
+
+HEADER = "name,arrival_s,total_steps,replicas,gpus_per_replica"
+
+
+def given(tmp_path, *rows, cluster, policy="max_min_fairness", **options):
+    """Per job, the GPU types and numbers of GPUs on which it ran; all jobs end."""
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join([HEADER, *rows]))
+    prepared = Scenario(format_name="csv", cluster=cluster, round_s=60, **options).prepare(path, policy, seed=0)
+    jobs, on = prepared.simulation.state.jobs, defaultdict(set)
+
+    def watch(round_: SimulatedRound) -> None:
+        for row, k in zip(round_.rows.tolist(), round_.configurations.tolist(), strict=True):
+            used = jobs.configurations.usage[:, k]
+            on[jobs.names[row]] |= {(prepared.gpu_types[j], int(used[j])) for j in np.flatnonzero(used)}
+
+    assert prepared.finish(watch)["completed"] == len(rows)
+    return dict(on)
+
+
+def test_a_job_of_two_gpus_a_replica_has_whole_replicas(tmp_path):
+    """Of 3 GPUs it has 2, and the single one goes to the other job; of 7, 6."""
+    assert given(tmp_path, "pair,0,500,1,2", "single,0,500,1,1", cluster="v100=1x3") == {
+        "pair": {("v100", 2)},
+        "single": {("v100", 1)},
+    }
+    elastic = 'pairs,0,5000,"{""min"": 1, ""max"": 3}",2'
+    assert given(tmp_path, elastic, cluster="v100=1x7") == {"pairs": {("v100", 6)}}
+
+
+@pytest.mark.parametrize("policy", ["motley", "max_min_fairness", "finish_time_fairness", "sia", "srtf", "fifo"])
+def test_a_replica_takes_the_gpus_of_its_type_under_every_kind_of_policy(tmp_path, policy):
+    """Two replicas are 4 A100 or 8 V100, and never 8 A100, which would be four; on T4 the job cannot be."""
+    a, b, c = (name + ',0,2000,2,"{""a100"": 2, ""v100"": 4}"' for name in "abc")
+    on = given(tmp_path, a, b, cluster="a100=1x8,v100=1x8,t4=1x8", policy=policy)
+    assert set().union(*on.values()) <= {("a100", 4), ("v100", 8)}
+    assert given(tmp_path, c, cluster="v100=2x8", policy=policy) == {"c": {("v100", 8)}}
+
+
+def test_a_gang_on_two_types_has_whole_replicas_on_each(tmp_path):
+    """One job has 4 V100, and the other no 3 of one type beside 1 of the other."""
+    rows = [f"{name},0,5000,2,2" for name in "ab"]
+    on = given(tmp_path, *rows, cluster="v100=1x7,p100=1x3", policy="fifo", mixed_gangs=True)
+    assert on == {"a": {("v100", 4)}, "b": {("v100", 2), ("p100", 2)}}
+
+
+def test_the_size_of_a_recorded_replica_is_not_another_in_the_trace(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text(f"{HEADER},workload\na,0,500,1,2,bert\n")
+    scenario = Scenario(format_name="csv", cluster="rtx=1x8", profiles=reference("sia") / "apps")
+    with pytest.raises(InvalidTable, match=r"job a: a replica of bert takes 1 GPU of any type, the trace says 2"):
+        scenario.prepare(path, "fifo", seed=0)

@@ -13,7 +13,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from allocation.plan_round import Plan
-from cluster_app.models import Gpu, GpuType
+from cluster_app.models import Gpu, GpuType, Node
 from cluster_app.services import add_node
 from jobs_app.lifecycle.attempts import end_attempt, lock_job, note_running, preempt
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
@@ -49,6 +49,7 @@ def prepare(gpus: int) -> None:
     call_command("migrate", verbosity=0)
     kind = GpuType.objects.create(name="a100", **gpu_type_columns("a100"))
     add_node("n1", kind, gpus=gpus, cpus=64, memory_mib=2**19, emulated=True)
+    Node.objects.update(health=Node.Health.HEALTHY)  # no scheduler asks the engine
     Team.objects.create(name="vision").members.add(User.objects.create(username="ada"))
 
 

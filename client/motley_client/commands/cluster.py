@@ -11,7 +11,7 @@ from motley_client.completion import TeamOption, gpu_types
 from motley_client.completion import nodes as known_nodes
 from motley_client.lookup import connect
 from motley_client.responses import Node
-from motley_client.tables.cluster import gpu_types_table, nodes_table, occupancy, throughputs_table
+from motley_client.tables.cluster import gpu_types_table, nodes_table, occupancy, storage_table, throughputs_table
 from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
 
 POLL_PERIOD_S = 2.0
@@ -80,6 +80,13 @@ def types(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     with connect(context) as client:
         found = list(client.gpu_types())
     emit(output, found, names=[kind["name"] for kind in found], table=lambda: gpu_types_table(found))
+
+
+def storage(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """List named storage, which jobs ask for with --mount, and the engines that have it."""
+    with connect(context) as client:
+        found = list(client.storage())
+    emit(output, found, names=dict.fromkeys(one["name"] for one in found), table=lambda: storage_table(found))
 
 
 def rates(

@@ -3,18 +3,20 @@
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperCommand
 
-from motley_client.completion import gpu_types, teams
+from motley_client.completion import gpu_types, storage, teams
 from motley_client.completion import jobs as known_jobs
 from motley_client.spec import (
     after_of,
     array_of,
     command_of,
     gpus_of,
+    is_digest,
     merged,
     pairs_of,
     read_specs,
@@ -71,6 +73,28 @@ def options(
     workdir: Annotated[
         str | None, typer.Option(help="Working directory, on storage shared by all nodes. Default: a new folder.")
     ] = None,
+    code: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder that is uploaded without what .gitignore and .motleyignore leave out; the job starts in it.",
+        ),
+    ] = None,
+    mount: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STORAGE",
+            help="Storage that the job needs, by name; repeat for several. Its path is in MOTLEY_MOUNT_<NAME>.",
+            autocompletion=storage,
+        ),
+    ] = None,
+    setup: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND",
+            help="Makes the job's environment in $MOTLEY_ENV_DIR before it starts, e.g. 'uv sync --frozen'.",
+        ),
+    ] = None,
     env: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment variable; repeat for several.")
     ] = None,
@@ -86,6 +110,12 @@ def options(
         str | None, typer.Option(help="Time by which the job should finish, e.g. 2026-12-01T12:00:00Z.")
     ] = None,
     time_limit: Annotated[str | None, typer.Option(help="Maximum running time over all attempts, e.g. 48h.")] = None,
+    idle_limit: Annotated[
+        str | None,
+        typer.Option(
+            help="Stop the job after this time without a session (exec, port) in use, e.g. 1h: for notebooks."
+        ),
+    ] = None,
     retries: Annotated[
         int | None, typer.Option(help="Maximum number of restarts after failures; preemptions do not count.")
     ] = None,
@@ -128,6 +158,9 @@ def options(
         "memory_per_gpu": memory_per_gpu,
         "team": team,
         "workdir": workdir,
+        "setup": setup,
+        "code": str(Path(code).resolve()) if code else None,
+        "mounts": mount,
         "env": pairs_of("--env", env or []),
         "tags": pairs_of("--tag", tag or []),
         "workload": workload,
@@ -135,6 +168,7 @@ def options(
         "weight": weight,
         "deadline": deadline,
         "time_limit": time_limit,
+        "idle_limit": idle_limit,
         "retries": retries,
         "preemptible": preemptible,
         "after": after_of(after or []),
@@ -148,7 +182,15 @@ def options(
 def specs_of(context: typer.Context, *, file: FileArgument = None, **given: Any) -> Specs:
     """Every job of the file, each with the options applied; without a file, the one job that the options describe."""
     fields = options(context, **given)
-    return [merged(spec, fields) for spec in (read_specs(file) if file else [{}])]
+    return [merged(_with_whole_path(spec, file), fields) for spec in (read_specs(file) if file else [{}])]
+
+
+def _with_whole_path(spec: dict[str, Any], file: TextIO | None) -> dict[str, Any]:
+    """The spec with the folder in `code`, which is relative to that of the file, as an absolute path."""
+    code, name = spec.get("code"), getattr(file, "name", "")
+    if not isinstance(code, str) or not code or is_digest(code):
+        return spec
+    return {**spec, "code": str((Path(name).parent if Path(name).is_file() else Path()).joinpath(code).resolve())}
 
 
 def takes_specs(command: Callable[..., None]) -> Callable[..., None]:

@@ -20,7 +20,7 @@ def logs(
     tail: Annotated[
         int | None, typer.Option("--tail", "-t", min=1, help="Only this number of lines from the end.")
     ] = None,
-    stream: Annotated[str, typer.Option(help="stdout or stderr.", metavar="STREAM")] = "stdout",
+    stream: Annotated[str, typer.Option(help="stdout, stderr, or setup.", metavar="STREAM")] = "stdout",
     rank: Annotated[int, typer.Option(min=0, help="Rank of the node within the gang.")] = 0,
     attempt: Annotated[int | None, typer.Option(min=1, help="Number of the attempt. Default: the latest.")] = None,
 ) -> None:
@@ -36,7 +36,8 @@ def logs(
         if not job_now["attempts"]:
             warn(f"No log yet. {status_line(found)}")
         elif job_now["state"] == "failed" and stream == "stdout":
-            warn(f"The job failed. For error messages: motley logs --stream stderr {found['id']}")
+            failed = "setup" if "setup failed" in job_now["message"] else "stderr"
+            warn(f"The job failed. For error messages: motley logs --stream {failed} {found['id']}")
 
 
 def _follow(client: Client, job: Job, which: dict[str, Any]) -> None:

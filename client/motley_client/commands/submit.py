@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from motley_client.client import Client
+from motley_client.code import packed
 from motley_client.commands.job_options import Specs, takes_changes, takes_specs
 from motley_client.commands.wait import exit_code_of, wait_for_all
 from motley_client.completion import JobArgument
 from motley_client.lookup import connect, find_job, with_ids
 from motley_client.replica_size import MOST, memory_by_type, model_memory_mib, proposed_size, written
 from motley_client.responses import Job, JobDetail, Plan
-from motley_client.spec import SpecError
+from motley_client.spec import SpecError, is_digest
 from motley_client.tables.jobs import jobs_table, plan_table
 from motley_client.terminal import Output, OutputOption, emit, now, sanitized, say
 
@@ -46,7 +48,9 @@ def submit(
         resolved = _with_dependency_ids(client, specs)
         if dry_run:
             _show_plans(client, resolved, output)
-        elif len(resolved) == 1:
+            return
+        resolved = _with_uploaded_code(client, resolved, output)
+        if len(resolved) == 1:
             _follow_up(client, client.submit(resolved[0]), wait=wait, output=output)
         else:
             _follow_up_batch(client, client.submit_many(resolved), wait=wait, output=output)
@@ -70,7 +74,9 @@ def clone(
 ) -> None:
     """Submit a copy of a job with changes. Example: motley clone resnet --gpus 8"""
     with connect(context) as client:
-        made = client.clone(find_job(client, job)["id"], with_ids(client, changes))
+        found = find_job(client, job)
+        (changes,) = _with_uploaded_code(client, [{"team": found["team"], **changes}], output)
+        made = client.clone(found["id"], with_ids(client, changes))
         _follow_up(client, made, wait=wait, output=output)
 
 
@@ -108,6 +114,31 @@ def _with_dependency_ids(client: Client, specs: Specs) -> Specs:
     return [with_ids(client, spec) for spec in specs]
 
 
+def _with_uploaded_code(client: Client, specs: Specs, output: Output) -> Specs:
+    """The specs with the digest of the uploaded archive in place of each folder of code."""
+    digests: dict[tuple[str, str], str] = {}
+    resolved = []
+    for spec in specs:
+        folder, team = spec.get("code"), spec.get("team") or ""
+        if not (isinstance(folder, str) and isinstance(team, str) and folder) or is_digest(folder):
+            resolved.append(spec)  # nothing to upload, or nothing that the service would accept
+            continue
+        if (folder, team) not in digests:
+            digests[folder, team] = _uploaded(client, Path(folder), team or client.only_team(), output)
+        resolved.append({**spec, "code": digests[folder, team]})
+    return resolved
+
+
+def _uploaded(client: Client, folder: Path, team: str, output: Output) -> str:
+    """Upload the folder and return its digest."""
+    with packed(folder) as code:
+        is_new = client.upload_packed(code, team=team)
+        if output is Output.TABLE:
+            what = f"{code.files:,} files, {code.size_bytes / (1 << 20):,.1f} MiB packed"
+            say(f"Code {code.digest[:12]}: {what}, {'uploaded' if is_new else 'uploaded before'}.")
+        return code.digest
+
+
 def _no_command(spec: Mapping[str, Any]) -> str:
     if meant := get_close_matches("command", spec, n=1):
         return f"Unknown field {meant[0]!r}: did you mean 'command'?"
@@ -127,7 +158,9 @@ def _show_plans(client: Client, specs: Specs, output: Output) -> None:
 
 
 def _without_siblings(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The job without its dependencies on jobs of the same file: they do not exist yet and do not affect its plan."""
+    """The job without what a plan does not need: jobs of the same file, and a folder of code that is not uploaded."""
+    if not is_digest(str(spec.get("code", ""))):
+        spec = {name: value for name, value in spec.items() if name != "code"}
     after = [need for need in spec.get("after") or [] if not _is_sibling(need)]
     return {**{name: value for name, value in spec.items() if name != "after"}, **({"after": after} if after else {})}
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from rich.console import RenderableType
 
-from motley_client.responses import GpuType, Node, Throughput
+from motley_client.responses import GpuType, Node, Storage, Throughput
 from motley_client.tables.format import Cell, age, gib, number, table, until
 
 OUT_OF_SERVICE = {"cordoned", "draining"}
@@ -32,6 +32,15 @@ def gpu_types_table(kinds: Iterable[GpuType]) -> RenderableType:
         for kind in kinds
     ]
     return table(headings, rows, empty="No GPU types.")
+
+
+def storage_table(storage: Iterable[Storage]) -> RenderableType:
+    headings = ("STORAGE", "ENGINE", "GPU TYPE", "PATH", "MISSING ON")
+    rows = [
+        (one["name"], one["engine"], one["gpu_type"] or "any", one["path"] or "-", ", ".join(one["missing_on"]))
+        for one in storage
+    ]
+    return table(headings, rows, empty="No storage has been named: an administrator can add it.")
 
 
 def throughputs_table(rates: Iterable[Throughput], *, now: datetime) -> RenderableType:

@@ -41,7 +41,7 @@ class Command(BaseCommand):
         collect_static_files()
         host = _prepared()
         self._accounts(url)
-        with_samples = self._inventory()
+        with_samples = self._slurm_cluster(host) if os.environ.get("SLURM") == "1" else self._inventory()
         environment = os.environ | host.environment() | {"MOTLEY_URL": url, "MOTLEY_DEMO": str(int(with_samples))}
         children = [Child(command, environment) for command in _commands(port, with_samples=with_samples)]
         self.stdout.write(f"\nMotley is at {url}  (Ctrl-C stops the service; running jobs continue)\n")
@@ -76,6 +76,21 @@ class Command(BaseCommand):
             demo.declare_emulated_cluster()
             self.stdout.write("declared an emulated cluster: 4 A100, 8 V100, 8 T4 on five nodes")
         return bool(Node.objects.filter(emulated=True).exists())
+
+    def _slurm_cluster(self, host: Host) -> bool:
+        """Start a private Slurm cluster and schedule on it; returns whether to submit sample jobs."""
+        cluster = demo.private_slurm_cluster(settings.VAR_DIR / "slurm")
+        try:
+            cluster.up()
+        except EngineError as error:
+            raise CommandError(str(error)) from error
+        root = host.engine_root.with_name(f"{host.engine_root.name}-slurm")
+        demo.declare_slurm_cluster(cluster, root=root, search_path=host.job_path)
+        self.stdout.write(
+            f"started a private Slurm cluster of five emulated nodes: SLURM_CONF={cluster.conf} squeue\n"
+            f"it goes on when the service stops; `manage.py stopslurm` ends it and its jobs"
+        )
+        return os.environ.get("DEMO") != "0"
 
 
 class Child:

@@ -1,0 +1,138 @@
+"""PyTorch DDP that Motley can stop and continue on other GPUs without losing or repeating a step.
+
+The loss depends on the step alone, not on how many ranks share its batch. Submitted by ddp.yaml (torchrun, any number
+of GPUs) or ddp_without_torchrun.yaml (nodes with one GPU). Outside Motley: python ddp.py, or torchrun ddp.py
+"""
+
+import argparse
+import os
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import tracking
+from motley_client.training import (
+    EXIT_REQUEUE,
+    checkpoint_dir,
+    progress,
+    resume,
+    save_atomically,
+    should_stop,
+    stop_reason,
+    try_to_save,
+)
+
+GLOBAL_BATCH = 48
+"""Samples per step over all ranks: divisible by every number of GPUs that the job may get."""
+
+
+def main(options: argparse.Namespace) -> int:
+    should_stop()  # from here on, SIGTERM leads to a checkpoint
+    device = join()
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 1)).double().to(device)
+    ddp = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    checkpoint, step = checkpoint_dir() / "last.pt", 0
+
+    def state() -> dict[str, Any]:
+        return {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+
+    if resume() and checkpoint.exists():
+        saved = torch.load(checkpoint, map_location=device)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        step = saved["step"]
+    log = tracking.start(options.track) if rank == 0 else tracking.nothing
+    say(rank, f"from step {step} on {world_size} ranks")
+
+    while step < options.steps and not stop_on_every_rank(device):
+        x, y = share_of(batch(step), rank, world_size, device)
+        loss = nn.functional.binary_cross_entropy_with_logits(ddp(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        step += 1
+        if step % options.report_every == 0:
+            mean = mean_over_ranks(loss)
+            if rank == 0:
+                progress(step, loss=mean, batch_size=GLOBAL_BATCH)
+                log(step, mean)
+            say(rank, f"step {step} loss {mean:.12f}")
+        if rank == 0 and step % options.save_every == 0:
+            try_to_save(checkpoint, lambda file: torch.save(state(), file))
+
+    if rank == 0:
+        save_atomically(checkpoint, lambda file: torch.save(state(), file))
+    dist.barrier()  # no rank may exit while rank 0 is still writing
+    dist.destroy_process_group()
+    if step >= options.steps:
+        return 0
+    say(rank, f"stopped ({stop_reason()}) at step {step}")
+    return EXIT_REQUEUE  # torchrun makes 1 of it; after a stop requested by Motley that does no harm
+
+
+def join() -> torch.device:
+    """Join the process group: as torchrun says, else one process per node as Motley says, else alone."""
+    if "RANK" not in os.environ and int(os.environ.get("MOTLEY_GPUS_PER_NODE", "1")) > 1:
+        raise SystemExit("One process would use one of several GPUs: start it by torchrun.")
+    os.environ.setdefault("RANK", os.environ.get("MOTLEY_NODE_RANK", "0"))
+    os.environ.setdefault("WORLD_SIZE", os.environ.get("MOTLEY_NUM_NODES", "1"))
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29500")
+    if not torch.cuda.is_available():
+        dist.init_process_group("gloo")
+        return torch.device("cpu")
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group("nccl")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def stop_on_every_rank(device: torch.device) -> bool:
+    """Whether to stop, by all-reduce: ranks receive SIGTERM at different steps, and one left alone would hang.
+
+    It waits for the GPU; where a step takes only some milliseconds, ask every few steps.
+    """
+    stop = torch.tensor(float(should_stop()), device=device)
+    dist.all_reduce(stop, op=dist.ReduceOp.MAX)
+    return bool(stop.item())
+
+
+def batch(step: int) -> tuple[Tensor, Tensor]:
+    """Samples of a step, in place of a data set; of one, take numbers `step * GLOBAL_BATCH` and following."""
+    generator = torch.Generator().manual_seed(step)
+    x = torch.randn(GLOBAL_BATCH, 16, generator=generator, dtype=torch.float64)
+    return x, (x.sum(1, keepdim=True).sin() > 0).double()
+
+
+def share_of(samples: tuple[Tensor, Tensor], rank: int, world_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Equal part of the batch for a rank, so that the mean over ranks is the mean over the batch."""
+    if GLOBAL_BATCH % world_size:
+        raise SystemExit(f"{world_size} ranks cannot share {GLOBAL_BATCH} samples equally: choose another --gpus.")
+    x, y = (tensor.chunk(world_size)[rank].to(device) for tensor in samples)
+    return x, y
+
+
+def mean_over_ranks(loss: Tensor) -> float:
+    mean = loss.detach().clone()
+    dist.all_reduce(mean)
+    return mean.item() / dist.get_world_size()
+
+
+def say(rank: int, line: str) -> None:
+    if rank == 0:
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--report-every", type=int, default=20, metavar="STEPS")
+    parser.add_argument("--save-every", type=int, default=500, metavar="STEPS")
+    parser.add_argument("--track", choices=["wandb", "mlflow"], help="log the loss there, as one run over all attempts")
+    sys.exit(main(parser.parse_args()))

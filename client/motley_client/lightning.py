@@ -1,0 +1,87 @@
+"""Callback of PyTorch Lightning: progress, and a checkpoint at the end of the step at which Motley stops the job.
+
+motley = MotleyCallback()
+trainer = Trainer(callbacks=[motley], num_nodes=int(os.environ.get("MOTLEY_NUM_NODES", "1")))
+trainer.fit(model, ckpt_path=motley.resume_path())    # exits with EXIT_REQUEUE when Motley stops the job
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import Checkpoint
+
+from motley_client.training import (
+    EXIT_REQUEUE,
+    checkpoint_dir,
+    progress,
+    resume,
+    should_stop,
+    take_over_sigterm,
+)
+
+
+class MotleyCallback(Checkpoint):  # type: ignore[misc]  # Lightning is not installed where types are checked
+    """Reports progress, saves the trainer's state when Motley asks the job to stop, and ends all ranks at one step.
+
+    Lightning calls a `Checkpoint` after all other callbacks, so that their part of the step is done and saved.
+
+    `save_every` saves at every so many steps, too: what a lost node costs. `batch_size` is reported: samples per step
+    on all GPUs. Validation is not interrupted: a checkpoint's grace period should be longer.
+    """
+
+    def __init__(
+        self, *, save_every: int | None = None, batch_size: int | None = None, report_period_s: float = 0.5
+    ) -> None:
+        self.path = checkpoint_dir() / "last.ckpt"
+        self.save_every = save_every
+        self.batch_size = batch_size
+        self.report_period_s = report_period_s
+        self._reported_at_s = -report_period_s
+        self._step = 0
+
+    def resume_path(self) -> Path | None:
+        """The checkpoint of an earlier attempt of this job, for `Trainer.fit(ckpt_path=...)`."""
+        return self.path if resume() and self.path.exists() else None
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        should_stop()
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Replace Lightning's handler, installed meanwhile, which runs a collective operation when the signal comes.
+
+        Ranks that are not at the same operation then hang or mix up their data.
+        """
+        take_over_sigterm()
+        self._step = trainer.global_step
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.global_step == self._step:  # gradients are being accumulated, and are in no checkpoint
+            return
+        self._step = trainer.global_step
+        if trainer.is_global_zero:
+            self._report(trainer, outputs)
+        if trainer.strategy.reduce_boolean_decision(should_stop(), all=False) and not _is_last_step(trainer):
+            trainer.save_checkpoint(self.path)
+            # Not trainer.should_stop: it waits for min_epochs and min_steps, and validates first.
+            raise SystemExit(EXIT_REQUEUE)
+        if self.save_every and self._step % self.save_every == 0:
+            trainer.save_checkpoint(self.path)
+
+    def _report(self, trainer: Trainer, outputs: Any) -> None:
+        now_s = time.monotonic()
+        last = should_stop() or _is_last_step(trainer)
+        if not last and now_s < self._reported_at_s + self.report_period_s:
+            return
+        self._reported_at_s = now_s
+        loss = outputs.get("loss") if isinstance(outputs, dict) else None
+        if loss is not None:  # of one micro-batch, divided by their number
+            loss = loss.item() * trainer.accumulate_grad_batches
+        progress(self._step, epoch=trainer.current_epoch, loss=loss, batch_size=self.batch_size)
+
+
+def _is_last_step(trainer: Trainer) -> bool:
+    return bool(0 <= trainer.max_steps <= trainer.global_step)

@@ -1,0 +1,77 @@
+"""Callback of the Trainer of Hugging Face: progress, and a checkpoint at the end of the step at which Motley stops it.
+
+motley = MotleyCallback()
+trainer = Trainer(model, TrainingArguments(str(checkpoint_dir()), ...), callbacks=[motley], ...)
+trainer.train(resume_from_checkpoint=motley.resume_path())
+sys.exit(motley.exit_code)
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from motley_client.training import EXIT_REQUEUE, checkpoint_dir, progress, resume, should_stop
+
+
+class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is not installed where types are checked
+    """Reports progress, and has the Trainer save and end on all ranks at one step when Motley asks the job to stop.
+
+    The Trainer's `output_dir` is `checkpoint_dir()`. The loss reported is that of its last log.
+    """
+
+    def __init__(self, *, report_period_s: float = 0.5) -> None:
+        self.report_period_s = report_period_s
+        self.stopped = False
+        self._reported_at_s = -report_period_s
+        self._loss: float | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """EXIT_REQUEUE if steps are left, 0 if training has ended by itself."""
+        return EXIT_REQUEUE if self.stopped else 0
+
+    def resume_path(self) -> str | None:
+        """The newest whole checkpoint of earlier attempts of this job, for `Trainer.train`."""
+        return _newest_checkpoint(checkpoint_dir()) if resume() else None
+
+    def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        should_stop()
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any
+    ) -> None:
+        self._loss = (logs or {}).get("loss", self._loss)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if _on_any_rank(should_stop(), args.device) and state.global_step < state.max_steps:
+            self.stopped = control.should_save = control.should_training_stop = True
+        if state.is_world_process_zero:
+            self._report(args, state)
+
+    def _report(self, args: TrainingArguments, state: TrainerState) -> None:
+        now_s = time.monotonic()
+        last = self.stopped or state.global_step == state.max_steps
+        if last or now_s >= self._reported_at_s + self.report_period_s:
+            self._reported_at_s = now_s
+            samples = args.train_batch_size * args.world_size * args.gradient_accumulation_steps
+            progress(state.global_step, epoch=state.epoch, loss=self._loss, batch_size=samples)
+
+
+def _newest_checkpoint(folder: Path) -> str | None:
+    # The Trainer writes trainer_state.json last: a save that was killed lacks it.
+    whole = [path.parent for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*/trainer_state.json")]
+    return str(max(whole, key=lambda path: int(path.name.rpartition("-")[2]))) if whole else None
+
+
+def _on_any_rank(asked: bool, device: torch.device) -> bool:
+    """Whether any rank was asked, by all-reduce: ranks receive SIGTERM at different steps."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return asked
+    flag = torch.tensor(float(asked), device=device)
+    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+    return bool(flag.item())

@@ -1,0 +1,128 @@
+"""What engines report is recorded here: that they answer, their nodes, heartbeats, the health of nodes and of GPUs."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from cluster_app.models import FOREIGN_USE, Engine, Gpu, MissingStorage, Node, NodeEvent
+from cluster_app.services import record
+
+Inventory = Mapping[str, Mapping[str, Any]]
+"""Reported nodes: name → the columns of `scheduler_app.round.observe.inventory_of`."""
+
+
+CORDONED = "cordoned"
+"""The state in which the engine gives a node no new jobs, as of `engines.protocol.NodeState`."""
+MOST_NAMED = 6
+
+
+def record_answer(engine: Engine, inventory: Inventory, *, now: datetime) -> None:
+    """Record that the engine answers, and the nodes that it reports; only what has changed is written."""
+    changes: dict[str, Any] = {"heard_at": now}
+    if not engine.answers:
+        changes |= {"since": now, "fault": "", "retry_at": None}
+    if inventory != engine.inventory:
+        changes["inventory"] = inventory
+    Engine.objects.filter(pk=engine.pk).update(**changes)
+
+
+def record_fault(engine: Engine, fault: str, *, now: datetime, retry_at: datetime) -> None:
+    """Record that the engine does not answer, why, since when, and when it is asked again."""
+    begun = {} if engine.fault else {"since": now}
+    fault = fault[:500] or "It does not answer."
+    Engine.objects.filter(pk=engine.pk).update(fault=fault, retry_at=retry_at, **begun)
+
+
+def record_heartbeats(engine: str, names: Iterable[str], *, now: datetime) -> None:
+    """Record that these nodes are alive; an engine speaks for its own nodes only."""
+    Node.objects.filter(engine__name=engine, name__in=list(names)).update(heard_at=now)
+
+
+def reasons_out_of_service(engine: str) -> dict[str, str]:
+    """The engine's nodes, each with the reason of its cordon or drain; empty for a node in service."""
+    return dict(Node.objects.filter(engine__name=engine).values_list("name", "reason"))
+
+
+def note_gpu_health(node: str, healthy: Mapping[str, bool]) -> None:
+    """Store the health of GPUs by UUID, as the driver reports it; an unhealthy GPU gets no new job."""
+    for fine in (True, False):
+        uuids = [uuid for uuid, is_healthy in healthy.items() if is_healthy is fine]
+        if uuids:  # declared nodes report no hardware: no query for them
+            Gpu.objects.filter(node__name=node, uuid__in=uuids).exclude(healthy=fine).update(healthy=fine)
+
+
+def update_node_health(
+    now: datetime, *, listening_since: datetime, inventories: Mapping[str, Inventory] = MappingProxyType({})
+) -> None:
+    """Derive each node's health from its last heartbeat; a change is recorded as an event.
+
+    `inventories`: what the engines that answered have reported now, by name.
+    """
+    for node in Node.objects.select_related("engine").defer("engine__inventory", "engine__options"):
+        since = None if node.engine.fault else node.engine.since or listening_since
+        health = node.health_at(now, listening_since=listening_since, answering_since=since)
+        if health != node.health:
+            Node.objects.filter(pk=node.pk).update(health=health)
+            record(node, NodeEvent.Kind.HEALTH, f"{health.label}")
+        if node.engine.name in inventories:
+            _store_condition(node, inventories[node.engine.name].get(node.name, {}))
+
+
+def _store_condition(node: Node, reported: Mapping[str, Any]) -> None:
+    """Store whether the engine gives the node no new jobs, and what others use of it."""
+    reason = (reported["reason"] or "out of service")[:200] if reported.get("state") == CORDONED else ""
+    condition = {"engine_reason": reason, **{name: reported.get(name, 0) for name in FOREIGN_USE}}
+    if all(getattr(node, name) == value for name, value in condition.items()):
+        return
+    Node.objects.filter(pk=node.pk).update(**condition)
+    if reason != node.engine_reason:
+        said = f"taken out of service by the engine: {reason}" if reason else "back in service at the engine"
+        record(node, NodeEvent.Kind.HEALTH, said)
+
+
+def engine_message(node: Node, engine: Engine) -> str:
+    """What the engine has to say of a node: why it gets no new jobs, and what the site refuses; empty if nothing."""
+    refusal = engine.inventory.get(node.name, {}).get("refusal", "")
+    return " ".join(part for part in (why_not_in_service(node, engine), refusal) if part)
+
+
+def why_not_in_service(node: Node, engine: Engine) -> str:
+    """Why a node gets no new jobs, as far as its engine is the cause; empty if it is not."""
+    if engine.fault:
+        return f"The engine {engine.name} does not answer: {engine.fault}"
+    if not engine.enabled:
+        return f"The engine {engine.name} is disabled."
+    if node.health == Node.Health.UNKNOWN:
+        return _why_unknown(node, engine)
+    reason = engine.inventory.get(node.name, {}).get("reason", "")
+    if node.health != Node.Health.HEALTHY and reason:
+        return f"The engine {engine.name} does not hear from it: {reason}"
+    return f"The engine {engine.name} gives it no new jobs: {node.engine_reason}" if node.engine_reason else ""
+
+
+def _why_unknown(node: Node, engine: Engine) -> str:
+    if engine.heard_at is None:
+        return f"The engine {engine.name} has not been heard yet."
+    if reason := engine.inventory.get(node.name, {}).get("reason", ""):
+        return f"The engine {engine.name} has not heard from it: {reason}"
+    if node.name in engine.inventory or node.emulated:
+        return f"The engine {engine.name} has not heard from it yet."
+    return f"The engine {engine.name} does not report this node; it reports: {nodes_in_words(engine)}."
+
+
+def nodes_in_words(engine: Engine) -> str:
+    """The nodes that an engine reports, with their GPUs: the first few by name."""
+    found = [f"{name} ({one['gpus']} {one['gpu_type']})" for name, one in sorted(engine.inventory.items())]
+    rest = [f"{len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
+    return ", ".join([*found[:MOST_NAMED], *rest]) or "no node with GPUs"
+
+
+def note_missing_storage(name: str, node_name: str, now: datetime) -> None:
+    """Note that an attempt did not find the storage on a node, in the node's history too."""
+    node = Node.objects.filter(name=node_name).first()
+    if node is None:
+        return
+    _, is_new = MissingStorage.objects.update_or_create(node=node, name=name, defaults={"at": now})
+    if is_new:
+        record(node, NodeEvent.Kind.STORAGE, f"The storage {name} is missing.")

@@ -1,0 +1,64 @@
+"""Named storage: its paths on the nodes of an engine, and the nodes on which it was found missing."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cluster_app.models import MissingStorage, Node, Storage
+
+TRIED_AGAIN_AFTER = timedelta(minutes=5)
+"""Time for which jobs stay away from a node that did not have their storage: a mount may come back by itself."""
+
+
+@dataclass(frozen=True)
+class StoragePaths:
+    """Paths of all storage: name -> path by engine and GPU type, '' standing for all types."""
+
+    by_place: Mapping[tuple[str, str], Mapping[str, str]]
+
+    @classmethod
+    def read(cls) -> "StoragePaths":
+        by_place: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        rows = Storage.objects.order_by("name").values_list("engine__name", "gpu_type__name", "name", "path")
+        for engine, gpu_type, name, path in rows:
+            by_place[engine, gpu_type or ""][name] = path
+        return cls(dict(by_place))
+
+    def on(self, engine: str, gpu_type: str) -> dict[str, str]:
+        """Name -> path on nodes of this engine and GPU type; a path of the GPU type comes before the engine's."""
+        return {**self.by_place.get((engine, ""), {}), **self.by_place.get((engine, gpu_type), {})}
+
+
+def missing_storage() -> dict[int, frozenset[str]]:
+    """Node (primary key) -> the storage that was found missing there lately."""
+    missing: dict[int, set[str]] = defaultdict(set)
+    for node, name in MissingStorage.objects.values_list("node", "name"):
+        missing[node].add(name)
+    return {node: frozenset(names) for node, names in missing.items()}
+
+
+def nodes_with(mounts: Collection[str]) -> set[int]:
+    """Primary keys of the nodes that have this storage; on none of them was it found missing lately."""
+    paths, missing = StoragePaths.read(), missing_storage()
+    nodes = Node.objects.values_list("pk", "engine__name", "gpu_type__name")
+    has = {pk: paths.on(engine, gpu_type).keys() - missing.get(pk, frozenset()) for pk, engine, gpu_type in nodes}
+    return {pk for pk, names in has.items() if {*mounts} <= names}
+
+
+def nodes_without(storage: Storage) -> list[str]:
+    """Names of the nodes on which an attempt did not find it lately."""
+    missing = MissingStorage.objects.filter(name=storage.name, node__engine__name=storage.engine_id)
+    if storage.gpu_type_id:
+        missing = missing.filter(node__gpu_type=storage.gpu_type_id)
+    return list(missing.order_by("node__name").values_list("node__name", flat=True))
+
+
+def forget_missing_storage(now: datetime) -> None:
+    """Let jobs try the nodes again after a while."""
+    MissingStorage.objects.filter(at__lt=now - TRIED_AGAIN_AFTER).delete()
+
+
+def storage_was_found(node_name: str) -> None:
+    """Let jobs try a node again on which a test found all of its storage."""
+    MissingStorage.objects.filter(node__name=node_name).delete()

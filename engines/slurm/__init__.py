@@ -1,0 +1,1 @@
+"""Engine of a Slurm cluster."""

@@ -1,0 +1,102 @@
+"""Slurm's commands, each with a time limit; a cluster that does not answer is told apart from one that refuses."""
+
+import os
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from engines.protocol import EngineError, EngineUnreachable
+from engines.slurm.text import (
+    ALLOCATION_FORMAT,
+    JOB_FORMAT,
+    Allocation,
+    Reservation,
+    SlurmJob,
+    SlurmNode,
+    parse_allocation,
+    parse_job,
+    parse_node,
+    parse_reservations,
+)
+
+ALLOCATED = "CONFIGURING,RUNNING,COMPLETING,SUSPENDED,STOPPED,SIGNALING,STAGE_OUT,RESIZING"
+"""States of jobs that have their nodes."""
+SEARCH_PATH = "/opt/slurm/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+_NO_ANSWER = re.compile(
+    r"unable to contact|socket timed out|connection refused|connect failure|timed out|temporarily unable|"
+    r"zero bytes|transport endpoint|authentication|munge|try again|in standby mode|unexpected message",
+    re.IGNORECASE,
+)
+
+
+class SlurmCommands:
+    """The commands of one cluster; `conf` is its slurm.conf, None the system's."""
+
+    def __init__(self, *, conf: Path | None = None, timeout_s: float = 20.0) -> None:
+        self.env = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8"} | ({"SLURM_CONF": str(conf)} if conf else {})
+        if conf is None and "SLURM_CONF" in os.environ:
+            self.env["SLURM_CONF"] = os.environ["SLURM_CONF"]
+        self._timeout_s = timeout_s
+
+    def nodes(self) -> list[SlurmNode]:
+        lines = self._run("scontrol", "show", "node", "-d", "-o").splitlines()
+        return [parse_node(line) for line in lines if line.startswith("NodeName=")]
+
+    def jobs(self, prefix: str) -> dict[str, list[SlurmJob]]:
+        """Our jobs whose name begins with the prefix, by name; also ended ones, as long as Slurm remembers them."""
+        found: dict[str, list[SlurmJob]] = defaultdict(list)
+        for line in self._run("squeue", "-h", "-t", "all", "--me", "-o", JOB_FORMAT).splitlines():
+            job = parse_job(line)
+            if job.name.startswith(prefix):
+                found[job.name].append(job)
+        return found
+
+    def allocations(self, prefix: str) -> list[Allocation]:
+        """What our jobs whose name begins with the prefix have of their nodes."""
+        lines = self._run("squeue", "-h", "-t", ALLOCATED, "--me", "-O", ALLOCATION_FORMAT).splitlines()
+        return [parse_allocation(line) for line in lines if line.startswith(prefix)]
+
+    def reservations(self) -> list[Reservation]:
+        return parse_reservations(self._run("scontrol", "show", "reservation", "-o"))
+
+    def submit(self, options: Sequence[str], script: str) -> int:
+        """Number of the new job. Nothing of our environment is passed on: Slurm would store it in clear."""
+        answer = self._run("sbatch", "--parsable", "--no-requeue", "--export=NIL", *options, text=script)
+        return int(answer.strip().split(";")[0])
+
+    def cancel(self, numbers: Iterable[int], *options: str) -> None:
+        if words := [str(number) for number in numbers]:
+            self._run("scancel", *options, *words)
+
+    def drain(self, nodes: Iterable[str], note: str) -> None:
+        self._run("scontrol", "update", f"NodeName={','.join(nodes)}", "State=DRAIN", f"Reason={note}")
+
+    def undrain(self, nodes: Iterable[str]) -> None:
+        """End the drain; unlike State=RESUME it brings up no node that is down."""
+        self._run("scontrol", "update", f"NodeName={','.join(nodes)}", "State=UNDRAIN")
+
+    def config(self) -> dict[str, str]:
+        """The cluster's configuration."""
+        pairs = (line.split("=", 1) for line in self._run("scontrol", "show", "config").splitlines() if "=" in line)
+        return {name.strip(): value.strip() for name, value in pairs}
+
+    def _run(self, *argv: str, text: str = "") -> str:
+        try:
+            done = subprocess.run(  # noqa: S603 - words of ours and of the inventory, through no shell
+                argv, input=text, capture_output=True, text=True, env=self.env, timeout=self._timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise EngineUnreachable(
+                f"{argv[0]} did not answer within {self._timeout_s:g} s: check that slurmctld runs."
+            ) from None
+        except FileNotFoundError:
+            raise EngineError(
+                f"{argv[0]} is not installed on this machine: install Slurm's client commands (slurm-client)."
+            ) from None
+        if done.returncode:
+            said = done.stderr.strip()[-500:]
+            kind = EngineUnreachable if _NO_ANSWER.search(said) else EngineError
+            raise kind(f"{argv[0]} said: {said}")
+        return done.stdout

@@ -1,0 +1,171 @@
+"""Engine of a Slurm cluster: each attempt is one Slurm job, whose batch script is the supervisor.
+
+All that it knows is in files on a folder that the nodes share, and in Slurm. Claims are of a number of GPUs on a node;
+which devices they are is Slurm's choice. Nothing is concluded from a cluster that does not answer.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+
+from engines.attempt_files import AttemptFolder, StopFile, write_json, write_whole
+from engines.local.host_setup import account_of_jobs, refuse_unreachable
+from engines.protocol import (
+    AttemptReport,
+    EngineError,
+    EngineUnreachable,
+    GpuReport,
+    Launch,
+    LogChunk,
+    NodeReport,
+    SessionCommand,
+    StopReason,
+    Stream,
+)
+from engines.slurm.commands import SlurmCommands
+from engines.slurm.files import SlurmFiles, SlurmLaunchFile
+from engines.slurm.options import SlurmOptions
+from engines.slurm.rank import step_command
+from engines.slurm.reports import Reports
+from engines.slurm.runtime import install_runtime
+from engines.slurm.site import Site
+from engines.slurm.submission import batch_script, launch_file, sbatch_options
+from engines.slurm.text import SlurmNode
+from engines.slurm.use import Use, foreign_use, own_use
+from engines.supervision.engine_root import (
+    SYSTEM_PATH,
+    THROUGH,
+    EngineRoot,
+    file_errors_explained,
+    make_folder,
+    read_log,
+)
+
+log = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+HIDDEN = frozenset({"CUDA_VISIBLE_DEVICES"})
+"""Slurm's own is relative to what the job may see, and replaces it."""
+
+
+class SlurmEngine:
+    """Runs attempts on the nodes of a Slurm cluster. As root, jobs run as `job_user`, which every node must know."""
+
+    def __init__(self, options: SlurmOptions, *, job_user: str | None = None, timeout_s: float = 20.0) -> None:
+        user = account_of_jobs(job_user)
+        search_path = ":".join(part for part in (options.search_path, SYSTEM_PATH) if part)
+        self._options = options
+        self._root = EngineRoot(options.root, user=user, search_path=search_path)
+        self._root.make()
+        refuse_unreachable(self._root.path, user)
+        slurm = SlurmCommands(conf=options.slurm_conf, timeout_s=timeout_s)
+        self._site = Site(slurm, root=self._root.path, partition=options.partition, reservation=options.reservation)
+        self._reports = Reports(self._root, self._site, late_disk_s=options.late_disk_s)
+
+    def nodes(self) -> list[NodeReport]:
+        nodes = self._site.nodes().values()
+        own = own_use(self._site.allocations(), self._launch_file_of)
+        return [_node_report(node, foreign_use(node, own.get(node.name, Use()), self._options)) for node in nodes]
+
+    def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
+        return self._site.sync_drains(wanted) if self._options.drain else {}
+
+    def launch(self, launch: Launch) -> None:
+        """Submit the attempt once. A submission whose answer was lost is found by its name."""
+        folder = self._root.attempt(launch.attempt)
+        files = SlurmFiles(folder)
+        with file_errors_explained(folder.path):
+            make_folder(folder.path, THROUGH)
+            if folder.exit.exists() or files.begun.exists() or files.submitted.exists():
+                return
+            if files.submitting.exists() and (known := self._site.jobs().get(launch.attempt)):
+                write_json(files.submitted, {"job": known[0].number})
+            else:
+                self._write_input(launch, folder)
+                self._submit(launch, files)
+
+    def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
+        """Write the stop request, which the supervisor reads; a job that still waits is cancelled in Slurm."""
+        folder = self._root.attempt(attempt)
+        files = SlurmFiles(folder)
+        with file_errors_explained(folder.path):
+            make_folder(folder.path, THROUGH)
+            write_json(folder.stop, StopFile(reason=reason, grace_s=max(grace.total_seconds(), 0)))
+        if not files.begun.exists() and files.submitting.exists():
+            number = files.read_submitted()
+            numbers = {number} if number is not None else {job.number for job in self._site.jobs().get(attempt, [])}
+            self._site.slurm.cancel(numbers, "--state=PENDING")
+
+    def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
+        try:
+            jobs = self._site.jobs()
+        except EngineError as error:
+            log.warning("Slurm does not answer: %s", error)
+            jobs = None
+        reports = (self._reports.of(attempt, jobs) for attempt in attempts)
+        return [report for report in reports if report is not None]
+
+    def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:
+        folder = self._root.attempt(attempt)
+        return read_log(folder, stream, rank, offset, limit, over=self._reports.is_over(attempt))
+
+    def _launch_file_of(self, job_name: str) -> SlurmLaunchFile | None:
+        return SlurmFiles(self._root.attempt(self._site.attempt_of(job_name))).read_launch()
+
+    def session(self, attempt: int, rank: int) -> SessionCommand:
+        folder = self._root.attempt(attempt)
+        files = SlurmFiles(folder)
+        site, job = files.read_launch(), files.read_submitted()
+        if site is None or job is None:
+            raise EngineError("The attempt has not been submitted to Slurm: try again once it runs.")
+        step = step_command(site, rank, name="session", job=job)
+        argv = [*step, "engines.sessions.enter", str(folder.path), str(rank)]
+        return SessionCommand(argv, self._runtime, self._site.slurm.env)
+
+    def _write_input(self, launch: Launch, folder: AttemptFolder) -> None:
+        nodes = [self._site.node(task.node) for task in launch.tasks]
+        files = SlurmFiles(folder)
+        one_host = len({node.address for node in nodes}) == 1
+        address = LOOPBACK if one_host else nodes[0].address
+        write_json(folder.launch, self._root.prepare(launch, folder, address=address, hidden=HIDDEN))
+        write_json(files.launch, launch_file(launch, nodes, self._options, kill_wait_s=self._site.kill_wait_s))
+        for rank in range(len(nodes)):  # made early, since a network disk remembers for a while that a file is missing
+            write_whole(files.heartbeat(rank), "")
+
+    def _submit(self, launch: Launch, files: SlurmFiles) -> None:
+        folder = self._root.attempt(launch.attempt)
+        nodes = [self._site.node(task.node) for task in launch.tasks]
+        name, output = self._site.job_name(launch.attempt), folder.supervisor_log
+        options = sbatch_options(launch, nodes, self._options, name=name, log=output)
+        files.submitting.touch()
+        try:
+            script = batch_script(folder, runtime=self._runtime, python=self._options.python)
+            job = self._site.slurm.submit(options, script)
+        except EngineUnreachable:
+            raise  # it may have been accepted all the same
+        except EngineError:
+            files.submitting.unlink()
+            raise
+        write_json(files.submitted, {"job": job})
+
+    @cached_property
+    def _runtime(self) -> Path:
+        return install_runtime(self._root.path)
+
+
+def _node_report(node: SlurmNode, foreign: Use) -> NodeReport:
+    return NodeReport(
+        name=node.name.lower(),
+        gpu_type=node.gpu_type.lower() if len(node.gpus) == 1 else "",
+        gpus=tuple(GpuReport(index) for index in range(node.gpu_count)),
+        cpus=node.cpus,
+        memory_mib=node.memory_mib,
+        state=node.state,
+        reason=node.reason,
+        address=node.address,
+        foreign_gpus=foreign.gpus,
+        foreign_cpus=foreign.cpus,
+        foreign_memory_mib=foreign.memory_mib,
+    )

@@ -1,0 +1,198 @@
+"""Root folder of an engine: the folders of attempts and jobs, the input of supervisors, and the logs."""
+
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import UUID
+
+from engines.attempt_files import AttemptFolder, CodeFile, LaunchFile, RankCommand, SetupFile, read_json
+from engines.progress import progress_from_json
+from engines.protocol import EngineError, Launch, LogChunk, Progress, Setup, Stream
+from engines.supervision.processes import MARK
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+THROUGH = 0o711
+"""Mode of a folder that others may traverse, but not list."""
+OWN = 0o700
+
+
+class EngineRoot:
+    """The folder that holds the whole state of an engine, so that any instance of the service can continue.
+
+    Jobs run as `user`, or as the service's account if it is None, with `path` as their PATH.
+    """
+
+    def __init__(self, path: Path, *, user: pwd.struct_passwd | None = None, search_path: str = SYSTEM_PATH) -> None:
+        self.path = path.resolve()
+        self.user = user
+        self._search_path = search_path
+
+    def make(self) -> None:
+        """Create the folders if they are missing."""
+        try:
+            if not self.path.exists():
+                self.path.mkdir(parents=True, exist_ok=True)
+                self.path.chmod(THROUGH)  # independent of the umask
+            for name in ("attempts", "jobs"):
+                make_folder(self.path / name, THROUGH)
+        except OSError as error:
+            raise EngineError(
+                f"The folder {self.path} could not be created ({error.strerror}): choose another."
+            ) from error
+
+    def attempt(self, number: int) -> AttemptFolder:
+        return AttemptFolder(self.path / "attempts" / str(int(number)))
+
+    def prepare(
+        self, launch: Launch, folder: AttemptFolder, *, address: str, isolation: str = "", hidden: frozenset[str]
+    ) -> LaunchFile:
+        """Create the job's folders and the input of its supervisor; `hidden` variables are left out.
+
+        `address` is where the ranks find rank 0; `isolation` is empty where each node chooses its own.
+        """
+        job = self.path / "jobs" / _uuid(launch.job)
+        make_folder(job, THROUGH)
+        work, checkpoints = (self._make_own(job / name) for name in ("work", "checkpoints"))
+        self._make_own(folder.job_writable)
+        mark = secrets.token_hex(16)
+        added = {
+            "MASTER_ADDR": address,
+            "PET_MASTER_ADDR": address,
+            "MOTLEY_CHECKPOINT_DIR": str(checkpoints),
+            "MOTLEY_STOP_REASON_FILE": str(folder.stop_reason),
+        }
+        workdir = launch.workdir or work
+        return LaunchFile(
+            ranks=[
+                self._rank_command(
+                    launch, rank, workdir=workdir, added=added | _rank_env(folder, rank, mark), hidden=hidden
+                )
+                for rank in range(len(launch.tasks))
+            ],
+            user=[self.user.pw_uid, self.user.pw_gid] if self.user is not None else None,
+            isolation=isolation,
+            mark=mark,
+            log_limit_bytes=launch.log_limit_bytes,
+            code=_code_file(launch.code, folder, job) if launch.code is not None else None,
+        )
+
+    def _rank_command(
+        self, launch: Launch, rank: int, *, workdir: Path, added: Mapping[str, str], hidden: frozenset[str]
+    ) -> RankCommand:
+        if not workdir.is_absolute():
+            raise EngineError(f"The working folder {workdir} is not an absolute path: it must start with /.")
+        name = self.user.pw_name if self.user is not None else pwd.getpwuid(os.geteuid()).pw_name
+        least = {"PATH": self._search_path, "HOME": str(workdir), "LANG": "C.UTF-8", "USER": name, "LOGNAME": name}
+        asked = {**least, **launch.env, **launch.tasks[rank].env, "PWD": str(workdir), **added}
+        setup = self._setup_file(launch, launch.setup, rank) if launch.setup is not None else None
+        asked |= _environment_variables(Path(setup["folder"]), asked["PATH"]) if setup is not None else {}
+        shell = isinstance(launch.command, str)
+        return RankCommand(
+            argv=["/bin/sh", "-c", str(launch.command)] if shell else list(launch.command),
+            env={variable: value for variable, value in asked.items() if variable not in hidden},
+            workdir=str(workdir),
+            node=launch.tasks[rank].node,
+            mounts=dict(launch.mounts),
+            links=launch.workdir is None,
+            setup=setup,
+        )
+
+    def _setup_file(self, launch: Launch, setup: Setup, rank: int) -> SetupFile:
+        """Make the folder of the job's environment, and say how it is filled."""
+        if not setup.key.isalnum():
+            raise EngineError(f"The key {setup.key!r} of an environment must have letters and digits only.")
+        folder = self.path / "environments" / setup.key
+        for path in (folder.parent, folder):
+            make_folder(path, THROUGH)
+        log = self.attempt(launch.attempt).log(Stream.SETUP, rank)
+        return SetupFile(
+            command=setup.command,
+            folder=str(folder),
+            log=str(log),
+            log_limit_bytes=launch.log_limit_bytes,
+            made_by=f"attempt {launch.attempt}",
+        )
+
+    def _make_own(self, path: Path) -> Path:
+        """Create a folder that belongs to the job's user."""
+        make_folder(path, OWN)
+        if self.user is not None:
+            os.chown(path, self.user.pw_uid, self.user.pw_gid, follow_symlinks=False)
+        return path
+
+
+def _code_file(archive: Path, folder: AttemptFolder, job: Path) -> CodeFile | None:
+    """Put the archive beside the other input of the attempt; None if an earlier attempt has unpacked it."""
+    done = job / "unpacked"
+    if done.exists():
+        return None
+    folder.code.unlink(missing_ok=True)
+    try:
+        os.link(archive, folder.code)
+    except FileNotFoundError as error:
+        raise EngineError(f"The code archive {archive} is missing: check the folder MOTLEY_CODE_ROOT.") from error
+    except OSError:  # another file system
+        shutil.copyfile(archive, folder.code)
+    return CodeFile(archive=str(folder.code), folder=str(job / "work"), done=str(done))
+
+
+def make_folder(path: Path, mode: int) -> None:
+    path.mkdir(exist_ok=True)
+    path.chmod(mode)  # independent of the umask
+
+
+def read_log(folder: AttemptFolder, stream: Stream, rank: int, offset: int, limit: int, *, over: bool) -> LogChunk:
+    """Bytes of a log; `over`: nothing more will be written."""
+    try:
+        with folder.log(stream, int(rank)).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(min(offset, size))
+            data = file.read(limit)
+    except FileNotFoundError:
+        size, data = 0, b""
+    after = offset + len(data)
+    return LogChunk(data, offset=offset, next_offset=after, size=size, eof=over and after >= size)
+
+
+def read_progress(folder: AttemptFolder) -> tuple[Progress | None, int]:
+    """Summary of the progress so far, and the number of invalid lines."""
+    content = read_json(folder.progress)
+    return progress_from_json(content) if content is not None else (None, 0)
+
+
+@contextmanager
+def file_errors_explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise EngineError(
+            f"Writing {path} or starting its supervisor failed ({error}): check that the disk is not full, that the "
+            "service may write there, and that util-linux is installed."
+        ) from error
+
+
+def _uuid(job: str) -> str:
+    try:
+        return str(UUID(job))
+    except ValueError:
+        raise EngineError(f"The job id {job!r} is not a UUID.") from None
+
+
+def _environment_variables(folder: Path, search_path: str) -> dict[str, str]:
+    """Variables by which uv, pip, conda and the shell find the job's environment."""
+    env = str(folder / "env")
+    return {
+        "MOTLEY_ENV_DIR": env,
+        "VIRTUAL_ENV": env,
+        "UV_PROJECT_ENVIRONMENT": env,
+        "PATH": f"{env}/bin:{search_path}",
+    }
+
+
+def _rank_env(folder: AttemptFolder, rank: int, mark: str) -> dict[str, str]:
+    return {"MOTLEY_PROGRESS": str(folder.progress_lines(rank)), MARK: mark}

@@ -1,0 +1,249 @@
+"""Supervisor of one attempt: `python -m engines.supervision.supervisor <folder> <lock>`, apart from the service.
+
+It inherits the attempt's lock. When it exits by itself, no process of the attempt is left and `exit.json` has the
+exit code; when it is killed, the init processes of its ranks read the end of their input and kill all.
+"""
+
+import os
+import selectors
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from math import inf
+from pathlib import Path
+from types import MappingProxyType
+
+from engines.attempt_files import AttemptFolder, ExitFile, LaunchFile, StartedFile, utc_now, write_json, write_whole
+from engines.linux import become_subreaper
+from engines.progress import MOST_COUNTED, ProgressTail, progress_to_json
+from engines.supervision.processes import descendants, kill, marked, reap
+from engines.supervision.rank import Rank
+from engines.supervision.unpack import CodeNotUnpacked, unpack_code
+
+TICK_S = 0.1
+SWEEP_S = 0.02
+RETRY_S = 1.0
+SIBLING_GRACE_S = 5.0
+"""Grace period of the other ranks after one has failed."""
+FORCE_AFTER_S = 2.0
+"""Time after which an init process that did not carry out `kill` is killed itself."""
+LAST_READS = 64
+"""Reads of a megabyte each at the end: a job may leave a terabyte of progress, and its GPUs must not wait for it."""
+STOPPED_BEFORE_START = 143
+NOT_UNPACKED = 74
+"""sysexits.h: EX_IOERR."""
+BAD_ARCHIVE = 65
+"""sysexits.h: EX_DATAERR."""
+HINTS = {
+    126: "The command could not be executed (exit 126): see stderr, and check that it is executable.",
+    127: "The command was not found (exit 127): see stderr, give its full path, or set PATH in `env`.",
+}
+
+
+RankStarter = Callable[[int, LaunchFile, AttemptFolder], Rank]
+"""Starts the rank of this number."""
+
+
+class Supervisor:
+    """Runs one attempt from its start to the proof that no process of it is left."""
+
+    def __init__(self, folder: AttemptFolder, launch: LaunchFile, start_rank: RankStarter = Rank) -> None:
+        self._folder = folder
+        self._launch = launch
+        self._start_rank = start_rank
+        self._started_at = utc_now()
+        self._progress = [
+            ProgressTail(folder.progress_lines(number), started_at=self._started_at)
+            for number in range(len(launch["ranks"]))
+        ]
+        self._selector = selectors.DefaultSelector()
+        self._ranks: list[Rank] = []
+        self._running: list[Rank] = []
+        self._deadline_s = inf
+        self._exit_code = 0
+        self._message = ""
+        self._missing: dict[str, str] = {}
+
+    def run(self) -> None:
+        self._begin()
+        while self._running:
+            self._tick()
+        self._sweep()
+        self._close()
+        write_exit(
+            self._folder,
+            exit_code=self._exit_code,
+            started_at=self._started_at,
+            message=self._message or HINTS.get(self._exit_code, ""),
+            silent_nodes=[rank.silent_node for rank in self._ranks if rank.silent_node],
+            missing_storage=self._missing,
+        )
+
+    def _begin(self) -> None:
+        write_json(self._folder.started, StartedFile(at=self._started_at.isoformat()))
+        try:
+            for number in range(len(self._launch["ranks"])):
+                self._ranks.append(self._start_rank(number, self._launch, self._folder))
+        except OSError as error:
+            self._fail(
+                126, f"The node could not start another process ({error.strerror}): check its load and its limits."
+            )
+        self._running = list(self._ranks)
+        for rank in self._ranks:
+            rank.register(self._selector)
+        if self._exit_code:
+            self._stop_siblings()
+
+    def _tick(self) -> None:
+        for key, _ in self._selector.select(TICK_S):
+            if key.data.pump(key.fd) == 0:  # end of file
+                self._selector.unregister(key.fd)
+        self._obey_stop()
+        self._enforce_deadline()
+        self._collect()
+        self._follow_progress()
+
+    def _obey_stop(self) -> None:
+        stop = self._folder.read_stop()
+        if stop is None:
+            return
+        if not self._folder.stop_reason.exists():
+            write_whole(self._folder.stop_reason, stop["reason"], mode=0o644)
+        self._stop_within(stop["grace_s"])
+
+    def _stop_within(self, grace_s: float) -> None:
+        """Send SIGTERM with a deadline; a repeat can only bring the deadline forward."""
+        self._deadline_s = min(self._deadline_s, time.monotonic() + grace_s)
+        for rank in self._running:
+            rank.tell("term")
+
+    def _enforce_deadline(self) -> None:
+        late_s = time.monotonic() - self._deadline_s
+        if late_s < 0:
+            return
+        for rank in self._running:
+            rank.tell("kill")
+        if late_s > FORCE_AFTER_S:
+            self._force()
+
+    def _force(self) -> None:
+        """Kill all marked processes and the init processes, which a job of the same user can stop (SIGSTOP)."""
+        kill(marked(self._launch["mark"]))
+        for rank in self._running:
+            rank.kill_init_process()
+
+    def _collect(self) -> None:
+        for rank in list(self._running):
+            rank.watch()
+            if (outcome := rank.outcome()) is not None:
+                self._running.remove(rank)
+                if name := outcome.get("missing_storage"):
+                    self._missing[self._launch["ranks"][rank.number]["node"]] = name
+                if outcome["exit_code"] != 0:
+                    self._fail(outcome["exit_code"], outcome["message"])
+                    self._stop_siblings()
+
+    def _stop_siblings(self) -> None:
+        if self._deadline_s == inf:  # if the attempt was told to stop, the other ranks keep their grace period
+            self._stop_within(SIBLING_GRACE_S)
+
+    def _fail(self, exit_code: int, message: str) -> None:
+        if self._exit_code == 0:  # the first failure is the cause of the others
+            self._exit_code, self._message = exit_code, message
+
+    def _follow_progress(self) -> None:
+        news = [tail.read(utc_now()) for tail in self._progress]
+        if any(news):
+            self._write_progress()
+
+    def _write_progress(self) -> None:
+        """Store the summary of the lowest rank that reports: a framework may number its ranks otherwise than we."""
+        summary = next((tail.summary for tail in self._progress if tail.summary is not None), None)
+        invalid_lines = min(sum(tail.invalid_lines for tail in self._progress), MOST_COUNTED)
+        if summary is not None or invalid_lines:
+            _keep_trying(self._folder.progress, progress_to_json(summary, invalid_lines), tries=1)
+
+    def _sweep(self) -> None:
+        while left := {*marked(self._launch["mark"]), *descendants(os.getpid())}:
+            kill(left)
+            time.sleep(SWEEP_S)
+            reap()
+
+    def _close(self) -> None:
+        for rank in self._ranks:
+            rank.close()
+        for tail in self._progress:
+            for _ in range(LAST_READS):
+                if not tail.read(utc_now()):
+                    break
+            tail.finish(utc_now())
+        self._write_progress()
+
+
+def write_exit(
+    folder: AttemptFolder,
+    *,
+    exit_code: int,
+    started_at: datetime | None,
+    message: str,
+    node_failed: bool = False,
+    silent_nodes: Sequence[str] = (),
+    missing_storage: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    content = ExitFile(
+        exit_code=exit_code,
+        started_at=started_at.isoformat() if started_at else None,
+        ended_at=utc_now().isoformat(),
+        message=message,
+        node_failed=node_failed,
+        silent_nodes=list(silent_nodes),
+        missing_storage=dict(missing_storage),
+    )
+    _keep_trying(folder.exit, content)
+
+
+def _keep_trying(path: Path, content: object, *, tries: float = inf) -> None:
+    """Write the file, retrying while the disk is full: without `exit.json` the GPUs are never released."""
+    while tries > 0:
+        try:
+            return write_json(path, content)
+        except OSError:
+            tries -= 1
+            time.sleep(RETRY_S if tries > 0 else 0)
+    return None
+
+
+def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank) -> None:
+    """Run the attempt, unless it has begun already or was told to stop before."""
+    launch = folder.read_launch()
+    if launch is None or folder.started.exists():
+        return
+    if folder.read_stop() is not None:
+        folder.code.unlink(missing_ok=True)
+        write_exit(
+            folder,
+            exit_code=STOPPED_BEFORE_START,
+            started_at=None,
+            message="The attempt was stopped before it started.",
+        )
+        return
+    try:
+        unpack_code(launch)
+    except CodeNotUnpacked as error:
+        folder.code.unlink(missing_ok=True)
+        exit_code = NOT_UNPACKED if error.node_failed else BAD_ARCHIVE
+        write_exit(folder, exit_code=exit_code, started_at=None, message=str(error), node_failed=error.node_failed)
+        return
+    become_subreaper()
+    Supervisor(folder, launch, start_rank).run()
+
+
+def main() -> None:
+    path, lock = sys.argv[1:]
+    os.set_inheritable(int(lock), False)
+    supervise(AttemptFolder(Path(path)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Unpacking of a job's code into its working folder, as the job's user, by GNU tar."""
+
+import errno
+import os
+import subprocess
+from pathlib import Path
+
+from engines.attempt_files import CodeFile, LaunchFile, write_whole
+
+TAR = "/bin/tar"
+LONGEST_COMPLAINT = 500
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.ESTALE)
+"""Errors that the same archive would not meet on another node, or later."""
+
+
+class CodeNotUnpacked(Exception):
+    """The code could not be unpacked; `node_failed`: because of the disk, not of the archive."""
+
+    def __init__(self, message: str, *, node_failed: bool) -> None:
+        super().__init__(message)
+        self.node_failed = node_failed
+
+
+def unpack_code(launch: LaunchFile) -> None:
+    """Unpack the code of the launch, if it has some; an interrupted unpacking is repeated.
+
+    tar keeps to its folder: it takes no leading slash and no "..", and follows no link that it has made itself.
+    """
+    code = launch.get("code")
+    if code is None or Path(code["done"]).exists():
+        return
+    try:
+        _run_tar(code, launch["user"])
+    except (OSError, subprocess.CalledProcessError) as error:
+        message = f"The code could not be unpacked into {code['folder']}: {_words_of(error)}"
+        raise CodeNotUnpacked(message, node_failed=_is_of_the_node(error)) from error
+    write_whole(Path(code["done"]), "")
+    Path(code["archive"]).unlink(missing_ok=True)
+
+
+def _run_tar(code: CodeFile, user: list[int] | None) -> None:
+    """Give tar the archive on its standard input: the job's user may not read it."""
+    with Path(code["archive"]).open("rb") as archive:
+        subprocess.run(  # noqa: S603 - our own words
+            [TAR, "--extract", "--gzip", "--no-same-owner", "--no-same-permissions", "-C", code["folder"]],
+            stdin=archive,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            umask=0o022,
+            check=True,
+            **({"user": user[0], "group": user[1], "extra_groups": []} if user is not None else {}),  # type: ignore[call-overload]
+        )
+
+
+def _is_of_the_node(error: OSError | subprocess.CalledProcessError) -> bool:
+    if isinstance(error, OSError) or error.returncode < 0:  # the archive is not there, or tar was killed
+        return True
+    endings = tuple(f": {os.strerror(number)}" for number in DISK_ERRORS)
+    return any(line.endswith(endings) for line in str(error.stderr).splitlines())
+
+
+def _words_of(error: OSError | subprocess.CalledProcessError) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        return str(error.stderr).strip()[:LONGEST_COMPLAINT] or f"tar exited with {error.returncode}"
+    return str(error)

@@ -1,0 +1,88 @@
+"""The files of deploy/ say what docker-compose.yml and the settings say. That they run is shown in tests/stack."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jobs_app.models import Attempt
+from tests.stack.systemd_units import PROGRAMS, SERVICES, UNITS, command_of, settings, unit
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSED: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+PAGE = (ROOT / "docs" / "install.md").read_text()
+OF_CONTAINERS = {"MOTLEY_SIGN_OF_LIFE"}
+ACCOUNT = "run-jobs-as-another-account.conf"
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_unit_starts_the_command_of_the_compose_file(service: str) -> None:
+    composed = [word.replace("0.0.0.0:", "127.0.0.1:") for word in COMPOSED[service]["command"]]
+    assert command_of(service) == composed
+    assert unit(f"motley-{service}.service")["ExecStart"][0].startswith(PROGRAMS)
+
+
+def test_there_is_a_unit_for_each_lasting_service_and_no_other() -> None:
+    ours = {name for name, spec in COMPOSED.items() if "build" in spec} - {"migrate"}
+    assert {path.name for path in UNITS.iterdir()} == {*(f"motley-{name}.service" for name in ours), ACCOUNT}
+
+
+def test_the_page_migrates_as_the_compose_file_does() -> None:
+    words = " ".join(COMPOSED["migrate"]["command"][2:])
+    assert PAGE.count(f"\nmotley-manage {words}\n") == 2  # when it is installed, and at an upgrade
+
+
+def test_the_example_has_the_variables_of_the_compose_file_and_gives_no_secret_a_value() -> None:
+    composed = {name for spec in COMPOSED.values() if "build" in spec for name in spec["environment"]} - OF_CONTAINERS
+    found = settings()
+    assert composed <= found.keys()
+    assert (found["MOTLEY_SECRET_KEY"], found["MOTLEY_METRICS_TOKEN"]) == ("", "")
+    assert all(":PASSWORD@" in found[f"MOTLEY_{name}"] for name in ("DATABASE", "REDIS", "CACHE_URL"))
+
+
+def test_the_configuration_page_knows_every_variable_of_deploy() -> None:
+    texts = [path.read_text() for path in (ROOT / "deploy").rglob("*") if path.is_file()]
+    named = {name for text in texts for name in re.findall(r"\bMOTLEY_[A-Z_]+", text)}
+    described = (ROOT / "docs" / "configuration.md").read_text()
+    assert [name for name in sorted(named) if f"`{name}`" not in described] == []
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_comes_back_and_reads_the_settings(service: str) -> None:
+    of_unit = unit(f"motley-{service}.service")
+    assert (of_unit["Restart"], of_unit["EnvironmentFile"]) == (["always"], ["/etc/motley/motley.env"])
+    assert of_unit["User"] == ["motley"]
+
+
+def test_jobs_outlive_a_stop_of_the_worker_and_do_not_take_it_with_them() -> None:
+    worker = unit("motley-worker.service")
+    wanted = {"KillMode": ["process"], "OOMPolicy": ["continue"], "TasksMax": ["infinity"]}
+    assert {key: worker.get(key) for key in wanted} == wanted
+
+
+def test_nothing_protects_the_worker_since_it_would_hold_for_jobs_too() -> None:
+    assert [
+        key for key in unit("motley-worker.service") if key.startswith(("Protect", "Private", "Restrict", "NoNew"))
+    ] == []
+
+
+def test_jobs_get_an_account_where_the_service_is_root() -> None:
+    assert unit(ACCOUNT) == {"User": ["root"], "Group": ["root"], "Environment": ["MOTLEY_JOB_USER=motley-job"]}
+
+
+def test_a_stop_takes_as_long_as_in_the_compose_file() -> None:
+    seconds = {"30": "30s", "2min": "2m", "10": "10s"}
+    told = {name: seconds[unit(f"motley-{name}.service")["TimeoutStopSec"][0]] for name in SERVICES}
+    assert told == {name: COMPOSED[name]["stop_grace_period"] for name in SERVICES}
+
+
+def test_the_page_names_every_file_of_deploy() -> None:
+    files = [path.relative_to(ROOT) for path in (ROOT / "deploy").rglob("*") if path.is_file()]
+    left_out = [str(path) for path in files if str(path) not in PAGE and path.suffix != ".service"]
+    assert left_out == []
+
+
+def test_the_table_of_attempts_has_the_sequence_that_the_page_sets() -> None:
+    assert f"'{Attempt._meta.db_table}_id_seq'" in PAGE

@@ -1,0 +1,43 @@
+"""A private Slurm cluster for all tests of a process."""
+
+import os
+import random
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engines.slurm.private_cluster import EmulatedNode, PrivateCluster, missing_programs
+
+NODES = [EmulatedNode("n1", "a100", 4), EmulatedNode("n2", "a100", 4), EmulatedNode("n3", "v100", 4)]
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster() -> Iterator[PrivateCluster]:
+    """A private Slurm cluster for all tests of this process."""
+    if missing_programs() and os.environ.get("CI") != "true":
+        pytest.skip("Slurm is not installed: apt-get install slurmctld slurmd slurm-client munge")
+    base = Path(tempfile.mkdtemp(prefix="slurm-"))
+    cluster = PrivateCluster(base, NODES, port=free_ports(len(NODES) + 1), min_job_age_s=3600)
+    try:
+        cluster.up()
+        yield cluster
+    finally:  # also of one that did not come up
+        cluster.down()
+        shutil.rmtree(base)
+
+
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that nobody listens on; below those that the kernel gives to clients."""
+    while True:
+        first = random.randrange(10_000, 30_000)
+        if all(_is_free(port) for port in range(first, first + count)):
+            return first
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0

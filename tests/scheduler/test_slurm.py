@@ -1,0 +1,135 @@
+"""The service over a Slurm cluster: placed jobs, and what the site does to them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cluster_app.models import Engine, GpuType, Node
+from cluster_app.services import add_node, drain, resume
+from engines.slurm.private_cluster import PrivateCluster
+from jobs_app.models import Attempt, Job, Reason
+from scheduler_app.models import GpuClaim
+from scheduler_app.operations.register_machine import gpu_type_columns
+from scheduler_app.round.observe import WITHDRAW_AFTER
+from tests.service_lab import UNTIL_LET_GO, Lab
+
+State = Job.State
+pytestmark = pytest.mark.xdist_group("slurm")
+
+
+@pytest.fixture
+def site(lab: Lab, slurm_cluster: PrivateCluster) -> Iterator[PrivateCluster]:
+    """The nodes n1 and n2 of 4 A100, and n3 of 4 V100, of the engine `hpc`."""
+    Engine.objects.create(
+        name="hpc", kind=Engine.Kind.SLURM, options={"root": str(lab.root), "slurm_conf": str(slurm_cluster.conf)}
+    )
+    for node in slurm_cluster.nodes:
+        gpu_type, _ = GpuType.objects.get_or_create(name=node.gpu_type, defaults=gpu_type_columns(node.gpu_type))
+        add_node(node.name, gpu_type, gpus=node.gpus, cpus=node.cpus, memory_mib=node.memory_mib)
+    Node.objects.update(engine="hpc")
+    yield slurm_cluster
+    if left := slurm_cluster.run("squeue", "-h", "-o", "%A").split():
+        slurm_cluster.run("scancel", *left)
+    lab.until(lambda: not slurm_cluster.run("squeue", "-h").strip())
+
+
+def slurm_job_of(site: PrivateCluster, attempt: Attempt) -> str:
+    lines = site.run("squeue", "-h", "-t", "RUNNING", "-o", "%A %j").splitlines()
+    return next(line.split()[0] for line in lines if line.endswith(f"-{attempt.pk}"))
+
+
+def test_a_job_runs_where_the_round_placed_it(lab: Lab, site: PrivateCluster) -> None:
+    job = lab.until_state(
+        lab.submit("echo on $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES", gpus=2, gpu_types=["v100"]), State.SUCCEEDED
+    )
+    attempt = lab.attempts(job)[0]
+    assert (attempt.engine, attempt.nodes, attempt.devices) == ("hpc", ["n3"], {"n3": "0,1"})
+    assert lab.output(job) == "on n3 0,1\n"
+    lab.until(lambda: not GpuClaim.objects.open().exists())
+
+
+def test_a_job_that_an_administrator_cancels_in_slurm_is_queued_again_and_goes_on(
+    lab: Lab, site: PrivateCluster
+) -> None:
+    job = lab.submit(UNTIL_LET_GO)
+    lab.running(job)
+    site.run("scancel", slurm_job_of(site, lab.attempts(job)[0]))
+    lab.until(lambda: len(lab.attempts(job)) == 2)
+    lab.running(job)
+    lab.let_go(job)
+    lab.until_state(job, State.SUCCEEDED)
+    first = lab.attempts(job)[0]
+    assert first.outcome == Attempt.Outcome.PREEMPTED
+    assert "cancelled in Slurm" in first.message
+    job.refresh_from_db()
+    assert job.failures == 0
+
+
+def test_a_controller_that_is_away_costs_no_job(lab: Lab, site: PrivateCluster) -> None:
+    running = lab.submit(UNTIL_LET_GO)
+    lab.running(running)
+    site.stop_daemon("slurmctld")
+    try:
+        waiting = lab.submit("true")
+        lab.round()
+        lab.round()
+        assert Engine.objects.get(name="hpc").fault
+    finally:
+        site.start_controller()
+    lab.until_state(waiting, State.SUCCEEDED)
+    lab.let_go(running)
+    lab.until_state(running, State.SUCCEEDED)
+    assert [len(lab.attempts(job)) for job in (running, waiting)] == [1, 1]
+
+
+def test_a_node_drained_in_motley_is_drained_in_slurm_and_back_after_its_resumption(
+    lab: Lab, site: PrivateCluster
+) -> None:
+    Engine.objects.update_or_create(name="hpc", defaults={"options": {**options_of("hpc"), "drain": True}})
+    running = lab.submit(UNTIL_LET_GO, gpu_types=["v100"])
+    lab.running(running)
+    node = Node.objects.get(name="n3")
+    drain(node, reason="bad fan", actor=None)  # a scheduler that is killed here finds it in the row
+    lab.until(lambda: "bad fan" in site.run("scontrol", "show", "node", "n3"))
+    lab.until_state(running, State.QUEUED)
+    lab.until(lambda: Node.objects.get(name="n3").engine_reason)
+    resume(node, actor=None)
+    lab.until(lambda: "DRAIN" not in site.run("scontrol", "show", "node", "n3"))
+    lab.running(running)
+    lab.let_go(running)
+    lab.until_state(running, State.SUCCEEDED)
+
+
+def options_of(engine: str) -> dict[str, Any]:
+    return dict(Engine.objects.get(name=engine).options)
+
+
+def test_a_job_that_slurm_holds_back_says_why_and_is_placed_anew(lab: Lab, site: PrivateCluster) -> None:
+    later = ("user=root", "starttime=now+1hour", "duration=60", "nodes=n3")  # nothing without a limit may run into it
+    site.run("scontrol", "create", "reservation", "reservationname=later", *later)
+    job = lab.submit("true", gpu_types=["v100"])
+    lab.until(lambda: "Slurm has not started it" in Job.objects.get(pk=job.pk).message)
+    lab.ahead += WITHDRAW_AFTER
+    lab.until(lambda: Attempt.objects.filter(job=job, state=Attempt.State.ENDED).exists())
+    assert lab.attempts(job)[0].stop_reason == Attempt.StopReason.WITHDRAW
+    site.run("scontrol", "delete", "reservationname=later")
+    lab.until_state(job, State.SUCCEEDED)
+    assert job.failures == 0
+
+
+def test_a_job_is_not_placed_where_jobs_of_others_leave_it_no_cpus(lab: Lab, site: PrivateCluster) -> None:
+    foreign = site.run("sbatch", "--parsable", "-w", "n3", "-c", "13", "-o", "/dev/null", "--wrap", "sleep 600").strip()
+    lab.until(lambda: Node.objects.get(name="n3").foreign_cpus == 13)
+    job = lab.submit("true", gpu_types=["v100"], cpus_per_gpu=4)
+    lab.round()
+    lab.round()
+    job.refresh_from_db()
+    assert (job.state, job.attempt_count, job.reason) == (State.QUEUED, 0, Reason.FRAGMENTED)
+    assert job.message == (
+        "3 v100 are left, but the CPUs or the memory beside them are used: 1 are needed on one node, "
+        "and what is left serves at most 0 on any."
+    )
+    lab.until_state(lab.submit("true", gpu_types=["v100"], cpus_per_gpu=3), State.SUCCEEDED)
+    site.run("scancel", foreign)
+    lab.until_state(job, State.SUCCEEDED)

@@ -1,0 +1,145 @@
+"""`motley exec` and `motley port`: through the service into a running job, as its owner has them."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from motley_client import Client
+from motley_client.errors import AuthError, Conflict, Unreachable
+from tests.deployment import wait_for
+from tests.service.running_service import Service, a_service
+from tests.service.test_command_with_jobs import motley, start, submitted
+
+SERVE = "echo here > index.html; exec python3 -u -m http.server --bind 127.0.0.1 0"
+
+
+@pytest.fixture(scope="module")
+def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
+    with a_service(prepared=data_folder) as running:
+        running.declare(a100=4)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> Iterator[Client]:
+    with Client(service.url, service.token) as client:
+        yield client
+
+
+@contextmanager
+def running(service: Service, client: Client, command: str = "echo up; sleep 3600") -> Iterator[str]:
+    job = submitted(service, "long", command)
+    wait_for("the job runs", lambda: client.job(job)["state"] == "running" and client.logs(job).data)
+    yield job
+    client.cancel(job)
+
+
+def test_a_command_runs_in_the_job_and_its_exit_code_is_ours(service: Service, client: Client) -> None:
+    with running(service, client) as job:
+        code, out, errors = motley(service, "exec", job, "--", "sh", "-c", "echo $MOTLEY_JOB_ID; echo no >&2; exit 7")
+        assert (code, out, errors) == (7, f"{job}\n", "no\n")
+        with closing(service.browser()) as browser:
+            assert "opened a session in a job" in browser.get("/audit").text
+
+
+def test_a_shell_in_a_terminal(service: Service, client: Client) -> None:
+    with running(service, client) as job:
+        child, terminal = pty.fork()
+        if child == 0:
+            env = {"MOTLEY_URL": service.url, "MOTLEY_TOKEN": service.token, "HOME": "/nonexistent", "TERM": "dumb"}
+            os.execvpe("motley", ["motley", "exec", job], {"PATH": os.environ["PATH"], **env})
+        os.write(terminal, b"echo job-$MOTLEY_JOB_NAME; tty; exit 5\n")
+        said = b""
+        with suppress(OSError):
+            while data := os.read(terminal, 4096):
+                said += data
+        os.close(terminal)
+        assert b"job-long" in said
+        assert b"/dev/pts/" in said
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+
+
+def test_a_port_of_the_job_is_reached_through_the_service(service: Service, client: Client) -> None:
+    with running(service, client, SERVE) as job:
+        found = re.search(rb"port (\d+)", client.logs(job).data)
+        assert found is not None
+        tunnel = start(service, "port", job, f"{found[1].decode()}:0")
+        assert tunnel.stdout is not None
+        address = tunnel.stdout.readline().split()[0]
+        with httpx.Client() as browser:
+            for _ in range(3):
+                assert browser.get(address).text == "here\n"
+        tunnel.send_signal(signal.SIGINT)
+        tunnel.communicate()
+        assert tunnel.returncode == 0
+
+
+def test_a_session_ends_with_its_job(service: Service, client: Client) -> None:
+    with running(service, client) as job:
+        session = start(service, "exec", job, "--", "sh", "-c", "echo up; sleep 3600")
+        assert session.stdout is not None
+        assert session.stdout.readline() == "up\n"
+        client.cancel(job)
+        session.communicate(timeout=60)
+        assert session.returncode != 0
+    wait_for("nothing of it is left", lambda: not service.job_processes())
+
+
+def test_a_client_that_is_killed_leaves_nothing_behind(service: Service, client: Client) -> None:
+    with running(service, client) as job:
+        session = start(service, "exec", job, "--", "sh", "-c", "echo up; sleep 3597")
+        assert session.stdout is not None
+        assert session.stdout.readline() == "up\n"
+        session.kill()
+        session.communicate()
+        wait_for("the command ends", lambda: not _lives("sleep 3597"))
+        assert client.job(job)["state"] == "running"
+
+
+def _lives(command: str) -> bool:
+    return subprocess.run(["pgrep", "-f", f"^{command}"], check=False, capture_output=True).returncode == 0
+
+
+def test_who_may_not_change_jobs_has_no_session(service: Service, client: Client) -> None:
+    with running(service, client) as job:
+        token = client.create_token("reader", scope="read")["token"]
+        with Client(service.url, token) as reader, pytest.raises(AuthError, match="scope"):
+            opened(reader, job)
+
+
+def test_a_job_that_does_not_run_says_so(service: Service, client: Client) -> None:
+    job = submitted(service, "short", "true")
+    client.wait(job)
+    with pytest.raises(Conflict, match="a session needs a running job"):
+        opened(client, job)
+
+
+def opened(client: Client, job: str) -> None:
+    with client.open_session(job, {"argv": ["true"]}):
+        pass
+
+
+def test_a_request_that_is_not_valid_is_refused_with_the_field(service: Service, client: Client) -> None:
+    with running(service, client) as job, client.open_session(job, {"port": 70_000}) as session:
+        assert session.receive() is None
+        assert "/port" in session.why_closed()
+
+
+def test_more_sessions_than_threads_are_refused_and_pages_still_answer(service: Service, client: Client) -> None:
+    with running(service, client) as job, ExitStack() as sessions:
+        with pytest.raises(Unreachable, match="open sessions, its limit"):
+            open_many(client, job, sessions)
+        assert client.job(job)["state"] == "running"
+
+
+def open_many(client: Client, job: str, sessions: ExitStack) -> None:
+    for _ in range(40):
+        sessions.enter_context(client.open_session(job, {"argv": ["sleep", "3596"]}))
