@@ -104,8 +104,10 @@ class Deployment:
         return wait_for(f"job {job} is {states}", lambda: (j := self.client.job(job))["state"] in states and j)
 
     def let_go(self, job: str) -> None:
-        """Tell a job that waits for the file `go` among its checkpoints to continue."""
-        (self.engine_root / "jobs" / job / "checkpoints" / "go").touch()
+        """Tell a job that waits for the file `go` among its checkpoints, now or once it is launched, to continue."""
+        checkpoints = self.engine_root / "jobs" / job / "checkpoints"
+        wait_for(f"job {job} has its folder", checkpoints.is_dir)
+        (checkpoints / "go").touch()
 
     def trace(self, job: str) -> list[int]:
         path = self.engine_root / "jobs" / job / "work" / "trace.txt"

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,17 +25,22 @@ def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
         yield running
 
 
-def start(service: Service, *words: str) -> subprocess.Popen[str]:
+@contextmanager
+def started(service: Service, *words: str) -> Iterator[subprocess.Popen[str]]:
     login = {"MOTLEY_URL": service.url, "MOTLEY_TOKEN": service.token, "HOME": "/nonexistent"}
-    return subprocess.Popen(
+    with subprocess.Popen(
         [str(Path(sys.executable).parent / "motley"), *words], env={"PATH": os.environ["PATH"], **login},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def motley(service: Service, *words: str) -> tuple[int, str, str]:
-    process = start(service, *words)
-    out, errors = process.communicate(timeout=TIMEOUT_S)
+    with started(service, *words) as process:
+        out, errors = process.communicate(timeout=TIMEOUT_S)
     return process.returncode, out, errors
 
 
@@ -72,22 +78,22 @@ def test_waiting_for_an_array_waits_for_all_of_it(service: Service) -> None:
 
 def test_following_ends_with_the_job_and_says_how_it_ended(service: Service) -> None:
     job = submitted(service, "follow", UNTIL_LET_GO)
-    following = start(service, "logs", "-f", "follow")
-    assert following.stdout is not None
-    assert following.stdout.readline() == "begun\n"
-    service.let_go(job)
-    out, errors = following.communicate(timeout=TIMEOUT_S)
+    with started(service, "logs", "-f", "follow") as following:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "begun\n"
+        service.let_go(job)
+        out, errors = following.communicate(timeout=TIMEOUT_S)
     assert (following.returncode, out, "follow: succeeded" in errors) == (0, "let go\n", True)
 
 
 def test_following_a_job_that_waits_says_why(service: Service) -> None:
     job = submitted(service, "parent", UNTIL_LET_GO)
     submitted(service, "child", "echo hello", "--after", "parent")
-    following = start(service, "logs", "-f", "child")
-    assert following.stderr is not None
-    assert following.stderr.readline().startswith("child: queued. ")
-    service.let_go(job)
-    assert following.communicate(timeout=TIMEOUT_S)[0] == "hello\n"
+    with started(service, "logs", "-f", "child") as following:
+        assert following.stderr is not None
+        assert following.stderr.readline().startswith("child: queued. ")
+        service.let_go(job)
+        assert following.communicate(timeout=TIMEOUT_S)[0] == "hello\n"
 
 
 @pytest.mark.parametrize(
@@ -96,16 +102,17 @@ def test_following_a_job_that_waits_says_why(service: Service) -> None:
 def test_ctrl_c_detaches_says_so_and_cancels_nothing(service: Service, words: list[str], code: int) -> None:
     name = f"goes-on-{words[0]}"
     if words[0] == "submit":
-        process = start(service, *words, name, "--", UNTIL_LET_GO)
+        command = (*words, name, "--", UNTIL_LET_GO)
     else:
         submitted(service, name, UNTIL_LET_GO)
-        process = start(service, *words, name)
-    job = wait_for(f"{name} runs", lambda: next(service.client.jobs(q=name, state=["running"]), None))
-    said = process.stdout if words[0] == "logs" else process.stderr
-    assert said is not None
-    said.readline()
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=TIMEOUT_S)
+        command = (*words, name)
+    with started(service, *command) as process:
+        job = wait_for(f"{name} runs", lambda: next(service.client.jobs(q=name, state=["running"]), None))
+        said = process.stdout if words[0] == "logs" else process.stderr
+        assert said is not None
+        said.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, f"Detached: {name} continues." in errors) == (code, True)
     assert service.client.job(job["id"])["state"] == "running"
     service.let_go(job["id"])
