@@ -16,7 +16,7 @@ from motley_client import Client
 from motley_client.errors import AuthError, Conflict, Unreachable
 from tests.deployment import wait_for
 from tests.service.running_service import Service, a_service
-from tests.service.test_command_with_jobs import motley, start, submitted
+from tests.service.test_command_with_jobs import motley, started, submitted
 
 SERVE = "echo here > index.html; exec python3 -u -m http.server --bind 127.0.0.1 0"
 
@@ -71,37 +71,37 @@ def test_a_port_of_the_job_is_reached_through_the_service(service: Service, clie
     with running(service, client, SERVE) as job:
         found = re.search(rb"port (\d+)", client.logs(job).data)
         assert found is not None
-        tunnel = start(service, "port", job, f"{found[1].decode()}:0")
-        assert tunnel.stdout is not None
-        address = tunnel.stdout.readline().split()[0]
-        with httpx.Client() as browser:
-            for _ in range(3):
-                assert browser.get(address).text == "here\n"
-        tunnel.send_signal(signal.SIGINT)
-        tunnel.communicate()
-        assert tunnel.returncode == 0
+        with started(service, "port", job, f"{found[1].decode()}:0") as tunnel:
+            assert tunnel.stdout is not None
+            address = tunnel.stdout.readline().split()[0]
+            with httpx.Client() as browser:
+                for _ in range(3):
+                    assert browser.get(address).text == "here\n"
+            tunnel.send_signal(signal.SIGINT)
+            tunnel.communicate()
+            assert tunnel.returncode == 0
 
 
 def test_a_session_ends_with_its_job(service: Service, client: Client) -> None:
     with running(service, client) as job:
-        session = start(service, "exec", job, "--", "sh", "-c", "echo up; sleep 3600")
-        assert session.stdout is not None
-        assert session.stdout.readline() == "up\n"
-        client.cancel(job)
-        session.communicate(timeout=60)
-        assert session.returncode != 0
+        with started(service, "exec", job, "--", "sh", "-c", "echo up; sleep 3600") as session:
+            assert session.stdout is not None
+            assert session.stdout.readline() == "up\n"
+            client.cancel(job)
+            session.communicate(timeout=60)
+            assert session.returncode != 0
     wait_for("nothing of it is left", lambda: not service.job_processes())
 
 
 def test_a_client_that_is_killed_leaves_nothing_behind(service: Service, client: Client) -> None:
     with running(service, client) as job:
-        session = start(service, "exec", job, "--", "sh", "-c", "echo up; sleep 3597")
-        assert session.stdout is not None
-        assert session.stdout.readline() == "up\n"
-        session.kill()
-        session.communicate()
-        wait_for("the command ends", lambda: not _lives("sleep 3597"))
-        assert client.job(job)["state"] == "running"
+        with started(service, "exec", job, "--", "sh", "-c", "echo up; sleep 3597") as session:
+            assert session.stdout is not None
+            assert session.stdout.readline() == "up\n"
+            session.kill()
+            session.communicate()
+            wait_for("the command ends", lambda: not _lives("sleep 3597"))
+            assert client.job(job)["state"] == "running"
 
 
 def _lives(command: str) -> bool:
