@@ -17,7 +17,7 @@ from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round import engine_registry as fleet
 from scheduler_app.round.dispatch import dispatch
-from scheduler_app.round.lease import acquire_lease
+from scheduler_app.round.lease import Fence, Loop, acquire_lease
 from scheduler_app.round.observe import observe
 from scheduler_app.round.run_round import run_round
 from scheduler_app.round.tick import garbage_collection_disabled
@@ -70,7 +70,7 @@ class Bench:
         """One round from observing to the commands; then its jobs run, and a tenth of them end and are replaced."""
         self.now += ROUND / 2
         self._make_progress()
-        acquire_lease(HOLDER, self.now)
+        self._take_leases()
         times = [perf_counter()]
         with garbage_collection_disabled():  # as `tick` does it
             for step in (self._observe, self._observe, self._decide, self._dispatch):
@@ -81,8 +81,13 @@ class Bench:
         seconds = {"observe": observed, **self.seconds, "round": decided, "dispatch": dispatched, "end to end": whole}
         return seconds | {"without progress": whole - observed + observed_again, "changes heard": self._replace()}
 
+    def _take_leases(self) -> None:
+        for loop in Loop:
+            acquire_lease(HOLDER, self.now, loop)
+        self.fence = Fence.of(HOLDER)
+
     def _observe(self) -> None:
-        observe(self.now)
+        observe(self.fence, self.now)
 
     def _decide(self) -> None:
         record = run_round(HOLDER, self.now)
@@ -90,7 +95,7 @@ class Bench:
         self.seconds, self.record = record.seconds, record
 
     def _dispatch(self) -> None:
-        dispatch(self.now)
+        dispatch(self.fence, self.now)
 
     def _engine_of(self, nodes: int) -> InstantEngine:
         kinds = [GpuType.objects.create(name=name, **gpu_type_columns(name)) for name in SPEEDS]
@@ -165,11 +170,11 @@ class Bench:
         running = list(Attempt.objects.filter(state=Attempt.State.RUNNING).values_list("pk", flat=True))
         ended = self.rng.choice(len(running), int(len(running) * REPLACED), replace=False).tolist()
         self.engine.ended |= {running[position]: 0 for position in ended}
-        acquire_lease(HOLDER, self.now)
+        self._take_leases()
         began = perf_counter()
-        observe(self.now)
-        dispatch(self.now)
+        observe(self.fence, self.now)
+        dispatch(self.fence, self.now)
         seconds = perf_counter() - began
-        observe(self.now)
+        observe(self.fence, self.now)
         self._submit(len(ended))
         return seconds

@@ -12,6 +12,7 @@ from celery.signals import after_task_publish, heartbeat_sent, setup_logging
 from celery.worker.consumer import Consumer
 from django.conf import settings
 from django_structlog.celery.steps import DjangoStructLogInitStep
+from kombu.entity import Queue
 
 RECONNECT_S = 2
 
@@ -19,6 +20,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 app = Celery("motley")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.worker_consumer = "config.celery:SteadyConsumer"
+app.conf.task_queues = [Queue(name) for name in ("engines", "rounds")]  # type: ignore[no-untyped-call]
 app.autodiscover_tasks()
 app.steps["worker"].add(DjangoStructLogInitStep)  # log lines of a task carry the id of the request that sent it
 

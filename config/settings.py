@@ -228,7 +228,7 @@ SPECTACULAR_SETTINGS = {
 MOTLEY_HAS_BROKER = "MOTLEY_REDIS" in os.environ
 CELERY_BROKER_URL = env.str("MOTLEY_REDIS", "redis://localhost:6379/0")
 CELERY_BROKER_TRANSPORT_OPTIONS = {
-    "visibility_timeout": 600,  # longer than any tick: what no worker has acknowledged by then is given out again
+    "visibility_timeout": 600,  # then what no worker has acknowledged is given out again
     "socket_connect_timeout": 5,
     "socket_timeout": 30,  # a broker that went away without a word must not be waited for until TCP gives up
     "socket_keepalive": True,
@@ -240,10 +240,12 @@ CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_PUBLISH_RETRY = False  # beat sends the next trigger a second later
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-# A tick needs no broker to end well, and one that comes a second time does nothing: none is cut short.
+# A turn needs no broker to end well, and one that comes a second time does nothing: none is cut short.
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
-CELERY_BEAT_SCHEDULE = {
-    "tick": {"task": "scheduler_app.tasks.run_tick", "schedule": 1.0, "options": {"expires": 5}},
+CELERY_TASK_DEFAULT_QUEUE = "engines"
+CELERY_BEAT_SCHEDULE = {  # a queue for each loop of the scheduler, so that no cancel waits for a solver
+    loop: {"task": f"scheduler_app.tasks.run_{turn}_turn", "schedule": 1.0, "options": {"queue": loop, "expires": 5}}
+    for loop, turn in (("engines", "engine"), ("rounds", "round"))
 }
 
 # -- Motley -----------------------------------------------------------------------------------------------------

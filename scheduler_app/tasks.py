@@ -1,13 +1,19 @@
-"""Celery tasks of the full stack: short, and safe to run twice."""
+"""Celery tasks of the full stack: a turn of each loop of the scheduler, safe to run twice."""
 
 from celery import shared_task
 from django.utils import timezone
 
 from scheduler_app.round.lease import holder_name
-from scheduler_app.round.tick import tick
+from scheduler_app.round.tick import engine_turn, round_turn
 
 
 @shared_task  # type: ignore[untyped-decorator]
-def run_tick() -> bool:
-    """Run one tick; idempotent, and of overlapping runs only the lease holder's does anything."""
-    return tick(holder_name(), timezone.now())
+def run_engine_turn() -> bool:
+    """Speak with the engines; of overlapping turns only the lease holder's does anything."""
+    return engine_turn(holder_name(), timezone.now())
+
+
+@shared_task  # type: ignore[untyped-decorator]
+def run_round_turn() -> bool:
+    """Run a round if one is due; of overlapping turns only the lease holder's does anything."""
+    return round_turn(holder_name(), timezone.now())

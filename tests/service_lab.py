@@ -23,6 +23,7 @@ from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round.commit import PORTS
 from scheduler_app.round.engine_registry import engine_named
+from scheduler_app.round.lease import Fence, Loop, acquire_lease
 from scheduler_app.round.tick import tick
 
 Found = TypeVar("Found")
@@ -98,6 +99,12 @@ class Lab:
 
     def tick(self) -> None:
         assert tick("lab", self.now)
+
+    @property
+    def fence(self) -> Fence:
+        """The lease of the loop of engines, as this lab."""
+        assert acquire_lease("lab", self.now, Loop.ENGINES)
+        return Fence.of("lab")
 
     def round(self) -> None:
         """A tick in which a round is due."""

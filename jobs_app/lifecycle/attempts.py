@@ -1,4 +1,4 @@
-"""Transitions of attempts: started, told to stop, ended, and proven to have no process left."""
+"""Transitions of attempts: started, told to stop, and proven to have no process left (`endings` has their ends)."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -7,25 +7,17 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F
 from django.utils import timezone
 from structlog.contextvars import bound_contextvars
 
 from database.bulk_update import rewrite
-from jobs_app.errors import JobsError
-from jobs_app.lifecycle.verdict import Ending, Verdict, judge
+from jobs_app.lifecycle.endings import AttemptEnd, end_attempt
 from jobs_app.measurement.counters import Count, tally
-from jobs_app.models import Attempt, Job, JobEvent, Metric, Reason
+from jobs_app.models import Attempt, Job, JobEvent, Metric
 
 State = Attempt.State
 Kind = JobEvent.Kind
 StopReason = Attempt.StopReason
-
-
-class AttemptIsNotLive(JobsError):
-    """The attempt has ended already: another process was first."""
-
-    code = "attempt_is_not_live"
 
 
 def record(job: Job, kind: Kind, message: str = "", *, actor: User | None = None, attempt: int | None = None) -> None:
@@ -130,74 +122,12 @@ def preempt(notes: Mapping[int, str]) -> set[int]:
 def withdraw(attempt: Attempt, reason: StopReason, *, note: str = "") -> None:
     """End an attempt that was never launched."""
     Attempt.objects.filter(pk=attempt.pk, state=State.CLAIMED).update(stop_reason=reason, stop_note=note)
-    end_attempt(attempt, ended_at=timezone.now())
+    end_attempt(attempt, AttemptEnd(timezone.now()))
 
 
-def end_attempt(
-    attempt: Attempt,
-    *,
-    ended_at: datetime,
-    exit_code: int | None = None,
-    lost: bool = False,
-    gone: bool = False,
-    by_site: bool = False,
-    no_storage: bool = False,
-    message: str = "",
-) -> Verdict:
-    """End the attempt and move its job to the next state, once; raise `AttemptIsNotLive` if it has ended already.
-
-    The verdict is reached under lock from the present rows, so that a cancel that has just been committed counts.
-    `gone`: it is proven that no process is left. An attempt that still waits for its GPUs has none. `by_site`: the
-    cluster's own scheduler ended it; `no_storage`: a node lacked its storage. Neither is the job's failure.
-    """
-    with transaction.atomic():
-        lock_job(attempt.job_id)
-        live = Attempt.objects.live().select_related("job").filter(pk=attempt.pk).first()
-        if live is None:
-            raise AttemptIsNotLive(str(attempt))
-        verdict = judge(_ending_of(live, exit_code=exit_code, lost=lost, by_site=by_site, no_storage=no_storage))
-        lost_gpu_s = work_lost_gpu_s(live, ended_at) if verdict.state != Job.State.SUCCEEDED else 0.0
-        Attempt.objects.filter(pk=live.pk).update(
-            state=State.ENDED,
-            outcome=verdict.outcome,
-            exit_code=exit_code,
-            message=message[:500],
-            ended_at=ended_at,
-            gone_at=ended_at if gone or live.state == State.CLAIMED else None,
-            work_lost_gpu_s=lost_gpu_s,
-        )
-        _account(live, ended_at, lost_gpu_s)
-        if verdict.outcome == Attempt.Outcome.PREEMPTED and live.started_at and live.stop_reason:
-            tally(Count(Metric.PREEMPTIONS, live.stop_reason), Count(Metric.PREEMPTED_WORK, value=lost_gpu_s))
-        _move_job_on(live, verdict, exit_code=exit_code, at=ended_at, message=message)
-    return verdict
-
-
-def record_process_exit_proof(attempt: Attempt, *, at: datetime) -> None:
-    """Record the proof that none of its processes is left; its GPUs may be given to others."""
-    Attempt.objects.filter(pk=attempt.pk, gone_at=None).update(gone_at=at)
-
-
-def work_lost_gpu_s(attempt: Attempt, ended_at: datetime) -> float:
-    """Lost work in GPU-seconds: the time since the last progress report, which a graceful stop makes short."""
-    since = attempt.step_at or attempt.started_at
-    return max(0.0, (ended_at - since).total_seconds()) * attempt.gpu_count if since else 0.0
-
-
-def _ending_of(attempt: Attempt, *, exit_code: int | None, lost: bool, by_site: bool, no_storage: bool) -> Ending:
-    """Input of the verdict: how the attempt ended, and the counters of its job."""
-    job = attempt.job
-    return Ending(
-        exit_code=exit_code,
-        stop_reason=attempt.stop_reason,
-        lost=lost,
-        by_site=by_site,
-        no_storage=no_storage,
-        failures=job.failures,
-        retries=job.retries,
-        requeues=job.requeues,
-        losses=job.losses,
-    )
+def record_process_exit_proof(attempts: Iterable[int], *, at: datetime) -> None:
+    """Record the proof that none of their processes is left; their GPUs may be given to others."""
+    Attempt.objects.filter(pk__in=list(attempts), gone_at=None).update(gone_at=at)
 
 
 def _tell(job: Job, reason: StopReason, note: str) -> bool:
@@ -206,68 +136,3 @@ def _tell(job: Job, reason: StopReason, note: str) -> bool:
     if at_engine.exclude(state=State.STOPPING).update(state=State.STOPPING, stopping_at=timezone.now(), **fields):
         return True
     return reason == StopReason.CANCEL and bool(at_engine.exclude(stop_reason=reason).update(**fields))
-
-
-def _account(attempt: Attempt, ended_at: datetime, lost_gpu_s: float) -> None:
-    ran_s = max(0.0, (ended_at - attempt.started_at).total_seconds()) if attempt.started_at else 0.0
-    Job.objects.filter(pk=attempt.job_id).update(
-        ran_s=F("ran_s") + ran_s,
-        attained_gpu_s=F("attained_gpu_s") + ran_s * attempt.gpu_count,
-        work_lost_gpu_s=F("work_lost_gpu_s") + lost_gpu_s,
-    )
-
-
-def _move_job_on(attempt: Attempt, verdict: Verdict, *, exit_code: int | None, at: datetime, message: str) -> None:
-    """Move the job to the state of the verdict, unless another attempt of it is live."""
-    job = attempt.job
-    counts = {"failures": verdict.failures, "requeues": verdict.requeues, "losses": verdict.losses}
-    text = "; ".join(part for part in (attempt.stop_note, verdict.message, message) if part)[:500]
-    if Attempt.objects.at_engine().filter(job=job).exists():
-        return  # this was a withdrawn successor; the attempt at the engine will move the job on
-    successor = Attempt.objects.filter(job=job, state=State.CLAIMED).first()
-    if verdict.state == Job.State.QUEUED and successor and not job.hold_next:
-        Job.objects.filter(pk=job.pk).update(
-            state=Job.State.STARTING, reason=Reason.AWAITING_RELEASE, message=text, reasons=[], **counts
-        )
-        record(job, Kind.REQUEUED, f"{verdict.outcome.label}: {text}", attempt=attempt.number)
-        return
-    _settle(job, verdict, counts, text=text, exit_code=exit_code, at=at, attempt=attempt.number)
-    if successor:
-        _drop(successor, at)
-
-
-def _settle(
-    job: Job,
-    verdict: Verdict,
-    counts: dict[str, int],
-    *,
-    text: str,
-    exit_code: int | None,
-    at: datetime,
-    attempt: int,
-) -> None:
-    final = verdict.state in Job.FINAL
-    hold = job.hold_next and not final
-    Job.objects.filter(pk=job.pk, state__in=Job.ACTIVE).update(
-        state=verdict.state,
-        reason=Reason.HELD if hold else verdict.reason or "",
-        message=text,
-        reasons=[],
-        held=hold,
-        hold_next=False,
-        exit_code=exit_code if final else None,
-        finished_at=at if final else None,
-        queued_at=job.queued_at if final else at,
-        **counts,
-    )
-    if final:
-        tally(Count(Metric.JOBS_FINISHED, verdict.state))
-    kind = Kind.FINISHED if final else Kind.REQUEUED
-    record(job, kind, f"{verdict.outcome.label}{': ' + text if text else ''}", attempt=attempt)
-
-
-def _drop(successor: Attempt, at: datetime) -> None:
-    """End a successor that will not run, because its job has ended or is held."""
-    Attempt.objects.filter(pk=successor.pk, state=State.CLAIMED).update(
-        state=State.ENDED, outcome=Attempt.Outcome.CANCELLED, ended_at=at, gone_at=at
-    )

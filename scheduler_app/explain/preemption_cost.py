@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobs_app.lifecycle.attempts import work_lost_gpu_s
+from jobs_app.lifecycle.endings import work_lost_gpu_s
 from jobs_app.models import Attempt, Job
 
 

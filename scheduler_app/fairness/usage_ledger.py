@@ -28,13 +28,13 @@ LONGEST_GAP = timedelta(hours=1)
 
 def accrue(now: datetime) -> None:
     """Extend the ledger to now; inside the round's transaction, so that no second is counted twice."""
-    lease = SchedulerLease.objects.get()
+    lease = SchedulerLease.objects.get(pk=SchedulerLease.Loop.ROUNDS)
     since = max(lease.accrued_until or now, now - LONGEST_GAP)
     if since < now:
         ran = _ran(since, now)
         _accrue_teams(since, now, ran)
         _accrue_types(since, now, ran)
-    SchedulerLease.objects.update(accrued_until=now)
+    SchedulerLease.objects.filter(pk=lease.pk).update(accrued_until=now)
 
 
 def _accrue_teams(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -> None:

@@ -1,24 +1,28 @@
-"""The scheduler's lease: one row, whose round number is the fencing token of every write."""
+"""Leases of the scheduler's two loops, with the fencing tokens of their writes."""
 
 from django.db import models
-from django.db.models import Q
 from django.utils import timezone
 
 
 class SchedulerLease(models.Model):
-    """The single row by which at most one scheduler is active; `round_number` is the fencing token."""
+    """Lease of one loop: at most one process runs it at a time, and `token` fences the writes of those before it."""
 
-    THE_ONE = 1
+    class Loop(models.IntegerChoices):
+        ROUNDS = 1, "rounds"
+        """Its token is the number of the newest round."""
+        ENGINES = 2, "engines"
+        """Its token counts the processes that took the lease."""
 
     holder = models.CharField(max_length=80, blank=True)
     expires_at = models.DateTimeField(default=timezone.now)
     listening_since = models.DateTimeField(default=timezone.now, help_text="Missing heartbeats count from here.")
-    round_number = models.PositiveBigIntegerField(default=0)
+    token = models.PositiveBigIntegerField(default=0)
     accrued_until = models.DateTimeField(null=True, help_text="End of the time that the usage ledger covers.")
     pruned_at = models.DateTimeField(null=True, help_text="When retention last ran.")
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(id=1), name="lease_is_one_row")]
+        constraints = [models.CheckConstraint(condition=models.Q(id__gte=1, id__lte=2), name="lease_of_a_known_loop")]
 
     def __str__(self) -> str:
-        return f"{self.holder or 'no process'} until {self.expires_at:%H:%M:%S}, round {self.round_number}"
+        loop = self.Loop(self.pk).label
+        return f"{loop}: {self.holder or 'no process'} until {self.expires_at:%H:%M:%S}, token {self.token}"

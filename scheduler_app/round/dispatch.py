@@ -15,13 +15,15 @@ from cluster_app.models import Engine as EngineRow
 from cluster_app.storage import StoragePaths
 from engines.protocol import Engine, EngineError, EngineUnreachable, Launch, StopReason
 from jobs_app.code.storage import path_of
-from jobs_app.lifecycle.attempts import AttemptIsNotLive, about_attempt, end_attempt
+from jobs_app.lifecycle.attempts import about_attempt
+from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
 from jobs_app.models import Attempt, Job
 from jobs_app.tokens import JobToken
 from scheduler_app.errors import NoStorage
 from scheduler_app.models import GpuClaim
 from scheduler_app.round.engine_registry import engines
 from scheduler_app.round.job_environment import LaunchGpu, LaunchSpec, launch_of, setup_of
+from scheduler_app.round.lease import Fence
 
 log = logging.getLogger(__name__)
 State = Attempt.State
@@ -49,14 +51,15 @@ STOP_REASONS = {
 }
 
 
-def dispatch(now: datetime) -> None:
+def dispatch(fence: Fence, now: datetime) -> None:
     """Send the engines every command that the rows call for and that is not recorded as sent."""
     running = engines()
-    _send_stops(running, now)
-    promote_waiting_claims(now)
-    _claimed_to_launching()
-    _withdraw_from_disabled_engines(now)
-    _send_launches(running, now)
+    _send_stops(fence, running, now)
+    with fence.transaction():
+        promote_waiting_claims(now)
+        _claimed_to_launching()
+        _withdraw_from_disabled_engines(now)
+    _send_launches(fence, running, now)
 
 
 def promote_waiting_claims(now: datetime) -> None:
@@ -65,16 +68,18 @@ def promote_waiting_claims(now: datetime) -> None:
     GpuClaim.objects.waiting().filter(~Exists(holder)).update(held_from=now)
 
 
-def _send_stops(running: dict[str, Engine], now: datetime) -> None:
+def _send_stops(fence: Fence, running: dict[str, Engine], now: datetime) -> None:
     stops = Attempt.objects.filter(state=State.STOPPING, stop_told_at=None).exclude(engine__in=_silent_engines())
     rows = stops.order_by("pk").values_list("pk", "engine", "stop_reason", "job__grace_s")
     for batch in _batches(list(rows)):
+        fence.check()
         told: dict[str, list[int]] = defaultdict(list)
         for attempt, engine, reason, grace_s in batch:
             if _stop(running[engine], attempt, reason, grace_s):
                 told[reason].append(attempt)
-        for reason, attempts in told.items():  # a changed reason is sent again
-            Attempt.objects.filter(pk__in=attempts, stop_reason=reason).update(stop_told_at=now)
+        with fence.transaction():
+            for reason, attempts in told.items():  # a changed reason is sent again
+                Attempt.objects.filter(pk__in=attempts, stop_reason=reason).update(stop_told_at=now)
 
 
 def _silent_engines() -> list[str]:
@@ -117,16 +122,18 @@ def _withdraw_from_disabled_engines(now: datetime) -> None:
     unsent = Attempt.objects.filter(state=State.LAUNCHING, launched_at=None, engine__in=list(disabled))
     for attempt in unsent.select_related("job"):
         with about_attempt(attempt), suppress(AttemptIsNotLive):
-            end_attempt(attempt, lost=True, ended_at=now, message=f"The engine {attempt.engine} was disabled.")
+            end_attempt(attempt, AttemptEnd(now, lost=True, message=f"The engine {attempt.engine} was disabled."))
 
 
-def _send_launches(running: dict[str, Engine], now: datetime) -> None:
+def _send_launches(fence: Fence, running: dict[str, Engine], now: datetime) -> None:
     due = Attempt.objects.filter(state=State.LAUNCHING, launched_at=None).exclude(engine__in=_silent_engines())
     for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
+        fence.check()
         gpus = launch_gpus_of(batch)
         attempts = due.filter(pk__in=batch).select_related("job__team", "job__code", "gpu_type").only(*FOR_LAUNCHES)
         sent = _launched(running, attempts.order_by("pk"), gpus, now)
-        Attempt.objects.filter(pk__in=sent).update(launched_at=now)
+        with fence.transaction():
+            Attempt.objects.filter(pk__in=sent).update(launched_at=now)
 
 
 def _launched(
@@ -161,14 +168,14 @@ def _launch(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu], now: da
             engine.launch(launch_command(attempt, gpus))
         except NoStorage as error:
             with suppress(AttemptIsNotLive):
-                end_attempt(attempt, no_storage=True, ended_at=now, message=str(error))
+                end_attempt(attempt, AttemptEnd(now, no_storage=True, message=str(error)))
             return False
         except EngineUnreachable:
             raise  # nothing was refused: the attempt keeps its GPUs, and the command is repeated
         except EngineError as error:
             log.exception("the attempt could not be launched")
             with suppress(AttemptIsNotLive):  # its GPUs are released only when the engine proves that nothing runs
-                end_attempt(attempt, lost=True, ended_at=now, message=str(error))
+                end_attempt(attempt, AttemptEnd(now, lost=True, message=str(error)))
             return False
         log.info("launched on %s x %s", attempt.gpu_count, attempt.gpu_type)
     return True

@@ -1,9 +1,10 @@
-"""The scheduler's lease: taken and renewed by conditional updates; round numbers are its fencing tokens."""
+"""Leases of the scheduler's loops: taken and renewed by conditional updates, with fencing tokens."""
 
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -11,26 +12,29 @@ from threading import Event, Thread, get_ident
 from time import monotonic
 from uuid import uuid4
 
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from django.db.models import F
 
 from scheduler_app.errors import LeaseLost
 from scheduler_app.models import SchedulerLease
 
+Loop = SchedulerLease.Loop
 LEASE = timedelta(seconds=10)
-LONGEST_TICK = timedelta(minutes=5)
-"""After so long a tick is taken for stuck, and its lease is no longer renewed."""
+LONGEST_TURN = timedelta(minutes=5)
+"""After so long a turn is taken for stuck, and its lease no longer renewed; a round has its solver's time, too."""
 DEAD_STATES = {"Z", "X"}
 """A zombie has ended; only its parent has not read its status yet."""
 
 
-def acquire_lease(holder: str, now: datetime) -> bool:
+def acquire_lease(holder: str, now: datetime, loop: Loop = Loop.ROUNDS) -> bool:
     """Renew the lease, or take it over if it expired or its holder was killed. False: another scheduler holds it."""
-    row, _ = SchedulerLease.objects.get_or_create(pk=SchedulerLease.THE_ONE, defaults={"expires_at": now})
+    row, _ = SchedulerLease.objects.get_or_create(pk=loop, defaults={"expires_at": now})
     lease = SchedulerLease.objects.filter(pk=row.pk)
     if lease.filter(holder=holder, expires_at__gt=now).update(expires_at=now + LEASE):
         return True
     taken = {"holder": holder, "expires_at": now + LEASE, "listening_since": now}
+    if loop == Loop.ENGINES:  # a round opens with a token of its own
+        taken["token"] = F("token") + 1
     if lease.filter(expires_at__lte=now).update(**taken):
         return True
     return has_ended(row.holder) and bool(lease.filter(holder=row.holder).update(**taken))
@@ -38,24 +42,56 @@ def acquire_lease(holder: str, now: datetime) -> bool:
 
 def open_round(holder: str, now: datetime) -> int:
     """Open a round and return its number, the fencing token of everything that it writes."""
-    mine = SchedulerLease.objects.filter(pk=SchedulerLease.THE_ONE, holder=holder)
-    if not mine.update(round_number=F("round_number") + 1, expires_at=now + LEASE):
+    mine = SchedulerLease.objects.filter(pk=Loop.ROUNDS, holder=holder)
+    if not mine.update(token=F("token") + 1, expires_at=now + LEASE):
         raise LeaseLost("another scheduler took over before the round began")
-    return mine.values_list("round_number", flat=True).get()
+    return mine.values_list("token", flat=True).get()
 
 
 def check_fencing_token(holder: str, number: int) -> None:
     """Check the fencing token inside a transaction: `LeaseLost` unless this round is the newest and its holder ours."""
-    mine = SchedulerLease.objects.filter(pk=SchedulerLease.THE_ONE, holder=holder, round_number=number)
-    if not mine.update(round_number=number):
+    mine = SchedulerLease.objects.filter(pk=Loop.ROUNDS, holder=holder, token=number)
+    if not mine.update(token=number):
         raise LeaseLost(f"another scheduler took over during round {number}")
 
 
+@dataclass(frozen=True)
+class Fence:
+    """Fence of the loop of engines: only its present holder writes what engines report, and commands them."""
+
+    holder: str
+    token: int
+
+    @classmethod
+    def of(cls, holder: str) -> "Fence":
+        """The fence of the process that holds the lease; `LeaseLost` if another does."""
+        mine = SchedulerLease.objects.filter(pk=Loop.ENGINES, holder=holder)
+        token = mine.values_list("token", flat=True).first()
+        if token is None:
+            raise LeaseLost("another scheduler speaks with the engines")
+        return cls(holder, token)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction that only the holder can make: who takes over waits for its end; `LeaseLost` after that."""
+        with transaction.atomic():
+            self.check()
+            yield
+
+    def check(self) -> None:
+        """Raise `LeaseLost` if another process has taken over; inside a transaction, none does until its end."""
+        lease = SchedulerLease.objects.filter(pk=Loop.ENGINES, holder=self.holder, token=self.token)
+        if connection.in_atomic_block:
+            lease = lease.select_for_update()
+        if not list(lease.values_list("pk")):
+            raise LeaseLost("another scheduler took over while this one spoke with the engines")
+
+
 @contextmanager
-def lease_renewed(holder: str, now: datetime) -> Iterator[None]:
+def lease_renewed(holder: str, now: datetime, loop: Loop, *, longest: timedelta = LONGEST_TURN) -> Iterator[None]:
     """Renew the lease in a thread: if two schedulers took it from each other while solving, neither would commit."""
     done = Event()
-    renewal = Thread(target=_renew, args=(holder, now, done), daemon=True)
+    renewal = Thread(target=_renew, args=(loop, holder, now, now + longest, done), daemon=True)
     renewal.start()
     try:
         yield
@@ -64,10 +100,10 @@ def lease_renewed(holder: str, now: datetime) -> Iterator[None]:
         renewal.join()
 
 
-def _renew(holder: str, began: datetime, done: Event) -> None:
-    mine = SchedulerLease.objects.filter(pk=SchedulerLease.THE_ONE, holder=holder)
+def _renew(loop: Loop, holder: str, began: datetime, until: datetime, done: Event) -> None:
+    mine = SchedulerLease.objects.filter(pk=loop, holder=holder)
     start, now = monotonic(), began
-    while not done.wait(LEASE.total_seconds() / 3) and now < began + LONGEST_TICK:
+    while not done.wait(LEASE.total_seconds() / 3) and now < until:
         now = began + timedelta(seconds=monotonic() - start)
         with suppress(DatabaseError):  # retried soon; if the database stays away, the lease expires, as it should
             mine.update(expires_at=now + LEASE)
@@ -75,8 +111,8 @@ def _renew(holder: str, began: datetime, done: Event) -> None:
 
 
 def release_lease(holder: str, now: datetime) -> None:
-    """Expire the lease, so that another scheduler can start at once."""
-    SchedulerLease.objects.filter(pk=SchedulerLease.THE_ONE, holder=holder).update(expires_at=now)
+    """Expire the holder's leases, so that another scheduler can start at once."""
+    SchedulerLease.objects.filter(holder=holder).update(expires_at=now)
 
 
 def holder_name() -> str:

@@ -55,7 +55,8 @@ def count_expired(now: datetime) -> dict[str, int]:
 
 def delete_expired_when_due(now: datetime) -> None:
     """Run retention once an hour: a conditional update of `pruned_at` decides which scheduler does it."""
-    due = SchedulerLease.objects.filter(Q(pruned_at=None) | Q(pruned_at__lte=now - EVERY))
+    lease = SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES)
+    due = lease.filter(Q(pruned_at=None) | Q(pruned_at__lte=now - EVERY))
     if due.update(pruned_at=now):
         delete_expired(now, time_budget=TIME_BUDGET)
 

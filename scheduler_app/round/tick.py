@@ -1,8 +1,8 @@
-"""One tick of the scheduler, called by the loop and by Celery: observe, run a due round, dispatch, apply retention."""
+"""Turns of the scheduler's two loops: one speaks with the engines, one decides rounds; each under its own lease."""
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -12,7 +12,7 @@ from scheduler_app.errors import LeaseLost
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.inputs import newest_events
-from scheduler_app.round.lease import acquire_lease, lease_renewed
+from scheduler_app.round.lease import LONGEST_TURN, Fence, Loop, acquire_lease, lease_renewed
 from scheduler_app.round.observe import observe
 from scheduler_app.round.probe import advance_probes
 from scheduler_app.round.retention import delete_expired_when_due
@@ -25,17 +25,49 @@ DEBOUNCE = timedelta(seconds=1)
 
 
 def tick(holder: str, now: datetime) -> bool:
-    """Do what is due; False if another scheduler holds the lease. Idempotent: may be called at any time."""
-    if not acquire_lease(holder, now):
+    """One turn of both loops, for a single process: what was heard is decided on, and what was decided is sent."""
+    return engine_turn(holder, now) and round_turn(holder, now) and send_commands(holder, now)
+
+
+def engine_turn(holder: str, now: datetime) -> bool:
+    """Observe the engines, send them commands, apply retention; False if another scheduler does. Idempotent."""
+
+    def work() -> None:
+        fence = Fence.of(holder)
+        observe(fence, now)
+        dispatch(fence, now)
+        advance_probes(now)
+        delete_expired_when_due(now)
+
+    return _turn(Loop.ENGINES, holder, now, work)
+
+
+def send_commands(holder: str, now: datetime) -> bool:
+    """Send the engines what the rows call for; False if another scheduler does."""
+    return _turn(Loop.ENGINES, holder, now, lambda: dispatch(Fence.of(holder), now))
+
+
+def round_turn(holder: str, now: datetime) -> bool:
+    """Run a round if one is due; False if another scheduler does. Idempotent."""
+
+    def work() -> None:
+        if round_is_due(now):
+            with garbage_collection_disabled():
+                run_round(holder, now)
+
+    solve_limit = timedelta(seconds=PolicySetting.objects.current().solve_limit_s)
+    return _turn(Loop.ROUNDS, holder, now, work, longest=LONGEST_TURN + solve_limit)
+
+
+def _turn(
+    loop: Loop, holder: str, now: datetime, work: Callable[[], None], *, longest: timedelta = LONGEST_TURN
+) -> bool:
+    """Do the loop's work under its lease; whether the lease was ours to the end."""
+    if not acquire_lease(holder, now, loop):
         return False
     try:
-        with lease_renewed(holder, now), garbage_collection_disabled():
-            observe(now)
-            if round_is_due(now):
-                run_round(holder, now)
-            dispatch(now)
-            advance_probes(now)
-            delete_expired_when_due(now)
+        with lease_renewed(holder, now, loop, longest=longest):
+            work()
     except LeaseLost as error:
         log.warning("%s", error)
         return False

@@ -9,7 +9,7 @@ import yaml
 from django.conf import settings
 
 from config.celery import app
-from scheduler_app.round.lease import LONGEST_TICK
+from scheduler_app.round.lease import LONGEST_TURN
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text()
@@ -20,8 +20,8 @@ SERVERS = {name: spec for name, spec in SERVICES.items() if "image" in spec}
 LASTING = {name: spec for name, spec in SERVICES.items() if name != "migrate"}
 
 
-def test_the_stack_has_web_worker_beat_and_its_servers() -> None:
-    assert {*OURS} == {"migrate", "web", "worker", "beat"}
+def test_the_stack_has_web_workers_beat_and_its_servers() -> None:
+    assert {*OURS} == {"migrate", "web", "worker", "rounds", "beat"}
     assert {*SERVERS} == {"postgres", "redis"}
 
 
@@ -70,7 +70,7 @@ def test_only_web_is_published_and_only_to_this_host() -> None:
 
 def test_nothing_starts_before_the_migrations_are_done() -> None:
     assert SERVICES["migrate"]["restart"] == "no"
-    for name in ("web", "worker", "beat"):
+    for name in ("web", "worker", "rounds", "beat"):
         assert SERVICES[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
 
 
@@ -81,10 +81,19 @@ def test_beat_triggers_a_task_that_the_worker_knows() -> None:
     assert wanted <= set(app.tasks)
 
 
+def test_each_loop_has_a_worker_of_its_own() -> None:
+    served = {
+        name: words[words.index("--queues") + 1]
+        for name in ("worker", "rounds")
+        if (words := SERVICES[name]["command"])
+    }
+    assert {entry["options"]["queue"] for entry in app.conf.beat_schedule.values()} == {*served.values()}
+
+
 def test_a_trigger_that_comes_too_late_is_dropped() -> None:
-    tick = app.conf.beat_schedule["tick"]
-    assert tick["schedule"] < tick["options"]["expires"] < LONGEST_TICK.total_seconds()
-    assert app.conf.broker_transport_options["visibility_timeout"] > LONGEST_TICK.total_seconds()
+    for trigger in app.conf.beat_schedule.values():
+        assert trigger["schedule"] < trigger["options"]["expires"] < LONGEST_TURN.total_seconds()
+    assert app.conf.broker_transport_options["visibility_timeout"] > LONGEST_TURN.total_seconds()
 
 
 def test_a_task_is_acknowledged_when_it_is_done() -> None:
@@ -96,9 +105,9 @@ def test_a_connection_is_looked_at_before_it_is_used_again() -> None:
 
 
 def test_worker_and_beat_name_our_celery_application() -> None:
-    for name in ("worker", "beat"):
+    for name in ("worker", "rounds", "beat"):
         words = SERVICES[name]["command"]
-        assert words[: words.index(name)] == ["celery", "--app", "config.celery"]
+        assert words[:4] == ["celery", "--app", "config.celery", "beat" if name == "beat" else "worker"]
 
 
 def test_the_image_serves_the_web_as_the_compose_file_does() -> None:

@@ -86,7 +86,7 @@ REFUSED: dict[str, Write] = {
     "a GPU slot twice": lambda _: Gpu.objects.create(node=Node.objects.get(), index=1),
     "a GPU's UUID twice": lambda _: Gpu.objects.update(uuid="GPU-1"),
     "a GPU beyond the last slot": lambda _: Gpu.objects.create(node=Node.objects.get(), index=64),
-    "a second lease": lambda _: SchedulerLease.objects.create(pk=2),
+    "the lease of an unknown loop": lambda _: SchedulerLease.objects.create(pk=3),
     "a round with an unknown result": lambda _: Round.objects.create(
         number=1, started_at=NOW, shares_since=NOW, result="maybe"
     ),

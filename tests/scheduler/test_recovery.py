@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from engines.attempt_files import AttemptFolder
-from jobs_app.lifecycle.attempts import end_attempt
 from jobs_app.lifecycle.commands import cancel_job, requeue_job
+from jobs_app.lifecycle.endings import AttemptEnd, end_attempt
 from jobs_app.models import Attempt, Job
 from scheduler_app.round import engine_registry as fleet
 from scheduler_app.round.dispatch import dispatch, launch_command, launch_gpus_of
@@ -51,7 +51,7 @@ def test_an_attempt_that_was_launched_meanwhile_is_not_taken_for_gone(lab: Lab, 
     Attempt.objects.update(state=State.CLAIMED)
     seen_before = unsent.attempts.get()
     Attempt.objects.update(state=State.LAUNCHING)
-    end_attempt(seen_before, lost=True, ended_at=lab.now)
+    end_attempt(seen_before, AttemptEnd(lab.now, lost=True))
     assert unsent.attempts.get().gone_at is None
 
 
@@ -71,7 +71,7 @@ def test_commands_that_are_sent_again_do_nothing_twice(lab: Lab) -> None:
     job = lab.submit('echo started >> "$MOTLEY_CHECKPOINT_DIR/starts"; ' + UNTIL_LET_GO)
     lab.running(job)
     Attempt.objects.update(state=State.LAUNCHING, launched_at=None)
-    dispatch(lab.now)
+    dispatch(lab.fence, lab.now)
     lab.running(job)
     lab.let_go(job)
     lab.until_state(job, Job.State.SUCCEEDED)
@@ -93,7 +93,7 @@ def test_looking_twice_changes_nothing(lab: Lab) -> None:
     job = lab.until_state(lab.submit(), Job.State.SUCCEEDED)
     before = job.events.count()
     for _ in range(2):
-        observe(lab.now)
+        observe(lab.fence, lab.now)
     assert job.events.count() == before
 
 

@@ -173,6 +173,6 @@ def test_a_tick_prunes(lab: Lab) -> None:
     for number in range(2, 20):
         a_round(number, age=DAY)
     assert round_is_due(timezone.now())
-    SchedulerLease.objects.create(pk=1, round_number=20)
+    SchedulerLease.objects.create(pk=1, token=20)
     lab.round()
     assert not Round.objects.filter(number=1).exists()

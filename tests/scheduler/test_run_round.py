@@ -18,8 +18,8 @@ from allocation.problem import Problem
 from allocation.solvers.linear_program import maximize
 from cluster_app.models import Node
 from cluster_app.services import cordon
-from jobs_app.lifecycle.attempts import AttemptIsNotLive, end_attempt
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
+from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
 from jobs_app.models import Attempt, Job
 from scheduler_app.errors import NotReplayable
 from scheduler_app.models import PolicySetting, Round
@@ -315,4 +315,4 @@ def test_an_attempt_ends_once(lab: Lab) -> None:
     job = lab.until_state(lab.submit(), Job.State.SUCCEEDED)
     attempt = lab.attempts(job)[0]
     with pytest.raises(AttemptIsNotLive):
-        end_attempt(attempt, exit_code=1, ended_at=lab.now, gone=True)
+        end_attempt(attempt, AttemptEnd(lab.now, exit_code=1, gone=True))

@@ -11,7 +11,7 @@ from engines.slurm.private_cluster import PrivateCluster
 from jobs_app.models import Attempt, Job, Reason
 from scheduler_app.models import GpuClaim
 from scheduler_app.operations.register_machine import gpu_type_columns
-from scheduler_app.round.observe import WITHDRAW_AFTER
+from scheduler_app.round.reports import WITHDRAW_AFTER
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 State = Job.State

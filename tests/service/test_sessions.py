@@ -83,25 +83,29 @@ def test_a_port_of_the_job_is_reached_through_the_service(service: Service, clie
 
 
 def test_a_session_ends_with_its_job(service: Service, client: Client) -> None:
-    with running(service, client) as job:
-        with started(service, "exec", job, "--", "sh", "-c", "echo up; sleep 3600") as session:
-            assert session.stdout is not None
-            assert session.stdout.readline() == "up\n"
-            client.cancel(job)
-            session.communicate(timeout=60)
-            assert session.returncode != 0
+    with (
+        running(service, client) as job,
+        started(service, "exec", job, "--", "sh", "-c", "echo up; sleep 3600") as session,
+    ):
+        assert session.stdout is not None
+        assert session.stdout.readline() == "up\n"
+        client.cancel(job)
+        session.communicate(timeout=60)
+        assert session.returncode != 0
     wait_for("nothing of it is left", lambda: not service.job_processes())
 
 
 def test_a_client_that_is_killed_leaves_nothing_behind(service: Service, client: Client) -> None:
-    with running(service, client) as job:
-        with started(service, "exec", job, "--", "sh", "-c", "echo up; sleep 3597") as session:
-            assert session.stdout is not None
-            assert session.stdout.readline() == "up\n"
-            session.kill()
-            session.communicate()
-            wait_for("the command ends", lambda: not _lives("sleep 3597"))
-            assert client.job(job)["state"] == "running"
+    with (
+        running(service, client) as job,
+        started(service, "exec", job, "--", "sh", "-c", "echo up; sleep 3597") as session,
+    ):
+        assert session.stdout is not None
+        assert session.stdout.readline() == "up\n"
+        session.kill()
+        session.communicate()
+        wait_for("the command ends", lambda: not _lives("sleep 3597"))
+        assert client.job(job)["state"] == "running"
 
 
 def _lives(command: str) -> bool:

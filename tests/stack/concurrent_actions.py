@@ -15,9 +15,10 @@ from rest_framework.test import APIClient
 from allocation.plan_round import Plan
 from cluster_app.models import Gpu, GpuType, Node
 from cluster_app.services import add_node
-from jobs_app.lifecycle.attempts import end_attempt, lock_job, note_running, preempt
+from jobs_app.lifecycle.attempts import lock_job, note_running, preempt
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
 from jobs_app.lifecycle.dependencies import settle_dependencies
+from jobs_app.lifecycle.endings import AttemptEnd, end_attempt
 from jobs_app.models import ApiToken, Attempt, Job, JobEvent, Team
 from jobs_app.submission.submit import submit_job
 from jobs_app.tokens import issue_token
@@ -124,7 +125,7 @@ def begin(attempt: int) -> bool:
 
 def end(attempt: int, exit_code: int) -> None:
     seen = Attempt.objects.select_related("job").get(pk=attempt)
-    end_attempt(seen, exit_code=exit_code, ended_at=timezone.now(), gone=True)
+    end_attempt(seen, AttemptEnd(timezone.now(), exit_code=exit_code, gone=True))
 
 
 def make_room(job: str, attempt: int) -> bool:

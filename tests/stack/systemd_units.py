@@ -14,7 +14,7 @@ from tests.stack.composed import Member, Stack
 UNITS = ROOT / "deploy" / "systemd"
 SETTINGS = ROOT / "deploy" / "motley.env.example"
 PROGRAMS = "/opt/motley/.venv/bin/"
-SERVICES = ("web", "worker", "beat")
+SERVICES = ("web", "worker", "rounds", "beat")
 
 
 def unit(name: str) -> dict[str, list[str]]:
@@ -27,9 +27,9 @@ def unit(name: str) -> dict[str, list[str]]:
 
 
 def command_of(service: str) -> list[str]:
-    """The words of `ExecStart`, the programs by name as docker-compose.yml has them."""
+    """The words of `ExecStart`, the programs by name as docker-compose.yml has them; systemd reads %% as %."""
     (line,) = unit(f"motley-{service}.service")["ExecStart"]
-    return [word.removeprefix(PROGRAMS) for word in shlex.split(line)]
+    return [word.removeprefix(PROGRAMS).replace("%%", "%") for word in shlex.split(line)]
 
 
 def settings() -> dict[str, str]:
@@ -38,7 +38,7 @@ def settings() -> dict[str, str]:
 
 
 class Site(Stack):
-    """Web, worker and beat as their units start them; PostgreSQL and Redis as in the full stack."""
+    """Web, workers and beat as their units start them; PostgreSQL and Redis as in the full stack."""
 
     def _member(self, name: str, spec: dict[str, Any], folder: Path) -> Member:
         if name in (*SERVICES, "migrate"):
@@ -57,7 +57,7 @@ class Site(Stack):
         installed = {**spec, "environment": filled, "volumes": ["state:/var/lib/motley"]}
         if name != "migrate":
             installed["command"] = command_of(name)
-        if name in ("worker", "beat"):
+        if name in ("worker", "rounds", "beat"):
             del installed["healthcheck"]  # systemd restarts what ends, and asks for no sign of life
         return installed
 

@@ -28,7 +28,7 @@ def _sound(stack: Stack) -> Iterator[None]:
     """Each test leaves the stack as it found it, and no GPU was ever held by two."""
     stack.decide_every(ROUND_S, min_run_s=300)
     yield
-    for name in ("postgres", "redis", "worker", "beat"):
+    for name in ("postgres", "redis", "worker", "rounds", "beat"):
         if not stack.members[name].running:
             stack.members[name].start()
             stack.healthy(name)
@@ -86,9 +86,9 @@ def answer_of(command: list[str], *words: str) -> str:
 def test_after_a_worker_was_killed_in_mid_round_the_next_round_is_right(stack: Stack, time_number: int) -> None:
     jobs = [stack.sample(name=f"job-{n}", steps=60, rate=20, gpus=1 + n % 2, gpu_types=["a100"]) for n in range(6)]
     stack.submit("true", gpus=4, gpu_types=["t4"], array={"start": 1, "end": MUCH_WORK})
-    opened = stop_in_mid_round(stack, stack.members["worker"])
-    stack.members["worker"].kill()
-    stack.members["worker"].start()
+    opened = stop_in_mid_round(stack, stack.members["rounds"])
+    stack.members["rounds"].kill()
+    stack.members["rounds"].start()
     for job in jobs:
         done = stack.wait_for_state(job, "succeeded")
         assert [attempt["outcome"] for attempt in done["attempts"]] == ["succeeded"]
@@ -124,26 +124,29 @@ def scheduler_health(stack: Stack) -> int:
     return httpx.get(f"{stack.url}/healthz/scheduler", timeout=30).status_code
 
 
-def test_of_two_workers_one_schedules_and_the_other_takes_over_when_it_is_killed(stack: Stack) -> None:
-    two = [stack.members["worker"], stack.another("worker")]
+@pytest.mark.parametrize(("name", "loop"), [("rounds", 1), ("worker", 2)])
+def test_of_two_workers_one_schedules_and_the_other_takes_over_when_it_is_killed(
+    stack: Stack, name: str, loop: int
+) -> None:
+    two = [stack.members[name], stack.another(name)]
     stack.decide_every(1)
-    first = holder_among(stack, two)
+    first = holder_among(stack, two, loop)
     job = stack.submit("sleep 1")
     stack.wait_for_state(job, "succeeded")
     killed = timezone.now()
     first.kill()
-    assert holder_among(stack, [member for member in two if member is not first])
+    assert holder_among(stack, [member for member in two if member is not first], loop)
     wait_for_a_round_after(stack, killed)
     first.start()
 
 
-def holder_among(stack: Stack, workers: list[Member]) -> Member:
-    """Whose process holds the lease, as soon as one of these does."""
+def holder_among(stack: Stack, workers: list[Member], loop: int) -> Member:
+    """Whose process holds the lease of that loop, as soon as one of these does."""
 
     def found() -> Member | None:
         with stack.database() as database, suppress(ProcessLookupError):
             row = database.execute(
-                "select holder from scheduler_app_schedulerlease where expires_at > now()"
+                "select holder from scheduler_app_schedulerlease where id = %s and expires_at > now()", [loop]
             ).fetchone()
             group = os.getpgid(int(row[0].split(":")[2])) if row else None
             return next((w for w in workers if w.server.process and w.server.process.pid == group), None)
@@ -187,7 +190,7 @@ def stop_in_mid_round(stack: Stack, worker: Member) -> int:
 def open_round(database: psycopg.Connection[Any]) -> int | None:
     """The round that was opened and not yet written."""
     row = database.execute(
-        "select round_number from scheduler_app_schedulerlease where round_number >"
+        "select token from scheduler_app_schedulerlease where id = 1 and token >"
         " (select coalesce(max(number), 0) from scheduler_app_round)"
     ).fetchone()
     return row[0] if row else None

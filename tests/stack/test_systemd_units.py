@@ -28,13 +28,13 @@ def test_a_job_goes_on_while_the_services_are_stopped_and_is_found_again(site: S
     """As `systemctl stop` with `KillMode=process`: the main process alone is told."""
     job = site.submit(UNTIL_LET_GO)
     site.wait_for_state(job, "running")
-    stopped = [site.members[name] for name in ("beat", "worker", "web")]
+    stopped = [site.members[name] for name in ("beat", "rounds", "worker", "web")]
     for member in stopped:
         assert member.server.process is not None
         os.kill(member.server.process.pid, signal.SIGTERM)
     wait_for("the services have stopped", lambda: not any(member.running for member in stopped))
     assert site.job_processes()
-    for name in ("web", "worker", "beat"):
+    for name in ("web", "worker", "rounds", "beat"):
         site.members[name].start()
     site.healthy("web")
     site.let_go(job)

@@ -24,6 +24,8 @@ from scheduler_app.operations.register_machine import register_this_machine
 
 ADMIN, DEMO_USER = "admin", "demo"
 GRACE_S = 10
+LOOPS = ("engines", "rounds")
+"""The scheduler's loops, each a process of its own: a solver that holds the interpreter delays no command."""
 
 
 class Command(BaseCommand):
@@ -125,7 +127,8 @@ def _commands(port: int, *, with_samples: bool) -> list[list[str]]:
     web = [sys.executable, "-m", "gunicorn", "config.wsgi", "--bind", f"127.0.0.1:{port}"]
     web += ["--workers", "2", "--threads", "16", "--umask", "0077", "--preload", "--log-level", "warning"]
     samples = [[*manage, "demojobs", "--skip-checks", "--owner", DEMO_USER]] if with_samples else []
-    return [web, [*manage, "schedule", "--skip-checks"], *samples]  # this process has passed the checks
+    loops = [[*manage, "schedule", "--skip-checks", "--only", name] for name in LOOPS]  # we have passed the checks
+    return [web, *loops, *samples]
 
 
 def _run_until_told(children: list[Child]) -> None:

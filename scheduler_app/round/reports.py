@@ -1,0 +1,208 @@
+"""Store what an engine reports of its attempts, in bulk: progress, starts, ends, and the proof that none is left."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db.models.functions import Coalesce, Greatest
+
+from cluster_app.engine_reports import note_missing_storage
+from database.bulk_update import rewrite
+from engines.protocol import AttemptReport, Engine, EngineError, Phase, Progress, SiteReason, StopReason
+from jobs_app.lifecycle.attempts import about_attempt, note_running, record_process_exit_proof, stop_attempt_of
+from jobs_app.lifecycle.endings import AttemptEnd, end_attempts
+from jobs_app.measurement.rates import Advance, note_progress, record_unreadable_lines
+from jobs_app.models import Attempt, Job
+from scheduler_app.models import GpuClaim
+from scheduler_app.round.lease import Fence
+
+log = logging.getLogger(__name__)
+State = Attempt.State
+GOING_ON = (Phase.LAUNCHING, Phase.RUNNING)
+BY_SITE = (SiteReason.CANCELLED, SiteReason.PREEMPTED, SiteReason.TIME_LIMIT)
+"""Ends that are not the job's failure; that of a failed node is reported as lost."""
+WITHDRAW_AFTER = timedelta(seconds=60)
+"""Time in the site's queue after which an attempt is withdrawn and its job placed anew: two looks of a backfill."""
+PER_TRANSACTION = 250
+"""Attempts of one transaction: one each would wait for the disk a thousand times after an outage."""
+
+
+class StoredAttempt(NamedTuple):
+    """The stored columns that a report is compared with; attempts without news are read no further."""
+
+    pk: int
+    job_id: UUID
+    state: str
+    started_at: datetime | None
+    stop_told_at: datetime | None
+    reports: int
+    invalid_lines: int
+    devices: dict[str, str]
+
+
+Known = Mapping[int, StoredAttempt]
+
+
+def hear_attempts(fence: Fence, engine_name: str, engine: Engine, now: datetime) -> None:
+    """Ask the engine of every attempt of which a process may be left, and store what is new."""
+    known = _known(engine_name)
+    reports = [report for report in engine.poll(known) if _is_news(known[report.attempt], report)]
+    reports.sort(key=lambda report: known[report.attempt].job_id)  # rows are locked in the order of jobs, as everywhere
+    over = [r for r in reports if r.phase not in GOING_ON or known[r.attempt].state == State.ENDED]
+    over = _asked_again(over, engine, known)
+    for start in range(0, len(reports), PER_TRANSACTION):
+        with fence.transaction():
+            _store_going_on(reports[start : start + PER_TRANSACTION], known, now)
+    for start in range(0, len(over), PER_TRANSACTION):
+        with fence.transaction():
+            _store_over(over[start : start + PER_TRANSACTION], known, now)
+    _kill_left_over(fence, over, known, engine)
+
+
+def _known(engine_name: str) -> dict[int, StoredAttempt]:
+    ungone = Attempt.objects.ungone().filter(engine=engine_name).exclude(state=State.CLAIMED)
+    return {row[0]: StoredAttempt(*row) for row in ungone.values_list(*StoredAttempt._fields)}
+
+
+def _is_news(known: StoredAttempt, report: AttemptReport) -> bool:
+    as_before = report.phase in GOING_ON and known.state != State.ENDED and not _has_reported(known, report)
+    told_by_site = bool(report.reason) or (bool(report.devices) and not known.devices)
+    return not as_before or told_by_site or _has_begun(known, report)
+
+
+def _has_reported(known: StoredAttempt, report: AttemptReport) -> bool:
+    reports = report.progress.reports if report.progress else 0
+    return reports > known.reports or report.invalid_lines > known.invalid_lines
+
+
+def _has_begun(known: StoredAttempt, report: AttemptReport) -> bool:
+    """Whether the report is the first of a start; also true of one that has ended already, unless it never began."""
+    began = report.phase == Phase.RUNNING or (report.phase == Phase.ENDED and report.started_at is not None)
+    return began and known.state != State.ENDED and known.started_at is None
+
+
+def _asked_again(over: Sequence[AttemptReport], engine: Engine, known: Known) -> list[AttemptReport]:
+    """An attempt that ran ends by being unknown only if the engine says so twice."""
+    doubtful = [r.attempt for r in over if r.phase is Phase.UNKNOWN and known[r.attempt].started_at is not None]
+    confirmed = {r.attempt for r in engine.poll(doubtful) if r.phase is Phase.UNKNOWN} if doubtful else set()
+    return [report for report in over if report.attempt not in doubtful or report.attempt in confirmed]
+
+
+def _store_going_on(reports: Sequence[AttemptReport], known: Known, now: datetime) -> None:
+    """Store progress, starts, devices, and why the site has not started an attempt."""
+    note_progress([_advance(report, report.progress) for report in reports if report.progress])
+    record_unreadable_lines(
+        {r.attempt: r.invalid_lines for r in reports if r.invalid_lines > known[r.attempt].invalid_lines}
+    )
+    note_running({r.attempt: r.started_at or now for r in reports if _has_begun(known[r.attempt], r)})
+    _store_devices({r.attempt: r.devices for r in reports if r.devices and not known[r.attempt].devices})
+    _withdraw_waiting([r for r in reports if r.reason and r.phase == Phase.LAUNCHING], now)
+
+
+def _advance(report: AttemptReport, progress: Progress) -> Advance:
+    return Advance(
+        attempt=report.attempt,
+        reports=progress.reports,
+        first_step=progress.first_step,
+        first_at=progress.first_at,
+        step=progress.step,
+        at=progress.at,
+        loss=progress.loss,
+        batch_size=progress.batch_size,
+        grad_sqr=progress.grad_sqr,
+        grad_var=progress.grad_var,
+    )
+
+
+def _store_devices(devices: Mapping[int, Mapping[str, str]]) -> None:
+    """Store the physical GPUs that the site chose."""
+    rewrite(Attempt, ("devices",), {attempt: (dict(chosen),) for attempt, chosen in devices.items()})
+
+
+def _withdraw_waiting(reports: Iterable[AttemptReport], now: datetime) -> None:
+    """Say why the site has not started an attempt, and after a while put its job back into the queue."""
+    for report in reports:
+        waiting = Attempt.objects.filter(pk=report.attempt, state=State.LAUNCHING).select_related("job")
+        for attempt in waiting:
+            Job.objects.filter(pk=attempt.job_id, state=Job.State.STARTING).update(message=report.message[:500])
+            if attempt.launched_at and now - attempt.launched_at > WITHDRAW_AFTER:
+                with about_attempt(attempt):
+                    log.warning("the site has not started the attempt: %s", report.message)
+                    stop_attempt_of(attempt.job, Attempt.StopReason.WITHDRAW, note=report.message[:500])
+
+
+def _store_over(reports: Sequence[AttemptReport], known: Known, now: datetime) -> None:
+    """Store the ends of attempts, and release what they no longer use."""
+    _release_other_nodes([report for report in reports if report.silent_nodes], now)
+    late = [r.attempt for r in reports if known[r.attempt].state == State.ENDED and r.proven_gone]
+    record_process_exit_proof(late, at=now)
+    _launch_again([r.attempt for r in reports if _was_not_launched(known[r.attempt], r)])
+    _note_missing_storage(reports, now)
+    standing = dict(Attempt.objects.filter(pk__in=[r.attempt for r in reports]).values_list("pk", "state"))
+    ends = {
+        r.attempt: _end_of(known[r.attempt], r, now)
+        for r in reports
+        if _has_ended(known[r.attempt], r, standing[r.attempt])
+    }
+    for ended in end_attempts(ends):
+        with about_attempt(ended.attempt):
+            log.info("the attempt ended: %s; its job is %s", ended.verdict.outcome.label, ended.verdict.state.label)
+
+
+def _was_not_launched(known: StoredAttempt, report: AttemptReport) -> bool:
+    return report.phase is Phase.UNKNOWN and known.state == State.LAUNCHING
+
+
+def _has_ended(known: StoredAttempt, report: AttemptReport, state_now: str) -> bool:
+    """Whether the report ends the attempt; "unknown" does so only in the state in which the engine was asked for it."""
+    if report.phase in GOING_ON or known.state == State.ENDED:
+        return False
+    if report.phase is not Phase.UNKNOWN:
+        return True
+    if known.state == State.STOPPING and known.stop_told_at is None:
+        return False  # a launch in flight could still start it until the engine has the stop command
+    return known.state == state_now != State.LAUNCHING
+
+
+def _launch_again(attempts: Sequence[int]) -> None:
+    Attempt.objects.filter(pk__in=attempts, state=State.LAUNCHING, started_at=None).update(launched_at=None)
+
+
+def _end_of(known: StoredAttempt, report: AttemptReport, now: datetime) -> AttemptEnd:
+    """End of the attempt; one that the engine does not know was stopped before it began, unless it had started."""
+    unknown = report.phase is Phase.UNKNOWN
+    return AttemptEnd(
+        ended_at=report.ended_at or now,
+        exit_code=report.exit_code,
+        lost=report.phase is Phase.LOST or (unknown and known.started_at is not None),
+        gone=report.proven_gone,
+        by_site=report.reason in BY_SITE,
+        no_storage=report.reason == SiteReason.STORAGE_MISSING,
+        message=report.message,
+    )
+
+
+def _note_missing_storage(reports: Iterable[AttemptReport], now: datetime) -> None:
+    for report in reports:
+        for node, storage in report.missing_storage.items():
+            note_missing_storage(storage, node, now)
+
+
+def _release_other_nodes(reports: Iterable[AttemptReport], now: datetime) -> None:
+    """Release the GPUs of attempts that have ended on all nodes but silent ones, which alone keep theirs."""
+    for report in reports:
+        free = GpuClaim.objects.open().filter(attempt=report.attempt).exclude(gpu__node__name__in=report.silent_nodes)
+        free.update(released_at=Greatest(now, Coalesce("held_from", now)))
+
+
+def _kill_left_over(fence: Fence, over: Iterable[AttemptReport], known: Known, engine: Engine) -> None:
+    """Kill what is left of attempts that were declared lost."""
+    left = [r.attempt for r in over if known[r.attempt].state == State.ENDED and not r.proven_gone]
+    for attempt in left:
+        fence.check()
+        try:
+            engine.stop(attempt, reason=StopReason.CANCEL, grace=timedelta(0))
+        except EngineError:  # retried at the next turn; other attempts are processed meanwhile
+            log.exception("attempt %s could not be told to stop", attempt)
