@@ -22,7 +22,7 @@ from engines.protocol import EngineError
 from jobs_app.models import Attempt
 from scheduler_app.errors import InvalidChoice
 from scheduler_app.explain.drain_estimate import describe, occupancies
-from scheduler_app.models import EngineProbe, PolicySetting, Round
+from scheduler_app.models import EngineProbe, PolicySetting, Round, SetAside
 from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.operations.sync_nodes import sync_nodes
 from scheduler_app.pages.forms import PolicySettingForm
@@ -218,4 +218,19 @@ class RoundAdmin(admin.ModelAdmin[Round]):
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Round | None = None) -> bool:
+        return False
+
+
+@admin.register(SetAside)
+class SetAsideAdmin(Audited, admin.ModelAdmin[SetAside]):
+    """What the scheduler leaves alone for a while; a deleted row is tried again at once."""
+
+    list_display = ("kind", "key", "error", "times", "since", "retry_at")
+    list_filter = ("kind",)
+    search_fields = ("key", "error")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: SetAside | None = None) -> bool:
         return False

@@ -18,6 +18,12 @@ class LeaseLost(SchedulerError):
     code = "lease_lost"
 
 
+class NotIsolated(SchedulerError):
+    """An error of a round is not the doing of single jobs."""
+
+    code = "not_isolated"
+
+
 class NoStorage(SchedulerError):
     """A storage that the job names has no path any more where the round has placed it."""
 

@@ -35,6 +35,7 @@ class ReasonCode(StrEnum):
     OUTBID = "outbid"
     AWAITING_RELEASE = "awaiting_release"
     NEXT_ROUND = "next_round"
+    SET_ASIDE = "set_aside"
 
 
 @dataclass(frozen=True)

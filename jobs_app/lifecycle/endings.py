@@ -61,10 +61,12 @@ class Ended:
     job: Job
     end: AttemptEnd
     verdict: Verdict
-    at_engine: bool
-    """Whether another attempt of the job is at an engine: this was a withdrawn successor."""
+    decides: bool
+    """Whether its job moves on with it: not if this was a withdrawn successor of an attempt at an engine."""
     successor: Attempt | None
     """The attempt of the job that waits for its GPUs."""
+    goes_on: bool
+    """Whether the job's successor starts next."""
 
     @property
     def gone_at(self) -> datetime | None:
@@ -83,16 +85,6 @@ class Ended:
     def text(self) -> str:
         parts = (self.attempt.stop_note, self.verdict.message, self.end.message)
         return "; ".join(part for part in parts if part)[:500]
-
-    @property
-    def decides(self) -> bool:
-        """Whether its job moves on with it."""
-        return not self.at_engine and self.job.state in Job.ACTIVE
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether the job's successor starts next."""
-        return self.verdict.state == Job.State.QUEUED and self.successor is not None and not self.job.hold_next
 
     @property
     def is_final(self) -> bool:
@@ -145,14 +137,21 @@ def _locked_live_attempts(attempts: Iterable[int]) -> dict[UUID, list[Attempt]]:
 
 
 def _ended(attempt: Attempt, live: Sequence[Attempt], end: AttemptEnd) -> Ended:
-    others = [other for other in live if other.pk != attempt.pk]
+    others, verdict, job = (
+        [other for other in live if other.pk != attempt.pk],
+        judge(_ending_of(attempt, end)),
+        attempt.job,
+    )
+    at_engine = any(other.state in Attempt.AT_ENGINE for other in others)
+    successor = next((other for other in others if other.state == State.CLAIMED), None)
     return Ended(
         attempt=attempt,
-        job=attempt.job,
+        job=job,
         end=end,
-        verdict=judge(_ending_of(attempt, end)),
-        at_engine=any(other.state in Attempt.AT_ENGINE for other in others),
-        successor=next((other for other in others if other.state == State.CLAIMED), None),
+        verdict=verdict,
+        decides=not at_engine and job.state in Job.ACTIVE,
+        successor=successor,
+        goes_on=verdict.state == Job.State.QUEUED and successor is not None and not job.hold_next,
     )
 
 

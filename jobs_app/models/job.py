@@ -35,6 +35,7 @@ class Reason(models.TextChoices):
     OUTBID = "outbid", "outbid by other jobs"
     AWAITING_RELEASE = "awaiting_release", "waiting for GPUs to be released"
     NEXT_ROUND = "next_round", "next round"
+    SET_ASIDE = "set_aside", "set aside after an error"
     PREEMPTED = "preempted", "preempted"
     NODE_DRAINED = "node_drained", "node drained"
     NODE_LOST = "node_lost", "node lost"

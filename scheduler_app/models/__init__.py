@@ -1,4 +1,4 @@
-"""The scheduler's lease, rounds, claims on GPUs, tests of engines, policy settings and usage ledger."""
+"""The scheduler's leases, rounds, claims, tests of engines, policy settings, usage ledger, and what it set aside."""
 
 from scheduler_app.models.engine_probe import EngineProbe
 from scheduler_app.models.gpu_claim import GpuClaim
@@ -6,6 +6,7 @@ from scheduler_app.models.lease import SchedulerLease
 from scheduler_app.models.ledger import GpuTypeUsage, TeamBacklog, TeamUsage
 from scheduler_app.models.policy_setting import PolicySetting, policy_names
 from scheduler_app.models.round import Round
+from scheduler_app.models.set_aside import SetAside
 
 __all__ = [
     "EngineProbe",
@@ -14,6 +15,7 @@ __all__ = [
     "PolicySetting",
     "Round",
     "SchedulerLease",
+    "SetAside",
     "TeamBacklog",
     "TeamUsage",
     "policy_names",

@@ -6,6 +6,9 @@ from django.utils import timezone
 
 from allocation.decision import Status
 
+AFTER_COMMIT = "After the commit: "
+"""Begins the message of a committed round that an error followed."""
+
 
 class RoundQuerySet(models.QuerySet["Round"]):
     def committed(self) -> "RoundQuerySet":
@@ -58,6 +61,11 @@ class Round(models.Model):
 
     def __str__(self) -> str:
         return f"round {self.number}"
+
+    @property
+    def is_followed_by_an_error(self) -> bool:
+        """Whether storing reasons and figures after the commit failed."""
+        return self.result == self.Result.COMMITTED and self.message.startswith(AFTER_COMMIT)
 
     @property
     def fell_back(self) -> bool:

@@ -1,9 +1,9 @@
-"""Health of the scheduler, judged by the age of its last committed round; for pages, probes and metrics."""
+"""Health of the scheduler: the age of its last committed round, and whether its loop of engines works."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from scheduler_app.models import PolicySetting, Round
+from scheduler_app.models import PolicySetting, Round, SchedulerLease, SetAside
 
 SILENT_AFTER_ROUNDS = 3
 LEAST_SILENCE = timedelta(seconds=15)
@@ -18,15 +18,19 @@ class SchedulerHealth:
     good: Round | None
     age: timedelta | None
     patience: timedelta
+    engines_silent_for: timedelta | None = None
+    """Time for which no process has spoken with the engines, if that is too long."""
+    set_aside: int = 0
+    """Jobs, attempts and nodes that raised an error and are left alone."""
 
     @property
     def healthy(self) -> bool:
-        return self.age is not None and self.age <= self.patience
+        return self.age is not None and self.age <= self.patience and self.engines_silent_for is None
 
     @property
     def silent_for(self) -> timedelta | None:
         """Time since the last committed round if the next is overdue; None before the first round."""
-        return None if self.healthy else self.age
+        return self.age if self.age is not None and self.age > self.patience else None
 
     @property
     def failing(self) -> bool:
@@ -48,4 +52,12 @@ def scheduler_health(now: datetime) -> SchedulerHealth:
     last, good = Round.objects.defer("archive").first(), Round.objects.latest_committed()
     patience = timedelta(seconds=SILENT_AFTER_ROUNDS * PolicySetting.objects.current().round_length_s)
     age = now - good.started_at if good else None
-    return SchedulerHealth(last, good, age, max(patience, LEAST_SILENCE))
+    set_aside = SetAside.objects.count()
+    return SchedulerHealth(last, good, age, max(patience, LEAST_SILENCE), _engines_silent_for(now), set_aside)
+
+
+def _engines_silent_for(now: datetime) -> timedelta | None:
+    """Time since the lease of the loop of engines has run out, if that is too long; None before its first turn."""
+    lease = SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES).first()
+    silence = now - lease.expires_at if lease else timedelta()
+    return silence if silence > LEAST_SILENCE else None

@@ -20,7 +20,7 @@ from cluster_app.models import Engine
 from jobs_app.measurement.counters import BOUNDS, REST, SUM, Sums, totals
 from jobs_app.models import Attempt, Job, Metric, Reason
 from scheduler_app.fairness.usage_ledger import team_shares
-from scheduler_app.models import Round
+from scheduler_app.models import Round, SetAside
 from scheduler_app.operations.gpu_occupancy import CONDITIONS, gpu_counts
 from scheduler_app.operations.health import scheduler_health
 
@@ -46,6 +46,7 @@ class MetricsCollector(Collector):
         yield _gpus()
         yield _engines()
         yield from _rounds(added_up, now)
+        yield _set_aside()
         yield from _preemptions(added_up)
         yield from (_histogram(metric, words, added_up) for metric, words in HISTOGRAMS.items())
         yield from _shares(now)
@@ -106,6 +107,15 @@ def _rounds(added_up: Sums, now: datetime) -> Iterator[Family]:
     if beat.good and beat.good.gap is not None:
         words = "Optimality gap of the last committed round, relative to its bound."
         yield GaugeMetricFamily("motley_solver_gap_ratio", words, value=beat.good.gap)
+
+
+def _set_aside() -> Family:
+    words = "Jobs, attempts and nodes that made the scheduler raise, and are left alone for a while."
+    family = GaugeMetricFamily("motley_set_aside", words, labels=["kind"])
+    found = dict(SetAside.objects.order_by().values_list("kind").annotate(Count("pk")))
+    for kind in SetAside.Kind.values:
+        family.add_metric([kind], found.get(kind, 0))
+    return family
 
 
 def _preemptions(added_up: Sums) -> Iterator[Family]:

@@ -56,6 +56,7 @@ def scheduler(request: HttpRequest) -> HttpResponse:
         "last_good_at": beat.good.started_at if beat.good else None,
         "age_seconds": beat.age.total_seconds() if beat.age is not None else None,
         "limit_seconds": beat.patience.total_seconds(),
+        "engines_heard": beat.engines_silent_for is None,
         "last_round_failed": beat.failing,
         "last_round_fell_back": beat.fell_back,
         "solver_said": beat.last.message if beat.last and beat.fell_back else "",

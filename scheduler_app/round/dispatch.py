@@ -9,11 +9,12 @@ from math import ceil
 from typing import TypeVar
 
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.db.models import Exists, OuterRef
 
 from cluster_app.models import Engine as EngineRow
 from cluster_app.storage import StoragePaths
-from engines.protocol import Engine, EngineError, EngineUnreachable, Launch, StopReason
+from engines.protocol import Engine, EngineUnreachable, Launch, StopReason
 from jobs_app.code.storage import path_of
 from jobs_app.lifecycle.attempts import about_attempt
 from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
@@ -94,7 +95,7 @@ def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 def _stop(engine: Engine, attempt: int, reason: str, grace_s: int) -> bool:
     try:
         engine.stop(attempt, reason=STOP_REASONS[Attempt.StopReason(reason)], grace=timedelta(seconds=grace_s))
-    except EngineError:  # retried at the next tick
+    except Exception:  # retried at the next turn; other attempts are stopped meanwhile
         with about_attempt(Attempt.objects.get(pk=attempt)):
             log.exception("the stop command could not be sent")
         return False
@@ -172,7 +173,9 @@ def _launch(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu], now: da
             return False
         except EngineUnreachable:
             raise  # nothing was refused: the attempt keeps its GPUs, and the command is repeated
-        except EngineError as error:
+        except (OperationalError, InterfaceError):
+            raise  # of the database, not of this attempt
+        except Exception as error:  # whatever it is: other attempts are launched meanwhile
             log.exception("the attempt could not be launched")
             with suppress(AttemptIsNotLive):  # its GPUs are released only when the engine proves that nothing runs
                 end_attempt(attempt, AttemptEnd(now, lost=True, message=str(error)))

@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import chain
@@ -191,6 +191,13 @@ class InputRows:
     busy_in_arrays: Mapping[UUID, int]
     """Array → number of its members that hold GPUs or have a waiting claim."""
 
+    unreadable: Mapping[UUID, Exception] = field(default_factory=dict)
+    """Jobs whose columns cannot be read."""
+
+    def without(self, jobs: Collection[UUID]) -> "InputRows":
+        """Without these jobs; their attempts keep their GPUs."""
+        return replace(self, jobs=[job for job in self.jobs if job.id not in jobs])
+
     @property
     def missing_storage(self) -> dict[str, list[str]]:
         """Storage → the nodes on which it was found missing lately."""
@@ -200,7 +207,7 @@ class InputRows:
 
 def read_input_rows(shares_since: datetime) -> InputRows:
     attempts = _attempts()
-    jobs = _jobs()
+    jobs, unreadable = _jobs()
     claims = list(GpuClaim.objects.open().values_list("gpu_id", "attempt_id", "held_from"))
     return InputRows(
         types=[TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)],
@@ -217,6 +224,7 @@ def read_input_rows(shares_since: datetime) -> InputRows:
         noise=noise_of(job.workload for job in jobs if job.batch_size),
         received=[*_received(attempts.values()), *_received_before(shares_since)],
         busy_in_arrays=_busy_in_arrays(),
+        unreadable=unreadable,
     )
 
 
@@ -234,14 +242,16 @@ def _node(row: list[Any], paths: Mapping[str, str], missing: Mapping[int, frozen
 
 def _attempts() -> dict[int, AttemptRow]:
     rows = Attempt.objects.live().values_list(*_columns(AttemptRow, ATTEMPT_DOCUMENTS))
-    return {row.id: row for row in _parsed(AttemptRow, ATTEMPT_DOCUMENTS, rows)}
+    return {row.id: row for row in _parsed(AttemptRow, ATTEMPT_DOCUMENTS, rows, {})}
 
 
-def _jobs() -> list[JobRow]:
+def _jobs() -> tuple[list[JobRow], dict[UUID, Exception]]:
+    """Jobs of the round, and those whose columns cannot be read."""
+    unreadable: dict[UUID, Exception] = {}
     fields = [{"at_a_time": "array__at_a_time"}.get(name, name) for name in _columns(JobRow, JOB_DOCUMENTS)]
     waiting = Q(pk__in=Job.objects.schedulable().values("pk"))
     rows = Job.objects.filter(waiting | Q(state__in=Job.ACTIVE)).order_by("id").values_list(*fields)
-    return list(_parsed(JobRow, JOB_DOCUMENTS, rows))
+    return list(_parsed(JobRow, JOB_DOCUMENTS, rows, unreadable)), unreadable
 
 
 def _columns(kind: type[Row], documents: Collection[str]) -> list[Any]:
@@ -249,14 +259,20 @@ def _columns(kind: type[Row], documents: Collection[str]) -> list[Any]:
     return [Cast(name, TextField()) if name in documents else name for name in kind._fields]
 
 
-def _parsed(kind: type[Row], documents: Parsers, rows: Iterable[Sequence[Any]]) -> Iterator[Row]:
-    """Rows with their JSON columns parsed; equal texts are parsed once."""
+def _parsed(
+    kind: type[Row], documents: Parsers, rows: Iterable[Sequence[Any]], unreadable: dict[Any, Exception]
+) -> Iterator[Row]:
+    """Rows with their JSON columns parsed; equal texts are parsed once. Those that cannot be are noted by their ids."""
     places = [(kind._fields.index(name), parse) for name, parse in documents.items()]
     for row in rows:
         values = list(row)
-        for place, parse in places:
-            values[place] = parse(values[place])
-        yield kind(*values)
+        try:
+            for place, parse in places:
+                values[place] = parse(values[place])
+        except Exception as error:  # a row that somebody has written past the service must not stop all others
+            unreadable[row[0]] = error
+        else:
+            yield kind(*values)
 
 
 def _waiting_for() -> dict[UUID, list[str]]:

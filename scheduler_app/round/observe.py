@@ -30,6 +30,7 @@ from scheduler_app.models import GpuClaim, SchedulerLease
 from scheduler_app.round.engine_registry import registered_engines
 from scheduler_app.round.lease import Fence
 from scheduler_app.round.reports import hear_attempts
+from scheduler_app.round.set_aside import OF_NO_ITEM, Kind, forget_recovered, isolate, set_aside, set_aside_at, words_of
 
 log = logging.getLogger(__name__)
 State = Attempt.State
@@ -55,6 +56,7 @@ def observe(fence: Fence, now: datetime) -> None:
     with fence.transaction():
         settle_dependencies()
         release_claims(now)
+        forget_recovered(now)
 
 
 def _hear(fence: Fence, row: EngineRow, engine: Engine, now: datetime) -> Inventory | None:
@@ -64,28 +66,43 @@ def _hear(fence: Fence, row: EngineRow, engine: Engine, now: datetime) -> Invent
     began_s = monotonic()
     try:
         nodes = engine.nodes()
-        with fence.transaction():
-            _store_nodes(row.name, nodes, now)
+        _store_nodes(fence, row.name, nodes, now)
         hear_attempts(fence, row.name, engine, now)
         refusals = engine.sync_drains(reasons_out_of_service(row.name))
     except EngineError as error:
-        if str(error)[:500] != row.fault:
+        fault = str(error)
+        if fault[:500] != row.fault:
             log.warning("the engine %s does not answer: %s", row.name, error)
-        backoff = min(BACKOFF * timedelta(seconds=monotonic() - began_s), LONGEST_BACKOFF)
-        record_fault(row, str(error), now=now, retry_at=now + backoff)
-        return None
+    except OF_NO_ITEM:
+        raise
+    except Exception as error:  # of this engine alone: the others are heard all the same
+        fault = words_of(error)
+        log.exception("the engine %s could not be heard", row.name)
+    else:
+        return _heard(row, inventory_of(nodes, refusals), now)
+    backoff = min(BACKOFF * timedelta(seconds=monotonic() - began_s), LONGEST_BACKOFF)
+    record_fault(row, fault, now=now, retry_at=now + backoff)
+    return None
+
+
+def _heard(row: EngineRow, inventory: Inventory, now: datetime) -> Inventory:
     if row.fault:
         log.info("the engine %s answers again", row.name)
-    inventory = inventory_of(nodes, refusals)
     record_answer(row, inventory, now=now)
     return inventory
 
 
-def _store_nodes(engine: str, nodes: Iterable[NodeReport], now: datetime) -> None:
-    alive = [node.name for node in nodes if node.state != NodeState.SILENT]
-    record_heartbeats(engine, alive, now=now)
-    for node in nodes:
-        note_gpu_health(node.name, {gpu.uuid: gpu.healthy for gpu in node.gpus if gpu.uuid})
+def _store_nodes(fence: Fence, engine: str, nodes: Sequence[NodeReport], now: datetime) -> None:
+    aside, reports = set_aside_at(Kind.NODE, now), {node.name: node for node in nodes}
+
+    def store(names: Sequence[str]) -> None:
+        with fence.transaction():
+            record_heartbeats(engine, [n for n in names if reports[n].state != NodeState.SILENT], now=now)
+            for name in names:
+                note_gpu_health(name, {gpu.uuid: gpu.healthy for gpu in reports[name].gpus if gpu.uuid})
+
+    if poison := isolate([name for name in reports if name not in aside], store):
+        set_aside(Kind.NODE, poison, now)
 
 
 def inventory_of(nodes: Iterable[NodeReport], refusals: Mapping[str, str]) -> dict[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ from allocation.rounds.pending_reasons import PendingReason, ReasonCode, explain
 from cluster_app.feasibility import NodeShape, Request, why_never
 from cluster_app.storage import TRIED_AGAIN_AFTER
 from jobs_app.models import Job
+from scheduler_app.models import SetAside
 from scheduler_app.round.inputs import JobRow
 from scheduler_app.round.snapshot import LeftOut, Snapshot
 
@@ -86,6 +87,7 @@ def reason_texts_of_left_out(
     """
     words = {str(job): [_dependency(parents)] for job, parents in waiting_for.items()}
     words |= {str(job.id): [_throttled(job)] for job in left_out.throttled}
+    words |= {str(job): [_set_aside(row)] for job, row in left_out.set_aside.items()}
     return words | {str(job.id): [_cannot_run(job, inventory, missing)] for job in left_out.cannot_run}
 
 
@@ -206,6 +208,14 @@ def _dependency(parents: Iterable[str]) -> ReasonText:
 def _throttled(job: JobRow) -> ReasonText:
     text = f"Its array runs at most {job.at_a_time} jobs at a time, and that many are running."
     return reason_text(ReasonCode.QUOTA, text, limit=job.at_a_time)
+
+
+def _set_aside(row: SetAside) -> ReasonText:
+    text = (
+        f"Motley failed over this job ({row.error}) and leaves it out until {row.retry_at:%H:%M:%S} UTC, so that "
+        "others are decided. Tell an administrator, who finds it under Set aside."
+    )
+    return reason_text(ReasonCode.SET_ASIDE, text, times=row.times)
 
 
 def _cannot_run(job: JobRow, inventory: Sequence[NodeShape], missing: Mapping[str, Sequence[str]]) -> ReasonText:

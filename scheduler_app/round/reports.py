@@ -1,7 +1,7 @@
 """Store what an engine reports of its attempts, in bulk: progress, starts, ends, and the proof that none is left."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -17,6 +17,7 @@ from jobs_app.measurement.rates import Advance, note_progress, record_unreadable
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import GpuClaim
 from scheduler_app.round.lease import Fence
+from scheduler_app.round.set_aside import Kind, isolate, set_aside, set_aside_at
 
 log = logging.getLogger(__name__)
 State = Attempt.State
@@ -47,23 +48,53 @@ Known = Mapping[int, StoredAttempt]
 
 def hear_attempts(fence: Fence, engine_name: str, engine: Engine, now: datetime) -> None:
     """Ask the engine of every attempt of which a process may be left, and store what is new."""
-    known = _known(engine_name)
-    reports = [report for report in engine.poll(known) if _is_news(known[report.attempt], report)]
-    reports.sort(key=lambda report: known[report.attempt].job_id)  # rows are locked in the order of jobs, as everywhere
-    over = [r for r in reports if r.phase not in GOING_ON or known[r.attempt].state == State.ENDED]
-    over = _asked_again(over, engine, known)
-    for start in range(0, len(reports), PER_TRANSACTION):
+    aside = set_aside_at(Kind.ATTEMPT, now)
+    known = _known(engine_name, aside)
+    news: dict[int, AttemptReport] = {}
+    poison = isolate(list(known), lambda part: news.update(_news(engine, known, part)))
+    over = _asked_again([r for r in news.values() if _is_over(known[r.attempt], r)], engine, known)
+
+    def going_on(part: Sequence[int]) -> None:
         with fence.transaction():
-            _store_going_on(reports[start : start + PER_TRANSACTION], known, now)
-    for start in range(0, len(over), PER_TRANSACTION):
+            _store_going_on([news[attempt] for attempt in part], known, now)
+
+    def ended(part: Sequence[int]) -> None:
         with fence.transaction():
-            _store_over(over[start : start + PER_TRANSACTION], known, now)
-    _kill_left_over(fence, over, known, engine)
+            _store_over([over[attempt] for attempt in part], known, now)
+
+    def in_order_of_jobs(attempt: int) -> UUID:  # in which rows are locked everywhere
+        return known[attempt].job_id
+
+    poison |= _in_parts(sorted(news, key=in_order_of_jobs), going_on)
+    poison |= _in_parts(sorted(over, key=in_order_of_jobs), ended)
+    _kill_left_over(fence, over.values(), known, engine)
+    _note_poison(fence, poison, now)
 
 
-def _known(engine_name: str) -> dict[int, StoredAttempt]:
+def _known(engine_name: str, aside: Iterable[str]) -> dict[int, StoredAttempt]:
     ungone = Attempt.objects.ungone().filter(engine=engine_name).exclude(state=State.CLAIMED)
-    return {row[0]: StoredAttempt(*row) for row in ungone.values_list(*StoredAttempt._fields)}
+    rows = ungone.exclude(pk__in=[int(key) for key in aside]).values_list(*StoredAttempt._fields)
+    return {row[0]: StoredAttempt(*row) for row in rows}
+
+
+def _news(engine: Engine, known: Known, attempts: Sequence[int]) -> dict[int, AttemptReport]:
+    reports = engine.poll(attempts)
+    return {report.attempt: report for report in reports if _is_news(known[report.attempt], report)}
+
+
+def _in_parts(attempts: Sequence[int], act: Callable[[Sequence[int]], None]) -> dict[int, Exception]:
+    parts = (attempts[start : start + PER_TRANSACTION] for start in range(0, len(attempts), PER_TRANSACTION))
+    return {attempt: error for part in parts for attempt, error in isolate(part, act).items()}
+
+
+def _note_poison(fence: Fence, poison: Mapping[int, Exception], now: datetime) -> None:
+    if poison:
+        with fence.transaction():
+            set_aside(Kind.ATTEMPT, {str(attempt): error for attempt, error in poison.items()}, now)
+
+
+def _is_over(known: StoredAttempt, report: AttemptReport) -> bool:
+    return report.phase not in GOING_ON or known.state == State.ENDED
 
 
 def _is_news(known: StoredAttempt, report: AttemptReport) -> bool:
@@ -83,11 +114,11 @@ def _has_begun(known: StoredAttempt, report: AttemptReport) -> bool:
     return began and known.state != State.ENDED and known.started_at is None
 
 
-def _asked_again(over: Sequence[AttemptReport], engine: Engine, known: Known) -> list[AttemptReport]:
-    """An attempt that ran ends by being unknown only if the engine says so twice."""
+def _asked_again(over: Sequence[AttemptReport], engine: Engine, known: Known) -> dict[int, AttemptReport]:
+    """The reports by attempt; one that ran ends by being unknown only if the engine says so twice."""
     doubtful = [r.attempt for r in over if r.phase is Phase.UNKNOWN and known[r.attempt].started_at is not None]
     confirmed = {r.attempt for r in engine.poll(doubtful) if r.phase is Phase.UNKNOWN} if doubtful else set()
-    return [report for report in over if report.attempt not in doubtful or report.attempt in confirmed]
+    return {report.attempt: report for report in over if report.attempt not in {*doubtful} - confirmed}
 
 
 def _store_going_on(reports: Sequence[AttemptReport], known: Known, now: datetime) -> None:

@@ -1,15 +1,17 @@
 """One round: take a snapshot, decide, commit, store pending reasons; and the record of how it went."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import count
 from time import perf_counter
 from typing import Any
+from uuid import UUID
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from structlog.contextvars import bound_contextvars
 
 from allocation.decision import Decision, Status
@@ -18,12 +20,13 @@ from allocation.rounds.mechanism import reset_due
 from cluster_app.feasibility import inventory
 from jobs_app.measurement.counters import Count, tally, total_up
 from jobs_app.models import Metric
-from scheduler_app.errors import LeaseLost
+from scheduler_app.errors import LeaseLost, NotIsolated
 from scheduler_app.fairness.finish_time import rhos_between
-from scheduler_app.models import PolicySetting, Round
+from scheduler_app.models import PolicySetting, Round, SetAside
+from scheduler_app.models.round import AFTER_COMMIT
 from scheduler_app.policy.settings import policy_function, with_defaults
 from scheduler_app.round.archive import pack
-from scheduler_app.round.commit import commit_round, store_pending_reasons
+from scheduler_app.round.commit import ReasonsByJob, commit_round, store_pending_reasons
 from scheduler_app.round.inputs import InputRows, newest_events, read_input_rows
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.lease import open_round
@@ -34,9 +37,12 @@ from scheduler_app.round.reason_texts import (
     reasons_of,
     rivals_named,
 )
+from scheduler_app.round.set_aside import Kind, isolate, set_aside, set_aside_at, words_of
 from scheduler_app.round.snapshot import LeftOut, Snapshot, build_snapshot
 
 log = logging.getLogger(__name__)
+MOST_TRIALS = 100
+"""Decisions on a part of the jobs, to find those over which a round failed."""
 
 
 def run_round(holder: str, now: datetime) -> Round:
@@ -53,6 +59,7 @@ def run_round(holder: str, now: datetime) -> Round:
             raise
         except Exception as error:  # a failing policy or solver must stop neither running jobs nor the next round
             log.exception("the round failed")
+            _set_culprits_aside(now)
             return _record_failure(opened, error, clock)
 
 
@@ -94,13 +101,24 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
             record.archive = archive.result()
     with clock.step("commit"):
         commit_round(record, snapshot, plan, holder=holder, now=opened.now)
-    with clock.step("reasons"):
-        store_pending_reasons(reasons)
-    record.seconds = clock.seconds
-    _account(record, opened)
+    _follow_up(record, opened, reasons, clock)
     level = logging.INFO if record.starts or record.stops or record.moves else logging.DEBUG
     log.log(level, "%s jobs: %s started, %s stopped, %s moved", record.jobs, record.starts, record.stops, record.moves)
     return record
+
+
+def _follow_up(record: Round, opened: OpenedRound, reasons: ReasonsByJob, clock: "Stopwatch") -> None:
+    """Store reasons and figures after the commit: an error there is a warning on the committed round."""
+    try:
+        with clock.step("reasons"):
+            store_pending_reasons(reasons)
+        record.seconds = clock.seconds
+        _account(record, opened)
+    except Exception as error:  # the round is committed and stays so; the next one stores the reasons again
+        log.exception("the round is committed, but what follows it failed")
+        record.message = f"{AFTER_COMMIT}{words_of(error)}"[:500]
+        with suppress(DatabaseError):
+            record.save(update_fields=["message"])
 
 
 @transaction.atomic
@@ -120,8 +138,39 @@ def _account(record: Round, opened: OpenedRound) -> None:
 def take_snapshot(now: datetime, setting: PolicySetting) -> tuple[Snapshot, LeftOut, InputRows, datetime]:
     """The snapshot, the jobs left out, the input rows, and the time from which time received counts."""
     rows, timing = read_for_round(now, setting)
-    snapshot, left_out = build_snapshot(rows, timing)
-    return snapshot, left_out, rows, timing.shares_since
+    aside = _jobs_set_aside(rows, now)
+    snapshot, left_out = build_snapshot(rows.without(aside), timing, pinned=_attempts_of(rows, aside))
+    return snapshot, replace(left_out, set_aside=aside), rows, timing.shares_since
+
+
+def _jobs_set_aside(rows: InputRows, now: datetime) -> dict[UUID, SetAside]:
+    """The jobs that raised lately, and those whose columns cannot be read."""
+    aside = set_aside_at(Kind.JOB, now)
+    if fresh := {str(job): error for job, error in rows.unreadable.items() if str(job) not in aside}:
+        set_aside(Kind.JOB, fresh, now)
+        aside = set_aside_at(Kind.JOB, now)
+    return {UUID(key): row for key, row in aside.items()}
+
+
+def _attempts_of(rows: InputRows, jobs: Collection[UUID]) -> frozenset[int]:
+    return frozenset(attempt.id for attempt in rows.attempts.values() if attempt.job_id in jobs)
+
+
+def _set_culprits_aside(now: datetime) -> None:
+    """Find the jobs over which the round failed, if it is single jobs, and leave them out for a while."""
+    setting = PolicySetting.objects.current()
+    rows, timing = read_for_round(now, setting)
+    jobs, calls = {job.id: job for job in rows.jobs}, count()
+
+    def plan(part: Sequence[UUID]) -> None:
+        if next(calls) > MOST_TRIALS:
+            raise NotIsolated("the round fails whichever jobs are left out")
+        others = jobs.keys() - {*part}
+        snapshot, _ = build_snapshot(rows.without(others), timing, pinned=_attempts_of(rows, others))
+        decide(snapshot, setting.policy, setting.parameters)
+
+    with suppress(NotIsolated):
+        set_aside(Kind.JOB, {str(job): error for job, error in isolate(list(jobs), plan).items()}, now)
 
 
 def read_for_round(now: datetime, setting: PolicySetting, *, changed: bool = False) -> tuple[InputRows, Timing]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cache
 from itertools import compress
 from typing import Any, Self
+from uuid import UUID
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from allocation.problem import LEAST_WEIGHT, Problem, isolated_rate, normaliser
 from allocation.quotas import Quotas
 from allocation.types import Floats, Ints
 from estimation.batch_tuning import Tuned
+from scheduler_app.models import SetAside
 from scheduler_app.round.inputs import GpuRow, InputRows, JobRow
 from scheduler_app.round.job_options import (
     InService,
@@ -68,6 +70,8 @@ class LeftOut:
     """No node in service could run them."""
     throttled: tuple[JobRow, ...] = ()
     """Their array's `at_a_time` limit is reached."""
+    set_aside: Mapping[UUID, SetAside] = field(default_factory=dict)
+    """The scheduler raised an error over them."""
 
 
 def build_snapshot(

@@ -97,6 +97,14 @@ def test_looking_twice_changes_nothing(lab: Lab) -> None:
     assert job.events.count() == before
 
 
+def test_the_history_of_a_job_has_each_of_its_steps_once(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit("exit 1", retries=1)
+    lab.until_state(job, Job.State.FAILED)
+    kinds = list(job.events.order_by("pk").values_list("kind", flat=True))
+    assert kinds == ["submitted", *["placed", "started", "requeued"], *["placed", "started", "finished"]]
+
+
 def test_a_job_whose_supervisor_dies_runs_again(lab: Lab) -> None:
     lab.node("n1")
     job = lab.submit(UNTIL_LET_GO)

@@ -158,7 +158,7 @@ def test_what_does_not_go_in_the_time_there_is_goes_later(rounds: None, monkeypa
 
 def test_the_scheduler_prunes_once_an_hour(rounds: None) -> None:
     now = timezone.now()
-    SchedulerLease.objects.create(pk=1)
+    SchedulerLease.objects.create(pk=SchedulerLease.Loop.ENGINES)
     delete_expired_when_due(now)
     a_round(0, age=99 * DAY)
     delete_expired_when_due(now + timedelta(minutes=59))
@@ -173,6 +173,6 @@ def test_a_tick_prunes(lab: Lab) -> None:
     for number in range(2, 20):
         a_round(number, age=DAY)
     assert round_is_due(timezone.now())
-    SchedulerLease.objects.create(pk=1, token=20)
+    SchedulerLease.objects.create(pk=SchedulerLease.Loop.ROUNDS, token=20)
     lab.round()
     assert not Round.objects.filter(number=1).exists()

@@ -1,0 +1,27 @@
+"""What raised an error that nobody foresaw, and is left alone for a while, so that everything else goes on."""
+
+from django.db import models
+
+
+class SetAside(models.Model):
+    """A job, an attempt or a node that made the scheduler raise: not looked at before `retry_at`."""
+
+    class Kind(models.TextChoices):
+        ATTEMPT = "attempt", "attempt"
+        JOB = "job", "job"
+        NODE = "node", "node"
+
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    key = models.CharField(max_length=100, help_text="Id of the job or attempt, name of the node.")
+    error = models.CharField(max_length=500)
+    times = models.PositiveIntegerField(default=1, help_text="How often it has raised since then.")
+    since = models.DateTimeField()
+    retry_at = models.DateTimeField(help_text="Delete the row to have it tried at once.")
+
+    class Meta:
+        verbose_name = verbose_name_plural = "set aside"
+        ordering = ("-since",)
+        constraints = [models.UniqueConstraint(fields=("kind", "key"), name="set_aside_once")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
