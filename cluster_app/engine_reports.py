@@ -53,11 +53,11 @@ def note_gpu_health(node: str, healthy: Mapping[str, bool]) -> None:
 
 
 def update_node_health(
-    now: datetime, *, listening_since: datetime, inventories: Mapping[str, Inventory] = MappingProxyType({})
+    now: datetime, *, listening_since: datetime, conditions: Mapping[str, Inventory] = MappingProxyType({})
 ) -> None:
     """Derive each node's health from its last heartbeat; a change is recorded as an event.
 
-    `inventories`: what the engines that answered have reported now, by name.
+    `conditions`: what the engines that answered have reported of their nodes now, by the engine's name.
     """
     for node in Node.objects.select_related("engine").defer("engine__inventory", "engine__options"):
         since = None if node.engine.fault else node.engine.since or listening_since
@@ -65,8 +65,8 @@ def update_node_health(
         if health != node.health:
             Node.objects.filter(pk=node.pk).update(health=health)
             record(node, NodeEvent.Kind.HEALTH, f"{health.label}")
-        if node.engine.name in inventories:
-            _store_condition(node, inventories[node.engine.name].get(node.name, {}))
+        if node.engine.name in conditions:
+            _store_condition(node, conditions[node.engine.name].get(node.name, {}))
 
 
 def _store_condition(node: Node, reported: Mapping[str, Any]) -> None:

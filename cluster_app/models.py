@@ -142,6 +142,7 @@ class Node(models.Model):
         READY = "ready", "ready"
         CORDONED = "cordoned", "cordoned: no new jobs"
         DRAINING = "draining", "draining: jobs are moved away"
+        DRAINED = "drained", "drained: no jobs are left"
 
     class Health(models.TextChoices):
         """Health derived from heartbeats."""
@@ -198,7 +199,9 @@ class Node(models.Model):
                 name="node_out_of_service_has_a_reason",
                 violation_error_message="Say why the node is cordoned or draining.",
             ),
-            models.CheckConstraint(condition=Q(state__in=("cordoned", "draining", "ready")), name="node_state_known"),
+            models.CheckConstraint(
+                condition=Q(state__in=("cordoned", "drained", "draining", "ready")), name="node_state_known"
+            ),
             models.CheckConstraint(
                 condition=Q(health__in=("healthy", "lost", "suspect", "unknown")), name="node_health_known"
             ),
@@ -321,6 +324,7 @@ class NodeEvent(models.Model):
         CHANGED = "changed", "changed"
         CORDONED = "cordoned", "cordoned"
         DRAINED = "drained", "drain began"
+        EMPTIED = "emptied", "drained: no jobs are left"
         RESUMED = "resumed", "resumed"
         STORAGE = "storage", "storage missing"
         HEALTH = "health", "health changed"

@@ -90,6 +90,13 @@ def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> N
     note(Action.NODE_RESUME, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
 
 
+def note_drained(nodes: Iterable[Node]) -> None:
+    """Record that draining nodes are empty."""
+    for node in nodes:
+        if Node.objects.filter(pk=node.pk, state=Node.State.DRAINING).update(state=Node.State.DRAINED):
+            record(node, NodeEvent.Kind.EMPTIED)
+
+
 def _take_out(
     node: Node, state: Node.State, kind: NodeEvent.Kind, *, reason: str, actor: AbstractBaseUser | None
 ) -> None:

@@ -228,6 +228,10 @@ class EngineError(Exception):
     """A command to an engine failed; the message says what an administrator can do."""
 
 
+class NodeFault(EngineError):
+    """The node cannot start attempts: its disk is full or broken, say. That is not the job's fault."""
+
+
 class EngineUnreachable(EngineError):
     """The engine does not answer: nothing was refused, nothing is known, and the command is worth repeating."""
 

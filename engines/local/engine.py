@@ -32,6 +32,7 @@ from engines.supervision.engine_root import (
     make_folder,
     read_log,
     read_progress,
+    with_disk_fault,
 )
 from engines.supervision.isolation import Isolation, best_isolation
 from engines.supervision.processes import any_process_is_exiting, kill, marked
@@ -68,7 +69,7 @@ class LocalEngine:
     def nodes(self) -> list[NodeReport]:
         found = this_machine()
         declared = [NodeReport(name) for name in self._declared if found is None or name != found.name]
-        return declared + ([found] if found is not None else [])
+        return with_disk_fault(declared + ([found] if found is not None else []), self._root.path)
 
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
         return {}  # nobody else gives out what is on this machine

@@ -41,6 +41,7 @@ from engines.supervision.engine_root import (
     file_errors_explained,
     make_folder,
     read_log,
+    with_disk_fault,
 )
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,8 @@ class SlurmEngine:
     def nodes(self) -> list[NodeReport]:
         nodes = self._site.nodes().values()
         own = own_use(self._site.allocations(), self._launch_file_of)
-        return [_node_report(node, foreign_use(node, own.get(node.name, Use()), self._options)) for node in nodes]
+        reports = [_node_report(node, foreign_use(node, own.get(node.name, Use()), self._options)) for node in nodes]
+        return with_disk_fault(reports, self._root.path)
 
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
         return self._site.sync_drains(wanted) if self._options.drain else {}

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -20,7 +20,7 @@ Kind = JobEvent.Kind
 
 OF_JOB = (
     *("id", "name", "array_index", "state", "reason", "message", "reasons", "held", "hold_next", "exit_code"),
-    *("finished_at", "queued_at", "failures", "retries", "requeues", "losses"),
+    *("finished_at", "queued_at", "eligible_at", "failures", "retries", "requeues", "losses"),
     *("ran_s", "attained_gpu_s", "work_lost_gpu_s"),
 )
 OF_ATTEMPT = (
@@ -50,6 +50,8 @@ class AttemptEnd(NamedTuple):
     """The cluster's own scheduler ended it: not the job's failure."""
     no_storage: bool = False
     """A node lacked its storage: not the job's failure."""
+    node_fault: bool = False
+    """The node could not start it: not the job's failure."""
     message: str = ""
 
 
@@ -74,8 +76,7 @@ class Ended:
 
     @property
     def ran_s(self) -> float:
-        began = self.attempt.started_at
-        return max(0.0, (self.end.ended_at - began).total_seconds()) if began else 0.0
+        return _ran_s(self.attempt, self.end)
 
     @property
     def lost_gpu_s(self) -> float:
@@ -83,8 +84,17 @@ class Ended:
 
     @property
     def text(self) -> str:
-        parts = (self.attempt.stop_note, self.verdict.message, self.end.message)
+        parts = (self.attempt.stop_note, self.verdict.message, self.end.message, self._pause)
         return "; ".join(part for part in parts if part)[:500]
+
+    @property
+    def eligible_at(self) -> datetime | None:
+        pause_s = self.verdict.pause_s
+        return self.end.ended_at + timedelta(seconds=pause_s) if pause_s else None
+
+    @property
+    def _pause(self) -> str:
+        return f"it may start again at {self.eligible_at:%H:%M:%S} UTC" if self.eligible_at else ""
 
     @property
     def is_final(self) -> bool:
@@ -155,6 +165,10 @@ def _ended(attempt: Attempt, live: Sequence[Attempt], end: AttemptEnd) -> Ended:
     )
 
 
+def _ran_s(attempt: Attempt, end: AttemptEnd) -> float:
+    return max(0.0, (end.ended_at - attempt.started_at).total_seconds()) if attempt.started_at else 0.0
+
+
 def _ending_of(attempt: Attempt, end: AttemptEnd) -> Ending:
     """Input of the verdict: how the attempt ended, and the counters of its job."""
     job = attempt.job
@@ -164,6 +178,8 @@ def _ending_of(attempt: Attempt, end: AttemptEnd) -> Ending:
         lost=end.lost,
         by_site=end.by_site,
         no_storage=end.no_storage,
+        node_fault=end.node_fault,
+        ran_s=_ran_s(attempt, end),
         failures=job.failures,
         retries=job.retries,
         requeues=job.requeues,
@@ -203,7 +219,7 @@ def _move_on(one: Ended) -> None:
     """Give the job its next state, in memory."""
     job, verdict = one.job, one.verdict
     job.failures, job.requeues, job.losses = verdict.failures, verdict.requeues, verdict.losses
-    job.message, job.reasons = one.text, []
+    job.message, job.reasons, job.eligible_at = one.text, [], one.eligible_at
     if one.goes_on:
         job.state, job.reason = Job.State.STARTING, Reason.AWAITING_RELEASE
         return

@@ -7,6 +7,10 @@ from jobs_app.models import Attempt, Job, Reason
 EX_TEMPFAIL = 75
 """sysexits.h: "checkpointed, requeue me"."""
 MOST_REQUEUES = 100
+QUICK_S, LONGEST_PAUSE_S = 60.0, 300.0
+"""A job that asks to be requeued before it has run for so long waits twice as long each time, up to the limit."""
+NODE_PAUSE_S = 10.0
+"""Pause after a start that failed through its node's fault."""
 MOST_LOSSES = 3
 """A lost node costs no retry, since it is not the job's fault; but a job that repeatedly kills its node must end."""
 
@@ -36,6 +40,9 @@ class Ending:
     """The cluster's own scheduler or administrator ended it."""
     no_storage: bool = False
     """A node did not have a storage that the job names."""
+    node_fault: bool = False
+    """The node could not start it: its disk is full, say."""
+    ran_s: float = 0.0
     failures: int = 0
     retries: int = 0
     requeues: int = 0
@@ -53,6 +60,8 @@ class Verdict:
     failures: int = 0
     requeues: int = 0
     losses: int = 0
+    pause_s: float = 0.0
+    """Time for which the job is not placed again."""
 
 
 def judge(ending: Ending) -> Verdict:
@@ -63,16 +72,25 @@ def judge(ending: Ending) -> Verdict:
         return _keep(ending, Outcome.SUCCEEDED, State.SUCCEEDED)
     if ending.stop_reason:
         return _keep(ending, *AFTER_STOP[Attempt.StopReason(ending.stop_reason)])
-    if ending.no_storage or (ending.by_site and ending.requeues < MOST_REQUEUES):
+    if ending.no_storage or ending.node_fault or (ending.by_site and ending.requeues < MOST_REQUEUES):
         return _by_site(ending)
     if ending.exit_code == EX_TEMPFAIL and ending.requeues < MOST_REQUEUES:
         once_more = replace(ending, requeues=ending.requeues + 1)
-        return _keep(once_more, Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED, "the job asked to be requeued")
+        verdict = _keep(once_more, Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED, "the job asked to be requeued")
+        return replace(verdict, pause_s=_pause_s(once_more))
     return _try_again(ending, Outcome.FAILED, Reason.EXIT_CODE, f"exit code {ending.exit_code}")
+
+
+def _pause_s(ending: Ending) -> float:
+    """Exponential back-off of a job that asks to be requeued soon after its start."""
+    return min(2.0 ** min(ending.requeues, 10), LONGEST_PAUSE_S) if ending.ran_s < QUICK_S else 0.0
 
 
 def _by_site(ending: Ending) -> Verdict:
     """The site ended the attempt or could not start it: the job is requeued."""
+    if ending.node_fault:
+        verdict = _keep(ending, Outcome.LOST, State.QUEUED, Reason.NO_HEALTHY_NODE, "its node could not start it")
+        return replace(verdict, pause_s=NODE_PAUSE_S)
     if ending.no_storage:  # not counted: jobs stay away from the node meanwhile
         return _keep(ending, Outcome.FAILED, State.QUEUED, Reason.NO_STORAGE)
     return _keep(replace(ending, requeues=ending.requeues + 1), Outcome.PREEMPTED, State.QUEUED, Reason.PREEMPTED)

@@ -95,10 +95,15 @@ class JobQuerySet(models.QuerySet["Job"]):
     def unfinished(self) -> "JobQuerySet":
         return self.filter(state__in=(Job.State.QUEUED, *Job.ACTIVE))
 
-    def schedulable(self) -> "JobQuerySet":
-        """Queued jobs that are neither held nor waiting for a dependency."""
+    def schedulable(self, now: datetime) -> "JobQuerySet":
+        """Queued jobs that are neither held nor waiting for a dependency or a pause to end."""
         unmet = JobDependency.objects.filter(child=models.OuterRef("pk")).unmet()
-        return self.queued().filter(held=False).filter(~models.Exists(unmet))
+        eligible = Q(eligible_at=None) | Q(eligible_at__lte=now)
+        return self.queued().filter(eligible, held=False).filter(~models.Exists(unmet))
+
+    def eligible_between(self, since: datetime, now: datetime) -> "JobQuerySet":
+        """Queued jobs whose pause has ended in this time."""
+        return self.queued().filter(eligible_at__gt=since, eligible_at__lte=now)
 
 
 class Job(models.Model):
@@ -184,6 +189,7 @@ class Job(models.Model):
     queued_at = models.DateTimeField(default=timezone.now, help_text="When it last came into the queue.")
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
+    eligible_at = models.DateTimeField(null=True, blank=True, help_text="Not placed before, after a quick requeue.")
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = JobQuerySet.as_manager()
@@ -203,6 +209,7 @@ class Job(models.Model):
             models.Index(fields=("created_at",), name="job_by_creation"),
             models.Index(fields=("updated_at",), name="job_by_change"),
             models.Index(fields=("code",), condition=Q(code__isnull=False), name="job_by_code"),
+            models.Index(fields=("eligible_at",), condition=Q(eligible_at__isnull=False), name="job_by_pause"),
         ]
         constraints = [
             models.CheckConstraint(condition=Q(gpus_min__gt=0, gpus_max__gte=F("gpus_min")), name="job_gang_in_order"),

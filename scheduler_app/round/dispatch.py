@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef
 
 from cluster_app.models import Engine as EngineRow
 from cluster_app.storage import StoragePaths
-from engines.protocol import Engine, EngineUnreachable, Launch, StopReason
+from engines.protocol import Engine, EngineUnreachable, Launch, NodeFault, StopReason
 from jobs_app.code.storage import path_of
 from jobs_app.lifecycle.attempts import about_attempt
 from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
@@ -173,6 +173,11 @@ def _launch(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu], now: da
             return False
         except EngineUnreachable:
             raise  # nothing was refused: the attempt keeps its GPUs, and the command is repeated
+        except NodeFault as error:
+            log.error("the node could not start the attempt: %s", error)  # the message says it all
+            with suppress(AttemptIsNotLive):
+                end_attempt(attempt, AttemptEnd(now, node_fault=True, message=str(error)))
+            return False
         except (OperationalError, InterfaceError):
             raise  # of the database, not of this attempt
         except Exception as error:  # whatever it is: other attempts are launched meanwhile

@@ -205,9 +205,9 @@ class InputRows:
         return {name: [node.name for node in self.nodes if name in node.missing] for name in names}
 
 
-def read_input_rows(shares_since: datetime) -> InputRows:
+def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
     attempts = _attempts()
-    jobs, unreadable = _jobs()
+    jobs, unreadable = _jobs(now)
     claims = list(GpuClaim.objects.open().values_list("gpu_id", "attempt_id", "held_from"))
     return InputRows(
         types=[TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)],
@@ -245,11 +245,11 @@ def _attempts() -> dict[int, AttemptRow]:
     return {row.id: row for row in _parsed(AttemptRow, ATTEMPT_DOCUMENTS, rows, {})}
 
 
-def _jobs() -> tuple[list[JobRow], dict[UUID, Exception]]:
+def _jobs(now: datetime) -> tuple[list[JobRow], dict[UUID, Exception]]:
     """Jobs of the round, and those whose columns cannot be read."""
     unreadable: dict[UUID, Exception] = {}
     fields = [{"at_a_time": "array__at_a_time"}.get(name, name) for name in _columns(JobRow, JOB_DOCUMENTS)]
-    waiting = Q(pk__in=Job.objects.schedulable().values("pk"))
+    waiting = Q(pk__in=Job.objects.schedulable(now).values("pk"))
     rows = Job.objects.filter(waiting | Q(state__in=Job.ACTIVE)).order_by("id").values_list(*fields)
     return list(_parsed(JobRow, JOB_DOCUMENTS, rows, unreadable)), unreadable
 

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
+from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Coalesce, Greatest
 
 from cluster_app.engine_reports import (
@@ -20,6 +21,7 @@ from cluster_app.engine_reports import (
 )
 from cluster_app.models import FOREIGN_USE, Node, NodeQuerySet
 from cluster_app.models import Engine as EngineRow
+from cluster_app.services import note_drained
 from cluster_app.storage import forget_missing_storage
 from engines.protocol import Engine, EngineError, NodeReport, NodeState
 from jobs_app.lifecycle.attempts import about_attempt, stop_attempt_of
@@ -48,7 +50,7 @@ def observe(fence: Fence, now: datetime) -> None:
         update_node_health(
             now,
             listening_since=SchedulerLease.objects.get(pk=SchedulerLease.Loop.ENGINES).listening_since,
-            inventories={name: inventory for name, inventory in heard.items() if inventory is not None},
+            conditions={name: conditions for name, conditions in heard.items() if conditions is not None},
         )
         forget_missing_storage(now)
     _end_attempts_on_lost_nodes(fence, now)
@@ -56,11 +58,15 @@ def observe(fence: Fence, now: datetime) -> None:
     with fence.transaction():
         settle_dependencies()
         release_claims(now)
+        note_drained(_drained_nodes())
         forget_recovered(now)
 
 
 def _hear(fence: Fence, row: EngineRow, engine: Engine, now: datetime) -> Inventory | None:
-    """Store one engine's reports, or its fault: the others are heard all the same. None: it does not answer."""
+    """Store one engine's reports, or its fault: the others are heard all the same.
+
+    Returns the conditions of its nodes; None: it does not answer.
+    """
     if row.retry_at is not None and now < row.retry_at <= now + LONGEST_BACKOFF:  # else a clock was set back
         return None
     began_s = monotonic()
@@ -79,17 +85,17 @@ def _hear(fence: Fence, row: EngineRow, engine: Engine, now: datetime) -> Invent
         fault = words_of(error)
         log.exception("the engine %s could not be heard", row.name)
     else:
-        return _heard(row, inventory_of(nodes, refusals), now)
+        _note_heard(row, inventory_of(nodes, refusals), now)
+        return conditions_of(nodes)
     backoff = min(BACKOFF * timedelta(seconds=monotonic() - began_s), LONGEST_BACKOFF)
     record_fault(row, fault, now=now, retry_at=now + backoff)
     return None
 
 
-def _heard(row: EngineRow, inventory: Inventory, now: datetime) -> Inventory:
+def _note_heard(row: EngineRow, inventory: Inventory, now: datetime) -> None:
     if row.fault:
         log.info("the engine %s answers again", row.name)
     record_answer(row, inventory, now=now)
-    return inventory
 
 
 def _store_nodes(fence: Fence, engine: str, nodes: Sequence[NodeReport], now: datetime) -> None:
@@ -105,8 +111,22 @@ def _store_nodes(fence: Fence, engine: str, nodes: Sequence[NodeReport], now: da
         set_aside(Kind.NODE, poison, now)
 
 
+def conditions_of(nodes: Iterable[NodeReport]) -> dict[str, dict[str, Any]]:
+    """Whether the engine gives each node new jobs, and what others use of it; also of nodes that are only declared."""
+    return {
+        node.name: {
+            "state": str(node.state),
+            "reason": node.reason,
+            **{name: getattr(node, name) for name in FOREIGN_USE},
+        }
+        for node in nodes
+    }
+
+
 def inventory_of(nodes: Iterable[NodeReport], refusals: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """The hardware that an engine reports, by node, and the drains that its site refuses; of declared nodes none."""
+    nodes = list(nodes)
+    conditions = conditions_of(nodes)
     return {
         node.name: {
             "gpu_type": node.gpu_type,
@@ -115,9 +135,7 @@ def inventory_of(nodes: Iterable[NodeReport], refusals: Mapping[str, str]) -> di
             "uuids": [gpu.uuid for gpu in node.gpus if gpu.uuid],
             "cpus": node.cpus,
             "memory_mib": node.memory_mib,
-            "state": str(node.state),
-            "reason": node.reason,
-            **{name: getattr(node, name) for name in FOREIGN_USE},
+            **conditions[node.name],
             "refusal": refusals.get(node.name, ""),
         }
         for node in nodes
@@ -187,13 +205,17 @@ def _idle(now: datetime) -> Iterator[DueStop]:
 
 def _on_draining_nodes() -> Iterator[DueStop]:
     draining = dict(Node.objects.filter(state=Node.State.DRAINING).values_list("name", "reason"))
-    if not draining:
-        return
     found = _live_attempts_on(Node.objects.filter(name__in=draining))
     going_on = Attempt.objects.filter(pk__in=found).exclude(state=State.STOPPING)
     for attempt, job in going_on.order_by("pk").values_list("pk", "job"):
         node = found[attempt][0]
         yield DueStop(job, Attempt.StopReason.DRAIN, f"{node}: {draining[node]}")
+
+
+def _drained_nodes() -> QuerySet[Node]:
+    """Draining nodes without a claim on their GPUs."""
+    claims = GpuClaim.objects.open().filter(gpu__node=OuterRef("pk"))
+    return Node.objects.filter(~Exists(claims), state=Node.State.DRAINING)
 
 
 def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:

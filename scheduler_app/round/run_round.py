@@ -177,7 +177,7 @@ def read_for_round(now: datetime, setting: PolicySetting, *, changed: bool = Fal
     """The input rows and timing of a round now; `changed`: as if a job had just been changed."""
     shares_since = _shares_since(now, setting, changed=changed)
     timing = Timing(now, setting.round_length_s, setting.min_run_s, shares_since, setting.solve_limit_s)
-    return read_input_rows(shares_since), timing
+    return read_input_rows(shares_since, now), timing
 
 
 def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Plan:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import scipy.optimize  # noqa: F401, TID253  # at the scheduler's start, not within the first round's time limit
 
+from jobs_app.models import Job
 from scheduler_app.errors import LeaseLost
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.round.dispatch import dispatch
@@ -75,14 +76,17 @@ def _turn(
 
 
 def round_is_due(now: datetime) -> bool:
-    """Whether a round length has passed, or an event has happened since the last round."""
+    """Whether a round length has passed, or since the last round an event has happened or a job's pause has ended."""
     last = Round.objects.defer("archive").first()
     if last is None:
         return True
     since, length = now - last.started_at, timedelta(seconds=PolicySetting.objects.current().round_length_s)
     if not timedelta() <= since < length:  # also after the clock was set back
         return True
-    return since >= DEBOUNCE and newest_events() > (last.last_job_event, last.last_node_event)
+    if since < DEBOUNCE:
+        return False
+    happened = newest_events() > (last.last_job_event, last.last_node_event)
+    return happened or Job.objects.eligible_between(last.started_at, now).exists()
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pytest_django import Settings
 
 from cluster_app.engine_reports import record_heartbeats, update_node_health
 from cluster_app.errors import ReasonMissing
-from cluster_app.models import LOCAL_ENGINE, LOST_AFTER, SUSPECT_AFTER, Engine, Gpu, Node
+from cluster_app.models import LOCAL_ENGINE, LOST_AFTER, SUSPECT_AFTER, Engine, Gpu, Node, NodeEvent
 from cluster_app.services import add_node, cordon, drain, resume, set_gpu_count
 from engines.local.engine import LocalEngine
 from engines.protocol import AttemptReport, NodeReport, StopReason
@@ -53,6 +53,18 @@ def test_a_job_on_a_drained_node_goes_on_elsewhere(lab: Lab) -> None:
     drain(node, reason="new driver", actor=None)
     lab.until(lambda: job.attempts.filter(number=2, state=Attempt.State.RUNNING).exists())
     assert [attempt.nodes for attempt in lab.attempts(job)] == [["n1"], ["n2"]]
+
+
+def test_a_draining_node_is_drained_when_its_last_job_has_gone_and_can_be_resumed(lab: Lab) -> None:
+    node = lab.node("n1")
+    job = lab.submit(UNTIL_LET_GO, preemptible=False)
+    lab.running(job)
+    drain(node, reason="new driver", actor=None)
+    lab.until(lambda: Node.objects.get().state == Node.State.DRAINED)
+    assert lab.gpus_held(job) == set()
+    assert (Node.objects.get().reason, node.events.latest("pk").kind) == ("new driver", NodeEvent.Kind.EMPTIED)
+    resume(Node.objects.get(), actor=None)
+    lab.running(job)
 
 
 def test_a_job_on_a_drained_node_is_told_the_reason(lab: Lab) -> None:

@@ -76,6 +76,7 @@ def ending(how: str, stop_reason: str) -> Ending:
         stop_reason=stop_reason,
         lost="lost" in how,
         no_storage="storage" in how,
+        node_fault="by its node" in how,
         losses=MOST_LOSSES if "fourth" in how else 0,
         retries=1 if "retries left" in how else 0,
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs_app.lifecycle.verdict import MOST_LOSSES, MOST_REQUEUES, Ending, judge
+from jobs_app.lifecycle.verdict import LONGEST_PAUSE_S, MOST_LOSSES, MOST_REQUEUES, QUICK_S, Ending, judge
 from jobs_app.models import Attempt, Job, Reason
 
 Outcome, State, Stop = Attempt.Outcome, Job.State, Attempt.StopReason
@@ -98,6 +98,18 @@ def test_an_ending_has_one_verdict(ending: dict[str, Any], verdict: tuple[Any, A
 def test_being_stopped_by_others_costs_no_retry(reason: Attempt.StopReason) -> None:
     judged = judge(Ending(143, reason, failures=1, retries=3))
     assert (judged.failures, judged.requeues, judged.losses) == (1, 0, 0)
+
+
+def test_quick_requeues_wait_twice_as_long_each_time_up_to_a_limit() -> None:
+    pauses = [judge(Ending(75, "", requeues=times, ran_s=3)).pause_s for times in (0, 1, 2, 30)]
+    assert pauses == [2, 4, 8, LONGEST_PAUSE_S]
+    assert judge(Ending(75, "", requeues=30, ran_s=QUICK_S)).pause_s == 0
+
+
+def test_the_fault_of_a_node_counts_as_nothing() -> None:
+    judged = judge(Ending(None, "", node_fault=True, losses=MOST_LOSSES))
+    assert (judged.state, judged.reason) == (State.QUEUED, Reason.NO_HEALTHY_NODE)
+    assert (judged.failures, judged.requeues, judged.losses) == (0, 0, MOST_LOSSES)
 
 
 def test_exit_75_is_counted_apart_from_failures() -> None:

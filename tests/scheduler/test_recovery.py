@@ -1,6 +1,7 @@
 """The service goes on where it was: what a crash left between two writes is taken up, once."""
 
 import shutil
+from datetime import timedelta
 
 import pytest
 
@@ -16,6 +17,7 @@ from scheduler_app.round.run_round import run_round
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 State = Attempt.State
+A_MOMENT = timedelta(seconds=0.5)
 
 
 @pytest.fixture
@@ -132,3 +134,19 @@ def test_an_attempt_whose_files_are_gone_is_lost(lab: Lab) -> None:
     shutil.rmtree(AttemptFolder(lab.root / "attempts" / str(job.attempts.get().pk)).path)
     lab.until(lambda: job.attempts.filter(number=2).exists())
     assert job.attempts.get(number=1).outcome == Attempt.Outcome.LOST
+
+
+def test_a_job_that_asks_at_once_to_be_requeued_waits_longer_each_time(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit("exit 75")
+    with lab.clock_stopped():
+        lab.until(lambda: Job.objects.filter(pk=job.pk, requeues=3).exists())
+        job.refresh_from_db()
+        assert job.eligible_at is not None
+        assert "may start again at" in job.message
+        lab.ahead += job.eligible_at - lab.now - A_MOMENT
+        attempts = job.attempts.count()
+        lab.tick()
+        assert job.attempts.count() == attempts
+        lab.ahead += 2 * A_MOMENT
+        lab.until(lambda: job.attempts.count() > attempts)

@@ -28,7 +28,7 @@ GpuTypeOption = Annotated[
 def nodes(
     context: typer.Context,
     *,
-    state: Annotated[str | None, typer.Option(help="Only nodes in this state: ready, cordoned or draining.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only nodes that are ready, cordoned, draining or drained.")] = None,
     gpu_type: GpuTypeOption = None,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
@@ -117,7 +117,7 @@ def _say(node: Node) -> None:
 def _wait_until_empty(client: Client, names: Sequence[str]) -> None:
     try:
         for name in names:
-            while not (node := client.node(name))["empty"]:
+            while (node := client.node(name))["state"] == "draining":
                 time.sleep(POLL_PERIOD_S)
             _say(node)
     except KeyboardInterrupt:
