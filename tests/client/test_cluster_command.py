@@ -24,7 +24,7 @@ def test_nodes_are_cordoned_drained_and_resumed(service: Live, staff: Motley) ->
 
 
 def test_an_empty_node_is_drained_at_once(service: Live, staff: Motley) -> None:
-    assert staff("drain", "n1", "-r", "new fan", "--wait").stdout.splitlines()[-1] == "n1: drained, empty"
+    assert staff("drain", "n1", "-r", "new fan", "--wait").stdout.splitlines()[-1] == "n1: draining, empty"
 
 
 def test_what_takes_a_node_away_needs_a_reason_and_an_administrator(motley: Motley, staff: Motley) -> None:

@@ -117,7 +117,7 @@ def _say(node: Node) -> None:
 def _wait_until_empty(client: Client, names: Sequence[str]) -> None:
     try:
         for name in names:
-            while (node := client.node(name))["state"] == "draining":
+            while not (node := client.node(name))["empty"]:
                 time.sleep(POLL_PERIOD_S)
             _say(node)
     except KeyboardInterrupt:
