@@ -187,7 +187,8 @@ def _lost(report: AttemptReport, folder: AttemptFolder) -> AttemptReport:
     """Its supervisor was killed: kill the remaining processes of the job; gone once none is left."""
     launch = folder.read_launch()
     left = marked(launch["mark"]) if launch is not None else []
-    dying = any_process_is_exiting()  # after `marked`: an exiting process that has lost its mark is seen here
+    owners = {os.geteuid(), *(launch["user"][:1] if launch is not None and launch["user"] else ())}
+    dying = any_process_is_exiting(owners)  # after `marked`: an exiting process that has lost its mark is seen here
     kill(left)
     message = (
         "The supervisor of this attempt was killed, and the job with it: see the log of the machine for the cause."

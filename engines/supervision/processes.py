@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,16 +34,23 @@ def user_ids(pid: int) -> set[int]:
     return {int(word) for line in lines if line.startswith("Uid:") for word in line.split()[1:]}
 
 
-def any_process_is_exiting() -> bool:
-    """Whether a process on this machine is exiting: it has lost its environment and its mark, but may be process 1 of a
+def any_process_is_exiting(users: Container[int]) -> bool:
+    """Whether a process of these users is exiting: it has lost its environment and its mark, but may be process 1 of a
     PID namespace that the kernel is still emptying."""
-    stats = [stat for pid in _pids() if (stat := _stat(pid)) is not None]
-    return any(stat.is_alive and not stat.has_memory and not stat.is_of_the_kernel for stat in stats)
+    return any(_is_exiting(pid) and any(user in users for user in user_ids(pid)) for pid in _pids())
+
+
+def _is_exiting(pid: int) -> bool:
+    """Whether the process lives and no thread of it has memory: one whose first thread has ended is not exiting."""
+    stat = _stat(_PROC / str(pid))
+    if stat is None or not stat.is_alive or stat.has_memory or stat.is_of_the_kernel:
+        return False
+    return not any(thread.has_memory for path in _threads(pid) if (thread := _stat(path)) is not None)
 
 
 def descendants(ancestor: int) -> list[int]:
     """Living descendants of this process, without zombies."""
-    parents = {pid: stat.parent for pid in _pids() if (stat := _stat(pid)) is not None and stat.is_alive}
+    parents = {pid: stat.parent for pid in _pids() if (stat := _stat(_PROC / str(pid))) is not None and stat.is_alive}
     family = {ancestor}
     while grown := {pid for pid, parent in parents.items() if parent in family} - family:
         family |= grown
@@ -82,9 +89,19 @@ def _pids() -> list[int]:
 
 
 def _environ(pid: int) -> list[bytes]:
+    """Environment, read from another thread where the first has ended: it is empty there, though the process lives."""
     try:
-        return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        text = (_PROC / str(pid) / "environ").read_bytes()
+        texts = iter([text]) if text else ((path / "environ").read_bytes() for path in _threads(pid))
+        return next((text.split(b"\0") for text in texts if text), [])
     except OSError:  # the process has ended, or belongs to another user and is not ours
+        return []
+
+
+def _threads(pid: int) -> list[Path]:
+    try:
+        return list((_PROC / str(pid) / "task").iterdir())
+    except OSError:
         return []
 
 
@@ -96,9 +113,10 @@ class _Stat(NamedTuple):
     is_of_the_kernel: bool
 
 
-def _stat(pid: int) -> _Stat | None:
+def _stat(path: Path) -> _Stat | None:
+    """Of a process or a thread, by its folder in /proc."""
     try:
-        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+        text = (path / "stat").read_text(errors="replace")
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()  # from field 3 on: the name before it may hold spaces and brackets

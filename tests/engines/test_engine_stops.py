@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from engines.protocol import Phase, StopReason, Stream
 from engines.supervision.isolation import Isolation
+from engines.supervision.processes import kill
 from tests.engines.engine_lab import Lab, python, running, until
 
 AN_HOUR = timedelta(hours=1)
@@ -157,6 +159,35 @@ def test_all_is_gone_when_the_supervisor_was_killed(lab: Lab) -> None:
     os.kill(lab.supervisor(attempt), signal.SIGKILL)
     report = lab.loss_of(attempt)
     assert (report.phase, report.exit_code, lab.processes(attempt)) == (Phase.LOST, None, [])
+
+
+HEADLESS = """
+import ctypes, platform, threading, time
+threading.Thread(target=time.sleep, args=(3600,)).start()
+print("up", flush=True)
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)  # ends this thread alone
+"""
+
+
+def test_a_job_whose_first_thread_has_ended_is_killed_with_its_supervisor(lab: Lab) -> None:
+    attempt = lab.launch(python(HEADLESS))
+    lab.wait_for_output(attempt, b"up")
+    assert lab.processes(attempt)
+    kill(lab.supervisors())
+    until(lambda: lab.report(attempt).proven_gone)
+    assert lab.processes(attempt) == []
+
+
+def test_another_process_whose_first_thread_has_ended_keeps_no_gpu_of_a_lost_attempt(lab: Lab) -> None:
+    with subprocess.Popen(python(HEADLESS), stdout=subprocess.PIPE) as stranger:
+        try:
+            until(lambda: Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+            attempt = lab.launch("exec sleep 3600")
+            until(lambda: lab.report(attempt).phase is Phase.RUNNING)
+            kill(lab.supervisors())
+            until(lambda: lab.report(attempt).proven_gone)
+        finally:
+            stranger.kill()
 
 
 def test_a_job_dies_with_its_supervisor_without_a_poll(lab: Lab) -> None:
