@@ -247,9 +247,10 @@ class Campaign:
     def _wrong_ledgers(self) -> Iterator[str]:
         for job in self.jobs:
             ledgers = sorted((self._root / "jobs" / job / "checkpoints").glob("ledger.*"))
+            ranks = len(self.service.client.job(job)["attempts"][-1]["nodes"])
             for path in ledgers:
                 rows = [tuple(map(int, line.split())) for line in path.read_text().splitlines()]
-                if fault := ledger_fault(rows):
+                if fault := ledger_fault(rows, to_the_end=int(path.suffix[1:]) < ranks):
                     yield f"{path}: {fault}"
             if not ledgers:
                 yield f"{job} has done nothing"
@@ -276,9 +277,12 @@ def is_over(job: Any) -> bool:
     return job is not None and job["state"] in ("succeeded", "failed", "cancelled", "timed_out")
 
 
-def ledger_fault(rows: list[tuple[int, ...]]) -> str:
-    """What is wrong with lines (attempt, step); a step may be repeated where a kill came before its checkpoint."""
-    if not rows or rows[0][1] != 1 or rows[-1][1] != STEPS:
+def ledger_fault(rows: list[tuple[int, ...]], *, to_the_end: bool = True) -> str:
+    """What is wrong with lines (attempt, step); a step may be repeated where a kill came before its checkpoint.
+
+    Not `to_the_end`: the last attempt was on fewer nodes, and had no such rank.
+    """
+    if not rows or rows[0][1] != 1 or (to_the_end and rows[-1][1] != STEPS):
         return f"it goes from {rows[:1]} to {rows[-1:]}"
     for before, after in pairwise(rows):
         goes_on = after == (before[0], before[1] + 1)
