@@ -115,6 +115,13 @@ class NodeResource(ModelResource):  # type: ignore[misc]
         return Node.objects.annotate(gpu_count=Count("gpu", filter=Q(gpu__present=True)))
 
     def before_import(self, dataset: Dataset, **kwargs: Any) -> None:
+        try:
+            self._check(dataset)
+        except ValidationError:
+            dataset.wipe()  # the library notes the error and would go on with every row
+            raise
+
+    def _check(self, dataset: Dataset) -> None:
         headers = [str(header).strip() for header in dataset.headers or ()]
         if missing := [name for name in NEEDED if name not in headers]:
             raise ValidationError(f"Missing columns in the first line: {', '.join(missing)}. Expected: {_example()}.")

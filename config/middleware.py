@@ -1,18 +1,20 @@
 """Middleware: request ids, rate limits, and the Permissions-Policy header."""
 
+import logging
 import re
 from collections.abc import Callable
 from time import monotonic
 from uuid import uuid4
 
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django_structlog.middlewares import RequestMiddleware
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from config.problems import is_rest, problem
+from config.problems import DATABASE_BUSY, RETRY_AFTER_S, is_rest, problem
 from rest.throttling import address_of, counter
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -22,6 +24,7 @@ PERMISSIONS = ", ".join(f"{feature}=()" for feature in NOT_NEEDED)
 UNLIMITED = ("/livez", "/readyz", "/healthz/", "/metrics", "/static/")
 """Probes and metrics must be answered especially when the service is busy."""
 
+log = logging.getLogger(__name__)
 Answer = Callable[[HttpRequest], HttpResponse]
 
 
@@ -64,6 +67,27 @@ def permissions_policy(get_response: Answer) -> Answer:
         return response
 
     return answer
+
+
+class DatabaseBusy:
+    """503 instead of 500 where the database is locked, away, or took too long."""
+
+    def __init__(self, get_response: Answer) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self._get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if not isinstance(exception, OperationalError | InterfaceError):
+            return None
+        log.warning("the database did not answer a request: %s", exception)
+        if is_rest(request):
+            answer = problem(request, 503, code="database_busy", detail=DATABASE_BUSY)
+        else:
+            answer = render(request, "503.html", {"detail": DATABASE_BUSY}, status=503)
+        answer["Retry-After"] = RETRY_AFTER_S
+        return answer
 
 
 def note_looks(get_response: Answer) -> Answer:

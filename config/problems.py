@@ -6,6 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views import defaults
@@ -40,6 +41,7 @@ STATUS_OF: dict[type[Exception], int] = {
 """The first match counts, so base classes come after their subclasses."""
 POINTERS: dict[type[Exception], str] = {ReasonMissing: "/reason"}
 RETRY_AFTER_S = "5"
+DATABASE_BUSY = "The database is locked, did not answer, or would have taken too long for this request. Try again."
 
 
 def answer(error: Exception, context: dict[str, Any]) -> Response | None:
@@ -50,6 +52,10 @@ def answer(error: Exception, context: dict[str, Any]) -> Response | None:
         return _response(request, 413, code="too_large", detail=f"A request may have at most {limit} bytes.")
     if isinstance(error, OURS):
         return _answer_of_ours(request, error)
+    if isinstance(error, OperationalError | InterfaceError):
+        busy = _response(request, 503, code="database_busy", detail=DATABASE_BUSY)
+        busy["Retry-After"] = RETRY_AFTER_S
+        return busy
     response = exception_handler(error, context)
     if response is None:
         return None

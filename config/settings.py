@@ -63,6 +63,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "axes.middleware.AxesMiddleware",
+    "config.middleware.DatabaseBusy",
 ]
 
 MOTLEY_DEMO: bool = env.bool("MOTLEY_DEMO", default=False)
@@ -259,7 +260,10 @@ MOTLEY_JOB_PATH = env.str("MOTLEY_JOB_PATH", "")
 """Put in front of a job's PATH: where its python with NumPy and motley_client is."""
 MOTLEY_LOG_LIMIT_BYTES = env.int("MOTLEY_LOG_LIMIT_BYTES", 64 * 1024 * 1024)
 MOTLEY_LOG_STREAMS = env.int("MOTLEY_LOG_STREAMS", 8)
-"""Open event streams of logs in one process, each of which keeps a thread."""
+"""Open event streams and waiting polls of logs in one process, each of which keeps a thread."""
+_A_SECOND = validate.Range(min=timedelta(seconds=1))
+MOTLEY_STATEMENT_TIMEOUT = env.timedelta("MOTLEY_STATEMENT_TIMEOUT", timedelta(seconds=30), validate=_A_SECOND)
+"""PostgreSQL cancels a statement of a web process after this time."""
 _A_MINUTE = validate.Range(min=timedelta(minutes=1))
 MOTLEY_SESSIONS = env.int("MOTLEY_SESSIONS", 8)
 """Open interactive sessions in one process, each of which keeps a thread."""

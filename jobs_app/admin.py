@@ -11,7 +11,7 @@ from audit_app.admin import Audited
 from jobs_app.errors import JobsError
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import ApiToken, Attempt, GradientNoise, Job, JobEvent, Team, Throughput
-from jobs_app.tokens import revoke_token
+from jobs_app.tokens import note_issued, revoke_token
 
 
 @admin.register(Team)
@@ -30,18 +30,24 @@ class ApiTokenAdmin(admin.ModelAdmin[ApiToken]):
     actions = ("revoke",)
 
     def save_model(self, request: HttpRequest, obj: ApiToken, form: forms.ModelForm[ApiToken], change: bool) -> None:
-        """Show the text of a new token in a message; it is not stored."""
-        if not change:
-            self.message_user(request, f"Copy the token now, it cannot be shown again: {obj.set_text()}")
+        """Show the text of a new token, for a script's account say, in a message; it is not stored."""
+        self.message_user(request, f"Copy the token now, it cannot be shown again: {obj.set_text()}")
         super().save_model(request, obj, form, change)
+        note_issued(obj, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+
+    def has_change_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
+        return False  # whoever has the text would have another token
 
     def has_delete_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
         return False  # revoked tokens are kept as a record of access
 
-    @admin.action(description="Revoke")
+    @admin.action(description="Revoke", permissions=["revoke"])
     def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> None:
         for token in tokens:
             revoke_token(token, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobs_app.change_apitoken")
 
 
 class Unchangeable:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import connection
 from django.db.models import Q
+from django_filters.fields import IsoDateTimeField
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 
@@ -26,6 +28,11 @@ SEARCH = (
 TAG = "A tag of the job, as `name=value` or `name`. Given several times, the job must have all of them."
 
 
+MOST_TAGS = 10
+"""Tags that one query may name: each is a semi-join, and a database plans many of them for minutes."""
+TOO_MANY_TAGS = f"Give at most {MOST_TAGS} tags."
+
+
 class Texts(forms.Field):
     """Parameter that can be repeated."""
 
@@ -35,11 +42,44 @@ class Texts(forms.Field):
         texts = list(value or [])
         if not all(is_text(text) and text for text in texts):
             raise ValidationError("Write name=value, or name.")
+        if len(texts) > MOST_TAGS:
+            raise ValidationError(TOO_MANY_TAGS)
         return texts
 
 
 class TagFilter(django_filters.Filter):  # type: ignore[misc]
     field_class = Texts
+
+
+class SearchText(forms.CharField):
+    def clean(self, value: Any) -> str:
+        text = str(super().clean(value))
+        if len(_tags_in(text)) > MOST_TAGS:
+            raise ValidationError(TOO_MANY_TAGS)
+        return text
+
+
+class SearchFilter(django_filters.CharFilter):  # type: ignore[misc]
+    field_class = SearchText
+
+
+def _tags_in(search: str) -> list[str]:
+    return [word for word in search.split() if "=" in word]
+
+
+class MomentField(IsoDateTimeField):  # type: ignore[misc]
+    """Date and time that also in UTC is one of the calendar's."""
+
+    def clean(self, value: Any) -> datetime | None:
+        moment: datetime | None = super().clean(value)
+        try:
+            return moment.astimezone(UTC) if moment else None
+        except OverflowError as error:
+            raise ValidationError("Write a date between the years 1 and 9999, also in UTC.") from error
+
+
+class MomentFilter(django_filters.IsoDateTimeFilter):  # type: ignore[misc]
+    field_class = MomentField
 
 
 class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
@@ -49,11 +89,11 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
     array = django_filters.UUIDFilter(field_name="array")
     gpu_type = django_filters.CharFilter(method="running_on", label="The GPU type of the job's live attempt.")
     tag = TagFilter(method="tagged", label=TAG)
-    created_after = django_filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="gt")
-    updated_since = django_filters.IsoDateTimeFilter(
+    created_after = MomentFilter(field_name="created_at", lookup_expr="gt")
+    updated_since = MomentFilter(
         field_name="updated_at", lookup_expr="gte", label="Jobs that were changed at this time or later."
     )
-    q = django_filters.CharFilter(method="matching", label=SEARCH)
+    q = SearchFilter(method="matching", label=SEARCH)
 
     class Meta:
         model = Job
@@ -90,7 +130,7 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
     def matching(self, jobs: JobQuerySet, name: str, value: str) -> JobQuerySet:
         words = value.split()
         beginning = " ".join(word for word in words if "=" not in word)
-        found = self.tagged(jobs, name, [word for word in words if "=" in word])
+        found = self.tagged(jobs, name, _tags_in(value))
         return found.filter(_name_begins(beginning) | _id_begins(beginning)) if beginning else found
 
 

@@ -17,18 +17,41 @@ JOB_PREFIX = "job_"
 
 
 @transaction.atomic
-def issue_token(user: User, *, name: str, scope: ApiToken.Scope, expires_at: datetime | None = None) -> str:
-    """Create an API token and return its text, which is not stored and cannot be shown again."""
-    token = ApiToken(user=user, name=name, scope=scope, expires_at=expires_at)
+def issue_token(
+    user: User,
+    *,
+    name: str,
+    scope: ApiToken.Scope,
+    expires_at: datetime | None = None,
+    made_by: ApiToken | None = None,
+) -> str:
+    """Create an API token and return its text, which is not stored and cannot be shown again.
+
+    One that a token makes (`made_by`) expires with that one at the latest, and is revoked with it.
+    """
+    if made_by is not None and made_by.expires_at is not None:
+        expires_at = min(expires_at or made_by.expires_at, made_by.expires_at)
+    token = ApiToken(user=user, name=name, scope=scope, expires_at=expires_at, made_by=made_by)
     text = token.set_text()
     token.save()
-    note(Action.TOKEN_CREATE, actor=user, target=name, target_id=token.pk, message=f"may {scope}")
+    note_issued(token, actor=user)
     return text
+
+
+def note_issued(token: ApiToken, *, actor: User) -> None:
+    """Put the new token on the audit list."""
+    whose = "" if token.user == actor else f", as {token.user}"
+    note(Action.TOKEN_CREATE, actor=actor, target=token.name, target_id=token.pk, message=f"may {token.scope}{whose}")
 
 
 @transaction.atomic
 def revoke_token(token: ApiToken, *, actor: User | None = None) -> None:
-    """Revoke the token by a conditional UPDATE; requests with it are refused from now on. Default actor: its owner."""
+    """Revoke the token, and those that it made, by conditional UPDATEs; requests with them are refused from now on.
+
+    Default actor: its owner.
+    """
+    for made in ApiToken.objects.filter(made_by=token, revoked_at=None):
+        revoke_token(made, actor=actor)
     if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
         note(Action.TOKEN_REVOKE, actor=actor or token.user, target=token.name, target_id=token.pk)
 

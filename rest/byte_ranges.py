@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rest_framework.exceptions import APIException
 
-ONE_RANGE = re.compile(r"\s*bytes\s*=\s*(\d*)\s*-\s*(\d*)\s*", re.ASCII | re.IGNORECASE)
+ONE_RANGE = re.compile(r"\s*bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.ASCII | re.IGNORECASE)
 
 
 class NoSuchRange(APIException):

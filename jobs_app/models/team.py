@@ -77,6 +77,14 @@ class ApiToken(models.Model):
     scope = models.CharField(max_length=10, choices=Scope.choices, default=Scope.SUBMIT)
     prefix = models.CharField(max_length=12, editable=False, help_text="The first letters, to tell tokens apart.")
     digest = models.CharField(max_length=64, unique=True, editable=False)
+    made_by = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        editable=False,
+        on_delete=models.SET_NULL,
+        help_text="The token that made it: it does not outlive that one.",
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -14,10 +14,12 @@ from jobs_app.submission.conversion import SpecReader
 from rest.errors import Fault
 
 LARGEST_BATCH = 10_000
+MOST_FAULTS = 100
+"""Faults after which the rest of a batch is not looked at: thousands in an answer help nobody, and take a minute."""
 
 
 def admitted_batch(data: Any, owner: User) -> list[Admitted]:
-    """Parse and admit all jobs; raise `InvalidSpec` with every fault of every job. Nothing is written."""
+    """Parse and admit all jobs; raise `InvalidSpec` with the first faults. Nothing is written."""
     specs = _specs_of(data)
     ids = [uuid7() for _ in specs]
     asked, faults = _parsed(specs, ids)
@@ -25,13 +27,23 @@ def admitted_batch(data: Any, owner: User) -> list[Admitted]:
     admission, place = Admission(owner, parents, siblings=set(ids)), {pk: n for n, pk in enumerate(ids)}
     admitted = []
     for one in asked:
+        if len(faults) >= MOST_FAULTS:
+            break
         try:
             admitted.append(admission.admit(one))
         except InvalidSpec as refusal:
             faults += _placed(refusal, place[one.id])
     if faults:
-        raise InvalidSpec(fault for _, fault in sorted(faults, key=lambda placed: placed[0]))
+        raise InvalidSpec(_first(faults))
     return admitted
+
+
+def _first(faults: Sequence["Placed"]) -> Iterator[Fault]:
+    """The first faults in the order of the jobs; if there are more, that they are not listed."""
+    yield from (fault for _, fault in sorted(faults, key=lambda placed: placed[0])[:MOST_FAULTS])
+    if len(faults) >= MOST_FAULTS:
+        text = f"Only the first {MOST_FAULTS} faults are listed; the jobs after them were not looked at."
+        yield Fault(pointer="/jobs", code="more_faults", detail=text)
 
 
 Placed = tuple[int, Fault]
@@ -53,6 +65,8 @@ def _parsed(specs: Sequence[Any], ids: Sequence[UUID]) -> tuple[list[ParsedSpec]
     asked: list[ParsedSpec] = []
     faults: list[Placed] = []
     for position, spec in enumerate(specs):
+        if len(faults) >= MOST_FAULTS:
+            break
         try:
             one = ParsedSpec.of(read(_with_ids(spec, position, ids)), id=ids[position])
             if one.array is not None:

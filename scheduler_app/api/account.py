@@ -116,14 +116,18 @@ class TokenViewSet(ShowMany[ApiToken], ShowOne[ApiToken], viewsets.GenericViewSe
 
     @extend_schema(request=TokenSpec, responses={201: NewToken})
     def create(self, request: Request) -> Response:
-        """Create a token. Only this response contains its text."""
+        """Create a token. Only this response contains its text.
+
+        One that is made with a token expires with that one at the latest, and is revoked with it.
+        """
         asked = body_of(request, TokenSpec)
         _must_cover(request, asked["scope"])
         expires_at = asked.get("expires_at")
         if "expires_in" in asked:
             expires_at = timezone.now() + timedelta(seconds=asked["expires_in"])
         user: Any = request.user
-        text = issue_token(user, name=asked["name"], scope=asked["scope"], expires_at=expires_at)
+        made_by = request.auth if isinstance(request.auth, ApiToken) else None
+        text = issue_token(user, name=asked["name"], scope=asked["scope"], expires_at=expires_at, made_by=made_by)
         token = ApiToken.objects.get(digest=digest_of(text))
         answer = NewToken(token, context={**self.get_serializer_context(), "text": text})
         return Response(answer.data, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})

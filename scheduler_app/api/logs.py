@@ -19,7 +19,7 @@ from jobs_app.permissions import jobs_seen_by
 from jobs_app.submission.fields import MOST_GPUS
 from rest.byte_ranges import byte_range_of, is_range_request
 from scheduler_app.logs.reading import bytes_between, last_lines, log_size, read_log
-from scheduler_app.logs.stream import LogEventStream
+from scheduler_app.logs.stream import LogEventStream, stream_slots
 
 LARGEST_CHUNK = 1024 * 1024
 MOST_LINES = 100_000
@@ -172,10 +172,11 @@ class Log:
     def _from(self, asked: dict[str, Any]) -> LogChunk:
         if self._launched is None:
             return self._nothing(asked["offset"])
-        wait = timedelta(seconds=asked["wait"])
-        return read_log(
-            self._launched, self._stream, rank=self._rank, offset=asked["offset"], wait=wait, limit=asked["limit"]
-        )
+        with stream_slots.slot_if_free() as is_ours:  # waiting occupies a thread as a stream does
+            wait = timedelta(seconds=asked["wait"] if is_ours else 0)
+            return read_log(
+                self._launched, self._stream, rank=self._rank, offset=asked["offset"], wait=wait, limit=asked["limit"]
+            )
 
     def _nothing(self, offset: int) -> LogChunk:
         return LogChunk(b"", offset=offset, next_offset=offset, size=0, eof=self._is_over())

@@ -1,6 +1,7 @@
 """Log lines as server-sent events, from an offset until the attempt has ended."""
 
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from threading import Lock
 from time import monotonic, sleep
@@ -37,6 +38,19 @@ class StreamSlots:
         with self._lock:
             self._taken -= 1
 
+    @contextmanager
+    def slot_if_free(self) -> Iterator[bool]:
+        """Hold a slot, if one is free; whether one was."""
+        try:
+            self.take()
+        except TooManyStreams:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self.give_back()
+
 
 stream_slots = StreamSlots()
 
@@ -68,6 +82,8 @@ class LogEventStream:
         while (attempt := self._launched()) is None:
             if self._job.is_final:
                 yield self._eof()
+                return
+            if monotonic() >= until:
                 return
             yield KEEP_ALIVE
         yield from self._lines_of(attempt, until)

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from audit_app.models import Action, AuditEntry
 from audit_app.services import note
+from jobs_app.filters import MomentFilter
 from jobs_app.forms import TokenForm
 from jobs_app.models import ApiToken
 from jobs_app.tokens import issue_token, revoke_token
@@ -84,7 +85,7 @@ class AuditFilter(django_filters.FilterSet):  # type: ignore[misc]
     actor = django_filters.CharFilter(field_name="actor_name", label="who")
     action = django_filters.ChoiceFilter(choices=Action.choices, label="did what")
     target = django_filters.CharFilter(field_name="target_id", label="to which id")
-    since = django_filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte", label="since")
+    since = MomentFilter(field_name="at", lookup_expr="gte", label="since")
 
     class Meta:
         model = AuditEntry

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
 from audit_app.models import AuditEntry
+from cluster_app.csv_import import MOST_ROWS
 from cluster_app.models import LOCAL_ENGINE, Engine, Gpu, GpuType, Node
 from jobs_app.models import Job
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -237,3 +240,11 @@ def test_a_node_that_is_no_longer_emulated_is_unknown_until_it_is_heard(lab: Lab
     lab.tick()
     assert Node.objects.get().health == Node.Health.UNKNOWN
     assert Node.objects.get().engine.name == LOCAL_ENGINE
+
+
+def test_a_file_with_too_many_rows_is_refused_before_any_is_looked_at(admin: Client, kind: str) -> None:
+    text = HEAD + "".join(f"r{n},{kind},1,8,1024,yes,\n" for n in range(MOST_ROWS + 1))
+    with CaptureQueriesContext(connection) as asked:
+        shown = preview(admin, text)
+    assert "at most 10,000 nodes" in shown
+    assert len(asked) < 30

@@ -159,3 +159,10 @@ def test_what_cannot_be_waited_for_is_a_fault(
 def test_outside_of_a_batch_there_are_no_such_names(ada: APIClient) -> None:
     answer = ada.post("/api/v1/jobs", SPEC | after("#0"), format="json")
     assert (answer.status_code, faults_of(answer)) == (422, [("/after/0/job", "invalid")])
+
+
+def test_of_thousands_of_faults_the_first_are_listed(ada: APIClient) -> None:
+    answer = batch(ada, *[{"gpus": -1}] * 5000)
+    faults = answer.json()["errors"]
+    assert (answer.status_code, faults[-1]["code"], faults[0]["pointer"][:7]) == (422, "more_faults", "/jobs/0")
+    assert len(faults) == 101

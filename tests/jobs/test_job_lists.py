@@ -158,3 +158,19 @@ def test_a_submission_is_answered_with_the_state_that_is_read_later(cluster: Lab
     answer = ada.post("/api/v1/jobs", spec, format="json")
     later = ada.get(f"/api/v1/jobs/{answer.json()['id']}")
     assert (later.json(), later["ETag"]) == (answer.json(), answer["ETag"])
+
+
+@pytest.mark.parametrize(
+    "query", [{"tag": [f"t{n}" for n in range(11)]}, {"q": " ".join(f"t{n}=1" for n in range(11))}]
+)
+def test_a_query_names_ten_tags_at_most(ada: APIClient, query: dict[str, Any]) -> None:
+    answer = ada.get("/api/v1/jobs", query)
+    assert answer.status_code == 400
+    assert "at most 10 tags" in answer.content.decode()
+
+
+@pytest.mark.parametrize("name", ["created_after", "updated_since"])
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
+def test_a_moment_that_is_none_in_utc_is_refused(ada: APIClient, name: str, moment: str) -> None:
+    answer = ada.get("/api/v1/jobs", {name: moment})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, f"/{name}")

@@ -1,6 +1,7 @@
 """Logs over REST: the last lines, ranges of bytes, and events that end when the attempt has."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -11,6 +12,7 @@ from rest_framework.test import APIClient
 from jobs_app.models import Job
 from jobs_app.tokens import issue_token
 from scheduler_app.logs import stream as following
+from scheduler_app.logs.stream import stream_slots
 from tests.rest_callers import Scope, with_token
 from tests.service_lab import UNTIL_LET_GO, Lab
 
@@ -265,3 +267,16 @@ def _free(client: httpx.Client, job: Job) -> bool:
 def test_the_tokens_of_others_open_no_stream(cluster: Lab, finished: Job) -> None:
     eve = with_token(issue_token(cluster.user("eve", "language"), name="x", scope=Scope.READ))
     assert eve.get(route(finished), headers=EVENTS).status_code == 404
+
+
+def test_a_range_with_thousands_of_digits_is_no_range(finished: Job, ada: APIClient) -> None:
+    answer = ada.get(f"/api/v1/jobs/{finished.pk}/logs", headers={"range": f"bytes={'9' * 5000}-"})
+    assert answer.status_code == 200
+
+
+def test_polls_that_wait_are_counted_as_streams(settings: Any) -> None:
+    settings.MOTLEY_LOG_STREAMS = 1
+    with stream_slots.slot_if_free() as first, stream_slots.slot_if_free() as second:
+        assert (first, second) == (True, False)
+    with stream_slots.slot_if_free() as again:
+        assert again

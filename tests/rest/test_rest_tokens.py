@@ -119,3 +119,20 @@ def test_a_concurrent_change_is_noticed(ada: APIClient) -> None:
     ApiToken.objects.filter(pk=token["id"]).update(used_at=timezone.now())
     answer = ada.delete(f"{ROUTE}/{token['id']}", headers={"if-match": seen})
     assert (answer.status_code, answer.json()["code"]) == (412, "stale")
+
+
+def test_a_token_that_a_token_makes_does_not_outlive_it(cluster: Lab) -> None:
+    soon = timezone.now() + timedelta(minutes=1)
+    text = issue_token(cluster.user(), name="first", scope=Scope.SUBMIT, expires_at=soon)
+    assert made(with_token(text)).json()["expires_at"] is not None
+    assert made(with_token(text), expires_in="30d").status_code == 201
+    assert {token.expires_at for token in ApiToken.objects.filter(made_by__name="first")} == {soon}
+
+
+def test_a_token_is_revoked_with_those_that_it_made(ada: APIClient) -> None:
+    first = made(ada).json()
+    second = made(with_token(first["token"])).json()
+    third = made(with_token(second["token"])).json()
+    ada.delete(f"{ROUTE}/{first['id']}")
+    assert with_token(third["token"]).get("/api/v1/me").status_code == 401
+    assert AuditEntry.objects.filter(action="token.revoke").count() == 3

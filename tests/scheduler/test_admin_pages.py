@@ -8,6 +8,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
+from audit_app.models import AuditEntry
 from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models import ApiToken, Job
 from scheduler_app.models import PolicySetting
@@ -172,6 +173,19 @@ def test_the_text_of_a_token_is_shown_once(lab: Lab, admin: Client) -> None:
     make_token(admin, lab)
     answer = admin.get(reverse("admin:jobs_app_apitoken_changelist"))
     assert not says(answer, "cannot be shown again")
+
+
+def test_who_made_a_token_for_whom_is_on_the_audit_list(lab: Lab, admin: Client) -> None:
+    make_token(admin, lab)
+    entry = AuditEntry.objects.get(action="token.create")
+    assert (entry.actor_name, entry.message) == ("root", "may submit, as ada")
+
+
+def test_a_token_is_not_changed(lab: Lab, admin: Client) -> None:
+    make_token(admin, lab)
+    address = reverse("admin:jobs_app_apitoken_change", args=[ApiToken.objects.get().pk])
+    admin.post(address, {"user": lab.user("bob").pk, "name": "other", "scope": "admin"})
+    assert (ApiToken.objects.get().user.username, ApiToken.objects.get().scope) == ("ada", "submit")
 
 
 def test_a_token_is_revoked(lab: Lab, admin: Client) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,9 @@ class Child:
 
 def _commands(port: int, *, with_samples: bool) -> list[list[str]]:
     manage = [sys.executable, str(settings.BASE_DIR / "manage.py")]
-    web = [sys.executable, "-m", "gunicorn", "config.wsgi", "--bind", f"127.0.0.1:{port}"]
+    web = [sys.executable, "-m", "gunicorn", "config.wsgi"]
+    for address in _local_addresses():
+        web += ["--bind", f"[{address}]:{port}" if ":" in address else f"{address}:{port}"]
     web += ["--workers", "2", "--threads", "16", "--umask", "0077", "--preload", "--log-level", "warning"]
     samples = [[*manage, "demojobs", "--skip-checks", "--owner", DEMO_USER]] if with_samples else []
     loops = [[*manage, "schedule", "--skip-checks", "--only", name] for name in LOOPS]  # we have passed the checks
@@ -174,14 +176,23 @@ def _exclusive_data_folder(url: str) -> Iterator[None]:
         yield
 
 
+def _local_addresses() -> list[str]:
+    """The addresses of `localhost`: a job that could listen on one of them would be sent people's tokens."""
+    with socket.socket(socket.AF_INET6) as probe, suppress(OSError):
+        probe.bind(("::1", 0))
+        return ["127.0.0.1", "::1"]
+    return ["127.0.0.1"]
+
+
 def _refuse_busy_port(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            remedy = "stop what listens there, or choose another one: MOTLEY_PORT=8001 make run"
-            raise CommandError(f"Port {port} is in use: {remedy}") from error
+    for address in _local_addresses():
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address, port))
+            except OSError as error:
+                remedy = "stop what listens there, or choose another one: MOTLEY_PORT=8001 make run"
+                raise CommandError(f"Port {port} is in use: {remedy}") from error
 
 
 def _demo_env(url: str, login: demo.Login) -> str:
