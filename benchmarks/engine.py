@@ -70,5 +70,5 @@ class InstantEngine:
         begun, progress = self.running[attempt], self.progress.get(attempt)
         if attempt in self.ended:
             code = self.ended[attempt]
-            return AttemptReport(attempt, Phase.ENDED, True, code, begun, self.now, progress)
+            return AttemptReport(attempt, Phase.ENDED, True, code, begun, self.now, progress=progress)
         return AttemptReport(attempt, Phase.RUNNING, started_at=begun, progress=progress)

@@ -65,6 +65,8 @@ class StartedFile(TypedDict):
     """Its existence means that the job's processes were started and must never be started again."""
 
     at: str
+    boot_s: NotRequired[float]
+    """Seconds since the boot of the machine: no step of its clock changes them."""
 
 
 class ExitFile(TypedDict):
@@ -73,6 +75,8 @@ class ExitFile(TypedDict):
     exit_code: int
     started_at: str | None
     ended_at: str
+    ran_s: NotRequired[float]
+    """Duration by the monotonic clock."""
     message: str
     node_failed: NotRequired[bool]
     """Whether the node could not start the job: not the job's failure."""

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import time
 from fcntl import F_OFD_GETLK, F_OFD_SETLK, fcntl
 from pathlib import Path
 from struct import Struct
@@ -64,3 +65,8 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return int(_FLOCK.unpack(answer)[0]) != _F_UNLCK
+
+
+def seconds_since_boot() -> float:
+    """Time that no step of the clock changes; it goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

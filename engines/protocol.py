@@ -153,6 +153,8 @@ class AttemptReport:
     exit_code: int | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    ran_s: float | None = None
+    """Duration of its processes so far by a clock that nobody sets; None: the engine has none."""
     progress: Progress | None = None
     invalid_lines: int = 0
     """Lines of the progress file so far that are not valid reports."""

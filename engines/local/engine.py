@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
-from engines.attempt_files import AttemptFolder, ExitFile, StopFile, write_json
-from engines.linux import lock
+from engines.attempt_files import AttemptFolder, ExitFile, StartedFile, StopFile, write_json
+from engines.linux import lock, seconds_since_boot
 from engines.local.host_setup import account_of_jobs, refuse_unreachable
 from engines.nvml import device_is_free, this_machine
 from engines.protocol import (
@@ -147,8 +147,22 @@ def _report(attempt: int, folder: AttemptFolder) -> AttemptReport:
         return _not_started(attempt, folder, supervised=supervised)
     began = datetime.fromisoformat(started["at"])
     progress, invalid_lines = read_progress(folder)
-    report = AttemptReport(attempt, Phase.RUNNING, started_at=began, progress=progress, invalid_lines=invalid_lines)
+    report = AttemptReport(
+        attempt,
+        Phase.RUNNING,
+        started_at=began,
+        ran_s=_ran_s(started),
+        progress=progress,
+        invalid_lines=invalid_lines,
+    )
     return report if supervised else _lost(report, folder)
+
+
+def _ran_s(started: StartedFile) -> float | None:
+    """Seconds since the start; None if the machine was booted since."""
+    began_s = started.get("boot_s")
+    ran_s = seconds_since_boot() - began_s if began_s is not None else -1.0
+    return ran_s if ran_s >= 0 else None
 
 
 def _not_started(attempt: int, folder: AttemptFolder, *, supervised: bool) -> AttemptReport:
@@ -168,6 +182,7 @@ def _ended(attempt: int, folder: AttemptFolder, ended: ExitFile) -> AttemptRepor
         exit_code=ended["exit_code"],
         started_at=datetime.fromisoformat(ended["started_at"]) if ended["started_at"] else None,
         ended_at=datetime.fromisoformat(ended["ended_at"]),
+        ran_s=ended.get("ran_s"),
         progress=progress,
         invalid_lines=invalid_lines,
         message=ended["message"],

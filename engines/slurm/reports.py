@@ -75,6 +75,7 @@ class Reports:
             proven_gone=not active and not silent,
             exit_code=ended["exit_code"],
             ended_at=datetime.fromisoformat(ended["ended_at"]),
+            ran_s=ended.get("ran_s"),
             message=" ".join(part for part in (words, ended["message"]) if part),
             reason=reason or (SiteReason.STORAGE_MISSING if ended.get("missing_storage") else None),
             silent_nodes=silent,

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from engines.attempt_files import AttemptFolder, ExitFile, LaunchFile, StartedFile, utc_now, write_json, write_whole
-from engines.linux import become_subreaper
+from engines.linux import become_subreaper, seconds_since_boot
 from engines.progress import MOST_COUNTED, ProgressTail, progress_to_json
 from engines.supervision.processes import descendants, kill, marked, reap
 from engines.supervision.rank import Rank
@@ -52,7 +52,7 @@ class Supervisor:
         self._folder = folder
         self._launch = launch
         self._start_rank = start_rank
-        self._started_at = utc_now()
+        self._started_at, self._began_s = utc_now(), seconds_since_boot()
         self._progress = [
             ProgressTail(folder.progress_lines(number), started_at=self._started_at)
             for number in range(len(launch["ranks"]))
@@ -75,13 +75,14 @@ class Supervisor:
             self._folder,
             exit_code=self._exit_code,
             started_at=self._started_at,
+            ran_s=seconds_since_boot() - self._began_s,
             message=self._message or HINTS.get(self._exit_code, ""),
             silent_nodes=[rank.silent_node for rank in self._ranks if rank.silent_node],
             missing_storage=self._missing,
         )
 
     def _begin(self) -> None:
-        write_json(self._folder.started, StartedFile(at=self._started_at.isoformat()))
+        write_json(self._folder.started, StartedFile(at=self._started_at.isoformat(), boot_s=self._began_s))
         try:
             for number in range(len(self._launch["ranks"])):
                 self._ranks.append(self._start_rank(number, self._launch, self._folder))
@@ -186,6 +187,7 @@ def write_exit(
     *,
     exit_code: int,
     started_at: datetime | None,
+    ran_s: float = 0.0,
     message: str,
     node_failed: bool = False,
     silent_nodes: Sequence[str] = (),
@@ -195,6 +197,7 @@ def write_exit(
         exit_code=exit_code,
         started_at=started_at.isoformat() if started_at else None,
         ended_at=utc_now().isoformat(),
+        ran_s=ran_s,
         message=message,
         node_failed=node_failed,
         silent_nodes=list(silent_nodes),

@@ -52,6 +52,8 @@ class AttemptEnd(NamedTuple):
     """A node lacked its storage: not the job's failure."""
     node_fault: bool = False
     """The node could not start it: not the job's failure."""
+    ran_s: float | None = None
+    """How long its processes ran, by a clock that nobody sets; None: from its start to its end."""
     message: str = ""
 
 
@@ -166,7 +168,9 @@ def _ended(attempt: Attempt, live: Sequence[Attempt], end: AttemptEnd) -> Ended:
 
 
 def _ran_s(attempt: Attempt, end: AttemptEnd) -> float:
-    return max(0.0, (end.ended_at - attempt.started_at).total_seconds()) if attempt.started_at else 0.0
+    if attempt.started_at is None or end.ran_s is not None:
+        return end.ran_s or 0.0
+    return max(0.0, (end.ended_at - attempt.started_at).total_seconds())
 
 
 def _ending_of(attempt: Attempt, end: AttemptEnd) -> Ending:

@@ -1,7 +1,9 @@
 """Reconcile rows with the engines: nodes, attempts, and what follows from them without a scheduling decision."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
@@ -29,7 +31,7 @@ from jobs_app.lifecycle.dependencies import settle_dependencies
 from jobs_app.lifecycle.endings import AttemptEnd, end_attempts
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import GpuClaim, SchedulerLease
-from scheduler_app.round.engine_registry import registered_engines
+from scheduler_app.round.engine_registry import engines, registered_engines
 from scheduler_app.round.lease import Fence
 from scheduler_app.round.reports import hear_attempts
 from scheduler_app.round.set_aside import OF_NO_ITEM, Kind, forget_recovered, isolate, set_aside, set_aside_at, words_of
@@ -171,6 +173,21 @@ def _live_attempts_on(nodes: NodeQuerySet) -> dict[int, list[str]]:
     return found
 
 
+LIMIT = "job__time_limit_s"
+
+
+class Limited(NamedTuple):
+    """A running attempt of a job with a time limit."""
+
+    attempt: int
+    engine: str
+    job: UUID
+    started_at: datetime
+    ran_s: float
+    """Of the job's earlier attempts."""
+    limit_s: int
+
+
 class DueStop(NamedTuple):
     """A job that is to be stopped, why, and a note for its people."""
 
@@ -187,11 +204,27 @@ def _stop(fence: Fence, due: Sequence[DueStop]) -> None:
 
 
 def _over_their_time_limit(now: datetime) -> Iterator[DueStop]:
-    running = Attempt.objects.filter(state=State.RUNNING, job__time_limit_s__isnull=False)
-    rows = running.values_list("job", "started_at", "job__ran_s", "job__time_limit_s")
-    for job, started_at, ran_s, limit_s in rows:
-        if started_at and limit_s and ran_s + (now - started_at).total_seconds() > limit_s:
-            yield DueStop(job, Attempt.StopReason.TIMEOUT, f"the limit is {limit_s} s")
+    """Jobs over their limit by our clock and, where the engine has one that nobody sets, by that one."""
+    running = Attempt.objects.filter(state=State.RUNNING, job__time_limit_s__isnull=False, started_at__isnull=False)
+    rows = [Limited(*row) for row in running.values_list("pk", "engine", "job", "started_at", "job__ran_s", LIMIT)]
+    due = [one for one in rows if one.ran_s + (now - one.started_at).total_seconds() > one.limit_s]
+    measured = _measured([(one.engine, one.attempt) for one in due])
+    for one in due:
+        if one.attempt not in measured or one.ran_s + measured[one.attempt] > one.limit_s:
+            yield DueStop(one.job, Attempt.StopReason.TIMEOUT, f"the limit is {one.limit_s} s")
+
+
+def _measured(attempts: Sequence[tuple[str, int]]) -> dict[int, float]:
+    """Durations of attempts by the clocks of their engines, of those that have one."""
+    by_engine: dict[str, list[int]] = defaultdict(list)
+    for engine, attempt in attempts:
+        by_engine[engine].append(attempt)
+    found: dict[int, float] = {}
+    for engine, its in by_engine.items():
+        with suppress(EngineError):  # it is heard again at the next turn
+            reports = engines()[engine].poll(its)
+            found |= {report.attempt: report.ran_s for report in reports if report.ran_s is not None}
+    return found
 
 
 def _idle(now: datetime) -> Iterator[DueStop]:

@@ -211,6 +211,7 @@ def _end_of(known: StoredAttempt, report: AttemptReport, now: datetime) -> Attem
         gone=report.proven_gone,
         by_site=report.reason in BY_SITE,
         no_storage=report.reason == SiteReason.STORAGE_MISSING,
+        ran_s=report.ran_s,
         message=report.message,
     )
 

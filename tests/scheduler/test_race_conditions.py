@@ -191,3 +191,16 @@ def test_the_look_at_silence_writes_nothing_where_nothing_changed(lab: Lab, djan
     assert Node.objects.count() == 20
     with django_assert_max_num_queries(33):
         observe(lab.fence, lab.now)
+
+
+def test_a_clock_that_is_set_forward_ends_no_job_with_a_time_limit(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit(UNTIL_LET_GO, time_limit="20m")
+    lab.running(job)
+    lab.ahead += timedelta(hours=1)
+    for _ in range(3):
+        lab.round()
+    lab.let_go(job)
+    lab.until_state(job, Job.State.SUCCEEDED)
+    job.refresh_from_db()
+    assert job.ran_s < timedelta(minutes=10).total_seconds()
