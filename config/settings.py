@@ -282,6 +282,8 @@ MOTLEY_KEEP_IDEMPOTENCY_KEYS = env.timedelta("MOTLEY_KEEP_IDEMPOTENCY_KEYS", tim
 MOTLEY_KEEP_CODE = env.timedelta("MOTLEY_KEEP_CODE", timedelta(days=30), validate=_AN_HOUR)
 """Of archives of code, from the last upload and the end of the last job with it on."""
 MOTLEY_KEEP_AUDIT = env.timedelta("MOTLEY_KEEP_AUDIT", timedelta(days=730), validate=_AN_HOUR)
+MOTLEY_KEEP_TOKENS = env.timedelta("MOTLEY_KEEP_TOKENS", timedelta(days=730), validate=_AN_HOUR)
+"""Of API tokens, from their expiry on."""
 MOTLEY_METRICS_TOKEN = env.str("MOTLEY_METRICS_TOKEN", "")
 """What Prometheus sends as its bearer token; empty: anybody who reaches /metrics may read it."""
 MOTLEY_VERSION: str = tomllib.loads((BASE_DIR / "pyproject.toml").read_text())["project"]["version"]

@@ -13,7 +13,7 @@ from django.db.models import Max, Q, QuerySet
 from audit_app.models import AuditEntry
 from cluster_app.models import NodeEvent
 from jobs_app.code.storage import delete_files, unused_archives
-from jobs_app.models import IdempotencyKey, JobEvent
+from jobs_app.models import ApiToken, IdempotencyKey, JobEvent
 from scheduler_app.models import GpuTypeUsage, Round, SchedulerLease, TeamUsage
 
 ROWS_PER_TRANSACTION = 500
@@ -97,6 +97,12 @@ def _node_events(before: datetime) -> QuerySet[Any]:
     return NodeEvent.objects.filter(at__lt=before, pk__lt=newest)
 
 
+def _expired_tokens(before: datetime) -> QuerySet[Any]:
+    """Tokens that expired before the cutoff, except makers of a valid token: `made_by` revokes that one with them."""
+    made = ApiToken.objects.valid(before).exclude(made_by=None)
+    return ApiToken.objects.filter(expires_at__lt=before).exclude(pk__in=made.values("made_by"))
+
+
 def _forget_snapshots(rounds: QuerySet[Any]) -> object:
     return rounds.update(archive=None)
 
@@ -124,4 +130,5 @@ RETENTION_RULES = (
     ),
     RetentionRule("archives of code that no job uses", "MOTLEY_KEEP_CODE", unused_archives, delete_files),
     RetentionRule("audit entries", "MOTLEY_KEEP_AUDIT", lambda day: AuditEntry.objects.filter(at__lt=day), _delete),
+    RetentionRule("API tokens that expired", "MOTLEY_KEEP_TOKENS", _expired_tokens, _delete),
 )

@@ -10,7 +10,7 @@ from pytest_django import Settings
 
 from audit_app.models import AuditEntry
 from cluster_app.models import GpuType, NodeEvent
-from jobs_app.models import IdempotencyKey, Job, JobEvent
+from jobs_app.models import ApiToken, IdempotencyKey, Job, JobEvent
 from scheduler_app.models import GpuTypeUsage, Round, SchedulerLease, TeamUsage
 from scheduler_app.round import retention as pruning
 from scheduler_app.round.inputs import newest_events
@@ -135,6 +135,34 @@ def test_the_audit_list_goes_back_two_years(db: None) -> None:
         AuditEntry.objects.create(action="job.cancel", at=timezone.now() - age)
     delete_expired(timezone.now())
     assert AuditEntry.objects.count() == 1
+
+
+def a_token(lab: Lab, name: str, *, expired: timedelta | None, made_by: ApiToken | None = None) -> ApiToken:
+    expires_at = timezone.now() - expired if expired is not None else None
+    return ApiToken.objects.create(
+        user=lab.user("ann", "vision"), name=name, digest=name, expires_at=expires_at, made_by=made_by
+    )
+
+
+def names_of_tokens() -> set[str]:
+    return set(ApiToken.objects.values_list("name", flat=True))
+
+
+def test_tokens_go_two_years_after_their_expiry_and_those_without_one_stay(lab: Lab) -> None:
+    before = names_of_tokens()
+    a_token(lab, "long-expired", expired=731 * DAY)
+    a_token(lab, "expired", expired=729 * DAY)
+    a_token(lab, "endless", expired=None)
+    delete_expired(timezone.now())
+    assert names_of_tokens() - before == {"expired", "endless"}
+
+
+def test_a_token_stays_while_one_that_it_made_is_valid(lab: Lab) -> None:
+    maker = a_token(lab, "maker", expired=731 * DAY)
+    made = a_token(lab, "made", expired=None, made_by=maker)
+    delete_expired(timezone.now())
+    made.refresh_from_db()
+    assert made.made_by == maker
 
 
 def test_a_dry_run_says_what_would_go_and_drops_nothing(rounds: None) -> None:
