@@ -26,7 +26,7 @@ BY_SITE = (SiteReason.CANCELLED, SiteReason.PREEMPTED, SiteReason.TIME_LIMIT)
 """Ends that are not the job's failure; that of a failed node is reported as lost."""
 WITHDRAW_AFTER = timedelta(seconds=60)
 """Time in the site's queue after which an attempt is withdrawn and its job placed anew: two looks of a backfill."""
-PER_TRANSACTION = 250
+REPORTS_PER_TRANSACTION, ENDS_PER_TRANSACTION = 5000, 500
 """Attempts of one transaction: one each would wait for the disk a thousand times after an outage."""
 
 
@@ -65,8 +65,8 @@ def hear_attempts(fence: Fence, engine_name: str, engine: Engine, now: datetime)
     def in_order_of_jobs(attempt: int) -> UUID:  # in which rows are locked everywhere
         return known[attempt].job_id
 
-    poison |= _in_parts(sorted(news, key=in_order_of_jobs), going_on)
-    poison |= _in_parts(sorted(over, key=in_order_of_jobs), ended)
+    poison |= _in_parts(sorted(news, key=in_order_of_jobs), REPORTS_PER_TRANSACTION, going_on)
+    poison |= _in_parts(sorted(over, key=in_order_of_jobs), ENDS_PER_TRANSACTION, ended)
     _kill_left_over(fence, over.values(), known, engine)
     _note_poison(fence, poison, now)
 
@@ -82,8 +82,8 @@ def _news(engine: Engine, known: Known, attempts: Sequence[int]) -> dict[int, At
     return {report.attempt: report for report in reports if _is_news(known[report.attempt], report)}
 
 
-def _in_parts(attempts: Sequence[int], act: Callable[[Sequence[int]], None]) -> dict[int, Exception]:
-    parts = (attempts[start : start + PER_TRANSACTION] for start in range(0, len(attempts), PER_TRANSACTION))
+def _in_parts(attempts: Sequence[int], most: int, act: Callable[[Sequence[int]], None]) -> dict[int, Exception]:
+    parts = (attempts[start : start + most] for start in range(0, len(attempts), most))
     return {attempt: error for part in parts for attempt, error in isolate(part, act).items()}
 
 
