@@ -57,8 +57,9 @@ def observe(fence: Fence, now: datetime) -> None:
         forget_missing_storage(now)
     _end_attempts_on_lost_nodes(fence, now)
     _stop(fence, [*_over_their_time_limit(now), *_idle(now), *_on_draining_nodes()])
+    fence.check()
+    settle_dependencies()  # in transactions of its own, which lock jobs in their order
     with fence.transaction():
-        settle_dependencies()
         release_claims(now)
         note_drained(_drained_nodes())
         forget_recovered(now)
@@ -173,9 +174,6 @@ def _live_attempts_on(nodes: NodeQuerySet) -> dict[int, list[str]]:
     return found
 
 
-LIMIT = "job__time_limit_s"
-
-
 class Limited(NamedTuple):
     """A running attempt of a job with a time limit."""
 
@@ -206,7 +204,8 @@ def _stop(fence: Fence, due: Sequence[DueStop]) -> None:
 def _over_their_time_limit(now: datetime) -> Iterator[DueStop]:
     """Jobs over their limit by our clock and, where the engine has one that nobody sets, by that one."""
     running = Attempt.objects.filter(state=State.RUNNING, job__time_limit_s__isnull=False, started_at__isnull=False)
-    rows = [Limited(*row) for row in running.values_list("pk", "engine", "job", "started_at", "job__ran_s", LIMIT)]
+    columns = ("pk", "engine", "job", "started_at", "job__ran_s", "job__time_limit_s")
+    rows = [Limited(*row) for row in running.values_list(*columns)]
     due = [one for one in rows if one.ran_s + (now - one.started_at).total_seconds() > one.limit_s]
     measured = _measured([(one.engine, one.attempt) for one in due])
     for one in due:
