@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,20 @@ def test_a_second_service_with_the_same_data_is_refused_and_told_of_the_first(se
     assert done.returncode == 1
     assert f"already, at {service.url}: stop that one, or" in done.stderr
     assert (service.var / "demo.env").read_text() == before
+
+
+def test_a_full_disk_is_told_in_words(tmp_path: Path) -> None:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("mounting a file system takes root")
+    try:
+        command = [sys.executable, str(ROOT / "manage.py"), "serve"]
+        environment = {"PATH": os.environ["PATH"], "MOTLEY_VAR": str(tmp_path), "MOTLEY_PORT": str(free_port())}
+        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+    assert (done.returncode, "check that the disk is not full" in done.stderr) == (1, True), done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_every_round_replays_to_the_same_decision(demo: Service) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
+from django.db import OperationalError
 
 from cluster_app.models import Node
 from engines.protocol import EngineError
@@ -39,10 +40,11 @@ class Command(BaseCommand):
             self._serve(port, url)
 
     def _serve(self, port: int, url: str) -> None:
-        call_command("migrate", verbosity=0)
-        collect_static_files()
-        host = _prepared()
-        self._accounts(url)
+        with _disk_errors_explained():
+            call_command("migrate", verbosity=0)
+            collect_static_files()
+            host = _prepared()
+            self._accounts(url)
         with_samples = self._slurm_cluster(host) if os.environ.get("SLURM") == "1" else self._inventory()
         environment = os.environ | host.environment() | {"MOTLEY_URL": url, "MOTLEY_DEMO": str(int(with_samples))}
         children = [Child(command, environment) for command in _commands(port, with_samples=with_samples)]
@@ -142,6 +144,17 @@ def _run_until_told(children: list[Child]) -> None:
             child.restart_if_ended()
     for child in children:
         child.stop()
+
+
+@contextmanager
+def _disk_errors_explained() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, OperationalError) as error:
+        raise CommandError(
+            f"Motley could not write its data in {settings.VAR_DIR} ({error}): check that the disk is not full, that "
+            "you may write there, and that no other program has locked the database."
+        ) from error
 
 
 def _prepared() -> Host:
