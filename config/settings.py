@@ -254,8 +254,15 @@ CELERY_BEAT_SCHEDULE = {  # a queue for each loop of the scheduler, so that no c
 MOTLEY_ENGINE_ROOT: Path = env.path("MOTLEY_ENGINE_ROOT", VAR_DIR / "engine")
 MOTLEY_CODE_ROOT: Path | None = env.path("MOTLEY_CODE_ROOT", None)
 """Archives of code; None: `code` in the engine's root. Web and scheduler share it."""
-MOTLEY_JOB_USER = env.str("MOTLEY_JOB_USER", "")
-"""The unprivileged account that jobs run as when the service is root; empty: jobs run as the service does."""
+_IS_ACCOUNT = validate.Regexp(
+    r"\A((\{team\}|[a-z_])(\{team\}|[a-z0-9_-]){0,20})?\Z",
+    error='The name of an account has lower-case letters, digits, "-" and "_"; "{team}" stands for the team.',
+)
+MOTLEY_JOB_USER = env.str("MOTLEY_JOB_USER", "", validate=_IS_ACCOUNT)
+"""The unprivileged account that jobs run as when the service is root, one for each team if it contains "{team}"; empty:
+jobs run as the service does."""
+MOTLEY_CREATE_ACCOUNTS = env.bool("MOTLEY_CREATE_ACCOUNTS", False)
+"""Whether the service, as root, creates accounts of jobs that this machine lacks."""
 MOTLEY_JOB_PATH = env.str("MOTLEY_JOB_PATH", "")
 """Put in front of a job's PATH: where its python with NumPy and motley_client is."""
 MOTLEY_LOG_LIMIT_BYTES = env.int("MOTLEY_LOG_LIMIT_BYTES", 64 * 1024 * 1024)

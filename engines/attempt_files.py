@@ -48,6 +48,9 @@ class CodeFile(TypedDict):
 class LaunchFile(TypedDict):
     ranks: list[RankCommand]
     user: list[int] | None
+    """User id, group id and further groups to switch to; None keeps those of the service."""
+    account: NotRequired[str]
+    """Name of that user; empty without one."""
     isolation: str
     mark: str
     log_limit_bytes: int

@@ -114,6 +114,9 @@ class Launch:
     """Time after which the service will stop the attempt: the site may plan with it."""
     mounts: Mapping[str, str] = field(default_factory=dict)
     """Storage → its path on each of the nodes: where one is missing, the command is not started."""
+    account: str = ""
+    """Unix account to run as, where the service is root; empty: that of the engine. A job keeps that of its first
+    attempt."""
 
 
 @dataclass(frozen=True)

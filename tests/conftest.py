@@ -15,7 +15,8 @@ from rest_framework.test import APIClient
 
 from cluster_app.acceptance import ACCEPTANCE
 from cluster_app.models import LOCAL_ENGINE, Engine
-from engines.local.host_setup import ensure_job_user, ensure_runtime
+from engines.accounts import account_name, ensure_account
+from engines.local.host_setup import ensure_runtime
 from scheduler_app.operations.host_setup import JOB_USER, SYSTEM_STATE
 from scheduler_app.round import engine_registry as fleet
 from tests.engines.slurm_cluster import slurm_cluster  # noqa: F401 - a fixture
@@ -127,8 +128,9 @@ def job_user() -> str:
     """The unprivileged user that jobs run as when we are root."""
     if os.geteuid() != 0:
         return ""
-    ensure_job_user(JOB_USER)
-    return JOB_USER
+    name = account_name(JOB_USER)
+    ensure_account(name)
+    return name
 
 
 @pytest.fixture

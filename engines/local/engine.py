@@ -11,7 +11,6 @@ from pathlib import Path
 
 from engines.attempt_files import AttemptFolder, ExitFile, StartedFile, StopFile, write_json
 from engines.linux import lock, seconds_since_boot
-from engines.local.host_setup import account_of_jobs, refuse_unreachable
 from engines.nvml import device_is_free, this_machine
 from engines.protocol import (
     AttemptReport,
@@ -45,7 +44,8 @@ HERE = "127.0.0.1"
 class LocalEngine:
     """Runs attempts on this machine; its whole state is in files below `root`, so that any instance can continue.
 
-    `declared` names emulated nodes beside the GPUs that NVML finds. As root, jobs run as `job_user`.
+    `declared` names emulated nodes beside the GPUs that NVML finds. As root, jobs run as the account
+    that their launch names, or as `job_user`.
     `path_prefix` is put before the PATH of jobs.
     """
 
@@ -55,16 +55,15 @@ class LocalEngine:
         *,
         declared: Sequence[str] = (),
         job_user: str | None = None,
+        create_accounts: bool = False,
         path_prefix: str = "",
         isolation: Isolation | None = None,
     ) -> None:
-        user = account_of_jobs(job_user)
         search_path = f"{path_prefix}:{SYSTEM_PATH}" if path_prefix else SYSTEM_PATH
-        self._root = EngineRoot(root, user=user, search_path=search_path)
+        self._root = EngineRoot(root, job_user=job_user, create_accounts=create_accounts, search_path=search_path)
         self._declared = tuple(declared)
         self._asked_isolation = isolation
         self._root.make()
-        refuse_unreachable(self._root.path, user)
 
     def nodes(self) -> list[NodeReport]:
         found = this_machine()

@@ -1,12 +1,9 @@
-"""Host set-up for a service that runs as root: the user of jobs, and a Python that this user can execute."""
+"""Host set-up for a service that runs as root: a Python that the accounts of jobs can execute."""
 
 import fcntl
 import hashlib
 import os
-import pwd
-import re
 import shutil
-import stat
 import subprocess
 import sys
 import time
@@ -14,52 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from engines.accounts import reachable_by
 from engines.protocol import EngineError
 
-USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 THROUGH = 0o711
 UNUSED_AFTER_S = 60 * 24 * 3600.0
 """Time after which an environment is removed: longer than a job of an older version runs."""
-
-
-def ensure_job_user(name: str) -> None:
-    """Create the system user of jobs, without home and login, if it does not exist."""
-    if _exists(name):
-        return
-    if not USER_NAME.fullmatch(name):
-        raise EngineError(f"{name!r} is not a valid user name: use lower-case letters, digits, - and _.")
-    options = ("--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent")
-    try:
-        _run(["useradd", *options, "--shell", "/usr/sbin/nologin", name])
-    except EngineError as error:
-        if not _exists(name):  # created by another process meanwhile
-            raise EngineError(f"The user {name} could not be created: create it by hand. {error}") from error
-
-
-def reachable_by(path: Path, user: str) -> bool:
-    """Whether the user, with only its own group, may traverse every folder on this path and enter it."""
-    account = pwd.getpwnam(user)
-    return all(_may_enter(place, account) for place in _on_the_way(path.absolute()))
-
-
-def account_of_jobs(name: str | None) -> pwd.struct_passwd | None:
-    """Account that jobs run as; None keeps that of the service, which only root can change."""
-    if name is None or os.geteuid() != 0:
-        return None
-    try:
-        return pwd.getpwnam(name)
-    except KeyError:
-        raise EngineError(f"There is no user {name} on this machine: create it, or configure another.") from None
-
-
-def refuse_unreachable(root: Path, account: pwd.struct_passwd | None) -> None:
-    """Raise `EngineError` if the account of jobs cannot reach the engine's folder."""
-    if account is not None and not reachable_by(root, account.pw_name):
-        raise EngineError(
-            f"The user {account.pw_name} cannot reach {root}: choose a folder outside private ones, such as "
-            "/var/lib/motley, or let others pass through (chmod o+x)."
-        )
 
 
 def ensure_runtime(folder: Path, *, client: Path, user: str, uv: Path | None = None) -> Path:
@@ -87,39 +45,6 @@ def _remove_unused(folder: Path) -> None:
     for complete in folder.glob("*/complete"):
         if time.time() - complete.stat().st_mtime > UNUSED_AFTER_S:
             shutil.rmtree(complete.parent, ignore_errors=True)
-
-
-def _exists(user: str) -> bool:
-    try:
-        pwd.getpwnam(user)
-    except KeyError:
-        return False
-    return True
-
-
-def _on_the_way(path: Path) -> Iterator[Path]:
-    """Every path that the kernel resolves: a link may lead through a private folder to a public file."""
-    if path != path.parent:
-        yield from _on_the_way(path.parent)
-    yield path  # before its target: in a cycle of links the first one is refused already
-    if os.path.islink(path):  # noqa: PTH114 - Path.is_symlink raises where we may not look
-        yield from _on_the_way(path.parent / path.readlink())
-
-
-def _may_enter(place: Path, account: pwd.struct_passwd) -> bool:
-    if account.pw_uid == 0:
-        return place.exists()
-    try:
-        status = place.stat()
-    except OSError:
-        return False
-    if status.st_uid == account.pw_uid:
-        needed = stat.S_IXUSR
-    elif status.st_gid == account.pw_gid:
-        needed = stat.S_IXGRP
-    else:
-        needed = stat.S_IXOTH
-    return bool(status.st_mode & needed)
 
 
 def _own_python_serves(user: str, client: Path) -> bool:

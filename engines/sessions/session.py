@@ -61,9 +61,10 @@ def serve(plan: SessionPlan) -> None:
 
 def _become(user: list[int] | None, workdir: str) -> None:
     if user is not None:
-        os.setgroups([])
-        os.setgid(user[1])
-        os.setuid(user[0])
+        uid, gid, *groups = user
+        os.setgroups(groups)
+        os.setgid(gid)
+        os.setuid(uid)
     forbid_new_privileges()
     die_with_parent(signal.SIGKILL)  # after setuid, which clears it
     with suppress(OSError):

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 
 from engines.attempt_files import AttemptFolder, StopFile, write_json, write_whole
-from engines.local.host_setup import account_of_jobs, refuse_unreachable
 from engines.protocol import (
     AttemptReport,
     EngineError,
@@ -52,15 +51,26 @@ HIDDEN = frozenset({"CUDA_VISIBLE_DEVICES"})
 
 
 class SlurmEngine:
-    """Runs attempts on the nodes of a Slurm cluster. As root, jobs run as `job_user`, which every node must know."""
+    """Runs attempts on the nodes of a Slurm cluster.
 
-    def __init__(self, options: SlurmOptions, *, job_user: str | None = None, timeout_s: float = 20.0) -> None:
-        user = account_of_jobs(job_user)
+    As root, jobs run as the account that their launch names, or as `job_user`; every node must know it by the same
+    number.
+    """
+
+    def __init__(
+        self,
+        options: SlurmOptions,
+        *,
+        job_user: str | None = None,
+        create_accounts: bool = False,
+        timeout_s: float = 20.0,
+    ) -> None:
         search_path = ":".join(part for part in (options.search_path, SYSTEM_PATH) if part)
         self._options = options
-        self._root = EngineRoot(options.root, user=user, search_path=search_path)
+        self._root = EngineRoot(
+            options.root, job_user=job_user, create_accounts=create_accounts, search_path=search_path
+        )
         self._root.make()
-        refuse_unreachable(self._root.path, user)
         slurm = SlurmCommands(conf=options.slurm_conf, timeout_s=timeout_s)
         self._site = Site(slurm, root=self._root.path, partition=options.partition, reservation=options.reservation)
         self._reports = Reports(self._root, self._site, late_disk_s=options.late_disk_s)

@@ -1,17 +1,23 @@
 """Task of a step: chooses the isolation of its node, says which devices it has, and becomes the init process.
 
-Run as `python -ES -m engines.slurm.node_start <folder of the attempt> <rank>`.
+Run as `python -ES -m engines.slurm.node_start <folder of the attempt> <rank>`. Where the account of the job has another
+number on this node, the rank ends: it would run as somebody else.
 """
 
 import os
+import pwd
 import signal
 import sys
 from pathlib import Path
 
-from engines.attempt_files import AttemptFolder, write_json
+from engines.attempt_files import AttemptFolder, LaunchFile, write_json
 from engines.linux import die_with_parent
 from engines.slurm.files import RankFile, SlurmFiles
+from engines.supervision.init_process import RankExit
 from engines.supervision.isolation import PREFIXES, best_isolation
+
+NO_ACCOUNT = 67
+"""sysexits.h: EX_NOUSER."""
 
 
 def main() -> None:
@@ -19,10 +25,28 @@ def main() -> None:
     isolation = best_isolation()
     devices = os.environ.get("SLURM_STEP_GPUS") or os.environ.get("SLURM_JOB_GPUS", "")
     found = RankFile(node=os.environ.get("SLURMD_NODENAME", ""), devices=devices, isolation=isolation)
-    write_json(SlurmFiles(folder).rank(rank), found)
+    files = SlurmFiles(folder)
+    write_json(files.rank(rank), found)
+    if complaint := complaint_about_account(folder.read_launch(), found["node"]):
+        write_json(files.outcome(rank), RankExit(exit_code=NO_ACCOUNT, message=complaint, node_failed=True))
+        return
     die_with_parent(signal.SIGKILL)  # of slurmstepd, whose death neither srun nor Slurm notices for minutes
     argv = [*PREFIXES[isolation], sys.executable, "-ES", "-m", "engines.supervision.init_process"]
     os.execvp(argv[0], argv)  # noqa: S606 - our own program
+
+
+def complaint_about_account(launch: LaunchFile | None, node: str) -> str:
+    """Why the job cannot run here as its account; empty if it can."""
+    if launch is None or launch["user"] is None or not (name := launch.get("account")):
+        return ""
+    wanted = launch["user"][0]
+    try:
+        number = pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return f"The node {node} does not know the account {name}: create it there with the number {wanted}."
+    if number == wanted:
+        return ""
+    return f"The account {name} has the number {number} on the node {node}, not {wanted}: make them the same."
 
 
 if __name__ == "__main__":

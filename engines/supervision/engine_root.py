@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
+from engines.accounts import Account, Accounts
 from engines.attempt_files import AttemptFolder, CodeFile, LaunchFile, RankCommand, SetupFile, read_json
 from engines.progress import progress_from_json
 from engines.protocol import EngineError, Launch, LogChunk, NodeFault, NodeReport, NodeState, Progress, Setup, Stream
@@ -27,16 +28,24 @@ LEAST_FREE_BYTES = 16 * 1024 * 1024
 class EngineRoot:
     """The folder that holds the whole state of an engine, so that any instance of the service can continue.
 
-    Jobs run as `user`, or as the service's account if it is None, with `path` as their PATH.
+    Jobs run as the account that their launch names, or else as `job_user` or the service's own (see
+    `engines.accounts`), with `search_path` as their PATH.
     """
 
-    def __init__(self, path: Path, *, user: pwd.struct_passwd | None = None, search_path: str = SYSTEM_PATH) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        job_user: str | None = None,
+        create_accounts: bool = False,
+        search_path: str = SYSTEM_PATH,
+    ) -> None:
         self.path = path.resolve()
-        self.user = user
+        self.accounts = Accounts(self.path, job_user, create_accounts)
         self._search_path = search_path
 
     def make(self) -> None:
-        """Create the folders if they are missing."""
+        """Create the folders if they are missing, and see to it that jobs can reach them."""
         try:
             if not self.path.exists():
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -47,6 +56,7 @@ class EngineRoot:
             raise EngineError(
                 f"The folder {self.path} could not be created ({error.strerror}): choose another."
             ) from error
+        self.accounts.check()
 
     def attempt(self, number: int) -> AttemptFolder:
         return AttemptFolder(self.path / "attempts" / str(int(number)))
@@ -60,8 +70,9 @@ class EngineRoot:
         """
         job = self.path / "jobs" / _uuid(launch.job)
         make_folder(job, THROUGH)
-        work, checkpoints = (self._make_own(job / name) for name in ("work", "checkpoints"))
-        self._make_own(folder.job_writable)
+        account = self.accounts.for_launch(launch.account, home=job / "work")
+        work, checkpoints = (_make_own(job / name, account) for name in ("work", "checkpoints"))
+        _make_own(folder.job_writable, account)
         mark = secrets.token_hex(16)
         added = {
             "MASTER_ADDR": address,
@@ -73,11 +84,12 @@ class EngineRoot:
         return LaunchFile(
             ranks=[
                 self._rank_command(
-                    launch, rank, workdir=workdir, added=added | _rank_env(folder, rank, mark), hidden=hidden
+                    launch, rank, account, workdir=workdir, added=added | _rank_env(folder, rank, mark), hidden=hidden
                 )
                 for rank in range(len(launch.tasks))
             ],
-            user=[self.user.pw_uid, self.user.pw_gid] if self.user is not None else None,
+            user=account.ids if account is not None else None,
+            account=account.name if account is not None else "",
             isolation=isolation,
             mark=mark,
             log_limit_bytes=launch.log_limit_bytes,
@@ -85,11 +97,18 @@ class EngineRoot:
         )
 
     def _rank_command(
-        self, launch: Launch, rank: int, *, workdir: Path, added: Mapping[str, str], hidden: frozenset[str]
+        self,
+        launch: Launch,
+        rank: int,
+        account: Account | None,
+        *,
+        workdir: Path,
+        added: Mapping[str, str],
+        hidden: frozenset[str],
     ) -> RankCommand:
         if not workdir.is_absolute():
             raise EngineError(f"The working folder {workdir} is not an absolute path: it must start with /.")
-        name = self.user.pw_name if self.user is not None else pwd.getpwuid(os.geteuid()).pw_name
+        name = account.name if account is not None else pwd.getpwuid(os.geteuid()).pw_name
         least = {"PATH": self._search_path, "HOME": str(workdir), "LANG": "C.UTF-8", "USER": name, "LOGNAME": name}
         asked = {**least, **launch.env, **launch.tasks[rank].env, "PWD": str(workdir), **added}
         setup = self._setup_file(launch, launch.setup, rank) if launch.setup is not None else None
@@ -121,12 +140,13 @@ class EngineRoot:
             made_by=f"attempt {launch.attempt}",
         )
 
-    def _make_own(self, path: Path) -> Path:
-        """Create a folder that belongs to the job's user."""
-        make_folder(path, OWN)
-        if self.user is not None:
-            os.chown(path, self.user.pw_uid, self.user.pw_gid, follow_symlinks=False)
-        return path
+
+def _make_own(path: Path, account: Account | None) -> Path:
+    """Create a folder that belongs to the job's account."""
+    make_folder(path, OWN)
+    if account is not None:
+        os.chown(path, account.uid, account.gid, follow_symlinks=False)
+    return path
 
 
 def _code_file(archive: Path, folder: AttemptFolder, job: Path) -> CodeFile | None:

@@ -54,7 +54,7 @@ class RankStart(TypedDict):
     setup: "SetupFile | None"
     """Command that makes the job's environment before it starts."""
     user: list[int] | None
-    """User and group id to switch to; None keeps those of the service."""
+    """User id, group id and further groups to switch to; None keeps those of the service."""
     report: int | None
     """Descriptor to which the `RankExit` is written; None: it is written to `outcome_file`."""
     outcome_file: str
@@ -69,6 +69,8 @@ class RankExit(TypedDict):
     message: str
     missing_storage: NotRequired[str]
     """The storage for which the command was not started."""
+    node_failed: NotRequired[bool]
+    """Whether the node could not start the command: not the job's failure."""
 
 
 class StorageMissing(Exception):
@@ -275,8 +277,8 @@ def _prepare(plan: RankStart) -> None:
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     if plan["user"] is not None:
-        uid, gid = plan["user"]
-        os.setgroups([])
+        uid, gid, *groups = plan["user"]
+        os.setgroups(groups)
         os.setgid(gid)
         os.setuid(uid)
     forbid_new_privileges()

@@ -63,6 +63,7 @@ class Supervisor:
         self._deadline_s = inf
         self._exit_code = 0
         self._message = ""
+        self._node_failed = False
         self._missing: dict[str, str] = {}
 
     def run(self) -> None:
@@ -77,6 +78,7 @@ class Supervisor:
             started_at=self._started_at,
             ran_s=seconds_since_boot() - self._began_s,
             message=self._message or HINTS.get(self._exit_code, ""),
+            node_failed=self._node_failed,
             silent_nodes=[rank.silent_node for rank in self._ranks if rank.silent_node],
             missing_storage=self._missing,
         )
@@ -141,6 +143,7 @@ class Supervisor:
                 self._running.remove(rank)
                 if name := outcome.get("missing_storage"):
                     self._missing[self._launch["ranks"][rank.number]["node"]] = name
+                self._node_failed |= outcome.get("node_failed", False)
                 if outcome["exit_code"] != 0:
                     self._fail(outcome["exit_code"], outcome["message"])
                     self._stop_siblings()

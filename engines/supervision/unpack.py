@@ -50,7 +50,7 @@ def _run_tar(code: CodeFile, user: list[int] | None) -> None:
             env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
             umask=0o022,
             check=True,
-            **({"user": user[0], "group": user[1], "extra_groups": []} if user is not None else {}),  # type: ignore[call-overload]
+            **({"user": user[0], "group": user[1], "extra_groups": user[2:]} if user is not None else {}),  # type: ignore[call-overload]
         )
 
 

@@ -10,9 +10,10 @@ from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 
-from engines.local.host_setup import ensure_job_user, ensure_runtime, reachable_by
+from engines.accounts import account_name, ensure_account, reachable_by
+from engines.local.host_setup import ensure_runtime
 
-JOB_USER = "motley-job"
+JOB_USER = "motley-{team}"
 SYSTEM_STATE = Path("/var/lib/motley")
 
 
@@ -23,12 +24,14 @@ class Host:
     engine_root: Path
     job_path: str
     job_user: str = ""
+    """Account of jobs, one for each team if it contains "{team}"; those that are missing are created."""
 
     def environment(self) -> dict[str, str]:
         return {
             "MOTLEY_ENGINE_ROOT": str(self.engine_root),
             "MOTLEY_JOB_PATH": self.job_path,
             "MOTLEY_JOB_USER": self.job_user,
+            **({"MOTLEY_CREATE_ACCOUNTS": "true"} if self.job_user else {}),
         }
 
 
@@ -48,12 +51,14 @@ def _static_sources() -> str:
 
 
 def prepare_host() -> Host:
-    """As root, create a user for jobs and a Python for it; otherwise jobs run as this user with this Python."""
+    """As root, create an account for jobs and a Python for it and those of teams; otherwise jobs run as this user with
+    this Python."""
     if os.geteuid() != 0:
         return Host(settings.MOTLEY_ENGINE_ROOT, settings.MOTLEY_JOB_PATH or str(Path(sys.prefix) / "bin"))
-    user = settings.MOTLEY_JOB_USER or JOB_USER
-    ensure_job_user(user)
-    return Host(_engine_root(user), settings.MOTLEY_JOB_PATH or str(_runtime(user)), user)
+    pattern = settings.MOTLEY_JOB_USER or JOB_USER
+    user = account_name(pattern)
+    ensure_account(user)
+    return Host(_engine_root(user), settings.MOTLEY_JOB_PATH or str(_runtime(user)), pattern)
 
 
 def _engine_root(user: str) -> Path:

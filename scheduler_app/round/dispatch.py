@@ -14,6 +14,7 @@ from django.db.models import Exists, OuterRef
 
 from cluster_app.models import Engine as EngineRow
 from cluster_app.storage import StoragePaths
+from engines.accounts import account_name
 from engines.protocol import Engine, EngineUnreachable, Launch, NodeFault, StopReason
 from jobs_app.code.storage import path_of
 from jobs_app.lifecycle.attempts import about_attempt
@@ -223,6 +224,7 @@ def _launch_spec(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> LaunchSpec:
         job=str(job.pk),
         name=job.name,
         team=job.team.name,
+        account=account_name(settings.MOTLEY_JOB_USER, job.team.name),
         command=job.command,
         env=job.env,
         mounts=_paths_of(attempt),

@@ -5,12 +5,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypedDict
 
 from django.conf import settings
 
 from cluster_app.models import Engine as EngineRow
 from cluster_app.models import Node
+from engines.accounts import account_name
 from engines.local.engine import LocalEngine
 from engines.protocol import (
     AttemptReport,
@@ -123,13 +124,26 @@ def _local(setup: EngineSetup) -> Engine:
     return LocalEngine(
         settings.MOTLEY_ENGINE_ROOT,
         declared=setup.emulated,
-        job_user=settings.MOTLEY_JOB_USER or None,
+        **_accounts(),
         path_prefix=settings.MOTLEY_JOB_PATH,
     )
 
 
 def _slurm(setup: EngineSetup) -> Engine:
-    return SlurmEngine(SlurmOptions.of(json.loads(setup.options)), job_user=settings.MOTLEY_JOB_USER or None)
+    return SlurmEngine(SlurmOptions.of(json.loads(setup.options)), **_accounts())
+
+
+def _accounts() -> "_AccountOptions":
+    """The account of launches that name none, and whether accounts are created."""
+    return {
+        "job_user": account_name(settings.MOTLEY_JOB_USER) or None,
+        "create_accounts": settings.MOTLEY_CREATE_ACCOUNTS,
+    }
+
+
+class _AccountOptions(TypedDict):
+    job_user: str | None
+    create_accounts: bool
 
 
 FACTORIES: dict[str, Callable[[EngineSetup], Engine]] = {

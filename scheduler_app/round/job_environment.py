@@ -33,6 +33,7 @@ class LaunchSpec:
     job: str
     name: str
     team: str
+    account: str
     command: str | Sequence[str]
     env: dict[str, str]
     mounts: dict[str, str]
@@ -149,4 +150,5 @@ def launch_of(
         grace=timedelta(seconds=spec.grace_s),
         time_limit=timedelta(seconds=spec.time_limit_s) if spec.time_limit_s is not None else None,
         mounts=spec.mounts,
+        account=spec.account,
     )

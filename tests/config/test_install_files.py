@@ -68,8 +68,9 @@ def test_nothing_protects_the_worker_since_it_would_hold_for_jobs_too() -> None:
     ] == []
 
 
-def test_jobs_get_an_account_where_the_service_is_root() -> None:
-    assert unit(ACCOUNT) == {"User": ["root"], "Group": ["root"], "Environment": ["MOTLEY_JOB_USER=motley-job"]}
+def test_jobs_of_each_team_get_an_account_where_the_service_is_root() -> None:
+    accounts = "MOTLEY_JOB_USER=motley-{team} MOTLEY_CREATE_ACCOUNTS=true"
+    assert unit(ACCOUNT) == {"User": ["root"], "Group": ["root"], "Environment": [accounts]}
 
 
 def test_a_stop_takes_as_long_as_in_the_compose_file() -> None:

@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from engines.local.host_setup import ensure_job_user, ensure_runtime, reachable_by
+from engines.accounts import ensure_account, reachable_by
+from engines.local.host_setup import ensure_runtime
 from engines.protocol import EngineError
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can do this")
@@ -31,15 +32,15 @@ def name() -> Iterator[str]:
 
 @as_root
 def test_the_job_user_is_made_without_a_login_and_once(name: str) -> None:
-    ensure_job_user(name)
-    ensure_job_user(name)
+    ensure_account(name)
+    ensure_account(name)
     assert pwd.getpwnam(name).pw_shell == "/usr/sbin/nologin"
 
 
 @pytest.mark.parametrize("name", ["--root", "a b", "", "Über"])
 def test_a_word_that_is_no_user_name_is_refused(name: str) -> None:
     with pytest.raises(EngineError, match="not a valid user name"):
-        ensure_job_user(name)
+        ensure_account(name)
 
 
 def test_an_open_folder_is_reachable(place: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engines.local.host_setup import SYSTEM_PYTHON, reachable_by
+from engines.accounts import reachable_by
+from engines.local.host_setup import SYSTEM_PYTHON
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent.parent / "engines"

@@ -1,10 +1,15 @@
 """What a running job can do wrong or on purpose: the user learns of it, and no other job is harmed."""
 
+import subprocess
+from collections.abc import Iterator
+
 import pytest
 from django.test import Client
 from rest_framework.test import APIClient
 
-from jobs_app.models import Attempt, Job, JobEvent, Throughput
+from engines import accounts
+from jobs_app.models import Attempt, Job, JobEvent, Team, Throughput
+from scheduler_app.round import engine_registry
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 
@@ -72,6 +77,29 @@ def test_a_rate_that_cannot_be_is_not_learned_by_others(cluster: Lab) -> None:
 def test_nothing_outside_is_read_as_progress(cluster: Lab, target: str) -> None:
     job = cluster.until_state(cluster.submit(f"ln -sf {target} $MOTLEY_PROGRESS"), Job.State.SUCCEEDED)
     assert (warnings(job), Attempt.objects.get(job=job).reports) == ([], 0)
+
+
+@pytest.fixture
+def accounts_of_teams(cluster: Lab, job_user: str, settings) -> Iterator[None]:
+    if not job_user:
+        pytest.skip("only root can run jobs as another user")
+    settings.MOTLEY_JOB_USER, settings.MOTLEY_CREATE_ACCOUNTS = "motley-t-{team}", True
+    engine_registry.engine_over.cache_clear()
+    yield
+    accounts._account.cache_clear()
+    for name in ("job", *Team.objects.values_list("name", flat=True)):
+        subprocess.run(["userdel", "--force", f"motley-t-{name}"], check=False, capture_output=True)
+
+
+@pytest.mark.usefixtures("accounts_of_teams")
+def test_progress_of_another_team_cannot_be_forged(cluster: Lab) -> None:
+    theirs = cluster.submit(f"echo '{{\"step\": 1}}' > $MOTLEY_PROGRESS; {UNTIL_LET_GO}")
+    cluster.until(lambda: Attempt.objects.filter(job=theirs, reports=1).exists())
+    progress = f"$(dirname $MOTLEY_PROGRESS)/../../{theirs.attempts.get().pk}/job/progress.0.jsonl"
+    forges = f"echo '{{\"step\": 600000}}' >> {progress}"
+    cluster.until_state(cluster.submit(forges, owner=cluster.user("eve", "red")), Job.State.FAILED)
+    cluster.let_go(theirs)
+    assert cluster.until_state(theirs, Job.State.SUCCEEDED).step == 1
 
 
 # -- checkpoints ---------------------------------------------------------------------------------------------------

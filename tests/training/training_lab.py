@@ -69,6 +69,7 @@ class Training:
             job=self.job,
             name="train",
             team="vision",
+            account="",
             command=[*launcher, str(EXAMPLES / script), *options],
             env=ONE_THREAD,
             mounts={},
