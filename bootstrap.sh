@@ -113,6 +113,8 @@ test)
     command -v redis-server >/dev/null \
         || install_servers "a broker, for the tests of the full stack" redis-server || missing=1
     install_slurm || missing=1
+    command -v slurmdbd >/dev/null && command -v mariadbd >/dev/null \
+        || install_servers "the accounting of Slurm, for its tests" slurmdbd mariadb-server || missing=1
     mkdir -p .cache
     install_torch || missing=1
     if [ -n "$missing" ] && [ "${CI:-}" = true ]; then exit 1; fi

@@ -5,16 +5,19 @@ import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from engines.protocol import EngineError, EngineUnreachable
 from engines.slurm.text import (
+    ACCOUNTED_FORMAT,
     ALLOCATION_FORMAT,
     JOB_FORMAT,
     Allocation,
     Reservation,
     SlurmJob,
     SlurmNode,
+    parse_accounted,
     parse_allocation,
     parse_job,
     parse_node,
@@ -52,6 +55,17 @@ class SlurmCommands:
             if job.name.startswith(prefix):
                 found[job.name].append(job)
         return found
+
+    def accounted(self, number: int) -> list[SlurmJob]:
+        """The job in Slurm's accounting, the newest start first; nothing where there is no accounting."""
+        if not self._has_accounting:
+            return []
+        lines = self._run("sacct", "-X", "-n", "-P", "-D", "-j", str(number), "-o", ACCOUNTED_FORMAT).splitlines()
+        return [parse_accounted(line) for line in reversed(lines)]
+
+    @cached_property
+    def _has_accounting(self) -> bool:
+        return self.config().get("AccountingStorageType", "").endswith("slurmdbd")
 
     def allocations(self, prefix: str) -> list[Allocation]:
         """What our jobs whose name begins with the prefix have of their nodes."""

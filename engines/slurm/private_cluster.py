@@ -58,7 +58,7 @@ GresTypes=gpu
 SlurmdParameters=config_overrides
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
-AccountingStorageType=accounting_storage/none
+{accounting}
 JobCompType=jobcomp/none
 """
 
@@ -80,24 +80,33 @@ def missing_programs() -> list[str]:
 
 
 class PrivateCluster:
-    """A cluster whose files lie in `base`, a short path; `port` and those above it are free."""
+    """A cluster whose files lie in `base`, a short path; `port` and those above it are free.
 
-    def __init__(self, base: Path, nodes: Sequence[EmulatedNode], *, port: int, min_job_age_s: int = 300) -> None:
+    Its accounting, if it has one, is a slurmdbd of the caller's at `accounting_port`, with the cluster's munge.
+    """
+
+    def __init__(
+        self,
+        base: Path,
+        nodes: Sequence[EmulatedNode],
+        *,
+        port: int,
+        min_job_age_s: int = 300,
+        accounting_port: int | None = None,
+    ) -> None:
         self.base = base.resolve()
         self.nodes = nodes
         self.conf = self.base / "slurm.conf"
         self._port = port
         self._min_job_age_s = min_job_age_s
+        self._accounting_port = accounting_port
         self._env = {"PATH": SEARCH_PATH, "SLURM_CONF": str(self.conf), "LANG": "C.UTF-8"}
 
     def up(self) -> None:
         """Start the daemons that do not run, and wait until every node answers."""
         if missing := missing_programs():
             raise EngineError(f"{', '.join(missing)} not found: install the packages {' '.join(PACKAGES)}.")
-        if self.pid_of("slurmctld") is None:
-            self._write_files()
-        if self.pid_of("munged") is None:
-            self._start("munged", "--force", *self._munge_files())
+        self.start_munge()
         if self.pid_of("slurmctld") is None:
             self.start_controller()
         for node in self.nodes:
@@ -111,6 +120,12 @@ class PrivateCluster:
             self.run("scancel", "--full", "--signal=KILL", "-u", _user_name())
         for path in [*self.base.glob("slurmd-*.pid"), self.base / "slurmctld.pid", self.base / "munged.pid"]:
             self.stop_daemon(path.stem)
+
+    def start_munge(self) -> None:
+        """Write the files of the cluster, and start the daemon with which all others prove who they are."""
+        if self.pid_of("munged") is None:
+            self._write_files()
+            self._start("munged", "--force", *self._munge_files())
 
     def start_controller(self) -> None:
         self._start("slurmctld")
@@ -180,13 +195,26 @@ class PrivateCluster:
         partition += f"PartitionName=urgent Nodes={names} MaxTime=INFINITE State=UP PriorityTier=10\n"
         host = socket.gethostname().split(".")[0]
         head = CONF.format(
-            host=host, user=_user_name(), base=self.base, port=self._port, min_job_age_s=self._min_job_age_s
+            host=host,
+            user=_user_name(),
+            base=self.base,
+            port=self._port,
+            min_job_age_s=self._min_job_age_s,
+            accounting=self._accounting_lines(),
         )
         self.conf.write_text(head + nodes + partition)
         (self.base / "gres.conf").write_text(gres)
         (self.base / "cgroup.conf").write_text("CgroupAutomount=no\n")
         for path in self.base.glob("*.conf"):
             path.chmod(0o644)  # whatever the umask: every user may submit jobs
+
+    def _accounting_lines(self) -> str:
+        if self._accounting_port is None:
+            return "AccountingStorageType=accounting_storage/none"
+        return (
+            "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\n"
+            f"AccountingStoragePort={self._accounting_port}\nAccountingStoragePass={self.base}/munge.socket"
+        )
 
     def _node_lines(self) -> tuple[str, str]:
         """Lines of slurm.conf and of gres.conf for the nodes."""

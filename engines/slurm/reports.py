@@ -85,11 +85,17 @@ class Reports:
     def _ending(self, folder: AttemptFolder, mine: Sequence[SlurmJob] | None, silent: Sequence[str]) -> Ending:
         if dead := [name for name in silent if self._site.is_down(name)]:
             return SiteReason.NODE_FAILED, f"Slurm does not hear from {', '.join(dead)}."
-        state, by_site = _state_of(mine), _is_by_site(folder)
+        known = self._known(folder, mine) if mine is not None else None
+        state, by_site = _state_of(known), _is_by_site(folder)
         if state == "OUT_OF_MEMORY" or (by_site and state in ENDINGS):
             return ENDINGS[state]
-        forgotten = by_site and mine is not None and not mine
+        forgotten = by_site and known is not None and not known
         return ENDINGS["CANCELLED"] if forgotten else (None, "")
+
+    def _known(self, folder: AttemptFolder, mine: Sequence[SlurmJob]) -> Sequence[SlurmJob]:
+        """The Slurm job of the attempt, from the accounting if Slurm itself has forgotten it."""
+        number = SlurmFiles(folder).read_submitted() if not mine else None
+        return self._site.accounted(number) if number is not None else mine
 
     def _over(
         self, attempt: int, folder: AttemptFolder, mine: Sequence[SlurmJob], began: datetime | None
@@ -104,9 +110,10 @@ class Reports:
             return self._running(attempt, folder, began) if began else AttemptReport(attempt, Phase.LAUNCHING)
         if (ended := folder.read_exit()) is not None:  # written since it was looked for
             return self._ended(attempt, folder, ended, mine)
+        known = self._known(folder, mine)
         if began is None and not files.begun.exists():
-            return _never_began(attempt, folder, mine)
-        return self._lost(attempt, folder, mine, began)
+            return _never_began(attempt, folder, known)
+        return self._lost(attempt, folder, known, began)
 
     def _lost(
         self, attempt: int, folder: AttemptFolder, mine: Sequence[SlurmJob], began: datetime | None

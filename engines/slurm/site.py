@@ -1,5 +1,6 @@
 """What Slurm says of a cluster: its nodes, our jobs by attempt, and where nothing of an attempt can be left."""
 
+import logging
 import secrets
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -10,6 +11,8 @@ from engines.slurm.commands import SlurmCommands
 from engines.slurm.drains import DrainChange, drain_changes
 from engines.slurm.text import Allocation, SlurmJob, SlurmNode
 from engines.slurm.use import with_reservations
+
+log = logging.getLogger(__name__)
 
 
 class Site:
@@ -46,6 +49,14 @@ class Site:
     def allocations(self) -> list[Allocation]:
         """What our Slurm jobs have of their nodes."""
         return self.slurm.allocations(self.job_name(""))
+
+    def accounted(self, number: int) -> list[SlurmJob]:
+        """What Slurm's accounting knows of a job; nothing where there is none, or it does not answer."""
+        try:
+            return self.slurm.accounted(number)
+        except EngineError as error:
+            log.warning("the accounting of Slurm does not answer: %s", error)
+            return []
 
     def attempt_of(self, job_name: str) -> int:
         return int(job_name.removeprefix(self.job_name("")))

@@ -138,6 +138,15 @@ def parse_job(line: str) -> SlurmJob:
     return SlurmJob(int(number.partition("+")[0]), name, state, "" if reason == "None" else reason, nodes)
 
 
+ACCOUNTED_FORMAT = "JobID,JobName,State,Reason,NodeList"
+
+
+def parse_accounted(line: str) -> SlurmJob:
+    """A line of `sacct -P -o` with `ACCOUNTED_FORMAT`, whose state may be `CANCELLED by 1000`."""
+    number, name, state, reason, nodes = line.split("|")
+    return parse_job("|".join((number, name, state.split()[0], reason, nodes)))
+
+
 ALLOCATION_FORMAT = "Name:100,HetJobOffset:10,NumNodes:10,tres-alloc:200"
 _MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
