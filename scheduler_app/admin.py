@@ -10,15 +10,17 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.template.loader import render_to_string
 from django.urls import URLPattern, path
 from django.utils import timezone
+from django.utils.safestring import SafeString
 from import_export.fields import Field
 
 from audit_app.admin import Audited
 from cluster_app.admin import NodeAdmin
 from cluster_app.csv_import import KnownGpuType, NodeResource
 from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node
-from engines.protocol import EngineError
+from engines.protocol import EngineError, NodeState
 from jobs_app.models import Attempt
 from scheduler_app.errors import InvalidChoice
 from scheduler_app.explain.drain_estimate import describe, occupancies
@@ -135,6 +137,12 @@ class EngineAdmin(Audited, admin.ModelAdmin[Engine]):
     def answers(self, engine: Engine) -> bool | None:
         return engine.answers if engine.since else None
 
+    @admin.display(description="reported nodes")
+    def reported_nodes(self, engine: Engine) -> SafeString:
+        """A table of the nodes that it reported last, those that are not ok first."""
+        nodes = sorted(engine.inventory.items(), key=lambda item: (item[1].get("state") == NodeState.OK, item[0]))
+        return render_to_string("admin/cluster_app/engine/_reported_nodes.html", {"nodes": nodes})
+
     def has_delete_permission(self, request: HttpRequest, obj: Engine | None = None) -> bool:
         """Not the engine of this machine, nor one that may still run a process; disable it instead."""
         if obj and (obj.name == LOCAL_ENGINE or Attempt.objects.ungone().filter(engine=obj.name).exists()):
@@ -146,7 +154,7 @@ class EngineAdmin(Audited, admin.ModelAdmin[Engine]):
         return {name: action for name, action in super().get_actions(request).items() if name != "delete_selected"}
 
 
-REPORTED = ("heard_at", "since", "fault", "inventory")
+REPORTED = ("heard_at", "since", "fault", "reported_nodes")
 
 
 @admin.register(PolicySetting)

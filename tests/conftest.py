@@ -14,10 +14,13 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from cluster_app.acceptance import ACCEPTANCE
-from cluster_app.models import LOCAL_ENGINE, Engine
+from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node
+from cluster_app.services import add_node
 from engines.accounts import account_name, ensure_account
 from engines.local.host_setup import ensure_runtime
+from engines.slurm.private_cluster import PrivateCluster
 from scheduler_app.operations.host_setup import JOB_USER, SYSTEM_STATE
+from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.round import engine_registry as fleet
 from tests.engines.slurm_cluster import slurm_cluster  # noqa: F401 - a fixture
 from tests.hypothesis_examples import USUAL
@@ -159,6 +162,21 @@ def lab(
     yield lab
     lab.end_everything()
     fleet.engine_over.cache_clear()
+
+
+@pytest.fixture
+def site(lab: Lab, slurm_cluster: PrivateCluster) -> Iterator[PrivateCluster]:  # noqa: F811 - pytest's way
+    """A Slurm cluster with the nodes n1 and n2 of 4 A100, and n3 of 4 V100, which are those of the engine `hpc`."""
+    options = {"root": str(lab.root), "slurm_conf": str(slurm_cluster.conf)}
+    Engine.objects.create(name="hpc", kind=Engine.Kind.SLURM, options=options)
+    for node in slurm_cluster.nodes:
+        gpu_type, _ = GpuType.objects.get_or_create(name=node.gpu_type, defaults=gpu_type_columns(node.gpu_type))
+        add_node(node.name, gpu_type, gpus=node.gpus, cpus=node.cpus, memory_mib=node.memory_mib)
+    Node.objects.update(engine="hpc")
+    yield slurm_cluster
+    if left := slurm_cluster.run("squeue", "-h", "-o", "%A").split():
+        slurm_cluster.run("scancel", *left)
+    lab.until(lambda: not slurm_cluster.run("squeue", "-h").strip())
 
 
 @pytest.fixture(scope="session")

@@ -111,9 +111,9 @@ class Lab:
         self.ahead += timedelta(seconds=PolicySetting.objects.current().round_length_s)
         self.tick()
 
-    def until(self, look: Callable[[], Found | None]) -> Found:
+    def until(self, look: Callable[[], Found | None], *, seconds: float = GIVE_UP_AFTER_S) -> Found:
         """What `look` finds, as soon as that is something, the scheduler working meanwhile."""
-        give_up_at = time.monotonic() + GIVE_UP_AFTER_S
+        give_up_at = time.monotonic() + seconds
         while not (found := look()):
             assert time.monotonic() < give_up_at, f"what was waited for did not come: {_standing()}"
             self.tick()

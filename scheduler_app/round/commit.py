@@ -245,11 +245,16 @@ def _mark_starting(attempts: Sequence[Attempt]) -> None:
             job_id=attempt.job_id,
             kind=JobEvent.Kind.PLACED,
             attempt=attempt.number,
-            message=f"{attempt.gpu_count} GPUs on {', '.join(attempt.nodes)}, by round {attempt.round_number}"[:500],
+            message=_words_of_placement(attempt)[:500],
         )
         for attempt in attempts
     ]
     JobEvent.objects.bulk_create(placed)
+
+
+def _words_of_placement(attempt: Attempt) -> str:
+    gpus = f"{attempt.gpu_count} GPU{'' if attempt.gpu_count == 1 else 's'}"
+    return f"{gpus} on {', '.join(attempt.nodes)}, by round {attempt.round_number}"
 
 
 def _free_ports() -> Iterator[int]:

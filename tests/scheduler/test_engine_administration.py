@@ -1,5 +1,6 @@
 """An engine in the administration: its form, its nodes taken over as it reports them, and its test."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -50,6 +51,18 @@ def hpc(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Engine:
     inventory = {"n1": reported(), "n2": reported(gpu_type="b900", gpus=2)}
     columns = {"options": {"root": "/shared"}, "heard_at": timezone.now(), "inventory": inventory}
     return Engine.objects.create(name="hpc", kind=Engine.Kind.SLURM, **columns)
+
+
+# -- what it reported ---------------------------------------------------------------------------------------------
+
+
+def test_the_nodes_that_it_reported_are_a_table_and_those_out_of_order_come_first(admin: Client, hpc: Engine) -> None:
+    hpc.inventory["n3"] = reported(state="cordoned", reason="Slurm says drain: bad fan")
+    hpc.save()
+    shown = admin.get(reverse("admin:cluster_app_engine_change", args=[hpc.pk])).content.decode()
+    assert re.findall(r"<td>(n\d)</td>", shown) == ["n3", "n1", "n2"]
+    assert "cordoned: Slurm says drain: bad fan" in shown
+    assert "<td>2 x b900</td>" in shown
 
 
 # -- the form ----------------------------------------------------------------------------------------------------

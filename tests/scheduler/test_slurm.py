@@ -1,37 +1,19 @@
 """The service over a Slurm cluster: placed jobs, and what the site does to them."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from cluster_app.models import Engine, GpuType, Node
-from cluster_app.services import add_node, drain, resume
+from cluster_app.models import Engine, Node
+from cluster_app.services import drain, resume
 from engines.slurm.private_cluster import PrivateCluster
 from jobs_app.models import Attempt, Job, Reason
 from scheduler_app.models import GpuClaim
-from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.round.reports import WITHDRAW_AFTER
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 State = Job.State
 pytestmark = pytest.mark.xdist_group("slurm")
-
-
-@pytest.fixture
-def site(lab: Lab, slurm_cluster: PrivateCluster) -> Iterator[PrivateCluster]:
-    """The nodes n1 and n2 of 4 A100, and n3 of 4 V100, of the engine `hpc`."""
-    Engine.objects.create(
-        name="hpc", kind=Engine.Kind.SLURM, options={"root": str(lab.root), "slurm_conf": str(slurm_cluster.conf)}
-    )
-    for node in slurm_cluster.nodes:
-        gpu_type, _ = GpuType.objects.get_or_create(name=node.gpu_type, defaults=gpu_type_columns(node.gpu_type))
-        add_node(node.name, gpu_type, gpus=node.gpus, cpus=node.cpus, memory_mib=node.memory_mib)
-    Node.objects.update(engine="hpc")
-    yield slurm_cluster
-    if left := slurm_cluster.run("squeue", "-h", "-o", "%A").split():
-        slurm_cluster.run("scancel", *left)
-    lab.until(lambda: not slurm_cluster.run("squeue", "-h").strip())
 
 
 def slurm_job_of(site: PrivateCluster, attempt: Attempt) -> str:

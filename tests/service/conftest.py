@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.service.browsing import browser  # noqa: F401 - a fixture
 from tests.service.running_service import Service, a_service, prepare_data_folder
 
 

@@ -1,49 +1,17 @@
 """A person with a browser: sign in, submit by the form, watch it run."""
 
 import os
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from tests.deployment import PATIENCE_S, wait_for
+from tests.service.browsing import signed_in
 from tests.service.running_service import Service
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 SCREENSHOTS = os.environ.get("MOTLEY_SCREENSHOTS")
-
-if CHROMIUM is None and os.environ.get("CI") != "true":
-    pytest.skip("no Chromium: install the package chromium", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-quic"])
-        yield running
-        running.close()
-
-
-@contextmanager
-def signed_in(browser: Browser, service: Service, **look: Any) -> Iterator[Page]:
-    """A page of the demo user; nothing may be written to the console as an error."""
-    context = browser.new_context(viewport={"width": 1280, "height": 760}, **look)
-    page = context.new_page()
-    faults: list[str] = []
-    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.set_default_timeout(PATIENCE_S * 1000)
-    page.goto(f"{service.url}/login/")
-    page.fill("input[name=username]", service.login["MOTLEY_USER"])
-    page.fill("input[name=password]", service.login["MOTLEY_PASSWORD"])
-    page.click("main button[type=submit]")
-    yield page
-    context.close()
-    assert not faults
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from tests.engines.engine_lab import Lab
 from tests.training.training_lab import Training
 
 WANTED = os.environ.get("MOTLEY_TEST_TORCH", "some")
-"""Trainings that run: `some`, DDP by torchrun on Slurm and without it on this machine; or `all`: make test-torch."""
+"""Trainings that run: `some`, DDP by torchrun over the service on Slurm, and without it on this machine; or `all`: make
+test-torch."""
 collect_ignore = [] if WANTED == "all" else ["test_frameworks.py", "test_tracking.py"]
 PYTHON = Path(settings.BASE_DIR) / ".cache" / "torch" / "bin" / "python"
 

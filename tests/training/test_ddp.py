@@ -6,7 +6,7 @@ import pytest
 
 from engines.supervision.isolation import best_isolation
 from tests.training.conftest import WANTED
-from tests.training.training_lab import NEVER, Gang, Training, assert_same, one_process
+from tests.training.training_lab import NEVER, Gang, Training, assert_same, one_process, torchrun
 
 TWO_BY_TWO, ONE_BY_FOUR = Gang("a100", [("n1", 2), ("n2", 2)]), Gang("v100", [("n3", 4)])
 TWO_BY_ONE, ONE_BY_ONE = Gang("a100", [("n1", 1), ("n2", 1)]), Gang("v100", [("n3", 1)])
@@ -21,8 +21,9 @@ def run_on(kind: str, *, by_torchrun: bool):
     return pytest.param(kind, by_torchrun, *gangs, id=f"{launcher}-{kind}", marks=marks)
 
 
-RUNS = [run_on("slurm", by_torchrun=True), run_on(best_isolation(), by_torchrun=False)]
-MORE_RUNS = [run_on("slurm", by_torchrun=False), run_on(best_isolation(), by_torchrun=True)]
+RUNS = [run_on(best_isolation(), by_torchrun=False)]
+MORE_RUNS = [run_on("slurm", by_torchrun=by_torchrun) for by_torchrun in (False, True)]
+MORE_RUNS.append(run_on(best_isolation(), by_torchrun=True))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ MORE_RUNS = [run_on("slurm", by_torchrun=False), run_on(best_isolation(), by_tor
 def test_a_preempted_training_goes_on_elsewhere_as_if_it_had_not_stopped(
     training: Training, by_torchrun, first, second, tmp_path: Path
 ) -> None:
-    launcher = training.torchrun() if by_torchrun else [str(training.python)]
+    launcher = torchrun(training.python) if by_torchrun else [str(training.python)]
     before = training.start(launcher, "ddp.py", "--steps", str(NEVER), *EACH_STEP, on=first)
     training.until_step(before, STOPS_AFTER)
     ended = training.preempt(before)

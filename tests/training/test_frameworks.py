@@ -8,7 +8,7 @@ import pytest
 from engines.protocol import Stream
 from engines.supervision.isolation import best_isolation
 from motley_client.training import EXIT_REQUEUE
-from tests.training.training_lab import NEVER, Gang, Training, assert_same, one_process
+from tests.training.training_lab import NEVER, Gang, Training, assert_same, one_process, torchrun
 
 TWO_NODES, ONE_NODE = Gang("a100", [("n1", 1), ("n2", 1)]), Gang("v100", [("n3", 3)])
 EACH_STEP = ("--report-every", "1")
@@ -26,14 +26,14 @@ pytestmark = [
 def test_a_preempted_training_goes_on_elsewhere_as_if_it_had_not_stopped(
     training: Training, script: str, tmp_path: Path
 ) -> None:
-    before = training.start(training.torchrun(), script, "--steps", str(NEVER), *EACH_STEP, on=TWO_NODES)
+    before = training.start(torchrun(training.python), script, "--steps", str(NEVER), *EACH_STEP, on=TWO_NODES)
     training.until_step(before, STOPS_AFTER)
     ended = training.preempt(before)
     losses = training.losses(before)
     assert ended.progress.step == losses[-1][0]
 
     steps = str(ended.progress.step + GOES_ON_FOR)
-    after = training.start(training.torchrun(), script, "--steps", steps, *EACH_STEP, on=ONE_NODE)
+    after = training.start(torchrun(training.python), script, "--steps", steps, *EACH_STEP, on=ONE_NODE)
     training.succeeded(after)
     losses += training.losses(after)
     reference = one_process(training.python, script, "--steps", steps, *EACH_STEP, folder=tmp_path)
@@ -44,7 +44,7 @@ def test_a_preempted_training_goes_on_elsewhere_as_if_it_had_not_stopped(
 def test_all_ranks_save_and_leave_at_one_step_if_one_of_them_is_told(
     training: Training, script: str, tmp_path: Path
 ) -> None:
-    attempt = training.start(training.torchrun(), script, "--steps", str(NEVER), *EACH_STEP, on=ONE_NODE)
+    attempt = training.start(torchrun(training.python), script, "--steps", str(NEVER), *EACH_STEP, on=ONE_NODE)
     training.until_step(attempt, STOPS_AFTER)
     training.terminate_rank(attempt, 2)
     training.ended_by_itself(attempt)
@@ -52,6 +52,6 @@ def test_all_ranks_save_and_leave_at_one_step_if_one_of_them_is_told(
     assert str(EXIT_REQUEUE) in re.findall(r"exitcode *: (-?\d+)", training.text(attempt, Stream.STDERR))
     step = training.losses(attempt)[-1][0]
 
-    again = training.start(training.torchrun(), script, "--steps", str(step + 1), *EACH_STEP, on=ONE_NODE)
+    again = training.start(torchrun(training.python), script, "--steps", str(step + 1), *EACH_STEP, on=ONE_NODE)
     training.succeeded(again)
     assert [step for step, _ in training.losses(again)] == [step + 1]

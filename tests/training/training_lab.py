@@ -50,12 +50,6 @@ class Training:
         self.job = str(uuid4())
         self.attempts: list[int] = []
 
-    def torchrun(self) -> list[str]:
-        version = subprocess.run([self.python, "-c", NUMBER_OF_TORCH], check=True, capture_output=True, text=True)
-        if version.stdout < "2":
-            pytest.skip("torchrun of Debian's PyTorch 1.13 does not run on Python 3.11")
-        return [str(self.python), "-m", "torch.distributed.run"]
-
     @property
     def checkpoints(self) -> Path:
         return self.lab.root / "jobs" / self.job / "checkpoints"
@@ -137,6 +131,13 @@ class Training:
 
 def _ended(report: AttemptReport) -> AttemptReport | None:
     return report if report.phase is Phase.ENDED and report.proven_gone else None
+
+
+def torchrun(python: Path) -> list[str]:
+    version = subprocess.run([python, "-c", NUMBER_OF_TORCH], check=True, capture_output=True, text=True)
+    if version.stdout < "2":
+        pytest.skip("torchrun of Debian's PyTorch 1.13 does not run on Python 3.11")
+    return [str(python), "-m", "torch.distributed.run"]
 
 
 def losses_in(text: str) -> list[tuple[int, float]]:
