@@ -70,6 +70,8 @@ class StartedFile(TypedDict):
     at: str
     boot_s: NotRequired[float]
     """Seconds since the boot of the machine: no step of its clock changes them."""
+    process_space: NotRequired[str]
+    """Where the supervisor's processes can be seen, as of `engines.linux.process_space`."""
 
 
 class ExitFile(TypedDict):

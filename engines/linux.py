@@ -67,6 +67,12 @@ def is_locked(path: Path) -> bool:
     return int(_FLOCK.unpack(answer)[0]) != _F_UNLCK
 
 
+def process_space() -> str:
+    """Our PID namespace on this machine since its boot: only processes in it are found by their number."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+
+
 def seconds_since_boot() -> float:
     """Time that no step of the clock changes; it goes on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -10,10 +10,11 @@ from functools import cached_property
 from pathlib import Path
 
 from engines.attempt_files import AttemptFolder, ExitFile, StartedFile, StopFile, write_json
-from engines.linux import lock, seconds_since_boot
+from engines.linux import lock, process_space, seconds_since_boot
 from engines.nvml import device_is_free, this_machine
 from engines.protocol import (
     AttemptReport,
+    EngineError,
     Launch,
     LogChunk,
     NodeReport,
@@ -103,6 +104,12 @@ class LocalEngine:
 
     def session(self, attempt: int, rank: int) -> SessionCommand:
         folder = self._root.attempt(attempt)
+        started = folder.read_started()
+        if started is not None and started.get("process_space", process_space()) != process_space():
+            raise EngineError(
+                "The job runs where this web server sees no processes, in another container say: run web and worker "
+                "side by side (docs/install.md), or jobs on Slurm, for sessions."
+            )
         argv = [*PYTHON, "engines.sessions.enter", str(folder.path), str(rank)]
         return SessionCommand(argv, PACKAGE_PARENT, {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"})
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from engines.attempt_files import AttemptFolder, ExitFile, LaunchFile, StartedFile, utc_now, write_json, write_whole
-from engines.linux import become_subreaper, seconds_since_boot
+from engines.linux import become_subreaper, process_space, seconds_since_boot
 from engines.progress import MOST_COUNTED, ProgressTail, progress_to_json
 from engines.supervision.processes import descendants, kill, marked, reap
 from engines.supervision.rank import Rank
@@ -84,7 +84,9 @@ class Supervisor:
         )
 
     def _begin(self) -> None:
-        write_json(self._folder.started, StartedFile(at=self._started_at.isoformat(), boot_s=self._began_s))
+        at = self._started_at.isoformat()
+        started = StartedFile(at=at, boot_s=self._began_s, process_space=process_space())
+        write_json(self._folder.started, started)
         try:
             for number in range(len(self._launch["ranks"])):
                 self._ranks.append(self._start_rank(number, self._launch, self._folder))

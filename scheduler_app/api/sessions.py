@@ -20,7 +20,7 @@ from websockets.sync.connection import Connection
 
 from audit_app.models import Action
 from audit_app.services import note
-from engines.protocol import SessionCommand
+from engines.protocol import EngineError, SessionCommand
 from engines.sessions.frames import HEADER, Kind
 from jobs_app.authentication import BearerToken
 from jobs_app.errors import Conflict
@@ -97,7 +97,7 @@ class SessionView(GenericAPIView[Job]):
         query.is_valid(raise_exception=True)
         job = get_object_or_404(jobs_seen_by(request), pk=pk)
         attempt = _running(job, query.validated_data["rank"])
-        command = engine_named(attempt.engine).session(attempt.pk, query.validated_data["rank"])
+        command = _command(attempt, query.validated_data["rank"])
         if not slots.acquire(blocking=False):
             raise TooManySessions(settings.MOTLEY_SESSIONS)
         try:
@@ -121,6 +121,13 @@ class SessionView(GenericAPIView[Job]):
         connection.close()  # a session lasts for hours, and idle connections to the database are few
         relay = Relay(websocket, idle=settings.MOTLEY_SESSION_IDLE, check=partial(_check, request, attempt))
         relay.run(command, HEADER.pack(Kind.REQUEST, 0, len(asked)) + asked)
+
+
+def _command(attempt: Attempt, rank: int) -> SessionCommand:
+    try:
+        return engine_named(attempt.engine).session(attempt.pk, rank)
+    except EngineError as error:
+        raise Conflict(str(error)) from error
 
 
 def _running(job: Job, rank: int) -> Attempt:

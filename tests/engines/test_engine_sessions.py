@@ -4,6 +4,7 @@ import json
 import random
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 
 from engines.protocol import StopReason
 from engines.sessions.frames import Frames, Kind
+from engines.supervision.isolation import PREFIXES, best_isolation
+from engines.supervision.rank import PACKAGE_PARENT
 from tests.engines.engine_lab import Lab, python, until
 from tests.engines.test_engine_setup import GRACE
 
@@ -111,6 +114,16 @@ def test_a_shell_has_a_terminal_of_the_clients_size(lab: Lab) -> None:
         output, _, code = one.all()
     assert b"50 132" in output
     assert code == 4
+    end(lab, attempt)
+
+
+@pytest.mark.local_only
+def test_from_another_container_a_session_is_refused_with_the_reason(lab: Lab) -> None:
+    attempt = running(lab)
+    asks = f"from engines.local.engine import LocalEngine; LocalEngine(Path({str(lab.root)!r})).session({attempt}, 0)"
+    apart = [*PREFIXES[best_isolation()], sys.executable, "-c", f"from pathlib import Path; {asks}"]
+    refused = subprocess.run(apart, cwd=PACKAGE_PARENT, capture_output=True, text=True, check=False)
+    assert "EngineError: The job runs where this web server sees no processes" in refused.stderr
     end(lab, attempt)
 
 
