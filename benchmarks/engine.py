@@ -1,6 +1,6 @@
 """An engine without processes: it says what a fleet of machines would, at once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -44,6 +44,9 @@ class InstantEngine:
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         return [self._report(attempt) for attempt in attempts]
+
+    def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
+        raise NotImplementedError
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:
         return LogChunk(b"", offset, offset, 0, eof=True)

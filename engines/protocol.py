@@ -242,7 +242,7 @@ class EngineUnreachable(EngineError):
 
 
 class Engine(Protocol):
-    """The seven commands of every engine."""
+    """The eight commands of every engine."""
 
     def nodes(self) -> list[NodeReport]:
         """Every node that the engine knows, also silent ones."""
@@ -269,3 +269,9 @@ class Engine(Protocol):
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk: ...
 
     def session(self, attempt: int, rank: int) -> SessionCommand: ...
+
+    def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
+        """Remove the files of jobs of which nothing runs: of these attempts, the working folders, the checkpoints.
+
+        Idempotent. They are out of reach at once; their space comes back later.
+        """

@@ -1,6 +1,7 @@
 """Errors about jobs. `config.problems` maps them to HTTP."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from rest.errors import Fault, encodable
 
@@ -54,6 +55,15 @@ class Conflict(JobsError):
     """The job's state does not allow this."""
 
     code = "wrong_state"
+
+
+class FilesDeleted(JobsError):
+    """The logs of a job that ended long ago were deleted."""
+
+    code = "files_deleted"
+
+    def __init__(self, at: datetime) -> None:
+        super().__init__(f"The logs, working folder and checkpoints of this job were deleted on {at:%d %B %Y}.")
 
 
 class InProgress(Conflict):

@@ -117,6 +117,7 @@ class JobAnswer(serializers.ModelSerializer[Job]):
             "created_at",
             "started_at",
             "finished_at",
+            "files_deleted_at",
             "updated_at",
         )
         read_only_fields: tuple[str, ...] = fields

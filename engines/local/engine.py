@@ -24,6 +24,7 @@ from engines.protocol import (
     StopReason,
     Stream,
 )
+from engines.supervision.discard import discard
 from engines.supervision.engine_root import (
     SYSTEM_PATH,
     THROUGH,
@@ -112,6 +113,10 @@ class LocalEngine:
             )
         argv = [*PYTHON, "engines.sessions.enter", str(folder.path), str(rank)]
         return SessionCommand(argv, PACKAGE_PARENT, {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"})
+
+    def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
+        with file_errors_explained(self._root.aside):
+            discard(self._root.folders_of(jobs), aside=self._root.aside)
 
     @cached_property
     def _isolation(self) -> Isolation:

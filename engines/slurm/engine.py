@@ -5,7 +5,7 @@ which devices they are is Slurm's choice. Nothing is concluded from a cluster th
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +33,7 @@ from engines.slurm.site import Site
 from engines.slurm.submission import batch_script, launch_file, sbatch_options
 from engines.slurm.text import SlurmNode
 from engines.slurm.use import Use, foreign_use, own_use
+from engines.supervision.discard import discard
 from engines.supervision.engine_root import (
     SYSTEM_PATH,
     THROUGH,
@@ -135,6 +136,10 @@ class SlurmEngine:
         step = step_command(site, rank, name="session", job=job)
         argv = [*step, "engines.sessions.enter", str(folder.path), str(rank)]
         return SessionCommand(argv, self._runtime, self._site.slurm.env)
+
+    def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
+        with file_errors_explained(self._root.aside):
+            discard(self._root.folders_of(jobs), aside=self._root.aside)
 
     def _write_input(self, launch: Launch, folder: AttemptFolder) -> None:
         nodes = [self._site.node(task.node) for task in launch.tasks]

@@ -5,7 +5,7 @@ import pwd
 import secrets
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +60,17 @@ class EngineRoot:
 
     def attempt(self, number: int) -> AttemptFolder:
         return AttemptFolder(self.path / "attempts" / str(int(number)))
+
+    def folders_of(self, jobs: Mapping[str, Sequence[int]]) -> Iterator[Path]:
+        """Folders of jobs and of these attempts of each."""
+        for job, attempts in jobs.items():
+            yield from (self.attempt(attempt).path for attempt in attempts)
+            yield self.path / "jobs" / _uuid(job)
+
+    @property
+    def aside(self) -> Path:
+        """Where discarded folders are put."""
+        return self.path / "discarded"
 
     def prepare(
         self, launch: Launch, folder: AttemptFolder, *, address: str, isolation: str = "", hidden: frozenset[str]

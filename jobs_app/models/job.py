@@ -190,6 +190,9 @@ class Job(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     eligible_at = models.DateTimeField(null=True, blank=True, help_text="Not placed before, after a quick requeue.")
+    files_deleted_at = models.DateTimeField(
+        null=True, blank=True, help_text="When its logs, working folder and checkpoints were deleted."
+    )
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = JobQuerySet.as_manager()
@@ -209,6 +212,11 @@ class Job(models.Model):
             models.Index(fields=("created_at",), name="job_by_creation"),
             models.Index(fields=("updated_at",), name="job_by_change"),
             models.Index(fields=("code",), condition=Q(code__isnull=False), name="job_by_code"),
+            models.Index(
+                fields=("finished_at",),
+                condition=Q(finished_at__isnull=False, files_deleted_at__isnull=True),
+                name="job_with_files",
+            ),
             models.Index(fields=("eligible_at",), condition=Q(eligible_at__isnull=False), name="job_by_pause"),
         ]
         constraints = [

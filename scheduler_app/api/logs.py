@@ -6,7 +6,7 @@ from typing import Any
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.generics import GenericAPIView
@@ -14,6 +14,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
 from engines.protocol import LogChunk, Stream
+from jobs_app.errors import FilesDeleted
 from jobs_app.models import Attempt, Job
 from jobs_app.permissions import jobs_seen_by
 from jobs_app.submission.fields import MOST_GPUS
@@ -93,11 +94,14 @@ class LogView(GenericAPIView[Job]):
             (200, "text/plain"): OpenApiTypes.BINARY,
             (200, "text/event-stream"): OpenApiTypes.STR,
             (206, "text/plain"): OpenApiTypes.BINARY,
+            410: OpenApiResponse(description="The job ended so long ago that its files were deleted."),
         },
         description=DESCRIPTION,
     )
     def get(self, request: Request, pk: str) -> HttpResponseBase:
         job = get_object_or_404(jobs_seen_by(request), pk=pk)
+        if job.files_deleted_at is not None:
+            raise FilesDeleted(job.files_deleted_at)
         query = LogQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         asked = query.validated_data

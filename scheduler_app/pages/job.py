@@ -76,6 +76,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "stake": preemption_cost(job, now),
         "waited_s": job.waited_s(now),
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
+        "files_kept_until": job.finished_at + settings.MOTLEY_KEEP_FILES if job.finished_at else None,
         **_last_words(job, attempts),
     }
 
@@ -83,7 +84,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
 def _last_words(job: Job, attempts: Sequence[Attempt]) -> Context:
     """Last lines of stderr of a failed job, or of its setup if it did not come further."""
     launched = [attempt for attempt in attempts if attempt.launched_at]
-    if job.state != Job.State.FAILED or not launched:
+    if job.state != Job.State.FAILED or not launched or job.files_deleted_at is not None:
         return {}
     for stream in (Stream.STDERR, Stream.SETUP):
         try:
@@ -116,6 +117,8 @@ def _logs(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Co
     launched = [attempt for attempt in attempts if attempt.launched_at]
     attempt, stream, rank = _chosen_log(request, launched)
     fault, chunk = "", None
+    if job.files_deleted_at is not None:
+        return {"chosen": None}
     try:
         chunk = log_tail(attempt, stream, rank=rank, limit=TAIL_BYTES) if attempt else None
     except EngineError as error:

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, TypedDict
@@ -114,6 +114,9 @@ class UnusableEngine:
         self._refuse()
 
     def session(self, attempt: int, rank: int) -> SessionCommand:
+        self._refuse()
+
+    def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
         self._refuse()
 
     def _refuse(self) -> NoReturn:

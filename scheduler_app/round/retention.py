@@ -1,5 +1,7 @@
 """Retention: delete expired rows in batches, so that no lock is held for long."""
 
+import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,13 +10,18 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet
+from django.utils import timezone
 
 from audit_app.models import AuditEntry
-from cluster_app.models import NodeEvent
+from cluster_app.models import Engine, NodeEvent
+from engines.protocol import EngineError
 from jobs_app.code.storage import delete_files, unused_archives
-from jobs_app.models import ApiToken, IdempotencyKey, JobEvent
+from jobs_app.models import ApiToken, Attempt, IdempotencyKey, Job, JobEvent
 from scheduler_app.models import GpuTypeUsage, Round, SchedulerLease, TeamUsage
+from scheduler_app.round.engine_registry import engine_named
+
+log = logging.getLogger(__name__)
 
 ROWS_PER_TRANSACTION = 500
 """A transaction of this size takes a fraction of a second."""
@@ -68,11 +75,13 @@ def _cutoff(rule: RetentionRule, now: datetime) -> datetime:
 
 def _delete_in_batches(rule: RetentionRule, now: datetime) -> Iterator[int]:
     """Remove the expired rows of a rule, oldest first; yields the size of each batch."""
-    cutoff = _cutoff(rule, now)
-    while pks := list(rule.expired(cutoff).order_by("pk").values_list("pk", flat=True)[:ROWS_PER_TRANSACTION]):
+    expired = rule.expired(_cutoff(rule, now))
+    later = expired
+    while pks := list(later.order_by("pk").values_list("pk", flat=True)[:ROWS_PER_TRANSACTION]):
         with transaction.atomic():
-            rule.remove(rule.expired(cutoff).filter(pk__in=pks))
+            rule.remove(expired.filter(pk__in=pks))
         yield len(pks)
+        later = expired.filter(pk__gt=pks[-1])  # what could not be removed is tried again an hour later
 
 
 def _archives(before: datetime) -> QuerySet[Any]:
@@ -103,6 +112,27 @@ def _expired_tokens(before: datetime) -> QuerySet[Any]:
     return ApiToken.objects.filter(expires_at__lt=before).exclude(pk__in=made.values("made_by"))
 
 
+def _jobs_with_files(before: datetime) -> QuerySet[Any]:
+    """Jobs that ended before the cutoff, and of which nothing runs."""
+    runs = Attempt.objects.ungone().filter(job=OuterRef("pk"))
+    return Job.objects.filter(~Exists(runs), finished_at__lt=before, files_deleted_at=None)
+
+
+def discard_files(jobs: QuerySet[Any]) -> object:
+    """Have the engines remove the files of the jobs; those of an engine that does not answer wait for the next time."""
+    wanted: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for name, job, attempt in Attempt.objects.filter(job__in=jobs).values_list("engine", "job", "pk"):
+        wanted[name][str(job)].append(attempt)
+    left: set[str] = set()
+    for engine in Engine.objects.filter(name__in=wanted):
+        try:
+            engine_named(engine.name).discard(wanted[engine.name])
+        except EngineError as error:
+            log.warning("files of jobs of the engine %s could not be deleted: %s", engine.name, error)
+            left |= wanted[engine.name].keys()
+    return jobs.exclude(pk__in=left).update(files_deleted_at=timezone.now())
+
+
 def _forget_snapshots(rounds: QuerySet[Any]) -> object:
     return rounds.update(archive=None)
 
@@ -129,6 +159,7 @@ RETENTION_RULES = (
         _delete,
     ),
     RetentionRule("archives of code that no job uses", "MOTLEY_KEEP_CODE", unused_archives, delete_files),
+    RetentionRule("files of jobs that ended", "MOTLEY_KEEP_FILES", _jobs_with_files, discard_files),
     RetentionRule("audit entries", "MOTLEY_KEEP_AUDIT", lambda day: AuditEntry.objects.filter(at__lt=day), _delete),
     RetentionRule("API tokens that expired", "MOTLEY_KEEP_TOKENS", _expired_tokens, _delete),
 )

@@ -358,3 +358,20 @@ def service(script: str) -> "subprocess.Popen[str]":
 
 
 ROOT = Path(sys.modules["engines"].__file__ or "").parent.parent
+
+
+@pytest.mark.on_slurm
+def test_files_that_are_discarded_go_whatever_the_job_has_made_of_them(lab: Lab) -> None:
+    """A folder that its owner may not write, and a link to what is not the job's."""
+    kept = lab.root / "kept"
+    kept.mkdir(mode=0o777)
+    (kept / "file").touch()
+    launch = lab.order(f"cd $MOTLEY_CHECKPOINT_DIR; mkdir -p a/b; touch a/b/c; ln -s {kept} a/link; chmod 555 a")
+    lab.engine.launch(launch)
+    lab.end_of(launch.attempt)
+    for _ in range(2):
+        lab.another_engine().discard({launch.job: [launch.attempt]})
+    assert not lab.folder(launch.attempt).path.exists()
+    assert not (lab.root / "jobs" / launch.job).exists()
+    until(lambda: [path.name for path in (lab.root / "discarded").iterdir()] == ["lock"])
+    assert (kept / "file").exists()

@@ -5,11 +5,14 @@ from io import StringIO
 
 import pytest
 from django.core.management import call_command
+from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
 from audit_app.models import AuditEntry
 from cluster_app.models import GpuType, NodeEvent
+from engines.local.engine import LocalEngine
+from engines.protocol import EngineError
 from jobs_app.models import ApiToken, IdempotencyKey, Job, JobEvent
 from scheduler_app.models import GpuTypeUsage, Round, SchedulerLease, TeamUsage
 from scheduler_app.round import retention as pruning
@@ -17,6 +20,7 @@ from scheduler_app.round.inputs import newest_events
 from scheduler_app.round.replay import replay_round
 from scheduler_app.round.retention import NEWEST_ROUNDS, count_expired, delete_expired, delete_expired_when_due
 from scheduler_app.round.tick import round_is_due
+from tests.rest_callers import caller
 from tests.service_lab import Lab
 
 DAY = timedelta(days=1)
@@ -204,3 +208,67 @@ def test_a_tick_prunes(lab: Lab) -> None:
     SchedulerLease.objects.create(pk=SchedulerLease.Loop.ROUNDS, token=20)
     lab.round()
     assert not Round.objects.filter(number=1).exists()
+
+
+# -- files of jobs -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster(lab: Lab, plain_static: None) -> Lab:
+    lab.node("n1")
+    return lab
+
+
+def ended(lab: Lab, *, ago: timedelta) -> Job:
+    job = lab.until_state(lab.submit("echo said; echo x > $MOTLEY_CHECKPOINT_DIR/x"), Job.State.SUCCEEDED)
+    Job.objects.filter(pk=job.pk).update(finished_at=timezone.now() - ago)
+    return job
+
+
+def folders(lab: Lab, job: Job) -> list[bool]:
+    attempts = [lab.root / "attempts" / str(attempt.pk) for attempt in lab.attempts(job)]
+    return [folder.exists() for folder in (lab.root / "jobs" / str(job.pk), *attempts)]
+
+
+def test_files_of_a_job_go_half_a_year_after_its_end_and_logs_say_so(
+    cluster: Lab,
+) -> None:
+    ada, browser = caller(cluster.user()), Client()
+    browser.force_login(cluster.user())
+    old, young = ended(cluster, ago=181 * DAY), ended(cluster, ago=179 * DAY)
+    delete_expired(timezone.now())
+    assert (folders(cluster, old), folders(cluster, young)) == ([False, False], [True, True])
+    answer = ada.get(f"/api/v1/jobs/{old.pk}/logs")
+    assert (answer.status_code, answer.json()["code"]) == (410, "files_deleted")
+    assert "were deleted on" in answer.json()["detail"]
+    stream = ada.get(f"/api/v1/jobs/{old.pk}/logs", headers={"Accept": "text/event-stream"})
+    assert stream.status_code == 410
+    assert "were deleted on" in browser.get(f"/jobs/{old.pk}?tab=logs").content.decode()
+    assert ada.get(f"/api/v1/jobs/{old.pk}").json()["files_deleted_at"]
+    assert ada.get(f"/api/v1/jobs/{young.pk}/logs").content == b"said\n"
+    cluster.until(lambda: [path.name for path in (cluster.root / "discarded").iterdir()] == ["lock"])
+
+
+def test_files_of_a_job_that_may_still_run_stay(cluster: Lab) -> None:
+    job = ended(cluster, ago=200 * DAY)
+    job.attempts.update(gone_at=None)
+    delete_expired(timezone.now())
+    assert folders(cluster, job) == [True, True]
+
+
+def test_an_engine_that_cannot_delete_keeps_nothing_else_from_going(
+    cluster: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = ended(cluster, ago=200 * DAY)
+    AuditEntry.objects.update(at=timezone.now() - 3000 * DAY)
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalEngine, "discard", refuse)
+        assert delete_expired(timezone.now())["audit entries"] > 0
+    job.refresh_from_db()
+    assert job.files_deleted_at is None
+    delete_expired(timezone.now())
+    assert folders(cluster, job) == [False, False]
+
+
+def refuse(*_: object) -> None:
+    raise EngineError("The disk is read-only.")

@@ -1,0 +1,71 @@
+"""Removal of discarded folders: set aside by renaming at once, removed by a process of its own.
+
+Run as `python -ES -m engines.supervision.discard <folder of what was set aside>`.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from fcntl import LOCK_EX, flock
+from pathlib import Path
+
+from engines.supervision.engine_root import SYSTEM_PATH, THROUGH, make_folder
+from engines.supervision.rank import PACKAGE_PARENT, PYTHON
+
+LOCK = "lock"
+EMPTY = 'chmod -R u+rwX -- "$1"; rm -rf --one-file-system -- "$1"'
+"""Neither has a limit of depth; the first is for folders that their owner may not write, as those of conda packages."""
+
+
+def discard(folders: Iterable[Path], *, aside: Path) -> None:
+    """Set the folders that exist aside, and begin to remove all that was. Idempotent; a content may hinder nothing."""
+    make_folder(aside, THROUGH)
+    for folder in folders:
+        with suppress(FileNotFoundError):
+            folder.rename(aside / f"{folder.parent.name}-{folder.name}-{time.time_ns()}")
+    subprocess.run(  # noqa: S603 - our own program, with a path
+        ["setsid", "--fork", "nice", "--adjustment=19", *PYTHON, "engines.supervision.discard", str(aside)],  # noqa: S607
+        cwd=PACKAGE_PARENT,
+        env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+
+
+def main() -> None:
+    aside = Path(sys.argv[1])
+    lock = os.open(aside / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flock(lock, LOCK_EX)  # until we end; what we would find meanwhile is removed by who holds it
+    for folder in aside.iterdir():
+        if folder.name != LOCK:
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove what others own as its owner: root may be nobody on NFS. The rest goes without following a link."""
+    with suppress(OSError):
+        for part in folder.iterdir():
+            if part.is_dir() and not part.is_symlink():
+                _empty_as_owner(part)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _empty_as_owner(folder: Path) -> None:
+    """Remove the content of a folder; it stays itself where only the owner of the one above may remove it."""
+    owner = folder.lstat()
+    subprocess.run(  # noqa: S603 - our own words
+        ["/bin/sh", "-c", EMPTY, "sh", folder],
+        stderr=subprocess.DEVNULL,
+        check=False,
+        **({"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []} if os.geteuid() == 0 else {}),  # type: ignore[call-overload]
+    )
+
+
+if __name__ == "__main__":
+    main()
