@@ -33,6 +33,7 @@ from engines.supervision.engine_root import (
     make_folder,
     read_log,
     read_progress,
+    refuse_ended,
     with_disk_fault,
 )
 from engines.supervision.isolation import Isolation, best_isolation
@@ -105,6 +106,7 @@ class LocalEngine:
 
     def session(self, attempt: int, rank: int) -> SessionCommand:
         folder = self._root.attempt(attempt)
+        refuse_ended(folder)
         started = folder.read_started()
         if started is not None and started.get("process_space", process_space()) != process_space():
             raise EngineError(

@@ -41,6 +41,7 @@ from engines.supervision.engine_root import (
     file_errors_explained,
     make_folder,
     read_log,
+    refuse_ended,
     with_disk_fault,
 )
 
@@ -129,6 +130,7 @@ class SlurmEngine:
 
     def session(self, attempt: int, rank: int) -> SessionCommand:
         folder = self._root.attempt(attempt)
+        refuse_ended(folder)
         files = SlurmFiles(folder)
         site, job = files.read_launch(), files.read_submitted()
         if site is None or job is None:

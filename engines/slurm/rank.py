@@ -103,10 +103,14 @@ class SlurmRank(Rank):
 
 
 def step_command(site: SlurmLaunchFile, rank: int, *, name: str, job: int | None = None) -> list[str]:
-    """Beginning of a command line that runs a module of ours as a step beside the rank, with its GPUs."""
+    """Beginning of a command line that runs a module of ours as a step beside the rank, with its GPUs.
+
+    From outside of the job, for a session, `job` is its number. What a session sends is unbuffered, for which Slurm
+    makes its standard output a terminal; that of a rank is a pipe, or programs would write colours and progress bars.
+    """
     node, gpus, cpus = site["nodes"][rank], site["gpus"][rank], site["cpus"][rank]
-    step = ["srun", "-Q", "-N1", "-n1", "-w", node, "--overlap", "--unbuffered", "--kill-on-bad-exit=0"]
-    step += [f"--jobid={job}"] if job is not None else []
+    step = ["srun", "-Q", "-N1", "-n1", "-w", node, "--overlap", "--kill-on-bad-exit=0"]
+    step += [f"--jobid={job}", "--unbuffered"] if job is not None else []
     step += ["--mpi=none", "-J", name, f"--cpus-per-task={cpus}"]
     step += [f"--gpus={gpus}"] if gpus else ["--gres=none"]
     if any(site["components"]):

@@ -199,6 +199,12 @@ def read_progress(folder: AttemptFolder) -> tuple[Progress | None, int]:
     return progress_from_json(content) if content is not None else (None, 0)
 
 
+def refuse_ended(folder: AttemptFolder) -> None:
+    """Raise `EngineError` if nothing of the attempt runs any more."""
+    if folder.exit.exists():
+        raise EngineError("No process of the job runs there: it has ended.")
+
+
 @contextmanager
 def file_errors_explained(path: Path) -> Iterator[None]:
     try:

@@ -375,3 +375,10 @@ def test_files_that_are_discarded_go_whatever_the_job_has_made_of_them(lab: Lab)
     assert not (lab.root / "jobs" / launch.job).exists()
     until(lambda: [path.name for path in (lab.root / "discarded").iterdir()] == ["lock"])
     assert (kept / "file").exists()
+
+
+@pytest.mark.on_slurm
+def test_no_stream_of_a_job_is_a_terminal(lab: Lab) -> None:
+    """Or programs would write colours and progress bars into the log."""
+    attempt = lab.run("for stream in 0 1 2; do test -t $stream && echo $stream; done; printf unfinished")
+    assert lab.output(attempt) == b"unfinished"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engines.protocol import StopReason
+from engines.protocol import EngineError, StopReason
 from engines.sessions.frames import Frames, Kind
 from engines.supervision.isolation import PREFIXES, best_isolation
 from engines.supervision.rank import PACKAGE_PARENT
@@ -206,7 +206,18 @@ def test_a_command_that_is_not_there_says_so(lab: Lab) -> None:
 
 def test_a_rank_that_has_ended_has_no_session(lab: Lab) -> None:
     attempt = lab.run("true")
-    _, errors, code = run(lab, attempt, "true")
+    with pytest.raises(EngineError, match="it has ended"):
+        lab.engine.session(attempt, 0)
+
+
+@pytest.mark.local_only
+def test_a_rank_that_ends_before_the_session_has_entered_it_has_none(lab: Lab) -> None:
+    attempt = running(lab)
+    command = lab.engine.session(attempt, 0)
+    end(lab, attempt)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command.argv, cwd=command.folder, env=dict(command.env), **pipes) as process:
+        _, errors, code = Session(process, {"argv": ["true"], "terminal": None}).all()
     assert (b"No process of the job runs there" in errors, code) == (True, 255)
 
 
