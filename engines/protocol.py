@@ -170,6 +170,8 @@ class AttemptReport:
     """Node → the storage that was missing there; with it the reason is STORAGE_MISSING."""
     devices: Mapping[str, str] = field(default_factory=dict)
     """Node → physical GPUs, where the site chose them: "0-1,3". Information; claims are not bound to them."""
+    site_job: str = ""
+    """Its number in the site's own queue, for people who look there; empty: there is none."""
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class AttemptAnswer(serializers.ModelSerializer[Attempt]):
             "nodes",
             "engine",
             "devices",
+            "site_job",
             "round_number",
             "rate",
             "measured_rate",

@@ -55,6 +55,7 @@ class Attempt(TypedDict):
     nodes: list[str]
     engine: str
     devices: dict[str, str]
+    site_job: str
     round_number: int
     rate: float | None
     measured_rate: float | None

@@ -33,9 +33,13 @@ class Reports:
 
     def of(self, attempt: int, jobs: Mapping[int, Sequence[SlurmJob]] | None) -> AttemptReport | None:
         """Report on the attempt; `jobs` is None if Slurm does not answer. None: nothing new can be said."""
+        mine = jobs.get(attempt, []) if jobs is not None else None
+        report = self._of(attempt, mine)
+        return replace(report, site_job=str(mine[0].number)) if report is not None and mine else report
+
+    def _of(self, attempt: int, mine: Sequence[SlurmJob] | None) -> AttemptReport | None:
         folder = self._root.attempt(attempt)
         files = SlurmFiles(folder)
-        mine = jobs.get(attempt, []) if jobs is not None else None
         if (ended := folder.read_exit()) is not None:
             return self._ended(attempt, folder, ended, mine)
         started = folder.read_started()

@@ -87,7 +87,7 @@ class Ended:
     @property
     def text(self) -> str:
         parts = (self.attempt.stop_note, self.verdict.message, self.end.message, self._pause)
-        return "; ".join(part for part in parts if part)[:500]
+        return "; ".join(part.rstrip(".") for part in parts if part)[:500]
 
     @property
     def eligible_at(self) -> datetime | None:

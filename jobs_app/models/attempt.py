@@ -67,6 +67,9 @@ class Attempt(models.Model):
     devices = models.JSONField(
         default=dict, blank=True, help_text="Node → physical GPUs, where the site chose them; claims do not name them."
     )
+    site_job = models.CharField(
+        max_length=40, blank=True, help_text="Its number in the site's own queue, as squeue shows it; empty: none."
+    )
     master_port = models.PositiveIntegerField()
     round_number = models.PositiveBigIntegerField(help_text="The round that placed it.")
     rate = models.FloatField(default=0, help_text="Steps/s (of the initial batch) that the round counted on.")

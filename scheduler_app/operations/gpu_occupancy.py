@@ -89,6 +89,11 @@ class GpuCell:
     hidden: bool
     """A job runs on it that the user may not see."""
 
+    @property
+    def words(self) -> str:
+        """The condition as pages say it: a cordoned GPU, or one that the site keeps, is not being emptied."""
+        return "out of service" if self.condition == "draining" else self.condition
+
 
 @dataclass(frozen=True)
 class NodeCells:

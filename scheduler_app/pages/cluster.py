@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from cluster_app.engine_reports import engine_message
 from cluster_app.errors import ReasonMissing
-from cluster_app.models import Engine, Node
+from cluster_app.models import LOCAL_ENGINE, Engine, Node
 from cluster_app.services import cordon, drain, resume
 from scheduler_app.explain.drain_estimate import describe, occupancies
 from scheduler_app.operations.gpu_occupancy import gpu_counts, gpus_by_node
@@ -38,7 +38,7 @@ def cluster(request: SignedInRequest) -> HttpResponse:
         for kind, of_type in groupby(nodes, key=lambda held: held.node.gpu_type)
     ]
     silent = [engine for engine in engines.values() if engine.enabled and engine.fault]
-    context = {"types": types, "gpu_counts": gpu_counts(), "silent_engines": silent}
+    context = {"types": types, "gpu_counts": gpu_counts(), "silent_engines": silent, "local_engine": LOCAL_ENGINE}
     return render(request, "scheduler_app/cluster.html", context)
 
 

@@ -68,11 +68,11 @@ def _seen(request: SignedInRequest) -> Any:
 
 def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
     now = timezone.now()
-    gpu_hours = [(attempt, attempt.ran_s(now) * attempt.gpu_count / 3600) for attempt in attempts]
+    gpu_s = [(attempt, attempt.ran_s(now) * attempt.gpu_count) for attempt in attempts]
     return {
         "command": job.command if isinstance(job.command, str) else shlex.join(job.command),
-        "gpu_hours": sum(hours for _, hours in gpu_hours),
-        "cost": sum(hours * float(attempt.gpu_type.price_per_hour) for attempt, hours in gpu_hours),
+        "gpu_s": sum(seconds for _, seconds in gpu_s),
+        "cost": sum(seconds / 3600 * float(attempt.gpu_type.price_per_hour) for attempt, seconds in gpu_s),
         "stake": preemption_cost(job, now),
         "waited_s": job.waited_s(now),
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
@@ -130,7 +130,6 @@ def _logs(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Co
         "stream": stream.value,
         "streams": [each.value for each in Stream if job.setup or each is not Stream.SETUP],
         "rank": rank,
-        "ranks": range(len(attempt.nodes)) if attempt else [],
         "text": readable(chunk.data) if chunk else "",
         "chunk": chunk,
         "tail_kib": TAIL_BYTES // 1024,

@@ -148,5 +148,6 @@ def _page(
         "faults": faults,
         "job_templates": JOB_TEMPLATES,
         "chosen": request.GET.get("template", ""),
+        "starts_from_example": request.method == "GET" and "clone" not in request.GET,
     }
     return render(request, "scheduler_app/new_job.html", context)

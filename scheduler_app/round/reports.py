@@ -14,7 +14,7 @@ from engines.protocol import AttemptReport, Engine, EngineError, Phase, Progress
 from jobs_app.lifecycle.attempts import about_attempt, note_running, record_process_exit_proof, stop_attempt_of
 from jobs_app.lifecycle.endings import AttemptEnd, end_attempts
 from jobs_app.measurement.rates import Advance, note_progress, record_unreadable_lines
-from jobs_app.models import Attempt, Job
+from jobs_app.models import Attempt, Job, Reason
 from scheduler_app.models import GpuClaim
 from scheduler_app.round.lease import Fence
 from scheduler_app.round.set_aside import Kind, isolate, set_aside, set_aside_at
@@ -41,6 +41,7 @@ class StoredAttempt(NamedTuple):
     reports: int
     invalid_lines: int
     devices: dict[str, str]
+    site_job: str
 
 
 Known = Mapping[int, StoredAttempt]
@@ -100,12 +101,17 @@ def _is_over(known: StoredAttempt, report: AttemptReport) -> bool:
 def _is_news(known: StoredAttempt, report: AttemptReport) -> bool:
     as_before = report.phase in GOING_ON and known.state != State.ENDED and not _has_reported(known, report)
     told_by_site = bool(report.reason) or (bool(report.devices) and not known.devices)
-    return not as_before or told_by_site or _has_begun(known, report)
+    return not as_before or told_by_site or _has_begun(known, report) or _is_elsewhere(known, report)
 
 
 def _has_reported(known: StoredAttempt, report: AttemptReport) -> bool:
     reports = report.progress.reports if report.progress else 0
     return reports > known.reports or report.invalid_lines > known.invalid_lines
+
+
+def _is_elsewhere(known: StoredAttempt, report: AttemptReport) -> bool:
+    """Whether the site has given it a number, or another one."""
+    return report.site_job not in ("", known.site_job)
 
 
 def _has_begun(known: StoredAttempt, report: AttemptReport) -> bool:
@@ -128,6 +134,7 @@ def _store_going_on(reports: Sequence[AttemptReport], known: Known, now: datetim
         {r.attempt: r.invalid_lines for r in reports if r.invalid_lines > known[r.attempt].invalid_lines}
     )
     note_running({r.attempt: r.started_at or now for r in reports if _has_begun(known[r.attempt], r)})
+    _store_site_jobs(reports, known)
     _store_devices({r.attempt: r.devices for r in reports if r.devices and not known[r.attempt].devices})
     _withdraw_waiting([r for r in reports if r.reason and r.phase == Phase.LAUNCHING], now)
 
@@ -147,6 +154,12 @@ def _advance(report: AttemptReport, progress: Progress) -> Advance:
     )
 
 
+def _store_site_jobs(reports: Iterable[AttemptReport], known: Known) -> None:
+    """Store the numbers under which people find the attempts in the site's own queue."""
+    found = {r.attempt: (r.site_job,) for r in reports if _is_elsewhere(known[r.attempt], r)}
+    rewrite(Attempt, ("site_job",), found)
+
+
 def _store_devices(devices: Mapping[int, Mapping[str, str]]) -> None:
     """Store the physical GPUs that the site chose."""
     rewrite(Attempt, ("devices",), {attempt: (dict(chosen),) for attempt, chosen in devices.items()})
@@ -157,7 +170,8 @@ def _withdraw_waiting(reports: Iterable[AttemptReport], now: datetime) -> None:
     for report in reports:
         waiting = Attempt.objects.filter(pk=report.attempt, state=State.LAUNCHING).select_related("job")
         for attempt in waiting:
-            Job.objects.filter(pk=attempt.job_id, state=Job.State.STARTING).update(message=report.message[:500])
+            starting = Job.objects.filter(pk=attempt.job_id, state=Job.State.STARTING)
+            starting.update(reason=Reason.SITE_QUEUE, message=report.message[:500])
             if attempt.launched_at and now - attempt.launched_at > WITHDRAW_AFTER:
                 with about_attempt(attempt):
                     log.warning("the site has not started the attempt: %s", report.message)
@@ -171,6 +185,7 @@ def _store_over(reports: Sequence[AttemptReport], known: Known, now: datetime) -
     record_process_exit_proof(late, at=now)
     _launch_again([r.attempt for r in reports if _was_not_launched(known[r.attempt], r)])
     _note_missing_storage(reports, now)
+    _store_site_jobs(reports, known)
     standing = dict(Attempt.objects.filter(pk__in=[r.attempt for r in reports]).values_list("pk", "state"))
     ends = {
         r.attempt: _end_of(known[r.attempt], r, now)

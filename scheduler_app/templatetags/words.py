@@ -81,6 +81,12 @@ def number(value: float | None) -> str:
 
 
 @register.filter
+def sentence(text: str) -> str:
+    """The text with one full stop at its end."""
+    return text if not text or text.endswith((".", "!", "?")) else f"{text}."
+
+
+@register.filter
 def percent(fraction: float | None) -> str:
     """Percentage, e.g. 41 %, with two significant digits below 1 %."""
     if fraction is None:

@@ -91,8 +91,15 @@
     if (asked === latest) plan.removeAttribute("aria-busy");
   };
 
+  // The number of steps of an example is that of its command, and no estimate of another's length.
+  const dropStepsOfExample = (edited) => {
+    if (!("example" in page.dataset) || edited !== page.elements.command || touched.has("total_steps")) return;
+    page.elements.total_steps.value = "";
+  };
+
   page.addEventListener("input", (event) => {
     if (!event.target.name) return;
+    dropStepsOfExample(event.target);
     mode.value = event.target === yaml ? "yaml" : "form";
     touched.add(event.target.closest("[data-field]")?.dataset.field);
     written = true;

@@ -172,6 +172,17 @@ def test_the_yaml_follows_the_form(page: Page) -> None:
     expect(page.locator("#yaml")).to_have_value(re.compile(r"command: python mine\.py\ngpus: 2"))
 
 
+def test_the_steps_of_an_example_go_with_its_command(page: Page) -> None:
+    page.goto(reverse("new-job"))
+    steps = page.get_by_label("Total steps")
+    expect(steps).to_have_value("500")
+    page.get_by_label("Command").fill("python mine.py")
+    expect(steps).to_have_value("")
+    steps.fill("700")
+    page.get_by_label("Command").fill("python mine.py --fast")
+    expect(page.locator("#yaml")).to_have_value(re.compile(r"--fast\ngpus: 1\ntotal_steps: 700"))
+
+
 def test_the_form_follows_the_yaml(page: Page) -> None:
     page.goto(reverse("new-job"))
     page.locator("#yaml").fill("name: mine\nteam: language\ncommand: x\ngpus: 3\ngpu_types: [t4]\ntags: {a: b}\n")

@@ -36,7 +36,9 @@ def test_a_job_that_an_administrator_cancels_in_slurm_is_queued_again_and_goes_o
 ) -> None:
     job = lab.submit(UNTIL_LET_GO)
     lab.running(job)
-    site.run("scancel", slurm_job_of(site, lab.attempts(job)[0]))
+    number = slurm_job_of(site, lab.attempts(job)[0])
+    lab.until(lambda: lab.attempts(job)[0].site_job == number)
+    site.run("scancel", number)
     lab.until(lambda: len(lab.attempts(job)) == 2)
     lab.running(job)
     lab.let_go(job)
@@ -92,6 +94,7 @@ def test_a_job_that_slurm_holds_back_says_why_and_is_placed_anew(lab: Lab, site:
     site.run("scontrol", "create", "reservation", "reservationname=later", *later)
     job = lab.submit("true", gpu_types=["v100"])
     lab.until(lambda: "Slurm has not started it" in Job.objects.get(pk=job.pk).message)
+    assert Job.objects.get(pk=job.pk).reason == Reason.SITE_QUEUE
     lab.ahead += WITHDRAW_AFTER
     lab.until(lambda: Attempt.objects.filter(job=job, state=Attempt.State.ENDED).exists())
     assert lab.attempts(job)[0].stop_reason == Attempt.StopReason.WITHDRAW

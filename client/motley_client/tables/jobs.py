@@ -65,7 +65,7 @@ def job_details(job: JobDetail, *, now: datetime) -> RenderableType:
 
 
 def attempts_table(attempts: Iterable[Attempt], *, now: datetime) -> RenderableType:
-    headings = ("ATTEMPT", "STATE", "OUTCOME", "EXIT", "GPUS", "NODES", "STARTED", "ENDED")
+    headings = ("ATTEMPT", "STATE", "OUTCOME", "EXIT", "GPUS", "NODES", "ENGINE", "STARTED", "ENDED")
     rows = [
         (
             str(attempt["number"]),
@@ -74,6 +74,7 @@ def attempts_table(attempts: Iterable[Attempt], *, now: datetime) -> RenderableT
             number(attempt["exit_code"], "{}"),
             f"{attempt['gpu_count']} {attempt['gpu_type']}",
             ", ".join(attempt["nodes"]),
+            f"{attempt['engine']} {attempt['site_job']}".strip(),
             when(attempt["started_at"], now),
             when(attempt["ended_at"], now),
         )

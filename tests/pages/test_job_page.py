@@ -1,0 +1,96 @@
+"""What the page of a job says of its attempts, of its end, and of where it runs."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import strip_tags
+
+from cluster_app.models import Node
+from jobs_app.lifecycle.commands import cancel_job
+from jobs_app.models import Attempt, Job, Reason
+
+Read = Callable[..., str]
+
+
+@pytest.fixture
+def read(member: User, web: Callable[[User], Client]) -> Read:
+    """The text of a tab of a job, with single spaces."""
+
+    def text(job: Job, tab: str = "overview") -> str:
+        page = web(member).get(reverse("job", args=[job.pk]), {"tab": tab}).content.decode()
+        return re.sub(r"\s+", " ", strip_tags(page))
+
+    return text
+
+
+@pytest.fixture
+def attempt(decided: Any) -> Attempt:
+    """The live attempt of a job."""
+    return Attempt.objects.live().order_by("pk")[0]
+
+
+def end(attempt: Attempt, **columns: Any) -> Job:
+    over = {"state": "ended", "outcome": "preempted", "ended_at": timezone.now(), "gone_at": timezone.now()}
+    Attempt.objects.filter(pk=attempt.pk).update(**over | columns)
+    return attempt.job
+
+
+def test_an_attempt_that_the_site_ended_says_so(attempt: Attempt, read: Read) -> None:
+    shown = read(end(attempt, message="It was cancelled in Slurm, not by Motley."), "attempts")
+    assert "It was cancelled in Slurm, not by Motley. Work lost: none." in shown
+
+
+def test_an_attempt_that_asked_to_be_requeued_says_so(attempt: Attempt, read: Read) -> None:
+    assert "The job asked to be requeued. Work lost" in read(end(attempt, exit_code=75), "attempts")
+
+
+def test_a_note_that_ends_with_a_full_stop_is_given_no_other(attempt: Attempt, read: Read) -> None:
+    shown = read(end(attempt, stop_reason="withdraw", stop_note="Slurm has not started it."), "attempts")
+    assert "Withdrawn from the site&#x27;s queue: Slurm has not started it. Work lost" in shown
+
+
+@pytest.mark.parametrize("tab", ["overview", "attempts"])
+def test_the_number_of_an_attempt_in_slurm_is_shown(attempt: Attempt, read: Read, tab: str) -> None:
+    Attempt.objects.filter(pk=attempt.pk).update(engine="hpc", site_job="104")
+    assert "hpc job 104" in read(attempt.job, tab)
+
+
+def test_a_log_is_chosen_by_the_name_of_its_node(attempt: Attempt, read: Read) -> None:
+    Attempt.objects.filter(pk=attempt.pk).update(launched_at=timezone.now(), nodes=["n7", "n9"])
+    assert "rank 0: n7 rank 1: n9" in read(attempt.job, "logs")
+
+
+def test_the_first_second_of_a_job_is_no_power_of_ten(attempt: Attempt, read: Read) -> None:
+    began = timezone.now() - timedelta(seconds=2)
+    Attempt.objects.filter(pk=attempt.pk).update(state="running", started_at=began)
+    assert re.search(r"Used ?[\d.]+ GPU-seconds", read(attempt.job))
+
+
+def test_a_cancelled_job_says_by_whom_in_one_sentence(jobs: list[Job], member: User, read: Read) -> None:
+    cancel_job(jobs[0], actor=member)
+    assert "Cancelled: by mia. Why?" in read(jobs[0])
+
+
+def test_an_exit_code_is_said_once(jobs: list[Job], read: Read) -> None:
+    ended = {"state": "failed", "exit_code": 3, "finished_at": timezone.now()}
+    Job.objects.filter(pk=jobs[0].pk).update(**ended, reason=Reason.EXIT_CODE, message="exit code 3")
+    assert "Exited with an error: exit code 3. Why?" in read(jobs[0])
+
+
+def test_the_history_counts_one_gpu_as_one(attempt: Attempt, read: Read) -> None:
+    assert re.search(r"placed \d GPUs? on \S+, by round", read(attempt.job, "events"))
+    assert "1 GPUs" not in read(attempt.job, "events")
+
+
+def test_gpus_of_a_node_out_of_service_do_not_drain_for_ever(decided: Any, staff: User, web: Any) -> None:
+    Node.objects.filter(name="emu-t4-1").update(engine_reason="Slurm says drain: bad fan")
+    shown = web(staff).get(reverse("cluster")).content.decode()
+    assert ">draining<" not in shown
+    assert "4 out of service" in shown
