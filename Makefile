@@ -8,7 +8,7 @@ IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
 COVERAGE := .cache/coverage
 PACKAGES := allocation,audit_app,cluster_app,config,database,engines,estimation,jobs_app,rest,scheduler_app,simulation
 # Programs that only child processes run: tests/engines/test_engine_sessions.py drives them.
-UNSEEN := engines/sessions/enter.py,engines/sessions/session.py
+UNSEEN := engines/sessions/enter.py,engines/sessions/session.py,engines/sessions/through.py,engines/supervision/session_door.py
 MEASURED = $(PYTHON) -m slipcover --source $(PACKAGES) --omit $(UNSEEN) --json --out $(COVERAGE)/$(1).json -m pytest $(IN_PARALLEL)
 FLOOR := 94
 export PATH := $(CURDIR)/.venv/bin:$(PATH)

@@ -106,6 +106,7 @@ class AttemptFolder:
         self.exit = path / "exit.json"
         self.supervisor_log = path / "supervisor.log"
         self.code = path / "code.tar.gz"
+        self.session_door = path / "session"
         self.job_writable = path / "job"
         """The only folder that the job may write to; all others belong to the service."""
 

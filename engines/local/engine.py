@@ -108,12 +108,14 @@ class LocalEngine:
         folder = self._root.attempt(attempt)
         refuse_ended(folder)
         started = folder.read_started()
-        if started is not None and started.get("process_space", process_space()) != process_space():
+        elsewhere = started is not None and started.get("process_space", process_space()) != process_space()
+        if elsewhere and not folder.session_door.is_socket():
             raise EngineError(
-                "The job runs where this web server sees no processes, in another container say: run web and worker "
-                "side by side (docs/install.md), or jobs on Slurm, for sessions."
+                "The job runs where this web server sees no processes, and its supervisor lets no session in: "
+                "requeue it, or keep the engine's folder on a disk that has Unix sockets."
             )
-        argv = [*PYTHON, "engines.sessions.enter", str(folder.path), str(rank)]
+        where = ["through", str(folder.session_door)] if elsewhere else ["enter", str(folder.path)]
+        argv = [*PYTHON, f"engines.sessions.{where[0]}", where[1], str(rank)]
         return SessionCommand(argv, PACKAGE_PARENT, {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"})
 
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:

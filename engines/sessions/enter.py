@@ -1,5 +1,7 @@
 """Enter the namespaces of a rank on its node: `python -ES -m engines.sessions.enter <folder of the attempt> <rank>`.
 
+With `-` in place of the rank it comes first on standard input, as four bytes.
+
 The namespaces are those of the rank's init process, which is ours. Any process of the job might have made others, in
 which a mount that it chose, or its idea of root, would be ours.
 """
@@ -16,6 +18,7 @@ from engines.sessions.frames import Frames, Kind
 from engines.sessions.session import SessionPlan, serve
 from engines.supervision.processes import environment_of, marked, shell_code, user_ids
 from engines.supervision.rank import RANK, SITE_VARIABLES
+from engines.supervision.session_door import RANK_BYTES, RANK_FROM_INPUT
 
 NOT_THERE = 255
 INIT_PROGRAM = b"engines.supervision.init_process"
@@ -32,7 +35,7 @@ class InitProcess(NamedTuple):
 
 
 def main() -> None:
-    folder, rank = AttemptFolder(Path(sys.argv[1])), int(sys.argv[2])
+    folder, rank = AttemptFolder(Path(sys.argv[1])), rank_of(sys.argv[2])
     launch = folder.read_launch()
     found = init_process_of(launch["mark"], rank) if launch is not None else None
     if launch is None or found is None:
@@ -45,6 +48,12 @@ def main() -> None:
     for descriptor in namespaces:
         enter_namespace(descriptor)
     os._exit(_serve_in_child(plan_of(launch, rank, found)))
+
+
+def rank_of(word: str) -> int:
+    if word == RANK_FROM_INPUT:
+        return int.from_bytes(sys.stdin.buffer.read(RANK_BYTES), "big")
+    return int(word)
 
 
 def init_process_of(mark: str, rank: int) -> InitProcess | None:

@@ -183,7 +183,9 @@ def _write_while_connected(descriptor: int, data: bytes) -> None:
     os.set_blocking(descriptor, False)
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
-    poll.register(sys.stdin.fileno(), 0)  # its end only
+    poll.register(
+        sys.stdin.fileno(), select.POLLRDHUP
+    )  # its end only: a socket has this for its peer's, a pipe POLLHUP
     while data:
         for ready, events in poll.poll(LOOK_MS):
             if ready == descriptor:

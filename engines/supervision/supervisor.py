@@ -19,6 +19,7 @@ from engines.linux import become_subreaper, process_space, seconds_since_boot
 from engines.progress import MOST_COUNTED, ProgressTail, progress_to_json
 from engines.supervision.processes import descendants, kill, marked, reap
 from engines.supervision.rank import Rank
+from engines.supervision.session_door import open_door
 from engines.supervision.unpack import CodeNotUnpacked, unpack_code
 
 TICK_S = 0.1
@@ -48,7 +49,9 @@ RankStarter = Callable[[int, LaunchFile, AttemptFolder], Rank]
 class Supervisor:
     """Runs one attempt from its start to the proof that no process of it is left."""
 
-    def __init__(self, folder: AttemptFolder, launch: LaunchFile, start_rank: RankStarter = Rank) -> None:
+    def __init__(
+        self, folder: AttemptFolder, launch: LaunchFile, start_rank: RankStarter = Rank, *, has_door: bool = False
+    ) -> None:
         self._folder = folder
         self._launch = launch
         self._start_rank = start_rank
@@ -58,6 +61,7 @@ class Supervisor:
             for number in range(len(launch["ranks"]))
         ]
         self._selector = selectors.DefaultSelector()
+        self._door = open_door(folder) if has_door else None
         self._ranks: list[Rank] = []
         self._running: list[Rank] = []
         self._deadline_s = inf
@@ -70,6 +74,8 @@ class Supervisor:
         self._begin()
         while self._running:
             self._tick()
+        if self._door is not None:
+            self._door.close()
         self._sweep()
         self._close()
         write_exit(
@@ -97,6 +103,8 @@ class Supervisor:
         self._running = list(self._ranks)
         for rank in self._ranks:
             rank.register(self._selector)
+        if self._door is not None:
+            self._door.register(self._selector)
         if self._exit_code:
             self._stop_siblings()
 
@@ -108,6 +116,8 @@ class Supervisor:
         self._enforce_deadline()
         self._collect()
         self._follow_progress()
+        if self._door is not None:
+            self._door.collect()
 
     def _obey_stop(self) -> None:
         stop = self._folder.read_stop()
@@ -222,7 +232,7 @@ def _keep_trying(path: Path, content: object, *, tries: float = inf) -> None:
     return None
 
 
-def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank) -> None:
+def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank, *, has_door: bool = False) -> None:
     """Run the attempt, unless it has begun already or was told to stop before."""
     launch = folder.read_launch()
     if launch is None or folder.started.exists():
@@ -244,13 +254,13 @@ def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank) -> None:
         write_exit(folder, exit_code=exit_code, started_at=None, message=str(error), node_failed=error.node_failed)
         return
     become_subreaper()
-    Supervisor(folder, launch, start_rank).run()
+    Supervisor(folder, launch, start_rank, has_door=has_door).run()
 
 
 def main() -> None:
     path, lock = sys.argv[1:]
     os.set_inheritable(int(lock), False)
-    supervise(AttemptFolder(Path(path)))
+    supervise(AttemptFolder(Path(path)), has_door=True)
 
 
 if __name__ == "__main__":

@@ -117,13 +117,78 @@ def test_a_shell_has_a_terminal_of_the_clients_size(lab: Lab) -> None:
     end(lab, attempt)
 
 
+FROM_ELSEWHERE = """
+import os, sys
+from pathlib import Path
+from engines.local.engine import LocalEngine
+command = LocalEngine(Path(sys.argv[1])).session(int(sys.argv[2]), int(sys.argv[3]))
+os.chdir(command.folder)
+os.execve(command.argv[0], command.argv, dict(command.env))
+"""
+
+
+@contextmanager
+def session_from_elsewhere(lab: Lab, attempt: int, request: Mapping[str, Any], *, rank: int = 0) -> Iterator[Session]:
+    """As of a web server in another container, which shares the engine's folder and sees no process of the job."""
+    program = [sys.executable, "-c", FROM_ELSEWHERE, str(lab.root), str(attempt), str(rank)]
+    argv, streams = [*PREFIXES[best_isolation()], *program], {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(argv, cwd=PACKAGE_PARENT, stderr=subprocess.PIPE, **streams) as process:
+        yield Session(process, request)
+        process.kill()
+
+
 @pytest.mark.local_only
-def test_from_another_container_a_session_is_refused_with_the_reason(lab: Lab) -> None:
+@pytest.mark.parametrize("rank", [0, 1])
+def test_from_another_container_a_session_runs_where_the_job_does(lab: Lab, rank: int) -> None:
+    attempt = running(lab, ranks=2)
+    here = run(lab, attempt, "sh", "-c", "readlink /proc/self/ns/pid; id -u; echo $RANK_HERE", rank=rank)
+    request = {"argv": ["sh", "-c", "cat >&2; readlink /proc/self/ns/pid; id -u; echo $RANK_HERE; exit 3"]}
+    with session_from_elsewhere(lab, attempt, {**request, "terminal": None}, rank=rank) as one:
+        one.frames.send(Kind.DATA, b"x" * 300_000)
+        one.frames.send(Kind.END)
+        assert one.all() == (here[0], b"x" * 300_000, 3)
+    end(lab, attempt)
+
+
+@pytest.mark.local_only
+def test_what_a_session_from_another_container_runs_ends_when_its_client_has_gone(lab: Lab) -> None:
     attempt = running(lab)
-    asks = f"from engines.local.engine import LocalEngine; LocalEngine(Path({str(lab.root)!r})).session({attempt}, 0)"
-    apart = [*PREFIXES[best_isolation()], sys.executable, "-c", f"from pathlib import Path; {asks}"]
-    refused = subprocess.run(apart, cwd=PACKAGE_PARENT, capture_output=True, text=True, check=False)
-    assert "EngineError: The job runs where this web server sees no processes" in refused.stderr
+    request = {"argv": ["sh", "-c", f"echo up; sleep {LONG_S}"], "terminal": None}
+    with session_from_elsewhere(lab, attempt, request) as one:
+        one.until(Kind.DATA)
+        one.frames.send(Kind.DATA, b"x" * 100_000)  # more than a pipe holds
+        one.process.kill()
+        one.process.wait()
+    until(lambda: run(lab, attempt, "pgrep", "-f", f"sleep {LONG_S}")[2] == 1)
+    end(lab, attempt)
+
+
+@pytest.mark.local_only
+def test_a_session_from_another_container_ends_with_the_attempt(lab: Lab) -> None:
+    attempt = running(lab)
+    with session_from_elsewhere(lab, attempt, {"argv": ["sh", "-c", "echo up; sleep 3600"], "terminal": None}) as one:
+        assert one.until(Kind.DATA) == b"up\n"
+        end(lab, attempt)
+        assert one.process.wait() is not None
+    until(lambda: not lab.left_over())
+    assert lab.report(attempt).proven_gone
+    assert not lab.folder(attempt).session_door.exists()
+
+
+@pytest.mark.local_only
+def test_no_other_account_opens_the_door_of_an_attempt(lab: Lab) -> None:
+    """A job of another account, say, would enter the jobs of others as the service does."""
+    attempt = running(lab)
+    assert lab.folder(attempt).session_door.stat().st_mode & 0o777 == 0o600
+    end(lab, attempt)
+
+
+@pytest.mark.local_only
+def test_an_attempt_without_a_door_refuses_sessions_from_another_container_with_the_reason(lab: Lab) -> None:
+    attempt = running(lab)
+    lab.folder(attempt).session_door.unlink()
+    with session_from_elsewhere(lab, attempt, {"argv": ["true"], "terminal": None}) as one:
+        assert b"EngineError: The job runs where this web server sees no processes" in one.process.communicate()[1]
     end(lab, attempt)
 
 

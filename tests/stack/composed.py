@@ -1,7 +1,8 @@
 """docker-compose.yml without containers: the same commands as processes, in folders and on ports of their own.
 
 Done as compose does it: ${VARIABLES}, the image's own PATH and command, the order of `depends_on` with its conditions,
-health checks, volumes and tmpfs. Not done: users, capabilities, read-only roots, networks.
+health checks, volumes and tmpfs; and the web server sees no process of the others. Not done: users, capabilities,
+read-only roots, networks.
 """
 
 import json
@@ -19,9 +20,12 @@ from typing import Any
 import psycopg
 import yaml
 
+from engines.supervision.isolation import PREFIXES, best_isolation
 from tests.deployment import PATIENCE_S, ROOT, Deployment, wait_for
 from tests.private_servers import POSTGRESQL, Server, free_port, postgresql_server, private_folder
 
+APART = ("web",)
+"""Services in a PID namespace of their own, as in a container: jobs live in that of the worker."""
 HOSTS = ("postgres", "redis")
 """Names by which one service finds another; here all are this machine."""
 PORTS = ("5432", "6379", "8000")
@@ -82,6 +86,13 @@ class Member:
         assert self.server.process is not None
         os.killpg(self.server.process.pid, what)
 
+    def end(self) -> None:
+        how = signal.SIGINT if self.name == "postgres" else signal.SIGTERM
+        if self.name in APART and self.running:
+            self.tell(how)  # unshare passes no signal on
+            how = signal.SIGCONT
+        self.server.end(how)
+
     @property
     def running(self) -> bool:
         return self.server.is_running()
@@ -108,7 +119,8 @@ class Member:
 
     def _process(self) -> Server:
         words = [self._here(word) for word in self.spec.get("command") or image_command()]
-        return Server(words, self.log, self.environment, cwd=ROOT if "build" in self.spec else Path("/"))
+        apart = PREFIXES[best_isolation()] if self.name in APART else ()
+        return Server([*apart, *words], self.log, self.environment, cwd=ROOT if "build" in self.spec else Path("/"))
 
     def _postgresql(self) -> Server:
         """The image's entry point makes the database and its owner when it finds none."""
@@ -193,7 +205,7 @@ class Stack(Deployment):
     def down(self) -> None:
         for member in reversed(self.members.values()):
             if member.running:
-                member.server.end(signal.SIGINT if member.name == "postgres" else signal.SIGTERM)
+                member.end()
 
     @property
     def url(self) -> str:

@@ -38,6 +38,19 @@ def test_a_job_submitted_by_the_command_line_runs_to_its_end(stack: Stack, tmp_p
     assert next(iter(stack.client.jobs(q="by-command")))["state"] == "succeeded"
 
 
+def test_a_session_reaches_a_job_in_the_container_of_the_worker(stack: Stack) -> None:
+    job = stack.client.submit({"name": "open", "team": "vision", "gpus": 1, "command": "echo up; sleep 3600"})["id"]
+    stack.wait_for_state(job, "running")
+    command = ["motley", "exec", job, "--", "sh", "-c", "echo $MOTLEY_JOB_ID; exit 7"]
+    environment = {"MOTLEY_URL": stack.url, "MOTLEY_TOKEN": stack.token, "HOME": "/nonexistent"}
+    path = f"{ROOT}/.venv/bin:{os.environ['PATH']}"
+    done = subprocess.run(
+        command, env=environment | {"PATH": path}, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    stack.client.cancel(job)
+    assert (done.returncode, done.stdout, done.stderr) == (7, f"{job}\n", "")
+
+
 @pytest.mark.skipif(CHROMIUM is None and os.environ.get("CI") != "true", reason="no Chromium: install chromium")
 def test_a_job_submitted_in_the_browser_runs_to_its_end(stack: Stack) -> None:
     """Static files come from where the web process has them; they were collected for the image."""
