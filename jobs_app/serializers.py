@@ -56,6 +56,7 @@ class AttemptAnswer(serializers.ModelSerializer[Attempt]):
             "stop_note",
             "first_step",
             "step",
+            "loss",
             "invalid_lines",
             "work_lost_gpu_s",
         )

@@ -70,6 +70,7 @@ class Attempt(TypedDict):
     stop_reason: str
     first_step: int | None
     step: int | None
+    loss: float | None
     invalid_lines: int
     work_lost_gpu_s: float
 

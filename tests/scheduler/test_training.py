@@ -108,6 +108,10 @@ def test_a_training_moves_to_another_gpu_type_and_loses_no_step(
     assert ada.post(f"{training.address}/cancel").status_code == 202
     training.until_state(Job.State.CANCELLED)
 
+    ends = [(found["step"], found["loss"]) for found in (training.attempt(1), training.attempt(2))]
+    last = [losses_in(training.output(number))[-1] for number in (1, 2)]
+    assert ends == [(step, pytest.approx(loss)) for step, loss in last]
+    assert ada.get(training.address).json()["progress"]["step"] == last[1][0]
     shapes = [(one["gpu_type"], one["nodes"], one["gpu_count"]) for one in (training.attempt(1), training.attempt(2))]
     assert shapes == [("a100", SHAPES["a100"], 4), ("v100", SHAPES["v100"], 4)]
     losses = first + losses_in(training.output(2))
