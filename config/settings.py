@@ -151,6 +151,7 @@ CONTENT_SECURITY_POLICY = {
 # -- language, time, static files -------------------------------------------------------------------------------
 
 LANGUAGE_CODE = "en-gb"
+FORMAT_MODULE_PATH = ["config.formats"]
 TIME_ZONE = "UTC"  # REST writes Z; pages show times in the zone of whoever looks
 USE_TZ = True
 STATIC_URL = "static/"

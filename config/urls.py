@@ -55,6 +55,9 @@ handler403 = "config.problems.forbidden"
 handler404 = "config.problems.not_found"
 handler500 = "config.problems.broken"
 
+admin.site.site_header = "Motley administration"
+admin.site.site_title = "Motley administration"
+
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("login/", LoginView.as_view(template_name="registration/login.html"), name="login"),

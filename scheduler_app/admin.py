@@ -94,15 +94,27 @@ class EngineAdmin(Audited, admin.ModelAdmin[Engine]):
     actions = ("add_or_update_nodes",)
 
     def get_urls(self) -> list[URLPattern]:
-        test = path("<path:object_id>/test/", self.admin_site.admin_view(self.test), name="cluster_app_engine_test")
-        return [test, *super().get_urls()]
+        own = {"test": self.test, "nodes": self.take_over_nodes}
+        urls = [
+            path(f"<path:object_id>/{name}/", self.admin_site.admin_view(view), name=f"cluster_app_engine_{name}")
+            for name, view in own.items()
+        ]
+        return [*urls, *super().get_urls()]
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         engine = self.get_object(request, unquote(object_id))
         latest = EngineProbe.objects.filter(engine=engine).first() if engine else None
-        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "probe": latest})
+        shown = {**(extra_context or {}), "probe": latest, "local_engine": LOCAL_ENGINE}
+        return super().change_view(request, object_id, form_url, shown)
+
+    def response_add(self, request: HttpRequest, obj: Engine, post_url_continue: str | None = None) -> HttpResponse:
+        """Go on to the engine's page, where it is tested and its nodes are added."""
+        if "_addanother" in request.POST or "_popup" in request.POST:
+            return super().response_add(request, obj, post_url_continue)
+        self.message_user(request, f"The engine {obj} was added. Test it, then add its nodes.")
+        return redirect("admin:cluster_app_engine_change", obj.pk)
 
     def save_model(self, request: HttpRequest, obj: Engine, form: forms.ModelForm[Engine], change: bool) -> None:
         """Write the edited columns alone: the scheduler writes others meanwhile. The engine is asked at once."""
@@ -111,14 +123,25 @@ class EngineAdmin(Audited, admin.ModelAdmin[Engine]):
 
     def test(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Ask for a test of the engine."""
-        engine = self.get_object(request, unquote(object_id))
+        engine = self._changed_by(request, object_id)
+        ask_for_probe(engine, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+        self.message_user(request, "The scheduler tests the engine now.")
+        return redirect("admin:cluster_app_engine_change", engine.pk)
+
+    def take_over_nodes(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Add or update the nodes of one engine, from its page."""
+        engine = self._changed_by(request, object_id)
+        self.add_or_update_nodes(request, Engine.objects.filter(pk=engine.pk))
+        return redirect("admin:cluster_app_engine_change", engine.pk)
+
+    def _changed_by(self, request: HttpRequest, object_id: str) -> Engine:
+        """The engine, if the request may change it."""
+        engine: Engine | None = self.get_object(request, unquote(object_id))
         if engine is None:
             raise Http404
         if request.method != "POST" or not self.has_change_permission(request, engine):
             raise PermissionDenied
-        ask_for_probe(engine, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
-        self.message_user(request, "The scheduler tests the engine now: load this page again to see the result.")
-        return redirect("admin:cluster_app_engine_change", engine.pk)
+        return engine
 
     @admin.action(description="Add or update its nodes", permissions=["change"])
     def add_or_update_nodes(self, request: HttpRequest, engines: QuerySet[Engine]) -> None:

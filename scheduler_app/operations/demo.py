@@ -87,6 +87,7 @@ def private_slurm_cluster(base: Path) -> PrivateCluster:
 def declare_slurm_cluster(cluster: PrivateCluster, *, root: Path, search_path: str) -> None:
     """Register the engine `slurm` over this cluster, and its nodes as emulated ones of that engine."""
     options = {"root": str(root), "slurm_conf": str(cluster.conf), "search_path": search_path, "late_disk_s": 5}
+    options |= {"drain": True}
     _, created = Engine.objects.update_or_create(
         name=SLURM_ENGINE, defaults={"kind": Engine.Kind.SLURM, "options": options}
     )

@@ -114,6 +114,12 @@ def test_the_engine_of_this_machine_and_one_with_attempts_are_not_deleted(
     assert Engine.objects.get() == local
 
 
+def test_after_an_engine_was_added_its_page_offers_what_comes_next(admin: Client) -> None:
+    page = add(admin)
+    assert "Test it, then add its nodes." in page
+    assert 'value="Add or update its nodes"' in page
+
+
 # -- nodes from the engine ---------------------------------------------------------------------------------------
 
 
@@ -130,6 +136,19 @@ def test_nodes_are_added_as_the_engine_reports_them(admin: Client, hpc: Engine) 
     assert list(rows) == [("n1", "v100", 4, 32, "hpc", "unknown"), ("n2", "b900", 2, 32, "hpc", "unknown")]
     assert GpuType.objects.get(name="v100").tflops
     assert AuditEntry.objects.get(action="node.sync").target == "hpc"
+
+
+def test_the_page_of_an_engine_takes_over_its_nodes(admin: Client, hpc: Engine) -> None:
+    page = admin.post(reverse("admin:cluster_app_engine_nodes", args=[hpc.pk]), follow=True).content.decode()
+    assert "Node n1 was added: 4 x v100" in page
+    assert set(Node.objects.values_list("name", flat=True)) == {"n1", "n2"}
+
+
+def test_only_who_may_change_engines_takes_over_their_nodes(lab: Lab, hpc: Engine, plain_static: None) -> None:
+    client = Client()
+    client.force_login(lab.user("ada"))
+    assert client.post(reverse("admin:cluster_app_engine_nodes", args=[hpc.pk])).status_code in (302, 403)
+    assert not Node.objects.exists()
 
 
 def test_nodes_are_updated_and_those_that_are_as_reported_have_no_event(hpc: Engine) -> None:
@@ -199,11 +218,13 @@ def test_the_button_tests_the_engine_and_its_page_shows_the_result(lab: Lab, adm
     lab.node("e1")
     page = admin.post(reverse("admin:cluster_app_engine_test", args=[local.pk]), follow=True).content.decode()
     assert "Last test: waiting for the scheduler." in page
+    assert "data-running" in page
     probe = ended(lab, EngineProbe.objects.get())
     assert (probe.passed, probe.node, probe.message, probe.attempt) == (True, "e1", "", -probe.pk)
     page = admin.get(reverse("admin:cluster_app_engine_change", args=[local.pk])).content.decode()
     assert "Last test: passed." in page
     assert "wrote and read" in page
+    assert "data-running" not in page
     assert AuditEntry.objects.get(action="engine.test").target == "local"
 
 

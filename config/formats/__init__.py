@@ -1,0 +1,1 @@
+"""Formats of dates in the administration; pages of the service have filters of their own."""
