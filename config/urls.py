@@ -2,6 +2,7 @@
 
 from typing import NoReturn
 
+from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
@@ -57,6 +58,7 @@ handler500 = "config.problems.broken"
 
 admin.site.site_header = "Motley administration"
 admin.site.site_title = "Motley administration"
+apps.get_app_config("axes").verbose_name = "Sign-ins"
 
 urlpatterns = [
     path("admin/", admin.site.urls),

@@ -73,6 +73,10 @@ def tasks_of(spec: LaunchSpec) -> list[NodeLaunch]:
     ]
 
 
+UNLESS_THE_JOB_SAYS = {"PYTHONUNBUFFERED": "1"}
+"""Python keeps 8 KiB of what it prints to a file, so that the log of a running job would stay empty for hours."""
+
+
 def shared_env(spec: LaunchSpec) -> dict[str, str]:
     """Variables that all nodes of the gang share; Motley's take precedence over the job's own."""
     motley = {
@@ -92,7 +96,7 @@ def shared_env(spec: LaunchSpec) -> dict[str, str]:
         **({"MOTLEY_ARRAY_INDEX": str(spec.array_index)} if spec.array_index is not None else {}),
     }
     mounts = {f"MOTLEY_MOUNT_{name.upper()}": path for name, path in spec.mounts.items()}
-    return {**spec.env, **motley, **mounts, **_batch(spec), **_emulation(spec)}
+    return {**UNLESS_THE_JOB_SAYS, **spec.env, **motley, **mounts, **_batch(spec), **_emulation(spec)}
 
 
 def _batch(spec: LaunchSpec) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Code from a folder on a laptop, by the command and the Python client."""
 
 import hashlib
+import re
 from pathlib import Path
 
 from jobs_app.models import CodeArchive, Job
@@ -15,6 +16,7 @@ def test_submit_uploads_a_folder_once_and_the_job_runs_it(service: Live, motley:
     first = motley("submit", "--name", "a", *options)
     assert first.exit_code == 0, first.output
     assert "uploaded." in first.output
+    assert re.search(r"1 file, [\d.]+ KiB packed", first.output)
     assert "uploaded before" in motley("submit", "--name", "b", *options).output
     for job in service.jobs:
         service.lab.until_state(job, Job.State.SUCCEEDED)

@@ -23,6 +23,17 @@ def test_a_gang_on_one_node_sees_its_gpus(lab: Lab) -> None:
     assert (found["CUDA_VISIBLE_DEVICES"], found["CUDA_DEVICE_ORDER"]) == ("0,1", "PCI_BUS_ID")
 
 
+def test_what_python_prints_is_in_the_log_of_the_running_job(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit(["python3", "-c", "import time; print('now'); time.sleep(3600)"])
+    lab.until(lambda: lab.attempts(job) and lab.attempts(job)[0].started_at and lab.output(job) == "now\n")
+
+
+def test_a_job_may_have_what_python_prints_kept_back(lab: Lab) -> None:
+    lab.node("n1")
+    assert environment(lab, env={"PYTHONUNBUFFERED": ""})["PYTHONUNBUFFERED"] == ""
+
+
 def test_two_jobs_on_a_node_see_different_gpus(lab: Lab) -> None:
     lab.node("n1")
     jobs = [lab.submit("env; sleep 0.2", name=name) for name in ("one", "two")]

@@ -134,9 +134,18 @@ def _uploaded(client: Client, folder: Path, team: str, output: Output) -> str:
     with packed(folder) as code:
         is_new = client.upload_packed(code, team=team)
         if output is Output.TABLE:
-            what = f"{code.files:,} files, {code.size_bytes / (1 << 20):,.1f} MiB packed"
+            what = f"{_files(code.files)}, {_size(code.size_bytes)} packed"
             say(f"Code {code.digest[:12]}: {what}, {'uploaded' if is_new else 'uploaded before'}.")
         return code.digest
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count:,} files"
+
+
+def _size(size_bytes: int) -> str:
+    mib = size_bytes / (1 << 20)
+    return f"{mib:,.1f} MiB" if mib >= 1 else f"{size_bytes / 1024:,.1f} KiB"
 
 
 def _no_command(spec: Mapping[str, Any]) -> str:
