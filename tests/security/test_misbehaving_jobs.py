@@ -117,7 +117,7 @@ def test_a_checkpoint_folder_that_cannot_be_written_is_said_with_the_remedy(
         pytest.skip("the folder is made unwritable for the job's own user, who must not be root")
     job = cluster.until_state(cluster.submit(CHECKPOINT), Job.State.FAILED)
     shown = page(browser, job, "overview")
-    assert "Exit code 1." in shown
+    assert "exit code 1." in shown
     assert "permission denied. Point MOTLEY_CHECKPOINT_DIR to a folder with space that this user may write." in shown
     assert "MOTLEY_CHECKPOINT_DIR" in page(browser, job, "logs", stream="stderr")
 
