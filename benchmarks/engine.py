@@ -45,6 +45,9 @@ class InstantEngine:
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         return [self._report(attempt) for attempt in attempts]
 
+    def attempts(self) -> dict[int, bool]:
+        raise NotImplementedError
+
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
         raise NotImplementedError
 

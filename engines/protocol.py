@@ -244,7 +244,7 @@ class EngineUnreachable(EngineError):
 
 
 class Engine(Protocol):
-    """The eight commands of every engine."""
+    """The nine commands of every engine."""
 
     def nodes(self) -> list[NodeReport]:
         """Every node that the engine knows, also silent ones."""
@@ -271,6 +271,9 @@ class Engine(Protocol):
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk: ...
 
     def session(self, attempt: int, rank: int) -> SessionCommand: ...
+
+    def attempts(self) -> dict[int, bool]:
+        """The attempts whose files it has → whether they have ended: after the loss of a database, say."""
 
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
         """Remove the files of jobs of which nothing runs: of these attempts, the working folders, the checkpoints.

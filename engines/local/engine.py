@@ -118,6 +118,9 @@ class LocalEngine:
         argv = [*PYTHON, f"engines.sessions.{where[0]}", where[1], str(rank)]
         return SessionCommand(argv, PACKAGE_PARENT, {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"})
 
+    def attempts(self) -> dict[int, bool]:
+        return self._root.attempts()
+
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
         with file_errors_explained(self._root.aside):
             discard(self._root.folders_of(jobs), aside=self._root.aside)

@@ -139,6 +139,9 @@ class SlurmEngine:
         argv = [*step, "engines.sessions.enter", str(folder.path), str(rank)]
         return SessionCommand(argv, self._runtime, self._site.slurm.env)
 
+    def attempts(self) -> dict[int, bool]:
+        return self._root.attempts()
+
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
         with file_errors_explained(self._root.aside):
             discard(self._root.folders_of(jobs), aside=self._root.aside)

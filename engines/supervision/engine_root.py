@@ -61,6 +61,12 @@ class EngineRoot:
     def attempt(self, number: int) -> AttemptFolder:
         return AttemptFolder(self.path / "attempts" / str(int(number)))
 
+    def attempts(self) -> dict[int, bool]:
+        """The attempts of which there is a folder → whether they have ended, or were never launched."""
+        numbers = [int(path.name) for path in (self.path / "attempts").iterdir() if path.name.isdigit()]
+        folders = {number: self.attempt(number) for number in numbers}
+        return {number: one.exit.exists() or not one.launch.exists() for number, one in folders.items()}
+
     def folders_of(self, jobs: Mapping[str, Sequence[int]]) -> Iterator[Path]:
         """Folders of jobs and of these attempts of each."""
         for job, attempts in jobs.items():

@@ -116,6 +116,9 @@ class UnusableEngine:
     def session(self, attempt: int, rank: int) -> SessionCommand:
         self._refuse()
 
+    def attempts(self) -> dict[int, bool]:
+        self._refuse()
+
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
         self._refuse()
 

@@ -1,0 +1,80 @@
+"""Backups: one file with the database, the archives of code, and a manifest."""
+
+import gzip
+import hashlib
+import json
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, TypedDict
+
+from django.conf import settings
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+from django.utils import timezone
+
+from database.dump import dump_database
+from jobs_app.code.storage import code_root
+
+FORMAT = 1
+MANIFEST, DATABASE, CODE = "manifest.json", "database", "code"
+
+
+class Manifest(TypedDict):
+    """What the file is, and the SHA-256 of its members."""
+
+    format: int
+    version: str
+    database: str
+    taken_at: str
+    migrations: list[str]
+    members: dict[str, str]
+
+
+def write_backup(file: IO[bytes]) -> Manifest:
+    """Write a backup of a service that may run; archives of code come after the database, which refers to them."""
+    with TemporaryDirectory(dir=settings.VAR_DIR) as folder:
+        dump = Path(folder) / DATABASE
+        dump_database(dump)
+        paths = {DATABASE: dump} | {f"{CODE}/{path.relative_to(code_root())}": path for path in _archives()}
+        manifest = _manifest({name: digest_of(path) for name, path in paths.items()})
+        written = Path(folder) / MANIFEST
+        written.write_text(json.dumps(manifest, indent=1))
+        with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=3) as packed:
+            _pack({MANIFEST: written, **paths}, packed)
+    return manifest
+
+
+def _pack(paths: Mapping[str, Path], file: gzip.GzipFile) -> None:
+    with tarfile.open(fileobj=file, mode="w|") as tar:
+        for name, path in paths.items():
+            tar.add(path, name, filter=_anonymous)
+
+
+def _archives() -> list[Path]:
+    return sorted(code_root().glob("*/*.tar.gz"))
+
+
+def _manifest(members: dict[str, str]) -> Manifest:
+    applied = MigrationRecorder(connection).applied_migrations()
+    return Manifest(
+        format=FORMAT,
+        version=settings.MOTLEY_VERSION,
+        database=connection.vendor,
+        taken_at=timezone.now().isoformat(),
+        migrations=sorted(f"{app}.{name}" for app, name in applied),
+        members=members,
+    )
+
+
+def digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    member.mode = 0o600
+    return member

@@ -1,0 +1,84 @@
+"""Backups of the embedded service, and what is no backup that can be restored."""
+
+import gzip
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from scheduler_app.operations.backup import write_backup
+from scheduler_app.operations.restore import NotRestored, restore_backup
+from tests.backup_scenario import go_back_to_a_backup
+from tests.service.running_service import Service
+from tests.service_lab import Lab
+
+
+def test_a_service_goes_back_to_its_backup_and_no_job_is_run_twice(service: Service, tmp_path: Path) -> None:
+    service.declare(a100=2)
+    go_back_to_a_backup(service, tmp_path, stop=service.kill, start=service.start)
+
+
+@pytest.fixture
+def backup(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small file of the right form: the test's own transaction cannot be dumped."""
+    monkeypatch.setattr("scheduler_app.operations.backup.dump_database", lambda path: path.write_bytes(b"a dump"))
+    path = tmp_path / "motley.backup"
+    with path.open("wb") as file:
+        write_backup(file)
+    return path
+
+
+def rewrite(path: Path, *, manifest: dict[str, Any] | None = None, database: bytes = b"") -> None:
+    with tarfile.open(path) as tar:
+        members = {member.name: (tar.extractfile(member) or io.BytesIO()).read() for member in tar}
+    if manifest:
+        members["manifest.json"] = json.dumps(json.loads(members["manifest.json"]) | manifest).encode()
+    members["database"] = database or members["database"]
+    with tarfile.open(path, "w:gz") as tar:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+
+
+def why_not(path: Path) -> str:
+    with pytest.raises(NotRestored) as error:
+        restore_backup(path, replace=True)
+    return str(error.value)
+
+
+def test_a_changed_file_is_refused(backup: Path) -> None:
+    rewrite(backup, database=b"another dump")
+    assert "is damaged: database is not what was written" in why_not(backup)
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", gzip.compress(b"no archive")], ids=["empty", "text", "gzip"])
+def test_what_is_no_backup_is_refused(backup: Path, content: bytes) -> None:
+    backup.write_bytes(content)
+    assert "is no whole backup of Motley" in why_not(backup)
+
+
+def test_a_file_that_was_cut_off_is_refused(backup: Path) -> None:
+    backup.write_bytes(backup.read_bytes()[: backup.stat().st_size // 2])
+    assert "is no whole backup of Motley" in why_not(backup)
+
+
+def test_a_backup_of_a_newer_version_is_refused_with_that_version(backup: Path) -> None:
+    rewrite(backup, manifest={"version": "9.1", "migrations": ["jobs_app.9001_later"]})
+    assert why_not(backup) == "The backup is of version 9.1, which is newer (jobs_app.9001_later): install that one."
+
+
+def test_a_backup_of_another_kind_of_database_is_refused(backup: Path) -> None:
+    other = "sqlite" if connection.vendor == "postgresql" else "postgresql"
+    rewrite(backup, manifest={"database": other})
+    assert f"The backup is of {other}, this service uses {connection.vendor}" in why_not(backup)
+
+
+def test_no_file_is_overwritten(backup: Path) -> None:
+    with pytest.raises(CommandError, match=r"No backup was written\. .* exists"):
+        call_command("backup", str(backup))
