@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs_app.models import Attempt
 from tests.stack.systemd_units import PROGRAMS, SERVICES, UNITS, command_of, settings, unit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,7 +82,3 @@ def test_the_page_names_every_file_of_deploy() -> None:
     files = [path.relative_to(ROOT) for path in (ROOT / "deploy").rglob("*") if path.is_file()]
     left_out = [str(path) for path in files if str(path) not in PAGE and path.suffix != ".service"]
     assert left_out == []
-
-
-def test_the_table_of_attempts_has_the_sequence_that_the_page_sets() -> None:
-    assert f"'{Attempt._meta.db_table}_id_seq'" in PAGE
