@@ -24,8 +24,6 @@ from engines.supervision.isolation import PREFIXES, best_isolation
 from tests.deployment import PATIENCE_S, ROOT, Deployment, wait_for
 from tests.private_servers import POSTGRESQL, Server, free_port, postgresql_server, private_folder
 
-APART = ("web",)
-"""Services in a PID namespace of their own, as in a container: jobs live in that of the worker."""
 HOSTS = ("postgres", "redis")
 """Names by which one service finds another; here all are this machine."""
 PORTS = ("5432", "6379", "8000")
@@ -63,8 +61,10 @@ def image_command() -> list[str]:
 class Member:
     """One service of the compose file, as a process of this machine."""
 
-    def __init__(self, name: str, spec: dict[str, Any], folder: Path, ports: Mapping[str, str], mark: str) -> None:
-        self.name, self.spec, self.folder = name, spec, folder
+    def __init__(
+        self, name: str, spec: dict[str, Any], folder: Path, ports: Mapping[str, str], mark: str, *, apart: bool = False
+    ) -> None:
+        self.name, self.spec, self.folder, self.apart = name, spec, folder, apart
         self._ports = ports
         self._places = {"/motley": str(ROOT), **self._volumes(), **self._tmpfs()}
         path = f"{ROOT}/.venv/bin:{SYSTEM_PATH}" if "build" in spec else SYSTEM_PATH
@@ -87,11 +87,18 @@ class Member:
         os.killpg(self.server.process.pid, what)
 
     def end(self) -> None:
-        how = signal.SIGINT if self.name == "postgres" else signal.SIGTERM
-        if self.name in APART and self.running:
-            self.tell(how)  # unshare passes no signal on
-            how = signal.SIGCONT
-        self.server.end(how)
+        """The main process is told alone, as by `docker stop` and by `systemctl stop` with `KillMode=process`."""
+        if self.running:
+            os.kill(self.main_pid, signal.SIGINT if self.name == "postgres" else signal.SIGTERM)
+            wait_for(f"{self.name} has stopped", lambda: not self.running)
+
+    @property
+    def main_pid(self) -> int:
+        """Of the service itself: unshare, which starts it in a PID namespace, passes no signal on."""
+        assert self.server.process is not None
+        started = self.server.process.pid
+        children = Path(f"/proc/{started}/task/{started}/children").read_text().split()
+        return int(children[0]) if self.apart else started
 
     @property
     def running(self) -> bool:
@@ -119,7 +126,7 @@ class Member:
 
     def _process(self) -> Server:
         words = [self._here(word) for word in self.spec.get("command") or image_command()]
-        apart = PREFIXES[best_isolation()] if self.name in APART else ()
+        apart = PREFIXES[best_isolation()] if self.apart else ()
         return Server([*apart, *words], self.log, self.environment, cwd=ROOT if "build" in self.spec else Path("/"))
 
     def _postgresql(self) -> Server:
@@ -152,6 +159,9 @@ class Member:
 
 class Stack(Deployment):
     """`docker compose up` on a machine without docker."""
+
+    apart = frozenset({"web"})
+    """Services in a PID namespace of their own, as in a container: jobs live in that of the worker."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -239,7 +249,7 @@ class Stack(Deployment):
             yield connection
 
     def _member(self, name: str, spec: dict[str, Any], folder: Path) -> Member:
-        return Member(name, spec, folder, self.ports, self.mark)
+        return Member(name, spec, folder, self.ports, self.mark, apart=name.split("-", maxsplit=1)[0] in self.apart)
 
 
 def _in_order(specs: Mapping[str, Any]) -> list[str]:

@@ -40,6 +40,8 @@ def settings() -> dict[str, str]:
 class Site(Stack):
     """Web, workers and beat as their units start them; PostgreSQL and Redis as in the full stack."""
 
+    apart = frozenset()
+
     def _member(self, name: str, spec: dict[str, Any], folder: Path) -> Member:
         if name in (*SERVICES, "migrate"):
             spec = self._as_installed(name, spec)

@@ -1,12 +1,9 @@
 """The units of deploy/systemd start what docker-compose.yml starts, and a stop of them ends no job."""
 
-import os
-import signal
 from collections.abc import Iterator
 
 import pytest
 
-from tests.deployment import wait_for
 from tests.service_lab import UNTIL_LET_GO
 from tests.stack.systemd_units import Site, a_site
 
@@ -25,14 +22,11 @@ def test_a_job_runs_to_its_end_under_the_commands_of_the_units(site: Site) -> No
 
 
 def test_a_job_goes_on_while_the_services_are_stopped_and_is_found_again(site: Site) -> None:
-    """As `systemctl stop` with `KillMode=process`: the main process alone is told."""
     job = site.submit(UNTIL_LET_GO)
     site.wait_for_state(job, "running")
     stopped = [site.members[name] for name in ("beat", "rounds", "worker", "web")]
     for member in stopped:
-        assert member.server.process is not None
-        os.kill(member.server.process.pid, signal.SIGTERM)
-    wait_for("the services have stopped", lambda: not any(member.running for member in stopped))
+        member.end()
     assert site.job_processes()
     for name in ("web", "worker", "rounds", "beat"):
         site.members[name].start()
