@@ -34,12 +34,18 @@ choose_policy(PolicySetting(policy={policy!r}, round_length_s={round_s}, min_run
 """
 
 
-def wait_for(what: str, question: Callable[[], T | Literal[False] | None], *, patience_s: float = PATIENCE_S) -> T:
+def wait_for(
+    what: str,
+    question: Callable[[], T | Literal[False] | None],
+    *,
+    patience_s: float = PATIENCE_S,
+    pause_s: float = 0.1,
+) -> T:
     """Ask until the answer is true; the time is a limit for a loaded machine, nothing depends on it."""
     until = time.monotonic() + patience_s
     while not (answer := question()):
         assert time.monotonic() < until, f"waited {patience_s} s in vain: {what}"
-        time.sleep(0.1)
+        time.sleep(pause_s)
     return answer
 
 

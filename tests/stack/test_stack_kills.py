@@ -173,18 +173,20 @@ def test_all_go_on_by_themselves_after_the_database_was_restarted(stack: Stack) 
 
 def stop_in_mid_round(stack: Stack, worker: Member) -> int:
     """The worker stands still between the opening of a round and its commit; the number of that round."""
+
+    def stopped() -> int | None:
+        number = open_round(database)
+        if number is None:
+            return None
+        worker.tell(signal.SIGSTOP)
+        time.sleep(0.1)  # what the database had been told already is done
+        if open_round(database) == number:
+            return number
+        worker.tell(signal.SIGCONT)
+        return None
+
     with stack.database() as database:
-        for _ in range(10_000):
-            number = open_round(database)
-            if number is None:
-                time.sleep(0.001)
-                continue
-            worker.tell(signal.SIGSTOP)
-            time.sleep(0.1)  # what the database had been told already is done
-            if open_round(database) == number:
-                return number
-            worker.tell(signal.SIGCONT)
-    raise AssertionError("the worker was never met in the middle of a round")
+        return wait_for("the worker is in the middle of a round", stopped, pause_s=0.001)
 
 
 def open_round(database: psycopg.Connection[Any]) -> int | None:
