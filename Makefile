@@ -14,7 +14,7 @@ FLOOR := 94
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # or every process of every test compiles Django and SciPy for itself
 
-.PHONY: run test coverage test-fast test-slurm test-torch test-postgresql check format bench bench-service schema screenshots
+.PHONY: run test coverage test-fast test-slurm chaos test-torch test-postgresql check format bench bench-service schema screenshots
 
 run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded, SLURM=1 is a private Slurm
 	@./bootstrap.sh run
@@ -35,6 +35,10 @@ test-postgresql:  ## the same on a private PostgreSQL, which goes when they are 
 test-slurm:  ## the whole contract of engines on a private Slurm cluster; `make test` runs a part of it
 	@./bootstrap.sh test
 	MOTLEY_TEST_SLURM=all $(PYTHON) -m pytest -k "slurm" tests/engines $(ARGS)
+
+chaos:  ## random faults for an hour on the embedded service, the full stack and Slurm; ARGS="embedded --seed 1 --faults 100"
+	@./bootstrap.sh test
+	$(PYTHON) -m tests.chaos $(ARGS)
 
 test-torch:  ## trainings by DDP on both engines, Lightning, Transformers and Accelerate; `make test` runs two of DDP
 	@./bootstrap.sh test

@@ -95,11 +95,11 @@ class Deployment:
     def decide_every(self, round_s: float, *, min_run_s: float = 0, policy: str = SHARES) -> None:
         self.python(CHOOSE_ROUNDS.format(policy=policy, round_s=round_s, min_run_s=min_run_s))
 
-    def submit(self, command: str | list[str], **spec: Any) -> str:
+    def submit(self, command: str | list[str], *, idempotency_key: str | None = None, **spec: Any) -> str:
         """A restart costs nothing unless given, so that jobs have no lease."""
         checkpoint = {"restore_seconds": 0, **spec.pop("checkpoint", {})}
         given = {"name": "test", "team": "vision", "gpus": 1, "command": command, "checkpoint": checkpoint, **spec}
-        return self.client.submit(given)["id"]
+        return self.client.submit(given, idempotency_key=idempotency_key)["id"]
 
     def sample(self, *, steps: int, rate: float, **spec: Any) -> str:
         """The sample training, which notes each step that it does in trace.txt of its working folder."""

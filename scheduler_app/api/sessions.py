@@ -32,7 +32,7 @@ from rest.errors import faults_of
 from scheduler_app.errors import TooManySessions
 from scheduler_app.round.engine_registry import engine_named
 from scheduler_app.sessions.relay import Relay
-from scheduler_app.sessions.websocket import TakenOver, accept
+from scheduler_app.sessions.websocket import TakenOver, accept, require_upgrade
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +96,7 @@ class SessionView(GenericAPIView[Job]):
         query = SessionQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         job = get_object_or_404(jobs_seen_by(request), pk=pk)
+        require_upgrade(request.META)
         attempt = _running(job, query.validated_data["rank"])
         command = _command(attempt, query.validated_data["rank"])
         if not slots.acquire(blocking=False):

@@ -14,10 +14,14 @@ LARGEST_MESSAGE_BYTES = 2 * 1024 * 1024
 PING_EVERY_S = 20.0
 
 
-def accept(environ: Mapping[str, Any]) -> Connection:
-    """Complete the handshake and take over the connection; raise `NoWebSocket` if it is none, or cannot be one."""
+def require_upgrade(environ: Mapping[str, Any]) -> None:
+    """Raise `NoWebSocket` for a request that does not ask for a WebSocket."""
     if "websocket" not in environ.get("HTTP_UPGRADE", "").lower():
         raise NoWebSocket("This address speaks WebSocket: use `motley exec` or `motley port`.")
+
+
+def accept(environ: Mapping[str, Any]) -> Connection:
+    """Complete the handshake and take over the connection; raise `NoWebSocket` if it cannot be one."""
     sock = environ.get("gunicorn.socket")
     if sock is None:
         raise NoWebSocket("This web server does not hand over its connections: run gunicorn with threads.")

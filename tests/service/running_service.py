@@ -85,7 +85,7 @@ class Service(Deployment):
 
     @property
     def engine_root(self) -> Path:
-        return self.var / "engine"
+        return Path(self.environment.get("MOTLEY_ENGINE_ROOT", self.var / "engine"))
 
 
 @contextmanager

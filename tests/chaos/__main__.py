@@ -1,0 +1,56 @@
+"""Run campaigns of random faults: `python -m tests.chaos SETTING --seed SEED --faults FAULTS`."""
+
+import argparse
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.chaos.campaign import Campaign, say
+from tests.chaos.embedded import embedded
+from tests.chaos.slurm import over_slurm
+from tests.chaos.stack import full_stack
+
+SETTINGS = {"embedded": embedded, "stack": full_stack, "slurm": over_slurm}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("setting", choices=[*SETTINGS, "all"], nargs="?", default="all")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10_000), help="a random one unless given")
+    parser.add_argument("--faults", type=int, default=340, help="in each setting; unless given, all take about an hour")
+    given = parser.parse_args()
+    settings = SETTINGS if given.setting == "all" else (given.setting,)
+    sys.exit(sum([violations(name, given.seed, given.faults) for name in settings]) > 0)
+
+
+def violations(setting: str, seed: int, faults: int) -> int:
+    """Run one campaign and print what it found; how many violations that is."""
+    say(f"{setting}: --seed {seed} --faults {faults}")
+    began_s = time.monotonic()
+    with SETTINGS[setting](seed) as campaign:
+        found = campaign.run(faults)
+        if found:
+            keep_files(campaign)
+    injected = ", ".join(f"{count} x {name}" for name, count in sorted(campaign.injected.items()))
+    say(f"{setting}, seed {seed}: {faults} faults ({injected})")
+    for violation in found:
+        say(f"VIOLATION {violation}")
+    say(f"{len(campaign.jobs)} jobs, {len(found)} violations, {time.monotonic() - began_s:.0f} s")
+    return len(found)
+
+
+def keep_files(campaign: Campaign) -> None:
+    kept = Path(tempfile.mkdtemp(prefix="chaos-"))
+    for path in campaign.evidence():
+        if path.is_dir():
+            shutil.copytree(path, kept / path.name, symlinks=True, dirs_exist_ok=True)
+        elif path.exists():
+            shutil.copy(path, kept)
+    say(f"the files are kept in {kept}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""The campaign on `make run`: SQLite, the local engine, and a second scheduler beside the service's own."""
+
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.chaos.campaign import Campaign, environment
+from tests.deployment import ROOT, wait_for
+from tests.private_servers import private_folder
+from tests.service.running_service import Service, a_service
+
+LOCKED_S = (2.0, 8.0)
+FULL_S = (3.0, 10.0)
+STANDS_STILL_S = (12.0, 20.0)
+"""Longer than a lease, so that another takes over meanwhile."""
+DISK_MIB = 160
+
+
+class Embedded(Campaign):
+    """The embedded service and a second scheduler, which waits for the leases of the first."""
+
+    shapes = (
+        {"gpus": 1, "gpu_types": ["a100", "v100"]},
+        {"gpus": 2, "gpu_types": ["a100", "v100"]},
+        {"gpus": 4, "gpu_types": ["a100"]},
+    )
+
+    def __init__(self, service: Service, *, seed: int) -> None:
+        super().__init__(service, service.engine_root, seed=seed)
+        self.running = service
+        self.second: subprocess.Popen[bytes] | None = None
+        self._threads: list[threading.Thread] = []
+        self.faults = {
+            "scheduler": lambda: self.kill_one(service.processes("manage.py schedule")),
+            "scheduler stands still": lambda: self.pause_one(self._schedulers(), seconds=STANDS_STILL_S),
+            "web": lambda: self.kill_one(service.processes("gunicorn")),
+            "service": self._restart_service,
+            "Ctrl-C": self._stop_service,
+            "power cut": self._cut_power,
+            "supervisor": lambda: self.kill_of_a_job(b"engines.supervision.supervisor"),
+            "supervisor stands still": lambda: self.pause_one(self._supervisors(), seconds=STANDS_STILL_S),
+            "init process": lambda: self.kill_of_a_job(b"engines.supervision.init_process"),
+            "rank": lambda: self.kill_of_a_job(b"ledger-of-steps"),
+            "cancel": self.cancel_one,
+            "locked database": lambda: self._beside(self._lock, LOCKED_S),
+            "full disk": lambda: self._beside(self._fill, FULL_S),
+        }
+        if not self.root.is_mount():
+            del self.faults["full disk"]
+
+    def prepare(self) -> None:
+        self.service.declare(a100=4, v100=4, min_run_s=5)
+
+    def administer(self) -> None:
+        """Start the second scheduler again when it was killed, as systemd does."""
+        if self.second is None or self.second.poll() is not None:
+            first = wait_for("the first scheduler runs", self._schedulers)[0]
+            command = [sys.executable, str(ROOT / "manage.py"), "schedule"]
+            with self.running.log.open("ab") as log:
+                self.second = subprocess.Popen(command, env=environment(first), cwd=ROOT, stdout=log, stderr=log)
+
+    def evidence(self) -> list[Path]:
+        return [self.running.var, self.running.log, self.root]
+
+    def end_second(self) -> None:
+        if self.second is not None:
+            self.second.kill()
+            self.second.wait()
+
+    def restore(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def _schedulers(self) -> list[int]:
+        return self.service.processes("manage.py schedule")
+
+    def _supervisors(self) -> list[int]:
+        return self.with_words(b"engines.supervision.supervisor")
+
+    def _restart_service(self) -> bool:
+        self._kill_service()
+        self.running.start()
+        return True
+
+    def _cut_power(self) -> bool:
+        cut = self.kill_with_all_jobs(self._kill_service)
+        if cut:
+            self.running.start()
+        return cut
+
+    def _kill_service(self) -> None:
+        self._all_go_on()
+        self.end_second()
+        self.running.kill()
+
+    def _stop_service(self) -> bool:
+        self._all_go_on()
+        self.running.stop()
+        self.running.start()
+        return True
+
+    def _all_go_on(self) -> None:
+        """What stands still ends on no signal but SIGKILL, and the service waits for its processes."""
+        self.resume(float("inf"))
+        self.restore()
+
+    def _beside(self, do: Callable[[float], None], seconds: tuple[float, float]) -> bool:
+        if any(thread.is_alive() for thread in self._threads):
+            return False
+        thread = threading.Thread(target=do, args=(self.random.uniform(*seconds),))
+        self._threads = [thread]
+        thread.start()
+        return True
+
+    def _lock(self, seconds: float) -> None:
+        """As another process that writes for long."""
+        with sqlite3.connect(self.running.var / "motley.sqlite3", timeout=60, isolation_level=None) as database:
+            database.execute("BEGIN IMMEDIATE")
+            time.sleep(seconds)
+            database.execute("ROLLBACK")
+        database.close()
+
+    def _fill(self, seconds: float) -> None:
+        """Take all space of the engine's disk."""
+        filler = self.root / "filler"
+        until = time.monotonic() + seconds
+        with filler.open("wb", buffering=0) as file:
+            while time.monotonic() < until:
+                try:
+                    file.write(bytes(2**16))
+                except OSError:
+                    time.sleep(0.05)
+        filler.unlink()
+
+
+@contextmanager
+def embedded(seed: int, *, prepared: Path | None = None) -> Iterator[Embedded]:
+    with _small_disk() as disk, a_service(prepared=prepared, MOTLEY_ENGINE_ROOT=str(disk)) as service:
+        campaign = Embedded(service, seed=seed)
+        try:
+            yield campaign
+        finally:
+            campaign.end_second()
+
+
+@contextmanager
+def _small_disk() -> Iterator[Path]:
+    """A folder for the engine, on a disk of its own where we may mount one."""
+    with private_folder("motley-disk-") as folder:
+        folder.chmod(0o711)
+        options = f"size={DISK_MIB}m,mode=0711"
+        mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        mounted = subprocess.run(mount, check=False, capture_output=True).returncode == 0
+        try:
+            yield folder
+        finally:
+            if mounted:
+                subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -1,0 +1,93 @@
+"""The campaign on the full stack: PostgreSQL, Redis, Celery; two workers for each loop, and each part is killed."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+
+from tests.chaos.campaign import Campaign
+from tests.stack.composed import Stack, a_stack
+
+STANDS_STILL_S = (12.0, 20.0)
+"""Longer than a lease, so that another takes over meanwhile."""
+AWAY_S = (0.0, 4.0)
+CUT = "select count(pg_terminate_backend(pid)) from pg_stat_activity where pid <> pg_backend_pid()"
+
+
+class FullStack(Campaign):
+    """The services of docker-compose.yml."""
+
+    shapes = (
+        {"gpus": 1, "gpu_types": ["a100", "v100"]},
+        {"gpus": 2, "gpu_types": ["a100", "v100"]},
+        {"gpus": 4, "gpu_types": ["a100"]},
+    )
+
+    def __init__(self, stack: Stack, *, seed: int) -> None:
+        super().__init__(stack, stack.engine_root, seed=seed)
+        self.stack = stack
+        self.faults = {
+            **{name: self._restart(name) for name in ("postgres", "redis", "beat", "web", "worker", "rounds")},
+            "second worker": self._restart(stack.another("worker").name),
+            "second rounds": self._restart(stack.another("rounds").name),
+            "connections cut": self._cut,
+            "worker stands still": lambda: self.pause_one(self._processes("worker"), seconds=STANDS_STILL_S),
+            "rounds stand still": lambda: self.pause_one(self._processes("rounds"), seconds=STANDS_STILL_S),
+            "worker's container": lambda: self.kill_with_all_jobs(self._kill_workers),
+            "supervisor": lambda: self.kill_of_a_job(b"engines.supervision.supervisor"),
+            "init process": lambda: self.kill_of_a_job(b"engines.supervision.init_process"),
+            "rank": lambda: self.kill_of_a_job(b"ledger-of-steps"),
+            "cancel": self.cancel_one,
+        }
+
+    def prepare(self) -> None:
+        self.service.declare(a100=4, v100=4, min_run_s=5)
+
+    def administer(self) -> None:
+        """Start what has ended, as compose does by `restart: unless-stopped`."""
+        for name, member in self.stack.members.items():
+            if name != "migrate" and not member.running:
+                member.start()
+
+    def evidence(self) -> list[Path]:
+        return [self.root, *(member.log for member in self.stack.members.values())]
+
+    def _restart(self, name: str) -> Callable[[], bool]:
+        """Kill the service and its processes, and start it again after a while."""
+
+        def restart() -> bool:
+            member = self.stack.members[name]
+            if name == "postgres":
+                member.server.end(signal.SIGQUIT)  # at once and unclean: its processes are in no group to be killed
+            else:
+                member.kill()
+            time.sleep(self.random.uniform(*AWAY_S))
+            member.start()
+            return True
+
+        return restart
+
+    def _kill_workers(self) -> None:
+        """Both share the namespace of the jobs; `administer` starts them again."""
+        for name, member in self.stack.members.items():
+            if name.startswith("worker"):
+                member.kill()
+
+    def _cut(self) -> bool:
+        with suppress(psycopg.OperationalError), self.stack.database() as database:
+            database.execute(CUT)
+            return True
+        return False
+
+    def _processes(self, name: str) -> list[int]:
+        """Of both workers of that name, the processes that do the work."""
+        return self.service.processes(f"--queues {'engines' if name == 'worker' else 'rounds'}")
+
+
+@contextmanager
+def full_stack(seed: int) -> Iterator[FullStack]:
+    with a_stack() as stack:
+        yield FullStack(stack, seed=seed)
