@@ -69,7 +69,7 @@ def requeue_job(job: Job, *, actor: User | None) -> None:
             raise Conflict("Only a job that has started can be requeued.")
 
 
-def change_job(job: Job, data: Any, *, actor: User) -> None:
+def change_job(job: Job, data: Any, *, actor: User, administrator: bool = False) -> None:
     """Change name, weight, deadline, time limit, tags or retries; of a finished job only name and tags."""
     asked = parse_change(data)
     with transaction.atomic():
@@ -77,7 +77,7 @@ def change_job(job: Job, data: Any, *, actor: User) -> None:
         found = Job.objects.select_related("team", "code").get(pk=job.pk)
         if found.is_final and not asked.keys() <= DESCRIPTIVE:
             raise JobIsFinished(found.get_state_display())
-        if faults := list(weight_faults(asked.get("weight", 0.0), found.team, actor)):
+        if faults := list(weight_faults(asked.get("weight", 0.0), found.team, administrator=administrator)):
             raise InvalidSpec(faults)
         changes = {column: value for column, value in asked.items() if getattr(found, column) != value}
         if changes:

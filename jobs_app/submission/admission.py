@@ -50,9 +50,19 @@ class Admitted(ParsedSpec):
 class Admission:
     """Admits the jobs of one user; teams, feasibility and dependencies are looked up once for all of them."""
 
-    def __init__(self, owner: User, parents: Collection[UUID] = (), *, siblings: Collection[UUID] = ()) -> None:
-        """`parents` are dependencies; `siblings` are submitted in the same batch, and need not exist yet."""
-        self.owner = owner
+    def __init__(
+        self,
+        owner: User,
+        parents: Collection[UUID] = (),
+        *,
+        siblings: Collection[UUID] = (),
+        administrator: bool = False,
+    ) -> None:
+        """`parents` are dependencies; `siblings` are submitted in the same batch, and need not exist yet.
+
+        An `administrator` is not bound by the limits of teams: staff, unless by a token of a narrower scope.
+        """
+        self.owner, self.administrator = owner, administrator
         self._visible = {*siblings, *_visible_to(owner, [parent for parent in parents if parent not in siblings])}
         self._teams: dict[str | None, Team | InvalidSpec] = {}
         self._refusals: dict[Request, Refusal | None] = {}
@@ -65,7 +75,7 @@ class Admission:
         digest = columns.pop("code_digest", None)
         code = self._code(digest, team) if digest else None
         faults = [
-            *weight_faults(columns.get("weight", 1.0), team, self.owner),
+            *weight_faults(columns.get("weight", 1.0), team, administrator=self.administrator),
             *([] if code or not digest else [_no_such_code(digest, team)]),
             *self._cluster_faults(columns, team),
             *self._need_faults(asked.needs),
@@ -174,9 +184,9 @@ def _no_such_code(digest: str, team: Team) -> Fault:
 # -- weight ------------------------------------------------------------------------------------------------------
 
 
-def weight_faults(weight: float, team: Team, user: User) -> Iterator[Fault]:
-    """Fault if the weight exceeds the team's limit; staff may exceed it, and `note_of_weight` records that."""
-    if exceeds(weight, team) and not user.is_staff:
+def weight_faults(weight: float, team: Team, *, administrator: bool) -> Iterator[Fault]:
+    """Fault if the weight exceeds the team's limit; an administrator may, and `note_of_weight` records that."""
+    if exceeds(weight, team) and not administrator:
         text = f"Team {team} allows a weight of at most {team.most_job_weight:g} per job."
         yield Fault(pointer="/weight", code="weight_too_large", detail=text)
 

@@ -18,13 +18,14 @@ MOST_FAULTS = 100
 """Faults after which the rest of a batch is not looked at: thousands in an answer help nobody, and take a minute."""
 
 
-def admitted_batch(data: Any, owner: User) -> list[Admitted]:
+def admitted_batch(data: Any, owner: User, *, administrator: bool = False) -> list[Admitted]:
     """Parse and admit all jobs; raise `InvalidSpec` with the first faults. Nothing is written."""
     specs = _specs_of(data)
     ids = [uuid7() for _ in specs]
     asked, faults = _parsed(specs, ids)
     parents = {need["job"] for one in asked for need in one.needs}
-    admission, place = Admission(owner, parents, siblings=set(ids)), {pk: n for n, pk in enumerate(ids)}
+    admission = Admission(owner, parents, siblings=set(ids), administrator=administrator)
+    place = {pk: n for n, pk in enumerate(ids)}
     admitted = []
     for one in asked:
         if len(faults) >= MOST_FAULTS:

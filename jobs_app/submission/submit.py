@@ -18,7 +18,7 @@ from jobs_app.submission.enqueue import enqueue
 
 def submit_job(data: Any, *, owner: User) -> Job:
     """Submit the job of the spec; of an array return the first member."""
-    return enter(admitted(data, owner))
+    return enter(admitted(data, owner, administrator=owner.is_staff))
 
 
 def spec_of_clone(job: Job, changes: Any = None) -> Any:
@@ -35,10 +35,11 @@ def spec_of_clone(job: Job, changes: Any = None) -> Any:
     return {**spec, **changes} if isinstance(changes, Mapping) else changes
 
 
-def admitted(data: Any, owner: User) -> Admitted:
+def admitted(data: Any, owner: User, *, administrator: bool = False) -> Admitted:
     """Parse the spec and admit it for this owner and cluster; nothing is written."""
     asked = ParsedSpec.of(parse_spec(data))
-    return Admission(owner, [need["job"] for need in asked.needs]).admit(asked)
+    parents = [need["job"] for need in asked.needs]
+    return Admission(owner, parents, administrator=administrator).admit(asked)
 
 
 @transaction.atomic

@@ -20,7 +20,7 @@ from jobs_app.lifecycle.attempts import lock_job
 from jobs_app.lifecycle.commands import cancel_job, change_job, hold_job, release_job, requeue_job
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
-from jobs_app.permissions import caller, jobs_seen_by
+from jobs_app.permissions import caller, is_administrator, jobs_seen_by
 from jobs_app.serializers import BatchAnswer, JobAnswer, JobBatch, JobInFull, in_full
 from jobs_app.submission.batch import admitted_batch
 from jobs_app.submission.enqueue import draft_spec, just_written
@@ -71,7 +71,7 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
         query = SubmitQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         if query.validated_data.get("dry_run"):
-            job = admitted(request.data, caller(request))
+            job = admitted(request.data, caller(request), administrator=is_administrator(request))
             return Response(PlanAnswer(dry_run_of_admitted(job) | {"spec": draft_spec(job)}).data)
         return self._submitted(request.data)
 
@@ -86,7 +86,7 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
         keyed = KeyedRequest.of(self.request)
         if answer := keyed.stored_answer():
             return _created(answer, replayed=True)
-        job = admitted(spec, caller(self.request))
+        job = admitted(spec, caller(self.request), administrator=is_administrator(self.request))
         with keyed.exclusive():
             if answer := keyed.stored_answer():
                 return _created(answer, replayed=True)
@@ -102,7 +102,7 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
         keyed = KeyedRequest.of(request)
         if answer := keyed.stored_answer():
             return _created(answer, replayed=True)
-        jobs = admitted_batch(request.data, caller(request))
+        jobs = admitted_batch(request.data, caller(request), administrator=is_administrator(request))
         with keyed.exclusive():
             if answer := keyed.stored_answer():
                 return _created(answer, replayed=True)
@@ -118,7 +118,7 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
         with transaction.atomic():
             lock_job(job.pk)
             refuse_stale(request, lambda: self._in_full(job))
-            change_job(job, request.data, actor=caller(request))
+            change_job(job, request.data, actor=caller(request), administrator=is_administrator(request))
         return self._shown(job)
 
     @extend_schema(request=None, responses={202: JobInFull})

@@ -86,7 +86,7 @@ class DryRunInputs:
 
 def dry_run(data: Any, *, owner: User) -> dict[str, Any]:
     """Plan of the job that this spec describes; raises `InvalidSpec` with all faults, as submission does."""
-    return dry_run_of_admitted(admitted(data, owner))
+    return dry_run_of_admitted(admitted(data, owner, administrator=owner.is_staff))
 
 
 def dry_run_of_admitted(asked: Admitted) -> dict[str, Any]:

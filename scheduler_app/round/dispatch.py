@@ -13,11 +13,12 @@ from django.db import InterfaceError, OperationalError
 from django.db.models import Exists, OuterRef
 
 from cluster_app.models import Engine as EngineRow
+from cluster_app.models import Node
 from cluster_app.storage import StoragePaths
 from engines.accounts import account_name
 from engines.protocol import Engine, EngineUnreachable, Launch, NodeFault, StopReason
 from jobs_app.code.storage import path_of
-from jobs_app.lifecycle.attempts import about_attempt
+from jobs_app.lifecycle.attempts import about_attempt, withdraw
 from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
 from jobs_app.models import Attempt, Job
 from jobs_app.tokens import JobToken
@@ -59,6 +60,7 @@ def dispatch(fence: Fence, now: datetime) -> None:
     _send_stops(fence, running, now)
     with fence.transaction():
         promote_waiting_claims(now)
+        _withdraw_from_cordoned_nodes()
         _claimed_to_launching()
         _withdraw_from_disabled_engines(now)
     _send_launches(fence, running, now)
@@ -116,6 +118,17 @@ def _claimed_to_launching() -> None:
     starting = set(Job.objects.filter(pk__in=job_of.values(), state=Job.State.STARTING).values_list("pk", flat=True))
     pks = [pk for pk, job in job_of.items() if job in starting]
     Attempt.objects.filter(pk__in=pks, state=State.CLAIMED).update(state=State.LAUNCHING)
+
+
+def _withdraw_from_cordoned_nodes() -> None:
+    """Withdraw attempts that wait for GPUs of a node that was cordoned after their round had read it."""
+    cordoned = dict(Node.objects.exclude(state=Node.State.READY).values_list("name", "reason"))
+    waiting = GpuClaim.objects.open().filter(attempt__state=State.CLAIMED, gpu__node__name__in=cordoned)
+    node_of = dict(waiting.values_list("attempt", "gpu__node__name"))
+    for attempt in Attempt.objects.filter(pk__in=node_of).select_related("job").order_by("job"):
+        node = node_of[attempt.pk]
+        with about_attempt(attempt), suppress(AttemptIsNotLive):
+            withdraw(attempt, Attempt.StopReason.DRAIN, note=f"{node}: {cordoned[node]}")
 
 
 def _withdraw_from_disabled_engines(now: datetime) -> None:

@@ -8,7 +8,7 @@ from rest_framework.test import APIClient
 from audit_app.models import AuditEntry
 from jobs_app.lifecycle.commands import hold_job
 from jobs_app.models import Job, JobTag
-from tests.rest_callers import caller
+from tests.rest_callers import SPEC, Scope, caller
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 
@@ -166,11 +166,22 @@ def test_what_may_not_be_is_said_with_its_place(
 
 
 def test_staff_may_exceed_the_weight_and_it_is_recorded(cluster: Lab, queued: Job) -> None:
-    root = caller(cluster.user("root", "admins", staff=True))
+    root = caller(cluster.user("root", "admins", staff=True), Scope.ADMIN)
     assert change(root, queued, weight=5).json()["weight"] == 5
     event = queued.events.last()
     assert event is not None
     assert "weight 5 is above the team's limit of 1" in event.message
+
+
+def test_a_token_of_scope_submit_makes_nobody_an_administrator(cluster: Lab, queued: Job) -> None:
+    clerk = caller(cluster.user("root", "vision", staff=True))
+    too_much = {**SPEC, "team": "vision", "weight": 5}
+    answers = [
+        change(clerk, queued, weight=5),
+        clerk.post("/api/v1/jobs", too_much, format="json"),
+        clerk.post("/api/v1/jobs/batch", {"jobs": [too_much]}, format="json"),
+    ]
+    assert [(answer.status_code, faults_of(answer)[0][1]) for answer in answers] == [(422, "weight_too_large")] * 3
 
 
 def test_a_finished_job_may_be_named_and_tagged(ada: APIClient, finished: Job) -> None:

@@ -24,6 +24,7 @@ from jobs_app.models import Attempt, Job
 from scheduler_app.errors import NotReplayable
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
+from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.lease import acquire_lease, open_round
 from scheduler_app.round.replay import replay_round
 from scheduler_app.round.tick import round_is_due
@@ -294,6 +295,19 @@ def test_nothing_starts_on_a_node_cordoned_meanwhile(lab: Lab, queued: Job) -> N
     cordon(Node.objects.get(), reason="repair", actor=None)
     round_.commit(lab)
     assert not Attempt.objects.exists()
+
+
+def test_nothing_is_launched_on_a_node_cordoned_after_the_commit(lab: Lab, queued: Job) -> None:
+    decided(lab).commit(lab)
+    assert Attempt.objects.get().state == Attempt.State.CLAIMED
+    cordon(Node.objects.get(), reason="repair", actor=None)
+    dispatch(lab.fence, lab.now)
+    attempt = Attempt.objects.get()
+    assert (attempt.state, attempt.launched_at) == (Attempt.State.ENDED, None)
+    assert "n1: repair" in attempt.stop_note
+    queued.refresh_from_db()
+    assert queued.state == Job.State.QUEUED
+    assert queued.failures == 0
 
 
 def test_no_job_is_preempted_for_one_that_was_cancelled_meanwhile(lab: Lab) -> None:

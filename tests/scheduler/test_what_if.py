@@ -29,7 +29,8 @@ def done(lab: Lab, job: Job, change: ProposedChange) -> Job:
         made = submit_job(spec_of_clone(job, dict(change.changes)), owner=job.owner)
         cancel_job(job, actor=job.owner)
         return made
-    change_job(job, dict(change.changes), actor=lab.user("root", staff=True) if change.for_staff else job.owner)
+    actor = lab.user("root", staff=True) if change.for_staff else job.owner
+    change_job(job, dict(change.changes), actor=actor, administrator=change.for_staff)
     return job
 
 
