@@ -198,7 +198,7 @@ class Campaign:
             return False
         for job in running:
             self._killed[job] += 1
-        self._paused.clear()
+        self.resume(float("inf"))  # what stands still ends on no signal but SIGKILL
         kill()
         self.service.end_jobs()
         return True

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -30,13 +31,26 @@ def test_a_cancel_is_obeyed_while_a_round_is_being_decided(service: Service) -> 
     service.declare(a100=1)
     job = service.submit("sleep 600")
     service.wait_for_state(job, "running")
-    deciding = wait_for("a process decides", lambda: service.processes("--only rounds"))
-    for process in deciding:
-        os.kill(process, signal.SIGSTOP)  # as a solver that takes very long
+    (deciding,) = wait_for("a process decides", lambda: service.processes("--only rounds"))
+    wait_for("it stands still outside of a transaction", lambda: stopped_without_a_lock(service, deciding))
     service.client.cancel(job)
     service.wait_for_state(job, "cancelled")
-    for process in deciding:
+    os.kill(deciding, signal.SIGCONT)
+
+
+def stopped_without_a_lock(service: Service, process: int) -> bool:
+    """Stop the process as a solver that takes very long would; let it go on if it holds the lock of SQLite."""
+    os.kill(process, signal.SIGSTOP)
+    database = sqlite3.connect(service.var / "motley.sqlite3", timeout=1, isolation_level=None)
+    try:
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("ROLLBACK")
+    except sqlite3.OperationalError:
         os.kill(process, signal.SIGCONT)
+        return False
+    finally:
+        database.close()
+    return True
 
 
 def test_a_killed_service_finds_its_running_jobs_again(service: Service) -> None:
