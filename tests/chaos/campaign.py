@@ -183,13 +183,16 @@ class Campaign:
 
     def kill_of_a_job(self, words: bytes) -> bool:
         """A process of one job with these words in its command line, unless the job has had its share."""
-        jobs = {ancestor: one.job for one in job_processes(str(self.root)) for ancestor in ancestors(one.pid)}
-        found = [(pid, job) for pid, job in jobs.items() if words in told(pid, "cmdline")]
-        able = [(pid, job) for pid, job in found if self._killed[job] < KILLS_OF_A_JOB]
-        killed = self._signal_one([pid for pid, _ in able], signal.SIGKILL)
+        able = {pid: job for pid, job in self.above_ranks(words).items() if self._killed[job] < KILLS_OF_A_JOB}
+        killed = self._signal_one(list(able), signal.SIGKILL)
         if killed is not None:
-            self._killed[dict(able)[killed]] += 1
+            self._killed[able[killed]] += 1
         return killed is not None
+
+    def above_ranks(self, words: bytes) -> dict[int, str]:
+        """Ranks and their ancestors with these words in their command line, each with its job."""
+        jobs = {ancestor: one.job for one in job_processes(str(self.root)) for ancestor in ancestors(one.pid)}
+        return {pid: job for pid, job in jobs.items() if words in told(pid, "cmdline")}
 
     def kill_with_all_jobs(self, kill: Callable[[], object]) -> bool:
         """A machine that goes down takes its jobs along, unless one of them has had its share."""

@@ -45,7 +45,7 @@ class OverSlurm(Campaign):
             "slurmstepd": lambda: self.kill_one(self._step_daemons()),
             "scancel": self._cancel_in_slurm,
             "supervisor": lambda: self.kill_one(self.with_words(b"engines.slurm.batch")),
-            "init process": lambda: self.kill_one(self.with_words(b"engines.supervision.init_process")),
+            "init process": lambda: self.kill_one(list(self.above_ranks(b"engines.supervision.init_process"))),
             "rank": lambda: self.kill_one([one.pid for one in job_processes(str(self.root))]),
         }
 
