@@ -21,7 +21,7 @@ END $$;
 """
 """Also drops tables that the dump does not have, as those of a newer version."""
 PATIENCE = "-c lock_timeout=30s"
-"""A client that was forgotten may hold a table."""
+"""An idle connection may hold a lock on a table: fail then, and do not wait for ever."""
 
 
 class DumpFailed(Exception):
@@ -85,5 +85,5 @@ def _program(name: str) -> str:
 
 
 def _version(path: Path) -> float:
-    """15 of /usr/lib/postgresql/15/bin/psql."""
+    """Version of PostgreSQL by the path of its program: 15 for /usr/lib/postgresql/15/bin/psql."""
     return float(path.parents[1].name)

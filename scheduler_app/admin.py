@@ -110,7 +110,7 @@ class EngineAdmin(Audited, admin.ModelAdmin[Engine]):
         return super().change_view(request, object_id, form_url, shown)
 
     def response_add(self, request: HttpRequest, obj: Engine, post_url_continue: str | None = None) -> HttpResponse:
-        """Go on to the engine's page, where it is tested and its nodes are added."""
+        """Redirect to the change page of the new engine, where it is tested and its nodes are added."""
         if "_addanother" in request.POST or "_popup" in request.POST:
             return super().response_add(request, obj, post_url_continue)
         self.message_user(request, f"The engine {obj} was added. Test it, then add its nodes.")

@@ -11,7 +11,7 @@ STEPS = 400
 def go_back_to_a_backup(
     service: Deployment, folder: Path, *, stop: Callable[[], None], start: Callable[[], None]
 ) -> None:
-    """A job is preempted and goes on after the backup, another one comes; after the way back the first is done once."""
+    """After the backup a job is preempted and resumed and another is submitted; once restored, it is done once."""
     known = service.sample(name="known", steps=STEPS, rate=40)
     wait_for("it works", lambda: service.client.job(known)["progress"]["step"])
     file = folder / "motley.backup"

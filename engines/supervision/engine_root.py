@@ -62,7 +62,7 @@ class EngineRoot:
         return AttemptFolder(self.path / "attempts" / str(int(number)))
 
     def attempts(self) -> dict[int, bool]:
-        """The attempts of which there is a folder → whether they have ended, or were never launched."""
+        """Attempts that have a folder → whether each has ended or was never launched."""
         numbers = [int(path.name) for path in (self.path / "attempts").iterdir() if path.name.isdigit()]
         folders = {number: self.attempt(number) for number in numbers}
         return {number: one.exit.exists() or not one.launch.exists() for number, one in folders.items()}

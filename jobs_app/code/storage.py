@@ -122,7 +122,7 @@ def unused_archives(before: datetime) -> QuerySet[CodeArchive]:
 
 
 def delete_files(archives: QuerySet[CodeArchive]) -> None:
-    """Delete the files of the archives once the transaction is committed; their rows stay."""
+    """Mark the archives as deleted, whose rows stay, and delete their files once that is committed."""
     for archive in archives:
         unused = CodeArchive.objects.filter(pk=archive.pk, used_at=archive.used_at)  # nor uploaded or used meanwhile
         if unused.update(stored=False):

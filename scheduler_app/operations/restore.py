@@ -1,4 +1,4 @@
-"""Restoring of backups, and what to do with attempts that were made after them."""
+"""Restore backups, and stop the attempts that were launched after them."""
 
 import json
 import re
@@ -162,7 +162,7 @@ def _engines() -> Mapping[str, Engine]:
 
 
 def _strays(running: Mapping[str, Engine]) -> list[Stray]:
-    """Of every engine that answers."""
+    """Running attempts of all engines that the database does not know; `EngineError` if one does not answer."""
     known = set(Attempt.objects.ungone().values_list("pk", flat=True))
     found: list[Stray] = []
     for name, engine in running.items():

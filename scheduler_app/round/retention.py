@@ -9,7 +9,6 @@ from time import monotonic
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.utils import timezone
 
@@ -23,8 +22,8 @@ from scheduler_app.round.engine_registry import engine_named
 
 log = logging.getLogger(__name__)
 
-ROWS_PER_TRANSACTION = 500
-"""A transaction of this size takes a fraction of a second."""
+ROWS_PER_BATCH = 500
+"""To remove so many takes a fraction of a second."""
 NEWEST_ROUNDS = 10
 """Their snapshots are kept however old they are: pages explain jobs by the last good round."""
 EVERY = timedelta(hours=1)
@@ -74,12 +73,14 @@ def _cutoff(rule: RetentionRule, now: datetime) -> datetime:
 
 
 def _delete_in_batches(rule: RetentionRule, now: datetime) -> Iterator[int]:
-    """Remove the expired rows of a rule, oldest first; yields the size of each batch."""
+    """Remove the expired rows of a rule, oldest first; yields the size of each batch.
+
+    No transaction is open around a removal: that of files asks engines, and SQLite's lock would be held meanwhile.
+    """
     expired = rule.expired(_cutoff(rule, now))
     later = expired
-    while pks := list(later.order_by("pk").values_list("pk", flat=True)[:ROWS_PER_TRANSACTION]):
-        with transaction.atomic():
-            rule.remove(expired.filter(pk__in=pks))
+    while pks := list(later.order_by("pk").values_list("pk", flat=True)[:ROWS_PER_BATCH]):
+        rule.remove(expired.filter(pk__in=pks))
         yield len(pks)
         later = expired.filter(pk__gt=pks[-1])  # what could not be removed is tried again an hour later
 

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +31,14 @@ STILL_THERE_S = 0.5
 """A process that was sent SIGKILL is seen for a moment: only what is alive after this time is taken for a violation."""
 KILLS_OF_A_JOB = 2
 """How often one job's own processes are killed: where the rank is, that counts as its failure, and takes a retry."""
+STANDS_STILL_S = (12.0, 20.0)
+"""Longer than a lease, so that another takes over meanwhile."""
+LOCAL_SHAPES: Sequence[Mapping[str, Any]] = (
+    {"gpus": 1, "gpu_types": ["a100", "v100"]},
+    {"gpus": 2, "gpu_types": ["a100", "v100"]},
+    {"gpus": 4, "gpu_types": ["a100"]},
+)
+"""Of jobs on two emulated nodes of four GPUs, as `declare(a100=4, v100=4)` makes them."""
 FINAL = ("succeeded", "failed", "cancelled", "timed_out")
 OPEN_CLAIMS = "from scheduler_app.models import GpuClaim\nanswer = GpuClaim.objects.open().count()"
 ENDS = """
@@ -118,7 +126,7 @@ def ancestors(pid: int) -> Iterator[int]:
 class Campaign:
     """Faults of one seed on a service; the jobs are submitted as they are needed. A setting says which faults."""
 
-    shapes: ClassVar[tuple[Mapping[str, Any], ...]]
+    shapes: ClassVar[Sequence[Mapping[str, Any]]]
     retries: ClassVar[int] = KILLS_OF_A_JOB
     """No other fault may cost a job one."""
     faults: Mapping[str, Callable[[], bool]]
@@ -180,6 +188,15 @@ class Campaign:
         if pid is not None:
             self._paused[pid] = time.monotonic() + self.random.uniform(*seconds)
         return pid is not None
+
+    def faults_of_jobs(self) -> dict[str, Callable[[], bool]]:
+        """On processes of single jobs of the local engine, and cancels."""
+        return {
+            "supervisor": lambda: self.kill_of_a_job(b"engines.supervision.supervisor"),
+            "init process": lambda: self.kill_of_a_job(b"engines.supervision.init_process"),
+            "rank": lambda: self.kill_of_a_job(MARK),
+            "cancel": self.cancel_one,
+        }
 
     def kill_of_a_job(self, words: bytes) -> bool:
         """A process of one job with these words in its command line, unless the job has had its share."""

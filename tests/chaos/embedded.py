@@ -9,26 +9,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.chaos.campaign import Campaign, environment
+from tests.chaos.campaign import LOCAL_SHAPES, STANDS_STILL_S, Campaign, environment
 from tests.deployment import ROOT, wait_for
 from tests.private_servers import private_folder
 from tests.service.running_service import Service, a_service
 
 LOCKED_S = (2.0, 8.0)
 FULL_S = (3.0, 10.0)
-STANDS_STILL_S = (12.0, 20.0)
-"""Longer than a lease, so that another takes over meanwhile."""
 DISK_MIB = 160
 
 
 class Embedded(Campaign):
     """The embedded service and a second scheduler, which waits for the leases of the first."""
 
-    shapes = (
-        {"gpus": 1, "gpu_types": ["a100", "v100"]},
-        {"gpus": 2, "gpu_types": ["a100", "v100"]},
-        {"gpus": 4, "gpu_types": ["a100"]},
-    )
+    shapes = LOCAL_SHAPES
 
     def __init__(self, service: Service, *, seed: int) -> None:
         super().__init__(service, service.engine_root, seed=seed)
@@ -42,11 +36,8 @@ class Embedded(Campaign):
             "service": self._restart_service,
             "Ctrl-C": self._stop_service,
             "power cut": self._cut_power,
-            "supervisor": lambda: self.kill_of_a_job(b"engines.supervision.supervisor"),
             "supervisor stands still": lambda: self.pause_one(self._supervisors(), seconds=STANDS_STILL_S),
-            "init process": lambda: self.kill_of_a_job(b"engines.supervision.init_process"),
-            "rank": lambda: self.kill_of_a_job(b"ledger-of-steps"),
-            "cancel": self.cancel_one,
+            **self.faults_of_jobs(),
             "locked database": lambda: self._beside(self._lock, LOCKED_S),
             "full disk": lambda: self._beside(self._fill, FULL_S),
         }

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import psycopg
 
-from tests.chaos.campaign import Campaign
+from tests.chaos.campaign import LOCAL_SHAPES, STANDS_STILL_S, Campaign
 from tests.stack.composed import Stack, a_stack
 
-STANDS_STILL_S = (12.0, 20.0)
-"""Longer than a lease, so that another takes over meanwhile."""
 AWAY_S = (0.0, 4.0)
 CUT = "select count(pg_terminate_backend(pid)) from pg_stat_activity where pid <> pg_backend_pid()"
 
@@ -20,11 +18,7 @@ CUT = "select count(pg_terminate_backend(pid)) from pg_stat_activity where pid <
 class FullStack(Campaign):
     """The services of docker-compose.yml."""
 
-    shapes = (
-        {"gpus": 1, "gpu_types": ["a100", "v100"]},
-        {"gpus": 2, "gpu_types": ["a100", "v100"]},
-        {"gpus": 4, "gpu_types": ["a100"]},
-    )
+    shapes = LOCAL_SHAPES
 
     def __init__(self, stack: Stack, *, seed: int) -> None:
         super().__init__(stack, stack.engine_root, seed=seed)
@@ -37,10 +31,7 @@ class FullStack(Campaign):
             "worker stands still": lambda: self.pause_one(self._processes("worker"), seconds=STANDS_STILL_S),
             "rounds stand still": lambda: self.pause_one(self._processes("rounds"), seconds=STANDS_STILL_S),
             "worker's container": lambda: self.kill_with_all_jobs(self._kill_workers),
-            "supervisor": lambda: self.kill_of_a_job(b"engines.supervision.supervisor"),
-            "init process": lambda: self.kill_of_a_job(b"engines.supervision.init_process"),
-            "rank": lambda: self.kill_of_a_job(b"ledger-of-steps"),
-            "cancel": self.cancel_one,
+            **self.faults_of_jobs(),
         }
 
     def prepare(self) -> None:

@@ -182,7 +182,7 @@ def test_a_dry_run_says_what_then_goes(rounds: None) -> None:
 
 
 def test_what_does_not_go_in_the_time_there_is_goes_later(rounds: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "ROWS_PER_TRANSACTION", 7)
+    monkeypatch.setattr(pruning, "ROWS_PER_BATCH", 7)
     assert sum(delete_expired(timezone.now(), time_budget=timedelta(0)).values()) == 7
     delete_expired(timezone.now())
     assert Round.objects.exclude(archive=None).count() == NEWEST_ROUNDS
