@@ -13,7 +13,7 @@ RUN python -m compileall -q -x '/\.venv/' . \
 FROM python:3.11-slim-bookworm
 # The numbers are fixed: volumes keep them from one image to the next.
 RUN groupadd --gid 10001 motley && useradd --uid 10001 --gid motley --create-home motley \
-    && install -d -o motley -g motley -m 0711 /var/lib/motley/engine
+    && install -d -o motley -g motley -m 0711 /var/lib/motley/engine && install -d -o motley -g motley -m 0700 /var/lib/motley/archive
 WORKDIR /motley
 # Owned by root: what runs as motley, jobs among it, cannot change the program.
 COPY --from=build /motley /motley

@@ -255,6 +255,8 @@ CELERY_BEAT_SCHEDULE = {  # a queue for each loop of the scheduler, so that no c
 MOTLEY_ENGINE_ROOT: Path = env.path("MOTLEY_ENGINE_ROOT", VAR_DIR / "engine")
 MOTLEY_CODE_ROOT: Path | None = env.path("MOTLEY_CODE_ROOT", None)
 """Archives of code; None: `code` in the engine's root. Web and scheduler share it."""
+MOTLEY_ARCHIVE_ROOT: Path = env.path("MOTLEY_ARCHIVE_ROOT", VAR_DIR / "archive")
+"""Jobs that left the database, as compressed JSON lines. Web and scheduler share it."""
 _IS_ACCOUNT = validate.Regexp(
     r"\A((\{team\}|[a-z_])(\{team\}|[a-z0-9_-]){0,20})?\Z",
     error='The name of an account has lower-case letters, digits, "-" and "_"; "{team}" stands for the team.',
@@ -282,8 +284,10 @@ _AN_HOUR = validate.Range(min=timedelta(hours=1))
 MOTLEY_KEEP_SNAPSHOTS = env.timedelta("MOTLEY_KEEP_SNAPSHOTS", timedelta(days=7), validate=_AN_HOUR)
 """Of a round's snapshot, with which it can be opened and solved again."""
 MOTLEY_KEEP_ROUNDS = env.timedelta("MOTLEY_KEEP_ROUNDS", timedelta(days=90), validate=_AN_HOUR)
-MOTLEY_KEEP_EVENTS = env.timedelta("MOTLEY_KEEP_EVENTS", timedelta(days=180), validate=_AN_HOUR)
+MOTLEY_KEEP_EVENTS = env.timedelta("MOTLEY_KEEP_EVENTS", timedelta(days=365), validate=_AN_HOUR)
 """Of nodes, and of jobs from their end on."""
+MOTLEY_KEEP_JOBS = env.timedelta("MOTLEY_KEEP_JOBS", timedelta(days=365), validate=_AN_HOUR)
+"""In the database, from their end on; then they are in the archive."""
 MOTLEY_KEEP_MINUTES = env.timedelta("MOTLEY_KEEP_MINUTES", timedelta(days=90), validate=_AN_HOUR)
 """Of the ledger of teams and GPU types."""
 MOTLEY_KEEP_IDEMPOTENCY_KEYS = env.timedelta("MOTLEY_KEEP_IDEMPOTENCY_KEYS", timedelta(hours=72), validate=_AN_HOUR)

@@ -83,6 +83,13 @@ class JobIsFinished(Conflict):
         super().__init__(f"The job has already {'been ' if state == 'cancelled' else ''}{state}.")
 
 
+class JobIsArchived(Conflict):
+    code = "job_is_archived"
+
+    def __init__(self) -> None:
+        super().__init__("The job is in the archive: it can be read and cloned, but not changed.")
+
+
 class JobIsNotHeld(Conflict):
     code = "job_is_not_held"
 

@@ -154,11 +154,17 @@ class JobInFull(JobAnswer):
     """One job, with all its attempts."""
 
     attempts = AttemptAnswer(many=True, read_only=True)
+    archived = serializers.SerializerMethodField(
+        help_text="Whether it is in the archive, as it was when it left the lists; it cannot be changed."
+    )
     etag = serializers.SerializerMethodField(help_text="Entity tag of this state; send it as `If-Match` with a change.")
 
     class Meta(JobAnswer.Meta):
-        fields = (*JobAnswer.Meta.fields, "attempts", "etag")
+        fields = (*JobAnswer.Meta.fields, "attempts", "archived", "etag")
         read_only_fields = fields
+
+    def get_archived(self, job: Job) -> bool:
+        return False  # `jobs_app.job_archive` shows those of the archive
 
     def get_etag(self, job: Job) -> str:
         return ""  # computed from the whole representation, in `to_representation`

@@ -3,7 +3,7 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from scheduler_app.pages import account, cluster, home, job, jobs, new_job, policies, rounds, trends
+from scheduler_app.pages import account, cluster, home, job, jobs, new_job, policies, retention, rounds, trends, usage
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -25,6 +25,8 @@ urlpatterns = [
     path("policies/history/<int:pk>/choose", policies.go_back, name="go-back"),
     path("fairness", trends.fairness_page, name="fairness"),
     path("utilization", trends.utilization_page, name="utilization"),
+    path("usage", usage.usage_page, name="usage"),
+    path("retention", retention.retention_page, name="retention"),
     path("tokens", account.tokens, name="tokens"),
     path("tokens/<int:pk>/revoke", account.revoke, name="revoke-token"),
     path("password", account.ChangePassword.as_view(), name="change-password"),

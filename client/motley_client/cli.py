@@ -36,6 +36,7 @@ for command in (
     cluster.storage,
     cluster.rates,
     scheduling.share,
+    scheduling.usage,
     scheduling.rounds,
 ):
     app.command()(command)

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -42,6 +42,7 @@ from motley_client.responses import (
     Team,
     Throughput,
     Token,
+    UsageReport,
 )
 from motley_client.sessions import Session, open_session
 
@@ -365,6 +366,13 @@ class Client(Connection):
 
     def team(self, name: str) -> Team:
         return cast("Team", self._json("GET", url_path("teams", name)))
+
+    def usage(
+        self, *, since: date | None = None, until: date | None = None, by: str = "month", team: str = ""
+    ) -> UsageReport:
+        """GPU hours and cost of your teams per `by` ("day" or "month") and GPU type; default: this month's."""
+        query = without_empty({"since": since, "until": until, "by": by, "team": team or None})
+        return cast("UsageReport", self._json("GET", "usage", params=query))
 
     def rounds(self, *, page_size: int | None = None) -> Iterator[Round]:
         """Scheduling rounds, newest first."""

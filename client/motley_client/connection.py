@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import date
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -134,9 +134,9 @@ def url_path(*segments: object) -> str:
 
 
 def without_empty(query: Mapping[str, object]) -> dict[str, Any]:
-    """The query without empty values, and times as ISO 8601."""
+    """The query without empty values, and days and times as ISO 8601."""
     present = {name: value for name, value in query.items() if value not in (None, [], ())}
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in present.items()}
+    return {name: value.isoformat() if isinstance(value, date) else value for name, value in present.items()}
 
 
 def not_a_motley_service(response: httpx.Response) -> MotleyError:

@@ -115,6 +115,7 @@ class JobDetail(Job):
     """A job with its attempts and entity tag, as the route of one job returns it."""
 
     attempts: list[Attempt]
+    archived: bool
     etag: str
 
 
@@ -279,6 +280,24 @@ class Team(TypedDict):
     members: list[str]
     gpus_in_use: int
     share: Share
+
+
+class Usage(TypedDict):
+    """Usage of a team on a GPU type in one day, or in the month that begins with it."""
+
+    period: str
+    team: str
+    gpu_type: str
+    gpu_hours: float
+    work_gpu_hours: float
+    cost: float
+
+
+class UsageReport(TypedDict):
+    since: str
+    until: str
+    by: str
+    rows: list[Usage]
 
 
 class CodeArchive(TypedDict):

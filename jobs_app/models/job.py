@@ -218,6 +218,11 @@ class Job(models.Model):
                 condition=Q(finished_at__isnull=False, files_deleted_at__isnull=True),
                 name="job_with_files",
             ),
+            models.Index(
+                fields=("finished_at",),
+                condition=Q(finished_at__isnull=False, files_deleted_at__isnull=False),
+                name="job_without_files",
+            ),
             models.Index(fields=("eligible_at",), condition=Q(eligible_at__isnull=False), name="job_by_pause"),
         ]
         constraints = [

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from audit_app.models import Action
 from audit_app.services import note
@@ -22,17 +23,23 @@ def submit_job(data: Any, *, owner: User) -> Job:
 
 
 def spec_of_clone(job: Job, changes: Any = None) -> Any:
-    """Spec for a clone: without dependencies and a deadline in the past, overridden by `changes`."""
-    expired = job.deadline is not None and job.deadline <= timezone.now()
+    """Spec for a clone of the job, as by `cloned_spec`."""
+    return cloned_spec(spec_of(job), changes)
+
+
+def cloned_spec(spec: Mapping[str, Any], changes: Any = None) -> Any:
+    """The spec for a clone: without dependencies and a deadline in the past, overridden by `changes`."""
+    deadline = parse_datetime(spec.get("deadline", ""))
+    expired = deadline is not None and deadline <= timezone.now()
     left_out = {"after", "deadline"} if expired else {"after"}
     if isinstance(changes, Mapping) and "gpus" in changes:
         left_out |= IN_REPLICAS
     elif isinstance(changes, Mapping) and IN_REPLICAS & changes.keys():
         left_out.add("gpus")
-    spec = {name: value for name, value in spec_of(job).items() if name not in left_out}
+    kept = {name: value for name, value in spec.items() if name not in left_out}
     if changes is None:
-        return spec
-    return {**spec, **changes} if isinstance(changes, Mapping) else changes
+        return kept
+    return {**kept, **changes} if isinstance(changes, Mapping) else changes
 
 
 def admitted(data: Any, owner: User, *, administrator: bool = False) -> Admitted:

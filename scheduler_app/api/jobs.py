@@ -5,6 +5,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Prefetch
+from django.http import Http404
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_view
@@ -15,6 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
+from jobs_app.errors import JobIsArchived
 from jobs_app.filters import JobFilter
 from jobs_app.lifecycle.attempts import lock_job
 from jobs_app.lifecycle.commands import cancel_job, change_job, hold_job, release_job, requeue_job
@@ -26,10 +28,11 @@ from jobs_app.submission.batch import admitted_batch
 from jobs_app.submission.enqueue import draft_spec, just_written
 from jobs_app.submission.idempotency import IDEMPOTENCY_KEY, KeyedRequest
 from jobs_app.submission.spec import JobChange, JobSpec
-from jobs_app.submission.submit import admitted, enter, enter_batch, spec_of_clone
-from rest.etags import IF_MATCH, etag_of, refuse_stale
+from jobs_app.submission.submit import admitted, cloned_spec, enter, enter_batch
+from rest.etags import IF_MATCH, IF_NONE_MATCH, etag_of, refuse_stale
 from rest.parsers import LARGEST_BATCH_BYTES, read_large_body
-from rest.representation import ShowMany, ShowOne, single
+from rest.representation import FIELDS, ShowMany, single
+from scheduler_app.api.job_history import archived_for
 from scheduler_app.api.serializers import Explanation, PlanAnswer
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.explain.dry_run import dry_run_of_admitted
@@ -48,9 +51,9 @@ class ExplainQuery(serializers.Serializer[Any]):
     )
 
 
-@extend_schema_view(list=extend_schema(summary="List jobs"), retrieve=extend_schema(summary="Get a job"))
-class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
-    """Jobs that the caller may see, newest first."""
+@extend_schema_view(list=extend_schema(summary="List jobs"))
+class JobViewSet(ShowMany[Job], viewsets.GenericViewSet[Job]):
+    """Jobs that the caller may see, newest first; those of the archive are not in the list."""
 
     queryset = Job.objects.none()
     filterset_class = JobFilter
@@ -62,6 +65,11 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
 
     def get_serializer_class(self) -> type[BaseSerializer[Job]]:
         return JobAnswer if self.action == "list" else JobInFull
+
+    @extend_schema(summary="Get a job", parameters=[FIELDS, IF_NONE_MATCH])
+    def retrieve(self, request: Request, pk: str) -> Response:
+        """Get a job; one that ended long ago from the archive, as it was then."""
+        return single(request, self._in_full_or_archived(pk))
 
     @extend_schema(
         request=JobSpec, responses={200: PlanAnswer, 201: JobInFull}, parameters=[SubmitQuery, IDEMPOTENCY_KEY]
@@ -79,7 +87,7 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
     @action(detail=True, methods=["post"])
     def clone(self, request: Request, pk: str) -> Response:
         """Submit the same job again, without its dependencies. Fields of the body, if any, override its spec."""
-        return self._submitted(spec_of_clone(self.get_object(), request.data))
+        return self._submitted(cloned_spec(self._in_full_or_archived(pk)["spec"], request.data))
 
     def _submitted(self, spec: Any) -> Response:
         """201 with the job, written once per idempotency key; it is admitted before anything is locked."""
@@ -152,6 +160,22 @@ class JobViewSet(ShowMany[Job], ShowOne[Job], viewsets.GenericViewSet[Job]):
 
     def _shown(self, job: Job, code: int = status.HTTP_200_OK) -> Response:
         return single(self.request, self._in_full(job), code)
+
+    def get_object(self) -> Job:
+        try:
+            return super().get_object()
+        except Http404:
+            if archived_for(self.request, self.kwargs["pk"]):
+                raise JobIsArchived from None
+            raise
+
+    def _in_full_or_archived(self, pk: str) -> dict[str, Any]:
+        try:
+            return in_full(super().get_object())
+        except Http404:
+            if (archived := archived_for(self.request, pk)) is None:
+                raise
+            return archived.whole
 
     def _in_full(self, job: Job) -> dict[str, Any]:
         return in_full(self.get_queryset().get(pk=job.pk))

@@ -1,9 +1,9 @@
 """REST: logs, by polling, by byte ranges, and as server-sent events."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -19,6 +19,7 @@ from jobs_app.models import Attempt, Job
 from jobs_app.permissions import jobs_seen_by
 from jobs_app.submission.fields import MOST_GPUS
 from rest.byte_ranges import byte_range_of, is_range_request
+from scheduler_app.api.job_history import archived_for
 from scheduler_app.logs.reading import bytes_between, last_lines, log_size, read_log
 from scheduler_app.logs.stream import LogEventStream, stream_slots
 
@@ -99,7 +100,7 @@ class LogView(GenericAPIView[Job]):
         description=DESCRIPTION,
     )
     def get(self, request: Request, pk: str) -> HttpResponseBase:
-        job = get_object_or_404(jobs_seen_by(request), pk=pk)
+        job = _job(request, pk)
         if job.files_deleted_at is not None:
             raise FilesDeleted(job.files_deleted_at)
         query = LogQuery(data=request.query_params)
@@ -112,6 +113,15 @@ class LogView(GenericAPIView[Job]):
         if is_range_request(header) and "tail" not in asked and "If-Range" not in request.headers:
             return log.part(header)
         return log.chunk(asked)
+
+
+def _job(request: Request, pk: str) -> Job:
+    try:
+        return get_object_or_404(jobs_seen_by(request), pk=pk)
+    except Http404:
+        if archived := archived_for(request, pk):
+            raise FilesDeleted(datetime.fromisoformat(archived.whole["files_deleted_at"])) from None
+        raise
 
 
 def _attempt(job: Job, number: int | None) -> Attempt | None:

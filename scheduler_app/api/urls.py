@@ -1,13 +1,15 @@
-"""URLs of a job's explanation, logs and sessions."""
+"""URLs of a job's explanation, logs and sessions, and of the usage report."""
 
 from django.urls import path
 
 from scheduler_app.api.jobs import ExplainView
 from scheduler_app.api.logs import LogView
 from scheduler_app.api.sessions import SessionView
+from scheduler_app.api.usage import UsageView
 
 urlpatterns = [
     path("jobs/<uuid:pk>/explain", ExplainView.as_view(), name="job-explain"),
     path("jobs/<uuid:pk>/session", SessionView.as_view(), name="job-session"),
+    path("usage", UsageView.as_view(), name="usage-report"),
     path("jobs/<uuid:pk>/logs", LogView.as_view(), name="job-logs"),
 ]

@@ -4,12 +4,14 @@ Entitlement is a team's weighted max-min fair share: its weight over that of all
 no more than its jobs can use. Delivered work is GPU-seconds weighted by the job's speed on those GPUs, the cluster's
 average GPU being 1. The backlog is entitled less delivered work, as a virtual queue. Each round adds the time since the
 last one.
+
+Days have GPU time per team and GPU type, for accounts of years: they stay when minutes, jobs and claims are deleted.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from math import isfinite
 from typing import NamedTuple, TypeVar
 
@@ -19,9 +21,9 @@ from django.db.models import Count, F, Q, QuerySet, Sum
 from allocation.fairness import entitled_shares, jain_index, later_backlog
 from cluster_app.models import Gpu
 from jobs_app.models import Attempt, Job, Team
-from scheduler_app.models import GpuTypeUsage, SchedulerLease, TeamBacklog, TeamUsage
+from scheduler_app.models import DailyUsage, GpuTypeUsage, SchedulerLease, TeamBacklog, TeamUsage
 
-MINUTE = timedelta(minutes=1)
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 LONGEST_GAP = timedelta(hours=1)
 """Longer outages are left out of the ledger: which teams had waiting jobs then is unknown."""
 
@@ -29,11 +31,14 @@ LONGEST_GAP = timedelta(hours=1)
 def accrue(now: datetime) -> None:
     """Extend the ledger to now; inside the round's transaction, so that no second is counted twice."""
     lease = SchedulerLease.objects.get(pk=SchedulerLease.Loop.ROUNDS)
-    since = max(lease.accrued_until or now, now - LONGEST_GAP)
+    covered = lease.accrued_until or now
+    since = max(covered, now - LONGEST_GAP)
     if since < now:
         ran = _ran(since, now)
         _accrue_teams(since, now, ran)
         _accrue_types(since, now, ran)
+        # Without a longest gap: which attempts ran is known also of an outage.
+        _accrue_days(covered, now, ran if covered == since else _ran(covered, now))
     SchedulerLease.objects.filter(pk=lease.pk).update(accrued_until=now)
 
 
@@ -99,6 +104,32 @@ def _accrue_types(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) 
     )
 
 
+def _accrue_days(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -> None:
+    gpu_s: dict[tuple[int, int], float] = defaultdict(float)
+    work_gpu_s: dict[tuple[int, int], float] = defaultdict(float)
+    for run in ran:
+        gpu_s[run.team, run.gpu_type] += run.gpu_s
+        work_gpu_s[run.team, run.gpu_type] += run.work_gpu_s
+    whole_s = (now - since).total_seconds()
+    _add(
+        DailyUsage,
+        [
+            DailyUsage(
+                team_id=team,
+                gpu_type_id=kind,
+                day=day,
+                gpu_s=held_s * seconds / whole_s,
+                work_gpu_s=work_gpu_s[team, kind] * seconds / whole_s,
+            )
+            for day, seconds in days_between(since, now)
+            for (team, kind), held_s in gpu_s.items()
+            if held_s
+        ],
+        key=("team_id", "gpu_type_id", "day"),
+        amounts=("gpu_s", "work_gpu_s"),
+    )
+
+
 class ActiveTeam(NamedTuple):
     """Weight of a team with queued or running jobs, and the most GPUs that these can use."""
 
@@ -120,6 +151,15 @@ def minutes_between(since: datetime, now: datetime) -> Iterator[tuple[datetime, 
         minute = start.replace(second=0, microsecond=0)
         end = min(minute + MINUTE, now)
         yield minute, (end - start).total_seconds()
+        start = end
+
+
+def days_between(since: datetime, now: datetime) -> Iterator[tuple[date, float]]:
+    """Split an interval at midnight (UTC): each day with the seconds of the interval in it."""
+    start = since.astimezone(UTC)
+    while start < now:
+        end = min(start.replace(hour=0, minute=0, second=0, microsecond=0) + DAY, now.astimezone(UTC))
+        yield start.date(), (end - start).total_seconds()
         start = end
 
 
@@ -164,15 +204,18 @@ def _ran_in_part(started: QuerySet[Attempt], since: datetime, now: datetime) -> 
     ]
 
 
-Usage = TypeVar("Usage", TeamUsage, GpuTypeUsage)
+Usage = TypeVar("Usage", TeamUsage, GpuTypeUsage, DailyUsage)
 
 
 def _add(model: type[Usage], rows: Sequence[Usage], *, key: Sequence[str], amounts: Sequence[str]) -> None:
-    """Add the amounts to the rows of their minutes, in two statements however long the interval is.
+    """Add the amounts to the rows of their minutes or days, in two statements however long the interval is.
 
     Reading and writing back is safe: the round's transaction holds the row lock of the lease.
     """
-    written = model._default_manager.filter(minute__in={row.minute for row in rows})
+    if not rows:
+        return
+    *_, period = key
+    written = model._default_manager.filter(**{f"{period}__in": {getattr(row, period) for row in rows}})
     known = {tuple(row[name] for name in key): row for row in written.values(*key, *amounts)}
     for row in rows:
         before = known.get(tuple(getattr(row, name) for name in key), {})

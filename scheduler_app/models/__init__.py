@@ -1,18 +1,21 @@
-"""The scheduler's leases, rounds, claims, tests of engines, policy settings, usage ledger, and what it set aside."""
+"""Leases, rounds, claims, engine tests, policy settings, usage ledger, retention and what is set aside."""
 
 from scheduler_app.models.engine_probe import EngineProbe
 from scheduler_app.models.gpu_claim import GpuClaim
 from scheduler_app.models.lease import SchedulerLease
-from scheduler_app.models.ledger import GpuTypeUsage, TeamBacklog, TeamUsage
+from scheduler_app.models.ledger import DailyUsage, GpuTypeUsage, TeamBacklog, TeamUsage
 from scheduler_app.models.policy_setting import PolicySetting, policy_names
+from scheduler_app.models.retention_run import RetentionRun
 from scheduler_app.models.round import Round
 from scheduler_app.models.set_aside import SetAside
 
 __all__ = [
+    "DailyUsage",
     "EngineProbe",
     "GpuClaim",
     "GpuTypeUsage",
     "PolicySetting",
+    "RetentionRun",
     "Round",
     "SchedulerLease",
     "SetAside",

@@ -1,4 +1,4 @@
-"""The usage ledger: per minute, GPU time and work of each team, and how busy each GPU type was."""
+"""The usage ledger: per minute and per day, GPU time and work of each team; per minute, how busy each GPU type was."""
 
 from django.db import models
 
@@ -32,6 +32,24 @@ class TeamBacklog(models.Model):
 
     def __str__(self) -> str:
         return f"{self.team}: {self.cluster_s:g} cluster-seconds"
+
+
+class DailyUsage(models.Model):
+    """GPU time of a team on a GPU type in one day (UTC): it stays when jobs and minutes are deleted."""
+
+    team = models.ForeignKey(Team, on_delete=models.PROTECT)
+    gpu_type = models.ForeignKey(GpuType, on_delete=models.PROTECT)
+    day = models.DateField()
+    gpu_s = models.FloatField(default=0, help_text="GPU-seconds held.")
+    work_gpu_s = models.FloatField(default=0, help_text="GPU-seconds weighted by speed; the average GPU counts as 1.")
+
+    class Meta:
+        verbose_name_plural = "daily usage"
+        indexes = [models.Index(fields=("day",), name="daily_usage_by_day")]
+        constraints = [models.UniqueConstraint(fields=("team", "gpu_type", "day"), name="daily_usage_once_per_day")]
+
+    def __str__(self) -> str:
+        return f"{self.team} on {self.gpu_type}, {self.day:%F}"
 
 
 class GpuTypeUsage(models.Model):

@@ -1,4 +1,4 @@
-"""Backups: one file with the database, the archives of code, and a manifest."""
+"""Backups: one file with the database, the archives of code and of jobs, and a manifest."""
 
 import gzip
 import hashlib
@@ -16,9 +16,10 @@ from django.utils import timezone
 
 from database.dump import dump_database
 from jobs_app.code.storage import code_root
+from jobs_app.job_archive import archive_files
 
 FORMAT = 1
-MANIFEST, DATABASE, CODE = "manifest.json", "database", "code"
+MANIFEST, DATABASE, CODE, JOBS = "manifest.json", "database", "code", "jobs"
 
 
 class Manifest(TypedDict):
@@ -33,11 +34,18 @@ class Manifest(TypedDict):
 
 
 def write_backup(file: IO[bytes]) -> Manifest:
-    """Write a backup of a service that may run; archives of code come after the database, which refers to them."""
+    """Write a backup of a service that may run.
+
+    Archives of code come after the database, which refers to them; so does that of jobs, to which some may have moved.
+    """
     with TemporaryDirectory(dir=settings.VAR_DIR) as folder:
         dump = Path(folder) / DATABASE
         dump_database(dump)
-        paths = {DATABASE: dump} | {f"{CODE}/{path.relative_to(code_root())}": path for path in _archives()}
+        paths = {
+            DATABASE: dump,
+            **{f"{CODE}/{path.relative_to(code_root())}": path for path in sorted(code_root().glob("*/*.tar.gz"))},
+            **{f"{JOBS}/{path.relative_to(settings.MOTLEY_ARCHIVE_ROOT)}": path for path in archive_files()},
+        }
         manifest = _manifest({name: digest_of(path) for name, path in paths.items()})
         written = Path(folder) / MANIFEST
         written.write_text(json.dumps(manifest, indent=1))
@@ -50,10 +58,6 @@ def _pack(paths: Mapping[str, Path], file: gzip.GzipFile) -> None:
     with tarfile.open(fileobj=file, mode="w|") as tar:
         for name, path in paths.items():
             tar.add(path, name, filter=_anonymous)
-
-
-def _archives() -> list[Path]:
-    return sorted(code_root().glob("*/*.tar.gz"))
 
 
 def _manifest(members: dict[str, str]) -> Manifest:

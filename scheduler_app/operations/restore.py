@@ -25,13 +25,15 @@ from engines.protocol import Engine, StopReason
 from jobs_app.code.storage import code_root
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import SchedulerLease
-from scheduler_app.operations.backup import CODE, DATABASE, MANIFEST, Manifest, digest_of
+from scheduler_app.operations.backup import CODE, DATABASE, JOBS, MANIFEST, Manifest, digest_of
 from scheduler_app.round.engine_registry import engine_named
 
 GRACE = timedelta(seconds=60)
 """For the checkpoints of attempts that the backup does not know."""
 LOOK_S = 0.5
-NAME_OF_MEMBER = re.compile(rf"{MANIFEST}|{DATABASE}|{CODE}/[0-9]+/[0-9a-f]{{64}}\.tar\.gz")
+NAME_OF_MEMBER = re.compile(
+    rf"{MANIFEST}|{DATABASE}|{CODE}/[0-9]+/[0-9a-f]{{64}}\.tar\.gz|{JOBS}/[0-9]{{4}}-[0-9]{{2}}/[0-9a-f_-]+\.jsonl\.gz"
+)
 SET_NEWEST_ATTEMPT = {
     "sqlite": "UPDATE sqlite_sequence SET seq = %s WHERE name = 'jobs_app_attempt'",
     "postgresql": "SELECT setval(pg_get_serial_sequence('jobs_app_attempt', 'id'), %s)",
@@ -50,7 +52,7 @@ class Stray(NamedTuple):
 
 
 def restore_backup(path: Path, *, replace: bool) -> Manifest:
-    """Replace the database and add the archives of code; raises `NotRestored` before anything has changed."""
+    """Replace the database, add the archives of code and jobs; raises `NotRestored` before anything has changed."""
     _refuse_running_service()
     if not replace:
         _refuse_rows()
@@ -60,7 +62,8 @@ def restore_backup(path: Path, *, replace: bool) -> Manifest:
             load_database(folder / DATABASE)
         except DumpFailed as error:
             raise NotRestored(str(error)) from error
-        _restore_code(folder / CODE)
+        _restore(folder / CODE, code_root())
+        _restore(folder / JOBS, settings.MOTLEY_ARCHIVE_ROOT)
     call_command("migrate", verbosity=0, interactive=False)
     SchedulerLease.objects.update(expires_at=timezone.now())  # of processes that ran at the time of the backup
     return manifest
@@ -122,10 +125,10 @@ def _refuse_other(manifest: Manifest) -> None:
         raise NotRestored(text)
 
 
-def _restore_code(folder: Path) -> None:
-    for path in folder.glob("*/*.tar.gz"):
-        target = code_root() / path.relative_to(folder)
-        target.parent.mkdir(parents=True, exist_ok=True)
+def _restore(folder: Path, root: Path) -> None:
+    for path in folder.glob("*/*.gz"):
+        target = root / path.relative_to(folder)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.move(path, target)
 
 

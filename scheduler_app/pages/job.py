@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
 from typing import Any
@@ -14,10 +14,12 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from django.utils.text import slugify
 from django.views.decorators.http import require_safe
 
 from engines.protocol import EngineError, Stream
+from jobs_app.job_archive import archived_job
 from jobs_app.models import Attempt, Job
 from jobs_app.submission.conversion import spec_of, write_yaml
 from scheduler_app.explain.decisions import explain_job
@@ -41,7 +43,9 @@ Tab = Callable[[SignedInRequest, Job, Sequence[Attempt]], Context]
 @login_required
 @require_safe
 def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
-    seen = get_object_or_404(_seen(request), pk=pk)
+    seen = _seen(request).filter(pk=pk).first()
+    if seen is None:
+        return _archived(request, pk)
     tab = request.GET.get("tab", "overview")
     if tab not in TABS:
         raise Http404
@@ -59,6 +63,27 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "tabs": list(TABS),
     }
     return render(request, f"scheduler_app/job/{tab}.html", context | TABS[tab](request, seen, attempts))
+
+
+def _archived(request: SignedInRequest, pk: UUID) -> HttpResponse:
+    """Page of a job of the archive: what is known of it, without tabs."""
+    if (found := archived_job(pk, request.user)) is None:
+        raise Http404
+    whole = found.whole
+    moments = ("created_at", "started_at", "finished_at", "files_deleted_at")
+    context = {
+        "job": whole | {name: parse_datetime(whole[name] or "") for name in moments},
+        "attempts": [attempt | {"ran_s": _ran_s(attempt)} for attempt in reversed(whole["attempts"])],
+        "events": [event | {"at": parse_datetime(event["at"])} for event in found.events],
+        "label": Job.State(whole["state"]).label,
+        "yaml": write_yaml(whole["spec"]),
+    }
+    return render(request, "scheduler_app/job/archived.html", context)
+
+
+def _ran_s(attempt: Mapping[str, Any]) -> float | None:
+    started, ended = (parse_datetime(attempt[name] or "") for name in ("started_at", "ended_at"))
+    return (ended - started).total_seconds() if started and ended else None
 
 
 def _seen(request: SignedInRequest) -> Any:

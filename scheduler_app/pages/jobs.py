@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from jobs_app.filters import JobFilter
+from jobs_app.job_archive import archived_job
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job, requeue_job
 from jobs_app.models import Job, Team
 from scheduler_app.explain.preemption_cost import preemption_cost
@@ -38,6 +39,8 @@ def jobs(request: SignedInRequest) -> HttpResponse:
         "teams": teams.values_list("name", flat=True),
         "emulated_nodes": emulated_nodes(),
     }
+    if not context["rows"]:
+        context["archived"] = archived_job(asked.get("q", "").strip(), request.user)
     return render(request, "scheduler_app/jobs.html", context)
 
 

@@ -7,16 +7,17 @@ from uuid import UUID
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse, JsonResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_http_methods, require_POST
 
 from cluster_app.models import Node
 from jobs_app.errors import InvalidSpec
 from jobs_app.forms import JobForm, field_of, fields_of
+from jobs_app.job_archive import archived_job
 from jobs_app.models import Job
-from jobs_app.submission.conversion import parse_yaml, write_yaml
-from jobs_app.submission.submit import spec_of_clone, submit_job
+from jobs_app.submission.conversion import parse_yaml, spec_of, write_yaml
+from jobs_app.submission.submit import cloned_spec, submit_job
 from rest.errors import Fault
 from scheduler_app.explain.dry_run import dry_run
 from scheduler_app.pages.base import SignedInRequest
@@ -87,15 +88,23 @@ def _template(request: SignedInRequest) -> Spec:
     """Spec to start from: of the job to clone, the selected template, or a sample job on emulated GPUs."""
     if clone := request.GET.get("clone"):
         try:
-            job = get_object_or_404(Job.objects.visible_to(request.user).select_related("team", "code"), pk=UUID(clone))
+            return dict(cloned_spec(_spec_seen(request, UUID(clone))))
         except ValueError as error:
             raise Http404 from error
-        return dict(spec_of_clone(job))
     team = request.user.teams.values_list("name", flat=True).first()
     first = {"team": team} if team else {}
     if (name := request.GET.get("template")) in JOB_TEMPLATES:
         return first | JOB_TEMPLATES[name].spec
     return first | (EMULATED.spec if Node.objects.filter(emulated=True).exists() else {"gpus": 1})
+
+
+def _spec_seen(request: SignedInRequest, pk: UUID) -> Mapping[str, Any]:
+    """Spec of a job that the user may see, be it in the archive."""
+    if job := Job.objects.visible_to(request.user).select_related("team", "code").filter(pk=pk).first():
+        return spec_of(job)
+    if archived := archived_job(pk, request.user):
+        return dict(archived.whole["spec"])
+    raise Http404
 
 
 def _from_form(request: SignedInRequest) -> HttpResponse:

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from django.conf import settings
+from django.db import DatabaseError
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.utils import timezone
 
@@ -16,8 +17,9 @@ from audit_app.models import AuditEntry
 from cluster_app.models import Engine, NodeEvent
 from engines.protocol import EngineError
 from jobs_app.code.storage import delete_files, unused_archives
+from jobs_app.job_archive import archive_jobs, expired_jobs
 from jobs_app.models import ApiToken, Attempt, IdempotencyKey, Job, JobEvent
-from scheduler_app.models import GpuTypeUsage, Round, SchedulerLease, TeamUsage
+from scheduler_app.models import GpuTypeUsage, RetentionRun, Round, SchedulerLease, TeamUsage
 from scheduler_app.round.engine_registry import engine_named
 
 log = logging.getLogger(__name__)
@@ -41,22 +43,46 @@ class RetentionRule:
     expired: Callable[[datetime], QuerySet[Any]]
     remove: Callable[[QuerySet[Any]], object]
 
+    @property
+    def kept_for(self) -> timedelta:
+        period: timedelta = getattr(settings, self.setting)
+        return period
 
-def delete_expired(now: datetime, *, time_budget: timedelta | None = None) -> dict[str, int]:
-    """Apply every retention rule and return how many rows each removed. Idempotent; safe to run during rounds."""
-    give_up_at = monotonic() + time_budget.total_seconds() if time_budget is not None else float("inf")
-    deleted = dict.fromkeys((rule.label for rule in RETENTION_RULES), 0)
+
+def delete_expired(now: datetime, *, time_budget: timedelta | None = None) -> RetentionRun:
+    """Apply every retention rule, and record what each removed. Idempotent; safe to run during rounds.
+
+    A rule that fails, as that of the archive does on a full disk, keeps no other from its rows.
+    """
+    start = monotonic()
+    give_up_at = start + time_budget.total_seconds() if time_budget is not None else float("inf")
+    run = RetentionRun(
+        at=now, removed=dict.fromkeys((rule.label for rule in RETENTION_RULES), 0), faults={}, complete=True
+    )
     for rule in RETENTION_RULES:
+        _apply(rule, now, run, give_up_at)
+        if monotonic() > give_up_at:
+            run.complete = rule is RETENTION_RULES[-1]
+            break
+    run.took_s = monotonic() - start
+    run.save()
+    return run
+
+
+def _apply(rule: RetentionRule, now: datetime, run: RetentionRun, give_up_at: float) -> None:
+    try:
         for count in _delete_in_batches(rule, now):
-            deleted[rule.label] += count
+            run.removed[rule.label] += count
             if monotonic() > give_up_at:
-                return deleted
-    return deleted
+                return
+    except (OSError, DatabaseError) as error:
+        log.exception("retention of %s failed", rule.label)
+        run.faults[rule.label] = str(error)
 
 
 def count_expired(now: datetime) -> dict[str, int]:
     """Count the rows that `delete_expired` would remove."""
-    return {rule.label: rule.expired(_cutoff(rule, now)).count() for rule in RETENTION_RULES}
+    return {rule.label: rule.expired(now - rule.kept_for).count() for rule in RETENTION_RULES}
 
 
 def delete_expired_when_due(now: datetime) -> None:
@@ -67,17 +93,12 @@ def delete_expired_when_due(now: datetime) -> None:
         delete_expired(now, time_budget=TIME_BUDGET)
 
 
-def _cutoff(rule: RetentionRule, now: datetime) -> datetime:
-    keep: timedelta = getattr(settings, rule.setting)
-    return now - keep
-
-
 def _delete_in_batches(rule: RetentionRule, now: datetime) -> Iterator[int]:
     """Remove the expired rows of a rule, oldest first; yields the size of each batch.
 
     No transaction is open around a removal: that of files asks engines, and SQLite's lock would be held meanwhile.
     """
-    expired = rule.expired(_cutoff(rule, now))
+    expired = rule.expired(now - rule.kept_for)
     later = expired
     while pks := list(later.order_by("pk").values_list("pk", flat=True)[:ROWS_PER_BATCH]):
         rule.remove(expired.filter(pk__in=pks))
@@ -145,6 +166,9 @@ def _delete(rows: QuerySet[Any]) -> object:
 RETENTION_RULES = (
     RetentionRule("snapshots of rounds", "MOTLEY_KEEP_SNAPSHOTS", _archives, _forget_snapshots),
     RetentionRule("rounds", "MOTLEY_KEEP_ROUNDS", _old_rounds, _delete),
+    RetentionRule("files of jobs that ended", "MOTLEY_KEEP_FILES", _jobs_with_files, discard_files),
+    # After their files, which nothing would find any more; before their events, which go into the archive with them.
+    RetentionRule("jobs that ended, to the archive", "MOTLEY_KEEP_JOBS", expired_jobs, archive_jobs),
     RetentionRule("events of jobs that ended", "MOTLEY_KEEP_EVENTS", _job_events, _delete),
     RetentionRule("events of nodes", "MOTLEY_KEEP_EVENTS", _node_events, _delete),
     RetentionRule(
@@ -160,7 +184,9 @@ RETENTION_RULES = (
         _delete,
     ),
     RetentionRule("archives of code that no job uses", "MOTLEY_KEEP_CODE", unused_archives, delete_files),
-    RetentionRule("files of jobs that ended", "MOTLEY_KEEP_FILES", _jobs_with_files, discard_files),
+    RetentionRule(
+        "runs of retention", "MOTLEY_KEEP_ROUNDS", lambda day: RetentionRun.objects.filter(at__lt=day), _delete
+    ),
     RetentionRule("audit entries", "MOTLEY_KEEP_AUDIT", lambda day: AuditEntry.objects.filter(at__lt=day), _delete),
     RetentionRule("API tokens that expired", "MOTLEY_KEEP_TOKENS", _expired_tokens, _delete),
 )

@@ -1,11 +1,13 @@
 """The commands about nodes, GPU types, rates, shares, rounds and the policy."""
 
 import json
+from datetime import date
 
 import pytest
 
 from cluster_app.models import GpuType, Storage
 from jobs_app.models import Throughput
+from scheduler_app.models import DailyUsage
 from tests.live_service import Live
 from tests.motley_command import Motley
 
@@ -61,6 +63,18 @@ def test_share_says_what_a_team_was_entitled_to_and_got(service: Live, motley: M
     (headings, row) = motley("share").stdout.splitlines()
     assert headings.split()[:5] == ["TEAM", "WEIGHT", "ENTITLED", "DELIVERED", "RATIO"]
     assert row.split()[:4] == ["vision", "1", "0.0%", "0.0%"]
+
+
+def test_usage_says_the_gpu_hours_of_a_month_and_of_a_day(service: Live, motley: Motley) -> None:
+    for day in (3, 4):
+        DailyUsage.objects.create(
+            team=service.lab.team(), gpu_type=GpuType.objects.get(), day=date(2026, 5, day), gpu_s=5400, work_gpu_s=3600
+        )
+    asked = ("usage", "--since", "2026-05-01", "--until", "2026-05-31")
+    assert motley(*asked).stdout.splitlines()[1].split()[:5] == ["2026-05", "vision", "a100", "3.0", "2.0"]
+    of_days = motley(*asked, "--by", "day").stdout.splitlines()
+    assert [line.split()[0] for line in of_days[1:]] == ["2026-05-04", "2026-05-03", "total"]
+    assert "No GPU was used" in motley("usage", "--since", "2025-01-01", "--until", "2025-01-31").stdout
 
 
 def test_share_of_all_teams_is_for_staff(service: Live, staff: Motley) -> None:

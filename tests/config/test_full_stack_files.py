@@ -125,10 +125,12 @@ def test_the_image_brings_the_uv_that_bootstrap_brings() -> None:
     assert re.findall(r"uv==(\S+)", DOCKERFILE) == wanted
 
 
-def test_the_engine_s_files_are_where_web_worker_and_image_have_them() -> None:
-    place = OURS["worker"]["environment"]["MOTLEY_ENGINE_ROOT"]
-    assert all(OURS[name]["volumes"] == [f"engine:{place}"] for name in ("web", "worker"))
-    assert place in DOCKERFILE
+def test_files_of_the_engine_and_the_archive_are_where_web_worker_and_image_have_them() -> None:
+    engine, archive = (OURS["worker"]["environment"][f"MOTLEY_{name}_ROOT"] for name in ("ENGINE", "ARCHIVE"))
+    volumes = [f"engine:{engine}", f"archive:{archive}"]
+    assert all(OURS[name]["volumes"] == volumes for name in ("web", "worker"))
+    assert f" {engine} " in DOCKERFILE
+    assert f" {archive}\n" in DOCKERFILE
 
 
 def test_redis_keeps_what_it_was_told_and_asks_for_a_password() -> None:

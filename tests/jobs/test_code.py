@@ -319,7 +319,7 @@ def test_unused_code_is_deleted_and_says_so_and_what_jobs_use_stays(
     ada.post("/api/v1/jobs", {"name": "a", "command": "true", "gpus": 1, "code": digest_of(used)}, format="json")
     later = timezone.now() + settings.MOTLEY_KEEP_CODE + timedelta(hours=1)
     with django_capture_on_commit_callbacks(execute=True):
-        deleted = delete_expired(later)
+        deleted = delete_expired(later).removed
     assert deleted["archives of code that no job uses"] == 1
     kept, gone = CodeArchive.objects.get(digest=digest_of(used)), CodeArchive.objects.get(digest=digest_of(unused))
     assert (kept.stored, path_of(kept).exists(), gone.stored, path_of(gone).exists()) == (True, True, False, False)

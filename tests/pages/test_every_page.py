@@ -55,6 +55,8 @@ PAGES: dict[str, Row] = {
     "go-back": Row(of="setting", stranger=403, member=403, staff=302, post={}),
     "fairness": LIST,
     "utilization": LIST,
+    "usage": LIST,
+    "retention": Row(member=403, stranger=403),
     "tokens": LIST,
     "revoke-token": Row(of="token", stranger=404, member=302, staff=404, post={}),
     "change-password": LIST,

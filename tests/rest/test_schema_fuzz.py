@@ -97,4 +97,9 @@ def test_every_answer_is_as_described(case: schemathesis.Case, places: dict[str,
     with transaction.atomic():
         answer = case.call(headers={"Authorization": places["authorization"]})
         transaction.set_rollback(True)
-    case.validate_response(answer, checks=CHECKS)
+    case.validate_response(answer, checks=CHECKS, excluded_checks=_not_for(case))
+
+
+def _not_for(case: schemathesis.Case) -> list[Any]:
+    """With `?fields=`, fields are missing that are required otherwise: OpenAPI has no words for that."""
+    return [response_schema_conformance] if "fields" in (case.query or {}) else []

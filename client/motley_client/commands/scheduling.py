@@ -1,5 +1,7 @@
-"""Commands about scheduling: fair shares, rounds, the policy."""
+"""Commands about scheduling: fair shares, usage, rounds, the policy."""
 
+from datetime import datetime
+from enum import StrEnum
 from itertools import islice
 from typing import Annotated
 
@@ -17,10 +19,18 @@ from motley_client.tables.scheduling import (
     round_details,
     rounds_table,
     shares_table,
+    usage_table,
 )
 from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present
 
 LATEST_ROUNDS = 20
+DAY = "%Y-%m-%d"
+
+
+class Period(StrEnum):
+    DAY = "day"
+    MONTH = "month"
+
 
 policy = typer.Typer(no_args_is_help=True, help="Show, list and change the scheduling policy.")
 
@@ -30,6 +40,24 @@ def share(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     with connect(context) as client:
         teams = list(client.teams())
     emit(output, teams, names=[team["name"] for team in teams], table=lambda: shares_table(teams))
+
+
+def usage(
+    context: typer.Context,
+    *,
+    since: Annotated[
+        datetime | None, typer.Option(formats=[DAY], help="First day; default: first of this month.")
+    ] = None,
+    until: Annotated[datetime | None, typer.Option(formats=[DAY], help="Last day; default: today.")] = None,
+    by: Annotated[Period, typer.Option(help="A line per day or per month.")] = Period.MONTH,
+    team: Annotated[str, typer.Option(help="Only this team.")] = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show GPU hours and cost of your teams per GPU type. Days are those of UTC."""
+    with connect(context) as client:
+        first, last = (day.date() if day else None for day in (since, until))
+        report = client.usage(since=first, until=last, by=by.value, team=team)
+    emit(output, report, names=sorted({row["team"] for row in report["rows"]}), table=lambda: usage_table(report))
 
 
 def rounds(

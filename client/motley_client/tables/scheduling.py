@@ -7,7 +7,17 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from motley_client.responses import ChosenPolicy, Decision, Parameter, Policy, Round, RoundDetail, Team
+from motley_client.responses import (
+    ChosenPolicy,
+    Decision,
+    Parameter,
+    Policy,
+    Round,
+    RoundDetail,
+    Team,
+    Usage,
+    UsageReport,
+)
 from motley_client.tables.format import Cell, age, duration, key_values, number, table, when
 
 
@@ -15,6 +25,26 @@ def shares_table(teams: Iterable[Team]) -> RenderableType:
     """Share of the cluster's work that each team was entitled to and received."""
     headings = ("TEAM", "WEIGHT", "ENTITLED", "DELIVERED", "RATIO", "GPUS NOW", "GPU LIMIT", "WINDOW", "MEMBERS")
     return table(headings, [_share_row(team) for team in teams], empty="You are not a member of any team.")
+
+
+def usage_table(report: UsageReport) -> RenderableType:
+    """GPU hours and cost per period, team and GPU type, with their sums."""
+    rows = [
+        (row["period"] if report["by"] == "day" else row["period"][:7], row["team"], row["gpu_type"], *_amounts([row]))
+        for row in report["rows"]
+    ]
+    if len(rows) > 1:
+        rows.append(("total", "", "", *_amounts(report["rows"])))
+    headings = (report["by"].upper(), "TEAM", "GPU TYPE", "GPU HOURS", "WEIGHTED BY SPEED", "COST")
+    return table(headings, rows, empty=f"No GPU was used from {report['since']} to {report['until']}.")
+
+
+def _amounts(rows: Sequence[Usage]) -> tuple[str, str, str]:
+    return (
+        f"{sum(row['gpu_hours'] for row in rows):.1f}",
+        f"{sum(row['work_gpu_hours'] for row in rows):.1f}",
+        f"{sum(row['cost'] for row in rows):.2f}",
+    )
 
 
 def rounds_table(rounds: Iterable[Round], *, now: datetime) -> RenderableType:

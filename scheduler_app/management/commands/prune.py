@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from scheduler_app.round.retention import count_expired, delete_expired
@@ -16,7 +16,15 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         now = timezone.now()
-        counts = count_expired(now) if options["dry_run"] else delete_expired(now)
-        for words, count in counts.items():
-            self.stdout.write(f"{count:>9}  {words}")
-        self.stdout.write("Nothing was deleted." if options["dry_run"] else "Deleted.")
+        if options["dry_run"]:
+            self._list(count_expired(now), "Nothing was deleted.")
+            return
+        run = delete_expired(now)
+        self._list(run.removed, "Deleted.")
+        if run.faults:
+            raise CommandError("; ".join(f"{label}: {fault}" for label, fault in run.faults.items()))
+
+    def _list(self, counts: dict[str, int], end: str) -> None:
+        for label, count in counts.items():
+            self.stdout.write(f"{count:>9}  {label}")
+        self.stdout.write(end)
