@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from engines.protocol import (
     AttemptReport,
+    EngineError,
     Launch,
     LogChunk,
     NodeReport,
@@ -46,16 +47,19 @@ class InstantEngine:
         return [self._report(attempt) for attempt in attempts]
 
     def attempts(self) -> dict[int, bool]:
-        raise NotImplementedError
+        return {attempt: attempt in self.ended for attempt in self.running}
 
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
-        raise NotImplementedError
+        for known in (self.running, self.ended, self.progress):
+            for attempts in jobs.values():
+                for attempt in attempts:
+                    known.pop(attempt, None)
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:
         return LogChunk(b"", offset, offset, 0, eof=True)
 
     def session(self, attempt: int, rank: int) -> SessionCommand:
-        raise NotImplementedError
+        raise EngineError("The engine of benchmarks runs no process.")
 
     def report_progress(self, attempts: Iterable[int], *, now: datetime, steps: int) -> None:
         """Each of these has made so many steps since it last said something."""

@@ -52,6 +52,7 @@ SLOW = (
     "scheduler/test_every_policy_live",
     "scheduler/test_preemption",
     "scheduler/test_recovery",
+    "scheduler/test_steady_state",
     "simulation/test_clock",
     "simulation/test_comparison",
     "simulation/test_gavel",
