@@ -1,4 +1,4 @@
-"""Bulk update of rows with different values: UPDATE ... FROM unnest(arrays) on PostgreSQL, else `bulk_update`."""
+"""Bulk update of rows with different values: UPDATE ... FROM unnest(arrays) on PostgreSQL, one prepared UPDATE else."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import DateTimeField, Field, JSONField, Model
 from django.utils import timezone
 
@@ -14,18 +14,34 @@ from django.utils import timezone
 def rewrite(model: type[Model], names: Sequence[str], rows: Mapping[Any, Sequence[Any]]) -> None:
     """Update these fields of the rows with these keys, and `auto_now` fields.
 
-    `bulk_update` builds a CASE with a branch per row for each column, which takes PostgreSQL and Django ten times as
-    long as joining the table with arrays.
+    Django's `bulk_update` builds a CASE with a branch per row for each column, which takes PostgreSQL and Django ten
+    times as long as joining the table with arrays, and SQLite as running a prepared statement for each row.
     """
     stamps = [f.name for f in model._meta.concrete_fields if isinstance(f, DateTimeField) and f.auto_now]
     fields: list[Any] = [model._meta.get_field(name) for name in names]
     now = dict.fromkeys(stamps, timezone.now())
-    if rows and connection.vendor == "postgresql":
-        _join_arrays(model, fields, rows, now)
-    elif rows:
-        attributes = [field.attname for field in fields]
-        objects = [model(pk=k, **dict(zip(attributes, values, strict=True)), **now) for k, values in rows.items()]
-        model._default_manager.bulk_update(objects, [*names, *stamps], batch_size=200)
+    if rows:
+        write = _join_arrays if connection.vendor == "postgresql" else _update_each
+        write(model, fields, rows, now)
+
+
+def _update_each(
+    model: type[Model],
+    fields: Sequence[Field[Any, Any]],
+    rows: Mapping[Any, Sequence[Any]],
+    now: Mapping[str, datetime],
+) -> None:
+    stamps: list[Any] = [model._meta.get_field(name) for name in now]
+    key: Any = model._meta.pk
+    columns = [*fields, *stamps, key]
+    *changes, this = (f"{connection.ops.quote_name(str(field.column))} = %s" for field in columns)
+    table = connection.ops.quote_name(model._meta.db_table)
+    values = [
+        [field.get_db_prep_save(value, connection) for field, value in zip(columns, row, strict=True)]
+        for row in ((*of_row, *now.values(), pk) for pk, of_row in rows.items())
+    ]
+    with transaction.atomic(savepoint=False), connection.cursor() as cursor:
+        cursor.executemany(f"UPDATE {table} SET {', '.join(changes)} WHERE {this}", values)  # noqa: S608  # names, no values
 
 
 def _join_arrays(
