@@ -21,6 +21,14 @@ class SetupFile(TypedDict):
     made_by: str
 
 
+class RankLimits(TypedDict):
+    """Limits of one rank on its node; 0: none."""
+
+    memory_mib: int
+    processes: int
+    """Processes and threads that its account may have on the node."""
+
+
 class RankCommand(TypedDict):
     """Command of one node rank."""
 
@@ -33,6 +41,7 @@ class RankCommand(TypedDict):
     links: bool
     """Whether `mounts/<storage>` is made in the working folder: in a folder of the engine, not in one of its owner."""
     setup: SetupFile | None
+    limits: NotRequired[RankLimits]
 
 
 class CodeFile(TypedDict):

@@ -114,6 +114,10 @@ class Launch:
     """Time after which the service will stop the attempt: the site may plan with it."""
     mounts: Mapping[str, str] = field(default_factory=dict)
     """Storage → its path on each of the nodes: where one is missing, the command is not started."""
+    limits_memory: bool = False
+    """Whether a rank that uses more memory than its `NodeLaunch.memory_mib` is ended."""
+    most_processes: int = 0
+    """Processes and threads that the job's account may have on a node; 0: no limit. Does not hold for root."""
     account: str = ""
     """Unix account to run as, where the service is root; empty: that of the engine. A job keeps that of its first
     attempt."""

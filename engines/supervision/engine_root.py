@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import UUID
 
 from engines.accounts import Account, Accounts
-from engines.attempt_files import AttemptFolder, CodeFile, LaunchFile, RankCommand, SetupFile, read_json
+from engines.attempt_files import AttemptFolder, CodeFile, LaunchFile, RankCommand, RankLimits, SetupFile, read_json
 from engines.progress import progress_from_json
 from engines.protocol import EngineError, Launch, LogChunk, NodeFault, NodeReport, NodeState, Progress, Setup, Stream
 from engines.supervision.processes import MARK
@@ -139,6 +139,10 @@ class EngineRoot:
             mounts=dict(launch.mounts),
             links=launch.workdir is None,
             setup=setup,
+            limits=RankLimits(
+                memory_mib=launch.tasks[rank].memory_mib if launch.limits_memory else 0,
+                processes=launch.most_processes,
+            ),
         )
 
     def _setup_file(self, launch: Launch, setup: Setup, rank: int) -> SetupFile:

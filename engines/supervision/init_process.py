@@ -8,6 +8,7 @@ died, and counts as `kill`. It writes a `RankExit` to the descriptor `report`, o
 import errno
 import json
 import os
+import resource
 import selectors
 import signal
 import stat
@@ -17,17 +18,21 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, NotRequired, TypedDict
 
 from engines.linux import become_subreaper, die_with_parent, forbid_new_privileges
-from engines.supervision.processes import descendants, kill, reap
+from engines.supervision.processes import descendants, kill, memory_mib, reap
 
 if TYPE_CHECKING:  # few jobs have a setup, and all wait for the start of this process
-    from engines.attempt_files import SetupFile
+    from engines.attempt_files import RankLimits, SetupFile
 
 GROUP_LOOK_S = 0.1
 KILL_LOOK_S = 0.02
+MEMORY_LOOK_S = 1.0
+OOM_SCORE = 500
+"""Added to the score by which the kernel chooses what it ends when memory is short: jobs before the service."""
 HEARTBEAT_S = 5.0
 LAST_OUTPUT_S = 5.0
 """Longest wait for the end of a setup's output: it may have handed its pipe to a process that is not its child."""
 STOPPED = 128 + signal.SIGTERM
+KILLED = 128 + signal.SIGKILL
 STOPPED_IN_SETUP = "The attempt was stopped before its environment was made."
 USUAL = (
     signal.SIGCHLD,
@@ -53,6 +58,7 @@ class RankStart(TypedDict):
     """Whether `mounts/<storage>` is made in the working folder."""
     setup: "SetupFile | None"
     """Command that makes the job's environment before it starts."""
+    limits: "NotRequired[RankLimits]"
     user: list[int] | None
     """User id, group id and further groups to switch to; None keeps those of the service."""
     report: int | None
@@ -109,11 +115,12 @@ def _tell(outcome: RankExit, plan: RankStart) -> None:
 
 def _run(plan: RankStart, commands: "_Lines") -> RankExit:
     child_ended = _wake_on_child()
-    heartbeat = _Heartbeat(plan["heartbeat_file"])
+    heartbeat, memory = _Heartbeat(plan["heartbeat_file"]), _MemoryLimit.of(plan)
     if plan["setup"] is not None and (failure := _set_up(plan, plan["setup"], commands, child_ended, heartbeat)):
         return failure
     job, missing, complaint = _start(plan)
-    return _exit(_follow(job, commands, child_ended, heartbeat), complaint, missing)
+    exit_code = _follow(job, commands, child_ended, heartbeat, memory)
+    return _exit(KILLED if memory.exceeded else exit_code, complaint or memory.exceeded, missing)
 
 
 def _exit(exit_code: int, message: str, missing_storage: str) -> RankExit:
@@ -187,7 +194,41 @@ class _Heartbeat:
                 file.write(str(self._count))
 
 
-def _follow(job: int, commands: "_Lines", child_ended: int, heartbeat: "_Heartbeat") -> int:
+class _MemoryLimit:
+    """Ends all processes of the rank that use more memory together than it asked for; looks once a second."""
+
+    def __init__(self, limit_mib: int, node: str) -> None:
+        self._limit_mib, self._node = limit_mib, node
+        self._next_look_s = 0.0
+        self.exceeded = ""
+        """What was used and asked for, once it has been too much."""
+
+    @classmethod
+    def of(cls, plan: RankStart) -> "_MemoryLimit":
+        limits = plan.get("limits")
+        return cls(limits["memory_mib"] if limits else 0, plan["node"])
+
+    @property
+    def interval_s(self) -> float | None:
+        return MEMORY_LOOK_S if self._limit_mib else None
+
+    def enforce(self) -> None:
+        if not self._limit_mib or time.monotonic() < self._next_look_s:
+            return
+        self._next_look_s = time.monotonic() + MEMORY_LOOK_S
+        family = descendants(os.getpid())
+        used_mib = memory_mib(family, limit_mib=self._limit_mib)
+        if used_mib > self._limit_mib:
+            kill(family)
+            self.exceeded = (
+                f"It used {used_mib / 1024:,.1f} GiB of memory on {self._node} and had asked for "
+                f"{self._limit_mib / 1024:,.1f} GiB: ask for more by `memory_per_gpu`."
+            )
+
+
+def _follow(
+    job: int, commands: "_Lines", child_ended: int, heartbeat: "_Heartbeat", memory: "_MemoryLimit | None" = None
+) -> int:
     """Wait for the job and, once it was told to stop, for its process group: a shell dies of SIGTERM at once while the
     program that it started still writes its checkpoint."""
     exit_code: int | None = None
@@ -202,10 +243,18 @@ def _follow(job: int, commands: "_Lines", child_ended: int, heartbeat: "_Heartbe
                 if word != "term":
                     return 128 + signal.SIGKILL if exit_code is None else exit_code
             heartbeat.beat()
-            selector.select(GROUP_LOOK_S if exit_code is not None else heartbeat.interval_s)
+            if memory is not None:
+                memory.enforce()
+            selector.select(GROUP_LOOK_S if exit_code is not None else _pause(heartbeat, memory))
             _drain(child_ended)  # before reaping: a child that ends in between wakes the next round
             exit_code = reap().get(job, exit_code)
     return exit_code
+
+
+def _pause(heartbeat: "_Heartbeat", memory: "_MemoryLimit | None") -> float | None:
+    """Longest wait for an event; None: for ever."""
+    intervals = (heartbeat.interval_s, memory.interval_s if memory is not None else None)
+    return min((seconds for seconds in intervals if seconds is not None), default=None)
 
 
 class _Lines:
@@ -275,6 +324,7 @@ def _become(plan: RankStart, complain: int) -> NoReturn:
 
 def _prepare(plan: RankStart) -> None:
     os.setsid()
+    _limit(plan.get("limits"))
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     if plan["user"] is not None:
         uid, gid, *groups = plan["user"]
@@ -292,6 +342,18 @@ def _prepare(plan: RankStart) -> None:
     for number in USUAL:  # Python ignores some of them, and the parent of the service may ignore others
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _limit(limits: "RankLimits | None") -> None:
+    """Limit the processes of the job's account, and offer the job first when memory is short."""
+    with suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as score:  # noqa: PTH123 - as above
+        ours = int(score.read())
+        score.seek(0)
+        score.write(str(max(ours, OOM_SCORE)))
+    if limits and limits["processes"]:
+        _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+        most = limits["processes"] if hard == resource.RLIM_INFINITY else min(limits["processes"], hard)
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
 def _refuse_missing(name: str, path: str, node: str) -> None:

@@ -214,6 +214,8 @@ def launch_command(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> Launch:
         code=path_of(job.code) if job.code is not None else None,
         setup=setup_of(job.setup, team=job.team_id, locks=locks, gpu_type=spec.gpu_type),
         log_limit_bytes=settings.MOTLEY_LOG_LIMIT_BYTES,
+        limits_memory=settings.MOTLEY_LIMIT_MEMORY,
+        most_processes=settings.MOTLEY_JOB_PROCESSES,
     )
 
 

@@ -137,7 +137,14 @@ def _emulation(spec: LaunchSpec) -> dict[str, str]:
 
 
 def launch_of(
-    spec: LaunchSpec, *, workdir: str, log_limit_bytes: int, code: Path | None = None, setup: Setup | None = None
+    spec: LaunchSpec,
+    *,
+    workdir: str,
+    log_limit_bytes: int,
+    limits_memory: bool = False,
+    most_processes: int = 0,
+    code: Path | None = None,
+    setup: Setup | None = None,
 ) -> Launch:
     """Build the engine's launch command."""
     return Launch(
@@ -155,4 +162,6 @@ def launch_of(
         time_limit=timedelta(seconds=spec.time_limit_s) if spec.time_limit_s is not None else None,
         mounts=spec.mounts,
         account=spec.account,
+        limits_memory=limits_memory,
+        most_processes=most_processes,
     )
