@@ -25,6 +25,8 @@ class Action(models.TextChoices):
     POLICY_CHOOSE = "policy.choose", "chose a policy"
     TOKEN_CREATE = "token.create", "made a token"
     TOKEN_REVOKE = "token.revoke", "revoked a token"
+    SECRET_SET = "secret.set", "set a secret"
+    SECRET_DELETE = "secret.delete", "deleted a secret"
     LOGIN = "login", "signed in"
     LOGIN_FAILED = "login.failed", "could not sign in"
     LOGIN_LOCKED = "login.locked", "was locked out"

@@ -268,6 +268,8 @@ MOTLEY_CREATE_ACCOUNTS = env.bool("MOTLEY_CREATE_ACCOUNTS", False)
 """Whether the service, as root, creates accounts of jobs that this machine lacks."""
 MOTLEY_JOB_PATH = env.str("MOTLEY_JOB_PATH", "")
 """Put in front of a job's PATH: where its python with NumPy and motley_client is."""
+MOTLEY_SECRETS_KEYS: list[str] = env.list("MOTLEY_SECRETS_KEYS", [])
+"""Texts by which secrets are encrypted: by the first; all decrypt. None: the secret key."""
 MOTLEY_LIMIT_MEMORY = env.bool("MOTLEY_LIMIT_MEMORY", True)
 """Whether a job that uses more memory than it asked for by `memory_per_gpu` is ended."""
 MOTLEY_JOB_PROCESSES = env.int("MOTLEY_JOB_PROCESSES", 16384, validate=validate.Range(min=0))

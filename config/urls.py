@@ -23,6 +23,7 @@ from scheduler_app.api.jobs import JobViewSet
 from scheduler_app.api.nodes import NodeViewSet
 from scheduler_app.api.policies import PolicyViewSet
 from scheduler_app.api.rounds import RoundViewSet
+from scheduler_app.api.secrets import SecretViewSet
 from scheduler_app.api.storage import StorageViewSet
 from scheduler_app.api.teams import TeamViewSet
 from scheduler_app.api.throughputs import ThroughputViewSet
@@ -47,6 +48,7 @@ router.register("gpu-types", GpuTypeViewSet, basename="gpu-type")
 router.register("teams", TeamViewSet, basename="team")
 router.register("policies", PolicyViewSet, basename="policy")
 router.register("throughputs", ThroughputViewSet, basename="throughput")
+router.register("secrets", SecretViewSet, basename="secret")
 router.register("tokens", TokenViewSet, basename="token")
 
 CODE = "api/v1/teams/<str:team>/code/<str:digest>"

@@ -2,13 +2,17 @@
 
 import json
 import os
+import re
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
 from engines.linux import is_locked
 from engines.protocol import Stream
+
+LEAST_MASKED = 8
 
 
 class SetupFile(TypedDict):
@@ -64,6 +68,8 @@ class LaunchFile(TypedDict):
     mark: str
     log_limit_bytes: int
     code: CodeFile | None
+    masked: NotRequired[list[str]]
+    """Texts that are masked in logs; never written to the file."""
 
 
 class StopFile(TypedDict):
@@ -111,6 +117,8 @@ class AttemptFolder:
         self.started = path / "started.json"
         self.stop = path / "stop.json"
         self.stop_reason = path / "stop_reason"
+        self.secrets = path / "secrets.json"
+        """Variables of the job that are secret; deleted when the job starts."""
         self.progress = path / "progress.json"
         self.exit = path / "exit.json"
         self.supervisor_log = path / "supervisor.log"
@@ -130,6 +138,12 @@ class AttemptFolder:
 
     def read_launch(self) -> LaunchFile | None:
         return cast("LaunchFile | None", read_json(self.launch))
+
+    def take_secrets(self) -> dict[str, str]:
+        """Secret variables of the job, whose file is deleted."""
+        found: dict[str, str] = read_json(self.secrets) or {}
+        self.secrets.unlink(missing_ok=True)
+        return found
 
     def read_started(self) -> StartedFile | None:
         return cast("StartedFile | None", read_json(self.started))
@@ -170,6 +184,41 @@ def write_whole(path: Path, text: str, *, mode: int = 0o600) -> None:
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+class MaskedLog:
+    """Log in which secret texts are replaced by `***`, also where one is split between two writes."""
+
+    def __init__(self, log: "CappedLog", texts: Iterable[str]) -> None:
+        self._log = log
+        self._texts = sorted({text.encode() for text in texts if text}, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, self._texts))) if self._texts else None
+        self._held = b""
+        """End of what was written, which may be the beginning of a secret."""
+
+    def write(self, data: bytes) -> None:
+        if self._pattern is None:
+            self._log.write(data)
+            return
+        masked = self._pattern.sub(b"***", self._held + data)
+        held = self._beginning_at_the_end(masked)
+        self._held = masked[len(masked) - held :]
+        self._log.write(masked[: len(masked) - held])
+
+    def close(self) -> None:
+        self._log.write(self._held)
+        self._log.close()
+
+    def _beginning_at_the_end(self, data: bytes) -> int:
+        """Length of the longest end of the data with which a secret begins."""
+        most = max(map(len, self._texts)) - 1
+        lengths = range(min(most, len(data)), 0, -1)
+        return next((n for n in lengths if any(text.startswith(data[-n:]) for text in self._texts)), 0)
+
+
+def masked_texts(values: Iterable[str]) -> list[str]:
+    """What is masked for these values: each, and each of its lines that is long enough to say something."""
+    return sorted({text for value in values for text in (value, *value.splitlines()) if len(text) >= LEAST_MASKED})
 
 
 class CappedLog:

@@ -114,6 +114,8 @@ class Launch:
     """Time after which the service will stop the attempt: the site may plan with it."""
     mounts: Mapping[str, str] = field(default_factory=dict)
     """Storage → its path on each of the nodes: where one is missing, the command is not started."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables that are kept on no disk once the job has started, and masked in its logs."""
     limits_memory: bool = False
     """Whether a rank that uses more memory than its `NodeLaunch.memory_mib` is ended."""
     most_processes: int = 0

@@ -1,4 +1,4 @@
-"""Forms: a job (common fields one by one, all others as YAML, lossless both ways) and an API token."""
+"""Forms: a job (common fields one by one, all others as YAML, lossless both ways), an API token, a secret."""
 
 import re
 import shlex
@@ -12,6 +12,8 @@ from django.contrib.auth.models import User
 from cluster_app.models import GpuType, Storage
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import ApiToken, Team
+from jobs_app.models.secret import IS_NAME
+from jobs_app.secrets import LEAST_CHARACTERS, MOST_BYTES
 from jobs_app.submission.conversion import parse_yaml, write_yaml
 from jobs_app.submission.spec import JobSpec
 from rest.errors import Fault
@@ -79,7 +81,8 @@ class JobForm(forms.Form):
         required=False,
         label="Other fields, as YAML",
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}),
-        help_text="code, setup, idle_limit, env, rates, batch_size, deadline, after, array, tags, weight, uneven_gang.",
+        help_text="code, setup, idle_limit, env, secrets, rates, batch_size, deadline, after, array, tags, weight, "
+        "uneven_gang.",
     )
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
@@ -216,3 +219,22 @@ class TokenForm(forms.Form):
     def expires_at(self, now: datetime) -> datetime | None:
         days = self.cleaned_data["lifetime"]
         return now + timedelta(days=int(days)) if days else None
+
+
+class SecretForm(forms.Form):
+    """A secret of the user, or of one of the user's teams."""
+
+    name = forms.CharField(max_length=100, validators=[IS_NAME], help_text="Of the environment variable.")
+    value = forms.CharField(
+        min_length=LEAST_CHARACTERS,
+        max_length=MOST_BYTES,
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="It is shown to nobody, and masked in logs.",
+    )
+    team = forms.ModelChoiceField(Team.objects.none(), required=False, empty_label="only my jobs", label="For")
+
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        teams: Any = self.fields["team"]
+        teams.queryset = user.teams.all()

@@ -3,7 +3,20 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from scheduler_app.pages import account, cluster, home, job, jobs, new_job, policies, retention, rounds, trends, usage
+from scheduler_app.pages import (
+    account,
+    cluster,
+    home,
+    job,
+    jobs,
+    new_job,
+    policies,
+    retention,
+    rounds,
+    secrets,
+    trends,
+    usage,
+)
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -27,6 +40,8 @@ urlpatterns = [
     path("utilization", trends.utilization_page, name="utilization"),
     path("usage", usage.usage_page, name="usage"),
     path("retention", retention.retention_page, name="retention"),
+    path("secrets", secrets.secrets, name="secrets"),
+    path("secrets/<int:pk>/delete", secrets.delete, name="delete-secret"),
     path("tokens", account.tokens, name="tokens"),
     path("tokens/<int:pk>/revoke", account.revoke, name="revoke-token"),
     path("password", account.ChangePassword.as_view(), name="change-password"),

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from motley_client.commands import account, cluster, jobs, logs, scheduling, sessions, simulate, submit, wait
+from motley_client.commands import account, cluster, jobs, logs, scheduling, secrets, sessions, simulate, submit, wait
 from motley_client.commands.job_options import CommandAfterDashes
 from motley_client.exit_codes import ErrorsAsExitCodes
 
@@ -45,6 +45,7 @@ app.command(context_settings=simulate.AS_IT_IS)(simulate.simulate)
 for command in (account.login, account.logout, account.me, account.version):
     app.command()(command)
 app.add_typer(account.token, name="token")
+app.add_typer(secrets.secret, name="secret")
 
 
 @app.callback()

@@ -38,6 +38,7 @@ from motley_client.responses import (
     Round,
     RoundDetail,
     Scope,
+    Secret,
     Storage,
     Team,
     Throughput,
@@ -373,6 +374,18 @@ class Client(Connection):
         """GPU hours and cost of your teams per `by` ("day" or "month") and GPU type; default: this month's."""
         query = without_empty({"since": since, "until": until, "by": by, "team": team or None})
         return cast("UsageReport", self._json("GET", "usage", params=query))
+
+    def secrets(self) -> Iterator[Secret]:
+        """Your secrets and those of your teams, without their values."""
+        return cast("Iterator[Secret]", self._pages("secrets", {}))
+
+    def set_secret(self, name: str, value: str, *, team: str | None = None) -> Secret:
+        """Set a secret for your jobs or, with `team`, for those of the team; it replaces the value before."""
+        return cast("Secret", self._json("POST", "secrets", json={"name": name, "value": value, "team": team}))
+
+    def delete_secret(self, secret_id: int) -> None:
+        """Delete a secret. Jobs that name it and have not started fail when they start."""
+        self._send("DELETE", url_path("secrets", secret_id))
 
     def rounds(self, *, page_size: int | None = None) -> Iterator[Round]:
         """Scheduling rounds, newest first."""

@@ -300,6 +300,17 @@ class UsageReport(TypedDict):
     rows: list[Usage]
 
 
+class Secret(TypedDict):
+    """Name of a secret of a team, or of a user."""
+
+    id: int
+    name: str
+    team: str | None
+    user: str | None
+    changed_at: str
+    changed_by: str | None
+
+
 class CodeArchive(TypedDict):
     """Archive of code; `stored` is false when its file was deleted because no job had used it lately."""
 

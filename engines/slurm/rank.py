@@ -70,6 +70,7 @@ class SlurmRank(Rank):
             outcome_file=str(self._files.outcome(self.number)),
             heartbeat_file=str(self._files.heartbeat(self.number)),
             inherit=list(SITE_VARIABLES),
+            masked=launch.get("masked", []),
         )
 
     def read_outcome(self, code: int) -> RankExit:

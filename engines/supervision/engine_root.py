@@ -12,7 +12,16 @@ from pathlib import Path
 from uuid import UUID
 
 from engines.accounts import Account, Accounts
-from engines.attempt_files import AttemptFolder, CodeFile, LaunchFile, RankCommand, RankLimits, SetupFile, read_json
+from engines.attempt_files import (
+    AttemptFolder,
+    CodeFile,
+    LaunchFile,
+    RankCommand,
+    RankLimits,
+    SetupFile,
+    read_json,
+    write_json,
+)
 from engines.progress import progress_from_json
 from engines.protocol import EngineError, Launch, LogChunk, NodeFault, NodeReport, NodeState, Progress, Setup, Stream
 from engines.supervision.processes import MARK
@@ -97,6 +106,8 @@ class EngineRoot:
             "MOTLEY_CHECKPOINT_DIR": str(checkpoints),
             "MOTLEY_STOP_REASON_FILE": str(folder.stop_reason),
         }
+        if launch.secrets:
+            write_json(folder.secrets, dict(launch.secrets))
         workdir = launch.workdir or work
         return LaunchFile(
             ranks=[

@@ -68,6 +68,8 @@ class RankStart(TypedDict):
     """File that is written every few seconds while the rank lives; empty: none."""
     inherit: list[str]
     """Variables of the surroundings that the job gets, such as the devices that the site chose."""
+    masked: "NotRequired[list[str]]"
+    """Texts that are masked in the log of the setup."""
 
 
 class RankExit(TypedDict):
@@ -166,7 +168,7 @@ def _run_setup(
     reading, writing = os.pipe()
     child, missing, complaint = _start({**plan, "argv": ["/bin/sh", "-c", setup["command"]]}, output=writing)
     os.close(writing)
-    copying = copy_output(reading, setup)
+    copying = copy_output(reading, setup, plan.get("masked", []))
     exit_code = _follow(child, commands, child_ended, heartbeat)
     _kill_descendants()
     copying.join(LAST_OUTPUT_S)

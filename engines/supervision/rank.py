@@ -9,7 +9,7 @@ from pathlib import Path
 from selectors import EVENT_READ, BaseSelector
 from typing import Literal
 
-from engines.attempt_files import AttemptFolder, CappedLog, LaunchFile
+from engines.attempt_files import AttemptFolder, CappedLog, LaunchFile, MaskedLog
 from engines.protocol import Stream
 from engines.supervision.init_process import RankExit, RankStart
 from engines.supervision.isolation import PREFIXES, Isolation
@@ -43,8 +43,10 @@ class Rank:
         self._outcome: RankExit | None = None
         limit_bytes = launch["log_limit_bytes"]
         self._logs = {
-            _descriptor(self._process.stdout): CappedLog(folder.log(Stream.STDOUT, number), limit_bytes=limit_bytes),
-            _descriptor(self._process.stderr): CappedLog(folder.log(Stream.STDERR, number), limit_bytes=limit_bytes),
+            _descriptor(pipe): MaskedLog(
+                CappedLog(folder.log(stream, number), limit_bytes=limit_bytes), launch.get("masked", [])
+            )
+            for pipe, stream in ((self._process.stdout, Stream.STDOUT), (self._process.stderr, Stream.STDERR))
         }
         self._send(json.dumps(self.start_input(launch)))
 
@@ -75,6 +77,7 @@ class Rank:
             outcome_file="",
             heartbeat_file="",
             inherit=[],
+            masked=launch.get("masked", []),
         )
 
     def read_outcome(self, code: int) -> RankExit:

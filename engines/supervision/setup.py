@@ -8,14 +8,14 @@ removed is first renamed, so that no content can hinder a new environment.
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from enum import Enum, auto
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from pathlib import Path
 from threading import Thread
 
-from engines.attempt_files import CappedLog, SetupFile, write_whole
+from engines.attempt_files import CappedLog, MaskedLog, SetupFile, write_whole
 
 UNUSED_AFTER_S = 30 * 24 * 3600.0
 READ_BYTES = 64 * 1024
@@ -82,15 +82,15 @@ class Environment:
         flock(self._lock, LOCK_SH)
 
 
-def copy_output(pipe: int, setup: SetupFile) -> Thread:
+def copy_output(pipe: int, setup: SetupFile, masked: Iterable[str]) -> Thread:
     """Start to copy the setup's output to its log, until no process holds the other end of the pipe."""
-    log = CappedLog(Path(setup["log"]), limit_bytes=setup["log_limit_bytes"])
+    log = MaskedLog(CappedLog(Path(setup["log"]), limit_bytes=setup["log_limit_bytes"]), masked)
     copying = Thread(target=_copy, args=(pipe, log), daemon=True)
     copying.start()
     return copying
 
 
-def _copy(pipe: int, log: CappedLog) -> None:
+def _copy(pipe: int, log: MaskedLog) -> None:
     while data := os.read(pipe, READ_BYTES):
         log.write(data)
     os.close(pipe)

@@ -14,7 +14,17 @@ from math import inf
 from pathlib import Path
 from types import MappingProxyType
 
-from engines.attempt_files import AttemptFolder, ExitFile, LaunchFile, StartedFile, utc_now, write_json, write_whole
+from engines.attempt_files import (
+    AttemptFolder,
+    ExitFile,
+    LaunchFile,
+    RankCommand,
+    StartedFile,
+    masked_texts,
+    utc_now,
+    write_json,
+    write_whole,
+)
 from engines.linux import become_subreaper, process_space, seconds_since_boot
 from engines.progress import MOST_COUNTED, ProgressTail, progress_to_json
 from engines.supervision.processes import descendants, kill, marked, reap
@@ -239,6 +249,7 @@ def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank, *, has_door
         return
     if folder.read_stop() is not None:
         folder.code.unlink(missing_ok=True)
+        folder.secrets.unlink(missing_ok=True)
         write_exit(
             folder,
             exit_code=STOPPED_BEFORE_START,
@@ -250,11 +261,19 @@ def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank, *, has_door
         unpack_code(launch)
     except CodeNotUnpacked as error:
         folder.code.unlink(missing_ok=True)
+        folder.secrets.unlink(missing_ok=True)
         exit_code = NOT_UNPACKED if error.node_failed else BAD_ARCHIVE
         write_exit(folder, exit_code=exit_code, started_at=None, message=str(error), node_failed=error.node_failed)
         return
     become_subreaper()
-    Supervisor(folder, launch, start_rank, has_door=has_door).run()
+    Supervisor(folder, _with_secrets(launch, folder), start_rank, has_door=has_door).run()
+
+
+def _with_secrets(launch: LaunchFile, folder: AttemptFolder) -> LaunchFile:
+    """The launch with the secret variables in memory; from now on they are in no file."""
+    found = folder.take_secrets()
+    ranks = [RankCommand(**{**rank, "env": {**rank["env"], **found}}) for rank in launch["ranks"]]
+    return LaunchFile(**{**launch, "ranks": ranks, "masked": masked_texts(found.values())})
 
 
 def main() -> None:

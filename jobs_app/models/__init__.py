@@ -1,10 +1,11 @@
-"""Models: teams and tokens, archives of code, jobs, attempts, events, measured throughputs, counters."""
+"""Models: teams and tokens, secrets, archives of code, jobs, attempts, events, measured throughputs, counters."""
 
 from jobs_app.models.attempt import Attempt
 from jobs_app.models.code_archive import CodeArchive
 from jobs_app.models.idempotency_key import IdempotencyKey
 from jobs_app.models.job import Job, JobArray, JobDependency, JobTag, Reason
 from jobs_app.models.job_event import JobEvent
+from jobs_app.models.secret import Secret
 from jobs_app.models.tally import Metric, Tally, Total
 from jobs_app.models.team import ApiToken, Team
 from jobs_app.models.throughput import GradientNoise, Throughput
@@ -22,6 +23,7 @@ __all__ = [
     "JobTag",
     "Metric",
     "Reason",
+    "Secret",
     "Tally",
     "Team",
     "Throughput",

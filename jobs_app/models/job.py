@@ -142,6 +142,7 @@ class Job(models.Model):
     setup = models.TextField(blank=True, help_text="Makes the environment before the job starts; run by /bin/sh.")
     env = models.JSONField(default=dict, blank=True)
     mounts = models.JSONField(default=list, blank=True, help_text="Names of storage that its nodes must have.")
+    secrets = models.JSONField(default=list, blank=True, help_text="Names of secrets of its owner or its team.")
     gpus_min = models.PositiveIntegerField()
     gpus_max = models.PositiveIntegerField()
     gpus_per_replica = models.JSONField(

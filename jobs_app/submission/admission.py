@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ from cluster_app.feasibility import NodeShape, Refusal, Request, inventory, why_
 from cluster_app.replica_size import GpusPerReplica
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import CodeArchive, Job, Team
+from jobs_app.secrets import missing_secrets
 from rest.errors import Fault
 
 MOST_IDS_PER_QUERY = 5000
@@ -67,6 +68,7 @@ class Admission:
         self._teams: dict[str | None, Team | InvalidSpec] = {}
         self._refusals: dict[Request, Refusal | None] = {}
         self._archives: dict[tuple[int, str], CodeArchive | None] = {}
+        self._missing_secrets: dict[tuple[int, tuple[str, ...]], list[str]] = {}
 
     def admit(self, asked: ParsedSpec) -> Admitted:
         """Check a parsed spec; raise `InvalidSpec` with every fault."""
@@ -78,6 +80,7 @@ class Admission:
             *weight_faults(columns.get("weight", 1.0), team, administrator=self.administrator),
             *([] if code or not digest else [_no_such_code(digest, team)]),
             *self._cluster_faults(columns, team),
+            *self._secret_faults(columns.get("secrets", []), columns.get("env", {}), team),
             *self._need_faults(asked.needs),
         ]
         if faults:
@@ -119,6 +122,19 @@ class Admission:
             if cap is not None and request.gpus > cap:
                 text = f"Team {team} may use at most {cap} GPUs at once{whose}. Request {cap} or fewer."
                 yield Fault(pointer="/gpus", code="quota", detail=text)
+
+    def _secret_faults(self, names: list[str], env: Mapping[str, str], team: Team) -> Iterator[Fault]:
+        wanted = (team.pk, tuple(names))
+        if names and wanted not in self._missing_secrets:
+            self._missing_secrets[wanted] = missing_secrets(names, self.owner, team)
+        for position, name in enumerate(names):
+            pointer = f"/secrets/{position}"
+            if name in env:
+                text = f"{name} is in `env`, too: leave it out there, where everybody in the team can read it."
+                yield Fault(pointer=pointer, code="named_twice", detail=text)
+            if name in self._missing_secrets[wanted]:
+                text = f"Neither you nor team {team} has a secret {name}: set it with `motley secret set {name}`."
+                yield Fault(pointer=pointer, code="no_such_secret", detail=text)
 
     def _need_faults(self, needs: Iterable[dict[str, Any]]) -> Iterator[Fault]:
         named: set[UUID] = set()

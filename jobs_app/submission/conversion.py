@@ -119,6 +119,7 @@ def spec_of(job: Job) -> dict[str, Any]:
         "code": job.code.digest if job.code else "",
         "setup": job.setup,
         "env": job.env,
+        "secrets": job.secrets,
         "mounts": job.mounts,
         **_size_of(job),
         "gpu_types": job.gpu_types,

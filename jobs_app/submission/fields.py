@@ -10,6 +10,7 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from jobs_app.models.secret import NAME as SECRET_NAME
 from jobs_app.models.team import LEAST_WEIGHT, MOST_WEIGHT
 
 MOST_GPUS = 100_000
@@ -20,6 +21,7 @@ MOST_RATES = 100
 """Of GPU types, and of gang sizes per GPU type."""
 MOST_TAGS = 100
 MOST_MOUNTS = 20
+MOST_SECRETS = 50
 
 
 def is_text(value: Any) -> bool:
@@ -47,6 +49,23 @@ class Mounts(serializers.ListField):
         names: list[str] = super().to_internal_value(data)
         if len({*names}) < len(names):
             raise serializers.ValidationError("Name each storage once.")
+        return names
+
+
+class SecretNames(serializers.ListField):
+    """Names of secrets of the submitter or the team: [WANDB_API_KEY]. Each is an environment variable of that name."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        name = serializers.RegexField(
+            rf"\A{SECRET_NAME}\Z",
+            error_messages={"invalid": "Write the name of an environment variable: letters, digits and '_'."},
+        )
+        super().__init__(child=name, max_length=MOST_SECRETS, **kwargs)
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        names: list[str] = super().to_internal_value(data)
+        if len({*names}) < len(names):
+            raise serializers.ValidationError("Name each secret once.")
         return names
 
 

@@ -23,6 +23,7 @@ from jobs_app.submission.fields import (
     Rates,
     Replicas,
     ReplicaSize,
+    SecretNames,
     ShellText,
     Tags,
     is_text,
@@ -110,6 +111,7 @@ class JobSpec(Strict):
         help_text="Makes the job's environment in $MOTLEY_ENV_DIR, once per GPU type and list of packages.",
     )
     env = serializers.DictField(child=serializers.CharField(allow_blank=True, trim_whitespace=False), required=False)
+    secrets = SecretNames(required=False)
     mounts = Mounts(required=False)
     gpus = Gpus(source="*", required=False, help_text="Required, unless `replicas` is given.")
     replicas = Replicas(source="*", required=False)

@@ -21,6 +21,7 @@ from jobs_app.code.storage import path_of
 from jobs_app.lifecycle.attempts import about_attempt, withdraw
 from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
 from jobs_app.models import Attempt, Job
+from jobs_app.secrets import SecretGone, secrets_of
 from jobs_app.tokens import JobToken
 from scheduler_app.errors import NoStorage
 from scheduler_app.models import GpuClaim
@@ -37,11 +38,24 @@ COMMANDS_PER_BATCH = 100
 
 ATTEMPT = ("number", "engine", "nodes", "gpu_count", "round_number", "master_port", "rate", "step_worth")
 BATCH = ("batch_size", "micro_batches")
-JOB = ("name", "command", "env", "mounts", "workdir", "gpus_per_replica", "array_index", "team__name")
+JOB = (
+    "name",
+    "owner",
+    "command",
+    "env",
+    "secrets",
+    "mounts",
+    "workdir",
+    "gpus_per_replica",
+    "array_index",
+    "team__name",
+)
 TIMES = ("grace_s", "time_limit_s", "ran_s")
 CODE = ("setup", "code__team", "code__digest", "code__lock_digest")
 FOR_LAUNCHES = (*ATTEMPT, *BATCH, "gpu_type__name", *(f"job__{name}" for name in (*JOB, *TIMES, *CODE)))
 """The columns that a launch needs."""
+BAD_CONFIGURATION = 78
+"""sysexits.h: EX_CONFIG."""
 LAUNCH_GPU = ("gpu__node__name", "gpu__index", "gpu__uuid", "gpu__node__emulated")
 
 STOP_REASONS = {
@@ -185,6 +199,10 @@ def _launch(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu], now: da
             with suppress(AttemptIsNotLive):
                 end_attempt(attempt, AttemptEnd(now, no_storage=True, message=str(error)))
             return False
+        except SecretGone as error:
+            with suppress(AttemptIsNotLive):
+                end_attempt(attempt, AttemptEnd(now, exit_code=BAD_CONFIGURATION, message=str(error)))
+            return False
         except EngineUnreachable:
             raise  # nothing was refused: the attempt keeps its GPUs, and the command is repeated
         except NodeFault as error:
@@ -211,6 +229,7 @@ def launch_command(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> Launch:
     return launch_of(
         spec,
         workdir=job.workdir,
+        secrets=secrets_of(job),
         code=path_of(job.code) if job.code is not None else None,
         setup=setup_of(job.setup, team=job.team_id, locks=locks, gpu_type=spec.gpu_type),
         log_limit_bytes=settings.MOTLEY_LOG_LIMIT_BYTES,

@@ -2,11 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 
 from engines.protocol import Launch, NodeLaunch, Setup
 
@@ -143,6 +144,7 @@ def launch_of(
     log_limit_bytes: int,
     limits_memory: bool = False,
     most_processes: int = 0,
+    secrets: Mapping[str, str] = MappingProxyType({}),
     code: Path | None = None,
     setup: Setup | None = None,
 ) -> Launch:
@@ -164,4 +166,5 @@ def launch_of(
         account=spec.account,
         limits_memory=limits_memory,
         most_processes=most_processes,
+        secrets=secrets,
     )

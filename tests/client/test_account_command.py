@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs_app.models import ApiToken
+from jobs_app.models import ApiToken, Job
 from tests.live_service import Live
 from tests.motley_command import Motley
 
@@ -101,6 +101,20 @@ def test_a_token_is_revoked_by_name_number_or_text(service: Live, motley: Motley
     assert motley("token", "revoke", typed).stdout == f"CI ({made['prefix']}…): revoked\n"
     assert ApiToken.objects.get(pk=made["id"]).revoked_at is not None
     assert motley("--token", made["token"], "me").exit_code == 3
+
+
+def test_secrets_are_set_from_standard_input_listed_used_and_deleted(service: Live, motley: Motley) -> None:
+    assert motley("secret", "set", "KEY", typed="the value of the key\n").stdout == "KEY is set for your jobs.\n"
+    motley("secret", "set", "KEY", "--team", "vision", typed="the value of the team")
+    listed = motley("secret", "list").stdout
+    assert [line.split()[1] for line in listed.splitlines()[1:]] == ["your", "team"]
+    assert "the value" not in listed
+    job = motley("submit", "--gpus", "1", "--name", "with-key", "--secret", "KEY", "-o", "name", "--", "true")
+    assert Job.objects.get(pk=job.stdout.strip()).secrets == ["KEY"]
+    assert motley("secret", "delete", "KEY").stdout == "KEY of your jobs is deleted.\n"
+    gone = motley("secret", "delete", "KEY")
+    assert gone.exit_code
+    assert "There is no secret KEY of your jobs" in gone.stderr
 
 
 def test_tokens_of_one_name_are_told_apart_by_number(motley: Motley) -> None:

@@ -382,3 +382,11 @@ def test_no_stream_of_a_job_is_a_terminal(lab: Lab) -> None:
     """Or programs would write colours and progress bars into the log."""
     attempt = lab.run("for stream in 0 1 2; do test -t $stream && echo $stream; done; printf unfinished")
     assert lab.output(attempt) == b"unfinished"
+
+
+@pytest.mark.on_slurm
+def test_secrets_reach_the_job_are_masked_in_its_log_and_stay_in_no_file(lab: Lab) -> None:
+    attempt = lab.run('echo "it is $KEY"; test ${#KEY} = 16', secrets={"KEY": "value-of-the-key"})
+    assert (lab.end_of(attempt).exit_code, lab.output(attempt)) == (0, b"it is ***\n")
+    files = [path for path in lab.root.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"value-of-the-key" in path.read_bytes()]

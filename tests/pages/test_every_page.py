@@ -10,6 +10,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from cluster_app.models import Node
 from jobs_app.models import ApiToken, Job
+from jobs_app.secrets import set_secret
 from jobs_app.tokens import issue_token
 from scheduler_app.models import PolicySetting
 
@@ -57,6 +58,8 @@ PAGES: dict[str, Row] = {
     "utilization": LIST,
     "usage": LIST,
     "retention": Row(member=403, stranger=403),
+    "secrets": LIST,
+    "delete-secret": Row(of="secret", stranger=404, member=302, staff=302, post={}),
     "tokens": LIST,
     "revoke-token": Row(of="token", stranger=404, member=302, staff=404, post={}),
     "change-password": LIST,
@@ -98,6 +101,7 @@ def places(decided, member) -> dict[str, Any]:
         "round": decided.number,
         "policy": "fifo",
         "setting": PolicySetting.objects.create().pk,
+        "secret": set_secret("KEY", "long enough", team=job.team, actor=member).pk,
         "token": ApiToken.objects.get(user=member).pk,
     }
 

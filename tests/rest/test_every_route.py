@@ -16,6 +16,7 @@ from rest_framework.test import APIClient
 
 from jobs_app.code.storage import store
 from jobs_app.models import ApiToken, Attempt, Job
+from jobs_app.secrets import set_secret
 from jobs_app.tokens import JobToken
 from scheduler_app.models import PolicySetting
 from tests.rest.routes import ROUTES, Row
@@ -62,6 +63,7 @@ def world(lab: Lab, plain_static: None) -> World:
         "code": stored_code(ada),
         "rounds": "1",
         "policies": str(PolicySetting.objects.latest("pk").pk),
+        "secrets": str(set_secret("OURS", "long enough", team=ada.teams.get(), actor=ada).pk),
         "tokens": str(ApiToken.objects.filter(user=ada).latest("pk").pk),
     }
     return World(callers, places)

@@ -88,6 +88,10 @@ def options(
             autocompletion=storage,
         ),
     ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Secret that the job gets as an environment variable; repeat for several."),
+    ] = None,
     setup: Annotated[
         str | None,
         typer.Option(
@@ -160,6 +164,7 @@ def options(
         "workdir": workdir,
         "setup": setup,
         "code": str(Path(code).resolve()) if code else None,
+        "secrets": secret,
         "mounts": mount,
         "env": pairs_of("--env", env or []),
         "tags": pairs_of("--tag", tag or []),

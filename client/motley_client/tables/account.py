@@ -1,11 +1,11 @@
-"""Tables of API tokens and of the user."""
+"""Tables of API tokens, of secrets and of the user."""
 
 from collections.abc import Iterable
 from datetime import datetime
 
 from rich.console import RenderableType
 
-from motley_client.responses import Me, Token
+from motley_client.responses import Me, Secret, Token
 from motley_client.tables.format import age, key_values, table, until
 
 
@@ -23,6 +23,19 @@ def tokens_table(tokens: Iterable[Token], *, now: datetime) -> RenderableType:
         for token in tokens
     ]
     return table(("NAME", "ID", "PREFIX", "SCOPE", "AGE", "LAST USED", "EXPIRES"), rows, empty="No tokens.")
+
+
+def secrets_table(secrets: Iterable[Secret], *, now: datetime) -> RenderableType:
+    rows = [
+        (
+            one["name"],
+            f"team {one['team']}" if one["team"] else "your jobs",
+            age(one["changed_at"], now),
+            one["changed_by"] or "",
+        )
+        for one in secrets
+    ]
+    return table(("NAME", "FOR", "AGE", "SET BY"), rows, empty="No secrets: set one by motley secret set NAME.")
 
 
 def me_details(me: Me) -> RenderableType:
