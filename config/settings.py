@@ -275,6 +275,8 @@ MOTLEY_LIMIT_MEMORY = env.bool("MOTLEY_LIMIT_MEMORY", True)
 MOTLEY_JOB_PROCESSES = env.int("MOTLEY_JOB_PROCESSES", 16384, validate=validate.Range(min=0))
 """Most processes and threads of a job's account on one machine; 0: no limit."""
 MOTLEY_LOG_LIMIT_BYTES = env.int("MOTLEY_LOG_LIMIT_BYTES", 64 * 1024 * 1024)
+MOTLEY_SOLVES = env.int("MOTLEY_SOLVES", 2, validate=validate.Range(min=1))
+"""What-if analyses and replays of rounds at once in one process."""
 MOTLEY_LOG_STREAMS = env.int("MOTLEY_LOG_STREAMS", 8)
 """Open event streams and waiting polls of logs in one process, each of which keeps a thread."""
 _A_SECOND = validate.Range(min=timedelta(seconds=1))

@@ -70,6 +70,15 @@ class TooManySessions(SchedulerError):
         super().__init__(f"This process has {most} open sessions, its limit: try again.")
 
 
+class TooManySolves(SchedulerError):
+    """This process solves as many rounds for requests as it may, or one for the same user."""
+
+    code = "too_many_solves"
+
+    def __init__(self) -> None:
+        super().__init__("Other questions of this kind are being answered, each of which plans rounds: try again.")
+
+
 class TooManyStreams(SchedulerError):
     """This process has as many open log streams as it allows."""
 

@@ -36,6 +36,7 @@ from scheduler_app.api.job_history import archived_for
 from scheduler_app.api.serializers import Explanation, PlanAnswer
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.explain.dry_run import dry_run_of_admitted
+from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.explain.what_if import what_would_start
 
 
@@ -197,5 +198,6 @@ class ExplainView(GenericAPIView[Job]):
         query.is_valid(raise_exception=True)
         explanation = explain_job(job)
         if query.validated_data.get("would_start"):
-            explanation["would_start"] = what_would_start(job, timezone.now())
+            with solve_slots.slot_for(caller(request)):
+                explanation["would_start"] = what_would_start(job, timezone.now())
         return Response(Explanation(explanation).data)

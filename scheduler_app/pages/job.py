@@ -22,11 +22,13 @@ from engines.protocol import EngineError, Stream
 from jobs_app.job_archive import archived_job
 from jobs_app.models import Attempt, Job
 from jobs_app.submission.conversion import spec_of, write_yaml
+from scheduler_app.errors import TooManySolves
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.explain.preemption_cost import preemption_cost
 from scheduler_app.explain.rate_comparison import compare_rates, explain_placement
+from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.explain.timeline import CAUSES, bar_segments, seconds_by_state, state_spans
-from scheduler_app.explain.what_if import what_would_start
+from scheduler_app.explain.what_if import WouldStart, what_would_start
 from scheduler_app.logs.reading import log_tail, read_log, readable
 from scheduler_app.models import Round
 from scheduler_app.pages.base import SignedInRequest, emulated_nodes
@@ -134,8 +136,12 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
 def would_start(request: SignedInRequest, pk: UUID) -> HttpResponse:
     """What-if page of a job; separate because it plans several rounds."""
     seen = get_object_or_404(_seen(request), pk=pk)
-    found = what_would_start(seen, timezone.now())
-    return render(request, "scheduler_app/would_start.html", {"job": seen, "found": found})
+    try:
+        with solve_slots.slot_for(request.user):
+            found, status = what_would_start(seen, timezone.now()), 200
+    except TooManySolves as error:
+        found, status = WouldStart(str(error)), 503
+    return render(request, "scheduler_app/would_start.html", {"job": seen, "found": found}, status=status)
 
 
 def _logs(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:

@@ -9,8 +9,9 @@ from django.views.decorators.http import require_POST, require_safe
 
 from jobs_app.models import Job
 from rest.pagination import ByNumber
-from scheduler_app.errors import NotReplayable
+from scheduler_app.errors import NotReplayable, TooManySolves
 from scheduler_app.explain.decisions import decisions_of
+from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.models import Round
 from scheduler_app.pages.base import SignedInRequest, paginate, show_error
 from scheduler_app.round.archive import archive_of
@@ -35,8 +36,9 @@ def round_opened(request: SignedInRequest, number: int) -> HttpResponse:
 def replay(request: SignedInRequest, number: int) -> HttpResponse:
     """Solve the round again from its snapshot and compare the decisions."""
     try:
-        _, again, equal = replay_round(number)
-    except NotReplayable as error:
+        with solve_slots.slot_for(request.user):
+            _, again, equal = replay_round(number)
+    except (NotReplayable, TooManySolves) as error:
         show_error(request, error)
         return _page(request, number)
     return _page(request, number, replayed=True, equal=equal, solve_ms=1000 * again.decision.solve_seconds)
