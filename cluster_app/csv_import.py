@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from copy import copy
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 from django.core.exceptions import ValidationError
 from django.db.models import Count, Q, QuerySet
 from django.utils.html import format_html
 from import_export.fields import Field
+from import_export.instance_loaders import CachedInstanceLoader
 from import_export.resources import Diff, ModelResource
 from import_export.widgets import BooleanWidget, ForeignKeyWidget, IntegerWidget, JSONWidget
 from tablib import Dataset
@@ -25,27 +27,32 @@ MOST_ROWS = 10_000
 YES, NO = ("1", "true", "yes"), ("0", "false", "no", "")
 
 
-class KnownGpuType(ForeignKeyWidget):  # type: ignore[misc]  # the library has no types
+class Known(ForeignKeyWidget):  # type: ignore[misc]  # the library has no types
+    """Row of another table by name, all of which are read once per file."""
+
+    @cached_property
+    def by_name(self) -> dict[str, Any]:
+        return {row.name: row for row in self.model._default_manager.all()}
+
+
+class KnownGpuType(Known):
     """GPU type by name; an unknown name is refused with the list of known ones."""
 
     def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> GpuType:
-        try:
-            return GpuType.objects.get(name=str(value).strip())
-        except GpuType.DoesNotExist as error:
-            known = ", ".join(GpuType.objects.values_list("name", flat=True)) or "none yet; add it first"
-            raise ValueError(f"Unknown GPU type {str(value)!r}. Known types: {known}.") from error
+        if kind := self.by_name.get(str(value).strip()):
+            return cast("GpuType", kind)
+        known = ", ".join(self.by_name) or "none yet; add it first"
+        raise ValueError(f"Unknown GPU type {str(value)!r}. Known types: {known}.")
 
 
-class KnownEngine(ForeignKeyWidget):  # type: ignore[misc]
+class KnownEngine(Known):
     """Engine by name; the local one where the cell is empty."""
 
     def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> Engine:
         name = str(value or "").strip() or LOCAL_ENGINE
-        try:
-            return Engine.objects.get(name=name)
-        except Engine.DoesNotExist as error:
-            known = ", ".join(Engine.objects.values_list("name", flat=True))
-            raise ValueError(f"Unknown engine {name!r}. Known engines: {known}.") from error
+        if engine := self.by_name.get(name):
+            return cast("Engine", engine)
+        raise ValueError(f"Unknown engine {name!r}. Known engines: {', '.join(self.by_name)}.")
 
 
 class WholeNumber(IntegerWidget):  # type: ignore[misc]
@@ -102,17 +109,45 @@ class NodeResource(ModelResource):  # type: ignore[misc]
         fields = (*NEEDED, *OPTIONAL)
         import_order = fields
         import_id_fields = ("name",)
-        clean_model_instances = True
         skip_unchanged = True
         report_skipped = True
         use_transactions = True
+        instance_loader_class = CachedInstanceLoader
+
+    def import_data(self, dataset: Dataset, dry_run: bool = False, raise_errors: bool = False, **kwargs: Any) -> Any:
+        """Import the file; a preview without the library's transaction, which would hold SQLite's lock all the time."""
+        if not dry_run:
+            return super().import_data(dataset, raise_errors=raise_errors, **kwargs)
+        unknown = {"use_transactions", "collect_failed_rows", "rollback_on_validation_errors"}
+        told = {name: value for name, value in kwargs.items() if name not in unknown}
+        return self.import_data_inner(
+            dataset, True, raise_errors, using_transactions=False, collect_failed_rows=False, **told
+        )
 
     @classmethod
     def get_diff_class(cls) -> type[PlainDiff]:
         return PlainDiff
 
+    def init_instance(self, row: dict[str, Any] | None = None) -> Node:
+        """A new node, of the local engine unless the file says otherwise."""
+        return Node(engine=self.fields["engine"].widget.by_name[LOCAL_ENGINE])
+
+    def validate_instance(
+        self, instance: Node, import_validation_errors: dict[str, Any] | None = None, validate_unique: bool = True
+    ) -> None:
+        """Validate the fields, without queries: the widgets have found the rows of other tables, names are looked up
+        once per file, and no constraint of the table says more about these columns than their validators."""
+        errors: dict[str, Any] = dict(import_validation_errors or {})
+        try:
+            instance.clean_fields(exclude={*errors, "gpu_type", "engine"})
+        except ValidationError as error:
+            errors = error.update_error_dict(errors)
+        if errors:
+            raise ValidationError(errors)
+
     def get_queryset(self) -> QuerySet[Node]:
-        return Node.objects.annotate(gpu_count=Count("gpu", filter=Q(gpu__present=True)))
+        nodes = Node.objects.select_related("gpu_type", "engine")
+        return nodes.annotate(gpu_count=Count("gpu", filter=Q(gpu__present=True)))
 
     def before_import(self, dataset: Dataset, **kwargs: Any) -> None:
         try:
@@ -157,7 +192,9 @@ class NodeResource(ModelResource):  # type: ignore[misc]
         _refuse_unreported(instance)
 
     def after_save_instance(self, instance: Node, row: dict[str, Any], **kwargs: Any) -> None:
-        """Runs in a preview, too, which is rolled back."""
+        """Runs in a preview, too, which writes nothing."""
+        if kwargs.get("dry_run"):
+            return
         count = int(instance.gpu_count)  # type: ignore[attr-defined]
         set_gpu_count(instance, count)
         if row.get("_before"):

@@ -248,3 +248,17 @@ def test_a_file_with_too_many_rows_is_refused_before_any_is_looked_at(admin: Cli
         shown = preview(admin, text)
     assert "at most 10,000 nodes" in shown
     assert len(asked) < 30
+
+
+def test_a_preview_reads_and_does_not_write_however_many_rows_it_has(admin: Client, kind: str) -> None:
+    """SQLite has one write lock: a preview that held it would stop the whole service for its time."""
+    text = HEAD + "".join(f"r{n},{(kind, 'h100')[n % 2]},1,8,1024,yes,\n" for n in range(200))
+    with CaptureQueriesContext(connection) as asked:
+        shown = preview(admin, text)
+    assert "Confirm import" in shown
+    nodes = [query["sql"] for query in asked if "cluster_app_" in query["sql"]]
+    assert len(nodes) < 10
+    assert not [sql for sql in nodes if not sql.startswith("SELECT")]
+    assert not GpuType.objects.filter(name="h100").exists()
+    confirm(admin, shown)
+    assert Node.objects.filter(gpu_type__name="h100").count() == 100
