@@ -48,7 +48,7 @@ def _job_token(text: str) -> tuple[User, JobToken]:
     except signing.BadSignature as error:
         raise AuthenticationFailed("The signature of the job token is not valid.") from error
     if token is None:
-        raise AuthenticationFailed("The job token has expired: its attempt has ended.")
+        raise AuthenticationFailed("The job token has expired: its attempt ended, or the job's owner left the team.")
     return token.attempt.job.owner, token
 
 

@@ -1,12 +1,14 @@
 """Permissions of callers over REST: which methods their token covers, and which jobs they see."""
 
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from django.contrib.auth.models import User
+from django.utils import timezone
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from jobs_app.models import ApiToken, Job
+from jobs_app.models import ApiToken, Attempt, Job
 from jobs_app.models.job import JobQuerySet
 from jobs_app.tokens import JobToken
 
@@ -64,6 +66,19 @@ def caller(request: Request) -> User:
     """The signed-in user, typed: `InScope` admits no other."""
     user: User = request.user  # type: ignore[assignment]
     return user
+
+
+def still_sees(request: Request, job: UUID) -> bool:
+    """Whether the caller of a long response may still see the job: account, token and membership can end meanwhile."""
+    user = User.objects.filter(pk=caller(request).pk, is_active=True).first()
+    if user is None:
+        return False
+    match request.auth:
+        case JobToken(attempt=attempt):
+            return Attempt.objects.live().filter(pk=attempt.pk, job=job).exists()
+        case ApiToken(pk=token) if not ApiToken.objects.valid(timezone.now()).filter(pk=token).exists():
+            return False
+    return Job.objects.visible_to(user).filter(pk=job).exists()
 
 
 def jobs_seen_by(request: Request) -> JobQuerySet:

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
-from jobs_app.models import ApiToken, Attempt
+from jobs_app.models import ApiToken, Attempt, Job
 
 SALT = "motley.job"
 JOB_PREFIX = "job_"
@@ -69,7 +69,12 @@ class JobToken:
 
     @classmethod
     def verify(cls, text: str) -> "JobToken | None":
-        """The token of a live attempt, None if that has ended; raises `BadSignature`."""
+        """The token of a live attempt, None if that has ended or its owner may not see it; raises `BadSignature`."""
         attempt_id = signing.loads(text.removeprefix(JOB_PREFIX), salt=SALT)
         attempt = Attempt.objects.live().select_related("job__owner").filter(pk=attempt_id).first()
-        return cls(attempt) if attempt else None
+        return cls(attempt) if attempt and _is_of_the_team(attempt.job) else None
+
+
+def _is_of_the_team(job: Job) -> bool:
+    """Whether the job's owner has an account and is a member of its team, or staff."""
+    return job.owner.is_active and Job.objects.visible_to(job.owner).filter(pk=job.pk).exists()

@@ -1,5 +1,6 @@
 """REST: logs, by polling, by byte ranges, and as server-sent events."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from rest_framework.request import Request
 from engines.protocol import LogChunk, Stream
 from jobs_app.errors import FilesDeleted
 from jobs_app.models import Attempt, Job
-from jobs_app.permissions import jobs_seen_by
+from jobs_app.permissions import jobs_seen_by, still_sees
 from jobs_app.submission.fields import MOST_GPUS
 from rest.byte_ranges import byte_range_of, is_range_request
 from scheduler_app.api.job_history import archived_for
@@ -108,7 +109,7 @@ class LogView(GenericAPIView[Job]):
         asked = query.validated_data
         log = Log(job, _attempt(job, asked.get("attempt")), Stream(asked["stream"]), asked["rank"])
         if isinstance(request.accepted_renderer, EventStream):
-            return log.events(_start(request, log, asked))
+            return log.events(_start(request, log, asked), may_go_on=lambda: still_sees(request, job.pk))
         header = request.headers.get("Range", "")
         if is_range_request(header) and "tail" not in asked and "If-Range" not in request.headers:
             return log.part(header)
@@ -178,9 +179,11 @@ class Log:
         headers = AS_IT_IS | {"Content-Range": part.content_range, "Content-Length": str(part.end - part.start)}
         return StreamingHttpResponse(written, status=206, content_type="text/plain; charset=utf-8", headers=headers)
 
-    def events(self, offset: int) -> StreamingHttpResponse:
-        """Server-sent events until the end; raises `TooManyStreams` at the limit of open streams."""
-        following = LogEventStream(self._job, self._attempt, self._stream, rank=self._rank, offset=offset)
+    def events(self, offset: int, *, may_go_on: Callable[[], bool]) -> StreamingHttpResponse:
+        """Server-sent events until the end, while `may_go_on`; raises `TooManyStreams` at the limit of open streams."""
+        following = LogEventStream(
+            self._job, self._attempt, self._stream, rank=self._rank, offset=offset, may_go_on=may_go_on
+        )
         return StreamingHttpResponse(following, content_type="text/event-stream", headers=AS_IT_IS | UNBUFFERED)
 
     def _from(self, asked: dict[str, Any]) -> LogChunk:

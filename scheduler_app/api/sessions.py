@@ -4,7 +4,7 @@ import json
 import logging
 from functools import partial
 from threading import BoundedSemaphore
-from typing import Any, cast
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -24,8 +24,8 @@ from engines.protocol import EngineError, SessionCommand
 from engines.sessions.frames import HEADER, Kind
 from jobs_app.authentication import BearerToken
 from jobs_app.errors import Conflict
-from jobs_app.models import ApiToken, Attempt, Job
-from jobs_app.permissions import MaySubmit, caller, jobs_seen_by
+from jobs_app.models import Attempt, Job
+from jobs_app.permissions import MaySubmit, caller, jobs_seen_by, still_sees
 from jobs_app.submission.fields import MOST_GPUS, is_text
 from rest.bodies import Strict
 from rest.errors import faults_of
@@ -172,9 +172,7 @@ def _check(request: Request, attempt: Attempt, in_use: bool) -> bool:
     try:
         if in_use:
             _note_use(attempt)
-        token = ApiToken.objects.valid(timezone.now()).filter(digest=cast("ApiToken", request.auth).digest)
-        mine = Job.objects.visible_to(caller(request)).filter(pk=attempt.job_id)
-        runs = Attempt.objects.filter(pk=attempt.pk).exclude(state=Attempt.State.ENDED)
-        return token.filter(user__is_active=True).exists() and mine.exists() and runs.exists()
+        runs = Attempt.objects.live().filter(pk=attempt.pk)
+        return still_sees(request, attempt.job_id) and runs.exists()
     finally:
         connection.close()

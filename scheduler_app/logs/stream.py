@@ -1,6 +1,6 @@
 """Log lines as server-sent events, from an offset until the attempt has ended."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Lock
@@ -17,6 +17,7 @@ KEEP_ALIVE_AFTER = timedelta(seconds=5)
 """Idle time after which a comment is sent: only a write reveals that the client has disconnected."""
 LONGEST_S = 3600
 """Longest stream; the client resumes by the last event id, and its permission is checked again."""
+CHECK_EVERY_S = 30.0
 LAUNCH_PAUSE_S = 0.5
 BLOCK_BYTES = 64 * 1024
 KEEP_ALIVE = b": nothing new\n\n"
@@ -61,8 +62,19 @@ class LogEventStream:
     A generator alone would not do: one that was never started does not run its `finally`.
     """
 
-    def __init__(self, job: Job, attempt: Attempt | None, stream: Stream, *, rank: int, offset: int) -> None:
+    def __init__(
+        self,
+        job: Job,
+        attempt: Attempt | None,
+        stream: Stream,
+        *,
+        rank: int,
+        offset: int,
+        may_go_on: Callable[[], bool],
+    ) -> None:
+        """`may_go_on` is asked every half a minute: whether the caller may still see the job."""
         self._job, self._attempt, self._stream, self._rank, self._offset = job, attempt, stream, rank, offset
+        self._may_go_on, self._check_at_s = may_go_on, monotonic() + CHECK_EVERY_S
         stream_slots.take()
         self._open = True
         self._events: Generator[bytes] = self._follow()
@@ -83,7 +95,7 @@ class LogEventStream:
             if self._job.is_final:
                 yield self._eof()
                 return
-            if monotonic() >= until:
+            if monotonic() >= until or not self._is_permitted():
                 return
             yield KEEP_ALIVE
         yield from self._lines_of(attempt, until)
@@ -104,7 +116,7 @@ class LogEventStream:
     def _lines_of(self, attempt: Attempt, until: float) -> Iterator[bytes]:
         held = b""
         """The beginning of a line that is not complete yet."""
-        while monotonic() < until:
+        while monotonic() < until and self._is_permitted():
             at = self._offset + len(held)
             chunk = read_log(
                 attempt, self._stream, rank=self._rank, offset=at, wait=KEEP_ALIVE_AFTER, limit=BLOCK_BYTES
@@ -118,6 +130,12 @@ class LogEventStream:
                 return
             if not chunk.data:
                 yield KEEP_ALIVE
+
+    def _is_permitted(self) -> bool:
+        if monotonic() < self._check_at_s:
+            return True
+        self._check_at_s = monotonic() + CHECK_EVERY_S
+        return self._may_go_on()
 
     def _eof(self) -> bytes:
         return _event("eof", "", self._offset)

@@ -6,6 +6,7 @@ them, and ends the session whatever they do.
 
 import logging
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -79,6 +80,8 @@ class Relay:
         check_at_s = monotonic() + CHECK_EVERY_S
         while not self._over.wait(LOOK_S):
             now_s = monotonic()
+            if self._client_is_gone():
+                return NORMAL, "the client has gone"
             if now_s - self._active_at_s > self._idle_s:
                 return NORMAL, f"idle for {timedelta(seconds=int(self._idle_s))}"
             if now_s > check_at_s:
@@ -86,6 +89,16 @@ class Relay:
                 if not self._may_go_on(in_use=now_s - self._active_at_s < CHECK_EVERY_S):
                     return POLICY, "no longer permitted"
         return NORMAL, "the session has ended"
+
+    def _client_is_gone(self) -> bool:
+        """Whether the other end of the connection is closed: neither copy notices it, if the one waits for a process
+        that does not read and the other for one that does not write."""
+        poll = select.poll()
+        try:
+            poll.register(self._websocket.socket, select.POLLRDHUP)
+            return bool(poll.poll(0))
+        except (OSError, ValueError):  # closed on our side
+            return True
 
     def _may_go_on(self, *, in_use: bool) -> bool:
         try:

@@ -85,6 +85,17 @@ def from_within(running: Job) -> APIClient:
     return with_token(JobToken.issue(running.attempts.get().pk))
 
 
+def test_a_job_token_ends_with_the_owner_s_membership_and_account(running: Job, cluster: Lab) -> None:
+    of_the_job = with_token(JobToken.issue(running.attempts.get().pk))
+    address = f"/api/v1/jobs/{running.pk}"
+    assert of_the_job.get(address).status_code == 200
+    cluster.team().members.clear()
+    assert of_the_job.get(address).status_code == 401
+    cluster.team().members.add(running.owner)
+    User.objects.filter(pk=running.owner_id).update(is_active=False)
+    assert of_the_job.get(address).status_code == 401
+
+
 def test_a_job_finds_its_token_in_its_environment(cluster: Lab) -> None:
     job = cluster.submit(f'echo "$MOTLEY_JOB_TOKEN"; {UNTIL_LET_GO}')
     cluster.running(job)

@@ -259,6 +259,19 @@ def test_a_reader_who_goes_away_frees_the_place(
     lab.until(lambda: _free(by_wire, job))
 
 
+def test_a_stream_ends_with_the_membership(lab: Lab, by_wire: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "KEEP_ALIVE_AFTER", following.KEEP_ALIVE_AFTER / 50)
+    monkeypatch.setattr(following, "CHECK_EVERY_S", 0.0)
+    job = lab.submit(f"echo first; {UNTIL_LET_GO}")
+    lab.running(job)
+    with by_wire.stream("GET", route(job), headers=EVENTS) as answer:
+        lines = answer.iter_lines()
+        assert "data: first" in lines
+        lab.team().members.clear()
+        assert "event: eof" not in list(lines)
+    assert by_wire.get(route(job), headers=EVENTS).status_code == 404
+
+
 def _free(client: httpx.Client, job: Job) -> bool:
     with client.stream("GET", route(job), headers=EVENTS) as answer:
         return answer.status_code == 200
