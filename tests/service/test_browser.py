@@ -20,7 +20,10 @@ def page(browser: Browser, service: Service) -> Iterator[Page]:
         yield opened
 
 
-PAGES = ("", "jobs", "jobs/new", "cluster", "rounds", "policies", "fairness", "utilization")
+PAGES = (
+    *("", "jobs", "jobs/new", "cluster", "rounds", "policies", "fairness", "utilization"),
+    *("usage", "secrets", "tokens", "audit"),
+)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
