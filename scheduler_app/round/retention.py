@@ -30,7 +30,8 @@ NEWEST_ROUNDS = 10
 """Their snapshots are kept however old they are: pages explain jobs by the last good round."""
 EVERY = timedelta(hours=1)
 TIME_BUDGET = timedelta(seconds=5)
-"""The scheduler continues with its next round after this time, and deletes the rest an hour later."""
+"""The scheduler continues with its other work after this time, and deletes the rest later."""
+AGAIN_AFTER = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,14 @@ def count_expired(now: datetime) -> dict[str, int]:
 
 
 def delete_expired_when_due(now: datetime) -> None:
-    """Run retention once an hour: a conditional update of `pruned_at` decides which scheduler does it."""
+    """Run retention once an hour, or a minute after a run whose time was not enough.
+
+    A conditional update of `pruned_at` decides which scheduler does it.
+    """
     lease = SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES)
     due = lease.filter(Q(pruned_at=None) | Q(pruned_at__lte=now - EVERY))
-    if due.update(pruned_at=now):
-        delete_expired(now, time_budget=TIME_BUDGET)
+    if due.update(pruned_at=now) and not delete_expired(now, time_budget=TIME_BUDGET).complete:
+        lease.update(pruned_at=now - EVERY + AGAIN_AFTER)
 
 
 def _delete_in_batches(rule: RetentionRule, now: datetime) -> Iterator[int]:

@@ -199,6 +199,18 @@ def test_the_scheduler_prunes_once_an_hour(rounds: None) -> None:
     assert not Round.objects.filter(number=0).exists()
 
 
+def test_what_did_not_go_in_its_time_goes_a_minute_later(rounds: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "ROWS_PER_BATCH", 7)
+    monkeypatch.setattr(pruning, "TIME_BUDGET", timedelta(0))
+    now = timezone.now()
+    SchedulerLease.objects.create(pk=SchedulerLease.Loop.ENGINES)
+    counts = []
+    for seconds in (0, 59, 61):
+        delete_expired_when_due(now + timedelta(seconds=seconds))
+        counts.append(Round.objects.exclude(archive=None).count())
+    assert counts == [93, 93, 86]
+
+
 def test_a_tick_prunes(lab: Lab) -> None:
     lab.node("n1")
     a_round(1, age=100 * DAY)
