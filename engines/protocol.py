@@ -172,6 +172,8 @@ class AttemptReport:
     """What the site does with it, or why the site ended it."""
     silent_nodes: Sequence[str] = ()
     """Nodes on which its end is not proven; it is proven on all others of a lost attempt that names some."""
+    busy_gpus: Sequence[str] = ()
+    """UUIDs of GPUs that are not free though no process of the attempt is left; all its others are free."""
     missing_storage: Mapping[str, str] = field(default_factory=dict)
     """Node → the storage that was missing there; with it the reason is STORAGE_MISSING."""
     devices: Mapping[str, str] = field(default_factory=dict)

@@ -193,10 +193,12 @@ def _not_started(attempt: int, folder: AttemptFolder, *, supervised: bool) -> At
 
 def _ended(attempt: int, folder: AttemptFolder, ended: ExitFile) -> AttemptReport:
     progress, invalid_lines = read_progress(folder)
+    busy = _busy_gpus(folder)
     return AttemptReport(
         attempt,
         Phase.LOST if ended.get("node_failed") else Phase.ENDED,
-        proven_gone=_devices_are_free(folder),
+        proven_gone=not busy,
+        busy_gpus=busy,
         exit_code=ended["exit_code"],
         started_at=datetime.fromisoformat(ended["started_at"]) if ended["started_at"] else None,
         ended_at=datetime.fromisoformat(ended["ended_at"]),
@@ -226,12 +228,15 @@ def _lost(report: AttemptReport, folder: AttemptFolder) -> AttemptReport:
     message = (
         "The supervisor of this attempt was killed, and the job with it: see the log of the machine for the cause."
     )
-    gone = not left and not dying and _devices_are_free(folder)
-    return replace(report, phase=Phase.LOST, proven_gone=gone, message=message)
+    if left or dying:
+        return replace(report, phase=Phase.LOST, message=message)
+    busy = _busy_gpus(folder)
+    return replace(report, phase=Phase.LOST, proven_gone=not busy, busy_gpus=busy, message=message)
 
 
-def _devices_are_free(folder: AttemptFolder) -> bool:
-    """Whether the driver lists no process on the attempt's GPUs either; emulated GPUs have no driver."""
+def _busy_gpus(folder: AttemptFolder) -> list[str]:
+    """GPUs of the attempt on which the driver still lists a process, or which it lost; emulated GPUs have no driver."""
     launch = folder.read_launch()
     had = [plan["env"].get("CUDA_VISIBLE_DEVICES", "") for plan in launch["ranks"]] if launch is not None else []
-    return all(device_is_free(uuid) for names in had for uuid in names.split(",") if uuid.startswith("GPU-"))
+    uuids = [uuid for names in had for uuid in names.split(",") if uuid.startswith("GPU-")]
+    return [uuid for uuid in uuids if not device_is_free(uuid)]

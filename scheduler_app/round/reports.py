@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+from django.db.models import Q
 from django.db.models.functions import Coalesce, Greatest
 
 from cluster_app.engine_reports import note_missing_storage
@@ -180,7 +181,7 @@ def _withdraw_waiting(reports: Iterable[AttemptReport], now: datetime) -> None:
 
 def _store_over(reports: Sequence[AttemptReport], known: Known, now: datetime) -> None:
     """Store the ends of attempts, and release what they no longer use."""
-    _release_other_nodes([report for report in reports if report.silent_nodes], now)
+    _release_what_is_free([report for report in reports if report.silent_nodes or report.busy_gpus], now)
     late = [r.attempt for r in reports if known[r.attempt].state == State.ENDED and r.proven_gone]
     record_process_exit_proof(late, at=now)
     _launch_again([r.attempt for r in reports if _was_not_launched(known[r.attempt], r)])
@@ -237,10 +238,11 @@ def _note_missing_storage(reports: Iterable[AttemptReport], now: datetime) -> No
             note_missing_storage(storage, node, now)
 
 
-def _release_other_nodes(reports: Iterable[AttemptReport], now: datetime) -> None:
-    """Release the GPUs of attempts that have ended on all nodes but silent ones, which alone keep theirs."""
+def _release_what_is_free(reports: Iterable[AttemptReport], now: datetime) -> None:
+    """Release the GPUs of ended attempts but those of silent nodes and busy ones: a dead GPU keeps no other."""
     for report in reports:
-        free = GpuClaim.objects.open().filter(attempt=report.attempt).exclude(gpu__node__name__in=report.silent_nodes)
+        kept = Q(gpu__node__name__in=report.silent_nodes) | Q(gpu__uuid__in=report.busy_gpus)
+        free = GpuClaim.objects.open().filter(attempt=report.attempt).exclude(kept)
         free.update(released_at=Greatest(now, Coalesce("held_from", now)))
 
 

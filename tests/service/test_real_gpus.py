@@ -8,12 +8,17 @@ import pytest
 from tests.deployment import wait_for
 from tests.nvml_driver import compiled_driver
 from tests.service.running_service import Service, a_service
+from tests.service_lab import UNTIL_LET_GO
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory, runtime: Path, data_folder: Path) -> Iterator[Service]:
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled_driver(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.fixture(scope="module")
+def machine(driver: Path, runtime: Path, data_folder: Path) -> Iterator[Service]:
     """A service on a machine of two GPUs, of which the second is broken."""
-    driver: Path = compiled_driver(tmp_path_factory.mktemp("driver"))
     with a_service(prepared=data_folder, DEMO="1", LD_LIBRARY_PATH=str(driver)) as running:
         yield running
 
@@ -33,3 +38,18 @@ def test_a_job_that_needs_the_broken_gpu_is_told_that_no_node_is_in_service(mach
     job = machine.submit("true", gpus=2)
     waiting = wait_for("it has a reason", lambda: (j := machine.client.job(job))["reason"] == "no_healthy_node" and j)
     assert waiting["state"] == "queued"
+
+
+def test_a_gpu_that_breaks_under_a_gang_keeps_itself_and_not_the_others(
+    driver: Path, tmp_path: Path, runtime: Path, data_folder: Path
+) -> None:
+    breaks = {"LD_LIBRARY_PATH": str(driver), "SECOND_GPU_IS_LOST_WITH": str(tmp_path / "lost")}
+    with a_service(prepared=data_folder, DEMO="1", **breaks) as machine:
+        gang = machine.submit(UNTIL_LET_GO, gpus=2)
+        machine.wait_for_state(gang, "running")
+        (tmp_path / "lost").touch()
+        machine.let_go(gang)
+        machine.wait_for_state(gang, "succeeded")
+        next_one = machine.submit("echo $CUDA_VISIBLE_DEVICES")
+        machine.wait_for_state(next_one, "succeeded")
+        assert machine.client.logs(next_one).data == b"GPU-0\n"
