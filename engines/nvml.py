@@ -4,6 +4,7 @@ import os
 import re
 import socket
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -60,15 +61,28 @@ def _gpus() -> list[tuple[str, GpuReport]]:
     if not _driver_is_there():
         return []
     try:
-        return [_gpu(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        count = pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError:
         return []
+    return [found for index in range(count) if (found := _gpu(index)) is not None]
 
 
-def _gpu(index: int) -> tuple[str, GpuReport]:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    report = GpuReport(index, uuid=_text(pynvml.nvmlDeviceGetUUID(handle)), **_memory_and_health(handle))
-    return normal_gpu_type(_text(pynvml.nvmlDeviceGetName(handle))), report
+_seen: dict[int, tuple[str, GpuReport]] = {}
+"""What each GPU last said of itself: of one that is lost, the driver may give not even its name."""
+
+
+def _gpu(index: int) -> tuple[str, GpuReport] | None:
+    """Model and report of a GPU; of one that is lost as it was, but unhealthy; None if it never answered."""
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        report = GpuReport(index, uuid=_text(pynvml.nvmlDeviceGetUUID(handle)), **_memory_and_health(handle))
+        _seen[index] = normal_gpu_type(_text(pynvml.nvmlDeviceGetName(handle))), report
+    except pynvml.NVMLError:
+        if index not in _seen:
+            return None
+        model, report = _seen[index]
+        return model, replace(report, healthy=False)
+    return _seen[index]
 
 
 def _memory_and_health(handle: Any) -> dict[str, Any]:

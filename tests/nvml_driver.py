@@ -22,7 +22,10 @@ int nvmlInit_v2(void) { return 0; }
 int nvmlInitWithFlags(unsigned flags) { return 0; }
 const char *nvmlErrorString(int code) { return "gone"; }
 int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = (void *)(uintptr_t)(index + 1); return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
+    *device = (void *)(uintptr_t)(index + 1);
+    return lost(*device) && getenv("LOST_WITHOUT_HANDLE") ? 15 : 0;
+}
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
     *device = (void *)(uintptr_t)(uuid[4] - '0' + 1);
     return uuid[4] > '1' ? 6 : 0;

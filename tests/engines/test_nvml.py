@@ -22,11 +22,11 @@ print(json.dumps({"node": node and asdict(node), "free": free}))
 """
 
 
-def ask(**env: str) -> dict[str, object]:
+def ask(script: str = ASK, **env: str) -> dict[str, object]:
     if os.environ.get("CI") != "true":
         pytest.importorskip("pynvml")
     done = subprocess.run(
-        [sys.executable, "-c", ASK], cwd=ROOT, env=os.environ | env, capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], cwd=ROOT, env=os.environ | env, capture_output=True, text=True, check=True
     )
     answer: dict[str, object] = json.loads(done.stdout)
     return answer
@@ -52,6 +52,20 @@ def test_a_gpu_that_no_longer_answers_is_not_healthy(answer: dict[str, object]) 
 
 def test_a_gpu_is_free_when_the_driver_knows_it_and_no_process_on_it(answer: dict[str, object]) -> None:
     assert answer["free"] == [True, False, False]
+
+
+def test_a_gpu_that_is_lost_takes_no_other_with_it(tmp_path: Path) -> None:
+    """The driver gives no handle to it any more."""
+    env = {"LD_LIBRARY_PATH": str(compiled_driver(tmp_path)), "LOST_WITHOUT_HANDLE": "1"}
+    lost = tmp_path / "lost"
+    asked = f"from engines.nvml import this_machine; this_machine(); open({str(lost)!r}, 'w')\n{ASK}"
+    node = ask(asked, **env, SECOND_GPU_IS_LOST_WITH=str(lost))["node"]
+    assert isinstance(node, dict)
+    assert [(gpu["uuid"], gpu["healthy"]) for gpu in node["gpus"]] == [("GPU-0", True), ("GPU-1", False)]
+    lost.touch()
+    node = ask(**env)["node"]
+    assert isinstance(node, dict)
+    assert [gpu["uuid"] for gpu in node["gpus"]] == ["GPU-0"]
 
 
 @pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine has a driver")
