@@ -192,7 +192,8 @@ def _size_faults(data: Mapping[Any, Any]) -> dict[str, Any]:
         text = "Write either gpus, or replicas and gpus_per_replica: each replica takes as many GPUs."
         return {"gpus": [text]} if replicas or size else {}
     if not replicas and not size:
-        return {"gpus": [serializers.ErrorDetail("This field is required.", "required")]}
+        text = "Say how many GPUs the job needs: 2, or {min: 1, max: 8} for an elastic one; `--gpus` of motley submit."
+        return {"gpus": [serializers.ErrorDetail(text, "required")]}
     if not size:
         text = "Say how many GPUs one replica takes: 4, or {a100: 2, v100: 4}; or write gpus in place of replicas."
         return {"gpus_per_replica": [serializers.ErrorDetail(text, "required")]}

@@ -159,6 +159,7 @@ def test_a_faulty_size_is_named_with_its_remedy(size: dict[str, Any], pointer: s
 def test_a_job_without_a_size_is_told_so() -> None:
     (fault,) = faults({"name": "net", "command": "true"})
     assert (fault["pointer"], fault["code"]) == ("/gpus", "required")
+    assert "--gpus" in fault["detail"]
 
 
 def test_a_command_may_be_a_list() -> None:
