@@ -62,12 +62,12 @@ class NoWebSocket(SchedulerError):
 
 
 class TooManySessions(SchedulerError):
-    """This process has as many open sessions as it allows."""
+    """The process, or the user in it, has as many open sessions as it allows."""
 
     code = "too_many_sessions"
 
-    def __init__(self, most: int) -> None:
-        super().__init__(f"This process has {most} open sessions, its limit: try again.")
+    def __init__(self, most: int, *, whose: str) -> None:
+        super().__init__(f"{whose} {most} open session{'s' * (most > 1)}, the limit: close one, or try again later.")
 
 
 class TooManySolves(SchedulerError):

@@ -3,7 +3,6 @@
 import json
 import logging
 from functools import partial
-from threading import BoundedSemaphore
 from typing import Any
 
 from django.conf import settings
@@ -29,9 +28,8 @@ from jobs_app.permissions import MaySubmit, caller, jobs_seen_by, still_sees
 from jobs_app.submission.fields import MOST_GPUS, is_text
 from rest.bodies import Strict
 from rest.errors import faults_of
-from scheduler_app.errors import TooManySessions
 from scheduler_app.round.engine_registry import engine_named
-from scheduler_app.sessions.relay import Relay
+from scheduler_app.sessions.relay import Relay, session_slots
 from scheduler_app.sessions.websocket import TakenOver, accept, require_upgrade
 
 log = logging.getLogger(__name__)
@@ -42,7 +40,6 @@ LONGEST_REASON = 120
 MOST_WORDS = 1000
 LONGEST_WORD = 64 * 1024
 NOT_ACCEPTED = 1008
-slots = BoundedSemaphore(settings.MOTLEY_SESSIONS)
 
 
 class Terminal(Strict):
@@ -99,9 +96,7 @@ class SessionView(GenericAPIView[Job]):
         require_upgrade(request.META)
         attempt = _running(job, query.validated_data["rank"])
         command = _command(attempt, query.validated_data["rank"])
-        if not slots.acquire(blocking=False):
-            raise TooManySessions(settings.MOTLEY_SESSIONS)
-        try:
+        with session_slots.slot_for(caller(request)):
             websocket = accept(request.META)
             try:
                 self._serve(request, websocket, command, attempt)
@@ -110,8 +105,6 @@ class SessionView(GenericAPIView[Job]):
             finally:
                 connection.close()
                 websocket.close_socket()
-        finally:
-            slots.release()
         return TakenOver()
 
     def _serve(self, request: Request, websocket: Connection, command: SessionCommand, attempt: Attempt) -> None:

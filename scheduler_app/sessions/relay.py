@@ -11,17 +11,21 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from tempfile import TemporaryFile
 from time import monotonic
 from typing import IO, cast
 
+from django.conf import settings
+from django.contrib.auth.models import User
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.connection import Connection
 
 from engines.protocol import SessionCommand
+from scheduler_app.errors import TooManySessions
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +39,32 @@ COMPLAINT_BYTES = 1000
 NORMAL, POLICY = 1000, 1008
 """Codes of RFC 6455 with which the service closes."""
 Process = subprocess.Popen[bytes]
+
+
+class SessionSlots:
+    """Counting semaphore of open sessions, each of which keeps a thread; a user has half of them at most."""
+
+    def __init__(self) -> None:
+        self._lock, self._open = threading.Lock(), Counter[int]()
+
+    @contextmanager
+    def slot_for(self, user: User) -> Iterator[None]:
+        """Hold a slot; raises `TooManySessions`."""
+        most = settings.MOTLEY_SESSIONS
+        with self._lock:
+            if self._open[user.pk] >= max(most // 2, 1):
+                raise TooManySessions(self._open[user.pk], whose="You have")
+            if self._open.total() >= most:
+                raise TooManySessions(most, whose="This process has")
+            self._open[user.pk] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open[user.pk] -= 1
+
+
+session_slots = SessionSlots()
 
 
 class Relay:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from pytest_django import Settings
 from websockets.frames import Frame, Opcode
 
 from engines.protocol import SessionCommand
-from scheduler_app.errors import NoWebSocket
+from scheduler_app.errors import NoWebSocket, TooManySessions
 from scheduler_app.sessions import relay
-from scheduler_app.sessions.relay import Relay
+from scheduler_app.sessions.relay import Relay, SessionSlots
 from scheduler_app.sessions.websocket import accept
 
 HANDSHAKE = {
@@ -92,3 +94,15 @@ def test_a_session_outlives_a_check_that_fails_but_not_many(ends: Any) -> None:
 def test_what_is_no_handshake_is_refused(ends: Any, changed: dict[str, Any]) -> None:
     with pytest.raises(NoWebSocket):
         accept({**HANDSHAKE, "gunicorn.socket": ends[0], **changed})
+
+
+def test_a_user_has_half_of_the_sessions_at_most(settings: Settings) -> None:
+    settings.MOTLEY_SESSIONS = 4
+    slots, ada, bob = SessionSlots(), User(pk=1), User(pk=2)
+    with slots.slot_for(ada), slots.slot_for(ada):
+        with pytest.raises(TooManySessions, match="You have 2 open sessions"), slots.slot_for(ada):
+            raise AssertionError("a third was opened")
+        with slots.slot_for(bob):
+            pass
+    with slots.slot_for(ada):
+        pass
