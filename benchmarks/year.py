@@ -1,4 +1,4 @@
-"""A year of the service, with the clock as an argument: `python -m benchmarks.year [--days 365] [--jobs 1000]`.
+"""Simulate a year of the service: `python -m benchmarks.year [--days 365] [--jobs 1000]`.
 
 Each day jobs are submitted, placed by rounds, run by an engine in memory, and end; retention runs as it does live. What
 is kept for months is kept for weeks here, so that most of the year shows the steady state. On SQLite, in a folder of
@@ -95,7 +95,7 @@ def _last(days: list[Day]) -> float:
 
 
 def live(days: int, jobs_per_day: int, *, turns: int = TURNS_PER_DAY) -> Iterator[Day]:
-    """Go through the days, from now on, with this many jobs and turns on each."""
+    """Simulate the days one by one, with this many jobs and turns of the scheduler on each."""
     from django.utils import timezone
 
     now, (engine, team) = timezone.now(), _cluster()

@@ -28,7 +28,7 @@ YES, NO = ("1", "true", "yes"), ("0", "false", "no", "")
 
 
 class Known(ForeignKeyWidget):  # type: ignore[misc]  # the library has no types
-    """Row of another table by name, all of which are read once per file."""
+    """Foreign key by name; the other table is read once per file."""
 
     @cached_property
     def by_name(self) -> dict[str, Any]:

@@ -269,14 +269,14 @@ MOTLEY_CREATE_ACCOUNTS = env.bool("MOTLEY_CREATE_ACCOUNTS", False)
 MOTLEY_JOB_PATH = env.str("MOTLEY_JOB_PATH", "")
 """Put in front of a job's PATH: where its python with NumPy and motley_client is."""
 MOTLEY_SECRETS_KEYS: list[str] = env.list("MOTLEY_SECRETS_KEYS", [])
-"""Texts by which secrets are encrypted: by the first; all decrypt. None: the secret key."""
+"""Keys of secrets: the first encrypts, all decrypt; empty: a key is derived from SECRET_KEY."""
 MOTLEY_LIMIT_MEMORY = env.bool("MOTLEY_LIMIT_MEMORY", True)
 """Whether a job that uses more memory than it asked for by `memory_per_gpu` is ended."""
 MOTLEY_JOB_PROCESSES = env.int("MOTLEY_JOB_PROCESSES", 16384, validate=validate.Range(min=0))
 """Most processes and threads of a job's account on one machine; 0: no limit."""
 MOTLEY_LOG_LIMIT_BYTES = env.int("MOTLEY_LOG_LIMIT_BYTES", 64 * 1024 * 1024)
 MOTLEY_SOLVES = env.int("MOTLEY_SOLVES", 2, validate=validate.Range(min=1))
-"""What-if analyses and replays of rounds at once in one process."""
+"""Most what-if analyses and replays of rounds that one process solves at the same time."""
 MOTLEY_LOG_STREAMS = env.int("MOTLEY_LOG_STREAMS", 8)
 """Open event streams and waiting polls of logs in one process, each of which keeps a thread."""
 _A_SECOND = validate.Range(min=timedelta(seconds=1))

@@ -118,7 +118,7 @@ class AttemptFolder:
         self.stop = path / "stop.json"
         self.stop_reason = path / "stop_reason"
         self.secrets = path / "secrets.json"
-        """Variables of the job that are secret; deleted when the job starts."""
+        """Secret environment variables of the job; deleted when the job starts."""
         self.progress = path / "progress.json"
         self.exit = path / "exit.json"
         self.supervisor_log = path / "supervisor.log"
@@ -194,7 +194,7 @@ class MaskedLog:
         self._texts = sorted({text.encode() for text in texts if text}, key=len, reverse=True)
         self._pattern = re.compile(b"|".join(map(re.escape, self._texts))) if self._texts else None
         self._held = b""
-        """End of what was written, which may be the beginning of a secret."""
+        """Held back: the last bytes written, as they may be the beginning of a secret."""
 
     def write(self, data: bytes) -> None:
         if self._pattern is None:

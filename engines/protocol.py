@@ -115,7 +115,7 @@ class Launch:
     mounts: Mapping[str, str] = field(default_factory=dict)
     """Storage → its path on each of the nodes: where one is missing, the command is not started."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Variables that are kept on no disk once the job has started, and masked in its logs."""
+    """Environment variables that are deleted from the disk when the job starts, and masked in its logs."""
     limits_memory: bool = False
     """Whether a rank that uses more memory than its `NodeLaunch.memory_mib` is ended."""
     most_processes: int = 0
@@ -173,7 +173,7 @@ class AttemptReport:
     silent_nodes: Sequence[str] = ()
     """Nodes on which its end is not proven; it is proven on all others of a lost attempt that names some."""
     busy_gpus: Sequence[str] = ()
-    """UUIDs of GPUs that are not free though no process of the attempt is left; all its others are free."""
+    """UUIDs of GPUs that are still in use, or lost, though no process of the attempt is left; its others are free."""
     missing_storage: Mapping[str, str] = field(default_factory=dict)
     """Node → the storage that was missing there; with it the reason is STORAGE_MISSING."""
     devices: Mapping[str, str] = field(default_factory=dict)

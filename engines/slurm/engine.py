@@ -107,6 +107,8 @@ class SlurmEngine:
         with file_errors_explained(folder.path):
             make_folder(folder.path, THROUGH)
             write_json(folder.stop, StopFile(reason=reason, grace_s=max(grace.total_seconds(), 0)))
+        if not files.begun.exists():
+            folder.secrets.unlink(missing_ok=True)  # of a job that will not start
         if not files.begun.exists() and files.submitting.exists():
             number = files.read_submitted()
             numbers = {number} if number is not None else {job.number for job in self._site.jobs().get(attempt, [])}

@@ -18,16 +18,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, NotRequired, TypedDict
 
 from engines.linux import become_subreaper, die_with_parent, forbid_new_privileges
-from engines.supervision.processes import descendants, kill, memory_mib, reap
+from engines.supervision.memory_limit import MemoryLimit
+from engines.supervision.processes import descendants, kill, reap
 
 if TYPE_CHECKING:  # few jobs have a setup, and all wait for the start of this process
     from engines.attempt_files import RankLimits, SetupFile
 
 GROUP_LOOK_S = 0.1
 KILL_LOOK_S = 0.02
-MEMORY_LOOK_S = 1.0
 OOM_SCORE = 500
-"""Added to the score by which the kernel chooses what it ends when memory is short: jobs before the service."""
+"""oom_score_adj of jobs: when memory is short, the kernel's OOM killer ends them before the service."""
 HEARTBEAT_S = 5.0
 LAST_OUTPUT_S = 5.0
 """Longest wait for the end of a setup's output: it may have handed its pipe to a process that is not its child."""
@@ -117,7 +117,7 @@ def _tell(outcome: RankExit, plan: RankStart) -> None:
 
 def _run(plan: RankStart, commands: "_Lines") -> RankExit:
     child_ended = _wake_on_child()
-    heartbeat, memory = _Heartbeat(plan["heartbeat_file"]), _MemoryLimit.of(plan)
+    heartbeat, memory = _Heartbeat(plan["heartbeat_file"]), MemoryLimit.of(plan.get("limits"), plan["node"])
     if plan["setup"] is not None and (failure := _set_up(plan, plan["setup"], commands, child_ended, heartbeat)):
         return failure
     job, missing, complaint = _start(plan)
@@ -196,40 +196,8 @@ class _Heartbeat:
                 file.write(str(self._count))
 
 
-class _MemoryLimit:
-    """Ends all processes of the rank that use more memory together than it asked for; looks once a second."""
-
-    def __init__(self, limit_mib: int, node: str) -> None:
-        self._limit_mib, self._node = limit_mib, node
-        self._next_look_s = 0.0
-        self.exceeded = ""
-        """What was used and asked for, once it has been too much."""
-
-    @classmethod
-    def of(cls, plan: RankStart) -> "_MemoryLimit":
-        limits = plan.get("limits")
-        return cls(limits["memory_mib"] if limits else 0, plan["node"])
-
-    @property
-    def interval_s(self) -> float | None:
-        return MEMORY_LOOK_S if self._limit_mib else None
-
-    def enforce(self) -> None:
-        if not self._limit_mib or time.monotonic() < self._next_look_s:
-            return
-        self._next_look_s = time.monotonic() + MEMORY_LOOK_S
-        family = descendants(os.getpid())
-        used_mib = memory_mib(family, limit_mib=self._limit_mib)
-        if used_mib > self._limit_mib:
-            kill(family)
-            self.exceeded = (
-                f"It used {used_mib / 1024:,.1f} GiB of memory on {self._node} and had asked for "
-                f"{self._limit_mib / 1024:,.1f} GiB: ask for more by `memory_per_gpu`."
-            )
-
-
 def _follow(
-    job: int, commands: "_Lines", child_ended: int, heartbeat: "_Heartbeat", memory: "_MemoryLimit | None" = None
+    job: int, commands: "_Lines", child_ended: int, heartbeat: "_Heartbeat", memory: MemoryLimit | None = None
 ) -> int:
     """Wait for the job and, once it was told to stop, for its process group: a shell dies of SIGTERM at once while the
     program that it started still writes its checkpoint."""
@@ -253,7 +221,7 @@ def _follow(
     return exit_code
 
 
-def _pause(heartbeat: "_Heartbeat", memory: "_MemoryLimit | None") -> float | None:
+def _pause(heartbeat: "_Heartbeat", memory: MemoryLimit | None) -> float | None:
     """Longest wait for an event; None: for ever."""
     intervals = (heartbeat.interval_s, memory.interval_s if memory is not None else None)
     return min((seconds for seconds in intervals if seconds is not None), default=None)
@@ -347,7 +315,7 @@ def _prepare(plan: RankStart) -> None:
 
 
 def _limit(limits: "RankLimits | None") -> None:
-    """Limit the processes of the job's account, and offer the job first when memory is short."""
+    """Set the job's OOM score, and RLIMIT_NPROC for its account."""
     with suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as score:  # noqa: PTH123 - as above
         ours = int(score.read())
         score.seek(0)

@@ -57,33 +57,6 @@ def descendants(ancestor: int) -> list[int]:
     return sorted(family - {ancestor})
 
 
-def memory_mib(pids: Iterable[int], *, limit_mib: int) -> float:
-    """Memory of the processes together, in MiB: an upper bound if that is below the limit, else without shared pages
-    being counted twice, which takes the kernel a walk over all pages."""
-    pids = list(pids)
-    most = sum(_resident_kib(pid) for pid in pids) / 1024
-    return most if most <= limit_mib else sum(_proportional_kib(pid) for pid in pids) / 1024
-
-
-def _resident_kib(pid: int) -> int:
-    """RSS: pages that several processes share count for each."""
-    return _kib_in(_PROC / str(pid) / "status", "VmRSS:")
-
-
-def _proportional_kib(pid: int) -> int:
-    """PSS: a shared page counts for each process by its part of it."""
-    return _kib_in(_PROC / str(pid) / "smaps_rollup", "Pss:")
-
-
-def _kib_in(path: Path, name: str) -> int:
-    """Number on the line that begins with the name; 0 if the process has ended."""
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith(name)), 0)
-
-
 def kill(pids: Iterable[int]) -> None:
     """Send SIGKILL to each; processes that have ended are skipped."""
     for pid in pids:

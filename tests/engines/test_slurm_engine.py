@@ -177,12 +177,13 @@ def test_a_job_that_slurm_preempts_is_not_at_fault(lab: SlurmLab, foreign) -> No
 
 def test_a_job_that_waits_in_slurm_says_why_and_can_be_withdrawn(lab: SlurmLab, foreign) -> None:
     foreign("-w", "n3", "--gres=gpu:v100:4")
-    attempt = lab.launch(WAITS, tasks=gang(("n3", 1)), gpu_type="v100")
+    attempt = lab.launch(WAITS, tasks=gang(("n3", 1)), gpu_type="v100", secrets={"KEY": "value-of-the-key"})
     report = until(lambda: found if (found := lab.report(attempt)).reason else None)
     assert (report.phase, report.reason) == (Phase.LAUNCHING, SiteReason.WAITING_RESOURCES)
     lab.engine.stop(attempt, reason=StopReason.PREEMPT, grace=timedelta(seconds=30))
     report = lab.end_of(attempt)
     assert (report.exit_code, report.started_at) == (143, None)
+    assert not lab.folder(attempt).secrets.exists()
 
 
 def test_an_attempt_that_is_cancelled_in_slurm_before_it_starts_is_not_lost(lab: SlurmLab, foreign) -> None:

@@ -1,0 +1,73 @@
+"""Memory limit of a rank: the memory of its processes is added up, and above the limit all are killed."""
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engines.supervision.processes import descendants, kill
+
+if TYPE_CHECKING:  # of the modules of attempts, an init process needs none at its start
+    from engines.attempt_files import RankLimits
+
+LOOK_S = 1.0
+PROC = Path("/proc")
+
+
+class MemoryLimit:
+    """Memory limit of the rank: once a second the memory of its processes is added up; above it, all are killed."""
+
+    def __init__(self, limit_mib: int, node: str) -> None:
+        self._limit_mib, self._node = limit_mib, node
+        self._next_look_s = 0.0
+        self.exceeded = ""
+        """What was used and asked for, once it has been too much."""
+
+    @classmethod
+    def of(cls, limits: "RankLimits | None", node: str) -> "MemoryLimit":
+        return cls(limits["memory_mib"] if limits else 0, node)
+
+    @property
+    def interval_s(self) -> float | None:
+        return LOOK_S if self._limit_mib else None
+
+    def enforce(self) -> None:
+        if not self._limit_mib or time.monotonic() < self._next_look_s:
+            return
+        self._next_look_s = time.monotonic() + LOOK_S
+        family = descendants(os.getpid())
+        used_mib = _memory_mib(family, limit_mib=self._limit_mib)
+        if used_mib > self._limit_mib:
+            kill(family)
+            self.exceeded = (
+                f"It used {used_mib / 1024:,.1f} GiB of memory on {self._node} and had asked for "
+                f"{self._limit_mib / 1024:,.1f} GiB: ask for more by `memory_per_gpu`."
+            )
+
+
+def _memory_mib(pids: Iterable[int], *, limit_mib: int) -> float:
+    """Memory of the processes together, in MiB: an upper bound if that is below the limit, else without shared pages
+    being counted twice, which takes the kernel a walk over all pages."""
+    pids = list(pids)
+    most = sum(_resident_kib(pid) for pid in pids) / 1024
+    return most if most <= limit_mib else sum(_proportional_kib(pid) for pid in pids) / 1024
+
+
+def _resident_kib(pid: int) -> int:
+    """RSS: pages that several processes share count for each."""
+    return _kib_in(PROC / str(pid) / "status", "VmRSS:")
+
+
+def _proportional_kib(pid: int) -> int:
+    """PSS: a shared page counts for each process by its part of it."""
+    return _kib_in(PROC / str(pid) / "smaps_rollup", "Pss:")
+
+
+def _kib_in(path: Path, name: str) -> int:
+    """Number on the line that begins with the name; 0 if the process has ended."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(name)), 0)
