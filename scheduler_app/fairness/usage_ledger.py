@@ -11,7 +11,7 @@ Days have GPU time per team and GPU type, for accounts of years: they stay when 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import NamedTuple, TypeVar
 
@@ -23,6 +23,7 @@ from cluster_app.models import Gpu
 from jobs_app.models import Attempt, Job, Team
 from scheduler_app.models import DailyUsage, GpuTypeUsage, SchedulerLease, TeamBacklog, TeamUsage
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 LONGEST_GAP = timedelta(hours=1)
 """Longer outages are left out of the ledger: which teams had waiting jobs then is unknown."""
@@ -62,7 +63,7 @@ def _accrue_teams(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) 
                 gpu_s=gpu_s[team] * seconds / whole_s,
                 work_gpu_s=work_gpu_s[team] * seconds / whole_s,
             )
-            for minute, seconds in minutes_between(since, now)
+            for minute, seconds in periods_between(since, now, MINUTE)
             for team in entitled.keys() | gpu_s.keys()
         ],
         key=("team_id", "minute"),
@@ -96,7 +97,7 @@ def _accrue_types(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) 
                 busy_gpu_s=busy[kind] * seconds / whole_s,
                 present_gpu_s=present.get(kind, 0) * seconds,
             )
-            for minute, seconds in minutes_between(since, now)
+            for minute, seconds in periods_between(since, now, MINUTE)
             for kind in busy.keys() | present.keys()
         ],
         key=("gpu_type_id", "minute"),
@@ -117,11 +118,11 @@ def _accrue_days(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -
             DailyUsage(
                 team_id=team,
                 gpu_type_id=kind,
-                day=day,
+                day=day.date(),
                 gpu_s=held_s * seconds / whole_s,
                 work_gpu_s=work_gpu_s[team, kind] * seconds / whole_s,
             )
-            for day, seconds in days_between(since, now)
+            for day, seconds in periods_between(since, now, DAY)
             for (team, kind), held_s in gpu_s.items()
             if held_s
         ],
@@ -144,22 +145,13 @@ def entitlement(active: Mapping[int, ActiveTeam], gpus: int) -> dict[int, float]
     return dict(zip(active, entitled_shares(weight, demand).tolist(), strict=True))
 
 
-def minutes_between(since: datetime, now: datetime) -> Iterator[tuple[datetime, float]]:
-    """Split an interval at full minutes: each minute with the seconds of the interval in it."""
-    start = since
-    while start < now:
-        minute = start.replace(second=0, microsecond=0)
-        end = min(minute + MINUTE, now)
-        yield minute, (end - start).total_seconds()
-        start = end
-
-
-def days_between(since: datetime, now: datetime) -> Iterator[tuple[date, float]]:
-    """Split an interval at midnight (UTC): each day with the seconds of the interval in it."""
+def periods_between(since: datetime, now: datetime, length: timedelta) -> Iterator[tuple[datetime, float]]:
+    """Split an interval at full minutes or days (UTC): each period's start, with the interval's seconds in it."""
     start = since.astimezone(UTC)
     while start < now:
-        end = min(start.replace(hour=0, minute=0, second=0, microsecond=0) + DAY, now.astimezone(UTC))
-        yield start.date(), (end - start).total_seconds()
+        period = EPOCH + (start - EPOCH) // length * length
+        end = min(period + length, now)
+        yield period, (end - start).total_seconds()
         start = end
 
 

@@ -13,12 +13,13 @@ from django.db.models import Sum
 from allocation.fairness import FORGOTTEN_S
 from jobs_app.models import Attempt, Job
 from scheduler_app.fairness.usage_ledger import (
+    MINUTE,
     ActiveTeam,
     TeamShare,
     accrue,
     entitlement,
     jain_index_of_teams,
-    minutes_between,
+    periods_between,
     team_shares,
 )
 from scheduler_app.models import GpuTypeUsage, SchedulerLease, TeamBacklog, TeamUsage
@@ -130,7 +131,7 @@ def test_of_a_long_outage_only_the_last_hour_is_told(lab: Lab) -> None:
 
 
 def test_an_interval_is_cut_at_the_minutes() -> None:
-    cut = list(minutes_between(NOON + timedelta(seconds=50), NOON + timedelta(seconds=130)))
+    cut = list(periods_between(NOON + timedelta(seconds=50), NOON + timedelta(seconds=130), MINUTE))
     minutes = [NOON + timedelta(minutes=n) for n in range(3)]
     assert cut == list(zip(minutes, (10, 60, 10), strict=True))
 
