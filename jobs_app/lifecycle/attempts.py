@@ -10,6 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 from structlog.contextvars import bound_contextvars
 
+from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 from jobs_app.lifecycle.endings import AttemptEnd, end_attempt
 from jobs_app.measurement.counters import Count, tally
@@ -56,8 +57,9 @@ def note_running(started: Mapping[int, datetime]) -> set[int]:
     jobs.filter(state=Job.State.STARTING).update(state=Job.State.RUNNING, reason="", message="", reasons=[])
     first = [attempt for attempt in begun if first_start[attempt.job_id] is None]
     rewrite(Job, ("started_at",), {attempt.job_id: (started[attempt.pk],) for attempt in first})
-    JobEvent.objects.bulk_create(
-        JobEvent(job_id=a.job_id, kind=Kind.STARTED, message=_where(a)[:500], attempt=a.number) for a in begun
+    insert_many(
+        JobEvent,
+        [{"job_id": a.job_id, "kind": Kind.STARTED, "message": _where(a)[:500], "attempt": a.number} for a in begun],
     )
     _tally_waits({attempt.job_id: started[attempt.pk] for attempt in begun})
     return {attempt.pk for attempt in begun}
@@ -112,10 +114,10 @@ def preempt(notes: Mapping[int, str]) -> set[int]:
     rewrite(Job, ("state", "message"), {job: (Job.State.STOPPING, notes[pk]) for pk, job, _ in told})
     text = f"{StopReason.PREEMPT.label}: "
     events = [
-        JobEvent(job_id=job, kind=Kind.STOPPING, message=(text + notes[pk])[:500], attempt=number)
+        {"job_id": job, "kind": Kind.STOPPING, "message": (text + notes[pk])[:500], "attempt": number}
         for pk, job, number in told
     ]
-    JobEvent.objects.bulk_create(events)
+    insert_many(JobEvent, events)
     return {pk for pk, _, _ in told}
 
 

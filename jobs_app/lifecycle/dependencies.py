@@ -3,6 +3,7 @@
 from django.db import transaction
 from django.utils import timezone
 
+from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 from jobs_app.measurement.counters import Count, tally
 from jobs_app.models import Job, JobDependency, JobEvent, Metric, Reason
@@ -32,10 +33,11 @@ def _cancel_some() -> int:
         ("state", "held", "reason", "message", "reasons", "finished_at"),
         {pk: (Job.State.CANCELLED, False, reason, text, [], now) for pk, text in why.items()},
     )
-    JobEvent.objects.bulk_create(
-        JobEvent(job_id=pk, kind=JobEvent.Kind.FINISHED, message=f"{reason.label}: {text}"[:500])
+    events = [
+        {"job_id": pk, "kind": JobEvent.Kind.FINISHED, "message": f"{reason.label}: {text}"[:500]}
         for pk, text in why.items()
-    )
+    ]
+    insert_many(JobEvent, events)
     if why:
         tally(Count(Metric.JOBS_FINISHED, Job.State.CANCELLED, len(why)))
     return len(why)

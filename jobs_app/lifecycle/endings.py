@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db import transaction
 
+from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 from jobs_app.errors import JobsError
 from jobs_app.lifecycle.verdict import Ending, Verdict, judge
@@ -237,16 +238,17 @@ def _move_on(one: Ended) -> None:
 
 
 def _write_events(ended: Iterable[Ended]) -> None:
-    JobEvent.objects.bulk_create(
-        JobEvent(
-            job_id=one.job.pk,
-            kind=Kind.FINISHED if one.is_final else Kind.REQUEUED,
-            message=": ".join(part for part in (one.verdict.outcome.label, one.text) if part)[:500],
-            attempt=one.attempt.number,
-        )
+    events = [
+        {
+            "job_id": one.job.pk,
+            "kind": Kind.FINISHED if one.is_final else Kind.REQUEUED,
+            "message": ": ".join(part for part in (one.verdict.outcome.label, one.text) if part)[:500],
+            "attempt": one.attempt.number,
+        }
         for one in ended
         if one.decides
-    )
+    ]
+    insert_many(JobEvent, events)
 
 
 def _tally(ended: Iterable[Ended]) -> None:

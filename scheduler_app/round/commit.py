@@ -14,6 +14,7 @@ from django.db.models import F
 
 from allocation.plan_round import Plan
 from cluster_app.models import Gpu, in_service
+from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 from jobs_app.lifecycle.attempts import preempt
 from jobs_app.models import Attempt, Job, JobEvent, Reason
@@ -189,72 +190,75 @@ def _start(
 ) -> None:
     """Create attempts with waiting claims; dispatch promotes the claims whose GPUs have no holder."""
     ports = _free_ports()
-    attempts = [
-        _attempt(
+    rows = [
+        _attempt_row(
             snapshot,
             plan,
             start,
             [preconditions.gpus[pk] for pk in start.gpus],
             number=preconditions.attempt_counts[start.row] + 1,
         )
+        | {"round_number": number, "master_port": next(ports), "claimed_at": now}
         for start in chosen
     ]
-    for attempt in attempts:
-        attempt.round_number, attempt.master_port, attempt.claimed_at = number, next(ports), now
-    Attempt.objects.bulk_create(attempts)
+    insert_many(Attempt, rows)
+    placed = Attempt.objects.filter(job__in=[row["job_id"] for row in rows], round_number=number)
+    attempt_of = dict(placed.values_list("job", "pk"))
     claims = [
-        GpuClaim(gpu_id=gpu, attempt=attempt)
-        for start, attempt in zip(chosen, attempts, strict=True)
+        {"gpu_id": gpu, "attempt_id": attempt_of[row["job_id"]]}
+        for start, row in zip(chosen, rows, strict=True)
         for gpu in start.gpus
     ]
-    GpuClaim.objects.bulk_create(claims)
-    _mark_starting(attempts)
+    insert_many(GpuClaim, claims)
+    _mark_starting(rows)
 
 
-def _attempt(snapshot: Snapshot, plan: Plan, start: Start, located: Sequence[GpuInService], *, number: int) -> Attempt:
+def _attempt_row(
+    snapshot: Snapshot, plan: Plan, start: Start, located: Sequence[GpuInService], *, number: int
+) -> dict[str, Any]:
     problem, row = snapshot.problem, start.row
     k = int(plan.assignment[row])
     rate, gpus = float(problem.rate[row, k]), int(problem.gpus[k])
     average = float(problem.base_rate[row] / problem.base_gpus[row])
     tuned = snapshot.tuned.get(row)
-    return Attempt(
-        job_id=UUID(snapshot.jobs[row]),
-        number=number,
-        gpu_type_id=located[0].gpu_type,
-        gpu_count=len(start.gpus),
-        nodes=list(dict.fromkeys(gpu.node for gpu in located)),
-        engine=located[0].engine,
-        rate=rate,
-        relative_speed=rate / gpus / average,
-        batch_size=int(tuned.batch[k]) if tuned else 0,
-        micro_batches=int(tuned.passes[k]) + 1 if tuned else 1,
-        step_worth=float(tuned.gain[k]) if tuned else 1.0,
-    )
+    return {
+        "job_id": UUID(snapshot.jobs[row]),
+        "number": number,
+        "gpu_type_id": located[0].gpu_type,
+        "gpu_count": len(start.gpus),
+        "nodes": list(dict.fromkeys(gpu.node for gpu in located)),
+        "engine": located[0].engine,
+        "rate": rate,
+        "relative_speed": rate / gpus / average,
+        "batch_size": int(tuned.batch[k]) if tuned else 0,
+        "micro_batches": int(tuned.passes[k]) + 1 if tuned else 1,
+        "step_worth": float(tuned.gain[k]) if tuned else 1.0,
+    }
 
 
-def _mark_starting(attempts: Sequence[Attempt]) -> None:
+def _mark_starting(attempts: Sequence[Mapping[str, Any]]) -> None:
     """Set queued jobs to starting (jobs that move have yet to stop), and count the new attempt of each."""
-    jobs, once_more = Job.objects.filter(pk__in=[attempt.job_id for attempt in attempts]), F("attempt_count") + 1
+    jobs, once_more = Job.objects.filter(pk__in=[attempt["job_id"] for attempt in attempts]), F("attempt_count") + 1
     reason = Reason.AWAITING_RELEASE
     jobs.exclude(state=Job.State.QUEUED).update(attempt_count=once_more)
     jobs.filter(state=Job.State.QUEUED).update(
         state=Job.State.STARTING, reason=reason, message=reason.label, reasons=[], attempt_count=once_more
     )
     placed = [
-        JobEvent(
-            job_id=attempt.job_id,
-            kind=JobEvent.Kind.PLACED,
-            attempt=attempt.number,
-            message=_words_of_placement(attempt)[:500],
-        )
+        {
+            "job_id": attempt["job_id"],
+            "kind": JobEvent.Kind.PLACED,
+            "attempt": attempt["number"],
+            "message": _words_of_placement(attempt)[:500],
+        }
         for attempt in attempts
     ]
-    JobEvent.objects.bulk_create(placed)
+    insert_many(JobEvent, placed)
 
 
-def _words_of_placement(attempt: Attempt) -> str:
-    gpus = f"{attempt.gpu_count} GPU{'' if attempt.gpu_count == 1 else 's'}"
-    return f"{gpus} on {', '.join(attempt.nodes)}, by round {attempt.round_number}"
+def _words_of_placement(attempt: Mapping[str, Any]) -> str:
+    gpus = f"{attempt['gpu_count']} GPU{'' if attempt['gpu_count'] == 1 else 's'}"
+    return f"{gpus} on {', '.join(attempt['nodes'])}, by round {attempt['round_number']}"
 
 
 def _free_ports() -> Iterator[int]:

@@ -47,6 +47,8 @@ JOB = (
     "mounts",
     "workdir",
     "gpus_per_replica",
+    "cpus_per_gpu",
+    "memory_per_gpu_mib",
     "array_index",
     "team__name",
 )

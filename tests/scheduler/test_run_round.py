@@ -8,7 +8,9 @@ from math import inf
 
 import numpy as np
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from allocation.decision import Decision, Status
@@ -308,6 +310,22 @@ def test_nothing_is_launched_on_a_node_cordoned_after_the_commit(lab: Lab, queue
     queued.refresh_from_db()
     assert queued.state == Job.State.QUEUED
     assert queued.failures == 0
+
+
+def test_launching_many_attempts_takes_as_many_queries_as_launching_few(lab: Lab) -> None:
+    lab.node("n1", gpus=8)
+    counts = []
+    for jobs in (1, 5):
+        for _ in range(jobs):
+            lab.submit(UNTIL_LET_GO)
+        lab.ahead += timedelta(seconds=1)
+        decided(lab).commit(lab)
+        with CaptureQueriesContext(connection) as asked:
+            dispatch(lab.fence, lab.now)
+        assert Attempt.objects.exclude(launched_at=None).count() == Attempt.objects.count()
+        counts.append(len(asked))
+    assert Attempt.objects.count() == 6
+    assert counts[1] <= counts[0]
 
 
 def test_no_job_is_preempted_for_one_that_was_cancelled_meanwhile(lab: Lab) -> None:
