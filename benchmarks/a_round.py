@@ -1,5 +1,6 @@
 """The cluster and the queue that rounds are measured on."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from time import perf_counter
 from typing import Any
@@ -24,6 +25,7 @@ from scheduler_app.round.tick import garbage_collection_disabled
 
 GPUS_PER_NODE = 8
 SPEEDS = {"a100": 4.0, "t4": 1.0, "v100": 2.0}
+"""Of jobs on each GPU type, up to 30 %."""
 GANGS, GANG_ODDS = (1, 2, 4, 8), (0.7, 0.1, 0.15, 0.05)
 MOST_GPUS = (4, 8, 16)
 """Of elastic jobs, from one on."""
@@ -51,15 +53,16 @@ class Bench:
         all_different: bool,
         elastic: bool = False,
         policy: str = "max_min_fairness",
+        speeds: Mapping[str, float] = SPEEDS,
         progressing: int = 0,
     ) -> None:
         from django.core.management import call_command
 
         call_command("migrate", verbosity=0)
-        self.rng = np.random.default_rng(seed)
+        self.rng, self.speeds, self.replaced = np.random.default_rng(seed), speeds, REPLACED
         self.all_different, self.elastic, self.progressing = all_different, elastic, progressing
         self.now, self.submitted = timezone.now(), 0
-        self.teams = Team.objects.bulk_create([Team(name=f"team-{n}", weight=1 + n % 3) for n in range(TEAMS)])
+        self.teams = Team.objects.bulk_create([Team(name=f"queue-{n}", weight=1 + n % 3) for n in range(TEAMS)])
         self.owner = User.objects.create_user("bench")
         self.workloads = [self._speeds(gang) for gang in self._gangs(WORKLOADS)]
         self.engine = self._engine_of(gpus // GPUS_PER_NODE)
@@ -98,7 +101,7 @@ class Bench:
         dispatch(self.fence, self.now)
 
     def _engine_of(self, nodes: int) -> InstantEngine:
-        kinds = [GpuType.objects.create(name=name, **gpu_type_columns(name)) for name in SPEEDS]
+        kinds = [GpuType.objects.get_or_create(name=name, defaults=gpu_type_columns(name))[0] for name in self.speeds]
         rows = Node.objects.bulk_create(
             [
                 Node(
@@ -157,8 +160,8 @@ class Bench:
 
     def _speeds(self, gang: int) -> tuple[int, dict[str, float]]:
         """A gang and its steps/s on each type; the types' speeds differ by up to 30 % from job to job."""
-        luck = self.rng.uniform(0.7, 1.3, len(SPEEDS))
-        return gang, {name: float(v * x * gang**0.9) for (name, v), x in zip(SPEEDS.items(), luck, strict=True)}
+        luck = self.rng.uniform(0.7, 1.3, len(self.speeds))
+        return gang, {name: float(v * x * gang**0.9) for (name, v), x in zip(self.speeds.items(), luck, strict=True)}
 
     def _make_progress(self) -> None:
         running = Attempt.objects.filter(state=Attempt.State.RUNNING).values_list("pk", flat=True)
@@ -168,7 +171,7 @@ class Bench:
         """What was started runs, a tenth of it ends, and new jobs come; gives the seconds of hearing of it."""
         self.now = self.engine.now = self.now + ROUND / 2
         running = list(Attempt.objects.filter(state=Attempt.State.RUNNING).values_list("pk", flat=True))
-        ended = self.rng.choice(len(running), int(len(running) * REPLACED), replace=False).tolist()
+        ended = self.rng.choice(len(running), int(len(running) * self.replaced), replace=False).tolist()
         self.engine.ended |= {running[position]: 0 for position in ended}
         self._take_leases()
         began = perf_counter()

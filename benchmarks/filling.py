@@ -32,10 +32,11 @@ STATE += " WHEN n % 20 = 0 THEN 'failed' WHEN n % 31 = 0 THEN 'cancelled' ELSE '
 NAME = "CASE WHEN n % 5000 = 0 THEN 'rare-' WHEN n % 3 = 0 THEN 'eval-' ELSE 'train-' END || (n % 977) || '-' || n"
 
 
-def fill(count: int) -> dict[str, str]:
+def fill(count: int, *, unfinished: int = UNFINISHED, gpus: int = GPUS) -> dict[str, str]:
     """Write so many jobs with their tags, attempts and events; give tokens by user name."""
     tokens = _people()
-    columns = {"count": count, "unfinished": UNFINISHED, "created": f"({CREATED.format(count=count)})"}
+    _nodes(gpus)
+    columns = {"count": count, "unfinished": unfinished, "created": f"({CREATED.format(count=count)})"}
     _insert(Job, "generate_series(1, {count}) n".format(**columns), _job_columns(columns))
     settled = "jobs_app_job j JOIN LATERAL (SELECT split_part(j.name, '-', 3)::bigint n) x ON true"
     _insert(JobTag, f"{settled} WHERE n % 3 = 0", {"job_id": "j.id", "name": "'project'", "value": "'p' || n % 500"})
@@ -58,11 +59,14 @@ def _people() -> dict[str, str]:
         member = User.objects.create_user(username)
         member.teams.add(*(by_name[name] for name in names))
         tokens[username] = issue_token(member, name="bench", scope=ApiToken.Scope.SUBMIT)
+    return tokens
+
+
+def _nodes(gpus: int) -> None:
     kinds = [GpuType.objects.create(name=name, **gpu_type_columns(name)) for name in ("a100", "t4", "v100")]
     fixed = {"cpus": 64, "memory_mib": 2**19, "health": Node.Health.HEALTHY}
-    nodes = Node.objects.bulk_create([Node(name=f"node-{n}", gpu_type=kinds[n % 3], **fixed) for n in range(GPUS // 8)])
+    nodes = Node.objects.bulk_create([Node(name=f"node-{n}", gpu_type=kinds[n % 3], **fixed) for n in range(gpus // 8)])
     Gpu.objects.bulk_create([Gpu(node=node, index=index) for node in nodes for index in range(8)])
-    return tokens
 
 
 def _job_columns(columns: Mapping[str, Any]) -> dict[str, str]:

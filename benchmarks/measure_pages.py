@@ -31,11 +31,11 @@ def measure() -> list[Figure]:
 def _page(page: str) -> list[Figure]:
     times, queries = [], []
     for username in VISITORS:
-        visitor, path = _visitor(username), _path(page, username)
-        _visit(visitor, path)
-        times += [_visit(visitor, path) for _ in range(TIMES)]
+        visitor, path = visitor_named(username), _path(page, username)
+        visit_ms(visitor, path)
+        times += [visit_ms(visitor, path) for _ in range(TIMES)]
         with CaptureQueriesContext(connection) as captured:
-            _visit(visitor, path)
+            visit_ms(visitor, path)
         queries.append(len(captured))
     return [
         Figure(f"page {page}, 100,000 jobs: p95", percentile(times, 95), "ms", 300),
@@ -43,7 +43,7 @@ def _page(page: str) -> list[Figure]:
     ]
 
 
-def _visitor(username: str) -> Client:
+def visitor_named(username: str) -> Client:
     visitor = Client()
     visitor.force_login(User.objects.get(username=username))
     return visitor
@@ -55,7 +55,7 @@ def _path(page: str, username: str) -> str:
     return paths[page]
 
 
-def _visit(visitor: Client, path: str) -> float:
+def visit_ms(visitor: Client, path: str) -> float:
     began = perf_counter()
     answer = visitor.get(path)
     milliseconds = (perf_counter() - began) * 1000

@@ -18,7 +18,16 @@ from benchmarks.figures import Figure, read, table, write
 from benchmarks.machine import watch_thefts
 from benchmarks.servers import postgresql
 
-MEASURES = ("rounds", "different-rounds", "sia-rounds", "motley-rounds", "submissions", "pages", "lists")
+MEASURES = (
+    "rounds",
+    "different-rounds",
+    "sia-rounds",
+    "motley-rounds",
+    "large-rounds",
+    "submissions",
+    "pages",
+    "lists",
+)
 
 
 def main() -> None:
@@ -68,13 +77,14 @@ def _measure(name: str, found: Path, plans: Path | None) -> None:
 
 
 def _measures(plans: Path | None) -> dict[str, Callable[[], Sequence[Figure]]]:
-    from benchmarks import measure_lists, measure_pages, measure_rounds, measure_submissions
+    from benchmarks import measure_large, measure_lists, measure_pages, measure_rounds, measure_submissions
 
     return {
         "rounds": partial(measure_rounds.measure, all_different=False),
         "different-rounds": partial(measure_rounds.measure, all_different=True),
         "sia-rounds": partial(measure_rounds.measure, all_different=True, elastic=True, policy="sia"),
         "motley-rounds": partial(measure_rounds.measure, all_different=True, elastic=True, policy="motley"),
+        "large-rounds": measure_large.measure,
         "submissions": measure_submissions.measure,
         "pages": measure_pages.measure,
         "lists": partial(measure_lists.measure, plans),

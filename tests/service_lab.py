@@ -21,7 +21,6 @@ from jobs_app.submission.submit import submit_job
 from scheduler_app.models import GpuClaim, PolicySetting
 from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.policy.settings import choose_policy
-from scheduler_app.round.commit import PORTS
 from scheduler_app.round.engine_registry import engine_named
 from scheduler_app.round.lease import Fence, Loop, acquire_lease
 from scheduler_app.round.tick import tick
@@ -91,9 +90,8 @@ class Lab:
         number = job.attempts.count() + 1
         if "gpu_type" not in columns:
             columns["gpu_type"] = GpuType.objects.get()
-        fixed = {"gpu_count": 1, "engine": "local", "round_number": 1}
-        ports = {"number": number, "master_port": PORTS[Attempt.objects.count()]}
-        return Attempt.objects.create(job=job, **(fixed | ports | columns))
+        fixed = {"gpu_count": 1, "engine": "local", "round_number": 1, "master_port": 29_600}
+        return Attempt.objects.create(job=job, **(fixed | {"number": number} | columns))
 
     # -- what happens -------------------------------------------------------------------------------------------
 

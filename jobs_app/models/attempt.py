@@ -120,9 +120,6 @@ class Attempt(models.Model):
             models.UniqueConstraint(
                 fields=("job",), condition=Q(state="claimed"), name="attempt_one_waiting_for_gpus_per_job"
             ),
-            models.UniqueConstraint(
-                fields=("master_port",), condition=Q(gone_at=None), name="attempt_master_port_once"
-            ),
             models.CheckConstraint(condition=Q(state="ended") ^ Q(outcome=""), name="attempt_outcome_when_ended"),
             models.CheckConstraint(condition=Q(state="ended") ^ Q(ended_at=None), name="attempt_ended_at_when_ended"),
             models.CheckConstraint(condition=Q(gpu_count__gt=0), name="attempt_has_gpus"),

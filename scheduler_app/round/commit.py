@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import F
 
 from allocation.plan_round import Plan
-from cluster_app.models import Gpu, in_service
+from cluster_app.models import MOST_GPUS_PER_NODE, Gpu, in_service
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 from jobs_app.lifecycle.attempts import preempt
@@ -28,7 +28,7 @@ ReasonsByJob = Mapping[str, Sequence[Mapping[str, Any]]]
 """Job → its pending reasons, the headline first."""
 REASONS_PER_TRANSACTION = 1000
 PORTS = range(29_600, 49_600)
-"""One per attempt on the whole cluster, so that no two jobs meet on a node."""
+"""Of the rendezvous of gangs."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,17 @@ class GpuInService(NamedTuple):
     node: str
     gpu_type: int
     engine: str
+    port: int
+    """Of the rendezvous of an attempt of which this is the first GPU."""
+
+
+def rendezvous_port(node: int, index: int) -> int:
+    """Port for the GPU with this index on the node with this key.
+
+    No two GPUs of a node have the same, nor of 312 nodes that were added one after another: emulated ones are on one
+    machine. As a GPU belongs to one attempt at a time, so does its port.
+    """
+    return PORTS[(node * MOST_GPUS_PER_NODE + index) % len(PORTS)]
 
 
 @dataclass(frozen=True)
@@ -145,8 +156,12 @@ def _still_wanted(snapshot: Snapshot, changes: Changes) -> dict[int, int]:
 def _gpus_in_service(starts: Iterable[Start]) -> dict[int, GpuInService]:
     """The GPUs to start on that are still in service."""
     gpus = Gpu.objects.filter(pk__in={gpu for start in starts for gpu in start.gpus}, present=True, healthy=True)
-    rows = gpus.filter(in_service("node__")).values_list("pk", "node__name", "node__gpu_type_id", "node__engine__name")
-    return {pk: GpuInService(node, gpu_type, engine) for pk, node, gpu_type, engine in rows}
+    columns = ("pk", "node__name", "node__gpu_type_id", "node__engine__name", "node_id", "index")
+    rows = gpus.filter(in_service("node__")).values_list(*columns)
+    return {
+        pk: GpuInService(name, gpu_type, engine, rendezvous_port(node, index))
+        for pk, name, gpu_type, engine, node, index in rows
+    }
 
 
 def _stop(snapshot: Snapshot, plan: Plan, changes: Changes, startable: set[int]) -> set[int]:
@@ -189,7 +204,6 @@ def _start(
     now: datetime,
 ) -> None:
     """Create attempts with waiting claims; dispatch promotes the claims whose GPUs have no holder."""
-    ports = _free_ports()
     rows = [
         _attempt_row(
             snapshot,
@@ -198,7 +212,7 @@ def _start(
             [preconditions.gpus[pk] for pk in start.gpus],
             number=preconditions.attempt_counts[start.row] + 1,
         )
-        | {"round_number": number, "master_port": next(ports), "claimed_at": now}
+        | {"round_number": number, "claimed_at": now}
         for start in chosen
     ]
     insert_many(Attempt, rows)
@@ -228,6 +242,7 @@ def _attempt_row(
         "gpu_count": len(start.gpus),
         "nodes": list(dict.fromkeys(gpu.node for gpu in located)),
         "engine": located[0].engine,
+        "master_port": located[0].port,
         "rate": rate,
         "relative_speed": rate / gpus / average,
         "batch_size": int(tuned.batch[k]) if tuned else 0,
@@ -259,11 +274,6 @@ def _mark_starting(attempts: Sequence[Mapping[str, Any]]) -> None:
 def _words_of_placement(attempt: Mapping[str, Any]) -> str:
     gpus = f"{attempt['gpu_count']} GPU{'' if attempt['gpu_count'] == 1 else 's'}"
     return f"{gpus} on {', '.join(attempt['nodes'])}, by round {attempt['round_number']}"
-
-
-def _free_ports() -> Iterator[int]:
-    taken = set(Attempt.objects.ungone().values_list("master_port", flat=True))
-    return (port for port in PORTS if port not in taken)
 
 
 def store_pending_reasons(reasons: ReasonsByJob) -> None:

@@ -227,11 +227,13 @@ def _measured(attempts: Sequence[tuple[str, int]]) -> dict[int, float]:
 
 
 def _idle(now: datetime) -> Iterator[DueStop]:
-    """Jobs whose sessions have not been in use for their idle limit."""
+    """Jobs whose sessions have not been in use for their idle limit, and that have run for so long."""
     running = Attempt.objects.filter(state=State.RUNNING, job__idle_limit_s__isnull=False)
-    rows = running.values_list("job", Coalesce("session_at", "started_at"), "job__idle_limit_s")
-    for job, used_at, limit_s in rows:
-        if now - used_at >= timedelta(seconds=limit_s):
+    columns = ("pk", "engine", "job", Coalesce("session_at", "started_at"), "job__idle_limit_s")
+    due = [row for row in running.values_list(*columns) if now - row[3] >= timedelta(seconds=row[4])]
+    measured = _measured([(engine, attempt) for attempt, engine, *_ in due])
+    for attempt, _, job, _, limit_s in due:
+        if measured.get(attempt, limit_s) >= limit_s:  # else a clock was set forward
             yield DueStop(job, Attempt.StopReason.TIMEOUT, f"no session was in use for {limit_s} s")
 
 

@@ -1,11 +1,13 @@
 """What people do to jobs: cancel, hold, release, requeue; and what jobs do to those that wait for them."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
+from engines.attempt_files import AttemptFolder
 from jobs_app.errors import Conflict, JobIsFinished, JobIsNotHeld
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job, requeue_job
 from jobs_app.lifecycle.dependencies import settle_dependencies
@@ -250,12 +252,30 @@ def test_a_job_is_stopped_when_no_session_was_in_use_for_its_idle_limit(lab: Lab
     lab.running(notebook)
     long_ago, lately = lab.now - timedelta(hours=2), lab.now - timedelta(minutes=50)
     Attempt.objects.filter(job=notebook).update(started_at=long_ago, session_at=lately)
+    _began_earlier(lab, notebook, seconds=7200)
     lab.tick()
     notebook.refresh_from_db()
     assert notebook.state == State.RUNNING
     lab.ahead += timedelta(minutes=11)
     lab.until_state(notebook, State.TIMED_OUT)
     assert "no session was in use" in lab.attempts(notebook)[0].stop_note
+
+
+def test_a_clock_that_is_set_forward_makes_no_job_idle(lab: Lab) -> None:
+    lab.node("n1")
+    notebook = lab.submit(UNTIL_LET_GO, idle_limit="1h")
+    lab.running(notebook)
+    lab.ahead += timedelta(hours=2)
+    lab.round()
+    notebook.refresh_from_db()
+    assert notebook.state == State.RUNNING
+
+
+def _began_earlier(lab: Lab, job: Job, *, seconds: float) -> None:
+    """The engine's own clock says that the job's attempt began so much earlier."""
+    started = AttemptFolder(lab.root / "attempts" / str(lab.attempts(job)[-1].pk)).started
+    told = json.loads(started.read_text())
+    started.write_text(json.dumps(told | {"boot_s": told["boot_s"] - seconds}))
 
 
 def test_the_running_time_of_ended_attempts_is_added_up(lab: Lab) -> None:

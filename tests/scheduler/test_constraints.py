@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from cluster_app.models import Gpu, GpuType, Node
-from jobs_app.models import Attempt, Job, JobArray, JobDependency, Team, Throughput
+from jobs_app.models import Job, JobArray, JobDependency, Team, Throughput
 from scheduler_app.models import GpuClaim, PolicySetting, Round, SchedulerLease
 from tests.service_lab import Lab
 
@@ -55,7 +55,6 @@ REFUSED: dict[str, Write] = {
     "two attempts of a job at an engine": lambda lab: lab.attempt(job("one"), state="launching"),
     "two attempts of a job that wait": lambda lab: [lab.attempt(job("two")) for _ in range(2)],
     "an attempt number twice": lambda lab: lab.attempt(job("one"), number=1, **ended()),
-    "a port twice": lambda lab: lab.attempt(job("two"), master_port=Attempt.objects.get().master_port),
     "an attempt without GPUs": lambda lab: lab.attempt(job("two"), gpu_count=0),
     "an attempt in an unknown state": lambda lab: lab.attempt(job("two"), state="thinking"),
     "an ended attempt without an outcome": lambda lab: lab.attempt(job("two"), **ended(outcome="")),

@@ -3,7 +3,8 @@
 from typing import Any
 
 from jobs_app.models import Job
-from tests.service_lab import Lab
+from scheduler_app.round.commit import PORTS
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 
 def environment(lab: Lab, **spec: Any) -> dict[str, str]:
@@ -62,6 +63,17 @@ def test_the_nodes_of_a_gang_meet_at_one_port(lab: Lab) -> None:
     first, second = both_ranks(lab, *names, gpus=4)
     assert first == second
     assert (first[0], first[1]) == (first[3], first[2])
+
+
+def test_no_two_jobs_on_a_machine_meet_at_one_port(lab: Lab) -> None:
+    """Emulated nodes are on one machine."""
+    for name in ("n1", "n2", "n3"):
+        lab.node(name)
+    jobs = [lab.submit(UNTIL_LET_GO) for _ in range(6)]
+    lab.running(*jobs)
+    ports = {attempt.master_port for job in jobs for attempt in lab.attempts(job)}
+    assert len(ports) == len(jobs)
+    assert all(port in PORTS for port in ports)
 
 
 def test_ranks_of_torchrun_are_those_of_motley(lab: Lab) -> None:
