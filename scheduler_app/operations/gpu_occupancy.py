@@ -1,6 +1,7 @@
 """GPUs with their condition and the attempts that hold them: by node, by type, and counted by the database."""
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -28,14 +29,12 @@ def nodes_with_gpus() -> QuerySet[Node]:
     return Node.objects.with_gpu_counts().select_related("gpu_type").annotate(busy_gpus=Coalesce(Subquery(busy), 0))
 
 
-def gpus_with_holders() -> list[tuple[Gpu, Attempt | None]]:
-    """Every GPU with the attempt that holds it, ordered by GPU type, node and index."""
-    claims = GpuClaim.objects.holding().select_related("attempt__job__team")
+def gpus_with_holders(nodes: Collection[Node]) -> list[tuple[Gpu, Attempt | None]]:
+    """GPUs of these nodes, each with the attempt that holds it, ordered by GPU type, node and index."""
+    claims = GpuClaim.objects.holding().filter(gpu__node__in=nodes).select_related("attempt__job__team")
     holder = {claim.gpu_id: claim.attempt for claim in claims}
-    gpus = (
-        Gpu.objects.present().select_related("node__gpu_type").order_by("node__gpu_type__name", "node__name", "index")
-    )
-    return [(gpu, holder.get(gpu.pk)) for gpu in gpus]
+    gpus = Gpu.objects.present().filter(node__in=nodes).select_related("node__gpu_type")
+    return [(gpu, holder.get(gpu.pk)) for gpu in gpus.order_by("node__gpu_type__name", "node__name", "index")]
 
 
 def condition_of(gpu: Gpu, *, busy: bool) -> str:
@@ -101,12 +100,12 @@ class NodeCells:
     cells: list[GpuCell]
 
 
-def gpus_by_node(user: User) -> list[NodeCells]:
-    """Every node with its GPUs, by GPU type and name, as the user may see them."""
+def gpus_by_node(user: User, nodes: Collection[Node]) -> list[NodeCells]:
+    """These nodes with their GPUs, by GPU type and name, as the user may see them."""
     teams = None if user.is_staff else set(user.teams.values_list("pk", flat=True))
     return [
         NodeCells(node, [_cell(gpu, attempt, teams) for gpu, attempt in of_node])
-        for node, of_node in groupby(gpus_with_holders(), key=lambda pair: pair[0].node)
+        for node, of_node in groupby(gpus_with_holders(nodes), key=lambda pair: pair[0].node)
     ]
 
 

@@ -5,25 +5,45 @@ from itertools import groupby
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.db.models import Exists, OuterRef
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
+from django_filters import CharFilter, ChoiceFilter, FilterSet, ModelChoiceFilter
 
 from cluster_app.engine_reports import engine_message
 from cluster_app.errors import ReasonMissing
-from cluster_app.models import LOCAL_ENGINE, Engine, Node
+from cluster_app.models import LOCAL_ENGINE, Engine, Gpu, GpuType, Node, NodeQuerySet, in_service
 from cluster_app.services import cordon, drain, resume
 from scheduler_app.explain.drain_estimate import describe, occupancies
 from scheduler_app.operations.gpu_occupancy import gpu_counts, gpus_by_node
 from scheduler_app.pages.base import SignedInRequest, show_error
 
+NODES_PER_PAGE = 60
+
+
+class NodeFilter(FilterSet):  # type: ignore[misc]  # the library has no types
+    """Filters of the page Cluster."""
+
+    q = CharFilter("name", "icontains")
+    gpu_type = ModelChoiceFilter(queryset=GpuType.objects.all(), to_field_name="name")
+    service = ChoiceFilter(
+        choices=[("in", "in service"), ("out", "out of service or unhealthy")], method="filter_by_service"
+    )
+
+    def filter_by_service(self, nodes: NodeQuerySet, _: str, service: str) -> NodeQuerySet:
+        return nodes.filter(in_service()) if service == "in" else nodes.exclude(in_service())
+
 
 @login_required
 @require_safe
 def cluster(request: SignedInRequest) -> HttpResponse:
-    """All nodes by GPU type, with their GPUs."""
-    nodes, now = gpus_by_node(request.user), timezone.now()
+    """Nodes by GPU type, with their GPUs: those that match the filters, so many on a page."""
+    filtered = NodeFilter(request.GET, queryset=_nodes_with_gpus())
+    page = Paginator(filtered.qs, NODES_PER_PAGE).get_page(request.GET.get("page"))
+    nodes, now = gpus_by_node(request.user, list(page.object_list)), timezone.now()
     clearing = occupancies([held.node for held in nodes if held.node.state != Node.State.READY], now)
     words = {name: describe(found, now) for name, found in clearing.items()}
     engines = Engine.objects.in_bulk(field_name="name")
@@ -38,8 +58,20 @@ def cluster(request: SignedInRequest) -> HttpResponse:
         for kind, of_type in groupby(nodes, key=lambda held: held.node.gpu_type)
     ]
     silent = [engine for engine in engines.values() if engine.enabled and engine.fault]
-    context = {"types": types, "gpu_counts": gpu_counts(), "silent_engines": silent, "local_engine": LOCAL_ENGINE}
+    context = {
+        "types": types,
+        "filter": filtered,
+        "page": page,
+        "gpu_counts": gpu_counts(),
+        "silent_engines": silent,
+        "local_engine": LOCAL_ENGINE,
+    }
     return render(request, "scheduler_app/cluster.html", context)
+
+
+def _nodes_with_gpus() -> NodeQuerySet:
+    gpus = Gpu.objects.present().filter(node=OuterRef("pk"))
+    return Node.objects.filter(Exists(gpus)).order_by("gpu_type__name", "name")
 
 
 @login_required
