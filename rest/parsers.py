@@ -50,6 +50,8 @@ def _is_deeper(body: Any, most: int) -> bool:
     """Whether a parsed body has more levels of arrays and objects; level by level, without recursion."""
     level = [body] if isinstance(body, dict | list) else []
     for _ in range(most):
+        if not level:
+            return False
         children = (each for one in level for each in (one.values() if isinstance(one, dict) else one))
         level = [child for child in children if isinstance(child, dict | list)]
     return bool(level)

@@ -49,7 +49,7 @@ def admitted(data: Any, owner: User, *, administrator: bool = False) -> Admitted
     return Admission(owner, parents, administrator=administrator).admit(asked)
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def enter(one: Admitted) -> Job:
     """Insert the job, or the whole array; return the first member."""
     first, ids = enqueue([one])
@@ -58,7 +58,7 @@ def enter(one: Admitted) -> Job:
     return first
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def enter_batch(many: Sequence[Admitted]) -> list[UUID]:
     """Insert all jobs and return their ids in order."""
     first, ids = enqueue(many)
