@@ -195,7 +195,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["jobs_app.permissions.InScope"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest.parsers.Json"],
-    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_FILTER_BACKENDS": ["rest.query.StrictFilters"],
     "DEFAULT_PAGINATION_CLASS": "rest.pagination.NewestFirst",
     "DEFAULT_SCHEMA_CLASS": "config.schema.Operation",
     "DEFAULT_THROTTLE_CLASSES": ["rest.throttling.ByUser"],

@@ -20,6 +20,7 @@ from jobs_app.models import Attempt, Job
 from jobs_app.permissions import jobs_seen_by, still_sees
 from jobs_app.submission.fields import MOST_GPUS
 from rest.byte_ranges import byte_range_of, is_range_request
+from rest.query import query_of
 from scheduler_app.api.job_history import archived_for
 from scheduler_app.logs.reading import bytes_between, last_lines, log_size, read_log
 from scheduler_app.logs.stream import LogEventStream, stream_slots
@@ -104,9 +105,7 @@ class LogView(GenericAPIView[Job]):
         job = _job(request, pk)
         if job.files_deleted_at is not None:
             raise FilesDeleted(job.files_deleted_at)
-        query = LogQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        asked = query.validated_data
+        asked = query_of(request, LogQuery)
         log = Log(job, _attempt(job, asked.get("attempt")), Stream(asked["stream"]), asked["rank"])
         if isinstance(request.accepted_renderer, EventStream):
             return log.events(_start(request, log, asked), may_go_on=lambda: still_sees(request, job.pk))
