@@ -279,6 +279,8 @@ MOTLEY_SOLVES = env.int("MOTLEY_SOLVES", 2, validate=validate.Range(min=1))
 """Most what-if analyses and replays of rounds that one process solves at the same time."""
 MOTLEY_LOG_STREAMS = env.int("MOTLEY_LOG_STREAMS", 8)
 """Open event streams and waiting polls of logs in one process, each of which keeps a thread."""
+MOTLEY_LOG_POLLS = env.int("MOTLEY_LOG_POLLS", 20, validate=validate.Range(min=1))
+"""Requests per second to which one process spreads the followers of logs."""
 _A_SECOND = validate.Range(min=timedelta(seconds=1))
 MOTLEY_STATEMENT_TIMEOUT = env.timedelta("MOTLEY_STATEMENT_TIMEOUT", timedelta(seconds=30), validate=_A_SECOND)
 """PostgreSQL cancels a statement of a web process after this time."""
