@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.core.signing import BadSignature
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -14,7 +15,7 @@ from import_export.formats.base_formats import CSV
 from import_export.results import Result
 
 from audit_app.admin import Audited
-from cluster_app.csv_import import NodeResource
+from cluster_app.csv_import import FileInForm, NodeResource
 from cluster_app.errors import GpusInUse, NotReported, ReasonMissing
 from cluster_app.models import (
     MOST_GPUS_PER_NODE,
@@ -121,6 +122,7 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
     form = NodeForm
     resource_classes = (NodeResource,)
     formats = (CSV,)
+    tmp_storage_class = FileInForm
     import_template_name = "admin/cluster_app/node/import.html"
     list_display = ("name", "gpu_type", "gpus", "cpus", "memory_mib", "state", "health", "reason", "emulated")
     list_filter = ("state", "health", "gpu_type", "engine", "emulated")
@@ -136,9 +138,14 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
         """The GPU type of a node cannot be changed: register another node instead."""
         return ("name", "gpu_type") if obj else ()
 
-    def get_import_data_kwargs(self, **kwargs: Any) -> dict[str, Any]:
-        """All rows or none."""
-        return super().get_import_data_kwargs(**kwargs) | {"rollback_on_validation_errors": True}  # type: ignore[no-any-return]
+    def process_import(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        try:
+            return super().process_import(request, **kwargs)  # type: ignore[no-any-return]
+        except BadSignature:
+            self.message_user(
+                request, "Nothing was imported: preview the file again, and confirm it within an hour.", messages.ERROR
+            )
+            return redirect("admin:cluster_app_node_import")
 
     def add_data_read_fail_error_to_form(self, form: forms.Form, e: Exception) -> None:
         form.add_error("import_file", f"The file is not CSV in UTF-8: {e}.")

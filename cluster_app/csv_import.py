@@ -1,29 +1,39 @@
 """CSV import of nodes: all rows or none, with row and column of each fault."""
 
+from collections import Counter
 from collections.abc import Mapping
 from copy import copy
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, cast
 
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.core import signing
 from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
 from django.db.models import Count, Q, QuerySet
 from django.utils.html import format_html
 from import_export.fields import Field
 from import_export.instance_loaders import CachedInstanceLoader
-from import_export.resources import Diff, ModelResource
+from import_export.resources import ModelResource
+from import_export.results import Result, RowResult
+from import_export.tmp_storages import BaseStorage
 from import_export.widgets import BooleanWidget, ForeignKeyWidget, IntegerWidget, JSONWidget
 from tablib import Dataset
 
 from audit_app.models import Action
 from audit_app.services import note
+from cluster_app.bulk_nodes import DeclaredNode, claimed_gpus, refuse_removal_of, write_nodes
 from cluster_app.errors import GpusInUse, NotReported
-from cluster_app.models import LOCAL_ENGINE, MOST_GPUS_PER_NODE, Engine, GpuType, Node, NodeEvent
+from cluster_app.models import LOCAL_ENGINE, MOST_GPUS_PER_NODE, Engine, GpuType, Node
 from cluster_app.node_declaration import refuse_unreported
-from cluster_app.services import record, refuse_taking_out_used_gpus, set_gpu_count, unknown_if_moved
 
 NEEDED = ("name", "gpu_type", "gpus", "cpus", "memory_mib")
 OPTIONAL = ("engine", "emulated", "labels")
 MOST_ROWS = 10_000
+CONFIRMED_WITHIN = timedelta(hours=1)
+OPTIONS_OF_TRANSACTIONS = ("use_transactions", "collect_failed_rows", "rollback_on_validation_errors")
+"""Of the library: here all rows are written or none, after all were checked."""
 YES, NO = ("1", "true", "yes"), ("0", "false", "no", "")
 
 
@@ -84,12 +94,22 @@ class Labels(JSONWidget):  # type: ignore[misc]
         return labels
 
 
-class PlainDiff(Diff):  # type: ignore[misc]
-    """Old value struck out, then the new one; the library's own needs inline styles, which our CSP forbids."""
+class FileInForm(BaseStorage):  # type: ignore[misc]
+    """Keeps the file between preview and import in the form of the preview: its name is its content, signed.
 
-    def as_html(self) -> list[str]:
-        pairs = zip(self.left, self.right, strict=True)
-        return [str(new) if self.new or old == new else format_html("<del>{}</del> {}", old, new) for old, new in pairs]
+    A preview that nobody confirms leaves nothing behind, and any web process can import what another previewed.
+    """
+
+    def save(self, data: bytes) -> None:
+        self.name = signing.dumps(data.decode("latin-1"), salt=__name__, compress=True)
+
+    def read(self) -> str:
+        """Raises `BadSignature` for a preview that is older than `CONFIRMED_WITHIN`."""
+        text: str = signing.loads(self.name, salt=__name__, max_age=CONFIRMED_WITHIN)
+        return text.encode("latin-1").decode(self.encoding)
+
+    def remove(self) -> None:
+        """Nothing is kept."""
 
 
 class NodeResource(ModelResource):  # type: ignore[misc]
@@ -109,24 +129,33 @@ class NodeResource(ModelResource):  # type: ignore[misc]
         fields = (*NEEDED, *OPTIONAL)
         import_order = fields
         import_id_fields = ("name",)
-        skip_unchanged = True
+        skip_diff = True  # the library's takes a deep copy of every row
+        store_instance = True
         report_skipped = True
-        use_transactions = True
         instance_loader_class = CachedInstanceLoader
 
     def import_data(self, dataset: Dataset, dry_run: bool = False, raise_errors: bool = False, **kwargs: Any) -> Any:
-        """Import the file; a preview without the library's transaction, which would hold SQLite's lock all the time."""
-        if not dry_run:
-            return super().import_data(dataset, raise_errors=raise_errors, **kwargs)
-        unknown = {"use_transactions", "collect_failed_rows", "rollback_on_validation_errors"}
-        told = {name: value for name, value in kwargs.items() if name not in unknown}
-        return self.import_data_inner(
-            dataset, True, raise_errors, using_transactions=False, collect_failed_rows=False, **told
+        """Check all rows, without a transaction, and write them in one if each is right and this is no preview."""
+        options = {name: value for name, value in kwargs.items() if name not in OPTIONS_OF_TRANSACTIONS}
+        result = self.import_data_inner(
+            dataset, True, raise_errors, using_transactions=False, collect_failed_rows=False, **options
         )
+        if not (dry_run or result.has_errors() or result.has_validation_errors()):
+            self._write(result, kwargs.get("user"))
+        return result
 
-    @classmethod
-    def get_diff_class(cls) -> type[PlainDiff]:
-        return PlainDiff
+    def _write(self, result: Result, actor: AbstractBaseUser | None) -> None:
+        rows = [row for row in result.rows if not row.is_skip()]
+        counts = [row.original.gpu_count if row.original else 0 for row in rows]
+        declared = [
+            DeclaredNode(r.instance, r.instance.gpu_count, r.original, n) for r, n in zip(rows, counts, strict=True)
+        ]
+        try:
+            with transaction.atomic():
+                write_nodes(declared, actor=actor)
+                note(Action.NODE_IMPORT, actor=actor, target=f"{len(result.rows)} nodes")
+        except (GpusInUse, IntegrityError) as error:  # a job or another person was faster
+            self.handle_import_error(result, error)
 
     def init_instance(self, row: dict[str, Any] | None = None) -> Node:
         """A new node, of the local engine unless the file says otherwise."""
@@ -149,6 +178,11 @@ class NodeResource(ModelResource):  # type: ignore[misc]
         nodes = Node.objects.select_related("gpu_type", "engine")
         return nodes.annotate(gpu_count=Count("gpu", filter=Q(gpu__present=True)))
 
+    @cached_property
+    def _claimed(self) -> dict[int, list[int]]:
+        """Read once per file."""
+        return claimed_gpus()
+
     def before_import(self, dataset: Dataset, **kwargs: Any) -> None:
         try:
             self._check(dataset)
@@ -164,8 +198,8 @@ class NodeResource(ModelResource):  # type: ignore[misc]
             raise ValidationError(f"Unknown columns: {', '.join(unknown)}. Expected: {_example()}.")
         if len(dataset) > MOST_ROWS:
             raise ValidationError(f"A file may have at most {MOST_ROWS:,} nodes; this one has {len(dataset):,}.")
-        names = [str(name).strip() for name in dataset["name"]]
-        if twice := sorted({name for name in names if names.count(name) > 1})[:5]:
+        names = Counter(str(name).strip() for name in dataset["name"])
+        if twice := sorted(name for name, times in names.items() if times > 1)[:5]:
             raise ValidationError(f"These names appear on more than one row: {', '.join(twice)}.")
         dataset.headers = headers
 
@@ -186,31 +220,28 @@ class NodeResource(ModelResource):  # type: ignore[misc]
             raise ValidationError({"gpus": f"A node may have at most {MOST_GPUS_PER_NODE} GPUs."})
         try:
             if before:
-                refuse_taking_out_used_gpus(instance, instance.gpu_count)  # type: ignore[attr-defined]
+                refuse_removal_of(self._claimed, instance, instance.gpu_count)  # type: ignore[attr-defined]
         except GpusInUse as error:
             raise ValidationError({"gpus": str(error)}) from error
         _refuse_unreported(instance)
 
-    def after_save_instance(self, instance: Node, row: dict[str, Any], **kwargs: Any) -> None:
-        """Runs in a preview, too, which writes nothing."""
-        if kwargs.get("dry_run"):
-            return
-        count = int(instance.gpu_count)  # type: ignore[attr-defined]
-        set_gpu_count(instance, count)
-        if row.get("_before"):
-            unknown_if_moved(instance, row["_before"])
-        kind = NodeEvent.Kind.CHANGED if row.get("_known") else NodeEvent.Kind.ADDED
-        text = f"{count} x {instance.gpu_type}, {instance.cpus} CPUs, {instance.memory_mib} MiB, from a file"
-        record(instance, kind, text, actor=kwargs.get("user"))
-
     def after_init_instance(self, instance: Node, new: bool, row: dict[str, Any], **kwargs: Any) -> None:
-        row["_known"] = not new
         row["_before"] = None if new else copy(instance)
 
-    def after_import(self, dataset: Dataset, result: Any, **kwargs: Any) -> None:
-        super().after_import(dataset, result, **kwargs)
-        if not kwargs.get("dry_run"):
-            note(Action.NODE_IMPORT, actor=kwargs.get("user"), target=f"{len(dataset)} nodes")
+    def skip_row(self, instance: Node, original: None, row: dict[str, Any], faults: Any = None) -> bool:
+        """A node that is as the file has it is left alone."""
+        return not faults and row["_before"] is not None and self._cells(instance) == self._cells(row["_before"])
+
+    def after_import_row(self, row: dict[str, Any], row_result: RowResult, **kwargs: Any) -> None:
+        """Old value struck out, then the new one; the library's own needs inline styles, which our CSP forbids."""
+        row_result.original = before = row["_before"]
+        new = [field.export(row_result.instance) for field in self.get_import_fields()]
+        old = [field.export(before) for field in self.get_import_fields()] if before else new
+        pairs = zip(old, new, strict=True)
+        row_result.diff = [str(b) if a == b else format_html("<del>{}</del> {}", a, b) for a, b in pairs]
+
+    def _cells(self, node: Node) -> list[Any]:
+        return [field.get_value(node) for field in self.get_import_fields()]
 
 
 def _refuse_unreported(node: Node) -> None:

@@ -19,7 +19,7 @@ from cluster_app.errors import ClusterError, ReasonMissing
 from engines.protocol import EngineError
 from jobs_app.errors import Conflict, FilesDeleted, InvalidSpec, JobsError, NotAllowed
 from rest.errors import NOT_VALID, Fault, InvalidRequest, faults_of
-from scheduler_app.errors import LeaseLost, NoWebSocket, SchedulerError, TooManySessions, TooManySolves, TooManyStreams
+from scheduler_app.errors import LeaseLost, NoWebSocket, SchedulerError, TooManySessions, TooManySolves
 
 CONTENT_TYPE = "application/problem+json"
 OURS = (JobsError, ClusterError, SchedulerError, InvalidRequest, EngineError)
@@ -32,7 +32,6 @@ STATUS_OF: dict[type[Exception], int] = {
     InvalidRequest: 422,
     LeaseLost: 503,
     TooManySolves: 503,
-    TooManyStreams: 503,
     TooManySessions: 503,
     NoWebSocket: 426,
     EngineError: 503,

@@ -195,7 +195,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["jobs_app.permissions.InScope"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest.parsers.Json"],
-    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_FILTER_BACKENDS": ["rest.query.StrictFilters"],
     "DEFAULT_PAGINATION_CLASS": "rest.pagination.NewestFirst",
     "DEFAULT_SCHEMA_CLASS": "config.schema.Operation",
     "DEFAULT_THROTTLE_CLASSES": ["rest.throttling.ByUser"],
@@ -279,6 +279,8 @@ MOTLEY_SOLVES = env.int("MOTLEY_SOLVES", 2, validate=validate.Range(min=1))
 """Most what-if analyses and replays of rounds that one process solves at the same time."""
 MOTLEY_LOG_STREAMS = env.int("MOTLEY_LOG_STREAMS", 8)
 """Open event streams and waiting polls of logs in one process, each of which keeps a thread."""
+MOTLEY_LOG_POLLS = env.int("MOTLEY_LOG_POLLS", 20, validate=validate.Range(min=1))
+"""Requests per second to which one process spreads the followers of logs."""
 _A_SECOND = validate.Range(min=timedelta(seconds=1))
 MOTLEY_STATEMENT_TIMEOUT = env.timedelta("MOTLEY_STATEMENT_TIMEOUT", timedelta(seconds=30), validate=_A_SECOND)
 """PostgreSQL cancels a statement of a web process after this time."""

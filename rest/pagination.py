@@ -26,19 +26,22 @@ class NewestFirst(CursorPagination):
         except (NotFound, NoSuchValue, ValueError, DataError):  # an invented cursor, or that of another list
             if self.cursor_query_param not in request.query_params:
                 raise
-            self._refuse(
-                self.cursor_query_param,
-                "Send the value of `next` of the previous page, or leave it out for the first page.",
-            )
+            self._refuse_cursor()
 
     def get_page_size(self, request: Request) -> int:
-        """Page size from the query: capped at the maximum; a value that is not a positive integer is refused."""
+        """Page size from the query: at most the maximum. No positive integer, or an empty cursor, is refused."""
+        if request.query_params.get(self.cursor_query_param) == "":
+            self._refuse_cursor()
         text = request.query_params.get(self.page_size_query_param)
         if text is None:
             return self.page_size
         if not re.fullmatch(r"0*[1-9][0-9]{0,9}", text):
             self._refuse(self.page_size_query_param, f"Write a whole number from 1 to {self.max_page_size}.")
         return min(int(text), self.max_page_size)
+
+    def _refuse_cursor(self) -> NoReturn:
+        text = "Send the value of `next` of the previous page, or leave it out for the first page."
+        self._refuse(self.cursor_query_param, text)
 
     def _refuse(self, parameter: str, text: str) -> NoReturn:
         raise ValidationError({parameter: [text]})
@@ -71,7 +74,7 @@ class NewestFirst(CursorPagination):
                 "name": self.cursor_query_param,
                 "in": "query",
                 "description": "The value of `next` of the previous page.",
-                "schema": {"type": "string"},
+                "schema": {"type": "string", "minLength": 1},
             },
             {
                 "name": self.page_size_query_param,

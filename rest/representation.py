@@ -16,7 +16,11 @@ from rest.etags import IF_NONE_MATCH, etag_of, is_unchanged
 
 Row = TypeVar("Row", bound=Model)
 
-FIELDS = OpenApiParameter("fields", str, description="Send only these fields, e.g. `id,state`. Default: all fields.")
+FIELDS = OpenApiParameter(
+    "fields",
+    {"type": "string", "minLength": 1},
+    description="Send only these fields, e.g. `id,state`. Default: all fields.",
+)
 
 
 def single(request: Request, whole: Mapping[str, Any], status: int = 200) -> Response:

@@ -41,11 +41,7 @@ class SpecifiedGpuType(KnownGpuType):
     def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> GpuType:
         name = str(value).strip()
         if name not in self.by_name and (columns := gpu_type_columns(name)):
-            self.by_name[name] = (
-                GpuType(name=name, **columns)  # a preview writes nothing
-                if kwargs.get("dry_run")
-                else GpuType.objects.get_or_create(name=name, defaults=columns)[0]
-            )
+            self.by_name[name] = GpuType(name=name, **columns)  # saved with the nodes
         return super().clean(value, row, **kwargs)
 
 

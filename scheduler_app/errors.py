@@ -77,12 +77,3 @@ class TooManySolves(SchedulerError):
 
     def __init__(self) -> None:
         super().__init__("Other questions of this kind are being answered, each of which plans rounds: try again.")
-
-
-class TooManyStreams(SchedulerError):
-    """This process has as many open log streams as it allows."""
-
-    code = "too_many_streams"
-
-    def __init__(self, most: int) -> None:
-        super().__init__(f"This process has {most} open log streams, its limit: try again, or poll from an offset.")

@@ -1,6 +1,6 @@
 """Reasons for which jobs are not in a round, with the numbers behind them: structural before capacity."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -59,13 +59,15 @@ def explain(
     assignment: Ints,
     owner: Ints,
     round_s: float,
+    rows: Iterable[int] | None = None,
 ) -> dict[int, tuple[PendingReason, ...]]:
-    """Every reason that holds for each row that does not run, structural before capacity.
+    """Every reason that holds for each of these rows, or of all, that does not run, structural before capacity.
 
     assignment (m,) and owner (G,) are the round as it was planned.
     """
     planned = _PlannedRound(problem, decision, inventory, quotas, assignment, owner, round_s)
-    return {i: planned.reasons(i) for i in np.flatnonzero(assignment < 0).tolist()}
+    waiting = np.flatnonzero(assignment < 0).tolist() if rows is None else [i for i in rows if assignment[i] < 0]
+    return {i: planned.reasons(i) for i in waiting}
 
 
 def left_on_nodes(inventory: Inventory, owner: Ints) -> tuple[Floats, Floats, Floats]:

@@ -244,9 +244,10 @@ class Client(Connection):
         try:
             next_offset = int(response.headers["Motley-Next-Offset"])
             complete = response.headers["Motley-Log-Complete"] == "true"
+            retry_after_s = int(response.headers.get("Retry-After", 0))
         except (KeyError, ValueError):
             raise not_a_motley_service(response) from None
-        return LogChunk(response.content, next_offset, complete)
+        return LogChunk(response.content, next_offset, complete, retry_after_s)
 
     def read_logs(
         self, job_id: str, *, stream: str = "stdout", rank: int = 0, tail: int | None = None, attempt: int | None = None
@@ -288,8 +289,7 @@ class Client(Connection):
                 yield chunk.data
             if chunk.complete:
                 return
-            if not chunk.data:
-                time.sleep(EMPTY_LOG_PAUSE_S)
+            time.sleep(max(chunk.retry_after_s, 0 if chunk.data else EMPTY_LOG_PAUSE_S))
             chunk = self._retry_unreachable(partial(read, offset=chunk.next_offset, wait_s=LOG_WAIT_S))
 
     def _attempt_numbers(self, job_id: str, on_wait: Callable[[JobDetail], object] | None) -> Iterator[int]:

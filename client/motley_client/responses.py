@@ -188,11 +188,15 @@ class Plan(TypedDict):
 
 @dataclass(frozen=True)
 class LogChunk:
-    """Bytes of a log; the next chunk begins at `next_offset`. `complete`: the attempt has ended and this is its end."""
+    """Bytes of a log; the next chunk begins at `next_offset`. `complete`: the attempt has ended and this is its end.
+
+    `retry_after_s`: when to ask again, if many follow logs.
+    """
 
     data: bytes
     next_offset: int
     complete: bool
+    retry_after_s: int = 0
 
 
 # -- the cluster -------------------------------------------------------------------------------------------------

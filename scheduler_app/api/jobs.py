@@ -31,6 +31,7 @@ from jobs_app.submission.spec import JobChange, JobSpec
 from jobs_app.submission.submit import admitted, cloned_spec, enter, enter_batch
 from rest.etags import IF_MATCH, IF_NONE_MATCH, etag_of, refuse_stale
 from rest.parsers import LARGEST_BATCH_BYTES, read_large_body
+from rest.query import Flag, query_of
 from rest.representation import FIELDS, ShowMany, single
 from scheduler_app.api.job_history import archived_for
 from scheduler_app.api.serializers import Explanation, PlanAnswer
@@ -41,15 +42,11 @@ from scheduler_app.explain.what_if import what_would_start
 
 
 class SubmitQuery(serializers.Serializer[Any]):
-    dry_run = serializers.BooleanField(
-        required=False, help_text="Validate the spec and return the job's plan, without submitting it."
-    )
+    dry_run = Flag(required=False, help_text="Validate the spec and return the job's plan, without submitting it.")
 
 
 class ExplainQuery(serializers.Serializer[Any]):
-    would_start = serializers.BooleanField(
-        required=False, help_text="Also run the what-if analysis, which plans several rounds."
-    )
+    would_start = Flag(required=False, help_text="Also run the what-if analysis, which plans several rounds.")
 
 
 @extend_schema_view(list=extend_schema(summary="List jobs"))
@@ -77,9 +74,7 @@ class JobViewSet(ShowMany[Job], viewsets.GenericViewSet[Job]):
     )
     def create(self, request: Request) -> Response:
         """Submit a job. The response has the job, of an array its first member; with `dry_run` its plan (200)."""
-        query = SubmitQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        if query.validated_data.get("dry_run"):
+        if query_of(request, SubmitQuery).get("dry_run"):
             job = admitted(request.data, caller(request), administrator=is_administrator(request))
             return Response(PlanAnswer(dry_run_of_admitted(job) | {"spec": draft_spec(job)}).data)
         return self._submitted(request.data)
@@ -194,10 +189,9 @@ class ExplainView(GenericAPIView[Job]):
     @extend_schema(responses=Explanation, parameters=[ExplainQuery])
     def get(self, request: Request, pk: str) -> Response:
         """Explain the state of a job: reasons with numbers, and the throughputs that the latest round used."""
-        job, query = get_object_or_404(jobs_seen_by(request), pk=pk), ExplainQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
+        job, asked = get_object_or_404(jobs_seen_by(request), pk=pk), query_of(request, ExplainQuery)
         explanation = explain_job(job)
-        if query.validated_data.get("would_start"):
+        if asked.get("would_start"):
             with solve_slots.slot_for(caller(request)):
                 explanation["would_start"] = what_would_start(job, timezone.now())
         return Response(Explanation(explanation).data)

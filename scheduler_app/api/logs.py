@@ -20,9 +20,11 @@ from jobs_app.models import Attempt, Job
 from jobs_app.permissions import jobs_seen_by, still_sees
 from jobs_app.submission.fields import MOST_GPUS
 from rest.byte_ranges import byte_range_of, is_range_request
+from rest.query import query_of
 from scheduler_app.api.job_history import archived_for
 from scheduler_app.logs.reading import bytes_between, last_lines, log_size, read_log
-from scheduler_app.logs.stream import LogEventStream, stream_slots
+from scheduler_app.logs.slots import pace, stream_slots
+from scheduler_app.logs.stream import LogEventStream
 
 LARGEST_CHUNK = 1024 * 1024
 MOST_LINES = 100_000
@@ -44,9 +46,11 @@ LAST_EVENT_ID = OpenApiParameter(
 )
 DESCRIPTION = """Read a log. The response has bytes from `offset`, or the last lines. The header \
 `Motley-Next-Offset` is the offset to continue from; `Motley-Log-Complete` says whether the log is complete because \
-the attempt has ended.
+the attempt has ended. With many followers, the answer to a request with `wait` has `Retry-After`: the seconds after \
+which to ask again.
 
-With `Accept: text/event-stream`, lines are sent as events `log` while they are written; the last event is `eof`."""
+With `Accept: text/event-stream`, lines are sent as events `log` while they are written; the last event is `eof`. With \
+many followers the stream ends before; the client comes again after `retry`, from the last event on."""
 
 
 class PlainText(JSONRenderer):
@@ -104,9 +108,7 @@ class LogView(GenericAPIView[Job]):
         job = _job(request, pk)
         if job.files_deleted_at is not None:
             raise FilesDeleted(job.files_deleted_at)
-        query = LogQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        asked = query.validated_data
+        asked = query_of(request, LogQuery)
         log = Log(job, _attempt(job, asked.get("attempt")), Stream(asked["stream"]), asked["rank"])
         if isinstance(request.accepted_renderer, EventStream):
             return log.events(_start(request, log, asked), may_go_on=lambda: still_sees(request, job.pk))
@@ -167,6 +169,8 @@ class Log:
         answer["Motley-Offset"] = str(chunk.offset)
         answer["Motley-Next-Offset"] = str(chunk.next_offset)
         answer["Motley-Log-Complete"] = "true" if chunk.eof and self._is_over() else "false"
+        if asked["wait"] and answer["Motley-Log-Complete"] == "false" and (pause_s := pace.pause_s()):
+            answer["Retry-After"] = str(pause_s)
         answer["Motley-Attempt"] = str(self._attempt.number if self._attempt else 0)
         return answer
 
@@ -180,7 +184,7 @@ class Log:
         return StreamingHttpResponse(written, status=206, content_type="text/plain; charset=utf-8", headers=headers)
 
     def events(self, offset: int, *, may_go_on: Callable[[], bool]) -> StreamingHttpResponse:
-        """Server-sent events until the end, while `may_go_on`; raises `TooManyStreams` at the limit of open streams."""
+        """Server-sent events until the end, while `may_go_on`."""
         following = LogEventStream(
             self._job, self._attempt, self._stream, rank=self._rank, offset=offset, may_go_on=may_go_on
         )

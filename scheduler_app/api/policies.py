@@ -118,7 +118,7 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
         """List policies."""
         current = PolicySetting.objects.current().policy
         policies = [_answer(policy, current) for policy in describe_policies()]
-        NewestFirst().get_page_size(request)  # all fit on one page; an invalid limit is still refused
+        NewestFirst().get_page_size(request)  # all fit on one page; an invalid limit or cursor is still refused
         wanted = fields_wanted(request, policies[0])
         return Response({"next": None, "results": [{name: p[name] for name in p if name in wanted} for p in policies]})
 

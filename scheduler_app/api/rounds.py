@@ -1,6 +1,6 @@
 """REST: rounds and their decisions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -15,14 +15,9 @@ from jobs_app.permissions import NotForJobs, jobs_seen_by
 from rest.pagination import ByNumber
 from rest.representation import FIELDS, ShowMany, ShowOne, fields_wanted
 from scheduler_app.api.serializers import DecisionOnJob, RoundAnswer, RoundInFull
-from scheduler_app.explain.decisions import decisions_of
+from scheduler_app.explain.decisions import decisions_of, rows_seen
 from scheduler_app.models import Round
-from scheduler_app.round.archive import archive_of
-
-AT_ONCE = 1000
-"""Jobs per database query."""
-
-Decision = dict[str, Any]
+from scheduler_app.round.archive import Archived, archive_of
 
 
 @extend_schema_view(
@@ -43,7 +38,8 @@ class RoundViewSet(ShowMany[Round], ShowOne[Round], viewsets.GenericViewSet[Roun
     def get_serializer_context(self) -> dict[str, Any]:
         context = dict(super().get_serializer_context())
         if self.action == "retrieve" and "number" in self.kwargs:
-            context["decisions"] = [decision for _, decision in self._seen(0)]
+            archived = self._archived()
+            context["decisions"] = decisions_of(archived, list(self._seen(archived, 0))) if archived else []
         return context
 
     @extend_schema(responses=DecisionOnJob(many=True), parameters=[FIELDS])
@@ -52,24 +48,18 @@ class RoundViewSet(ShowMany[Round], ShowOne[Round], viewsets.GenericViewSet[Roun
         """List the decisions of a round. In order of submission; only jobs that the caller may see."""
         self.get_object()
         wanted = fields_wanted(request, DecisionOnJob().fields)
-        limit = ByNumber().get_page_size(request)
-        page = list(islice(self._seen(_position(request)), limit + 1))
-        more = str(page[limit][0]) if len(page) > limit else None
-        results = [{name: given[name] for name in given if name in wanted} for _, given in page[:limit]]
-        return Response({"next": more, "results": results})
+        limit, start, archived = ByNumber().get_page_size(request), _position(request), self._archived()
+        rows = list(islice(self._seen(archived, start), limit + 1)) if archived else []
+        more = str(rows[limit]) if len(rows) > limit else None
+        given = decisions_of(archived, rows[:limit]) if archived else []
+        return Response({"next": more, "results": [{name: it[name] for name in it if name in wanted} for it in given]})
 
-    def _seen(self, start: int) -> Iterator[tuple[int, Decision]]:
-        """Decisions on visible jobs from a position on, each with its position."""
-        archived = archive_of(Round(number=int(self.kwargs["number"])))
-        decisions = list(decisions_of(archived)) if archived else []
-        for first in range(start, len(decisions), AT_ONCE):
-            some = decisions[first : first + AT_ONCE]
-            seen = self._jobs_seen([decision["job"] for decision in some])
-            yield from ((first + n, given) for n, given in enumerate(some) if given["job"] in seen)
+    def _archived(self) -> Archived | None:
+        return archive_of(Round(number=int(self.kwargs["number"])))
 
-    def _jobs_seen(self, ids: Sequence[str]) -> set[str]:
-        jobs = jobs_seen_by(self.request).filter(pk__in=ids)
-        return {str(pk) for pk in jobs.values_list("pk", flat=True)}
+    def _seen(self, archived: Archived, start: int) -> Iterator[int]:
+        """Rows of visible jobs from a position on."""
+        return rows_seen(archived, jobs_seen_by(self.request), range(start, len(archived.snapshot.jobs)))
 
 
 def _position(request: Request) -> int:

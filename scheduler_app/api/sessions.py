@@ -28,6 +28,7 @@ from jobs_app.permissions import MaySubmit, caller, jobs_seen_by, still_sees
 from jobs_app.submission.fields import MOST_GPUS, is_text
 from rest.bodies import Strict
 from rest.errors import faults_of
+from rest.query import query_of
 from scheduler_app.round.engine_registry import engine_named
 from scheduler_app.sessions.relay import Relay, session_slots
 from scheduler_app.sessions.websocket import TakenOver, accept, require_upgrade
@@ -90,12 +91,11 @@ class SessionView(GenericAPIView[Job]):
         `{"port": 8888}`. All others are bytes, the frames of `engines.sessions.frames`. The command runs as the job
         does, sees what the job sees, and ends with it.
         """
-        query = SessionQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
+        rank = query_of(request, SessionQuery)["rank"]
         job = get_object_or_404(jobs_seen_by(request), pk=pk)
         require_upgrade(request.META)
-        attempt = _running(job, query.validated_data["rank"])
-        command = _command(attempt, query.validated_data["rank"])
+        attempt = _running(job, rank)
+        command = _command(attempt, rank)
         with session_slots.slot_for(caller(request)):
             websocket = accept(request.META)
             try:

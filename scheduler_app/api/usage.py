@@ -13,6 +13,7 @@ from rest_framework.views import APIView
 
 from jobs_app.permissions import NotForJobs, caller
 from rest.bodies import Text
+from rest.query import query_of
 from scheduler_app.fairness.usage_report import Period, usage_between
 
 MOST_DAYS = 93
@@ -61,9 +62,7 @@ class UsageView(APIView):
 
     @extend_schema(parameters=[UsageQuery], responses=UsageAnswer, summary="GPU hours and cost per team and GPU type")
     def get(self, request: Request) -> Response:
-        query = UsageQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        asked = query.validated_data
+        asked = query_of(request, UsageQuery)
         first, last, by = asked["since"], asked["until"], Period(asked["by"])
         found = usage_between(first, last, caller(request), by=by, team=asked.get("team", ""))
         answer = {"since": first, "until": last, "by": by.value, "rows": [asdict(row) for row in found]}

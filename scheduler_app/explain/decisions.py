@@ -1,35 +1,51 @@
 """Decisions of a round per job, read from its archive, and the explanation of one job's state."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from estimation.rates import Source
 from jobs_app.models import Job
+from jobs_app.models.job import JobQuerySet
 from scheduler_app.models import Round
 from scheduler_app.round.archive import Archived, archive_of
 from scheduler_app.round.reason_texts import ReasonText, names_of, reason_texts, reasons_of, rivals_named
 
-
-def reasons_in(archived: Archived) -> dict[str, list[ReasonText]]:
-    """Pending reasons by job id of the jobs that the round left waiting."""
-    snapshot = archived.snapshot
-    if not snapshot.jobs:
-        return {}
-    left = reasons_of(snapshot, archived.plan)
-    return reason_texts(snapshot, left, names_of(rivals_named(snapshot, left)))
+JOBS_PER_QUERY = 1000
 
 
-def decisions_of(archived: Archived) -> Iterator[dict[str, Any]]:
-    """Each job's allocation in the round, its share of time under share policies, and its pending reasons."""
-    problem, plan, reasons = archived.snapshot.problem, archived.plan, reasons_in(archived)
-    for row, (job, k) in enumerate(zip(archived.snapshot.jobs, plan.assignment.tolist(), strict=True)):
-        yield {
-            "job": job,
+def rows_seen(archived: Archived, jobs: JobQuerySet, rows: Sequence[int]) -> Iterator[int]:
+    """Those of the rows whose job is among these jobs; asked for in batches."""
+    ids = archived.snapshot.jobs
+    for first in range(0, len(rows), JOBS_PER_QUERY):
+        some = rows[first : first + JOBS_PER_QUERY]
+        seen = {str(pk) for pk in jobs.filter(pk__in=[ids[row] for row in some]).values_list("pk", flat=True)}
+        yield from (row for row in some if ids[row] in seen)
+
+
+def decisions_of(archived: Archived, rows: Sequence[int]) -> list[dict[str, Any]]:
+    """For each of these rows its job's allocation in the round, its share of time under share policies, and its
+    pending reasons."""
+    problem, plan, reasons = archived.snapshot.problem, archived.plan, _reasons_in(archived, rows)
+    configurations = [(row, int(plan.assignment[row])) for row in rows]
+    return [
+        {
+            "job": archived.snapshot.jobs[row],
             "gpu_type": archived.snapshot.type_of(k) if k >= 0 else None,
             "gpus": int(problem.gpus[k]) if k >= 0 else 0,
             "share": None if plan.decision.shares is None else float(plan.decision.shares[row].sum()),
-            "reasons": reasons.get(job, []),
+            "reasons": reasons.get(archived.snapshot.jobs[row], []),
         }
+        for row, k in configurations
+    ]
+
+
+def _reasons_in(archived: Archived, rows: Sequence[int]) -> dict[str, list[ReasonText]]:
+    """Pending reasons by job id, of the rows that the round left waiting."""
+    snapshot = archived.snapshot
+    if not rows:
+        return {}
+    left = reasons_of(snapshot, archived.plan, rows)
+    return reason_texts(snapshot, left, names_of(rivals_named(snapshot, left)))
 
 
 def rates_used(job: Job, archived: Archived | None) -> list[dict[str, Any]]:

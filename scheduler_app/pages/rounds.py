@@ -1,21 +1,26 @@
 """Rounds pages: the decision log, one round in detail, and its replay."""
 
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from jobs_app.models import Job
 from rest.pagination import ByNumber
 from scheduler_app.errors import NotReplayable, TooManySolves
-from scheduler_app.explain.decisions import decisions_of
+from scheduler_app.explain.decisions import decisions_of, rows_seen
 from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.models import Round
 from scheduler_app.pages.base import SignedInRequest, paginate, show_error
-from scheduler_app.round.archive import archive_of
+from scheduler_app.round.archive import Archived, archive_of
 from scheduler_app.round.replay import replay_round
+
+ROWS = 100
+"""Jobs of a round in each table of its page."""
 
 
 @login_required
@@ -54,31 +59,51 @@ def _page(request: SignedInRequest, number: int, **more: Any) -> HttpResponse:
         **more,
     }
     if archived:
-        decisions = list(decisions_of(archived))
-        capacity = archived.snapshot.problem.capacity.tolist()
-        context |= _split_by_sight(request, decisions)
-        context["types"] = [
-            {
-                "name": name,
-                "gpus": int(gpus),
-                "given": sum(decision["gpus"] for decision in decisions if decision["gpu_type"] == name),
-                "price": record.prices.get(name),
-            }
-            for name, gpus in zip(archived.snapshot.types, capacity, strict=True)
-        ]
+        context |= _split_by_sight(request, number, archived) | {"types": _types(archived, record)}
     return render(request, "scheduler_app/round.html", context)
 
 
-def _split_by_sight(request: SignedInRequest, decisions: list[dict[str, Any]]) -> dict[str, Any]:
-    """Decisions on jobs that the user may see, and the numbers of the others."""
-    ids = [decision["job"] for decision in decisions]
-    jobs = Job.objects.visible_to(request.user).select_related("team").in_bulk(ids)
-    by_id = {str(pk): job for pk, job in jobs.items()}
-    seen = [decision | {"job": by_id[decision["job"]]} for decision in decisions if decision["job"] in by_id]
-    hidden = [decision for decision in decisions if decision["job"] not in by_id]
+def _types(archived: Archived, record: Round) -> list[dict[str, Any]]:
+    """GPUs of each type, and how many of them the round allocated."""
+    problem, assignment = archived.snapshot.problem, archived.plan.assignment
+    given = problem.usage[:, assignment[assignment >= 0]].sum(axis=1)
+    return [
+        {"name": name, "gpus": int(gpus), "given": int(used), "price": record.prices.get(name)}
+        for name, gpus, used in zip(archived.snapshot.types, problem.capacity, given, strict=True)
+    ]
+
+
+def _split_by_sight(request: SignedInRequest, number: int, archived: Archived) -> dict[str, Any]:
+    """Of the jobs with GPUs and of those that wait: a part of those that the user may see, and the number of others."""
+    runs = archived.plan.assignment >= 0
+    parts = {"placed": runs.nonzero()[0].tolist(), "left": (~runs).nonzero()[0].tolist()}
+    return {name: _part(request, number, archived, name, rows) for name, rows in parts.items()}
+
+
+def _part(request: SignedInRequest, number: int, archived: Archived, name: str, rows: list[int]) -> dict[str, Any]:
+    """`ROWS` decisions, from the position in the query on."""
+    jobs = Job.objects.visible_to(request.user)
+    seen, start = list(rows_seen(archived, jobs, rows)), _position(request.GET.get(name, "0"))
+    decisions = decisions_of(archived, seen[start : start + ROWS])
+    named = {str(pk): job for pk, job in jobs.select_related("team").in_bulk([it["job"] for it in decisions]).items()}
+    link = partial(_link, request.GET, number, name)
     return {
-        "placed": [decision for decision in seen if decision["gpus"]],
-        "left": [decision for decision in seen if not decision["gpus"]],
-        "hidden_placed": sum(bool(decision["gpus"]) for decision in hidden),
-        "hidden_left": sum(not decision["gpus"] for decision in hidden),
+        "decisions": [it | {"job": named[it["job"]]} for it in decisions if it["job"] in named],
+        "hidden": len(rows) - len(seen),
+        "total": len(seen),
+        "newer": link(start - ROWS) if start > 0 else None,
+        "older": link(start + ROWS) if start + ROWS < len(seen) else None,
     }
+
+
+def _position(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise Http404
+    return int(text)
+
+
+def _link(query: QueryDict, number: int, name: str, position: int) -> str:
+    """The page of the round with this part from this position on, and the other as it is."""
+    query = query.copy()
+    query[name] = str(max(position, 0))
+    return f"{reverse('round', args=[number])}?{query.urlencode()}"

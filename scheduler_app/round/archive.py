@@ -4,6 +4,8 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -20,6 +22,8 @@ from scheduler_app.round.snapshot import Snapshot
 PARTS: dict[str, type[Any]] = {"problem": Problem, "inventory": Inventory, "quotas": Quotas}
 LEVEL = 2
 """Compression level of zlib: level 6 takes twice as long for 4 % fewer bytes."""
+KEPT_UNPACKED = 2
+"""Archives per process: explanations read the latest again and again, a list of decisions one page by page."""
 NAMES = ("jobs", "attempts", "types", "nodes", "gpus", "round_s")
 
 
@@ -96,8 +100,15 @@ def unpack(blob: bytes) -> Archived:
 
 
 def archive_of(record: Round) -> Archived | None:
-    """The archive of a round; None if it failed or retention has deleted the archive."""
-    blob = Round.objects.filter(pk=record.pk).values_list("archive", flat=True).first()
+    """The archive of a round, which is not to be changed; None if it failed or retention has deleted the archive."""
+    kept = Round.objects.filter(pk=record.pk).exclude(archive=None).values_list("started_at", flat=True).first()
+    return _unpacked(record.pk, kept) if kept else None
+
+
+@lru_cache(maxsize=KEPT_UNPACKED)
+def _unpacked(number: int, started_at: datetime) -> Archived | None:
+    """An archive never changes; after the way back to a backup a number may be another round's."""
+    blob = Round.objects.filter(pk=number, started_at=started_at).values_list("archive", flat=True).first()
     return unpack(bytes(blob)) if blob else None
 
 

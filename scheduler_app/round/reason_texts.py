@@ -41,8 +41,8 @@ class JobName:
         return self.name if team_id == self.team_id else f"a job of team {self.team}"
 
 
-def reasons_of(snapshot: Snapshot, plan: Plan) -> ReasonsByRow:
-    """All pending reasons of each waiting row, as codes and numbers."""
+def reasons_of(snapshot: Snapshot, plan: Plan, rows: Iterable[int] | None = None) -> ReasonsByRow:
+    """All pending reasons of each waiting row among these, or of all, as codes and numbers."""
     return explain(
         snapshot.problem,
         plan.decision,
@@ -51,6 +51,7 @@ def reasons_of(snapshot: Snapshot, plan: Plan) -> ReasonsByRow:
         assignment=plan.assignment,
         owner=plan.owner,
         round_s=snapshot.round_s,
+        rows=rows,
     )
 
 

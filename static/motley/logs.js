@@ -11,6 +11,7 @@ const followLog = (log) => {
   let offset = Number(log.dataset.offset);
   let complete = log.dataset.complete === "true";
   let text = log.textContent;
+  let toldMs = 0; // when many follow logs, the service says when to come again
 
   const readable = (raw) =>
     raw.replace(ESCAPES, "").replace(/\r\n/g, "\n").replace(/[^\n]*\r(?!\n|$)/g, "").replace(CONTROLS, "");
@@ -21,6 +22,7 @@ const followLog = (log) => {
     text = readable(text + decoder.decode(await answer.arrayBuffer(), { stream: true })).slice(-MOST_CHARACTERS);
     offset = Number(answer.headers.get("Motley-Next-Offset"));
     complete = answer.headers.get("Motley-Log-Complete") === "true";
+    toldMs = 1000 * Number(answer.headers.get("Retry-After"));
     // Growing the text node keeps a selection; only an overwritten line needs a new one.
     const node = log.firstChild;
     if (node && text.startsWith(node.data)) node.appendData(text.slice(node.data.length));
@@ -55,7 +57,8 @@ const followLog = (log) => {
       await seen();
       const before = offset;
       const reached = await look();
-      if (!reached || offset === before) await pause(PAUSE_MS);
+      const pauseMs = reached && offset !== before ? 0 : PAUSE_MS;
+      await pause(Math.max(pauseMs, reached ? toldMs : 0));
     }
   })();
 };

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Iterator
+from time import monotonic
 
 import pytest
 
@@ -117,6 +118,9 @@ def test_wait_gives_up_when_its_patience_ends(script: Script) -> None:
         client.wait("1")
 
 
+COMPLETE = {"Motley-Next-Offset": "9", "Motley-Log-Complete": "true"}
+
+
 def test_following_a_log_outlives_a_preemption(script: Script, talker: Client) -> None:
     def job(state: str, *attempts: int) -> Answer:
         return answer({**JOB, "state": state, "attempts": [{"number": number} for number in attempts]})
@@ -138,3 +142,13 @@ def test_following_a_log_outlives_a_preemption(script: Script, talker: Client) -
     waited: list[str] = []
     received = list(talker.follow_logs("1", on_wait=lambda job: waited.append(job["state"])))
     assert (received, waited) == ([b"first ", b"stopped ", b"second"], ["queued", "queued"])
+
+
+def test_a_follower_comes_again_when_the_service_says(script: Script, talker: Client) -> None:
+    def log(data: bytes, **headers: str) -> Answer:
+        return Answer(200, data, {"Motley-Next-Offset": "9", "Motley-Log-Complete": "false"} | headers)
+
+    script.answers = [log(b"first ", **{"Retry-After": "1"}), Answer(200, b"last", COMPLETE)]
+    began = monotonic()
+    assert list(talker.follow_logs("1", attempt=1)) == [b"first ", b"last"]
+    assert monotonic() - began >= 1

@@ -1,6 +1,8 @@
 """Nodes from a CSV file, as an administrator brings them in: a preview, then all rows or none."""
 
 import re
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from audit_app.models import AuditEntry
-from cluster_app.csv_import import MOST_ROWS
+from cluster_app.csv_import import MOST_ROWS, NodeResource
 from cluster_app.models import LOCAL_ENGINE, Engine, Gpu, GpuType, Node
 from jobs_app.models import Job
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -262,3 +264,47 @@ def test_a_preview_reads_and_does_not_write_however_many_rows_it_has(admin: Clie
     assert not GpuType.objects.filter(name="h100").exists()
     confirm(admin, shown)
     assert Node.objects.filter(gpu_type__name="h100").count() == 100
+
+
+def test_an_import_takes_as_many_queries_however_many_rows_it_has(lab: Lab, admin: Client, kind: str) -> None:
+    """Each row had some of its own in one transaction, which held SQLite's lock for 2 ms a row."""
+    text = HEAD + "".join(f"r{n},{kind},2,8,1024,yes,\n" for n in range(200))
+    for changed in (text, text.replace(",2,8,", ",3,16,")):
+        shown = preview(admin, changed)
+        with CaptureQueriesContext(connection) as asked:
+            confirm(admin, shown)
+        assert len([query for query in asked if "cluster_app_" in query["sql"]]) < 30
+    assert Gpu.objects.present().exclude(node__name="n1").count() == 600
+
+
+def test_gpus_are_taken_out_and_come_back(admin: Client, kind: str) -> None:
+    for count in (1, 3):
+        confirm(admin, preview(admin, HEAD + f"n1,{kind},{count},64,1024,yes,\n"))
+        assert list(Gpu.objects.present().values_list("index", flat=True)) == list(range(count))
+
+
+def test_gpus_that_a_job_got_since_the_preview_are_not_taken_out(
+    lab: Lab, admin: Client, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also between the check of the import and its transaction, where the row was right."""
+    shown = preview(admin, HEAD + f"n1,{kind},1,64,1024,yes,\nr2,{kind},1,8,1024,yes,\n")
+    lab.running(lab.submit(UNTIL_LET_GO, gpus=2))
+    monkeypatch.setattr(NodeResource, "_claimed", {})
+    assert "Nothing was imported" in confirm(admin, shown).content.decode()
+    assert Gpu.objects.present().count() == 2
+    assert not Node.objects.filter(name="r2").exists()
+
+
+def test_a_preview_that_nobody_confirms_leaves_no_file(
+    admin: Client, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    preview(admin, HEAD + ROW.format(kind=kind))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_preview_is_confirmed_as_it_was_shown_or_not_at_all(admin: Client, kind: str) -> None:
+    shown = preview(admin, HEAD + ROW.format(kind=kind))
+    forged = shown.replace('name="import_file_name" value="', 'name="import_file_name" value="x')
+    assert "preview the file again" in confirm(admin, forged).content.decode()
+    assert Node.objects.count() == 1

@@ -70,6 +70,14 @@ def decided(jobs) -> Round:
     return record
 
 
+@pytest.fixture
+def crowded(jobs, member) -> Round:
+    """A round with more jobs than one table of its page shows."""
+    for _ in range(150):
+        submit_job({"name": "one-of-many", "command": "true", "gpus": 1, "team": "vision"}, owner=member)
+    return decide()
+
+
 def decide() -> Round:
     now = timezone.now()
     assert acquire_lease(HOLDER, now)

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from html import unescape
 
 import pytest
 from django.db import connection
@@ -84,6 +85,41 @@ def test_no_name_of_another_teams_job_is_shown(page, decided, stranger, web):
 def test_an_opened_round_counts_the_jobs_of_other_teams(decided, stranger, web):
     shown = web(stranger).get(reverse("round", args=[decided.number])).content.decode()
     assert re.search(r"and \d+ jobs of other teams", shown)
+
+
+def waiting_on(client, address):
+    """Ids of the waiting jobs on a round's page, and where the next ones are."""
+    waiting = client.get(address).content.decode().split("<h2>Waiting</h2>")[1]
+    return re.findall(r'<a href="/jobs/([^"]+)" data-row>', waiting), re.search(r'href="([^"]+)" rel="next"', waiting)
+
+
+def test_a_round_shows_its_jobs_a_hundred_at_a_time(crowded, member, web):
+    client, address = web(member), reverse("round", args=[crowded.number])
+    first, following = waiting_on(client, address)
+    last, no_more = waiting_on(client, unescape(following[1]))
+    assert (len(first), no_more) == (100, None)
+    assert {*first, *last} == {str(job.pk) for job in Job.objects.filter(state="queued", reason__gt="")}
+
+
+def test_the_archive_of_a_round_is_unpacked_once_for_all_who_read_it(crowded, member, web):
+    client, job = web(member), Job.objects.filter(state="queued").latest("pk")
+    addresses = [
+        reverse("job", args=[job.pk]) + "?tab=why",
+        reverse("round", args=[crowded.number]),
+        f"/api/v1/rounds/{crowded.number}/decisions?cursor=3",
+        f"/api/v1/jobs/{job.pk}/explain",
+    ]
+    client.get(addresses[0])
+    with CaptureQueriesContext(connection) as asked:
+        assert [client.get(address).status_code for address in addresses] == [200] * 4
+    assert not [query["sql"] for query in asked if re.search(r'SELECT[^()]*"archive"[^()]*FROM', query["sql"])]
+
+
+def test_a_round_whose_archive_is_deleted_is_shown_without_it(crowded, member, web):
+    client, address = web(member), reverse("round", args=[crowded.number])
+    assert "<h2>Waiting</h2>" in client.get(address).content.decode()
+    Round.objects.update(archive=None)
+    assert "<h2>Waiting</h2>" not in client.get(address).content.decode()
 
 
 def test_a_gpu_with_a_job_of_another_team_says_only_that(decided, stranger, web):

@@ -3,8 +3,11 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from jobs_app.models import Job
+from tests.rest.world import world
 from tests.rest_callers import Scope, caller
 from tests.service_lab import UNTIL_LET_GO, Lab
+
+__all__ = ["world"]  # a fixture of its own module
 
 
 @pytest.fixture

@@ -11,8 +11,10 @@ from rest_framework.test import APIClient
 
 from jobs_app.models import Job
 from jobs_app.tokens import issue_token
+from scheduler_app.api import logs
+from scheduler_app.logs import slots
 from scheduler_app.logs import stream as following
-from scheduler_app.logs.stream import stream_slots
+from scheduler_app.logs.slots import Pace, stream_slots
 from tests.rest_callers import Scope, with_token
 from tests.service_lab import UNTIL_LET_GO, Lab
 
@@ -200,21 +202,45 @@ def let_go(answer) -> None:
 
 
 @pytest.mark.usefixtures("_one_place")
-def test_when_all_places_are_taken_one_is_told_to_come_back(finished: Job, ada: APIClient) -> None:
-    open_one = ada.get(route(finished), headers=EVENTS)
-    answer = ada.get(route(finished), headers=EVENTS)
-    assert (answer.status_code, answer.json()["code"]) == (503, "too_many_streams")
-    assert int(answer["Retry-After"]) > 0
-    assert ada.get(route(finished)).status_code == 200
+def test_without_a_place_a_stream_has_the_log_as_it_is_and_comes_again(
+    running: Job, cluster: Lab, ada: APIClient
+) -> None:
+    cluster.until(lambda: cluster.output(running))
+    open_one = ada.get(route(running), headers=EVENTS)
+    second = ada.get(route(running), headers=EVENTS)
+    assert next(iter(second)).startswith(b"retry: ")
+    assert events(second) == [("log", 6, "hello")]  # to its end, though the job goes on
+    again = ada.get(route(running), headers=EVENTS | {"last-event-id": "6"})
+    assert events(again) == []
     let_go(open_one)
+
+
+@pytest.mark.usefixtures("_one_place")
+def test_without_a_place_a_stream_of_a_job_that_waits_ends_at_once(cluster: Lab, ada: APIClient) -> None:
+    with stream_slots.slot_if_free():
+        assert events(ada.get(route(cluster.submit(gpus=1)), headers=EVENTS)) == []
+
+
+def test_many_followers_are_told_when_to_come_again_and_a_single_one_is_not(
+    running: Job, cluster: Lab, ada: APIClient, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "pace", Pace())
+    monkeypatch.setattr(logs, "pace", slots.pace)
+    settings.MOTLEY_LOG_POLLS = 1
+    cluster.until(lambda: cluster.output(running))
+    told = [ada.get(route(running, "?wait=0.01")).headers.get("Retry-After") for _ in range(3)]
+    assert told[0] is None or int(told[0]) <= 1
+    assert int(told[2]) >= 2
+    assert "Retry-After" not in ada.get(route(running)).headers  # who does not follow has no turn
 
 
 @pytest.mark.usefixtures("_one_place")
 def test_a_stream_that_is_closed_unread_frees_its_place(finished: Job, ada: APIClient) -> None:
     for _ in range(3):
         answer = ada.get(route(finished), headers=EVENTS)
-        assert answer.status_code == 200
+        assert not _is_free()
         let_go(answer)
+        assert _is_free()
 
 
 @pytest.mark.usefixtures("_one_place")
@@ -223,6 +249,7 @@ def test_a_stream_that_is_read_to_its_end_frees_its_place(finished: Job, ada: AP
         answer = ada.get(route(finished), headers=EVENTS)
         assert events(answer)[-1][0] == "eof"
         let_go(answer)
+        assert _is_free()
 
 
 @pytest.fixture
@@ -256,7 +283,8 @@ def test_a_reader_who_goes_away_frees_the_place(
     lab.running(job)
     with by_wire.stream("GET", route(job), headers=EVENTS) as answer:
         assert "data: first" in answer.iter_lines()
-    lab.until(lambda: _free(by_wire, job))
+        assert not _is_free()
+    lab.until(_is_free)
 
 
 def test_a_stream_ends_with_the_membership(lab: Lab, by_wire: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,9 +300,9 @@ def test_a_stream_ends_with_the_membership(lab: Lab, by_wire: httpx.Client, monk
     assert by_wire.get(route(job), headers=EVENTS).status_code == 404
 
 
-def _free(client: httpx.Client, job: Job) -> bool:
-    with client.stream("GET", route(job), headers=EVENTS) as answer:
-        return answer.status_code == 200
+def _is_free() -> bool:
+    with stream_slots.slot_if_free() as is_ours:
+        return is_ours
 
 
 def test_the_tokens_of_others_open_no_stream(cluster: Lab, finished: Job) -> None:

@@ -1,0 +1,79 @@
+"""A running job and what is beside it, with every kind of caller, for tests that look at every route."""
+
+import tarfile
+from dataclasses import dataclass
+from hashlib import sha256
+from io import BytesIO
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from jobs_app.code.storage import store
+from jobs_app.models import ApiToken, Attempt, Job
+from jobs_app.secrets import set_secret
+from jobs_app.tokens import JobToken
+from scheduler_app.models import PolicySetting
+from tests.rest_callers import Scope, caller, with_token
+from tests.service_lab import Lab
+
+
+@dataclass(frozen=True)
+class World:
+    """A running job of ada's in vision, and every kind of caller."""
+
+    callers: dict[str, APIClient]
+    places: dict[str, str]
+
+    def address(self, route: str) -> str:
+        path = route.split(" ")[1]
+        place = self.places.get(path.split("/")[3])
+        return path.format(id=place, name=place, number=place, team=place, digest=self.places["code"])
+
+
+@pytest.fixture
+def world(lab: Lab, plain_static: None) -> World:
+    lab.node("n1", gpus=4)
+    ada, root = lab.user(), lab.user("root", "admins", staff=True)
+    job = lab.submit()
+    lab.tick()
+    attempt = running(job)
+    tokens = {
+        "stranger": caller(lab.user("eve", "language")),
+        "reader": caller(ada, Scope.READ),
+        "member": caller(ada),
+        "clerk": caller(root),
+        "staff": caller(root, Scope.ADMIN),
+    }
+    callers = {"anonymous": APIClient(), "job": with_token(JobToken.issue(attempt.pk)), **tokens}
+    places = {
+        "jobs": str(job.pk),
+        "nodes": "n1",
+        "engines": "local",
+        "gpu-types": "a100",
+        "teams": "vision",
+        "code": stored_code(ada),
+        "rounds": "1",
+        "policies": str(PolicySetting.objects.latest("pk").pk),
+        "secrets": str(set_secret("OURS", "long enough", team=ada.teams.get(), actor=ada).pk),
+        "tokens": str(ApiToken.objects.filter(user=ada).latest("pk").pk),
+    }
+    return World(callers, places)
+
+
+def stored_code(owner: User) -> str:
+    """Digest of an archive of vision's."""
+    body = BytesIO()
+    tarfile.open(fileobj=body, mode="w:gz").close()
+    digest = sha256(body.getvalue()).hexdigest()
+    store(BytesIO(body.getvalue()), digest, team=owner.teams.get(), user=owner)
+    return digest
+
+
+def running(job: Job) -> Attempt:
+    """As far as the rows say: nothing here looks at the processes."""
+    attempt = Attempt.objects.filter(job=job).latest("pk")
+    Attempt.objects.filter(pk=attempt.pk).update(state=Attempt.State.RUNNING, started_at=timezone.now())
+    Job.objects.filter(pk=job.pk).update(state=Job.State.RUNNING)
+    return attempt
