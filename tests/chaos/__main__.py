@@ -8,10 +8,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.chaos.campaign import Campaign, say
+from tests.chaos.campaign import Campaign
 from tests.chaos.embedded import embedded
 from tests.chaos.slurm import over_slurm
 from tests.chaos.stack import full_stack
+from tests.chaos.watch import say
 
 SETTINGS = {"embedded": embedded, "stack": full_stack, "slurm": over_slurm}
 

@@ -7,17 +7,20 @@ jobs on a GPU are ever alive at once, and nothing is left at the end.
 import os
 import random
 import signal
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from motley_client.errors import Conflict, MotleyError
+from tests.chaos.between_statements.sitecustomize import ACTS
 from tests.chaos.ledger import COMMAND, MARK, ledger_fault, read_ledger
+from tests.chaos.strikes import Strikes
+from tests.chaos.watch import Watch, ancestors, job_processes, say
 from tests.deployment import OVERLAPS, Deployment, others, told, wait_for
 
 UNFINISHED = 7
@@ -26,9 +29,7 @@ PAUSE_S = (0.2, 3.0)
 """Between two faults."""
 SETTLED_WITHIN_S = 400.0
 GIVEN_BACK_WITHIN_S = 90.0
-LOOK_S = 0.2
-STILL_THERE_S = 0.5
-"""A process that was sent SIGKILL is seen for a moment: only what is alive after this time is taken for a violation."""
+STRIKES_WITHIN_S = 8.0
 KILLS_OF_A_JOB = 2
 """How often one job's own processes are killed: where the rank is, that counts as its failure, and takes a retry."""
 STANDS_STILL_S = (12.0, 20.0)
@@ -50,90 +51,17 @@ answer = Counter(map(str, ends))
 """How often each job has finished."""
 
 
-class Running(NamedTuple):
-    """A process of a job, as it is found on the machine."""
-
-    pid: int
-    job: str
-    attempt: str
-    rank: str
-    gpus: frozenset[str]
-    """As node/device."""
-
-
-class Watch(threading.Thread):
-    """Looks at the processes of jobs again and again: two attempts of a rank, or two jobs on a GPU, are a violation."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(daemon=True)
-        self.violations: list[str] = []
-        self._root = str(root)
-        self._done = threading.Event()
-
-    def run(self) -> None:
-        while not self._done.wait(LOOK_S):
-            if together := self._together():
-                time.sleep(STILL_THERE_S)
-                for violation in sorted(together & self._together()):
-                    say(f"VIOLATION {violation}")
-                    self.violations.append(violation)
-
-    def end(self) -> list[str]:
-        self._done.set()
-        self.join()
-        return list(dict.fromkeys(self.violations))
-
-    def _together(self) -> set[str]:
-        places: dict[str, set[Running]] = defaultdict(set)
-        for one in job_processes(self._root):
-            for place in {f"rank {one.rank} of {one.job}", *(f"GPU {gpu}" for gpu in one.gpus)}:
-                places[place].add(one)
-        return {f"{place}: {sorted(its)}" for place, its in places.items() if len(its) > 1}
-
-
-def job_processes(root: str) -> Iterator[Running]:
-    """Processes of jobs whose files lie below `root`."""
-    for pid in others():
-        if MARK not in told(pid, "cmdline"):
-            continue
-        env = environment(pid)
-        if env.get("MOTLEY_CHECKPOINT_DIR", "").startswith(root) and "CUDA_VISIBLE_DEVICES" in env:
-            devices = env["CUDA_VISIBLE_DEVICES"].split(",")
-            gpus = frozenset(f"{node_of(env)}/{device}" for device in devices)
-            yield Running(pid, env["MOTLEY_JOB_ID"], env["MOTLEY_ATTEMPT"], env["MOTLEY_NODE_RANK"], gpus)
-
-
-def node_of(env: Mapping[str, str]) -> str:
-    """Emulated nodes are told by their GPU type: a type that has several nodes is used by gangs over all of them."""
-    return env.get("SLURMD_NODENAME") or f"{env['MOTLEY_GPU_TYPE']}-{env['MOTLEY_NODE_RANK']}"
-
-
-def environment(pid: int) -> dict[str, str]:
-    with suppress(OSError):
-        text = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-        return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
-    return {}
-
-
-def ancestors(pid: int) -> Iterator[int]:
-    """The process itself, its parent, and so on."""
-    while pid:
-        yield pid
-        stat = told(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
-        pid = int(stat[1]) if stat else 0
-
-
 class Campaign:
     """Faults of one seed on a service; the jobs are submitted as they are needed. A setting says which faults."""
 
     shapes: ClassVar[Sequence[Mapping[str, Any]]]
     retries: ClassVar[int] = KILLS_OF_A_JOB
     """No other fault may cost a job one."""
-    faults: Mapping[str, Callable[[], bool]]
-    """By name; each is injected at random, and answers whether there was anything to inject it to."""
+    faults: Mapping[str, Callable[[], bool | str]]
+    """By name; each is injected at random, and answers whether there was anything to inject it to, or where it was."""
 
-    def __init__(self, service: Deployment, root: Path, *, seed: int) -> None:
-        self.service, self.root = service, root
+    def __init__(self, service: Deployment, root: Path, *, seed: int, strikes: Strikes | None = None) -> None:
+        self.service, self.root, self.strikes = service, root, strikes
         self.jobs: list[str] = []
         self.injected: dict[str, int] = defaultdict(int)
         self.random = random.Random(seed)
@@ -188,6 +116,32 @@ class Campaign:
         if pid is not None:
             self._paused[pid] = time.monotonic() + self.random.uniform(*seconds)
         return pid is not None
+
+    def faults_between_statements(self) -> dict[str, Callable[[], bool | str]]:
+        """On whichever process of the scheduler comes to a certain statement."""
+        return {f"{kind} between statements": partial(self._strike, kind) for kind in ACTS}
+
+    def _strike(self, kind: str) -> bool | str:
+        assert self.strikes is not None
+        self.strikes.arm(kind, self.random)
+
+        def struck() -> str:
+            self._let_go(time.monotonic())
+            return self._heard_of_strike()
+
+        with suppress(AssertionError):
+            return wait_for("a process comes to the statement", struck, patience_s=STRIKES_WITHIN_S, pause_s=0.02)
+        self.strikes.disarm()
+        return False
+
+    def _heard_of_strike(self) -> str:
+        """Where a fault has struck since; what stands still goes on later."""
+        struck = self.strikes.look() if self.strikes else None
+        if struck is None:
+            return ""
+        if struck.kind == "stopped":
+            self._paused[struck.pid] = time.monotonic() + self.random.uniform(*STANDS_STILL_S)
+        return f"{struck.kind} at {struck.where}"
 
     def faults_of_jobs(self) -> dict[str, Callable[[], bool]]:
         """On processes of single jobs of the local engine, and cancels."""
@@ -250,6 +204,11 @@ class Campaign:
 
     def resume(self, now: float) -> None:
         """Let go on what was paused until then."""
+        if late := self._heard_of_strike():
+            say(f"a late fault: {late}")
+        self._let_go(now)
+
+    def _let_go(self, now: float) -> None:
         for pid in [pid for pid, until in self._paused.items() if until <= now]:
             del self._paused[pid]
             with suppress(ProcessLookupError):
@@ -257,9 +216,9 @@ class Campaign:
 
     def _inject(self) -> None:
         name = self.random.choice(list(self.faults))
-        if self.faults[name]():
+        if where := self.faults[name]():
             self.injected[name] += 1
-            say(f"fault {sum(self.injected.values())}: {name}")
+            say(f"fault {sum(self.injected.values())}: {name}{f', {where}' if isinstance(where, str) else ''}")
 
     def _keep_busy(self) -> None:
         for _ in range(UNFINISHED - len(self._unfinished())):
@@ -337,7 +296,3 @@ class Campaign:
                 yield f"{what} are left: {look()}"
         if overlaps := self.service.python(OVERLAPS):
             yield f"{overlaps} times a GPU was claimed by two at once"
-
-
-def say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)

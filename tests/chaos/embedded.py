@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.chaos.campaign import LOCAL_SHAPES, STANDS_STILL_S, Campaign, environment
+from tests.chaos.campaign import LOCAL_SHAPES, STANDS_STILL_S, Campaign
+from tests.chaos.strikes import Strikes
+from tests.chaos.watch import environment
 from tests.deployment import ROOT, wait_for
 from tests.private_servers import private_folder
 from tests.service.running_service import Service, a_service
@@ -24,8 +26,8 @@ class Embedded(Campaign):
 
     shapes = LOCAL_SHAPES
 
-    def __init__(self, service: Service, *, seed: int) -> None:
-        super().__init__(service, service.engine_root, seed=seed)
+    def __init__(self, service: Service, strikes: Strikes, *, seed: int) -> None:
+        super().__init__(service, service.engine_root, seed=seed, strikes=strikes)
         self.running = service
         self.second: subprocess.Popen[bytes] | None = None
         self._threads: list[threading.Thread] = []
@@ -37,6 +39,7 @@ class Embedded(Campaign):
             "Ctrl-C": self._stop_service,
             "power cut": self._cut_power,
             "supervisor stands still": lambda: self.pause_one(self._supervisors(), seconds=STANDS_STILL_S),
+            **self.faults_between_statements(),
             **self.faults_of_jobs(),
             "locked database": lambda: self._beside(self._lock, LOCKED_S),
             "full disk": lambda: self._beside(self._fill, FULL_S),
@@ -131,12 +134,15 @@ class Embedded(Campaign):
 
 @contextmanager
 def embedded(seed: int, *, prepared: Path | None = None) -> Iterator[Embedded]:
-    with _small_disk() as disk, a_service(prepared=prepared, MOTLEY_ENGINE_ROOT=str(disk)) as service:
-        campaign = Embedded(service, seed=seed)
-        try:
-            yield campaign
-        finally:
-            campaign.end_second()
+    with _small_disk() as disk, private_folder("motley-strikes-") as beside:
+        place = beside / "strike"
+        environment = Strikes.environment(place) | {"MOTLEY_ENGINE_ROOT": str(disk)}
+        with a_service(prepared=prepared, **environment) as service:
+            campaign = Embedded(service, Strikes(place), seed=seed)
+            try:
+                yield campaign
+            finally:
+                campaign.end_second()
 
 
 @contextmanager

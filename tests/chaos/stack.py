@@ -9,6 +9,8 @@ from pathlib import Path
 import psycopg
 
 from tests.chaos.campaign import LOCAL_SHAPES, STANDS_STILL_S, Campaign
+from tests.chaos.strikes import Strikes
+from tests.private_servers import private_folder
 from tests.stack.composed import Stack, a_stack
 
 AWAY_S = (0.0, 4.0)
@@ -20,8 +22,8 @@ class FullStack(Campaign):
 
     shapes = LOCAL_SHAPES
 
-    def __init__(self, stack: Stack, *, seed: int) -> None:
-        super().__init__(stack, stack.engine_root, seed=seed)
+    def __init__(self, stack: Stack, strikes: Strikes, *, seed: int) -> None:
+        super().__init__(stack, stack.engine_root, seed=seed, strikes=strikes)
         self.stack = stack
         self.faults = {
             **{name: self._restart(name) for name in ("postgres", "redis", "beat", "web", "worker", "rounds")},
@@ -31,6 +33,7 @@ class FullStack(Campaign):
             "worker stands still": lambda: self.pause_one(self._processes("worker"), seconds=STANDS_STILL_S),
             "rounds stand still": lambda: self.pause_one(self._processes("rounds"), seconds=STANDS_STILL_S),
             "worker's container": lambda: self.kill_with_all_jobs(self._kill_workers),
+            **self.faults_between_statements(),
             **self.faults_of_jobs(),
         }
 
@@ -80,5 +83,7 @@ class FullStack(Campaign):
 
 @contextmanager
 def full_stack(seed: int) -> Iterator[FullStack]:
-    with a_stack() as stack:
-        yield FullStack(stack, seed=seed)
+    with private_folder("motley-strikes-") as beside:
+        place = beside / "strike"
+        with a_stack(**Strikes.environment(place)) as stack:
+            yield FullStack(stack, Strikes(place), seed=seed)

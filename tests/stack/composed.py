@@ -163,7 +163,7 @@ class Stack(Deployment):
     apart = frozenset({"web"})
     """Services in a PID namespace of their own, as in a container: jobs live in that of the worker."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **environment: str) -> None:
         self.folder = folder
         self.ports = {port: str(free_port()) for port in PORTS}
         self.mark = secrets.token_hex(8)
@@ -176,6 +176,8 @@ class Stack(Deployment):
             "MOTLEY_TLS": "0",
         }
         self.specs = compose_file(self.given)
+        for spec in self.specs.values():
+            spec["environment"] |= environment if "build" in spec else {}
         self.members = {name: self._member(name, spec, folder) for name, spec in self.specs.items()}
         self.environment = self.members["web"].environment
 
@@ -263,11 +265,11 @@ def _in_order(specs: Mapping[str, Any]) -> list[str]:
 
 
 @contextmanager
-def a_stack() -> Iterator[Stack]:
-    """All services, healthy; afterwards nothing of them is left."""
+def a_stack(**environment: str) -> Iterator[Stack]:
+    """All services, healthy, ours with these variables, too; afterwards nothing of them is left."""
     with private_folder("motley-stack-") as folder:
         folder.chmod(0o711)
-        stack = Stack(folder)
+        stack = Stack(folder, **environment)
         try:
             stack.up()
             yield stack
