@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
-from motley_client.errors import Conflict, MotleyError
+from motley_client.errors import Conflict, MotleyError, NotFound
 from tests.chaos.between_statements.sitecustomize import ACTS
 from tests.chaos.ledger import COMMAND, MARK, ledger_fault, read_ledger
 from tests.chaos.strikes import Strikes
@@ -64,6 +64,8 @@ class Campaign:
         self.service, self.root, self.strikes = service, root, strikes
         self.jobs: list[str] = []
         self.injected: dict[str, int] = defaultdict(int)
+        self.violations: list[str] = []
+        """Seen before the end."""
         self.random = random.Random(seed)
         self._cancelled: set[str] = set()
         self._killed: dict[str, int] = defaultdict(int)
@@ -85,7 +87,14 @@ class Campaign:
             self.resume(float("inf"))
             self.restore()
         found = self._settle()
-        return [*watch.end(), *found, *self._wrong_ledgers(), *self._wrong_histories(), *self._left_over()]
+        return [
+            *watch.end(),
+            *self.violations,
+            *found,
+            *self._wrong_ledgers(),
+            *self._wrong_histories(),
+            *self._left_over(),
+        ]
 
     def prepare(self) -> None:
         """Declare the cluster."""
@@ -177,6 +186,19 @@ class Campaign:
         self.service.end_jobs()
         return True
 
+    def violated(self, what: str) -> None:
+        say(f"VIOLATION {what}")
+        self.violations.append(what)
+
+    def look_for_lost_jobs(self) -> None:
+        """Each job whose submission was answered is there."""
+        for job in list(self.jobs):
+            try:
+                self._insist(lambda job=job: self.service.client.job(job))
+            except NotFound:
+                self.violated(f"{job} is lost")
+                self.jobs.remove(job)
+
     def cancel_one(self) -> bool:
         """A job that has not ended, by the client."""
         able = [job["id"] for job in self._unfinished() if job["id"] not in self._cancelled]
@@ -240,7 +262,7 @@ class Campaign:
             self.resume(time.monotonic())
             try:
                 return (ask(),)
-            except Conflict:
+            except (Conflict, NotFound):
                 raise
             except MotleyError:
                 return None
@@ -250,6 +272,7 @@ class Campaign:
     def _settle(self) -> list[str]:
         """Wait until all jobs have ended; those that did not succeed are violations."""
         states: dict[str, Any] = {}
+        self.look_for_lost_jobs()
 
         def over() -> bool:
             self.administer()

@@ -176,8 +176,7 @@ class Stack(Deployment):
             "MOTLEY_TLS": "0",
         }
         self.specs = compose_file(self.given)
-        for spec in self.specs.values():
-            spec["environment"] |= environment if "build" in spec else {}
+        self._added = environment
         self.members = {name: self._member(name, spec, folder) for name, spec in self.specs.items()}
         self.environment = self.members["web"].environment
 
@@ -251,7 +250,10 @@ class Stack(Deployment):
             yield connection
 
     def _member(self, name: str, spec: dict[str, Any], folder: Path) -> Member:
-        return Member(name, spec, folder, self.ports, self.mark, apart=name.split("-", maxsplit=1)[0] in self.apart)
+        apart = name.split("-", maxsplit=1)[0] in self.apart
+        member = Member(name, spec, folder, self.ports, self.mark, apart=apart)
+        member.environment.update(self._added if "build" in spec else {})
+        return member
 
 
 def _in_order(specs: Mapping[str, Any]) -> list[str]:
