@@ -42,7 +42,7 @@ def violations(setting: str, given: argparse.Namespace) -> int:
     injected = ", ".join(f"{count} x {name}" for name, count in sorted(campaign.injected.items()))
     say(f"{setting}, seed {seed}: {faults} faults ({injected})")
     for violation in found:
-        say(f"VIOLATION {violation}")
+        say(f'VIOLATION in make chaos ARGS="{setting} --seed {seed} --faults {faults}": {violation}')
     say(f"{len(campaign.jobs)} jobs, {len(found)} violations, {time.monotonic() - began_s:.0f} s")
     return len(found)
 

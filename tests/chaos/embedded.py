@@ -40,7 +40,7 @@ class Embedded(Campaign):
             "Ctrl-C": self._stop_service,
             "power cut": self._cut_power,
             "supervisor stands still": lambda: self.pause_one(self._supervisors(), seconds=STANDS_STILL_S),
-            **self.faults_between_statements(),
+            **self.faults_inside(),
             **self.faults_of_jobs(),
             "locked database": lambda: self._beside(self._lock, LOCKED_S),
         }
@@ -68,6 +68,7 @@ class Embedded(Campaign):
             self.second.wait()
 
     def restore(self) -> None:
+        super().restore()
         for thread in self._threads:
             thread.join()
 
@@ -119,8 +120,9 @@ class Embedded(Campaign):
 
     def _all_go_on(self) -> None:
         """What stands still ends on no signal but SIGKILL, and the service waits for its processes."""
-        self.resume(float("inf"))
-        self.restore()
+        self.pauses.go_on()
+        for thread in self._threads:
+            thread.join()
 
     def _beside(self, do: Callable[[float], None], seconds: tuple[float, float]) -> bool:
         if any(thread.is_alive() for thread in self._threads):
@@ -160,8 +162,9 @@ def embedded(seed: int, *, prepared: Path | None = None) -> Iterator[Embedded]:
             stack.enter_context(lossy_disk(folder, mib=mib)) for folder, mib in ((var, VAR_MIB), (engine, ENGINE_MIB))
         ]
         beside_it = {"MOTLEY_VAR": str(var), "MOTLEY_ENGINE_ROOT": str(engine / "root")}
-        environment = Strikes.environment(beside / "strike") | beside_it
+        strikes = Strikes(beside)
+        environment = strikes.environment | beside_it
         service = stack.enter_context(a_service(prepared=prepared, **environment))
-        campaign = Embedded(service, Strikes(beside / "strike"), [disk for disk in disks if disk], seed=seed)
+        campaign = Embedded(service, strikes, [disk for disk in disks if disk], seed=seed)
         stack.callback(campaign.end_second)
         yield campaign

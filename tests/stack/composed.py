@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 import yaml
@@ -56,6 +56,9 @@ def compose_file(given: Mapping[str, str]) -> dict[str, Any]:
 def image_command() -> list[str]:
     words: list[str] = json.loads(re.findall(r"^CMD (\[.*\])$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[0])
     return words
+
+
+Kind = TypeVar("Kind", bound="Stack")
 
 
 class Member:
@@ -267,11 +270,11 @@ def _in_order(specs: Mapping[str, Any]) -> list[str]:
 
 
 @contextmanager
-def a_stack(**environment: str) -> Iterator[Stack]:
+def a_stack(kind: type[Kind] = Stack, **environment: str) -> Iterator[Kind]:  # type: ignore[assignment]
     """All services, healthy, ours with these variables, too; afterwards nothing of them is left."""
     with private_folder("motley-stack-") as folder:
         folder.chmod(0o711)
-        stack = Stack(folder, **environment)
+        stack = kind(folder, **environment)
         try:
             stack.up()
             yield stack

@@ -1,4 +1,4 @@
-"""Faults between two statements of the scheduler and the engine, in the processes that have this folder on PYTHONPATH.
+"""Faults between two statements of the scheduler and the engine.
 
 Their modules are compiled with a call before each statement. A campaign arms a fault by a file; one process takes it at
 a statement of the module that the file names, counts as many statements as it says, and then does what it says.
@@ -128,5 +128,7 @@ class Finder(MetaPathFinder):
         return spec
 
 
-if PLACE and {"schedule", "worker"} & {*sys.orig_argv}:  # the scheduler's loops alone
-    sys.meta_path.insert(0, Finder())
+def install() -> None:
+    """In the processes of the scheduler's loops alone."""
+    if PLACE and {"schedule", "worker"} & {*sys.orig_argv}:
+        sys.meta_path.insert(0, Finder())
