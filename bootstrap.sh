@@ -112,6 +112,7 @@ test)
         || install_servers "a database server, for the tests of the full stack" postgresql || missing=1
     command -v redis-server >/dev/null \
         || install_servers "a broker, for the tests of the full stack" redis-server || missing=1
+    command -v socat >/dev/null || install_packages "a network that can be cut, for campaigns of faults" socat || missing=1
     install_slurm || missing=1
     command -v slurmdbd >/dev/null && command -v mariadbd >/dev/null \
         || install_servers "the accounting of Slurm, for its tests" slurmdbd mariadb-server || missing=1

@@ -96,11 +96,12 @@ DATABASES["default"]["CONN_HEALTH_CHECKS"] = True  # after a restart of the data
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     # IMMEDIATE takes the write lock at BEGIN, where the busy timeout can wait for it; a deferred transaction that
-    # turns into a writer half-way fails at once instead.
+    # turns into a writer half-way fails at once instead. FULL: what was committed lasts through a power cut; an
+    # attempt that was launched and then forgotten would leave its number, and its files, to another job's.
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
         "timeout": 20,
-        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
     }
 
 # -- people and sessions ----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 
 from engines.accounts import account_name, ensure_account, reachable_by
+from engines.linux import sync
 from engines.local.host_setup import ensure_runtime
 
 JOB_USER = "motley-{team}"
@@ -36,10 +38,16 @@ class Host:
 
 
 def collect_static_files() -> None:
-    """Collect and compress the static files. It takes seconds, and is done only if their sources have changed."""
+    """Collect and compress the static files. It takes seconds, and is done only if their sources have changed.
+
+    Files that a power cut left half written are collected anew: the stamp is written when all others are on the disk.
+    """
     stamp, sources = settings.STATIC_ROOT / "sources.sha256", _static_sources()
     if not stamp.exists() or stamp.read_text() != sources:
+        shutil.rmtree(settings.STATIC_ROOT, ignore_errors=True)
         call_command("collectstatic", verbosity=0, interactive=False)
+        for path in settings.STATIC_ROOT.rglob("*"):
+            sync(path)
         stamp.write_text(sources)
 
 

@@ -8,10 +8,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.chaos.campaign import Campaign, say
+from tests.chaos.campaign import Campaign
 from tests.chaos.embedded import embedded
 from tests.chaos.slurm import over_slurm
 from tests.chaos.stack import full_stack
+from tests.chaos.watch import say
 
 SETTINGS = {"embedded": embedded, "stack": full_stack, "slurm": over_slurm}
 
@@ -21,23 +22,27 @@ def main() -> None:
     parser.add_argument("setting", choices=[*SETTINGS, "all"], nargs="?", default="all")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10_000), help="a random one unless given")
     parser.add_argument("--faults", type=int, default=340, help="in each setting; unless given, all take about an hour")
+    parser.add_argument("--only", nargs="+", metavar="FAULT", help="of the setting's faults, these")
     given = parser.parse_args()
     settings = SETTINGS if given.setting == "all" else (given.setting,)
-    sys.exit(sum([violations(name, given.seed, given.faults) for name in settings]) > 0)
+    sys.exit(sum([violations(name, given) for name in settings]) > 0)
 
 
-def violations(setting: str, seed: int, faults: int) -> int:
+def violations(setting: str, given: argparse.Namespace) -> int:
     """Run one campaign and print what it found; how many violations that is."""
+    seed, faults = given.seed, given.faults
     say(f"{setting}: --seed {seed} --faults {faults}")
     began_s = time.monotonic()
     with SETTINGS[setting](seed) as campaign:
+        if given.only:
+            campaign.faults = {name: campaign.faults[name] for name in given.only}
         found = campaign.run(faults)
         if found:
             keep_files(campaign)
     injected = ", ".join(f"{count} x {name}" for name, count in sorted(campaign.injected.items()))
     say(f"{setting}, seed {seed}: {faults} faults ({injected})")
     for violation in found:
-        say(f"VIOLATION {violation}")
+        say(f'VIOLATION in make chaos ARGS="{setting} --seed {seed} --faults {faults}": {violation}')
     say(f"{len(campaign.jobs)} jobs, {len(found)} violations, {time.monotonic() - began_s:.0f} s")
     return len(found)
 

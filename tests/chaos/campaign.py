@@ -7,28 +7,32 @@ jobs on a GPU are ever alive at once, and nothing is left at the end.
 import os
 import random
 import signal
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from motley_client.errors import Conflict, MotleyError
-from tests.chaos.ledger import COMMAND, MARK, ledger_fault, read_ledger
-from tests.deployment import OVERLAPS, Deployment, others, told, wait_for
+from motley_client.errors import Conflict, MotleyError, NotFound
+from tests.chaos.in_processes.chaos_statements import ACTS
+from tests.chaos.invariants import FROM_ROWS, violations
+from tests.chaos.ledger import COMMAND, MARK
+from tests.chaos.pauses import Pauses
+from tests.chaos.strikes import Strikes
+from tests.chaos.trace import Trace
+from tests.chaos.watch import Watch, ancestors, job_processes, say
+from tests.deployment import Deployment, others, told, wait_for
 
 UNFINISHED = 7
 """Jobs that are kept unfinished while faults are injected."""
 PAUSE_S = (0.2, 3.0)
 """Between two faults."""
-SETTLED_WITHIN_S = 400.0
-GIVEN_BACK_WITHIN_S = 90.0
-LOOK_S = 0.2
-STILL_THERE_S = 0.5
-"""A process that was sent SIGKILL is seen for a moment: only what is alive after this time is taken for a violation."""
+STRIKES_WITHIN_S = 8.0
+CLOCK_AHEAD_S = (-3600.0, 0.0, 3600.0)
+TIME_LIMIT_S = 1800
+"""Of each job: longer than any of them runs, and shorter than a step of the clock."""
 KILLS_OF_A_JOB = 2
 """How often one job's own processes are killed: where the rank is, that counts as its failure, and takes a retry."""
 STANDS_STILL_S = (12.0, 20.0)
@@ -39,88 +43,6 @@ LOCAL_SHAPES: Sequence[Mapping[str, Any]] = (
     {"gpus": 4, "gpu_types": ["a100"]},
 )
 """Of jobs on two emulated nodes of four GPUs, as `declare(a100=4, v100=4)` makes them."""
-FINAL = ("succeeded", "failed", "cancelled", "timed_out")
-OPEN_CLAIMS = "from scheduler_app.models import GpuClaim\nanswer = GpuClaim.objects.open().count()"
-ENDS = """
-from collections import Counter
-from jobs_app.models import JobEvent
-ends = JobEvent.objects.filter(kind=JobEvent.Kind.FINISHED).values_list("job", flat=True)
-answer = Counter(map(str, ends))
-"""
-"""How often each job has finished."""
-
-
-class Running(NamedTuple):
-    """A process of a job, as it is found on the machine."""
-
-    pid: int
-    job: str
-    attempt: str
-    rank: str
-    gpus: frozenset[str]
-    """As node/device."""
-
-
-class Watch(threading.Thread):
-    """Looks at the processes of jobs again and again: two attempts of a rank, or two jobs on a GPU, are a violation."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(daemon=True)
-        self.violations: list[str] = []
-        self._root = str(root)
-        self._done = threading.Event()
-
-    def run(self) -> None:
-        while not self._done.wait(LOOK_S):
-            if together := self._together():
-                time.sleep(STILL_THERE_S)
-                for violation in sorted(together & self._together()):
-                    say(f"VIOLATION {violation}")
-                    self.violations.append(violation)
-
-    def end(self) -> list[str]:
-        self._done.set()
-        self.join()
-        return list(dict.fromkeys(self.violations))
-
-    def _together(self) -> set[str]:
-        places: dict[str, set[Running]] = defaultdict(set)
-        for one in job_processes(self._root):
-            for place in {f"rank {one.rank} of {one.job}", *(f"GPU {gpu}" for gpu in one.gpus)}:
-                places[place].add(one)
-        return {f"{place}: {sorted(its)}" for place, its in places.items() if len(its) > 1}
-
-
-def job_processes(root: str) -> Iterator[Running]:
-    """Processes of jobs whose files lie below `root`."""
-    for pid in others():
-        if MARK not in told(pid, "cmdline"):
-            continue
-        env = environment(pid)
-        if env.get("MOTLEY_CHECKPOINT_DIR", "").startswith(root) and "CUDA_VISIBLE_DEVICES" in env:
-            devices = env["CUDA_VISIBLE_DEVICES"].split(",")
-            gpus = frozenset(f"{node_of(env)}/{device}" for device in devices)
-            yield Running(pid, env["MOTLEY_JOB_ID"], env["MOTLEY_ATTEMPT"], env["MOTLEY_NODE_RANK"], gpus)
-
-
-def node_of(env: Mapping[str, str]) -> str:
-    """Emulated nodes are told by their GPU type: a type that has several nodes is used by gangs over all of them."""
-    return env.get("SLURMD_NODENAME") or f"{env['MOTLEY_GPU_TYPE']}-{env['MOTLEY_NODE_RANK']}"
-
-
-def environment(pid: int) -> dict[str, str]:
-    with suppress(OSError):
-        text = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-        return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
-    return {}
-
-
-def ancestors(pid: int) -> Iterator[int]:
-    """The process itself, its parent, and so on."""
-    while pid:
-        yield pid
-        stat = told(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
-        pid = int(stat[1]) if stat else 0
 
 
 class Campaign:
@@ -129,35 +51,42 @@ class Campaign:
     shapes: ClassVar[Sequence[Mapping[str, Any]]]
     retries: ClassVar[int] = KILLS_OF_A_JOB
     """No other fault may cost a job one."""
-    faults: Mapping[str, Callable[[], bool]]
-    """By name; each is injected at random, and answers whether there was anything to inject it to."""
+    faults: Mapping[str, Callable[[], bool | str]]
+    """By name; each is injected at random, and answers whether there was anything to inject it to, or where it was."""
 
-    def __init__(self, service: Deployment, root: Path, *, seed: int) -> None:
-        self.service, self.root = service, root
+    def __init__(self, service: Deployment, root: Path, *, seed: int, strikes: Strikes | None = None) -> None:
+        self.service, self.root, self.strikes = service, root, strikes
         self.jobs: list[str] = []
         self.injected: dict[str, int] = defaultdict(int)
+        self.violations: list[str] = []
+        """Seen before the end."""
+        self.trace = Trace()
         self.random = random.Random(seed)
-        self._cancelled: set[str] = set()
+        self.clock_steps = seed % 2 == 0
+        self.cancelled: set[str] = set()
         self._killed: dict[str, int] = defaultdict(int)
-        self._paused: dict[int, float] = {}
+        self.pauses = Pauses()
 
     def run(self, faults: int) -> list[str]:
         """Violations of what must hold, after so many faults and the end of all jobs."""
         self.prepare()
         watch = Watch(self.root)
         watch.start()
+        self.pauses.start()
         try:
             while sum(self.injected.values()) < faults:
                 self.administer()
                 self._keep_busy()
                 time.sleep(self.random.uniform(*PAUSE_S))
-                self.resume(time.monotonic())
+                self._note_late_strike()
                 self._inject()
         finally:
-            self.resume(float("inf"))
+            self.pauses.go_on()
             self.restore()
-        found = self._settle()
-        return [*watch.end(), *found, *self._wrong_ledgers(), *self._wrong_histories(), *self._left_over()]
+        self.look_for_lost_jobs()
+        found = list(violations(self))
+        self.pauses.end()
+        return [self.trace.of(one, self.service) for one in [*watch.end(), *self.violations, *found]]
 
     def prepare(self) -> None:
         """Declare the cluster."""
@@ -167,12 +96,14 @@ class Campaign:
 
     def restore(self) -> None:
         """Take back what outlasts a fault: from now on all is well."""
+        if self.strikes is not None:
+            self.strikes.set_clock(0)
 
     def leftovers(self) -> dict[str, Callable[[], Any]]:
         """What must be gone soon after the end of the last job, by what it is."""
         return {
             "processes": lambda: [(pid, told(pid, "cmdline")[:300]) for pid in self.service.job_processes()],
-            "open claims": lambda: self.service.python(OPEN_CLAIMS),
+            "open claims": lambda: self.service.python(FROM_ROWS.format("open_claims")),
         }
 
     def evidence(self) -> list[Path]:
@@ -184,10 +115,53 @@ class Campaign:
 
     def pause_one(self, pids: list[int], *, seconds: tuple[float, float]) -> bool:
         """SIGSTOP; it goes on by itself after a time within these bounds."""
-        pid = self._signal_one([pid for pid in pids if pid not in self._paused], signal.SIGSTOP)
+        pid = self._signal_one([pid for pid in pids if pid not in self.pauses], signal.SIGSTOP)
         if pid is not None:
-            self._paused[pid] = time.monotonic() + self.random.uniform(*seconds)
+            self.pause([pid], seconds=seconds)
         return pid is not None
+
+    def pause(self, stopped: Iterable[int], *, seconds: tuple[float, float]) -> None:
+        """What was stopped goes on after a time within these bounds."""
+        self.pauses.add(stopped, seconds=self.random.uniform(*seconds))
+
+    def faults_inside(self) -> dict[str, Callable[[], bool | str]]:
+        """On whichever process of the scheduler comes to a certain statement; and steps of the clock.
+
+        Only every other seed has the latter: where the clock steps, times of the rows cannot be compared.
+        """
+        between: dict[str, Callable[[], bool | str]]
+        between = {f"{kind} between statements": partial(self._strike, kind) for kind in ACTS}
+        return {**between, "clock step": self._step_clock} if self.clock_steps else between
+
+    def _step_clock(self) -> str:
+        assert self.strikes is not None
+        self.strikes.set_clock(self.random.choice([s for s in CLOCK_AHEAD_S if s != self.strikes.ahead_s]))
+        return f"it is {self.strikes.ahead_s:+.0f} s ahead"
+
+    def _strike(self, kind: str) -> bool | str:
+        assert self.strikes is not None
+        self.strikes.arm(kind, self.random)
+
+        with suppress(AssertionError):
+            return wait_for(
+                "a process comes to the statement", self._heard_of_strike, patience_s=STRIKES_WITHIN_S, pause_s=0.02
+            )
+        self.strikes.disarm()
+        return False
+
+    def _heard_of_strike(self) -> str:
+        """Where a fault has struck since; what stands still goes on later."""
+        struck = self.strikes.look() if self.strikes else None
+        if struck is None:
+            return ""
+        if struck.kind == "stopped":
+            self.pause([struck.pid], seconds=STANDS_STILL_S)
+        return f"{struck.kind} at {struck.where}"
+
+    def _note_late_strike(self) -> None:
+        """A process that took the fault and only now came to the statement."""
+        if late := self._heard_of_strike():
+            self.trace.note(f"late, {late}")
 
     def faults_of_jobs(self) -> dict[str, Callable[[], bool]]:
         """On processes of single jobs of the local engine, and cancels."""
@@ -218,20 +192,33 @@ class Campaign:
             return False
         for job in running:
             self._killed[job] += 1
-        self.resume(float("inf"))  # what stands still ends on no signal but SIGKILL
+        self.pauses.go_on()  # what stands still ends on no signal but SIGKILL
         kill()
         self.service.end_jobs()
         return True
 
+    def violated(self, what: str) -> None:
+        say(f"VIOLATION {what}")
+        self.violations.append(what)
+
+    def look_for_lost_jobs(self) -> None:
+        """Each job whose submission was answered is there."""
+        for job in list(self.jobs):
+            try:
+                self.insist(lambda job=job: self.service.client.job(job))
+            except NotFound:
+                self.violated(f"{job} is lost")
+                self.jobs.remove(job)
+
     def cancel_one(self) -> bool:
         """A job that has not ended, by the client."""
-        able = [job["id"] for job in self._unfinished() if job["id"] not in self._cancelled]
+        able = [job["id"] for job in self._unfinished() if job["id"] not in self.cancelled]
         if not able:
             return False
         job = self.random.choice(sorted(able))
-        self._cancelled.add(job)
+        self.cancelled.add(job)
         with suppress(Conflict):  # it has just ended
-            self._insist(lambda: self.service.client.cancel(job))
+            self.insist(lambda: self.service.client.cancel(job))
         return True
 
     def with_words(self, words: bytes) -> list[int]:
@@ -248,96 +235,37 @@ class Campaign:
                 return pid
         return None
 
-    def resume(self, now: float) -> None:
-        """Let go on what was paused until then."""
-        for pid in [pid for pid, until in self._paused.items() if until <= now]:
-            del self._paused[pid]
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-
     def _inject(self) -> None:
         name = self.random.choice(list(self.faults))
-        if self.faults[name]():
+        if where := self.faults[name]():
             self.injected[name] += 1
-            say(f"fault {sum(self.injected.values())}: {name}")
+            self.trace.note(
+                f"fault {sum(self.injected.values())}: {name}{f', {where}' if isinstance(where, str) else ''}"
+            )
 
     def _keep_busy(self) -> None:
         for _ in range(UNFINISHED - len(self._unfinished())):
             shape = self.random.choice(self.shapes)
             name = f"job-{len(self.jobs)}"
             submit = lambda name=name, shape=shape: self.service.submit(  # noqa: E731
-                COMMAND, name=name, idempotency_key=name, retries=self.retries, **shape
+                COMMAND, name=name, idempotency_key=name, retries=self.retries, time_limit=TIME_LIMIT_S, **shape
             )
-            self.jobs.append(self._insist(submit))
+            self.jobs.append(self.insist(submit))
 
     def _unfinished(self) -> list[Any]:
         states = ["queued", "starting", "running", "stopping"]
-        return self._insist(lambda: list(self.service.client.jobs(state=states)))
+        return self.insist(lambda: list(self.service.client.jobs(state=states)))
 
-    def _insist(self, ask: Callable[[], Any]) -> Any:
+    def insist(self, ask: Callable[[], Any]) -> Any:
         """Until the service answers, as a script would that is patient."""
 
         def answer() -> tuple[Any] | None:
-            self.resume(time.monotonic())
+            self._note_late_strike()
             try:
                 return (ask(),)
-            except Conflict:
+            except (Conflict, NotFound):
                 raise
             except MotleyError:
                 return None
 
         return wait_for("the service answers", answer)[0]
-
-    def _settle(self) -> list[str]:
-        """Wait until all jobs have ended; those that did not succeed are violations."""
-        states: dict[str, Any] = {}
-
-        def over() -> bool:
-            self.administer()
-            for job in self.jobs:
-                if states.get(job, {}).get("state") not in FINAL:
-                    states[job] = self._insist(lambda job=job: self.service.client.job(job))
-            return all(job["state"] in FINAL for job in states.values())
-
-        with suppress(AssertionError):
-            wait_for("all jobs have ended", over, patience_s=SETTLED_WITHIN_S)
-        bad = [job for job in states.values() if job["state"] not in self._allowed(job["id"])]
-        return [f"{job['name']} {job['id']} is {job['state']}: {job['message']}" for job in bad]
-
-    def _allowed(self, job: str) -> tuple[str, ...]:
-        return ("succeeded", "cancelled") if job in self._cancelled else ("succeeded",)
-
-    def _wrong_ledgers(self) -> Iterator[str]:
-        for job in self.jobs:
-            ledgers = sorted((self.root / "jobs" / job / "checkpoints").glob("ledger.*"))
-            shown = self.service.client.job(job)
-            done = shown["state"] == "succeeded"
-            for path in ledgers:
-                to_the_end = done and int(path.suffix[1:]) < len(shown["attempts"][-1]["nodes"])
-                if fault := ledger_fault(read_ledger(path), to_the_end=to_the_end):
-                    yield f"{path}: {fault}"
-            if done and not ledgers:
-                yield f"{job} has done nothing"
-
-    def _wrong_histories(self) -> Iterator[str]:
-        ends = self.service.python(ENDS)
-        for job in self.jobs:
-            if ends.get(job) != 1:
-                yield f"{job} ended {ends.get(job, 0)} times"
-            ran = [attempt for attempt in self.service.client.job(job)["attempts"] if attempt["started_at"]]
-            for before, after in pairwise(ran):
-                if not before["ended_at"] or after["started_at"] < before["ended_at"]:
-                    yield f"{job}: attempt {after['number']} began before attempt {before['number']} had ended"
-
-    def _left_over(self) -> Iterator[str]:
-        for what, look in self.leftovers().items():
-            try:
-                wait_for(f"no {what}", lambda look=look: not look(), patience_s=GIVEN_BACK_WITHIN_S)
-            except AssertionError:
-                yield f"{what} are left: {look()}"
-        if overlaps := self.service.python(OVERLAPS):
-            yield f"{overlaps} times a GPU was claimed by two at once"
-
-
-def say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)

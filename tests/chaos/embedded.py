@@ -5,18 +5,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.chaos.campaign import LOCAL_SHAPES, STANDS_STILL_S, Campaign, environment
+from tests.chaos.campaign import LOCAL_SHAPES, STANDS_STILL_S, Campaign
+from tests.chaos.lossy_disk import LossyDisk, lossy_disk
+from tests.chaos.strikes import Strikes
+from tests.chaos.watch import environment
 from tests.deployment import ROOT, wait_for
 from tests.private_servers import private_folder
 from tests.service.running_service import Service, a_service
 
 LOCKED_S = (2.0, 8.0)
 FULL_S = (3.0, 10.0)
-DISK_MIB = 160
+VAR_MIB, ENGINE_MIB = 256, 160
 
 
 class Embedded(Campaign):
@@ -24,9 +27,9 @@ class Embedded(Campaign):
 
     shapes = LOCAL_SHAPES
 
-    def __init__(self, service: Service, *, seed: int) -> None:
-        super().__init__(service, service.engine_root, seed=seed)
-        self.running = service
+    def __init__(self, service: Service, strikes: Strikes, disks: Sequence[LossyDisk], *, seed: int) -> None:
+        super().__init__(service, service.engine_root, seed=seed, strikes=strikes)
+        self.running, self.disks = service, disks
         self.second: subprocess.Popen[bytes] | None = None
         self._threads: list[threading.Thread] = []
         self.faults = {
@@ -37,12 +40,13 @@ class Embedded(Campaign):
             "Ctrl-C": self._stop_service,
             "power cut": self._cut_power,
             "supervisor stands still": lambda: self.pause_one(self._supervisors(), seconds=STANDS_STILL_S),
+            **self.faults_inside(),
             **self.faults_of_jobs(),
             "locked database": lambda: self._beside(self._lock, LOCKED_S),
-            "full disk": lambda: self._beside(self._fill, FULL_S),
         }
-        if not self.root.is_mount():
-            del self.faults["full disk"]
+        if disks:
+            self.faults["full disk"] = lambda: self._beside(self._fill, FULL_S)
+            self.faults["power loss"] = self._lose_power
 
     def prepare(self) -> None:
         self.service.declare(a100=4, v100=4, min_run_s=5)
@@ -64,6 +68,7 @@ class Embedded(Campaign):
             self.second.wait()
 
     def restore(self) -> None:
+        super().restore()
         for thread in self._threads:
             thread.join()
 
@@ -84,6 +89,24 @@ class Embedded(Campaign):
             self.running.start()
         return cut
 
+    def _lose_power(self) -> bool:
+        """As a power cut, and what was not synced is lost."""
+        login = self.running.login
+        lost = self.kill_with_all_jobs(self._kill_at_once)
+        if lost:
+            for disk in self.disks:
+                disk.lose_unsynced()
+            self.running.start()
+            if self.running.login != login:
+                self.violated(f"demo.env is {self.running.login}")
+            self.look_for_lost_jobs()
+        return lost
+
+    def _kill_at_once(self) -> None:
+        self._all_go_on()
+        self.end_second()
+        self.running.lose_power()
+
     def _kill_service(self) -> None:
         self._all_go_on()
         self.end_second()
@@ -97,8 +120,9 @@ class Embedded(Campaign):
 
     def _all_go_on(self) -> None:
         """What stands still ends on no signal but SIGKILL, and the service waits for its processes."""
-        self.resume(float("inf"))
-        self.restore()
+        self.pauses.go_on()
+        for thread in self._threads:
+            thread.join()
 
     def _beside(self, do: Callable[[float], None], seconds: tuple[float, float]) -> bool:
         if any(thread.is_alive() for thread in self._threads):
@@ -118,7 +142,7 @@ class Embedded(Campaign):
 
     def _fill(self, seconds: float) -> None:
         """Take all space of the engine's disk."""
-        filler = self.root / "filler"
+        filler = self.root.parent / "filler"
         until = time.monotonic() + seconds
         with filler.open("wb", buffering=0) as file:
             while time.monotonic() < until:
@@ -131,24 +155,16 @@ class Embedded(Campaign):
 
 @contextmanager
 def embedded(seed: int, *, prepared: Path | None = None) -> Iterator[Embedded]:
-    with _small_disk() as disk, a_service(prepared=prepared, MOTLEY_ENGINE_ROOT=str(disk)) as service:
-        campaign = Embedded(service, seed=seed)
-        try:
-            yield campaign
-        finally:
-            campaign.end_second()
-
-
-@contextmanager
-def _small_disk() -> Iterator[Path]:
-    """A folder for the engine, on a disk of its own where we may mount one."""
-    with private_folder("motley-disk-") as folder:
-        folder.chmod(0o711)
-        options = f"size={DISK_MIB}m,mode=0711"
-        mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-        mounted = subprocess.run(mount, check=False, capture_output=True).returncode == 0
-        try:
-            yield folder
-        finally:
-            if mounted:
-                subprocess.run(["umount", "-l", str(folder)], check=True)
+    """With the data and the engine on disks of their own, where we may mount some."""
+    with ExitStack() as stack:
+        beside, var, engine = (stack.enter_context(private_folder("motley-chaos-")) for _ in range(3))
+        disks = [
+            stack.enter_context(lossy_disk(folder, mib=mib)) for folder, mib in ((var, VAR_MIB), (engine, ENGINE_MIB))
+        ]
+        beside_it = {"MOTLEY_VAR": str(var), "MOTLEY_ENGINE_ROOT": str(engine / "root")}
+        strikes = Strikes(beside)
+        environment = strikes.environment | beside_it
+        service = stack.enter_context(a_service(prepared=prepared, **environment))
+        campaign = Embedded(service, strikes, [disk for disk in disks if disk], seed=seed)
+        stack.callback(campaign.end_second)
+        yield campaign

@@ -19,7 +19,8 @@ def write(path, text, flags):
         try:
             file = os.open(path, os.O_CREAT | os.O_WRONLY | flags, 0o644)
             try:
-                return os.write(file, text.encode())
+                os.write(file, text.encode())
+                return os.fsync(file)
             finally:
                 os.close(file)
         except OSError:

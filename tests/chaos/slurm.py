@@ -12,7 +12,8 @@ from typing import Any
 
 from engines.protocol import EngineError
 from engines.slurm.private_cluster import PrivateCluster
-from tests.chaos.campaign import Campaign, job_processes
+from tests.chaos.campaign import Campaign
+from tests.chaos.watch import job_processes
 from tests.deployment import others, told
 from tests.engines.slurm_cluster import NODES, free_ports
 from tests.service.running_service import Service, a_service

@@ -9,9 +9,13 @@ from pathlib import Path
 import psycopg
 
 from tests.chaos.campaign import LOCAL_SHAPES, STANDS_STILL_S, Campaign
-from tests.stack.composed import Stack, a_stack
+from tests.chaos.network import NetworkedStack
+from tests.chaos.strikes import Strikes
+from tests.private_servers import private_folder
+from tests.stack.composed import a_stack
 
 AWAY_S = (0.0, 4.0)
+HANGS_S = (1.0, 15.0)
 CUT = "select count(pg_terminate_backend(pid)) from pg_stat_activity where pid <> pg_backend_pid()"
 
 
@@ -20,17 +24,20 @@ class FullStack(Campaign):
 
     shapes = LOCAL_SHAPES
 
-    def __init__(self, stack: Stack, *, seed: int) -> None:
-        super().__init__(stack, stack.engine_root, seed=seed)
+    def __init__(self, stack: NetworkedStack, strikes: Strikes, *, seed: int) -> None:
+        super().__init__(stack, stack.engine_root, seed=seed, strikes=strikes)
         self.stack = stack
         self.faults = {
             **{name: self._restart(name) for name in ("postgres", "redis", "beat", "web", "worker", "rounds")},
             "second worker": self._restart(stack.another("worker").name),
             "second rounds": self._restart(stack.another("rounds").name),
             "connections cut": self._cut,
+            "network hangs": self._hang,
+            "network reset": self._reset,
             "worker stands still": lambda: self.pause_one(self._processes("worker"), seconds=STANDS_STILL_S),
             "rounds stand still": lambda: self.pause_one(self._processes("rounds"), seconds=STANDS_STILL_S),
             "worker's container": lambda: self.kill_with_all_jobs(self._kill_workers),
+            **self.faults_inside(),
             **self.faults_of_jobs(),
         }
 
@@ -73,6 +80,17 @@ class FullStack(Campaign):
             return True
         return False
 
+    def _hang(self) -> bool:
+        """Nothing comes or goes between the services and PostgreSQL for a while; no connection ends by that."""
+        self.pause(self.stack.network.hang(), seconds=HANGS_S)
+        return True
+
+    def _reset(self) -> bool:
+        self.stack.network.reset()
+        time.sleep(self.random.uniform(*AWAY_S))
+        self.stack.network.start()
+        return True
+
     def _processes(self, name: str) -> list[int]:
         """Of both workers of that name, the processes that do the work."""
         return self.service.processes(f"--queues {'engines' if name == 'worker' else 'rounds'}")
@@ -80,5 +98,7 @@ class FullStack(Campaign):
 
 @contextmanager
 def full_stack(seed: int) -> Iterator[FullStack]:
-    with a_stack() as stack:
-        yield FullStack(stack, seed=seed)
+    with private_folder("motley-strikes-") as beside:
+        strikes = Strikes(beside)
+        with a_stack(NetworkedStack, **strikes.environment) as stack:
+            yield FullStack(stack, strikes, seed=seed)

@@ -8,6 +8,7 @@ import pytest
 from engines.slurm.private_cluster import missing_programs
 from tests.chaos.embedded import embedded
 from tests.chaos.ledger import STEPS, ledger_fault
+from tests.chaos.rows import fault_of_history
 from tests.chaos.slurm import over_slurm
 from tests.chaos.stack import full_stack
 
@@ -26,7 +27,7 @@ def test_the_embedded_service_keeps_its_promises(runtime: Path) -> None:
 
 @pytest.mark.xdist_group("chaos")
 def test_the_full_stack_keeps_its_promises(runtime: Path) -> None:
-    with full_stack(1) as campaign:
+    with full_stack(2) as campaign:
         assert campaign.run(FAULTS) == []
 
 
@@ -51,3 +52,25 @@ def test_a_service_over_slurm_keeps_its_promises(runtime: Path) -> None:
 )
 def test_a_ledger_shows_steps_that_are_missing_or_done_by_two_at_once(rows: list[tuple[int, int]], fault: str) -> None:
     assert ledger_fault(rows) == fault
+
+
+@pytest.mark.parametrize(
+    ("events", "fault"),
+    [
+        ([("submitted", None), ("placed", 1), ("started", 1), ("finished", 1)], ""),
+        ([("submitted", None), ("placed", 1), ("started", 1), ("placed", 2), ("requeued", 1), ("finished", 2)], ""),
+        ([("submitted", None), ("finished", None), ("warning", None)], ""),
+        ([("submitted", None), ("placed", 1)], "it has not finished"),
+        ([("submitted", None), ("placed", 2)], "attempt 2 was placed after attempt 0"),
+        (
+            [("submitted", None), ("placed", 1), ("started", 1), ("placed", 2), ("started", 2)],
+            "attempt 2 started while attempt 1 ran, or was not placed",
+        ),
+        (
+            [("submitted", None), ("finished", None), ("finished", None)],
+            "finished, attempt None, though it was submitted or has ended before",
+        ),
+    ],
+)
+def test_events_show_what_the_table_of_states_does_not_allow(events: list[tuple[str, int | None]], fault: str) -> None:
+    assert fault_of_history(events) == fault

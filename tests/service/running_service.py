@@ -7,13 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
 
-from tests.deployment import ROOT, Deployment, wait_for
+from tests.deployment import ROOT, Deployment, kill_all, wait_for
 from tests.private_servers import free_port
 
 
@@ -21,7 +22,7 @@ class Service(Deployment):
     """`make run` without make: the same command in an environment of its own."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
-        self.var = folder / "var"
+        self.var = Path(environment.get("MOTLEY_VAR", folder / "var"))
         self.port = free_port()
         self.mark = secrets.token_hex(8)
         self.environment = {
@@ -62,6 +63,14 @@ class Service(Deployment):
         self.process.wait()
         wait_for("the service's other processes end with it", lambda: not self.service_processes())
 
+    def lose_power(self) -> None:
+        """All at once, the jobs and their supervisors, too: nobody closes a database or empties a buffer."""
+        assert self.process is not None
+        while left := [*self.service_processes(), *self.job_processes()]:
+            kill_all(left)
+            self.process.poll()
+            time.sleep(0.01)
+
     def browser(self) -> httpx.Client:
         """Signed in as the demo's user."""
         browser = httpx.Client(base_url=self.url)
@@ -100,7 +109,7 @@ def a_service(*, prepared: Path | None = None, **environment: str) -> Iterator[S
     service = Service(folder, **environment)
     try:
         if prepared is not None:
-            shutil.copytree(prepared, service.var)
+            shutil.copytree(prepared, service.var, dirs_exist_ok=True)
         service.start()
         yield service
     finally:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 import yaml
@@ -56,6 +56,9 @@ def compose_file(given: Mapping[str, str]) -> dict[str, Any]:
 def image_command() -> list[str]:
     words: list[str] = json.loads(re.findall(r"^CMD (\[.*\])$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[0])
     return words
+
+
+Kind = TypeVar("Kind", bound="Stack")
 
 
 class Member:
@@ -163,7 +166,7 @@ class Stack(Deployment):
     apart = frozenset({"web"})
     """Services in a PID namespace of their own, as in a container: jobs live in that of the worker."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **environment: str) -> None:
         self.folder = folder
         self.ports = {port: str(free_port()) for port in PORTS}
         self.mark = secrets.token_hex(8)
@@ -176,6 +179,7 @@ class Stack(Deployment):
             "MOTLEY_TLS": "0",
         }
         self.specs = compose_file(self.given)
+        self._added = environment
         self.members = {name: self._member(name, spec, folder) for name, spec in self.specs.items()}
         self.environment = self.members["web"].environment
 
@@ -249,7 +253,10 @@ class Stack(Deployment):
             yield connection
 
     def _member(self, name: str, spec: dict[str, Any], folder: Path) -> Member:
-        return Member(name, spec, folder, self.ports, self.mark, apart=name.split("-", maxsplit=1)[0] in self.apart)
+        apart = name.split("-", maxsplit=1)[0] in self.apart
+        member = Member(name, spec, folder, self.ports, self.mark, apart=apart)
+        member.environment.update(self._added if "build" in spec else {})
+        return member
 
 
 def _in_order(specs: Mapping[str, Any]) -> list[str]:
@@ -263,11 +270,11 @@ def _in_order(specs: Mapping[str, Any]) -> list[str]:
 
 
 @contextmanager
-def a_stack() -> Iterator[Stack]:
-    """All services, healthy; afterwards nothing of them is left."""
+def a_stack(kind: type[Kind] = Stack, **environment: str) -> Iterator[Kind]:  # type: ignore[assignment]
+    """All services, healthy, ours with these variables, too; afterwards nothing of them is left."""
     with private_folder("motley-stack-") as folder:
         folder.chmod(0o711)
-        stack = Stack(folder)
+        stack = kind(folder, **environment)
         try:
             stack.up()
             yield stack

@@ -18,6 +18,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError
 
 from cluster_app.models import Node
+from engines.attempt_files import write_whole
+from engines.linux import sync
 from engines.protocol import EngineError
 from scheduler_app.operations import demo
 from scheduler_app.operations.host_setup import Host, collect_static_files, prepare_host
@@ -219,6 +221,6 @@ def _demo_env(url: str, login: demo.Login) -> str:
 
 
 def _write_private(path: Path, text: str) -> None:
-    path.touch(mode=0o600)
-    path.chmod(0o600)
-    path.write_text(text)
+    """A file of the service alone, which lasts through a power cut."""
+    write_whole(path, text)
+    sync(path.parent)

@@ -1,0 +1,62 @@
+"""A disk that loses what was not synced, as in a power cut: ext4 on a file, shut down without writing its journal."""
+
+import fcntl
+import os
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.private_servers import private_folder
+
+SHUTDOWN = 0x8004587D
+"""EXT4_IOC_SHUTDOWN of linux/fs/ext4: _IOR('X', 125, __u32)."""
+WITHOUT_JOURNAL = struct.pack("=I", 2)
+"""EXT4_GOING_FLAGS_NOLOGFLUSH."""
+OPTIONS = "loop,commit=60"
+"""Nothing is committed by the journal's own clock in the time between two faults."""
+
+
+class LossyDisk:
+    """One that is mounted; `path` is its root."""
+
+    def __init__(self, image: Path, path: Path) -> None:
+        self.image, self.path = image, path
+
+    def mount(self) -> None:
+        subprocess.run(["mount", "-o", OPTIONS, str(self.image), str(self.path)], check=True, capture_output=True)
+
+    def unmount(self) -> None:
+        subprocess.run(["umount", "--lazy", str(self.path)], check=True)
+
+    def lose_unsynced(self) -> None:
+        """Go on with a copy of what is on the disk: a mount namespace of some job elsewhere may hold the old one."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.ioctl(descriptor, SHUTDOWN, WITHOUT_JOURNAL)
+        finally:
+            os.close(descriptor)
+        self.unmount()
+        copy = self.image.with_name(f"{self.image.name}+")
+        subprocess.run(["cp", "--sparse=always", str(self.image), str(copy)], check=True)
+        copy.replace(self.image)
+        self.mount()
+
+
+@contextmanager
+def lossy_disk(folder: Path, *, mib: int) -> Iterator[LossyDisk | None]:
+    """Mounted at the folder; None where we may not mount."""
+    with private_folder("motley-image-") as beside, ExitStack() as at_the_end:
+        disk = LossyDisk(beside / "image", folder)
+        with disk.image.open("wb") as file:
+            file.truncate(mib * 2**20)
+        try:
+            subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(disk.image)], check=True, capture_output=True)
+            disk.mount()
+        except (OSError, subprocess.CalledProcessError):
+            yield None
+            return
+        at_the_end.callback(disk.unmount)
+        folder.chmod(0o711)
+        yield disk
