@@ -25,12 +25,21 @@ class SetupFile(TypedDict):
     made_by: str
 
 
+class CgroupFile(TypedDict):
+    """The cgroup of a rank, and what is written into its files."""
+
+    path: str
+    limits: dict[str, str]
+    """`memory.max` → bytes, and so on: of controllers that are there."""
+
+
 class RankLimits(TypedDict):
-    """Limits of one rank on its node; 0: none."""
+    """Limits of one rank on its node; 0: none, or that of its cgroup."""
 
     memory_mib: int
     processes: int
     """Processes and threads that its account may have on the node."""
+    cgroup: NotRequired[CgroupFile | None]
 
 
 class RankCommand(TypedDict):

@@ -191,10 +191,16 @@ class Supervisor:
             _keep_trying(self._folder.progress, progress_to_json(summary, invalid_lines), tries=1)
 
     def _sweep(self) -> None:
-        while left := {*marked(self._launch["mark"]), *descendants(os.getpid())}:
-            kill(left)
+        while self._kill_left():
             time.sleep(SWEEP_S)
             reap()
+
+    def _kill_left(self) -> bool:
+        """Kill what is left of the attempt; whether there was anything."""
+        left = {*marked(self._launch["mark"]), *descendants(os.getpid())}
+        kill(left)
+        in_cgroups = [rank.number for rank in self._ranks if rank.kill_left()]
+        return bool(left or in_cgroups)
 
     def _close(self) -> None:
         for rank in self._ranks:
