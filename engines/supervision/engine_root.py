@@ -19,6 +19,7 @@ from engines.attempt_files import (
     RankCommand,
     SetupFile,
     read_json,
+    reserve_space,
     write_json,
 )
 from engines.progress import progress_from_json
@@ -104,6 +105,7 @@ class EngineRoot:
         """
         job = self.path / "jobs" / _uuid(launch.job)
         make_folder(job, THROUGH)
+        reserve_space(*folder.small_files)
         account = self.accounts.for_launch(launch.account, home=job / "work")
         work, checkpoints = (_make_own(job / name, account) for name in ("work", "checkpoints"))
         _make_own(folder.job_writable, account)

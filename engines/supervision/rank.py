@@ -9,7 +9,8 @@ from pathlib import Path
 from selectors import EVENT_READ, BaseSelector
 from typing import Literal
 
-from engines.attempt_files import AttemptFolder, CappedLog, LaunchFile, MaskedLog
+from engines.attempt_files import AttemptFolder, LaunchFile
+from engines.log_file import CappedLog, MaskedLog
 from engines.protocol import Stream
 from engines.supervision import cgroup
 from engines.supervision.init_process import RankExit, RankStart
