@@ -1,6 +1,6 @@
 #!/bin/sh
 # Sets up what `make` needs: uv, the Python packages of uv.lock and, for the tests, a browser, a C compiler,
-# PostgreSQL, Redis, Slurm and PyTorch.
+# PostgreSQL, Redis, Slurm, User-mode Linux and PyTorch.
 # As root it installs missing Debian packages; otherwise it says which ones are missing.
 #   ./bootstrap.sh run     packages of the service
 #   ./bootstrap.sh test    and those of the tests
@@ -113,6 +113,8 @@ test)
     command -v redis-server >/dev/null \
         || install_servers "a broker, for the tests of the full stack" redis-server || missing=1
     command -v socat >/dev/null || install_packages "a network that can be cut, for campaigns of faults" socat || missing=1
+    command -v linux.uml >/dev/null \
+        || install_packages "a kernel of the tests' own, for limits by cgroup v2" user-mode-linux || missing=1
     install_slurm || missing=1
     command -v slurmdbd >/dev/null && command -v mariadbd >/dev/null \
         || install_servers "the accounting of Slurm, for its tests" slurmdbd mariadb-server || missing=1

@@ -170,6 +170,13 @@ class Node(models.Model):
         editable=False,
         help_text="Why its engine gives it no new jobs, in the site's words.",
     )
+    limits = models.CharField(
+        max_length=500,
+        blank=True,
+        default="",
+        editable=False,
+        help_text="Which limits of jobs are enforced there, and how, as its engine reports.",
+    )
     foreign_gpus = models.PositiveSmallIntegerField(
         default=0,
         editable=False,

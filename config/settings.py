@@ -273,8 +273,12 @@ MOTLEY_SECRETS_KEYS: list[str] = env.list("MOTLEY_SECRETS_KEYS", [])
 """Keys of secrets: the first encrypts, all decrypt; empty: a key is derived from SECRET_KEY."""
 MOTLEY_LIMIT_MEMORY = env.bool("MOTLEY_LIMIT_MEMORY", True)
 """Whether a job that uses more memory than it asked for by `memory_per_gpu` is ended."""
+MOTLEY_LIMIT_CPUS = env.str("MOTLEY_LIMIT_CPUS", "share", validate=validate.OneOf(["share", "quota", "none"]))
+"""Where cgroups can be made: CPU time in proportion to what jobs asked for, or no more than that, or without limits."""
 MOTLEY_JOB_PROCESSES = env.int("MOTLEY_JOB_PROCESSES", 16384, validate=validate.Range(min=0))
-"""Most processes and threads of a job's account on one machine; 0: no limit."""
+"""Most processes and threads of a job on one machine, or of its account where no cgroup can be made; 0: no limit."""
+MOTLEY_CGROUP = env.str("MOTLEY_CGROUP", "auto", validate=validate.Regexp(r"\A(auto|none|/.+)\Z"))
+"""Folder of a subtree of cgroup v2 that is the service's; auto: the one that systemd has delegated; none: none."""
 MOTLEY_LOG_LIMIT_BYTES = env.int("MOTLEY_LOG_LIMIT_BYTES", 64 * 1024 * 1024)
 MOTLEY_SOLVES = env.int("MOTLEY_SOLVES", 2, validate=validate.Range(min=1))
 """Most what-if analyses and replays of rounds that one process solves at the same time."""

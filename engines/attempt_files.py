@@ -1,10 +1,9 @@
 """Files of one attempt: the whole communication between the service, the supervisor and the job."""
 
+import errno
 import json
 import os
-import re
 import time
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
@@ -12,7 +11,8 @@ from typing import Any, NotRequired, TypedDict, cast
 from engines.linux import is_locked
 from engines.protocol import Stream
 
-LEAST_MASKED = 8
+FULL = (errno.ENOSPC, errno.EDQUOT)
+RESERVED_BYTES = 8 * 1024
 
 
 class SetupFile(TypedDict):
@@ -25,12 +25,21 @@ class SetupFile(TypedDict):
     made_by: str
 
 
+class CgroupFile(TypedDict):
+    """The cgroup of a rank, and what is written into its files."""
+
+    path: str
+    limits: dict[str, str]
+    """`memory.max` → bytes, and so on: of controllers that are there."""
+
+
 class RankLimits(TypedDict):
-    """Limits of one rank on its node; 0: none."""
+    """Limits of one rank on its node; 0: none, or that of its cgroup."""
 
     memory_mib: int
     processes: int
     """Processes and threads that its account may have on the node."""
+    cgroup: NotRequired[CgroupFile | None]
 
 
 class RankCommand(TypedDict):
@@ -136,6 +145,11 @@ class AttemptFolder:
     def is_supervised(self) -> bool:
         return is_locked(self.lock)
 
+    @property
+    def small_files(self) -> tuple[Path, ...]:
+        """Files that must be written whatever a job does to the disk."""
+        return self.started, self.stop, self.stop_reason, self.exit
+
     def read_launch(self) -> LaunchFile | None:
         return cast("LaunchFile | None", read_json(self.launch))
 
@@ -168,83 +182,54 @@ def write_json(path: Path, content: object, *, mode: int = 0o600) -> None:
 
 
 def write_whole(path: Path, text: str, *, mode: int = 0o600) -> None:
-    """Write atomically (temporary file, fsync, rename): readers, and the disk after a power loss, never see a part."""
+    """Write atomically (temporary file, fsync, rename): readers, and the disk after a power loss, never see a part.
+
+    On a full disk, space that was reserved for the file is used.
+    """
     beside = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "w") as file:
-            os.fchmod(descriptor, mode)  # independent of the umask
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
+        _write_and_sync(beside, text, mode, os.O_CREAT | os.O_EXCL)
         beside.replace(path)
+    except OSError as error:
+        reserved = _reserved_for(path)
+        if error.errno not in FULL or len(text.encode()) > RESERVED_BYTES or not reserved.exists():
+            raise
+        beside.unlink(missing_ok=True)
+        _write_and_sync(reserved, text, mode, 0)
+        reserved.replace(path)
     finally:
         beside.unlink(missing_ok=True)
 
 
+def reserve_space(*paths: Path) -> None:
+    """Reserve space for small files to come: a full disk must not hide how a job ended, or that it is to stop."""
+    for path in paths:
+        descriptor = os.open(_reserved_for(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, RESERVED_BYTES)
+        finally:
+            os.close(descriptor)
+
+
+def release_space(*paths: Path) -> None:
+    """Give back what was reserved for these files."""
+    for path in paths:
+        _reserved_for(path).unlink(missing_ok=True)
+
+
+def _reserved_for(path: Path) -> Path:
+    return path.with_name(f".{path.name}.reserved")
+
+
+def _write_and_sync(path: Path, text: str, mode: int, flags: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, mode)
+    with os.fdopen(descriptor, "w") as file:
+        os.fchmod(descriptor, mode)  # independent of the umask
+        file.write(text)
+        file.flush()
+        file.truncate()
+        os.fsync(descriptor)
+
+
 def utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-class MaskedLog:
-    """Log in which secret texts are replaced by `***`, also where one is split between two writes."""
-
-    def __init__(self, log: "CappedLog", texts: Iterable[str]) -> None:
-        self._log = log
-        self._texts = sorted({text.encode() for text in texts if text}, key=len, reverse=True)
-        self._pattern = re.compile(b"|".join(map(re.escape, self._texts))) if self._texts else None
-        self._held = b""
-        """Held back: the last bytes written, as they may be the beginning of a secret."""
-
-    def write(self, data: bytes) -> None:
-        if self._pattern is None:
-            self._log.write(data)
-            return
-        masked = self._pattern.sub(b"***", self._held + data)
-        held = self._beginning_at_the_end(masked)
-        self._held = masked[len(masked) - held :]
-        self._log.write(masked[: len(masked) - held])
-
-    def close(self) -> None:
-        self._log.write(self._held)
-        self._log.close()
-
-    def _beginning_at_the_end(self, data: bytes) -> int:
-        """Length of the longest end of the data with which a secret begins."""
-        most = max(map(len, self._texts)) - 1
-        lengths = range(min(most, len(data)), 0, -1)
-        return next((n for n in lengths if any(text.startswith(data[-n:]) for text in self._texts)), 0)
-
-
-def masked_texts(values: Iterable[str]) -> list[str]:
-    """What is masked for these values: each, and each of its lines that is long enough to say something."""
-    return sorted({text for value in values for text in (value, *value.splitlines()) if len(text) >= LEAST_MASKED})
-
-
-class CappedLog:
-    """Writes bytes up to a limit, then a truncation mark; the rest is dropped, so that the job never blocks."""
-
-    def __init__(self, path: Path, *, limit_bytes: int) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._limit_bytes = limit_bytes
-        self._left_bytes = limit_bytes
-        self._full = False
-
-    def write(self, data: bytes) -> None:
-        if self._full:
-            return
-        try:
-            self._write_all(data[: self._left_bytes])
-            if len(data) > self._left_bytes:
-                self._full = True
-                self._write_all(f"\n... truncated by Motley at {self._limit_bytes} bytes\n".encode())
-        except OSError:  # a full disk costs the log, not the job
-            self._full = True
-        self._left_bytes -= len(data)
-
-    def close(self) -> None:
-        os.close(self._file)
-
-    def _write_all(self, data: bytes) -> None:
-        while data:
-            data = data[os.write(self._file, data) :]

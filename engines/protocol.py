@@ -47,6 +47,16 @@ class SiteReason(StrEnum):
     """A node did not have a storage under its path, or the account of jobs may not read it there."""
 
 
+class CpuLimit(StrEnum):
+    """How the CPU time of jobs on a node is limited."""
+
+    SHARE = "share"
+    """Where CPUs are short, each job gets them in proportion to what it asked for."""
+    QUOTA = "quota"
+    """No job gets more than it asked for, though CPUs be idle."""
+    NONE = "none"
+
+
 class Phase(StrEnum):
     """Phase of an attempt at its engine."""
 
@@ -118,8 +128,11 @@ class Launch:
     """Environment variables that are deleted from the disk when the job starts, and masked in its logs."""
     limits_memory: bool = False
     """Whether a rank that uses more memory than its `NodeLaunch.memory_mib` is ended."""
+    limits_cpus: CpuLimit = CpuLimit.NONE
+    """Holds where the engine may make cgroups."""
     most_processes: int = 0
-    """Processes and threads that the job's account may have on a node; 0: no limit. Does not hold for root."""
+    """Processes and threads that a rank may have; without cgroups, that its account may have on the node, unless that
+    is root. 0: no limit."""
     account: str = ""
     """Unix account to run as, where the service is root; empty: that of the engine. A job keeps that of its first
     attempt."""
@@ -212,6 +225,8 @@ class NodeReport:
     state: NodeState = NodeState.OK
     reason: str = ""
     """Why it is not ok, in the site's words."""
+    limits: str = ""
+    """Which limits of jobs are enforced there, and how."""
     address: str = ""
     foreign_gpus: int = 0
     """GPUs that jobs of others use now, or that have no CPUs or memory left because of them."""

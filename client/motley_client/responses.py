@@ -213,6 +213,7 @@ class Node(TypedDict):
     emulated: bool
     engine: str
     engine_message: str
+    limits: str
     foreign_gpus: int
     foreign_cpus: int
     foreign_memory_mib: int

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
-from engines.attempt_files import AttemptFolder, ExitFile, StartedFile, StopFile, write_json
+from engines.attempt_files import AttemptFolder, ExitFile, LaunchFile, StartedFile, StopFile, write_json
 from engines.linux import lock, process_space, seconds_since_boot
 from engines.nvml import device_is_free, this_machine
 from engines.protocol import (
@@ -24,6 +24,8 @@ from engines.protocol import (
     StopReason,
     Stream,
 )
+from engines.supervision.cgroup import kill_members, remove
+from engines.supervision.cgroup_subtree import CgroupSubtree
 from engines.supervision.discard import discard
 from engines.supervision.engine_root import (
     SYSTEM_PATH,
@@ -49,7 +51,8 @@ class LocalEngine:
 
     `declared` names emulated nodes beside the GPUs that NVML finds. As root, jobs run as the account
     that their launch names, or as `job_user`.
-    `path_prefix` is put before the PATH of jobs.
+    `path_prefix` is put before the PATH of jobs. `cgroup` is the folder of a subtree of cgroup v2 in which the service
+    may make cgroups, or `auto` or `none`.
     """
 
     def __init__(
@@ -60,18 +63,23 @@ class LocalEngine:
         job_user: str | None = None,
         create_accounts: bool = False,
         path_prefix: str = "",
+        cgroup: str = "auto",
         isolation: Isolation | None = None,
     ) -> None:
         search_path = f"{path_prefix}:{SYSTEM_PATH}" if path_prefix else SYSTEM_PATH
         self._root = EngineRoot(root, job_user=job_user, create_accounts=create_accounts, search_path=search_path)
         self._declared = tuple(declared)
         self._asked_isolation = isolation
+        self._cgroup_setting = cgroup
+        self._found_cgroups: CgroupSubtree | None = None
         self._root.make()
 
     def nodes(self) -> list[NodeReport]:
         found = this_machine()
         declared = [NodeReport(name) for name in self._declared if found is None or name != found.name]
-        return with_disk_fault(declared + ([found] if found is not None else []), self._root.path)
+        limits = self._cgroups().in_words()
+        reports = [replace(one, limits=limits) for one in (*declared, *([found] if found is not None else []))]
+        return with_disk_fault(reports, self._root.path)
 
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
         return {}  # nobody else gives out what is on this machine
@@ -84,7 +92,12 @@ class LocalEngine:
             with _held(folder.lock) as descriptor:
                 if descriptor is not None and not folder.started.exists() and not folder.exit.exists():
                     prepared = self._root.prepare(
-                        launch, folder, address=HERE, isolation=self._isolation, hidden=frozenset()
+                        launch,
+                        folder,
+                        address=HERE,
+                        isolation=self._isolation,
+                        hidden=frozenset(),
+                        cgroups=self._cgroups(),
                     )
                     write_json(folder.launch, prepared)
                     _start_supervisor(folder, descriptor)
@@ -128,6 +141,13 @@ class LocalEngine:
     @cached_property
     def _isolation(self) -> Isolation:
         return self._asked_isolation or best_isolation()
+
+    def _cgroups(self) -> CgroupSubtree:
+        """The subtree of cgroups; looked for again when it is gone or empty: its unit was restarted."""
+        found = self._found_cgroups
+        if found is None or (found.path is not None and not (found.is_there and found.controllers)):
+            found = self._found_cgroups = CgroupSubtree.find(self._cgroup_setting)
+        return found
 
 
 @contextmanager
@@ -221,17 +241,26 @@ def _reason_of(ended: ExitFile) -> SiteReason | None:
 def _lost(report: AttemptReport, folder: AttemptFolder) -> AttemptReport:
     """Its supervisor was killed: kill the remaining processes of the job; gone once none is left."""
     launch = folder.read_launch()
+    cgroups = _cgroups_of(launch)
     left = marked(launch["mark"]) if launch is not None else []
+    left_in_cgroups = [path for path in cgroups if kill_members(path)]
     owners = {os.geteuid(), *(launch["user"][:1] if launch is not None and launch["user"] else ())}
     dying = any_process_is_exiting(owners)  # after `marked`: an exiting process that has lost its mark is seen here
     kill(left)
     message = (
         "The supervisor of this attempt was killed, and the job with it: see the log of the machine for the cause."
     )
-    if left or dying:
+    if left or left_in_cgroups or dying:
         return replace(report, phase=Phase.LOST, message=message)
+    for path in cgroups:
+        remove(path)
     busy = _busy_gpus(folder)
     return replace(report, phase=Phase.LOST, proven_gone=not busy, busy_gpus=busy, message=message)
+
+
+def _cgroups_of(launch: LaunchFile | None) -> list[str]:
+    limits = [rank["limits"] for rank in launch["ranks"] if "limits" in rank] if launch is not None else []
+    return [cgroup["path"] for limit in limits if (cgroup := limit.get("cgroup"))]
 
 
 def _busy_gpus(folder: AttemptFolder) -> list[str]:

@@ -80,7 +80,13 @@ def plan_of(launch: LaunchFile, rank: int, process: InitProcess) -> SessionPlan:
     """As the job has been started: what it has made of its environment since is its own affair."""
     command = launch["ranks"][rank]
     of_the_site = {name: process.environment[name] for name in SITE_VARIABLES if name in process.environment}
-    return SessionPlan(env=command["env"] | of_the_site, workdir=command["workdir"], user=launch["user"])
+    cgroup = command["limits"].get("cgroup") if "limits" in command else None
+    return SessionPlan(
+        env=command["env"] | of_the_site,
+        workdir=command["workdir"],
+        user=launch["user"],
+        cgroup=cgroup["path"] if cgroup else "",
+    )
 
 
 def refuse(why: str) -> None:

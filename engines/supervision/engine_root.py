@@ -17,13 +17,14 @@ from engines.attempt_files import (
     CodeFile,
     LaunchFile,
     RankCommand,
-    RankLimits,
     SetupFile,
     read_json,
+    reserve_space,
     write_json,
 )
 from engines.progress import progress_from_json
 from engines.protocol import EngineError, Launch, LogChunk, NodeFault, NodeReport, NodeState, Progress, Setup, Stream
+from engines.supervision.cgroup_subtree import CgroupSubtree
 from engines.supervision.processes import MARK
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -32,6 +33,7 @@ THROUGH = 0o711
 OWN = 0o700
 LEAST_FREE_BYTES = 16 * 1024 * 1024
 """Free space below which a disk counts as full: no attempt is started on it."""
+NO_CGROUPS = CgroupSubtree(None)
 
 
 class EngineRoot:
@@ -88,7 +90,14 @@ class EngineRoot:
         return self.path / "discarded"
 
     def prepare(
-        self, launch: Launch, folder: AttemptFolder, *, address: str, isolation: str = "", hidden: frozenset[str]
+        self,
+        launch: Launch,
+        folder: AttemptFolder,
+        *,
+        address: str,
+        isolation: str = "",
+        hidden: frozenset[str],
+        cgroups: CgroupSubtree = NO_CGROUPS,
     ) -> LaunchFile:
         """Create the job's folders and the input of its supervisor; `hidden` variables are left out.
 
@@ -96,6 +105,7 @@ class EngineRoot:
         """
         job = self.path / "jobs" / _uuid(launch.job)
         make_folder(job, THROUGH)
+        reserve_space(*folder.small_files)
         account = self.accounts.for_launch(launch.account, home=job / "work")
         work, checkpoints = (_make_own(job / name, account) for name in ("work", "checkpoints"))
         _make_own(folder.job_writable, account)
@@ -112,7 +122,13 @@ class EngineRoot:
         return LaunchFile(
             ranks=[
                 self._rank_command(
-                    launch, rank, account, workdir=workdir, added=added | _rank_env(folder, rank, mark), hidden=hidden
+                    launch,
+                    rank,
+                    account,
+                    workdir=workdir,
+                    added=added | _rank_env(folder, rank, mark),
+                    hidden=hidden,
+                    cgroups=cgroups,
                 )
                 for rank in range(len(launch.tasks))
             ],
@@ -133,6 +149,7 @@ class EngineRoot:
         workdir: Path,
         added: Mapping[str, str],
         hidden: frozenset[str],
+        cgroups: CgroupSubtree,
     ) -> RankCommand:
         if not workdir.is_absolute():
             raise EngineError(f"The working folder {workdir} is not an absolute path: it must start with /.")
@@ -150,10 +167,7 @@ class EngineRoot:
             mounts=dict(launch.mounts),
             links=launch.workdir is None,
             setup=setup,
-            limits=RankLimits(
-                memory_mib=launch.tasks[rank].memory_mib if launch.limits_memory else 0,
-                processes=launch.most_processes,
-            ),
+            limits=cgroups.limits(f"{added[MARK]}.{rank}", launch, launch.tasks[rank]),
         )
 
     def _setup_file(self, launch: Launch, setup: Setup, rank: int) -> SetupFile:

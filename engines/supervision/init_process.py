@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, NotRequired, TypedDict
 
 from engines.linux import become_subreaper, die_with_parent, forbid_new_privileges
+from engines.supervision.cgroup import join, may_join
 from engines.supervision.memory_limit import MemoryLimit
 from engines.supervision.processes import descendants, kill, reap
 
@@ -31,6 +32,8 @@ OOM_SCORE = 500
 HEARTBEAT_S = 5.0
 LAST_OUTPUT_S = 5.0
 """Longest wait for the end of a setup's output: it may have handed its pipe to a process that is not its child."""
+NO_CGROUP = 71
+"""sysexits.h: EX_OSERR."""
 STOPPED = 128 + signal.SIGTERM
 KILLED = 128 + signal.SIGKILL
 STOPPED_IN_SETUP = "The attempt was stopped before its environment was made."
@@ -118,10 +121,13 @@ def _tell(outcome: RankExit, plan: RankStart) -> None:
 def _run(plan: RankStart, commands: "_Lines") -> RankExit:
     child_ended = _wake_on_child()
     heartbeat, memory = _Heartbeat(plan["heartbeat_file"]), MemoryLimit.of(plan.get("limits"), plan["node"])
+    if (cgroup := _cgroup_of(plan.get("limits"))) and not may_join(cgroup):
+        return RankExit(exit_code=NO_CGROUP, message=f"The cgroup {cgroup} is gone.", node_failed=True)
     if plan["setup"] is not None and (failure := _set_up(plan, plan["setup"], commands, child_ended, heartbeat)):
         return failure
     job, missing, complaint = _start(plan)
     exit_code = _follow(job, commands, child_ended, heartbeat, memory)
+    memory.look_once_more()
     return _exit(KILLED if memory.exceeded else exit_code, complaint or memory.exceeded, missing)
 
 
@@ -174,7 +180,10 @@ def _run_setup(
     copying.join(LAST_OUTPUT_S)
     if exit_code == 0 and not commands.told:
         return None
+    memory = MemoryLimit.of(plan.get("limits"), plan["node"])
+    memory.look_once_more()
     text = STOPPED_IN_SETUP if commands.told else f"The setup failed with exit code {exit_code}: see its log."
+    text = f"{text} {memory.exceeded}".rstrip()
     return _exit(exit_code or STOPPED, complaint or text, missing)
 
 
@@ -314,8 +323,15 @@ def _prepare(plan: RankStart) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+def _cgroup_of(limits: "RankLimits | None") -> str:
+    cgroup = limits.get("cgroup") if limits else None
+    return cgroup["path"] if cgroup else ""
+
+
 def _limit(limits: "RankLimits | None") -> None:
-    """Set the job's OOM score, and RLIMIT_NPROC for its account."""
+    """Join the rank's cgroup, set the job's OOM score, and RLIMIT_NPROC for its account."""
+    if cgroup := _cgroup_of(limits):
+        join(cgroup)
     with suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as score:  # noqa: PTH123 - as above
         ours = int(score.read())
         score.seek(0)

@@ -1,4 +1,4 @@
-"""Memory limit of a rank: the memory of its processes is added up, and above the limit all are killed."""
+"""Memory limit of a rank: by its cgroup, or by adding up the memory of its processes and killing them above it."""
 
 import os
 import time
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engines.supervision.cgroup import was_killed_for_memory
 from engines.supervision.processes import descendants, kill
 
 if TYPE_CHECKING:  # of the modules of attempts, an init process needs none at its start
@@ -26,6 +27,9 @@ class MemoryLimit:
 
     @classmethod
     def of(cls, limits: "RankLimits | None", node: str) -> "MemoryLimit":
+        cgroup = limits.get("cgroup") if limits else None
+        if cgroup is not None and "memory.max" in cgroup["limits"]:
+            return KernelMemoryLimit(cgroup["path"], int(cgroup["limits"]["memory.max"]) // 2**20, node)
         return cls(limits["memory_mib"] if limits else 0, node)
 
     @property
@@ -36,14 +40,39 @@ class MemoryLimit:
         if not self._limit_mib or time.monotonic() < self._next_look_s:
             return
         self._next_look_s = time.monotonic() + LOOK_S
+        self._look()
+
+    def look_once_more(self) -> None:
+        """Find out whether the processes that have ended were killed for memory; only the kernel can have done so."""
+
+    def _look(self) -> None:
         family = descendants(os.getpid())
         used_mib = _memory_mib(family, limit_mib=self._limit_mib)
         if used_mib > self._limit_mib:
             kill(family)
-            self.exceeded = (
-                f"It used {used_mib / 1024:,.1f} GiB of memory on {self._node} and had asked for "
-                f"{self._limit_mib / 1024:,.1f} GiB: ask for more by `memory_per_gpu`."
-            )
+            self._note(f"{used_mib / 1024:,.1f} GiB")
+
+    def _note(self, used: str) -> None:
+        self.exceeded = (
+            f"It used {used} of memory on {self._node} and had asked for "
+            f"{self._limit_mib / 1024:,.1f} GiB: ask for more by `memory_per_gpu`."
+        )
+
+
+class KernelMemoryLimit(MemoryLimit):
+    """Memory limit of the rank's cgroup: the kernel kills all processes in it, and its events tell."""
+
+    def __init__(self, cgroup: str, limit_mib: int, node: str) -> None:
+        super().__init__(limit_mib, node)
+        self._cgroup = cgroup
+
+    def look_once_more(self) -> None:
+        self._look()
+
+    def _look(self) -> None:
+        if not self.exceeded and was_killed_for_memory(self._cgroup):
+            kill(descendants(os.getpid()))
+            self._note(f"more than {self._limit_mib / 1024:,.1f} GiB")
 
 
 def _memory_mib(pids: Iterable[int], *, limit_mib: int) -> float:

@@ -9,8 +9,10 @@ from pathlib import Path
 from selectors import EVENT_READ, BaseSelector
 from typing import Literal
 
-from engines.attempt_files import AttemptFolder, CappedLog, LaunchFile, MaskedLog
+from engines.attempt_files import AttemptFolder, LaunchFile
+from engines.log_file import CappedLog, MaskedLog
 from engines.protocol import Stream
+from engines.supervision import cgroup
 from engines.supervision.init_process import RankExit, RankStart
 from engines.supervision.isolation import PREFIXES, Isolation
 from engines.supervision.processes import MARK
@@ -38,6 +40,7 @@ class Rank:
     def __init__(self, number: int, launch: LaunchFile, folder: AttemptFolder) -> None:
         self.number = number
         self.folder = folder
+        self._cgroup = ""
         self._process = self.start(launch)
         self._told: set[str] = set()
         self._outcome: RankExit | None = None
@@ -60,6 +63,9 @@ class Rank:
 
     def start(self, launch: LaunchFile) -> "subprocess.Popen[bytes]":
         """Start the process whose standard streams are the rank's commands and logs."""
+        if (found := launch["ranks"][self.number].get("limits", {}).get("cgroup")) is not None:
+            self._cgroup = found["path"]
+            cgroup.make(found)
         self._report, self._report_in = os.pipe()
         try:
             return self._start_init_process(launch)
@@ -131,8 +137,14 @@ class Rank:
             self._outcome = self.read_outcome(code)
         return self._outcome
 
+    def kill_left(self) -> bool:
+        """Kill what is left in the rank's cgroup; whether there was anything."""
+        return bool(self._cgroup) and cgroup.kill_members(self._cgroup)
+
     def close(self) -> None:
         """Copy what is left in the pipes to the logs; no writer is left."""
+        if self._cgroup:
+            cgroup.remove(self._cgroup)
         for descriptor, log in self._logs.items():
             while self.pump(descriptor):
                 pass

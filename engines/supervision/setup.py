@@ -15,7 +15,8 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from pathlib import Path
 from threading import Thread
 
-from engines.attempt_files import CappedLog, MaskedLog, SetupFile, write_whole
+from engines.attempt_files import SetupFile, write_whole
+from engines.log_file import CappedLog, MaskedLog
 
 UNUSED_AFTER_S = 30 * 24 * 3600.0
 READ_BYTES = 64 * 1024

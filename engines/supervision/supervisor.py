@@ -9,6 +9,7 @@ import selectors
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from math import inf
 from pathlib import Path
@@ -20,12 +21,13 @@ from engines.attempt_files import (
     LaunchFile,
     RankCommand,
     StartedFile,
-    masked_texts,
+    release_space,
     utc_now,
     write_json,
     write_whole,
 )
 from engines.linux import become_subreaper, process_space, seconds_since_boot
+from engines.log_file import masked_texts
 from engines.progress import MOST_COUNTED, ProgressTail, progress_to_json
 from engines.supervision.processes import descendants, kill, marked, reap
 from engines.supervision.rank import Rank
@@ -134,7 +136,8 @@ class Supervisor:
         if stop is None:
             return
         if not self._folder.stop_reason.exists():
-            write_whole(self._folder.stop_reason, stop["reason"], mode=0o644)
+            with suppress(OSError):  # a broken disk: the job is stopped all the same
+                write_whole(self._folder.stop_reason, stop["reason"], mode=0o644)
         self._stop_within(stop["grace_s"])
 
     def _stop_within(self, grace_s: float) -> None:
@@ -191,10 +194,16 @@ class Supervisor:
             _keep_trying(self._folder.progress, progress_to_json(summary, invalid_lines), tries=1)
 
     def _sweep(self) -> None:
-        while left := {*marked(self._launch["mark"]), *descendants(os.getpid())}:
-            kill(left)
+        while self._kill_left():
             time.sleep(SWEEP_S)
             reap()
+
+    def _kill_left(self) -> bool:
+        """Kill what is left of the attempt; whether there was anything."""
+        left = {*marked(self._launch["mark"]), *descendants(os.getpid())}
+        kill(left)
+        in_cgroups = [rank.number for rank in self._ranks if rank.kill_left()]
+        return bool(left or in_cgroups)
 
     def _close(self) -> None:
         for rank in self._ranks:
@@ -229,6 +238,7 @@ def write_exit(
         missing_storage=dict(missing_storage),
     )
     _keep_trying(folder.exit, content)
+    release_space(*folder.small_files)
 
 
 def _keep_trying(path: Path, content: object, *, tries: float = inf) -> None:

@@ -40,6 +40,7 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
             "emulated",
             "engine",
             "engine_message",
+            "limits",
             "foreign_gpus",
             "foreign_cpus",
             "foreign_memory_mib",

@@ -16,7 +16,7 @@ from cluster_app.models import Engine as EngineRow
 from cluster_app.models import Node
 from cluster_app.storage import StoragePaths
 from engines.accounts import account_name
-from engines.protocol import Engine, EngineUnreachable, Launch, NodeFault, StopReason
+from engines.protocol import CpuLimit, Engine, EngineUnreachable, Launch, NodeFault, StopReason
 from jobs_app.code.storage import path_of
 from jobs_app.lifecycle.attempts import about_attempt, withdraw
 from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
@@ -236,6 +236,7 @@ def launch_command(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> Launch:
         setup=setup_of(job.setup, team=job.team_id, locks=locks, gpu_type=spec.gpu_type),
         log_limit_bytes=settings.MOTLEY_LOG_LIMIT_BYTES,
         limits_memory=settings.MOTLEY_LIMIT_MEMORY,
+        limits_cpus=CpuLimit(settings.MOTLEY_LIMIT_CPUS),
         most_processes=settings.MOTLEY_JOB_PROCESSES,
     )
 

@@ -132,6 +132,7 @@ def _local(setup: EngineSetup) -> Engine:
         declared=setup.emulated,
         **_accounts(),
         path_prefix=settings.MOTLEY_JOB_PATH,
+        cgroup=settings.MOTLEY_CGROUP,
     )
 
 

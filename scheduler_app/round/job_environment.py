@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
-from engines.protocol import Launch, NodeLaunch, Setup
+from engines.protocol import CpuLimit, Launch, NodeLaunch, Setup
 
 LAUNCHER_MARGIN_S = 5
 """Part of the grace period that torchrun needs after it has killed its workers."""
@@ -143,6 +143,7 @@ def launch_of(
     workdir: str,
     log_limit_bytes: int,
     limits_memory: bool = False,
+    limits_cpus: CpuLimit = CpuLimit.NONE,
     most_processes: int = 0,
     secrets: Mapping[str, str] = MappingProxyType({}),
     code: Path | None = None,
@@ -165,6 +166,7 @@ def launch_of(
         mounts=spec.mounts,
         account=spec.account,
         limits_memory=limits_memory,
+        limits_cpus=limits_cpus,
         most_processes=most_processes,
         secrets=secrets,
     )

@@ -120,6 +120,7 @@ def conditions_of(nodes: Iterable[NodeReport]) -> dict[str, dict[str, Any]]:
         node.name: {
             "state": str(node.state),
             "reason": node.reason,
+            "limits": node.limits,
             **{name: getattr(node, name) for name in FOREIGN_USE},
         }
         for node in nodes

@@ -14,6 +14,7 @@ COMPOSED: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_tex
 PAGE = (ROOT / "docs" / "install.md").read_text()
 OF_CONTAINERS = {"MOTLEY_SIGN_OF_LIFE"}
 ACCOUNT = "run-jobs-as-another-account.conf"
+CGROUP = "motley-jobs.service"
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -25,7 +26,7 @@ def test_a_unit_starts_the_command_of_the_compose_file(service: str) -> None:
 
 def test_there_is_a_unit_for_each_lasting_service_and_no_other() -> None:
     ours = {name for name, spec in COMPOSED.items() if "build" in spec} - {"migrate"}
-    assert {path.name for path in UNITS.iterdir()} == {*(f"motley-{name}.service" for name in ours), ACCOUNT}
+    assert {path.name for path in UNITS.iterdir()} == {*(f"motley-{name}.service" for name in ours), ACCOUNT, CGROUP}
 
 
 def test_the_page_migrates_as_the_compose_file_does() -> None:
@@ -69,7 +70,9 @@ def test_nothing_protects_the_worker_since_it_would_hold_for_jobs_too() -> None:
 
 def test_jobs_of_each_team_get_an_account_where_the_service_is_root() -> None:
     accounts = "MOTLEY_JOB_USER=motley-{team} MOTLEY_CREATE_ACCOUNTS=true"
-    assert unit(ACCOUNT) == {"User": ["root"], "Group": ["root"], "Environment": [accounts]}
+    cgroup = f"MOTLEY_CGROUP=/sys/fs/cgroup/system.slice/{CGROUP}"
+    after = {"Wants": [CGROUP], "After": [CGROUP]}
+    assert unit(ACCOUNT) == {"User": ["root"], "Group": ["root"], "Environment": [accounts, cgroup], **after}
 
 
 def test_a_stop_takes_as_long_as_in_the_compose_file() -> None:

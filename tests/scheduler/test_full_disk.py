@@ -1,5 +1,6 @@
 """A full disk is the node's fault: no job fails by it, and all goes on when there is space again."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from cluster_app.models import Node
 from engines.supervision.engine_root import LEAST_FREE_BYTES
+from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Job
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.lease import acquire_lease
@@ -68,3 +70,59 @@ def test_a_launch_that_finds_the_disk_full_counts_as_no_loss(lab: Lab) -> None:
     assert (job.state, job.losses, job.failures) == (Job.State.QUEUED, 0, 0)
     assert "may start again at" in job.message
     lab.running(job)
+
+
+FILLS = """
+n=0
+while :; do n=$((n+1)); cat /dev/zero >fill-$n 2>/dev/null; sleep 0.05; done
+"""
+
+
+def is_full(folder: Path) -> bool:
+    disk = os.statvfs(folder)
+    return disk.f_bavail == 0
+
+
+def test_a_job_that_fills_the_disk_fails_no_other_and_can_be_cancelled(lab: Lab) -> None:
+    for name in ("n1", "n2"):
+        lab.node(name, gpus=1)
+    other = lab.submit(f"{UNTIL_LET_GO}; echo at the end")
+    hog = lab.submit(FILLS)
+    lab.running(other, hog)
+    lab.until(lambda: is_full(lab.root))
+
+    lab.let_go(other)
+    lab.until_state(other, Job.State.SUCCEEDED)
+    waiting = lab.submit("echo it runs")
+    lab.until(lambda: Node.objects.exclude(engine_reason="").count() == 2)
+    assert is_full(lab.root)
+    assert lab.attempts(waiting) == []
+
+    cancel_job(hog, actor=None)
+    lab.until_state(hog, Job.State.CANCELLED)
+    for file in (lab.root / "jobs" / str(hog.pk) / "work").iterdir():
+        file.unlink()
+    lab.until_state(waiting, Job.State.SUCCEEDED)
+    assert lab.output(waiting) == "it runs\n"
+
+
+TALKS = """
+until [ -e "$MOTLEY_CHECKPOINT_DIR/full" ]; do sleep 0.05; done
+head -c 100000 /dev/zero | tr '\\0' x
+touch "$MOTLEY_CHECKPOINT_DIR/said"
+until [ -e "$MOTLEY_CHECKPOINT_DIR/go" ]; do sleep 0.05; done
+echo after
+"""
+
+
+def test_a_log_goes_on_when_there_is_space_again(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit(TALKS)
+    lab.running(job)
+    filler, checkpoints = fill(lab.root), lab.root / "jobs" / str(job.pk) / "checkpoints"
+    (checkpoints / "full").touch()
+    lab.until((checkpoints / "said").exists)
+    filler.unlink()
+    lab.let_go(job)
+    lab.until_state(job, Job.State.SUCCEEDED)
+    assert lab.output(job).endswith("\n... some output was lost: the disk was full\nafter\n")
