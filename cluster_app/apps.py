@@ -1,7 +1,7 @@
 from django.apps import AppConfig
 from django.db.backends.signals import connection_created
 
-from database.timestamps import read_times_fast
+from database.connections import compile_no_statements, read_times_fast
 
 
 class ClusterConfig(AppConfig):
@@ -10,3 +10,4 @@ class ClusterConfig(AppConfig):
 
     def ready(self) -> None:
         connection_created.connect(read_times_fast)
+        connection_created.connect(compile_no_statements)

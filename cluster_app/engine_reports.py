@@ -1,12 +1,15 @@
 """What engines report is recorded here: that they answer, their nodes, heartbeats, the health of nodes and of GPUs."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
+from django.db.models import Q
+
 from cluster_app.models import FOREIGN_USE, Engine, Gpu, MissingStorage, Node, NodeEvent
 from cluster_app.services import record
+from database.bulk_update import rewrite
 
 Inventory = Mapping[str, Mapping[str, Any]]
 """Reported nodes: name → the columns of `scheduler_app.round.observe.inventory_of`."""
@@ -14,6 +17,8 @@ Inventory = Mapping[str, Mapping[str, Any]]
 
 CORDONED = "cordoned"
 """The state in which the engine gives a node no new jobs, as of `engines.protocol.NodeState`."""
+HEARTBEAT_RESOLUTION = timedelta(seconds=2)
+"""A heartbeat that is younger than this is not written again: thousands of nodes are heard twice a second."""
 MOST_NAMED = 6
 MOST_OF_LIMITS = 500
 """Characters of `Node.limits`."""
@@ -37,8 +42,11 @@ def record_fault(engine: Engine, fault: str, *, now: datetime, retry_at: datetim
 
 
 def record_heartbeats(engine: str, names: Iterable[str], *, now: datetime) -> None:
-    """Record that these nodes are alive; an engine speaks for its own nodes only."""
-    Node.objects.filter(engine__name=engine, name__in=list(names)).update(heard_at=now)
+    """Record that these nodes are alive, not oftener than needed; an engine speaks for its own nodes only."""
+    alive = set(names)
+    stale = Q(heard_at=None) | Q(heard_at__lte=now - HEARTBEAT_RESOLUTION) | Q(heard_at__gt=now)
+    rows = Node.objects.filter(stale, engine__name=engine).values_list("pk", "name")
+    rewrite(Node, ("heard_at",), {pk: (now,) for pk, name in rows if name in alive})
 
 
 def reasons_out_of_service(engine: str) -> dict[str, str]:
@@ -46,12 +54,13 @@ def reasons_out_of_service(engine: str) -> dict[str, str]:
     return dict(Node.objects.filter(engine__name=engine).values_list("name", "reason"))
 
 
-def note_gpu_health(node: str, healthy: Mapping[str, bool]) -> None:
-    """Store the health of GPUs by UUID, as the driver reports it; an unhealthy GPU gets no new job."""
-    for fine in (True, False):
-        uuids = [uuid for uuid, is_healthy in healthy.items() if is_healthy is fine]
-        if uuids:  # declared nodes report no hardware: no query for them
-            Gpu.objects.filter(node__name=node, uuid__in=uuids).exclude(healthy=fine).update(healthy=fine)
+def note_gpu_health(engine: str, healthy: Mapping[str, bool]) -> None:
+    """Store the health of an engine's GPUs by UUID, as drivers report it; an unhealthy GPU gets no new job."""
+    if not healthy:  # declared nodes report no hardware: no query for them
+        return
+    known = Gpu.objects.filter(node__engine__name=engine).exclude(uuid="").values_list("pk", "uuid", "healthy")
+    changed = {pk: healthy[uuid] for pk, uuid, before in known if healthy.get(uuid, before) is not before}
+    rewrite(Gpu, ("healthy",), {pk: (is_healthy,) for pk, is_healthy in changed.items()})
 
 
 def update_node_health(
@@ -61,14 +70,17 @@ def update_node_health(
 
     `conditions`: what the engines that answered have reported of their nodes now, by the engine's name.
     """
-    for node in Node.objects.select_related("engine").defer("engine__inventory", "engine__options"):
-        since = None if node.engine.fault else node.engine.since or listening_since
+    engines = {engine.name: engine for engine in Engine.objects.defer("inventory", "options")}
+    columns = ("name", "engine_id", "health", "heard_at", "engine_reason", "limits", *FOREIGN_USE)
+    for node in Node.objects.only(*columns):
+        engine = engines[str(node.engine_id)]
+        since = None if engine.fault else engine.since or listening_since
         health = node.health_at(now, listening_since=listening_since, answering_since=since)
         if health != node.health:
             Node.objects.filter(pk=node.pk).update(health=health)
             record(node, NodeEvent.Kind.HEALTH, f"{health.label}")
-        if node.engine.name in conditions:
-            _store_condition(node, conditions[node.engine.name].get(node.name, {}))
+        if engine.name in conditions:
+            _store_condition(node, conditions[engine.name].get(node.name, {}))
 
 
 def _store_condition(node: Node, reported: Mapping[str, Any]) -> None:

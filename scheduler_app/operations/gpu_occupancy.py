@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import groupby
 
 from django.contrib.auth.models import User
 from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
@@ -30,11 +29,11 @@ def nodes_with_gpus() -> QuerySet[Node]:
 
 
 def gpus_with_holders(nodes: Collection[Node]) -> list[tuple[Gpu, Attempt | None]]:
-    """GPUs of these nodes, each with the attempt that holds it, ordered by GPU type, node and index."""
+    """GPUs of these nodes, each with the attempt that holds it, ordered by index."""
     claims = GpuClaim.objects.holding().filter(gpu__node__in=nodes).select_related("attempt__job__team")
     holder = {claim.gpu_id: claim.attempt for claim in claims}
-    gpus = Gpu.objects.present().filter(node__in=nodes).select_related("node__gpu_type")
-    return [(gpu, holder.get(gpu.pk)) for gpu in gpus.order_by("node__gpu_type__name", "node__name", "index")]
+    gpus = Gpu.objects.present().filter(node__in=nodes).select_related("node")
+    return [(gpu, holder.get(gpu.pk)) for gpu in gpus.order_by("index")]
 
 
 def condition_of(gpu: Gpu, *, busy: bool) -> str:
@@ -101,12 +100,12 @@ class NodeCells:
 
 
 def gpus_by_node(user: User, nodes: Collection[Node]) -> list[NodeCells]:
-    """These nodes with their GPUs, by GPU type and name, as the user may see them."""
+    """These nodes with their GPUs, as the user may see them."""
     teams = None if user.is_staff else set(user.teams.values_list("pk", flat=True))
-    return [
-        NodeCells(node, [_cell(gpu, attempt, teams) for gpu, attempt in of_node])
-        for node, of_node in groupby(gpus_with_holders(nodes), key=lambda pair: pair[0].node)
-    ]
+    cells: dict[int, list[GpuCell]] = defaultdict(list)
+    for gpu, attempt in gpus_with_holders(nodes):
+        cells[gpu.node_id].append(_cell(gpu, attempt, teams))
+    return [NodeCells(node, cells[node.pk]) for node in nodes]
 
 
 def _cell(gpu: Gpu, attempt: Attempt | None, teams: set[int] | None) -> GpuCell:

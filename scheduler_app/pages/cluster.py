@@ -6,7 +6,6 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import Exists, OuterRef
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -15,7 +14,7 @@ from django_filters import CharFilter, ChoiceFilter, FilterSet, ModelChoiceFilte
 
 from cluster_app.engine_reports import engine_message
 from cluster_app.errors import ReasonMissing
-from cluster_app.models import LOCAL_ENGINE, Engine, Gpu, GpuType, Node, NodeQuerySet, in_service
+from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node, NodeQuerySet, in_service
 from cluster_app.services import cordon, drain, resume
 from scheduler_app.explain.drain_estimate import describe, occupancies
 from scheduler_app.operations.gpu_occupancy import gpu_counts, gpus_by_node
@@ -41,7 +40,8 @@ class NodeFilter(FilterSet):  # type: ignore[misc]  # the library has no types
 @require_safe
 def cluster(request: SignedInRequest) -> HttpResponse:
     """Nodes by GPU type, with their GPUs: those that match the filters, so many on a page."""
-    filtered = NodeFilter(request.GET, queryset=_nodes_with_gpus())
+    nodes_by_type = Node.objects.select_related("gpu_type").order_by("gpu_type__name", "name")
+    filtered = NodeFilter(request.GET, queryset=nodes_by_type)
     page = Paginator(filtered.qs, NODES_PER_PAGE).get_page(request.GET.get("page"))
     nodes, now = gpus_by_node(request.user, list(page.object_list)), timezone.now()
     clearing = occupancies([held.node for held in nodes if held.node.state != Node.State.READY], now)
@@ -67,11 +67,6 @@ def cluster(request: SignedInRequest) -> HttpResponse:
         "local_engine": LOCAL_ENGINE,
     }
     return render(request, "scheduler_app/cluster.html", context)
-
-
-def _nodes_with_gpus() -> NodeQuerySet:
-    gpus = Gpu.objects.present().filter(node=OuterRef("pk"))
-    return Node.objects.filter(Exists(gpus)).order_by("gpu_type__name", "name")
 
 
 @login_required

@@ -107,8 +107,7 @@ def _store_nodes(fence: Fence, engine: str, nodes: Sequence[NodeReport], now: da
     def store(names: Sequence[str]) -> None:
         with fence.transaction():
             record_heartbeats(engine, [n for n in names if reports[n].state != NodeState.SILENT], now=now)
-            for name in names:
-                note_gpu_health(name, {gpu.uuid: gpu.healthy for gpu in reports[name].gpus if gpu.uuid})
+            note_gpu_health(engine, {gpu.uuid: gpu.healthy for name in names for gpu in reports[name].gpus if gpu.uuid})
 
     if poison := isolate([name for name in reports if name not in aside], store):
         set_aside(Kind.NODE, poison, now)

@@ -1,7 +1,7 @@
 """Store what an engine reports of its attempts, in bulk: progress, starts, ends, and the proof that none is left."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -41,8 +41,9 @@ class StoredAttempt(NamedTuple):
     stop_told_at: datetime | None
     reports: int
     invalid_lines: int
-    devices: dict[str, str]
     site_job: str
+    lacks_devices: bool
+    """The site has not told yet which GPUs it gave."""
 
 
 Known = Mapping[int, StoredAttempt]
@@ -73,10 +74,11 @@ def hear_attempts(fence: Fence, engine_name: str, engine: Engine, now: datetime)
     _note_poison(fence, poison, now)
 
 
-def _known(engine_name: str, aside: Iterable[str]) -> dict[int, StoredAttempt]:
+def _known(engine_name: str, aside: Collection[str]) -> dict[int, StoredAttempt]:
     ungone = Attempt.objects.ungone().filter(engine=engine_name).exclude(state=State.CLAIMED)
-    rows = ungone.exclude(pk__in=[int(key) for key in aside]).values_list(*StoredAttempt._fields)
-    return {row[0]: StoredAttempt(*row) for row in rows}
+    of_these = ungone.exclude(pk__in=[int(key) for key in aside]) if aside else ungone
+    rows = of_these.annotate(lacks_devices=Q(devices={})).order_by().values_list(*StoredAttempt._fields)
+    return {row[0]: StoredAttempt._make(row) for row in rows}
 
 
 def _news(engine: Engine, known: Known, attempts: Sequence[int]) -> dict[int, AttemptReport]:
@@ -101,7 +103,7 @@ def _is_over(known: StoredAttempt, report: AttemptReport) -> bool:
 
 def _is_news(known: StoredAttempt, report: AttemptReport) -> bool:
     as_before = report.phase in GOING_ON and known.state != State.ENDED and not _has_reported(known, report)
-    told_by_site = bool(report.reason) or (bool(report.devices) and not known.devices)
+    told_by_site = bool(report.reason) or (bool(report.devices) and known.lacks_devices)
     return not as_before or told_by_site or _has_begun(known, report) or _is_elsewhere(known, report)
 
 
@@ -136,7 +138,7 @@ def _store_going_on(reports: Sequence[AttemptReport], known: Known, now: datetim
     )
     note_running({r.attempt: r.started_at or now for r in reports if _has_begun(known[r.attempt], r)})
     _store_site_jobs(reports, known)
-    _store_devices({r.attempt: r.devices for r in reports if r.devices and not known[r.attempt].devices})
+    _store_devices({r.attempt: r.devices for r in reports if r.devices and known[r.attempt].lacks_devices})
     _withdraw_waiting([r for r in reports if r.reason and r.phase == Phase.LAUNCHING], now)
 
 

@@ -11,7 +11,7 @@ from psycopg.postgres import types
 from psycopg.pq import Format
 
 from cluster_app.models import Node
-from database.timestamps import FastTimes
+from database.connections import FastTimes
 
 OID = types["timestamptz"].oid
 
