@@ -6,7 +6,7 @@ and write late. After each step the rows are compared with what is alive.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -64,7 +64,7 @@ class Lifecycle(RuleBasedStateMachine):
         fleet.engine_over.cache_clear()
         for name, gpus in NODES.items():
             self.lab.node(name, gpus=gpus)
-        self.decided: Decided | None = None
+        self.decided: list[Decided] = []
         self.late: list[Fence] = []
         self.token = 0
         self.tick("one", promptly=False)
@@ -118,7 +118,7 @@ class Lifecycle(RuleBasedStateMachine):
         """What was heard is decided on, what was decided is sent, and perhaps the engine does it within a second."""
         self.engines(holder)
         self.decide(holder)
-        self.commit()
+        self.commit(-1)
         self.engines(holder)
         self._wait(1)
         if promptly:
@@ -130,23 +130,20 @@ class Lifecycle(RuleBasedStateMachine):
         """Open a round and decide it; anything may happen before its commit."""
         if acquire_lease(holder, self.now, Loop.ROUNDS):
             with self._at_this_time():
-                self.decided = Decided.now(self.lab, holder, open_round(holder, self.now))
+                self.decided.append(Decided.now(self.lab, holder, open_round(holder, self.now)))
 
-    @precondition(lambda self: self.decided is not None)
-    @rule()
-    def commit(self) -> None:
-        decided, self.decided = self.decided, None
-        if decided is None:
+    @precondition(lambda self: self.decided)
+    @rule(which=WHICH)
+    def commit(self, which: int) -> None:
+        """One of the rounds that were decided: only the newest, by the holder of the lease, is written."""
+        if not self.decided:
             return
-        overtaken = not SchedulerLease.objects.filter(
+        decided = self.decided.pop(which % len(self.decided))
+        newest = SchedulerLease.objects.filter(
             pk=Loop.ROUNDS, holder=decided.holder, token=decided.record.number
         ).exists()
-        if overtaken:
-            with pytest.raises(LeaseLost), self._at_this_time():
-                decided.commit(self.lab)
-        else:
-            with self._at_this_time():
-                decided.commit(self.lab)
+        with self._at_this_time(), nullcontext() if newest else pytest.raises(LeaseLost):
+            decided.commit(self.lab)
 
     @precondition(lambda self: self._overtaken())
     @rule(which=WHICH, turn=st.sampled_from([observe, dispatch]))
