@@ -38,7 +38,7 @@ test-slurm:  ## the whole contract of engines on a private Slurm cluster; `make 
 	@./bootstrap.sh test
 	MOTLEY_TEST_SLURM=all $(PYTHON) -m pytest -k "slurm" tests/engines $(ARGS)
 
-chaos:  ## random faults for an hour on the embedded service, the full stack and Slurm; ARGS="embedded --seed 1 --faults 100"
+chaos:  ## a thousand random faults in about an hour on the embedded service, the full stack and Slurm; ARGS="embedded --seed 1 --faults 100"
 	@./bootstrap.sh test
 	$(PYTHON) -m tests.chaos $(ARGS)
 

@@ -3,11 +3,12 @@
 from dataclasses import dataclass, replace
 
 from jobs_app.models import Attempt, Job, Reason
+from jobs_app.models.job import LONGEST_PAUSE
 
 EX_TEMPFAIL = 75
 """sysexits.h: "checkpointed, requeue me"."""
 MOST_REQUEUES = 100
-QUICK_S, LONGEST_PAUSE_S = 60.0, 300.0
+QUICK_S, LONGEST_PAUSE_S = 60.0, LONGEST_PAUSE.total_seconds()
 """A job that asks to be requeued before it has run for so long waits twice as long each time, up to the limit."""
 NODE_PAUSE_S = 10.0
 """Pause after a start that failed through its node's fault."""

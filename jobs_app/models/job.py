@@ -1,7 +1,7 @@
 """Jobs with their state and reason, job arrays, dependencies and tags."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -68,6 +68,10 @@ class JobArray(models.Model):
         return f"{self.id} [{self.start}-{self.end}]"
 
 
+LONGEST_PAUSE = timedelta(minutes=5)
+"""Between two attempts of a job."""
+
+
 class JobQuerySet(models.QuerySet["Job"]):
     def update(self, **columns: Any) -> int:
         """Also set `updated_at`, which `auto_now` does only in `save()`: clients poll for changed jobs.
@@ -97,9 +101,12 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.filter(state__in=(Job.State.QUEUED, *Job.ACTIVE))
 
     def schedulable(self, now: datetime) -> "JobQuerySet":
-        """Queued jobs that are neither held nor waiting for a dependency or a pause to end."""
+        """Queued jobs that are neither held nor waiting for a dependency or a pause to end.
+
+        A pause that would end later than the longest one began by a clock that was set back since, and is over.
+        """
         unmet = JobDependency.objects.filter(child=models.OuterRef("pk")).unmet()
-        eligible = Q(eligible_at=None) | Q(eligible_at__lte=now)
+        eligible = Q(eligible_at=None) | Q(eligible_at__lte=now) | Q(eligible_at__gt=now + LONGEST_PAUSE)
         return self.queued().filter(eligible, held=False).filter(~models.Exists(unmet))
 
     def eligible_between(self, since: datetime, now: datetime) -> "JobQuerySet":

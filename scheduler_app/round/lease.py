@@ -13,7 +13,7 @@ from time import monotonic
 from uuid import uuid4
 
 from django.db import DatabaseError, connection, transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from scheduler_app.errors import LeaseLost
 from scheduler_app.models import SchedulerLease
@@ -22,6 +22,8 @@ Loop = SchedulerLease.Loop
 LEASE = timedelta(seconds=10)
 LONGEST_TURN = timedelta(minutes=5)
 """After so long a turn is taken for stuck, and its lease no longer renewed; a round has its solver's time, too."""
+MOST_SKEW = LONGEST_TURN
+"""A lease that expires later than this was taken by a clock that was set back since; hosts may differ by less."""
 DEAD_STATES = {"Z", "X"}
 """A zombie has ended; only its parent has not read its status yet."""
 
@@ -35,7 +37,8 @@ def acquire_lease(holder: str, now: datetime, loop: Loop = Loop.ROUNDS) -> bool:
     taken = {"holder": holder, "expires_at": now + LEASE, "listening_since": now}
     if loop == Loop.ENGINES:  # a round opens with a token of its own
         taken["token"] = F("token") + 1
-    if lease.filter(expires_at__lte=now).update(**taken):
+    expired = Q(expires_at__lte=now) | Q(expires_at__gt=now + MOST_SKEW)
+    if lease.filter(expired).update(**taken):
         return True
     return has_ended(row.holder) and bool(lease.filter(holder=row.holder).update(**taken))
 

@@ -92,7 +92,7 @@ def delete_expired_when_due(now: datetime) -> None:
     A conditional update of `pruned_at` decides which scheduler does it.
     """
     lease = SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES)
-    due = lease.filter(Q(pruned_at=None) | Q(pruned_at__lte=now - EVERY))
+    due = lease.filter(Q(pruned_at=None) | Q(pruned_at__lte=now - EVERY) | Q(pruned_at__gt=now))  # a clock was set back
     if due.update(pruned_at=now) and not delete_expired(now, time_budget=TIME_BUDGET).complete:
         lease.update(pruned_at=now - EVERY + AGAIN_AFTER)
 

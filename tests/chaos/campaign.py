@@ -27,7 +27,7 @@ from tests.deployment import Deployment, others, told, wait_for
 
 UNFINISHED = 7
 """Jobs that are kept unfinished while faults are injected."""
-PAUSE_S = (0.2, 3.0)
+PAUSE_S = (0.1, 2.0)
 """Between two faults."""
 STRIKES_WITHIN_S = 8.0
 CLOCK_AHEAD_S = (-3600.0, 0.0, 3600.0)
@@ -266,6 +266,7 @@ class Campaign:
             except (Conflict, NotFound):
                 raise
             except MotleyError:
+                self.administer()
                 return None
 
         return wait_for("the service answers", answer)[0]

@@ -32,6 +32,7 @@ class Embedded(Campaign):
         self.running, self.disks = service, disks
         self.second: subprocess.Popen[bytes] | None = None
         self._threads: list[threading.Thread] = []
+        self._filler = self.root.parent / "filler"
         self.faults = {
             "scheduler": lambda: self.kill_one(service.processes("manage.py schedule")),
             "scheduler stands still": lambda: self.pause_one(self._schedulers(), seconds=STANDS_STILL_S),
@@ -96,6 +97,7 @@ class Embedded(Campaign):
         if lost:
             for disk in self.disks:
                 disk.lose_unsynced()
+            self._filler.unlink(missing_ok=True)  # that it was removed may be lost, too
             self.running.start()
             if self.running.login != login:
                 self.violated(f"demo.env is {self.running.login}")
@@ -142,15 +144,14 @@ class Embedded(Campaign):
 
     def _fill(self, seconds: float) -> None:
         """Take all space of the engine's disk."""
-        filler = self.root.parent / "filler"
         until = time.monotonic() + seconds
-        with filler.open("wb", buffering=0) as file:
+        with self._filler.open("wb", buffering=0) as file:
             while time.monotonic() < until:
                 try:
                     file.write(bytes(2**16))
                 except OSError:
                     time.sleep(0.05)
-        filler.unlink()
+        self._filler.unlink()
 
 
 @contextmanager

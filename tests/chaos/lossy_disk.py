@@ -46,17 +46,16 @@ class LossyDisk:
 
 @contextmanager
 def lossy_disk(folder: Path, *, mib: int) -> Iterator[LossyDisk | None]:
-    """Mounted at the folder; None where we may not mount."""
+    """Mounted at the folder; None where we may not mount, and the folder is used as it is."""
     with private_folder("motley-image-") as beside, ExitStack() as at_the_end:
-        disk = LossyDisk(beside / "image", folder)
+        disk: LossyDisk | None = LossyDisk(beside / "image", folder)
         with disk.image.open("wb") as file:
             file.truncate(mib * 2**20)
         try:
             subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(disk.image)], check=True, capture_output=True)
             disk.mount()
+            at_the_end.callback(disk.unmount)
         except (OSError, subprocess.CalledProcessError):
-            yield None
-            return
-        at_the_end.callback(disk.unmount)
-        folder.chmod(0o711)
+            disk = None
+        folder.chmod(0o711)  # jobs of another user pass through
         yield disk

@@ -26,7 +26,7 @@ from tests.scheduler.decided_round import Decided
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 ROOT = Path(__file__).resolve().parents[2]
-A_MOMENT = timedelta(seconds=1)
+A_MOMENT, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 
 
 def test_the_first_to_ask_schedules(lab: Lab) -> None:
@@ -57,6 +57,18 @@ def test_another_takes_over_when_the_lease_has_run_out(lab: Lab) -> None:
     tick("one", now)
     assert tick("two", now + LEASE + A_MOMENT)
     assert not tick("one", now + LEASE + 2 * A_MOMENT)
+
+
+def test_a_lease_that_was_taken_before_the_clock_was_set_back_is_no_longer_one(lab: Lab) -> None:
+    now = lab.now
+    acquire_lease("one", now + HOUR)
+    assert acquire_lease("two", now)
+
+
+def test_a_host_whose_clock_is_some_minutes_behind_takes_no_lease(lab: Lab) -> None:
+    now = lab.now
+    acquire_lease("one", now + 4 * MINUTE)
+    assert not acquire_lease("two", now)
 
 
 def test_a_released_lease_is_taken_at_once(lab: Lab) -> None:

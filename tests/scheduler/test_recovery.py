@@ -150,3 +150,11 @@ def test_a_job_that_asks_at_once_to_be_requeued_waits_longer_each_time(lab: Lab)
         assert job.attempts.count() == attempts
         lab.ahead += 2 * A_MOMENT
         lab.until(lambda: job.attempts.count() > attempts)
+
+
+def test_a_pause_that_began_before_the_clock_was_set_back_is_over(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit()
+    Job.objects.update(eligible_at=lab.now + timedelta(hours=1))
+    lab.round()
+    assert job.attempts.count() == 1

@@ -199,6 +199,14 @@ def test_the_scheduler_prunes_once_an_hour(rounds: None) -> None:
     assert not Round.objects.filter(number=0).exists()
 
 
+def test_a_clock_that_was_set_back_does_not_stop_pruning(rounds: None) -> None:
+    SchedulerLease.objects.create(pk=SchedulerLease.Loop.ENGINES)
+    delete_expired_when_due(timezone.now() + 30 * DAY)
+    a_round(0, age=200 * DAY)
+    delete_expired_when_due(timezone.now())
+    assert not Round.objects.filter(number=0).exists()
+
+
 def test_what_did_not_go_in_its_time_goes_a_minute_later(rounds: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning, "ROWS_PER_BATCH", 7)
     monkeypatch.setattr(pruning, "TIME_BUDGET", timedelta(0))
