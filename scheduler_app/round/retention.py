@@ -138,9 +138,11 @@ def _node_events(before: datetime) -> QuerySet[Any]:
 
 
 def _expired_tokens(before: datetime) -> QuerySet[Any]:
-    """Tokens that expired before the cutoff, except makers of a valid token: `made_by` revokes that one with them."""
+    """Tokens that expired or were revoked before the cutoff, except makers of a valid token: `made_by` revokes that one
+    with them."""
     made = ApiToken.objects.valid(before).exclude(made_by=None)
-    return ApiToken.objects.filter(expires_at__lt=before).exclude(pk__in=made.values("made_by"))
+    gone = Q(expires_at__lt=before) | Q(revoked_at__lt=before)
+    return ApiToken.objects.filter(gone).exclude(pk__in=made.values("made_by"))
 
 
 def _forget_snapshots(rounds: QuerySet[Any]) -> object:
@@ -177,5 +179,5 @@ RETENTION_RULES = (
         "runs of retention", "MOTLEY_KEEP_ROUNDS", lambda day: RetentionRun.objects.filter(at__lt=day), _delete
     ),
     RetentionRule("audit entries", "MOTLEY_KEEP_AUDIT", lambda day: AuditEntry.objects.filter(at__lt=day), _delete),
-    RetentionRule("API tokens that expired", "MOTLEY_KEEP_TOKENS", _expired_tokens, _delete),
+    RetentionRule("API tokens that expired or were revoked", "MOTLEY_KEEP_TOKENS", _expired_tokens, _delete),
 )
