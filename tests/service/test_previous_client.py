@@ -119,7 +119,7 @@ def test_the_client_of_before_shows_everything(motley: MotleyOfBefore) -> None:
     for command in ("show", "explain", "events", "attempts"):
         motley.reads(command, job)
         json.loads(motley.reads(command, job, "-o", "json"))
-    for command in (
+    for words in (
         ["ps", "--all"],
         ["nodes"],
         ["types"],
@@ -130,7 +130,7 @@ def test_the_client_of_before_shows_everything(motley: MotleyOfBefore) -> None:
         ["policy", "list"],
         ["policy", "show"],
     ):
-        motley.reads(*command)
+        motley.reads(*words)
     motley("token", "create", "of-before")
     assert "of-before" in motley.reads("token", "list")
     assert motley("show", "00000000-0000-7000-8000-000000000000", codes=(4,)) == ""
