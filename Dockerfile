@@ -11,6 +11,8 @@ RUN python -m compileall -q -x '/\.venv/' . \
     && MOTLEY_SECRET_KEY=only-to-collect .venv/bin/python manage.py collectstatic --no-input
 
 FROM python:3.11-slim-bookworm
+# For `manage.py backup` and `restore`; Debian's version is that of the database in docker-compose.yml.
+RUN apt-get update && apt-get install --yes --no-install-recommends postgresql-client && rm -rf /var/lib/apt/lists/*
 # The numbers are fixed: volumes keep them from one image to the next.
 RUN groupadd --gid 10001 motley && useradd --uid 10001 --gid motley --create-home motley \
     && install -d -o motley -g motley -m 0711 /var/lib/motley/engine && install -d -o motley -g motley -m 0700 /var/lib/motley/archive

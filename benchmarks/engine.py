@@ -49,6 +49,9 @@ class InstantEngine:
     def attempts(self) -> dict[int, bool]:
         return {attempt: attempt in self.ended for attempt in self.running}
 
+    def sizes(self, jobs: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        return dict.fromkeys(jobs, 0)
+
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
         for known in (self.running, self.ended, self.progress):
             for attempts in jobs.values():

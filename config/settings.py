@@ -308,6 +308,8 @@ MOTLEY_KEEP_MINUTES = env.timedelta("MOTLEY_KEEP_MINUTES", timedelta(days=90), v
 MOTLEY_KEEP_IDEMPOTENCY_KEYS = env.timedelta("MOTLEY_KEEP_IDEMPOTENCY_KEYS", timedelta(hours=72), validate=_AN_HOUR)
 MOTLEY_KEEP_CODE = env.timedelta("MOTLEY_KEEP_CODE", timedelta(days=30), validate=_AN_HOUR)
 """Of archives of code, from the last upload and the end of the last job with it on."""
+MOTLEY_TEAM_FILES_GIB = env.int("MOTLEY_TEAM_FILES_GIB", 0, validate=validate.Range(min=0))
+"""Of the files of a team's ended jobs, where the team has no limit of its own; 0: no limit."""
 MOTLEY_KEEP_FILES = env.timedelta("MOTLEY_KEEP_FILES", timedelta(days=180), validate=_AN_HOUR)
 """Of jobs, from their end on: logs, working folders and checkpoints."""
 MOTLEY_KEEP_AUDIT = env.timedelta("MOTLEY_KEEP_AUDIT", timedelta(days=730), validate=_AN_HOUR)

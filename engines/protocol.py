@@ -298,6 +298,12 @@ class Engine(Protocol):
     def attempts(self) -> dict[int, bool]:
         """The attempts whose files it has → whether they have ended: after the loss of a database, say."""
 
+    def sizes(self, jobs: Mapping[str, Sequence[int]]) -> Mapping[str, int]:
+        """Bytes on disk of what `discard` would remove of each job; one that is missing is being measured: ask later.
+
+        A size is told once.
+        """
+
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
         """Remove the files of jobs of which nothing runs: of these attempts, the working folders, the checkpoints.
 

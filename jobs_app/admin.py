@@ -16,7 +16,15 @@ from jobs_app.tokens import note_issued, revoke_token
 
 @admin.register(Team)
 class TeamAdmin(Audited, admin.ModelAdmin[Team]):
-    list_display = ("name", "weight", "max_job_weight", "max_gpus", "max_gpus_per_member", "max_code_mib")
+    list_display = (
+        "name",
+        "weight",
+        "max_job_weight",
+        "max_gpus",
+        "max_gpus_per_member",
+        "max_code_mib",
+        "max_files_gib",
+    )
     search_fields = ("name",)
     filter_horizontal = ("members",)
 

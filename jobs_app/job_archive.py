@@ -54,14 +54,22 @@ def archive_jobs(jobs: QuerySet[Job]) -> None:
 
     A process that is killed between the two leaves both; the jobs are written again the next time.
     """
+    found = _write_all(jobs)
+    arrays = {job.array_id for job in found if job.array_id}
+    with transaction.atomic():
+        same = Job.objects.filter(pk__in=[job.pk for job in found])
+        if dict(same.select_for_update().values_list("pk", "updated_at")) != {j.pk: j.updated_at for j in found}:
+            _write_all(same)  # one was changed meanwhile, as by a new name; the files have the same names as before
+        same.delete()
+        JobArray.objects.filter(pk__in=arrays, jobs=None).delete()
+
+
+def _write_all(jobs: QuerySet[Job]) -> list[Job]:
     related = jobs.select_related("team", "owner", "code").defer("code__diff").order_by("pk")
     found = list(related.prefetch_related("attempts__gpu_type", "needs", "events__actor"))
     for folder, members in groupby(found, lambda job: _folder_of(job.pk)):
         _write(folder, [_record(job) for job in members])
-    arrays = {job.array_id for job in found if job.array_id}
-    with transaction.atomic():
-        Job.objects.filter(pk__in=[job.pk for job in found]).delete()
-        JobArray.objects.filter(pk__in=arrays, jobs=None).delete()
+    return found
 
 
 @dataclass(frozen=True)

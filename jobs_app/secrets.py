@@ -4,13 +4,15 @@ Keys are texts (`MOTLEY_SECRETS_KEYS`), of which the first encrypts and all decr
 """
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from audit_app.models import Action
@@ -50,17 +52,43 @@ def delete_secret(secret: Secret, *, actor: User) -> None:
     secret.delete()
 
 
-def secrets_of(job: Job) -> dict[str, str]:
-    """Values of the secrets that the job names; raises `SecretGone`."""
-    if not job.secrets:
-        return {}
-    found = Secret.objects.usable_by(job.owner_id, job.team_id).filter(name__in=job.secrets)
-    teams_first = sorted(found, key=lambda secret: secret.user_id is not None)
-    by_name = {secret.name: secret for secret in teams_first}  # the owner's replaces that of the team
-    if gone := [name for name in job.secrets if name not in by_name]:
-        text = f"The secret {gone[0]} was deleted, or the owner of the job is no longer in its team."
+@dataclass(frozen=True)
+class UsableSecrets:
+    """The secrets that some jobs name, read at once; each job gets those that its owner and team may use."""
+
+    of_owner: Mapping[tuple[int, str], Secret]
+    of_team: Mapping[tuple[int, str], Secret]
+    members: frozenset[tuple[int, int]]
+    """Owner and team."""
+
+    @classmethod
+    def read(cls, jobs: Iterable[Job]) -> "UsableSecrets":
+        """At most two queries; none if no job names a secret."""
+        naming = [job for job in jobs if job.secrets]
+        if not naming:
+            return cls({}, {}, frozenset())
+        owners, teams = {job.owner_id for job in naming}, {job.team_id for job in naming}
+        names = {name for job in naming for name in job.secrets}
+        found = list(Secret.objects.filter(Q(user__in=owners) | Q(team__in=teams), name__in=names))
+        both = Team.members.through.objects.filter(user__in=owners, team__in=teams)
+        return cls(
+            {(secret.user_id, secret.name): secret for secret in found if secret.user_id is not None},
+            {(secret.team_id, secret.name): secret for secret in found if secret.team_id is not None},
+            frozenset(both.values_list("user", "team")),
+        )
+
+    def of(self, job: Job) -> dict[str, str]:
+        """Values by name; raises `SecretGone`."""
+        return {name: _decrypted(self._find(job, name)) for name in job.secrets}
+
+    def _find(self, job: Job, name: str) -> Secret:
+        """The owner's, else that of the team, which is for its members alone."""
+        if own := self.of_owner.get((job.owner_id, name)):
+            return own
+        if (job.owner_id, job.team_id) in self.members and (ours := self.of_team.get((job.team_id, name))):
+            return ours
+        text = f"The secret {name} was deleted, or the owner of the job is no longer in its team."
         raise SecretGone(f"{text} Set it again, and submit the job again.")
-    return {name: _decrypted(by_name[name]) for name in job.secrets}
 
 
 def missing_secrets(names: Iterable[str], owner: User, team: Team) -> list[str]:

@@ -282,6 +282,8 @@ class Team(TypedDict):
     max_gpus: int | None
     max_gpus_per_member: int | None
     max_code_mib: int | None
+    max_files_gib: int | None
+    files_bytes: int
     members: list[str]
     gpus_in_use: int
     share: Share

@@ -39,6 +39,7 @@ from engines.supervision.engine_root import (
     with_disk_fault,
 )
 from engines.supervision.isolation import Isolation, best_isolation
+from engines.supervision.measure import sizes
 from engines.supervision.processes import any_process_is_exiting, kill, marked
 from engines.supervision.rank import PACKAGE_PARENT, PYTHON
 
@@ -133,6 +134,12 @@ class LocalEngine:
 
     def attempts(self) -> dict[int, bool]:
         return self._root.attempts()
+
+    def sizes(self, jobs: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        with file_errors_explained(self._root.sizes):
+            return sizes(
+                {job: [*self._root.folders_of({job: of})] for job, of in jobs.items()}, results=self._root.sizes
+            )
 
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
         with file_errors_explained(self._root.aside):

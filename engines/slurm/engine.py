@@ -44,6 +44,7 @@ from engines.supervision.engine_root import (
     refuse_ended,
     with_disk_fault,
 )
+from engines.supervision.measure import sizes
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +144,12 @@ class SlurmEngine:
 
     def attempts(self) -> dict[int, bool]:
         return self._root.attempts()
+
+    def sizes(self, jobs: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        with file_errors_explained(self._root.sizes):
+            return sizes(
+                {job: [*self._root.folders_of({job: of})] for job, of in jobs.items()}, results=self._root.sizes
+            )
 
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
         with file_errors_explained(self._root.aside):

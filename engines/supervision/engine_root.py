@@ -89,6 +89,11 @@ class EngineRoot:
         """Where discarded folders are put."""
         return self.path / "discarded"
 
+    @property
+    def sizes(self) -> Path:
+        """Where the sizes of jobs' folders are put."""
+        return self.path / "sizes"
+
     def prepare(
         self,
         launch: Launch,

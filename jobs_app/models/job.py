@@ -202,6 +202,9 @@ class Job(models.Model):
     files_deleted_at = models.DateTimeField(
         null=True, blank=True, help_text="When its logs, working folder and checkpoints were deleted."
     )
+    files_bytes = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="What these take on disk; measured once, after the job's end."
+    )
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = JobQuerySet.as_manager()

@@ -36,6 +36,13 @@ class Team(models.Model):
     max_code_mib = models.PositiveIntegerField(
         "most MiB of code", null=True, blank=True, default=10_240, help_text="Of all stored archives; empty: no limit."
     )
+    max_files_gib = models.PositiveIntegerField(
+        "most GiB of files",
+        null=True,
+        blank=True,
+        help_text="Of jobs that ended: logs, working folders and checkpoints; the oldest are deleted. Empty: the "
+        "service's limit (MOTLEY_TEAM_FILES_GIB).",
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
@@ -52,6 +59,11 @@ class Team(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def files_limit_gib(self) -> int | None:
+        """Most GiB of the files of its ended jobs: its own limit, else the service's; None: no limit."""
+        return (settings.MOTLEY_TEAM_FILES_GIB or None) if self.max_files_gib is None else self.max_files_gib
 
     @property
     def most_job_weight(self) -> float:

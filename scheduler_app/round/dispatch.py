@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from math import ceil
@@ -21,7 +21,7 @@ from jobs_app.code.storage import path_of
 from jobs_app.lifecycle.attempts import about_attempt, withdraw
 from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
 from jobs_app.models import Attempt, Job
-from jobs_app.secrets import SecretGone, secrets_of
+from jobs_app.secrets import SecretGone, UsableSecrets
 from jobs_app.tokens import JobToken
 from scheduler_app.errors import NoStorage
 from scheduler_app.models import GpuClaim
@@ -162,22 +162,23 @@ def _send_launches(fence: Fence, running: dict[str, Engine], now: datetime) -> N
         fence.check()
         gpus = launch_gpus_of(batch)
         attempts = due.filter(pk__in=batch).select_related("job__team", "job__code", "gpu_type").only(*FOR_LAUNCHES)
-        sent = _launched(running, attempts.order_by("pk"), gpus, now)
+        sent = _launched(running, list(attempts.order_by("pk")), gpus, now)
         with fence.transaction():
             Attempt.objects.filter(pk__in=sent).update(launched_at=now)
 
 
 def _launched(
-    running: dict[str, Engine], attempts: Iterable[Attempt], gpus: dict[int, list[LaunchGpu]], now: datetime
+    running: dict[str, Engine], attempts: Sequence[Attempt], gpus: dict[int, list[LaunchGpu]], now: datetime
 ) -> list[int]:
     """Launch attempts and return those that were sent; an engine that does not answer is not asked again now."""
     sent: list[int] = []
     unreachable: set[str] = set()
+    secrets = UsableSecrets.read(attempt.job for attempt in attempts)
     for attempt in attempts:
         if attempt.engine in unreachable:
             continue
         try:
-            if _launch(running[attempt.engine], attempt, gpus[attempt.pk], now):
+            if _launch(running[attempt.engine], attempt, gpus[attempt.pk], secrets, now):
                 sent.append(attempt.pk)
         except EngineUnreachable as error:
             unreachable.add(attempt.engine)
@@ -193,10 +194,10 @@ def launch_gpus_of(attempts: Sequence[int]) -> dict[int, list[LaunchGpu]]:
     return gpus
 
 
-def _launch(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu], now: datetime) -> bool:
+def _launch(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu], secrets: UsableSecrets, now: datetime) -> bool:
     with about_attempt(attempt):
         try:
-            engine.launch(launch_command(attempt, gpus))
+            engine.launch(launch_command(attempt, gpus, secrets))
         except NoStorage as error:
             with suppress(AttemptIsNotLive):
                 end_attempt(attempt, AttemptEnd(now, no_storage=True, message=str(error)))
@@ -223,7 +224,7 @@ def _launch(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu], now: da
     return True
 
 
-def launch_command(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> Launch:
+def launch_command(attempt: Attempt, gpus: Sequence[LaunchGpu], secrets: UsableSecrets) -> Launch:
     """The engine's launch command for an attempt."""
     spec = _launch_spec(attempt, gpus)
     job = attempt.job
@@ -231,7 +232,7 @@ def launch_command(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> Launch:
     return launch_of(
         spec,
         workdir=job.workdir,
-        secrets=secrets_of(job),
+        secrets=secrets.of(job),
         code=path_of(job.code) if job.code is not None else None,
         setup=setup_of(job.setup, team=job.team_id, locks=locks, gpu_type=spec.gpu_type),
         log_limit_bytes=settings.MOTLEY_LOG_LIMIT_BYTES,

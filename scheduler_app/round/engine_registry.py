@@ -119,6 +119,9 @@ class UnusableEngine:
     def attempts(self) -> dict[int, bool]:
         self._refuse()
 
+    def sizes(self, jobs: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        self._refuse()
+
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
         self._refuse()
 

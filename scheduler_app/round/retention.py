@@ -1,7 +1,6 @@
 """Retention: delete expired rows in batches, so that no lock is held for long."""
 
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,17 +9,15 @@ from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError
-from django.db.models import Exists, Max, OuterRef, Q, QuerySet
-from django.utils import timezone
+from django.db.models import Max, Q, QuerySet
 
 from audit_app.models import AuditEntry
-from cluster_app.models import Engine, NodeEvent
-from engines.protocol import EngineError
+from cluster_app.models import NodeEvent
 from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.job_archive import archive_jobs, expired_jobs
-from jobs_app.models import ApiToken, Attempt, IdempotencyKey, Job, JobEvent
+from jobs_app.models import ApiToken, IdempotencyKey, JobEvent
 from scheduler_app.models import GpuTypeUsage, RetentionRun, Round, SchedulerLease, TeamUsage
-from scheduler_app.round.engine_registry import engine_named
+from scheduler_app.round.job_files import Left, discard_files, jobs_beyond_limits, jobs_with_files, measure_files
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +40,16 @@ class RetentionRule:
     """Name of the setting that holds the retention period."""
     expired: Callable[[datetime], QuerySet[Any]]
     remove: Callable[[QuerySet[Any]], object]
+    """May return a `Left`, where it cannot remove all of them."""
 
     @property
-    def kept_for(self) -> timedelta:
-        period: timedelta = getattr(settings, self.setting)
-        return period
+    def kept_for(self) -> timedelta | None:
+        """None for a rule by size."""
+        period = getattr(settings, self.setting)
+        return period if isinstance(period, timedelta) else None
+
+    def expired_at(self, now: datetime) -> QuerySet[Any]:
+        return self.expired(now - (self.kept_for or timedelta()))
 
 
 def delete_expired(now: datetime, *, time_budget: timedelta | None = None) -> RetentionRun:
@@ -56,6 +58,7 @@ def delete_expired(now: datetime, *, time_budget: timedelta | None = None) -> Re
     A rule that fails, as that of the archive does on a full disk, keeps no other from its rows.
     """
     start = monotonic()
+    measure_files()
     give_up_at = start + time_budget.total_seconds() if time_budget is not None else float("inf")
     run = RetentionRun(
         at=now, removed=dict.fromkeys((rule.label for rule in RETENTION_RULES), 0), faults={}, complete=True
@@ -72,8 +75,10 @@ def delete_expired(now: datetime, *, time_budget: timedelta | None = None) -> Re
 
 def _apply(rule: RetentionRule, now: datetime, run: RetentionRun, give_up_at: float) -> None:
     try:
-        for count in _delete_in_batches(rule, now):
-            run.removed[rule.label] += count
+        for count, left in _delete_in_batches(rule, now):
+            run.removed[rule.label] += count - left.rows
+            if left.why:
+                run.faults[rule.label] = left.why
             if monotonic() > give_up_at:
                 return
     except (OSError, DatabaseError) as error:
@@ -83,7 +88,7 @@ def _apply(rule: RetentionRule, now: datetime, run: RetentionRun, give_up_at: fl
 
 def count_expired(now: datetime) -> dict[str, int]:
     """Count the rows that `delete_expired` would remove."""
-    return {rule.label: rule.expired(now - rule.kept_for).count() for rule in RETENTION_RULES}
+    return {rule.label: rule.expired_at(now).count() for rule in RETENTION_RULES}
 
 
 def delete_expired_when_due(now: datetime) -> None:
@@ -97,16 +102,16 @@ def delete_expired_when_due(now: datetime) -> None:
         lease.update(pruned_at=now - EVERY + AGAIN_AFTER)
 
 
-def _delete_in_batches(rule: RetentionRule, now: datetime) -> Iterator[int]:
-    """Remove the expired rows of a rule, oldest first; yields the size of each batch.
+def _delete_in_batches(rule: RetentionRule, now: datetime) -> Iterator[tuple[int, Left]]:
+    """Remove the expired rows of a rule, oldest first; yields the size of each batch, and what is left of it.
 
     No transaction is open around a removal: that of files asks engines, and SQLite's lock would be held meanwhile.
     """
-    expired = rule.expired(now - rule.kept_for)
+    expired = rule.expired_at(now)
     later = expired
     while pks := list(later.order_by("pk").values_list("pk", flat=True)[:ROWS_PER_BATCH]):
-        rule.remove(expired.filter(pk__in=pks))
-        yield len(pks)
+        left = rule.remove(expired.filter(pk__in=pks))
+        yield len(pks), left if isinstance(left, Left) else Left(0, "")
         later = expired.filter(pk__gt=pks[-1])  # what could not be removed is tried again an hour later
 
 
@@ -133,30 +138,11 @@ def _node_events(before: datetime) -> QuerySet[Any]:
 
 
 def _expired_tokens(before: datetime) -> QuerySet[Any]:
-    """Tokens that expired before the cutoff, except makers of a valid token: `made_by` revokes that one with them."""
+    """Tokens that expired or were revoked before the cutoff, except makers of a valid token: `made_by` revokes that one
+    with them."""
     made = ApiToken.objects.valid(before).exclude(made_by=None)
-    return ApiToken.objects.filter(expires_at__lt=before).exclude(pk__in=made.values("made_by"))
-
-
-def _jobs_with_files(before: datetime) -> QuerySet[Any]:
-    """Jobs that ended before the cutoff, and of which nothing runs."""
-    runs = Attempt.objects.ungone().filter(job=OuterRef("pk"))
-    return Job.objects.filter(~Exists(runs), finished_at__lt=before, files_deleted_at=None)
-
-
-def discard_files(jobs: QuerySet[Any]) -> object:
-    """Have the engines remove the files of the jobs; those of an engine that does not answer wait for the next time."""
-    wanted: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for name, job, attempt in Attempt.objects.filter(job__in=jobs).values_list("engine", "job", "pk"):
-        wanted[name][str(job)].append(attempt)
-    left: set[str] = set()
-    for engine in Engine.objects.filter(name__in=wanted):
-        try:
-            engine_named(engine.name).discard(wanted[engine.name])
-        except EngineError as error:
-            log.warning("files of jobs of the engine %s could not be deleted: %s", engine.name, error)
-            left |= wanted[engine.name].keys()
-    return jobs.exclude(pk__in=left).update(files_deleted_at=timezone.now())
+    gone = Q(expires_at__lt=before) | Q(revoked_at__lt=before)
+    return ApiToken.objects.filter(gone).exclude(pk__in=made.values("made_by"))
 
 
 def _forget_snapshots(rounds: QuerySet[Any]) -> object:
@@ -170,7 +156,8 @@ def _delete(rows: QuerySet[Any]) -> object:
 RETENTION_RULES = (
     RetentionRule("snapshots of rounds", "MOTLEY_KEEP_SNAPSHOTS", _archives, _forget_snapshots),
     RetentionRule("rounds", "MOTLEY_KEEP_ROUNDS", _old_rounds, _delete),
-    RetentionRule("files of jobs that ended", "MOTLEY_KEEP_FILES", _jobs_with_files, discard_files),
+    RetentionRule("files of jobs that ended", "MOTLEY_KEEP_FILES", jobs_with_files, discard_files),
+    RetentionRule("files beyond the limit of a team", "MOTLEY_TEAM_FILES_GIB", jobs_beyond_limits, discard_files),
     # After their files, which nothing would find any more; before their events, which go into the archive with them.
     RetentionRule("jobs that ended, to the archive", "MOTLEY_KEEP_JOBS", expired_jobs, archive_jobs),
     RetentionRule("events of jobs that ended", "MOTLEY_KEEP_EVENTS", _job_events, _delete),
@@ -192,5 +179,5 @@ RETENTION_RULES = (
         "runs of retention", "MOTLEY_KEEP_ROUNDS", lambda day: RetentionRun.objects.filter(at__lt=day), _delete
     ),
     RetentionRule("audit entries", "MOTLEY_KEEP_AUDIT", lambda day: AuditEntry.objects.filter(at__lt=day), _delete),
-    RetentionRule("API tokens that expired", "MOTLEY_KEEP_TOKENS", _expired_tokens, _delete),
+    RetentionRule("API tokens that expired or were revoked", "MOTLEY_KEEP_TOKENS", _expired_tokens, _delete),
 )

@@ -19,6 +19,15 @@ from tests.rest_callers import Scope, caller, with_token
 from tests.service_lab import Lab
 
 
+def _empty_archive() -> bytes:
+    body = BytesIO()
+    tarfile.open(fileobj=body, mode="w:gz").close()
+    return body.getvalue()
+
+
+EMPTY_ARCHIVE = _empty_archive()
+
+
 @dataclass(frozen=True)
 class World:
     """A running job of ada's in vision, and every kind of caller."""
@@ -64,10 +73,8 @@ def world(lab: Lab, plain_static: None) -> World:
 
 def stored_code(owner: User) -> str:
     """Digest of an archive of vision's."""
-    body = BytesIO()
-    tarfile.open(fileobj=body, mode="w:gz").close()
-    digest = sha256(body.getvalue()).hexdigest()
-    store(BytesIO(body.getvalue()), digest, team=owner.teams.get(), user=owner)
+    digest = sha256(EMPTY_ARCHIVE).hexdigest()
+    store(BytesIO(EMPTY_ARCHIVE), digest, team=owner.teams.get(), user=owner)
     return digest
 
 

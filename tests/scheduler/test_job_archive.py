@@ -14,6 +14,7 @@ from django.utils import timezone
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
+from jobs_app import job_archive
 from jobs_app.job_archive import archive_files
 from jobs_app.models import ApiToken, Attempt, Job, JobEvent, JobTag
 from jobs_app.tokens import JobToken
@@ -165,6 +166,22 @@ def test_nothing_is_deleted_that_could_not_be_written(old: Job, archive: Path) -
     assert run.removed["files of jobs that ended"] == 1
     archive.unlink()
     archived(old)
+
+
+def test_a_job_that_is_renamed_while_it_is_archived_keeps_its_new_name(
+    old: Job, ada: APIClient, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the file and the removal from the database."""
+    write = job_archive._write
+
+    def written_and_renamed(*told: Any) -> None:
+        write(*told)
+        Job.objects.filter(pk=old.pk).exclude(name="renamed").update(name="renamed")
+
+    monkeypatch.setattr(job_archive, "_write", written_and_renamed)
+    archived(old)
+    assert ada.get(f"/api/v1/jobs/{old.pk}").json()["name"] == "renamed"
+    assert len(list(lines(list(archive.glob("*/*"))))) == 1
 
 
 def test_a_job_that_was_written_but_not_deleted_is_found_once(

@@ -9,6 +9,7 @@ from engines.attempt_files import AttemptFolder
 from jobs_app.lifecycle.commands import cancel_job, requeue_job
 from jobs_app.lifecycle.endings import AttemptEnd, end_attempt
 from jobs_app.models import Attempt, Job
+from jobs_app.secrets import UsableSecrets
 from scheduler_app.round import engine_registry as fleet
 from scheduler_app.round.dispatch import dispatch, launch_command, launch_gpus_of
 from scheduler_app.round.lease import acquire_lease
@@ -59,7 +60,7 @@ def test_an_attempt_that_was_launched_meanwhile_is_not_taken_for_gone(lab: Lab, 
 
 def test_a_launch_that_arrives_after_the_job_was_cancelled_begins_nothing(lab: Lab, unsent: Job) -> None:
     attempt = unsent.attempts.get()
-    late = launch_command(attempt, launch_gpus_of([attempt.pk])[attempt.pk])
+    late = launch_command(attempt, launch_gpus_of([attempt.pk])[attempt.pk], UsableSecrets.read([attempt.job]))
     folder = AttemptFolder(lab.root / "attempts" / str(attempt.pk))
     cancel_job(unsent, actor=None)
     lab.until_state(unsent, Job.State.CANCELLED)

@@ -161,6 +161,15 @@ def test_tokens_go_two_years_after_their_expiry_and_those_without_one_stay(lab: 
     assert names_of_tokens() - before == {"expired", "endless"}
 
 
+def test_revoked_tokens_go_two_years_after_that_with_or_without_an_expiry(lab: Lab) -> None:
+    before = names_of_tokens()
+    for name, age in (("long-revoked", 731 * DAY), ("revoked", 729 * DAY)):
+        token = a_token(lab, name, expired=None)
+        ApiToken.objects.filter(pk=token.pk).update(revoked_at=timezone.now() - age)
+    delete_expired(timezone.now())
+    assert names_of_tokens() - before == {"revoked"}
+
+
 def test_a_token_stays_while_one_that_it_made_is_valid(lab: Lab) -> None:
     maker = a_token(lab, "maker", expired=731 * DAY)
     made = a_token(lab, "made", expired=None, made_by=maker)

@@ -7,6 +7,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
@@ -188,3 +189,16 @@ def test_the_page_sets_and_deletes(cluster: Lab) -> None:
     assert "your jobs" in browser.get("/secrets").content.decode()
     browser.post(f"/secrets/{secret.pk}/delete")
     assert not Secret.objects.exists()
+
+
+def test_secrets_of_many_launches_are_read_at_once(cluster: Lab, ada: APIClient) -> None:
+    """Each launch read its own; a batch has a hundred."""
+    set_to(ada)
+    set_to(ada, "that of the team", name="OURS", team="vision")
+    cluster.node("n2", gpus=8)
+    jobs = [cluster.submit('test -n "$KEY" && test -n "$OURS"', secrets=["KEY", "OURS"]) for _ in range(5)]
+    with CaptureQueriesContext(connection) as asked:
+        cluster.tick()
+    assert len([query for query in asked if 'FROM "jobs_app_secret"' in query["sql"]]) == 1
+    for job in jobs:
+        cluster.until_state(job, Job.State.SUCCEEDED)
