@@ -6,7 +6,7 @@ from django.db import migrations
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs_app', '0026_secrets'),
+        ('jobs_app', '0027_files_of_teams'),
     ]
 
     operations = [
