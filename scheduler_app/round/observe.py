@@ -9,8 +9,19 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, QuerySet
-from django.db.models.functions import Coalesce, Greatest
+from django.db.models import (
+    DateTimeField,
+    DurationField,
+    Exists,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    OuterRef,
+    QuerySet,
+    Value,
+)
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Cast, Ceil, Coalesce, Greatest
 
 from cluster_app.engine_reports import (
     Inventory,
@@ -175,12 +186,11 @@ def _live_attempts_on(nodes: NodeQuerySet) -> dict[int, list[str]]:
 
 
 class Limited(NamedTuple):
-    """A running attempt of a job with a time limit."""
+    """A running attempt that is over its job's time limit by our clock."""
 
     attempt: int
     engine: str
     job: UUID
-    started_at: datetime
     ran_s: float
     """Of the job's earlier attempts."""
     limit_s: int
@@ -203,10 +213,11 @@ def _stop(fence: Fence, due: Sequence[DueStop]) -> None:
 
 def _over_their_time_limit(now: datetime) -> Iterator[DueStop]:
     """Jobs over their limit by our clock and, where the engine has one that nobody sets, by that one."""
-    running = Attempt.objects.filter(state=State.RUNNING, job__time_limit_s__isnull=False, started_at__isnull=False)
-    columns = ("pk", "engine", "job", "started_at", "job__ran_s", "job__time_limit_s")
-    rows = [Limited(*row) for row in running.values_list(*columns)]
-    due = [one for one in rows if one.ran_s + (now - one.started_at).total_seconds() > one.limit_s]
+    left_s = F("job__time_limit_s") - F("job__ran_s")
+    running = Attempt.objects.filter(state=State.RUNNING, job__time_limit_s__isnull=False)
+    over = running.annotate(until=_seconds_after(F("started_at"), left_s)).filter(until__lt=now)
+    columns = ("pk", "engine", "job", "job__ran_s", "job__time_limit_s")
+    due = [Limited(*row) for row in over.values_list(*columns)]
     measured = _measured([(one.engine, one.attempt) for one in due])
     for one in due:
         if one.attempt not in measured or one.ran_s + measured[one.attempt] > one.limit_s:
@@ -226,13 +237,21 @@ def _measured(attempts: Sequence[tuple[str, int]]) -> dict[int, float]:
     return found
 
 
+def _seconds_after(time: Combinable, seconds: Combinable) -> Combinable:
+    """The time so many seconds later, computed by the database: thousands of rows that are not due are not read."""
+    whole = Cast(Ceil(seconds), IntegerField())  # SQLite adds no fractions of a microsecond
+    duration = ExpressionWrapper(whole * Value(timedelta(seconds=1)), DurationField())
+    return ExpressionWrapper(time + duration, DateTimeField())
+
+
 def _idle(now: datetime) -> Iterator[DueStop]:
     """Jobs whose sessions have not been in use for their idle limit, and that have run for so long."""
     running = Attempt.objects.filter(state=State.RUNNING, job__idle_limit_s__isnull=False)
-    columns = ("pk", "engine", "job", Coalesce("session_at", "started_at"), "job__idle_limit_s")
-    due = [row for row in running.values_list(*columns) if now - row[3] >= timedelta(seconds=row[4])]
+    unused = running.annotate(until=_seconds_after(Coalesce("session_at", "started_at"), F("job__idle_limit_s")))
+    columns = ("pk", "engine", "job", "job__idle_limit_s")
+    due = list(unused.filter(until__lte=now).values_list(*columns))
     measured = _measured([(engine, attempt) for attempt, engine, *_ in due])
-    for attempt, _, job, _, limit_s in due:
+    for attempt, _, job, limit_s in due:
         if measured.get(attempt, limit_s) >= limit_s:  # else a clock was set forward
             yield DueStop(job, Attempt.StopReason.TIMEOUT, f"no session was in use for {limit_s} s")
 
