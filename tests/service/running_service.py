@@ -68,8 +68,8 @@ class Service(Deployment):
         assert self.process is not None
         while left := [*self.service_processes(), *self.job_processes()]:
             kill_all(left)
-            self.process.poll()
             time.sleep(0.01)
+        self.process.wait()
 
     def browser(self) -> httpx.Client:
         """Signed in as the demo's user."""
