@@ -20,8 +20,9 @@ import numpy as np
 from estimation.fitted_models import Fits, models_of, most_alike, passes_for, rounded
 from estimation.goodput import NO_NOISE, Batches, BatchLimits, GradientNoise, best_batches, gain
 from estimation.profile import GpuSpec, Knowledge
-from estimation.scaling import Floats, Ints, Leads, Machines, Point, Points, Source, points_of, scaling_law
+from estimation.scaling import Leads, Machines, Point, Points, Source, points_of, scaling_law
 from estimation.throughput_model import ThroughputModel
+from estimation.types import Floats, Ints
 
 NOISE_GRAIN = 0.1
 """The noise is rounded to steps of 10 %: the best batch follows it slowly, and no estimate of it is as good as that."""

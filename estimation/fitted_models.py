@@ -10,8 +10,9 @@ import numpy as np
 
 from estimation.goodput import BatchLimits
 from estimation.profile import Knowledge, Place
-from estimation.scaling import Floats, Ints, Machines
+from estimation.scaling import Machines
 from estimation.throughput_model import ThroughputModel, Timings, fit
+from estimation.types import Floats, Ints
 
 BATCHES = 2
 """Timed on one node with so many batches per GPU, or more, a type is fitted: fewer do not tell computing apart."""

@@ -23,10 +23,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from estimation.types import Floats, Ints
 
 CANDIDATES = 50
 DUST = 1e-8

@@ -13,10 +13,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from estimation.types import Bools, Floats
+
 Evaluation = tuple[float, Callable[[], tuple[Floats, Floats]]]
 """The value at a point x (n,), and what works out the gradient (n,) and the Hessian (n, n) there.
 

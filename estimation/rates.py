@@ -25,7 +25,8 @@ import numpy as np
 from estimation.batch_tuning import tuned_rates
 from estimation.fitted_models import Fits, Models, fixed_batch, models_of, most_alike, spans, steps_per_second
 from estimation.profile import Knowledge
-from estimation.scaling import Bools, Floats, Ints, Leads, Machines, Point, Points, Source, points_of, scaling_law
+from estimation.scaling import Leads, Machines, Point, Points, Source, points_of, scaling_law
+from estimation.types import Bools, Floats, Ints
 
 __all__ = ["Machines", "Source", "estimate_rates", "valid_configurations", "workload_rates"]
 

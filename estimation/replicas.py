@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from estimation.batch_tuning import Tuned
 from estimation.profile import Knowledge, Measured, Measurement
-from estimation.scaling import SCALING_EXPONENT, Bools, Ints, Machines
+from estimation.scaling import SCALING_EXPONENT, Machines
+from estimation.types import Bools, Ints
 
 Number = TypeVar("Number", np.float64, np.int64)
 Value = TypeVar("Value", Measurement, float)

@@ -7,13 +7,9 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from estimation.profile import GpuSpec, Knowledge, Place
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from estimation.types import Bools, Floats, Ints
 
 SCALING_EXPONENT = 0.8
 SPANNING_FACTOR = 0.7

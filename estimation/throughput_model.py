@@ -24,13 +24,10 @@ from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from estimation.newton import Box, Evaluation, Iterate, minimize_within
+from estimation.types import Bools, Floats, Ints
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 Numbers = float | Floats | Ints
 
 NOTHING = 1e-8

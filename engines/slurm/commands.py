@@ -14,6 +14,7 @@ from engines.slurm.text import (
     ALLOCATION_FORMAT,
     JOB_FORMAT,
     Allocation,
+    Partition,
     Reservation,
     SlurmJob,
     SlurmNode,
@@ -21,6 +22,7 @@ from engines.slurm.text import (
     parse_allocation,
     parse_job,
     parse_node,
+    parse_partitions,
     parse_reservations,
 )
 
@@ -74,6 +76,9 @@ class SlurmCommands:
 
     def reservations(self) -> list[Reservation]:
         return parse_reservations(self._run("scontrol", "show", "reservation", "-o"))
+
+    def partitions(self) -> list[Partition]:
+        return parse_partitions(self._run("scontrol", "show", "partition", "-o"))
 
     def submit(self, options: Sequence[str], script: str) -> int:
         """Number of the new job. Nothing of our environment is passed on: Slurm would store it in clear."""

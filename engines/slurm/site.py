@@ -10,7 +10,7 @@ from engines.protocol import EngineError, EngineUnreachable, NodeState
 from engines.slurm.commands import SlurmCommands
 from engines.slurm.drains import DrainChange, drain_changes
 from engines.slurm.text import Allocation, SlurmJob, SlurmNode
-from engines.slurm.use import with_reservations
+from engines.slurm.use import with_partition, with_reservations
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,8 @@ class Site:
         """The nodes by their names in Motley, asked anew."""
         found = [node for node in self.slurm.nodes() if not self._partition or self._partition in node.partitions]
         free = with_reservations(found, self.slurm.reservations(), own=self._reservation)
-        self._known = {node.name.lower(): node for node in free}
+        open_ones = with_partition(free, self.slurm.partitions(), own=self._partition)
+        self._known = {node.name.lower(): node for node in open_ones}
         return self._known
 
     def node(self, name: str) -> SlurmNode:

@@ -90,6 +90,15 @@ class SlurmNode:
 
 
 @dataclass(frozen=True)
+class Partition:
+    """A partition; jobs start in one that is `UP`."""
+
+    name: str
+    is_default: bool
+    state: str
+
+
+@dataclass(frozen=True)
 class SlurmJob:
     """One job, as squeue prints it."""
 
@@ -163,6 +172,13 @@ def parse_allocation(line: str) -> Allocation:
 def _mib(text: str) -> float:
     """MiB of an amount such as `7.50G`."""
     return float(text[:-1]) * _MIB[text[-1]] if text[-1] in _MIB else float(text)
+
+
+def parse_partitions(text: str) -> list[Partition]:
+    """Lines of `scontrol show partition -o`."""
+    lines = [line for line in text.splitlines() if line.startswith("PartitionName=")]
+    found = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in lines]
+    return [Partition(one["PartitionName"], one.get("Default") == "YES", one.get("State", "UP")) for one in found]
 
 
 def parse_reservations(text: str) -> list[Reservation]:

@@ -9,7 +9,7 @@ from engines.protocol import NodeState
 from engines.slurm.files import SlurmLaunchFile
 from engines.slurm.options import SlurmOptions
 from engines.slurm.submission import cpus_with
-from engines.slurm.text import Allocation, Reservation, SlurmNode
+from engines.slurm.text import Allocation, Partition, Reservation, SlurmNode
 
 MAINTENANCE = "MAINT"
 """Flag of a reservation that keeps out even the jobs of others that the node has."""
@@ -48,10 +48,22 @@ def foreign_use(node: SlurmNode, own: Use, options: SlurmOptions) -> Use:
     return Use(max(node.used_gpus - own.gpus, node.gpu_count - max(seats, 0), 0), cpus, memory_mib)
 
 
+def with_partition(nodes: Iterable[SlurmNode], partitions: Iterable[Partition], *, own: str) -> list[SlurmNode]:
+    """The nodes, cordoned where the partition of our jobs, `own` or the default, starts none.
+
+    Else a job would be placed there again and again, and be taken back after each round.
+    """
+    ours = next((one for one in partitions if (one.name == own if own else one.is_default)), None)
+    if ours is None or ours.state == "UP":
+        return list(nodes)
+    why = f"Slurm says that the partition {ours.name} is {ours.state.lower()}"
+    return [_cordoned(node, why) for node in nodes]
+
+
 def with_reservations(nodes: Iterable[SlurmNode], reservations: Iterable[Reservation], *, own: str) -> list[SlurmNode]:
     """The nodes, cordoned where a reservation other than `own` is active; with `own`, also those outside of it."""
     active = [one for one in reservations if one.is_active]
-    return [_reserved(node, why) if (why := _why_reserved(node, active, own)) else node for node in nodes]
+    return [_cordoned(node, why) if (why := _why_reserved(node, active, own)) else node for node in nodes]
 
 
 def _why_reserved(node: SlurmNode, active: Iterable[Reservation], own: str) -> str:
@@ -63,5 +75,5 @@ def _why_reserved(node: SlurmNode, active: Iterable[Reservation], own: str) -> s
     return f"it is not in the reservation {own}, or that is not active" if own and own not in here else ""
 
 
-def _reserved(node: SlurmNode, why: str) -> SlurmNode:
+def _cordoned(node: SlurmNode, why: str) -> SlurmNode:
     return replace(node, state=NodeState.CORDONED, reason=why) if node.state is NodeState.OK else node

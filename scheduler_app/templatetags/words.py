@@ -65,7 +65,7 @@ def _time(at: datetime, words: str) -> SafeString:
 
 
 def _largest(seconds: float) -> str:
-    return duration(seconds).split(" ", 2)[0] + " " + duration(seconds).split(" ")[1]
+    return " ".join(duration(seconds).split(" ")[:2])
 
 
 @register.filter

@@ -117,6 +117,16 @@ def test_a_node_that_is_reserved_for_others_takes_no_jobs(lab: SlurmLab) -> None
         lab.cluster.run("scontrol", "delete", "reservationname=exam")
 
 
+def test_no_node_takes_jobs_while_the_partition_is_down(lab: SlurmLab) -> None:
+    lab.cluster.run("scontrol", "update", "partitionname=gpu", "state=down")
+    try:
+        assert {node(lab, name).state for name in ("n1", "n2")} == {NodeState.CORDONED}
+        assert node(lab, "n1").reason == "Slurm says that the partition gpu is down"
+    finally:
+        lab.cluster.run("scontrol", "update", "partitionname=gpu", "state=up")
+    assert node(lab, "n1").state == NodeState.OK
+
+
 def test_rank_0_is_where_motley_wants_it(lab: SlurmLab) -> None:
     attempt = lab.run("echo $SLURMD_NODENAME", tasks=gang(("n2", 1), ("n1", 1)))
     assert [lab.output(attempt, rank=rank) for rank in (0, 1)] == [b"n2\n", b"n1\n"]

@@ -16,11 +16,12 @@ from engines.slurm.text import (
     parse_gpus,
     parse_job,
     parse_node,
+    parse_partitions,
     parse_reservations,
     state_flags,
     waiting_reason,
 )
-from engines.slurm.use import Use, foreign_use, with_reservations
+from engines.slurm.use import Use, foreign_use, with_partition, with_reservations
 
 NODE = (
     "NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=3 CPUEfctv=16 CPUTot=16 CPULoad=9.47 AvailableFeatures=(null) "
@@ -123,6 +124,30 @@ def test_what_a_job_has_of_its_nodes_is_read_by_node_and_component() -> None:
     plain = parse_allocation("motley-x-3  N/A  2  cpu=4,mem=3000M,node=2,billing=4,gres/gpu=2   ")
     assert plain == Allocation("motley-x-3", 0, 2, 1500)
     assert parse_allocation("motley-x-3 1 1 cpu=2,mem=7.50G,node=1") == Allocation("motley-x-3", 1, 2, 7680)
+
+
+PARTITION = (
+    "PartitionName={name} AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default={default} QoS=N/A "
+    "DefaultTime=NONE MaxTime=UNLIMITED MinNodes=0 Nodes=n[1-2] OverSubscribe=NO PreemptMode=OFF State={state} "
+    "TotalCPUs=32 TotalNodes=2 JobDefaults=(null)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "own", "why"),
+    [
+        ("UP", "", ""),
+        ("DOWN", "", "Slurm says that the partition gpu is down"),
+        ("INACTIVE", "gpu", "Slurm says that the partition gpu is inactive"),
+        ("DOWN", "urgent", ""),
+    ],
+)
+def test_nodes_take_no_jobs_while_their_partition_starts_none(state: str, own: str, why: str) -> None:
+    text = PARTITION.format(name="gpu", default="YES", state=state)
+    text += PARTITION.format(name="urgent", default="NO", state="UP")
+    (found,) = with_partition([parse_node(node())], parse_partitions(text), own=own)
+    assert found.reason == why
+    assert found.state is (NodeState.CORDONED if why else NodeState.OK)
 
 
 RESERVATION = (
