@@ -13,11 +13,13 @@ import pytest
 
 from engines.local.engine import LocalEngine
 from engines.protocol import Image, Phase, Setup, StopReason, Stream
+from engines.sessions.frames import Kind
 from engines.supervision.container import remove_state
 from engines.supervision.container_runtime import ContainerRuntime, find_runtime
 from engines.supervision.isolation import Isolation
 from engines.supervision.processes import kill
-from tests.engines.engine_lab import Lab, running
+from tests.engines.engine_lab import Lab, running, until
+from tests.engines.test_engine_sessions import TERMINAL, run, session
 
 BUSYBOX = Path("/bin/busybox")
 PROGRAMS = ("sh", "cat", "env", "id", "ls", "ps", "pwd", "sleep", "touch", "head", "readlink", "mkdir", "grep")
@@ -157,6 +159,35 @@ def test_nothing_is_left_when_its_supervisor_is_killed(lab: ContainerLab, victim
     assert lab.loss_of(attempt).phase is Phase.LOST
     assert (running("sleep", "3600.55"), lab.processes(attempt), states(lab)) == ([], [], [])
     assert not any(str(lab.root) in line for line in Path("/proc/self/mountinfo").read_text().splitlines())
+
+
+def test_a_session_is_in_the_container_as_the_jobs_account(lab: ContainerLab) -> None:
+    attempt = lab.launch("touch $HOME/made; echo up; exec sleep 3600", env={"A": "b"})
+    lab.wait_for_output(attempt, b"up")
+    script = "ls -d /only-here made; echo $A; id -u; grep NoNewPrivs /proc/self/status; exit 3"
+    out, _, code = run(lab, attempt, "sh", "-c", script)
+    assert (out, code) == (b"/only-here\nmade\nb\n65534\nNoNewPrivs:\t1\n", 3)
+
+
+def test_a_session_has_a_terminal_in_the_container(lab: ContainerLab) -> None:
+    attempt = lab.launch("echo up; exec sleep 3600")
+    lab.wait_for_output(attempt, b"up")
+    with session(lab, attempt, {"argv": [], "terminal": TERMINAL}) as one:
+        one.frames.send(Kind.DATA, b"ls -d /only-here; exit 4\n")
+        out, _, code = one.all()
+    assert (b"\n/only-here" in out, code) == (True, 4)
+
+
+def test_a_session_ends_with_its_container(lab: ContainerLab) -> None:
+    attempt = lab.launch("echo up; exec sleep 3600")
+    lab.wait_for_output(attempt, b"up")
+    with session(lab, attempt, {"argv": ["sleep", "3600.44"], "terminal": None}) as one:
+        until(lambda: running("sleep", "3600.44"))
+        lab.engine.stop(attempt, reason=StopReason.CANCEL, grace=timedelta(seconds=5))
+        while one.frames.receive() is not None:
+            pass
+    lab.end_of(attempt)
+    assert running("sleep", "3600.44") == []
 
 
 def test_two_ranks_have_a_container_each(lab: ContainerLab) -> None:
