@@ -1,6 +1,6 @@
 #!/bin/sh
 # Sets up what `make` needs: uv, the Python packages of uv.lock and, for the tests, a browser, a C compiler,
-# PostgreSQL, Redis, Slurm, User-mode Linux and PyTorch.
+# PostgreSQL, Redis, Slurm, User-mode Linux, Podman and PyTorch.
 # As root it installs missing Debian packages; otherwise it says which ones are missing.
 #   ./bootstrap.sh run     packages of the service
 #   ./bootstrap.sh test    and those of the tests
@@ -115,6 +115,8 @@ test)
     command -v socat >/dev/null || install_packages "a network that can be cut, for campaigns of faults" socat || missing=1
     command -v linux.uml >/dev/null \
         || install_packages "a kernel of the tests' own, for limits by cgroup v2" user-mode-linux || missing=1
+    command -v podman >/dev/null && command -v crun >/dev/null && command -v catatonit >/dev/null && [ -e /bin/busybox ] \
+        || install_packages "containers, for their tests" podman crun catatonit busybox-static || missing=1
     install_slurm || missing=1
     command -v slurmdbd >/dev/null && command -v mariadbd >/dev/null \
         || install_servers "the accounting of Slurm, for its tests" slurmdbd mariadb-server || missing=1

@@ -21,7 +21,8 @@ HEARTBEAT_RESOLUTION = timedelta(seconds=2)
 """A heartbeat that is younger than this is not written again: thousands of nodes are heard twice a second."""
 MOST_NAMED = 6
 MOST_OF_LIMITS = 500
-"""Characters of `Node.limits`."""
+MOST_OF_RUNTIME = 100
+"""Characters of `Node.limits` and `Node.containers`."""
 
 
 def record_answer(engine: Engine, inventory: Inventory, *, now: datetime) -> None:
@@ -84,10 +85,16 @@ def update_node_health(
 
 
 def _store_condition(node: Node, reported: Mapping[str, Any]) -> None:
-    """Store whether the engine gives the node no new jobs, what others use of it, and how jobs are limited there."""
+    """Store whether the engine gives the node no new jobs, what others use of it, and how jobs run there."""
     reason = (reported["reason"] or "out of service")[:200] if reported.get("state") == CORDONED else ""
     limits = reported.get("limits", "")[:MOST_OF_LIMITS]
-    condition = {"engine_reason": reason, "limits": limits, **{name: reported.get(name, 0) for name in FOREIGN_USE}}
+    runtime = reported.get("containers", "")[:MOST_OF_RUNTIME]
+    condition = {
+        "engine_reason": reason,
+        "limits": limits,
+        "containers": runtime,
+        **{name: reported.get(name, 0) for name in FOREIGN_USE},
+    }
     if all(getattr(node, name) == value for name, value in condition.items()):
         return
     Node.objects.filter(pk=node.pk).update(**condition)

@@ -8,7 +8,7 @@ from django.db.models import Count
 from allocation.gangs import fewest_nodes, holds_equal_parts, servable_gpus
 from cluster_app.models import Gpu, Node
 from cluster_app.replica_size import ONE_GPU, GpusPerReplica
-from cluster_app.storage import StoragePaths
+from cluster_app.storage import CONTAINERS, StoragePaths, runs
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class NodeShape:
     memory_mib: int
     engine: str = ""
     storage: frozenset[str] = frozenset()
-    """Names of the storage that it has."""
+    """Names of the storage that it has, and `CONTAINERS`."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Request:
     uneven_gang: bool = False
     gpus_per_replica: GpusPerReplica = ONE_GPU
     mounts: tuple[str, ...] = ()
-    """Names of storage."""
+    """Names of storage, and `CONTAINERS`."""
 
     @property
     def replicas(self) -> int:
@@ -73,7 +73,7 @@ def inventory() -> list[NodeShape]:
             cpus=node.cpus,
             memory_mib=node.memory_mib,
             engine=str(node.engine_id),
-            storage=frozenset(paths.on(str(node.engine_id), node.gpu_type.name)),
+            storage=frozenset(paths.on(str(node.engine_id), node.gpu_type.name)) | runs(node.containers),
         )
         for node in Node.objects.select_related("gpu_type")
         if node.pk in gpus
@@ -86,7 +86,7 @@ def why_never(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
         return Refusal(
             "no_such_gpu", "/gpus", "The cluster has no GPUs yet: an administrator can add nodes in the administration."
         )
-    checks = (_wrong_type, _no_storage, _too_little, _too_large)
+    checks = (_wrong_type, _no_containers, _no_storage, _too_little, _too_large)
     return next((refusal for check in checks if (refusal := check(request, nodes))), None)
 
 
@@ -99,16 +99,24 @@ def _wrong_type(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
     return Refusal("no_such_gpu", pointer, f"No node has {', '.join(unknown)}; there is {', '.join(known)}.")
 
 
+def _no_containers(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
+    if CONTAINERS not in request.mounts or any(CONTAINERS in node.storage for node in _of_type(request, nodes)):
+        return None
+    where = sorted({f"{node.gpu_type} of {node.engine}" for node in nodes if CONTAINERS in node.storage})
+    there = f"these do: {', '.join(where)}" if where else "an administrator can install Podman (docs/containers.md)"
+    return Refusal("no_containers", "/image", f"No node of the allowed GPU types runs containers; {there}.")
+
+
 def _no_storage(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
     """A name that no node has, or names that no allowed node has together."""
     if not request.mounts or any(_has_storage(request, node) for node in _of_type(request, nodes)):
         return None
-    known = sorted(frozenset[str]().union(*(node.storage for node in nodes)))
-    unknown = [name for name in request.mounts if name not in known]
+    known = sorted(frozenset[str]().union(*(node.storage for node in nodes)) - {CONTAINERS})
+    unknown = [name for name in request.mounts if name not in {*known, CONTAINERS}]
     if unknown:
         there = f"there is {', '.join(known)}" if known else "an administrator can add it in the administration"
         return Refusal("no_such_storage", "/mounts", f"No node has the storage {', '.join(unknown)}; {there}.")
-    asked = " and ".join(request.mounts)
+    asked = " and ".join("a container runtime" if name == CONTAINERS else name for name in request.mounts)
     where = sorted({f"{node.gpu_type} of {node.engine}" for node in nodes if _has_storage(request, node)})
     if not where:
         return Refusal("no_such_storage", "/mounts", f"No node has the storage {asked} together.")

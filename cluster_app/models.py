@@ -177,6 +177,13 @@ class Node(models.Model):
         editable=False,
         help_text="Which limits of jobs are enforced there, and how, as its engine reports.",
     )
+    containers = models.CharField(
+        max_length=100,
+        blank=True,
+        default="",
+        editable=False,
+        help_text="The container runtime there, as its engine reports; empty: it runs none.",
+    )
     foreign_gpus = models.PositiveSmallIntegerField(
         default=0,
         editable=False,

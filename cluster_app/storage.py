@@ -11,6 +11,20 @@ TRIED_AGAIN_AFTER = timedelta(minutes=5)
 """Time for which jobs stay away from a node that did not have their storage: a mount may come back by itself."""
 
 
+CONTAINERS = "(containers)"
+"""Stands among the storage of a node that runs containers: no storage can have this name."""
+
+
+def needs_of(mounts: Collection[str], image: str) -> tuple[str, ...]:
+    """What a node must have for a job with this storage and this image."""
+    return (*mounts, CONTAINERS) if image else tuple(mounts)
+
+
+def runs(containers: str) -> frozenset[str]:
+    """What a node with this container runtime has for `needs_of`."""
+    return frozenset({CONTAINERS} if containers else ())
+
+
 @dataclass(frozen=True)
 class StoragePaths:
     """Paths of all storage: name -> path by engine and GPU type, '' standing for all types."""
@@ -38,12 +52,15 @@ def missing_storage() -> dict[int, frozenset[str]]:
     return {node: frozenset(names) for node, names in missing.items()}
 
 
-def nodes_with(mounts: Collection[str]) -> set[int]:
-    """Primary keys of the nodes that have this storage; on none of them was it found missing lately."""
+def nodes_with(needs: Collection[str]) -> set[int]:
+    """Primary keys of the nodes that have all of this; on none of them was storage found missing lately."""
     paths, missing = StoragePaths.read(), missing_storage()
-    nodes = Node.objects.values_list("pk", "engine__name", "gpu_type__name")
-    has = {pk: paths.on(engine, gpu_type).keys() - missing.get(pk, frozenset()) for pk, engine, gpu_type in nodes}
-    return {pk for pk, names in has.items() if {*mounts} <= names}
+    nodes = Node.objects.values_list("pk", "engine__name", "gpu_type__name", "containers")
+    has = {
+        pk: (paths.on(engine, gpu_type).keys() - missing.get(pk, frozenset())) | runs(containers)
+        for pk, engine, gpu_type, containers in nodes
+    }
+    return {pk for pk, names in has.items() if {*needs} <= names}
 
 
 def nodes_without(storage: Storage) -> list[str]:

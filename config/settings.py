@@ -279,6 +279,14 @@ MOTLEY_JOB_PROCESSES = env.int("MOTLEY_JOB_PROCESSES", 16384, validate=validate.
 """Most processes and threads of a job on one machine, or of its account where no cgroup can be made; 0: no limit."""
 MOTLEY_CGROUP = env.str("MOTLEY_CGROUP", "auto", validate=validate.Regexp(r"\A(auto|none|/.+)\Z"))
 """Folder of a subtree of cgroup v2 that is the service's; auto: the one that systemd has delegated; none: none."""
+MOTLEY_CONTAINERS = env.str(
+    "MOTLEY_CONTAINERS", "auto", validate=validate.OneOf(["auto", "podman", "apptainer", "none"])
+)
+"""The runtime of containers on this machine; auto: the first that works."""
+MOTLEY_IMAGE_REGISTRIES: list[str] = env.list("MOTLEY_IMAGE_REGISTRIES", [])
+"""Registries from which images are pulled; of others, only images that a node has already are used."""
+MOTLEY_IMAGE_FOLDERS: list[str] = env.list("MOTLEY_IMAGE_FOLDERS", [])
+"""Folders below which archives of images may lie."""
 MOTLEY_LOG_LIMIT_BYTES = env.int("MOTLEY_LOG_LIMIT_BYTES", 64 * 1024 * 1024)
 MOTLEY_SOLVES = env.int("MOTLEY_SOLVES", 2, validate=validate.Range(min=1))
 """Most what-if analyses and replays of rounds that one process solves at the same time."""

@@ -42,6 +42,24 @@ class RankLimits(TypedDict):
     cgroup: NotRequired[CgroupFile | None]
 
 
+class ContainerFile(TypedDict):
+    """Container of a rank (see `engines.supervision.container`)."""
+
+    runtime: str
+    image: str
+    fetch: bool
+    folder: str
+    """What the runtime writes; removed at the end."""
+    folders: list[str]
+    """Folders of the job, which it finds under the same paths."""
+    read_only: list[str]
+    driver: str
+    store: str
+    """Images of the machine."""
+    init: str
+    """Program that forwards signals to the job."""
+
+
 class RankCommand(TypedDict):
     """Command of one node rank."""
 
@@ -55,6 +73,7 @@ class RankCommand(TypedDict):
     """Whether `mounts/<storage>` is made in the working folder: in a folder of the engine, not in one of its owner."""
     setup: SetupFile | None
     limits: NotRequired[RankLimits]
+    container: NotRequired[ContainerFile | None]
 
 
 class CodeFile(TypedDict):

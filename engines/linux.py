@@ -8,6 +8,7 @@ from pathlib import Path
 from struct import Struct
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_MS_BIND, _MS_REC, _MNT_DETACH = 4096, 16384, 2
 _F_WRLCK, _F_UNLCK = 1, 2
 _FLOCK = Struct("hh4xqqi4x")  # struct flock: type, whence, start, length, pid
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -30,15 +31,27 @@ def forbid_new_privileges() -> None:
 
 def enter_namespace(descriptor: int) -> None:
     """Move into the namespace of this descriptor (setns); of a PID namespace, our children do."""
-    if _libc.setns(descriptor, 0) != 0:
+    _check(_libc.setns(descriptor, 0))
+
+
+def bind_mount(source: str, target: str) -> None:
+    """Mount what `source` leads to, with what is mounted below it, at `target`; a descriptor's link is followed."""
+    _check(_libc.mount(source.encode(), target.encode(), None, ctypes.c_ulong(_MS_BIND | _MS_REC), None))
+
+
+def unmount(target: str) -> None:
+    """Take a mount out of our mount namespace, now or when it is no longer in use."""
+    _check(_libc.umount2(target.encode(), _MNT_DETACH))
+
+
+def _check(result: int) -> None:
+    if result != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 
 
 def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, value, 0, 0, 0) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+    _check(_libc.prctl(option, value, 0, 0, 0))
 
 
 # OFD locks belong to an open file description, not to a process: a child that inherits the descriptor holds them, and

@@ -95,6 +95,16 @@ class Setup:
 
 
 @dataclass(frozen=True)
+class Image:
+    """Image of the container in which the command of each rank runs."""
+
+    name: str
+    """A name, or an archive: `oci-archive:/path`, `docker-archive:/path`, `dir:/path`, `sif:/path`."""
+    fetch: bool
+    """Whether it may be fetched: an archive from its folder, a name from its registry."""
+
+
+@dataclass(frozen=True)
 class Launch:
     """Input for starting one attempt.
 
@@ -115,6 +125,7 @@ class Launch:
     """Archive (.tar.gz) that is unpacked into the job's own working folder before its first attempt; its name without
     the suffix is its digest."""
     setup: Setup | None = None
+    image: Image | None = None
     log_limit_bytes: int = 64 * 1024 * 1024
     gpu_type: str = ""
     """Type of all GPUs of the gang."""
@@ -227,6 +238,8 @@ class NodeReport:
     """Why it is not ok, in the site's words."""
     limits: str = ""
     """Which limits of jobs are enforced there, and how."""
+    containers: str = ""
+    """The container runtime there; empty: it runs none."""
     address: str = ""
     foreign_gpus: int = 0
     """GPUs that jobs of others use now, or that have no CPUs or memory left because of them."""

@@ -19,7 +19,7 @@ from jobs_app.submission.spec import JobSpec
 from rest.errors import Fault
 
 WHOLE_NUMBERS = ("cpus_per_gpu", "total_steps", "retries")
-TEXTS = ("name", "team", "command", "workdir", "gpu_memory", "memory_per_gpu", "workload", "time_limit")
+TEXTS = ("name", "team", "command", "workdir", "image", "gpu_memory", "memory_per_gpu", "workload", "time_limit")
 LISTS = ("gpu_types", "mounts")
 FIELD_OF = {
     "/checkpoint/grace_seconds": "grace_seconds",
@@ -60,6 +60,9 @@ class JobForm(forms.Form):
     cpus_per_gpu = forms.CharField(required=False, label="CPUs per GPU")
     memory_per_gpu = forms.CharField(required=False, label="Memory per GPU", help_text="e.g. 32GiB.")
     workdir = forms.CharField(required=False, label="Folder", help_text="Empty: a new folder for each job.")
+    image = forms.CharField(
+        required=False, help_text="Of a container in which it runs, e.g. localhost/torch:2.5. Empty: no container."
+    )
     mounts = forms.MultipleChoiceField(
         required=False,
         label="Storage",

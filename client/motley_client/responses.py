@@ -214,6 +214,7 @@ class Node(TypedDict):
     engine: str
     engine_message: str
     limits: str
+    containers: str
     foreign_gpus: int
     foreign_cpus: int
     foreign_memory_mib: int

@@ -26,17 +26,19 @@ from engines.protocol import (
 )
 from engines.supervision.cgroup import kill_members, remove
 from engines.supervision.cgroup_subtree import CgroupSubtree
+from engines.supervision.container import remove_state
+from engines.supervision.container_runtime import ContainerRuntime, find_runtime
 from engines.supervision.discard import discard
+from engines.supervision.disk import file_errors_explained, with_disk_fault
 from engines.supervision.engine_root import (
+    NO_CONTAINERS,
     SYSTEM_PATH,
     THROUGH,
     EngineRoot,
-    file_errors_explained,
     make_folder,
     read_log,
     read_progress,
     refuse_ended,
-    with_disk_fault,
 )
 from engines.supervision.isolation import Isolation, best_isolation
 from engines.supervision.measure import sizes
@@ -53,7 +55,7 @@ class LocalEngine:
     `declared` names emulated nodes beside the GPUs that NVML finds. As root, jobs run as the account
     that their launch names, or as `job_user`.
     `path_prefix` is put before the PATH of jobs. `cgroup` is the folder of a subtree of cgroup v2 in which the service
-    may make cgroups, or `auto` or `none`.
+    may make cgroups, or `auto` or `none`. `containers` names the runtime of containers, or is `auto` or `none`.
     """
 
     def __init__(
@@ -65,13 +67,14 @@ class LocalEngine:
         create_accounts: bool = False,
         path_prefix: str = "",
         cgroup: str = "auto",
+        containers: str = "auto",
         isolation: Isolation | None = None,
     ) -> None:
         search_path = f"{path_prefix}:{SYSTEM_PATH}" if path_prefix else SYSTEM_PATH
         self._root = EngineRoot(root, job_user=job_user, create_accounts=create_accounts, search_path=search_path)
         self._declared = tuple(declared)
         self._asked_isolation = isolation
-        self._cgroup_setting = cgroup
+        self._cgroup_setting, self._containers = cgroup, containers
         self._found_cgroups: CgroupSubtree | None = None
         self._root.make()
 
@@ -79,7 +82,11 @@ class LocalEngine:
         found = this_machine()
         declared = [NodeReport(name) for name in self._declared if found is None or name != found.name]
         limits = self._cgroups().in_words()
-        reports = [replace(one, limits=limits) for one in (*declared, *([found] if found is not None else []))]
+        runtime = str(self._runtime)
+        reports = [
+            replace(one, limits=limits, containers=runtime)
+            for one in (*declared, *([found] if found is not None else []))
+        ]
         return with_disk_fault(reports, self._root.path)
 
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
@@ -99,6 +106,7 @@ class LocalEngine:
                         isolation=self._isolation,
                         hidden=frozenset(),
                         cgroups=self._cgroups(),
+                        runtime=self._runtime if launch.image is not None else NO_CONTAINERS,
                     )
                     write_json(folder.launch, prepared)
                     _start_supervisor(folder, descriptor)
@@ -148,6 +156,10 @@ class LocalEngine:
     @cached_property
     def _isolation(self) -> Isolation:
         return self._asked_isolation or best_isolation()
+
+    @cached_property
+    def _runtime(self) -> ContainerRuntime:
+        return find_runtime(self._containers, self._isolation)
 
     def _cgroups(self) -> CgroupSubtree:
         """The subtree of cgroups; looked for again when it is gone or empty: its unit was restarted."""
@@ -261,6 +273,9 @@ def _lost(report: AttemptReport, folder: AttemptFolder) -> AttemptReport:
         return replace(report, phase=Phase.LOST, message=message)
     for path in cgroups:
         remove(path)
+    for rank in launch["ranks"] if launch is not None else []:
+        if (container := rank.get("container")) is not None:
+            remove_state(container["folder"])
     busy = _busy_gpus(folder)
     return replace(report, phase=Phase.LOST, proven_gone=not busy, busy_gpus=busy, message=message)
 

@@ -6,16 +6,20 @@ The namespaces are those of the rank's init process, which is ours. Any process 
 which a mount that it chose, or its idea of root, would be ours.
 """
 
+import encodings.idna  # noqa: F401 - of connections; in a container it could not be found any more
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from engines.attempt_files import AttemptFolder, LaunchFile
+from engines.attempt_files import AttemptFolder, LaunchFile, RankCommand
 from engines.linux import enter_namespace
 from engines.sessions.frames import Frames, Kind
 from engines.sessions.session import SessionPlan, serve
+from engines.supervision.cgroup import join
+from engines.supervision.container import STATE
 from engines.supervision.processes import environment_of, marked, shell_code, user_ids
 from engines.supervision.rank import RANK, SITE_VARIABLES
 from engines.supervision.session_door import RANK_BYTES, RANK_FROM_INPUT
@@ -47,7 +51,10 @@ def main() -> None:
         return
     for descriptor in namespaces:
         enter_namespace(descriptor)
-    os._exit(_serve_in_child(plan_of(launch, rank, found)))
+    plan, command = plan_of(launch, rank, found), launch["ranks"][rank]
+    _join_cgroup(command)
+    has_container = command.get("container") is not None and os.geteuid() == 0
+    os._exit(_in_child(lambda: _serve_in_container(plan) if has_container else serve(plan)))
 
 
 def rank_of(word: str) -> int:
@@ -80,13 +87,7 @@ def plan_of(launch: LaunchFile, rank: int, process: InitProcess) -> SessionPlan:
     """As the job has been started: what it has made of its environment since is its own affair."""
     command = launch["ranks"][rank]
     of_the_site = {name: process.environment[name] for name in SITE_VARIABLES if name in process.environment}
-    cgroup = command["limits"].get("cgroup") if "limits" in command else None
-    return SessionPlan(
-        env=command["env"] | of_the_site,
-        workdir=command["workdir"],
-        user=launch["user"],
-        cgroup=cgroup["path"] if cgroup else "",
-    )
+    return SessionPlan(env=command["env"] | of_the_site, workdir=command["workdir"], user=launch["user"])
 
 
 def refuse(why: str) -> None:
@@ -95,16 +96,40 @@ def refuse(why: str) -> None:
     frames.send(Kind.EXIT, str(NOT_THERE).encode())
 
 
-def _serve_in_child(plan: SessionPlan) -> int:
+def _join_cgroup(command: RankCommand) -> None:
+    """The limits of the rank hold for its sessions, too."""
+    cgroup = command["limits"].get("cgroup") if "limits" in command else None
+    if cgroup is not None:
+        try:
+            join(cgroup["path"])
+        except PermissionError:
+            if os.geteuid() == 0:
+                raise  # a service that is not root may move no process from one unit of systemd to another
+
+
+def _in_child(act: Callable[[], None]) -> int:
     """Serve the session in a child, which is in the PID namespace; we reap it, or its namespace could not end."""
     child = os.fork()
     if child == 0:
         code = NOT_THERE
         with suppress(Exception):
-            serve(plan)
+            act()
             code = 0
         os._exit(code)
     return shell_code(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def _serve_in_container(plan: SessionPlan) -> None:
+    """Serve the session in the rank's container: in the namespaces of its process 1, which no process of the job is."""
+    pid = int((STATE / "pid").read_text())
+    own_path = {"PATH": environment_of(pid).get("PATH", "")}
+    descriptors = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("pid", "mnt")]
+    if _numbers_by_namespace(pid) != [pid, 1]:  # it has ended, and its number was given to another process
+        refuse("The container has just ended, or has not started yet.")
+        return
+    for descriptor in descriptors:
+        enter_namespace(descriptor)
+    _in_child(lambda: serve(SessionPlan(**{**plan, "env": own_path | plan["env"]})))
 
 
 def _is_init_process(pid: int) -> bool:

@@ -22,7 +22,6 @@ from typing import IO, Any, NoReturn, TypedDict, cast
 
 from engines.linux import die_with_parent, forbid_new_privileges
 from engines.sessions.frames import BrokenFrame, Frames, Kind
-from engines.supervision.cgroup import join
 from engines.supervision.processes import shell_code
 
 READ_BYTES = 64 * 1024
@@ -38,8 +37,6 @@ class SessionPlan(TypedDict):
     env: dict[str, str]
     workdir: str
     user: list[int] | None
-    cgroup: str
-    """Cgroup of the rank, whose limits hold for the session, too; empty: none."""
 
 
 class ClientGone(Exception):
@@ -48,7 +45,6 @@ class ClientGone(Exception):
 
 def serve(plan: SessionPlan) -> None:
     """Become the job's user, and do what the client requests."""
-    _join(plan["cgroup"])
     _become(plan["user"], plan["workdir"])
     frames = Frames(sys.stdin.buffer, sys.stdout.buffer)
     first = frames.receive()
@@ -61,15 +57,6 @@ def serve(plan: SessionPlan) -> None:
         argv = request["argv"] or [_shell()]
         code = _run(frames, argv, plan["env"], request["terminal"])
         frames.send(Kind.EXIT, str(code).encode())
-
-
-def _join(cgroup: str) -> None:
-    if cgroup:
-        try:
-            join(cgroup)
-        except PermissionError:
-            if os.geteuid() == 0:
-                raise  # a service that is not root may move no process from one unit of systemd to another
 
 
 def _become(user: list[int] | None, workdir: str) -> None:

@@ -34,15 +34,14 @@ from engines.slurm.submission import batch_script, launch_file, sbatch_options
 from engines.slurm.text import SlurmNode
 from engines.slurm.use import Use, foreign_use, own_use
 from engines.supervision.discard import discard
+from engines.supervision.disk import file_errors_explained, with_disk_fault
 from engines.supervision.engine_root import (
     SYSTEM_PATH,
     THROUGH,
     EngineRoot,
-    file_errors_explained,
     make_folder,
     read_log,
     refuse_ended,
-    with_disk_fault,
 )
 from engines.supervision.measure import sizes
 

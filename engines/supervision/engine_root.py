@@ -4,10 +4,7 @@ import os
 import pwd
 import secrets
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -23,17 +20,24 @@ from engines.attempt_files import (
     write_json,
 )
 from engines.progress import progress_from_json
-from engines.protocol import EngineError, Launch, LogChunk, NodeFault, NodeReport, NodeState, Progress, Setup, Stream
+from engines.protocol import (
+    EngineError,
+    Launch,
+    LogChunk,
+    Progress,
+    Setup,
+    Stream,
+)
 from engines.supervision.cgroup_subtree import CgroupSubtree
+from engines.supervision.container_runtime import ContainerRuntime
 from engines.supervision.processes import MARK
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 THROUGH = 0o711
 """Mode of a folder that others may traverse, but not list."""
 OWN = 0o700
-LEAST_FREE_BYTES = 16 * 1024 * 1024
-"""Free space below which a disk counts as full: no attempt is started on it."""
 NO_CGROUPS = CgroupSubtree(None)
+NO_CONTAINERS = ContainerRuntime(why_not="its engine starts none")
 
 
 class EngineRoot:
@@ -103,6 +107,7 @@ class EngineRoot:
         isolation: str = "",
         hidden: frozenset[str],
         cgroups: CgroupSubtree = NO_CGROUPS,
+        runtime: ContainerRuntime = NO_CONTAINERS,
     ) -> LaunchFile:
         """Create the job's folders and the input of its supervisor; `hidden` variables are left out.
 
@@ -124,19 +129,23 @@ class EngineRoot:
         if launch.secrets:
             write_json(folder.secrets, dict(launch.secrets))
         workdir = launch.workdir or work
+        ranks = [
+            self._rank_command(
+                launch,
+                rank,
+                account,
+                workdir=workdir,
+                added=added | _rank_env(folder, rank, mark),
+                hidden=hidden,
+                cgroups=cgroups,
+            )
+            for rank in range(len(launch.tasks))
+        ]
+        if launch.image is not None:
+            folders = [work, checkpoints, folder.job_writable]
+            ranks = [runtime.contained(rank, n, launch.image, folder, folders) for n, rank in enumerate(ranks)]
         return LaunchFile(
-            ranks=[
-                self._rank_command(
-                    launch,
-                    rank,
-                    account,
-                    workdir=workdir,
-                    added=added | _rank_env(folder, rank, mark),
-                    hidden=hidden,
-                    cgroups=cgroups,
-                )
-                for rank in range(len(launch.tasks))
-            ],
+            ranks=ranks,
             user=account.ids if account is not None else None,
             account=account.name if account is not None else "",
             isolation=isolation,
@@ -159,10 +168,14 @@ class EngineRoot:
         if not workdir.is_absolute():
             raise EngineError(f"The working folder {workdir} is not an absolute path: it must start with /.")
         name = account.name if account is not None else pwd.getpwuid(os.geteuid()).pw_name
-        least = {"PATH": self._search_path, "HOME": str(workdir), "LANG": "C.UTF-8", "USER": name, "LOGNAME": name}
+        least = {"HOME": str(workdir), "LANG": "C.UTF-8", "USER": name, "LOGNAME": name}
+        if launch.image is None:  # an image has a PATH of its own
+            least["PATH"] = self._search_path
         asked = {**least, **launch.env, **launch.tasks[rank].env, "PWD": str(workdir), **added}
         setup = self._setup_file(launch, launch.setup, rank) if launch.setup is not None else None
-        asked |= _environment_variables(Path(setup["folder"]), asked["PATH"]) if setup is not None else {}
+        asked |= (
+            _environment_variables(Path(setup["folder"]), asked.get("PATH", SYSTEM_PATH)) if setup is not None else {}
+        )
         shell = isinstance(launch.command, str)
         return RankCommand(
             argv=["/bin/sh", "-c", str(launch.command)] if shell else list(launch.command),
@@ -243,37 +256,6 @@ def refuse_ended(folder: AttemptFolder) -> None:
     """Raise `EngineError` if nothing of the attempt runs any more."""
     if folder.exit.exists():
         raise EngineError("No process of the job runs there: it has ended.")
-
-
-@contextmanager
-def file_errors_explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise NodeFault(
-            f"Writing {path} or starting its supervisor failed ({error}): check that the disk is not full, that the "
-            "service may write there, and that util-linux is installed."
-        ) from error
-
-
-def with_disk_fault(reports: list[NodeReport], folder: Path) -> list[NodeReport]:
-    """The reports, of nodes out of service if no attempt can be started in this folder."""
-    fault = disk_fault(folder)
-    return [replace(one, state=NodeState.CORDONED, reason=fault) for one in reports] if fault else reports
-
-
-def disk_fault(folder: Path) -> str:
-    """Why no attempt can be started in this folder; empty if one can. A file is written, and removed."""
-    trial = folder / ".writable"
-    try:
-        disk = os.statvfs(folder)
-        trial.touch()
-        trial.unlink()
-    except OSError as error:
-        return f"{folder} cannot be written ({error.strerror}): check its disk."
-    free = disk.f_bavail * disk.f_frsize
-    full = free < LEAST_FREE_BYTES or (disk.f_files > 0 and disk.f_favail == 0)
-    return f"The disk of {folder} is full: {free // 2**20} MiB are free. Free some space there." if full else ""
 
 
 def _uuid(job: str) -> str:

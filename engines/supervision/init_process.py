@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, NoReturn, NotRequired, TypedDict
 from engines.linux import become_subreaper, die_with_parent, forbid_new_privileges
 from engines.supervision.cgroup import join, may_join
 from engines.supervision.memory_limit import MemoryLimit
-from engines.supervision.processes import descendants, kill, reap
+from engines.supervision.processes import MARK, descendants, kill, reap
+from engines.supervision.user import acting_as, switch_to
 
 if TYPE_CHECKING:  # few jobs have a setup, and all wait for the start of this process
-    from engines.attempt_files import RankLimits, SetupFile
+    from engines.attempt_files import ContainerFile, RankLimits, SetupFile
 
 GROUP_LOOK_S = 0.1
 KILL_LOOK_S = 0.02
@@ -32,8 +33,11 @@ OOM_SCORE = 500
 HEARTBEAT_S = 5.0
 LAST_OUTPUT_S = 5.0
 """Longest wait for the end of a setup's output: it may have handed its pipe to a process that is not its child."""
+NOT_STARTED = 125
+"""Exit code of a container runtime that could not start the container."""
 NO_CGROUP = 71
 """sysexits.h: EX_OSERR."""
+NOT_STARTED_ADVICE = "The container could not be started (exit 125): see stderr, and check the name of the image."
 STOPPED = 128 + signal.SIGTERM
 KILLED = 128 + signal.SIGKILL
 STOPPED_IN_SETUP = "The attempt was stopped before its environment was made."
@@ -62,6 +66,7 @@ class RankStart(TypedDict):
     setup: "SetupFile | None"
     """Command that makes the job's environment before it starts."""
     limits: "NotRequired[RankLimits]"
+    container: "NotRequired[ContainerFile | None]"
     user: list[int] | None
     """User id, group id and further groups to switch to; None keeps those of the service."""
     report: int | None
@@ -82,6 +87,10 @@ class RankExit(TypedDict):
     """The storage for which the command was not started."""
     node_failed: NotRequired[bool]
     """Whether the node could not start the command: not the job's failure."""
+
+
+class NoContainer(Exception):
+    """The rank's container cannot be started; the message is for the owner."""
 
 
 class StorageMissing(Exception):
@@ -128,6 +137,8 @@ def _run(plan: RankStart, commands: "_Lines") -> RankExit:
     job, missing, complaint = _start(plan)
     exit_code = _follow(job, commands, child_ended, heartbeat, memory)
     memory.look_once_more()
+    if exit_code == NOT_STARTED and plan.get("container"):
+        complaint = complaint or NOT_STARTED_ADVICE
     return _exit(KILLED if memory.exceeded else exit_code, complaint or memory.exceeded, missing)
 
 
@@ -291,10 +302,14 @@ def _start(plan: RankStart, *, output: int | None = None) -> tuple[int, str, str
 def _become(plan: RankStart, complain: int) -> NoReturn:
     try:
         _prepare(plan)
-        os.execvpe(plan["argv"][0], plan["argv"], plan["env"])  # noqa: S606 - a list is executed as it is
+        argv, env = _contained(plan, plan["container"]) if plan.get("container") else (plan["argv"], plan["env"])
+        os.execvpe(argv[0], argv, env)  # noqa: S606 - a list is executed as it is
     except StorageMissing as error:
         os.write(complain, f"{error.name}\0{error}".encode(errors="replace")[:4096])
         os._exit(126)
+    except NoContainer as error:
+        os.write(complain, str(error).encode(errors="replace")[:4096])
+        os._exit(NOT_STARTED)
     except (OSError, ValueError) as error:
         os.write(complain, _advice(error, plan).encode(errors="replace")[:4096])
         missing = isinstance(error, FileNotFoundError | NotADirectoryError)
@@ -305,22 +320,51 @@ def _prepare(plan: RankStart) -> None:
     os.setsid()
     _limit(plan.get("limits"))
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
-    if plan["user"] is not None:
-        uid, gid, *groups = plan["user"]
-        os.setgroups(groups)
-        os.setgid(gid)
-        os.setuid(uid)
-    forbid_new_privileges()
+    stays_root = _by_podman(plan)  # which then gives the job its user
+    if not stays_root:
+        switch_to(plan["user"])
+        forbid_new_privileges()
     die_with_parent(signal.SIGKILL)  # after setuid, which clears it
-    for name, path in plan["mounts"].items():  # after setuid, so that the job's user needs the permission
-        _refuse_missing(name, path, plan["node"])
-    os.chdir(plan["workdir"])
-    if plan["links"]:
-        _link(plan["mounts"], plan["node"])
+    with acting_as(plan["user"] if stays_root else None):  # so that the job's user needs the permission
+        for name, path in plan["mounts"].items():
+            _refuse_missing(name, path, plan["node"])
+        os.chdir(plan["workdir"])
+        if plan["links"]:
+            _link(plan["mounts"], plan["node"])
     signal.set_wakeup_fd(-1)
     for number in USUAL:  # Python ignores some of them, and the parent of the service may ignore others
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _by_podman(plan: RankStart) -> bool:
+    container = plan.get("container")
+    return container is not None and container["runtime"] == "podman"
+
+
+def _contained(plan: RankStart, container: "ContainerFile | None") -> tuple[list[str], dict[str, str]]:
+    """Command line and environment of the container runtime that starts the rank."""
+    from engines.supervision import container as containers  # noqa: PLC0415 - as above
+
+    assert container is not None  # noqa: S101 - for mypy
+    named = [*([] if plan["links"] else [plan["workdir"]]), *plan["mounts"].values()]
+    devices = plan["env"].get("CUDA_VISIBLE_DEVICES", "")
+    if container["runtime"] != containers.PODMAN:
+        argv = containers.apptainer_command(
+            container, plan["argv"], workdir=plan["workdir"], named=named, devices=devices
+        )
+        return argv, plan["env"]
+    if complaint := containers.prepare(container, plan["env"], plan["user"], named):
+        raise NoContainer(complaint)
+    argv = containers.podman_command(
+        container,
+        plan["argv"],
+        user=plan["user"],
+        workdir=plan["workdir"],
+        named=named,
+        devices=devices,
+    )
+    return argv, containers.podman_environment() | {MARK: plan["env"][MARK]}
 
 
 def _cgroup_of(limits: "RankLimits | None") -> str:
@@ -347,7 +391,7 @@ def _refuse_missing(name: str, path: str, node: str) -> None:
         mode = os.stat(path).st_mode  # noqa: PTH116 - pathlib costs this process a third of its start
     except OSError as error:
         raise StorageMissing(name, f"The storage {name} is missing on {node}: {path}: {error.strerror}.") from None
-    if not os.access(path, os.R_OK | (os.X_OK if stat.S_ISDIR(mode) else 0)):
+    if not os.access(path, os.R_OK | (os.X_OK if stat.S_ISDIR(mode) else 0), effective_ids=True):
         raise StorageMissing(name, f"The storage {name} on {node}: the account of jobs may not read {path}.")
 
 

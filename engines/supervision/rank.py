@@ -13,6 +13,7 @@ from engines.attempt_files import AttemptFolder, LaunchFile
 from engines.log_file import CappedLog, MaskedLog
 from engines.protocol import Stream
 from engines.supervision import cgroup
+from engines.supervision.container import remove_state
 from engines.supervision.init_process import RankExit, RankStart
 from engines.supervision.isolation import PREFIXES, Isolation
 from engines.supervision.processes import MARK
@@ -41,6 +42,8 @@ class Rank:
         self.number = number
         self.folder = folder
         self._cgroup = ""
+        container = launch["ranks"][number].get("container")
+        self._container_state = container["folder"] if container is not None else ""
         self._process = self.start(launch)
         self._told: set[str] = set()
         self._outcome: RankExit | None = None
@@ -145,6 +148,8 @@ class Rank:
         """Copy what is left in the pipes to the logs; no writer is left."""
         if self._cgroup:
             cgroup.remove(self._cgroup)
+        if self._container_state:
+            remove_state(self._container_state)
         for descriptor, log in self._logs.items():
             while self.pump(descriptor):
                 pass

@@ -147,6 +147,9 @@ class Job(models.Model):
         CodeArchive, null=True, blank=True, on_delete=models.PROTECT, related_name="jobs", db_index=False
     )
     setup = models.TextField(blank=True, help_text="Makes the environment before the job starts; run by /bin/sh.")
+    image = models.CharField(
+        max_length=500, blank=True, default="", help_text="Image of the container in which it runs; empty: none."
+    )
     env = models.JSONField(default=dict, blank=True)
     mounts = models.JSONField(default=list, blank=True, help_text="Names of storage that its nodes must have.")
     secrets = models.JSONField(default=list, blank=True, help_text="Names of secrets of its owner or its team.")

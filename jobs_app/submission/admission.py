@@ -14,9 +14,11 @@ from uuid_utils.compat import uuid7
 from cluster_app.acceptance import ACCEPTANCE
 from cluster_app.feasibility import NodeShape, Refusal, Request, inventory, why_never
 from cluster_app.replica_size import GpusPerReplica
+from cluster_app.storage import needs_of
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import CodeArchive, Job, Team
 from jobs_app.secrets import missing_secrets
+from jobs_app.submission.images import image_faults
 from rest.errors import Fault
 
 MOST_IDS_PER_QUERY = 5000
@@ -79,6 +81,7 @@ class Admission:
         faults = [
             *weight_faults(columns.get("weight", 1.0), team, administrator=self.administrator),
             *([] if code or not digest else [_no_such_code(digest, team)]),
+            *image_faults(columns.get("image", "")),
             *self._cluster_faults(columns, team),
             *self._secret_faults(columns.get("secrets", []), columns.get("env", {}), team),
             *self._need_faults(asked.needs),
@@ -159,7 +162,7 @@ def request_of(columns: dict[str, Any]) -> Request:
         memory_per_gpu_mib=columns.get("memory_per_gpu_mib", 0),
         uneven_gang=columns.get("uneven_gang", False),
         gpus_per_replica=GpusPerReplica.of(columns.get("gpus_per_replica", {})),
-        mounts=tuple(columns.get("mounts", ())),
+        mounts=needs_of(columns.get("mounts", ()), columns.get("image", "")),
     )
 
 

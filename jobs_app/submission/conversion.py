@@ -117,6 +117,7 @@ def spec_of(job: Job) -> dict[str, Any]:
         "command": job.command,
         "workdir": job.workdir,
         "code": job.code.digest if job.code else "",
+        "image": job.image,
         "setup": job.setup,
         "env": job.env,
         "secrets": job.secrets,

@@ -28,6 +28,7 @@ from jobs_app.submission.fields import (
     Tags,
     is_text,
 )
+from jobs_app.submission.images import Image
 from jobs_app.submission.units import Memory, Seconds
 from rest.bodies import Strict
 
@@ -106,6 +107,7 @@ class JobSpec(Strict):
         error_messages={"invalid": "Write the digest of an uploaded archive: 64 hexadecimal digits."},
         help_text="Digest of an archive of the team that is unpacked into the job's own working folder.",
     )
+    image = Image()
     setup = ShellText(
         required=False,
         help_text="Makes the job's environment in $MOTLEY_ENV_DIR, once per GPU type and list of packages.",

@@ -41,6 +41,7 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
             "engine",
             "engine_message",
             "limits",
+            "containers",
             "foreign_gpus",
             "foreign_cpus",
             "foreign_memory_mib",

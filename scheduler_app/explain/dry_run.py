@@ -142,7 +142,7 @@ def _smallest_and_fastest(options: Sequence[PlanOption]) -> list[PlanOption]:
 
 
 def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[list[float], list[int]]:
-    anywhere = job._replace(mounts=[])  # there are no nodes in these rows
+    anywhere = job._replace(mounts=[], image="")  # there are no nodes in these rows
     rows = InputRows(
         types=list(inputs.types),
         nodes=[],
@@ -242,7 +242,8 @@ def _reason_never(job: JobRow, kind: TypeRow, nodes: Sequence[FreeOnNode]) -> st
     if not nodes:
         return "no node of this type is in service"
     if not any(node.has_storage for node in nodes):
-        return f"no node of this type in service has the storage {' and '.join(job.mounts)}"
+        missing = [*(["a container runtime"] if job.image else []), *(f"the storage {name}" for name in job.mounts)]
+        return f"no node of this type in service has {' and '.join(missing)}"
     if kind.memory_mib < job.gpu_memory_mib:
         return f"has {kind.memory_mib} MiB of memory; the job needs {job.gpu_memory_mib} MiB"
     replica, (replicas, _) = job.gpus_per_replica, job.gpus_per_replica.replicas(job.gpus_min, job.gpus_max)
@@ -279,10 +280,10 @@ def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
     types = [TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)]
     measured = Throughput.objects.filter(team=team, workload=job.workload).values_list(*MEASURED)
     noise = noise_of([job.workload] if job.batch_size else [])
-    return DryRunInputs(types, free_on_nodes(job.mounts), list(measured), noise, _quota(job, team))
+    return DryRunInputs(types, free_on_nodes(job.needs), list(measured), noise, _quota(job, team))
 
 
-def free_on_nodes(mounts: Sequence[str] = ()) -> list[FreeOnNode]:
+def free_on_nodes(needs: Sequence[str] = ()) -> list[FreeOnNode]:
     """Nodes in service, and whether each has this storage."""
     healthy = Gpu.objects.present().filter(healthy=True, node__in=Node.objects.schedulable())
     gpus = dict(healthy.order_by().values_list("node").annotate(Count("pk")))
@@ -295,7 +296,7 @@ def free_on_nodes(mounts: Sequence[str] = ()) -> list[FreeOnNode]:
         F("memory_mib") - F("foreign_memory_mib"),
     )
     nodes = Node.objects.schedulable().values_list(*columns, "foreign_gpus")
-    able = nodes_with(mounts) if mounts else gpus.keys()
+    able = nodes_with(needs) if needs else gpus.keys()
     return [
         FreeOnNode(
             kind,

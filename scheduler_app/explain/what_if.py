@@ -116,7 +116,7 @@ class PlannedRound:
 
     def with_storage(self, row: JobRow) -> list[bool]:
         """Whether each node has the storage that the job names."""
-        return [node.storage.issuperset(row.mounts) for node in self.nodes]
+        return [node.storage.issuperset(row.needs) for node in self.nodes]
 
     @property
     def _configuration(self) -> int:

@@ -16,12 +16,13 @@ from cluster_app.models import Engine as EngineRow
 from cluster_app.models import Node
 from cluster_app.storage import StoragePaths
 from engines.accounts import account_name
-from engines.protocol import CpuLimit, Engine, EngineUnreachable, Launch, NodeFault, StopReason
+from engines.protocol import CpuLimit, Engine, EngineUnreachable, Image, Launch, NodeFault, StopReason
 from jobs_app.code.storage import path_of
 from jobs_app.lifecycle.attempts import about_attempt, withdraw
 from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
 from jobs_app.models import Attempt, Job
 from jobs_app.secrets import SecretGone, UsableSecrets
+from jobs_app.submission.images import may_fetch
 from jobs_app.tokens import JobToken
 from scheduler_app.errors import NoStorage
 from scheduler_app.models import GpuClaim
@@ -45,6 +46,7 @@ JOB = (
     "env",
     "secrets",
     "mounts",
+    "image",
     "workdir",
     "gpus_per_replica",
     "cpus_per_gpu",
@@ -234,7 +236,8 @@ def launch_command(attempt: Attempt, gpus: Sequence[LaunchGpu], secrets: UsableS
         workdir=job.workdir,
         secrets=secrets.of(job),
         code=path_of(job.code) if job.code is not None else None,
-        setup=setup_of(job.setup, team=job.team_id, locks=locks, gpu_type=spec.gpu_type),
+        setup=setup_of(job.setup, team=job.team_id, locks=locks, gpu_type=spec.gpu_type, image=job.image),
+        image=Image(job.image, may_fetch(job.image)) if job.image else None,
         log_limit_bytes=settings.MOTLEY_LOG_LIMIT_BYTES,
         limits_memory=settings.MOTLEY_LIMIT_MEMORY,
         limits_cpus=CpuLimit(settings.MOTLEY_LIMIT_CPUS),

@@ -136,6 +136,7 @@ def _local(setup: EngineSetup) -> Engine:
         **_accounts(),
         path_prefix=settings.MOTLEY_JOB_PATH,
         cgroup=settings.MOTLEY_CGROUP,
+        containers=settings.MOTLEY_CONTAINERS,
     )
 
 

@@ -15,7 +15,7 @@ from django.db.models.functions import Cast
 
 from cluster_app.models import Gpu, GpuType, Node, NodeEvent
 from cluster_app.replica_size import GpusPerReplica
-from cluster_app.storage import StoragePaths, missing_storage
+from cluster_app.storage import StoragePaths, missing_storage, needs_of, runs
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
 from scheduler_app.models import GpuClaim, TeamBacklog
 
@@ -55,7 +55,7 @@ class NodeRow(NamedTuple):
     """Its name."""
     in_service: bool
     storage: frozenset[str] = frozenset()
-    """Names of the storage that it has; none that was found missing lately."""
+    """Names of the storage that it has, none that was found missing lately; and `CONTAINERS`."""
     missing: frozenset[str] = frozenset()
 
 
@@ -103,6 +103,7 @@ class JobRow(NamedTuple):
     gpus_max: int
     gpus_per_replica: GpusPerReplica
     mounts: list[str]
+    image: str
     gpu_types: list[str]
     gpu_memory_mib: int
     cpus_per_gpu: int
@@ -121,6 +122,11 @@ class JobRow(NamedTuple):
     attained_gpu_s: float
     work_lost_gpu_s: float
     attempt_count: int
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What its nodes must have: storage by name, and containers."""
+        return needs_of(self.mounts, self.image)
 
 
 CACHE_SIZE = 50_000
@@ -230,14 +236,19 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
 
 def _nodes() -> list[NodeRow]:
     usable = set(Node.objects.schedulable().values_list("pk", flat=True))
-    rows = Node.objects.order_by("name").values_list(*NodeRow._fields[:-3], "engine__name", "gpu_type__name")
+    of_others = ("engine__name", "gpu_type__name", "containers")
+    rows = Node.objects.order_by("name").values_list(*NodeRow._fields[:-3], *of_others)
     paths, missing = StoragePaths.read(), missing_storage()
-    return [_node(row, paths.on(engine, kind), missing, usable) for *row, engine, kind in rows]
+    return [
+        _node(row, frozenset(paths.on(engine, kind)), missing.get(row[0], frozenset()), usable, runs(containers))
+        for *row, engine, kind, containers in rows
+    ]
 
 
-def _node(row: list[Any], paths: Mapping[str, str], missing: Mapping[int, frozenset[str]], usable: set[int]) -> NodeRow:
-    gone = missing.get(row[0], frozenset()) & paths.keys()
-    return NodeRow._make([*row, row[0] in usable, frozenset(paths) - gone, gone])
+def _node(
+    row: list[Any], storage: frozenset[str], missing: frozenset[str], usable: set[int], containers: frozenset[str]
+) -> NodeRow:
+    return NodeRow._make([*row, row[0] in usable, storage - missing | containers, storage & missing])
 
 
 def _attempts() -> dict[int, AttemptRow]:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
-from engines.protocol import CpuLimit, Launch, NodeLaunch, Setup
+from engines.protocol import CpuLimit, Image, Launch, NodeLaunch, Setup
 
 LAUNCHER_MARGIN_S = 5
 """Part of the grace period that torchrun needs after it has killed its workers."""
@@ -125,9 +125,10 @@ def _of_node(spec: LaunchSpec, rank: int, nodes: Sequence[str]) -> dict[str, str
     }
 
 
-def setup_of(command: str, *, team: int, locks: str, gpu_type: str) -> Setup | None:
-    """Setup of a job's environment, shared by jobs of a team with the same command, packages and GPU type."""
-    key = sha256(json.dumps([team, command, locks, gpu_type]).encode()).hexdigest()
+def setup_of(command: str, *, team: int, locks: str, gpu_type: str, image: str = "") -> Setup | None:
+    """Setup of a job's environment, shared by jobs of a team with the same command, packages, GPU type and image."""
+    made_of = [team, command, locks, gpu_type, *([image] if image else [])]
+    key = sha256(json.dumps(made_of).encode()).hexdigest()
     return Setup(command, key[:32]) if command else None
 
 
@@ -148,6 +149,7 @@ def launch_of(
     secrets: Mapping[str, str] = MappingProxyType({}),
     code: Path | None = None,
     setup: Setup | None = None,
+    image: Image | None = None,
 ) -> Launch:
     """Build the engine's launch command."""
     return Launch(
@@ -159,6 +161,7 @@ def launch_of(
         workdir=Path(workdir) if workdir else None,
         code=code,
         setup=setup,
+        image=image,
         log_limit_bytes=log_limit_bytes,
         gpu_type=spec.gpu_type,
         grace=timedelta(seconds=spec.grace_s),

@@ -256,9 +256,9 @@ def _valid_for(machines: Machines, offered: Configurations, job: JobRow) -> Bool
 def _with_storage(rows: InputRows, service: InService, offered: Configurations, queue: Sequence[JobRow]) -> Bools:
     """Mask (m, K) of the configurations for which enough nodes have the storage that each job names."""
     fits: dict[tuple[str, ...], Bools] = {(): np.ones(len(offered.nodes), dtype=np.bool_)}
-    for mounts in {tuple(job.mounts) for job in queue if job.mounts}:
+    for mounts in {job.needs for job in queue if job.needs}:
         fits[mounts] = _on_nodes_with(frozenset(mounts), rows, service, offered)
-    return np.array([fits[tuple(job.mounts)] for job in queue], dtype=np.bool_).reshape(len(queue), len(offered.nodes))
+    return np.array([fits[job.needs] for job in queue], dtype=np.bool_).reshape(len(queue), len(offered.nodes))
 
 
 def _on_nodes_with(mounts: frozenset[str], rows: InputRows, service: InService, offered: Configurations) -> Bools:

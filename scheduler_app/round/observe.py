@@ -131,6 +131,7 @@ def conditions_of(nodes: Iterable[NodeReport]) -> dict[str, dict[str, Any]]:
             "state": str(node.state),
             "reason": node.reason,
             "limits": node.limits,
+            "containers": node.containers,
             **{name: getattr(node, name) for name in FOREIGN_USE},
         }
         for node in nodes

@@ -229,7 +229,7 @@ def _cannot_run(job: JobRow, inventory: Sequence[NodeShape], missing: Mapping[st
         memory_per_gpu_mib=job.memory_per_gpu_mib,
         uneven_gang=job.uneven_gang,
         gpus_per_replica=job.gpus_per_replica,
-        mounts=tuple(job.mounts),
+        mounts=job.needs,
     )
     if never := why_never(request, inventory):
         return reason_text(CODES_OF_REFUSALS.get(never.code, ReasonCode.NO_SUCH_GPU), never.detail)
@@ -254,6 +254,7 @@ def _missing(names: Sequence[str], missing: Mapping[str, Sequence[str]]) -> Reas
 
 CODES_OF_REFUSALS = {
     "no_such_storage": ReasonCode.NO_STORAGE,
+    "no_containers": ReasonCode.NO_HEALTHY_NODE,
     "gpu_memory_too_small": ReasonCode.GPU_MEMORY_TOO_SMALL,
     "insufficient_memory": ReasonCode.GANG_TOO_LARGE,
     "insufficient_cpus": ReasonCode.GANG_TOO_LARGE,

@@ -219,12 +219,12 @@ def _engine_of_nodes(rows: InputRows) -> Ints | None:
 
 def _node_sets(rows: InputRows, jobs: Sequence[JobRow]) -> dict[str, Any]:
     """The nodes with the storage that jobs name, one set for all jobs that name the same; {} if none names any."""
-    named = sorted({tuple(job.mounts) for job in jobs if job.mounts})
+    named = sorted({job.needs for job in jobs if job.needs})
     if not named:
         return {}
     place = {mounts: s for s, mounts in enumerate(named)}
     sets = [[node.storage.issuperset(mounts) for node in rows.nodes] for mounts in named]
-    node_set = np.array([place.get(tuple(job.mounts), -1) for job in jobs], dtype=np.int64)
+    node_set = np.array([place.get(job.needs, -1) for job in jobs], dtype=np.int64)
     return {"node_set": node_set, "node_sets": np.array(sets, dtype=np.bool_)}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster_app.models import Node
-from engines.supervision.engine_root import LEAST_FREE_BYTES
+from engines.supervision.disk import LEAST_FREE_BYTES
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Job
 from scheduler_app.round.dispatch import dispatch

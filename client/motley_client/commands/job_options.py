@@ -92,6 +92,9 @@ def options(
         list[str] | None,
         typer.Option(metavar="NAME", help="Secret that the job gets as an environment variable; repeat for several."),
     ] = None,
+    image: Annotated[
+        str | None, typer.Option(help="Image of the container in which the job runs, e.g. localhost/torch:2.5.")
+    ] = None,
     setup: Annotated[
         str | None,
         typer.Option(
@@ -162,6 +165,7 @@ def options(
         "memory_per_gpu": memory_per_gpu,
         "team": team,
         "workdir": workdir,
+        "image": image,
         "setup": setup,
         "code": str(Path(code).resolve()) if code else None,
         "secrets": secret,
