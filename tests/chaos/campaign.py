@@ -64,6 +64,7 @@ class Campaign:
         self.random = random.Random(seed)
         self.clock_steps = seed % 2 == 0
         self.cancelled: set[str] = set()
+        self._next: list[str] = []
         self._killed: dict[str, int] = defaultdict(int)
         self.pauses = Pauses()
 
@@ -236,7 +237,9 @@ class Campaign:
         return None
 
     def _inject(self) -> None:
-        name = self.random.choice(list(self.faults))
+        """The next kind: each comes once before any comes again, so that a short campaign has all."""
+        self._next = self._next or self.random.sample(list(self.faults), len(self.faults))
+        name = self._next.pop()
         if where := self.faults[name]():
             self.injected[name] += 1
             self.trace.note(
