@@ -31,6 +31,8 @@ class CgroupFile(TypedDict):
     path: str
     limits: dict[str, str]
     """`memory.max` → bytes, and so on: of controllers that are there."""
+    gpu_minors: NotRequired[list[int] | None]
+    """Minor numbers of the only GPUs that it may open; None: any."""
 
 
 class RankLimits(TypedDict):

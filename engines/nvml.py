@@ -4,6 +4,7 @@ import os
 import re
 import socket
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -44,6 +45,19 @@ def device_is_free(uuid: str) -> bool:
         return not pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByUUID(uuid))
     except pynvml.NVMLError:
         return False  # a GPU that does not respond is not given to the next job
+
+
+def gpu_minors(uuids: Iterable[str]) -> list[int] | None:
+    """Minor numbers of the device files of these GPUs; None if the driver does not say."""
+    uuids = list(uuids)
+    if not uuids:
+        return []
+    if not _driver_is_there():
+        return None
+    try:
+        return [int(pynvml.nvmlDeviceGetMinorNumber(pynvml.nvmlDeviceGetHandleByUUID(uuid))) for uuid in uuids]
+    except pynvml.NVMLError:
+        return None
 
 
 def node_name(hostname: str) -> str:

@@ -39,6 +39,10 @@ int nvmlDeviceGetMemoryInfo(void *device, memory *info) {
     info->total = 141ULL << 30;
     return lost(device) ? 15 : 0;
 }
+int nvmlDeviceGetMinorNumber(void *device, unsigned *minor) {
+    *minor = (unsigned)(uintptr_t)device + 3;
+    return 0;
+}
 int processes(void *device, unsigned *count, void *infos) {
     unsigned room = *count;
     *count = lost(device);

@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engines.supervision.device_filter import attach_device_filter
+
 if TYPE_CHECKING:  # of the modules of attempts, an init process needs none at its start
     from engines.attempt_files import CgroupFile
 
@@ -17,6 +19,8 @@ def make(cgroup: "CgroupFile") -> None:
     for name, text in cgroup["limits"].items():
         with suppress(FileNotFoundError):
             _write(path / name, text)
+    if (minors := cgroup.get("gpu_minors")) is not None:
+        attach_device_filter(str(path), minors)
 
 
 def join(path: str) -> None:

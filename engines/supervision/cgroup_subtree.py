@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engines.attempt_files import CgroupFile, RankLimits
+from engines.nvml import gpu_minors
 from engines.protocol import CpuLimit, Launch, NodeLaunch
+from engines.supervision.device_filter import attach_device_filter
 
 CONTROLLERS = ("memory", "cpu", "pids")
 PERIOD_US = 100_000
@@ -27,6 +29,8 @@ class CgroupSubtree(NamedTuple):
     path: Path | None
     controllers: frozenset[str] = frozenset()
     why_not: str = ""
+    closes_gpus: bool = False
+    """Whether jobs can be kept from the GPUs of others."""
 
     @classmethod
     def find(cls, setting: str) -> "CgroupSubtree":
@@ -60,15 +64,17 @@ class CgroupSubtree(NamedTuple):
             for name, text in _limits(launch, task)
             if name.partition(".")[0] in self.controllers  # memory.max is of the controller `memory`
         }
-        return CgroupFile(path=str(self.path / name), limits=limits)
+        minors = _minors(launch, task) if self.closes_gpus else None
+        return CgroupFile(path=str(self.path / name), limits=limits, gpu_minors=minors)
 
     def in_words(self) -> str:
         """Which limits of jobs are enforced on this machine, and how."""
         by_kernel = [word for name, word in _WORDS.items() if name in self.controllers]
         otherwise = [text for name, text in _WITHOUT.items() if name not in self.controllers]
         said = f"The kernel limits {_listed(by_kernel)} of each job (cgroup v2)" if by_kernel else ""
+        gpus = "the GPUs of others are closed to it" if self.closes_gpus else "the GPUs of others are open to it"
         why = f" ({self.why_not})" if self.why_not else ""
-        text = "; ".join([*([said] if said else []), *otherwise])
+        text = "; ".join([*([said] if said else []), *otherwise, gpus])
         return f"{text[0].upper()}{text[1:]}{why}."
 
 
@@ -95,6 +101,15 @@ def _limits(launch: Launch, task: NodeLaunch) -> Iterator[tuple[str, str]]:
         yield "cpu.max", f"{task.cpus * PERIOD_US} {PERIOD_US}"
     if launch.most_processes:
         yield "pids.max", str(launch.most_processes)
+
+
+def _minors(launch: Launch, task: NodeLaunch) -> list[int] | None:
+    """Of the GPUs of a rank; emulated ones are none. None if they are not all known."""
+    names = task.env.get("CUDA_VISIBLE_DEVICES", "")
+    if "MOTLEY_EMULATED" in launch.env or not names:
+        return []
+    uuids = [name for name in names.split(",") if name.startswith("GPU-")]
+    return gpu_minors(uuids) if len(uuids) == len(names.split(",")) else None
 
 
 def _delegated() -> Path | None:
@@ -144,6 +159,7 @@ def _tried(path: Path) -> CgroupSubtree:
         moving = ["/bin/sh", "-c", 'echo 0 >"$1"', "sh", str(trial / "cgroup.procs")]
         moved = subprocess.run(moving, capture_output=True, check=False)  # noqa: S603 - words of ours and a path
         on = frozenset((path / "cgroup.subtree_control").read_text().split())
+        closes_gpus = _can_close_gpus(trial)
     except OSError as error:
         return CgroupSubtree(None, why_not=f"{path} is no cgroup of version 2: {error.strerror}")
     finally:
@@ -151,4 +167,13 @@ def _tried(path: Path) -> CgroupSubtree:
             trial.rmdir()
     if moved.returncode:
         return CgroupSubtree(None, why_not=f"no process may be moved into {path}")
-    return CgroupSubtree(path, on & {*CONTROLLERS})
+    return CgroupSubtree(path, on & {*CONTROLLERS}, closes_gpus=closes_gpus)
+
+
+def _can_close_gpus(cgroup: Path) -> bool:
+    """Whether the kernel and our rights allow a device filter: it takes root."""
+    try:
+        attach_device_filter(str(cgroup), [])
+    except OSError:
+        return False
+    return True

@@ -15,10 +15,11 @@ ROOT = Path(__file__).parent.parent.parent
 ASK = """
 import json
 from dataclasses import asdict
-from engines.nvml import device_is_free, this_machine
+from engines.nvml import device_is_free, gpu_minors, this_machine
 node = this_machine()
 free = [device_is_free(uuid) for uuid in ("GPU-0", "GPU-1", "GPU-9")]
-print(json.dumps({"node": node and asdict(node), "free": free}))
+minors = [gpu_minors(uuids) for uuids in ([], ["GPU-1", "GPU-0"], ["GPU-9"])]
+print(json.dumps({"node": node and asdict(node), "free": free, "minors": minors}))
 """
 
 
@@ -54,6 +55,10 @@ def test_a_gpu_is_free_when_the_driver_knows_it_and_no_process_on_it(answer: dic
     assert answer["free"] == [True, False, False]
 
 
+def test_device_files_are_numbered_as_the_driver_says(answer: dict[str, object]) -> None:
+    assert answer["minors"] == [[], [5, 4], None]
+
+
 def test_a_gpu_that_is_lost_takes_no_other_with_it(tmp_path: Path) -> None:
     """The driver gives no handle to it any more."""
     env = {"LD_LIBRARY_PATH": str(compiled_driver(tmp_path)), "LOST_WITHOUT_HANDLE": "1"}
@@ -70,7 +75,7 @@ def test_a_gpu_that_is_lost_takes_no_other_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine has a driver")
 def test_no_driver_means_no_gpus_and_nothing_to_wait_for() -> None:
-    assert ask() == {"node": None, "free": [True, True, True]}
+    assert ask() == {"node": None, "free": [True, True, True], "minors": [[], None, None]}
 
 
 @pytest.mark.parametrize(

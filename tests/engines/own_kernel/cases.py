@@ -153,6 +153,46 @@ def test_a_job_cannot_change_its_limits(lab: CgroupLab) -> None:
     assert lab.end_of(attempt).exit_code != 0
 
 
+OPEN = """
+for n in 0 1 7 254 255; do
+    { : <>/tmp/nvidia$n; } 2>&1 | grep -o "Operation not permitted\\|No such device"
+done
+"""
+
+
+@pytest.fixture
+def gpus() -> Iterator[None]:
+    """Device files as of NVIDIA's driver, which is not here: a file that may be opened leads to no device."""
+    paths = [Path(f"/tmp/nvidia{minor}") for minor in (0, 1, 7, 254, 255)]
+    for path in paths:
+        os.mknod(path, 0o20666, os.makedev(195, int(path.name.removeprefix("nvidia"))))
+        path.chmod(0o666)
+    yield
+    for path in paths:
+        path.unlink()
+
+
+def test_a_job_can_open_no_gpu_but_its_own(lab: CgroupLab, gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engines.supervision.cgroup_subtree.gpu_minors", lambda _: [1, 7])  # of the driver
+    own = [NodeLaunch("n1", {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}, gpus=2)]
+    attempt = lab.run(OPEN, tasks=own)
+    lab.end_of(attempt)
+    closed, there = b"Operation not permitted\n", b"No such device\n"
+    assert lab.output(attempt) == closed + 4 * there
+
+
+def test_a_job_with_emulated_gpus_can_open_no_real_one(lab: CgroupLab, gpus: None) -> None:
+    emulated = [NodeLaunch("n1", {"CUDA_VISIBLE_DEVICES": "0"}, gpus=1)]
+    attempt = lab.run(OPEN, tasks=emulated, env={"MOTLEY_EMULATED": "1"})
+    closed, there = b"Operation not permitted\n", b"No such device\n"
+    assert lab.output(attempt) == 3 * closed + 2 * there
+
+
+def test_other_devices_stay_open_to_it(lab: CgroupLab) -> None:
+    attempt = lab.run("echo x >/dev/null && head -c 1 /dev/zero | wc -c")
+    assert lab.output(attempt) == b"1\n"
+
+
 def test_a_controller_that_is_missing_is_replaced(lab: CgroupLab, subtree: Path) -> None:
     subtree.rmdir()
     (ROOT / "cgroup.subtree_control").write_text("-memory")
@@ -160,15 +200,14 @@ def test_a_controller_that_is_missing_is_replaced(lab: CgroupLab, subtree: Path)
     lab.engine = lab.another_engine()
     words = {report.limits for report in lab.engine.nodes()}
     attempt = lab.run(python(HOLD.format(mib=128)), tasks=tasks(memory_mib=64), limits_memory=True)
-    assert words == {
-        "The kernel limits CPU time and processes of each job (cgroup v2); a job's memory is added up once a second."
-    }
+    by_kernel = "The kernel limits CPU time and processes of each job (cgroup v2)"
+    assert words == {f"{by_kernel}; a job's memory is added up once a second; the GPUs of others are closed to it."}
     assert "0.1 GiB of memory on n1 and had asked for 0.1 GiB" in lab.end_of(attempt).message
 
 
 def test_a_node_says_that_the_kernel_limits_all(lab: CgroupLab) -> None:
     assert {report.limits for report in lab.engine.nodes()} == {
-        "The kernel limits memory, CPU time and processes of each job (cgroup v2)."
+        "The kernel limits memory, CPU time and processes of each job (cgroup v2); the GPUs of others are closed to it."
     }
 
 
