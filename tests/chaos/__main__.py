@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tests.chaos.campaign import Campaign
@@ -37,12 +38,12 @@ def violations(setting: str, given: argparse.Namespace) -> int:
         if given.only:
             campaign.faults = {name: campaign.faults[name] for name in given.only}
         found = campaign.run(faults)
+        for violation in found:
+            say(f'VIOLATION in make chaos ARGS="{setting} --seed {seed} --faults {faults}": {violation}')
         if found:
             keep_files(campaign)
     injected = ", ".join(f"{count} x {name}" for name, count in sorted(campaign.injected.items()))
     say(f"{setting}, seed {seed}: {faults} faults ({injected})")
-    for violation in found:
-        say(f'VIOLATION in make chaos ARGS="{setting} --seed {seed} --faults {faults}": {violation}')
     say(f"{len(campaign.jobs)} jobs, {len(found)} violations, {time.monotonic() - began_s:.0f} s")
     return len(found)
 
@@ -51,7 +52,8 @@ def keep_files(campaign: Campaign) -> None:
     kept = Path(tempfile.mkdtemp(prefix="chaos-"))
     for path in campaign.evidence():
         if path.is_dir():
-            shutil.copytree(path, kept / path.name, symlinks=True, dirs_exist_ok=True)
+            with suppress(shutil.Error):  # sockets cannot be copied; all else is
+                shutil.copytree(path, kept / path.name, symlinks=True, dirs_exist_ok=True)
         elif path.exists():
             shutil.copy(path, kept)
     say(f"the files are kept in {kept}")

@@ -105,6 +105,7 @@ class Campaign:
         return {
             "processes": lambda: [(pid, told(pid, "cmdline")[:300]) for pid in self.service.job_processes()],
             "open claims": lambda: self.service.python(FROM_ROWS.format("open_claims")),
+            "unaccounted attempts": lambda: self.service.python(FROM_ROWS.format("unaccounted_attempts")),
         }
 
     def evidence(self) -> list[Path]:

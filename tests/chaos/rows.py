@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models import Model, Sum
 
 from jobs_app.models import Attempt, Job, JobEvent
-from scheduler_app.models import DailyUsage, GpuClaim, GpuTypeUsage, TeamUsage
+from scheduler_app.models import DailyUsage, GpuClaim, GpuTypeUsage, SchedulerLease, TeamUsage
 
 Kind = JobEvent.Kind
 Event = tuple[str, int | None]
@@ -19,6 +19,12 @@ Event = tuple[str, int | None]
 
 def open_claims() -> int:
     return GpuClaim.objects.open().count()
+
+
+def unaccounted_attempts() -> int:
+    """Attempts that ended after the time that the usage ledger covers: the next round adds them."""
+    until = SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ROUNDS).values("accrued_until")
+    return Attempt.objects.filter(started_at__isnull=False, ended_at__gt=until[:1]).count()
 
 
 def wrong_rows() -> list[str]:

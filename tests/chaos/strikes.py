@@ -29,8 +29,8 @@ class Strikes:
         self._armed, self._struck, self._clock = folder / "strike", folder / "strike.struck", folder / "clock"
         self.environment = {
             "PYTHONPATH": str(FOLDER),
-            "MOTLEY_TEST_STRIKES": str(self._armed),
-            "MOTLEY_TEST_CLOCK": str(self._clock),
+            "CHAOS_STRIKES": str(self._armed),
+            "CHAOS_CLOCK": str(self._clock),
         }
         """Of the processes that may be struck."""
         self.ahead_s = 0.0

@@ -11,7 +11,7 @@ from types import ModuleType
 
 CLOCK = "django.utils.timezone"
 """All of the service asks it for the time."""
-PLACE = os.environ.get("MOTLEY_TEST_CLOCK", "")
+PLACE = os.environ.get("CHAOS_CLOCK", "")
 
 
 def ahead() -> timedelta:

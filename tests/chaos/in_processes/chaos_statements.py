@@ -27,7 +27,7 @@ MODULES = {
 FAILING = "engines.local.engine"
 """Where an error of the disk is raised."""
 CALL = "__before_statement__"
-PLACE = os.environ.get("MOTLEY_TEST_STRIKES", "")
+PLACE = os.environ.get("CHAOS_STRIKES", "")
 
 
 class Armed:
