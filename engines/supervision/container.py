@@ -30,6 +30,15 @@ lock_type = "file"
 OWN_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
+def unmountable(named: Sequence[str]) -> str:
+    """What is wrong with the folders that a job names: what follows a colon, a runtime would take for options.
+
+    Podman, which is root, gives a folder with the option U to the job's account.
+    """
+    found = next((path for path in named if ":" in path), None)
+    return f"In a container a folder's path has no colon: {found}" if found else ""
+
+
 def prepare(container: "ContainerFile", env: Mapping[str, str], user: list[int] | None, named: Sequence[str]) -> str:
     """Mount the folders that the job names, with its account's rights, and fetch the image. Returns what is wrong.
 

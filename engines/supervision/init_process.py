@@ -349,6 +349,8 @@ def _contained(plan: RankStart, container: "ContainerFile | None") -> tuple[list
     assert container is not None  # noqa: S101 - for mypy
     named = [*([] if plan["links"] else [plan["workdir"]]), *plan["mounts"].values()]
     devices = plan["env"].get("CUDA_VISIBLE_DEVICES", "")
+    if complaint := containers.unmountable(named):
+        raise NoContainer(complaint)
     if container["runtime"] != containers.PODMAN:
         argv = containers.apptainer_command(
             container, plan["argv"], workdir=plan["workdir"], named=named, devices=devices

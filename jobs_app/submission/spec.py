@@ -176,6 +176,9 @@ class JobSpec(Strict):
         if attrs.get("code_digest") and attrs.get("workdir"):
             text = "Code is unpacked into a folder of the job's own: leave workdir out, or code."
             raise serializers.ValidationError({"workdir": [text]})
+        if attrs.get("image") and ":" in attrs.get("workdir", ""):
+            text = "A job with an image needs a working folder whose path has no colon."
+            raise serializers.ValidationError({"workdir": [text]})
         if fault := _batch_fault(attrs):
             raise serializers.ValidationError({"batch_size": {"max": [fault]}})
         if "rates" in attrs:

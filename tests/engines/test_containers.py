@@ -233,6 +233,20 @@ def test_a_folder_that_the_account_may_not_enter_is_not_mounted(lab: ContainerLa
     assert lab.end_of(attempt).exit_code == 126
 
 
+def test_the_name_of_a_folder_gives_podman_no_options(lab: ContainerLab, place: Path) -> None:
+    """With `:U` Podman, which is root, would give the folder to the job's account."""
+    of_root = place / "of-root"
+    of_root.mkdir()
+    of_root.chmod(0o755)  # whatever the umask
+    link = place / "link:U"
+    link.symlink_to(of_root)
+    attempt = lab.run("true", workdir=link)
+    assert of_root.stat().st_uid == 0
+    end = lab.end_of(attempt)
+    assert end.exit_code != 0
+    assert f"a folder's path has no colon: {link}" in end.message
+
+
 def test_a_variable_of_several_lines_is_refused_with_its_name(lab: ContainerLab) -> None:
     attempt = lab.run("true", env={"KEY": "a\nb"})
     assert "KEY has several" in lab.end_of(attempt).message

@@ -257,6 +257,14 @@ def test_every_fault_of_a_batch_is_named() -> None:
     }
 
 
+def test_the_working_folder_of_a_container_has_no_colon() -> None:
+    """A container runtime would take what follows it for options."""
+    image = {"image": "localhost/torch:2.5"}
+    assert pointers(LEAST | image | {"workdir": "/data/x:U"}) == {"/workdir"}
+    assert parse_spec(LEAST | {"workdir": "/data/x:U"})
+    assert parse_spec(LEAST | image | {"workdir": "/data/x"})
+
+
 def test_the_least_gang_must_be_able_to_share_a_batch() -> None:
     batch = {"initial": 64, "max": 256, "max_per_gpu": 64, "min_per_gpu": 32}
     assert parse_spec(LEAST | {"gpus": {"min": 8, "max": 64}, "batch_size": batch})["batch_size"] == batch
