@@ -11,7 +11,8 @@ with :math:`\phi_c = e_{j(c)} \otimes (1, \log g_c, [d_c > 1])`: on each type, h
 workload is, and how it scales over GPUs and nodes. m, S and sigma are estimated from the workloads known, by
 expectation maximisation with a normal inverse Wishart prior: without data m = 0, and rates are those of the
 specification, scaled to what was measured. Given the measured cells of a workload, its other cells are normal with a
-mean and a variance in closed form. `python -m benchmarks.completion` shows the errors on published tables.
+mean and a variance in closed form, in the unit of what was measured. `python -m benchmarks.completion` shows the errors
+on published tables.
 
 References
 ----------
@@ -36,6 +37,9 @@ LEAST_WORKLOADS = 3
 SPREADS = ((4.0, 0.4), (0.2, 0.1), (0.4, 0.2))
 """Standard deviations before anything is known, of rate, exponent and loss over several nodes: what the types of a
 workload have in common, and what each has to itself. How many steps a second a workload makes may be anything."""
+ANY_SCALE = 100.0
+"""Added to the spread that all types have in common once it is fitted: a step may be of any size, so how many of them a
+workload makes a second says nothing of which type is faster, though among few workloads it seems to."""
 NOISE = 0.1
 PRIOR_WORKLOADS = 2.0
 """The prior of S counts as so many workloads, that of m as `PRIOR_MEAN`."""
@@ -64,6 +68,13 @@ class Completed(NamedTuple):
     spread: Floats
 
 
+class Beliefs(NamedTuple):
+    """A normal distribution of the logarithms of a workload's rates: mean (C,) and covariance (C, C)."""
+
+    mean: Floats
+    covariance: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class RateFactors:
     """Mean (D,) and covariance (D, D) of the workloads' factors, D = 3 n, and the noise of a cell."""
@@ -77,15 +88,31 @@ class RateFactors:
 
     def complete(self, at: Cells, known: Floats, cells: Cells) -> Completed:
         """Rates in these cells of W workloads whose rates (W, P) are known at the same places."""
-        phi, known_phi = _loadings(cells, len(self.speed)), _loadings(at, len(self.speed))
-        shared = self.covariance @ known_phi.T
-        inner = known_phi @ shared + self.noise**2 * np.eye(len(known_phi))
-        gain = np.linalg.solve(inner, shared.T).T
-        residual = np.log(known) - _specified(at, self.speed) - known_phi @ self.mean
-        left = self.covariance - gain @ shared.T
-        log_rate = _specified(cells, self.speed) + (self.mean + residual @ gain.T) @ phi.T
+        mean, left = self._given(at, known)
+        phi = _loadings(cells, len(self.speed))
+        log_rate = _specified(cells, self.speed) + mean @ phi.T
         variance = np.einsum("kd,de,ke->k", phi, left, phi) + self.noise**2
         return Completed(np.exp(log_rate), np.sqrt(variance))
+
+    def beliefs(self, at: Cells, known: Floats, cells: Cells) -> Beliefs:
+        """Beliefs in these cells of one workload whose rates (P,) are known at some places, exactly so there."""
+        phi, known_phi = _loadings(cells, len(self.speed)), _loadings(at, len(self.speed))
+        same = (np.stack(cells, axis=1)[:, None] == np.stack(at, axis=1)).all(axis=2)
+        shared = phi @ self.covariance @ known_phi.T + self.noise**2 * same
+        inner = known_phi @ self.covariance @ known_phi.T + self.noise**2 * np.eye(len(known_phi))
+        gain = np.linalg.solve(inner, shared.T).T
+        residual = np.log(known) - _specified(at, self.speed) - known_phi @ self.mean
+        prior = phi @ self.covariance @ phi.T + self.noise**2 * np.eye(len(phi))
+        mean = _specified(cells, self.speed) + phi @ self.mean + gain @ residual
+        return Beliefs(mean, prior - gain @ shared.T)
+
+    def _given(self, at: Cells, known: Floats) -> tuple[Floats, Floats]:
+        """Mean (W, D) and covariance (D, D) of the factors, given rates (W, P) at the same places."""
+        phi = _loadings(at, len(self.speed))
+        shared = self.covariance @ phi.T
+        gain = np.linalg.solve(phi @ shared + self.noise**2 * np.eye(len(phi)), shared.T).T
+        residual = np.log(known) - _specified(at, self.speed) - phi @ self.mean
+        return self.mean + residual @ gain.T, self.covariance - gain @ shared.T
 
 
 def factors_of(speed: Floats, known: Iterable[Mapping[Place, float]]) -> RateFactors | None:
@@ -109,6 +136,7 @@ def fit_factors(speed: Floats, known: Sequence[Mapping[Place, float]]) -> RateFa
     moments = [_moments(rates, speed) for rates in informative]
     gram, projected, squares, count = (np.array(column) for column in zip(*moments, strict=True))
     mean, covariance, noise = _expectation_maximisation(_prior(len(speed)), gram, projected, squares, count)
+    covariance[: len(speed), : len(speed)] += ANY_SCALE**2
     return RateFactors(speed, mean, covariance, noise, supported)
 
 

@@ -128,6 +128,16 @@ def test_the_spread_is_that_of_the_error() -> None:
     assert (off < 2).mean() > 0.9
 
 
+def test_the_size_of_a_step_does_not_matter() -> None:
+    known = [
+        *workloads(10, a100=1.5),
+        *({cell: 100 * rate for cell, rate in of.items()} for of in workloads(10, a100=3)),
+    ]
+    found, at, cells = factors(known), Cells.of([(V100, 1, 1)]), Cells.of(PLACES)
+    small, large = found.complete(at, np.array([[1.0], [1000.0]]), cells).rate
+    assert large == pytest.approx(1000 * small, rel=1e-3)
+
+
 def test_each_further_cell_narrows_the_spread() -> None:
     found, cells = factors(workloads(10, a100=1.5)), Cells.of([(A100, 4, 1)])
     at = [Cells.of(PLACES[:n]) for n in (0, 1, 2, 3)]
