@@ -1,4 +1,4 @@
-r"""Rates of jobs in configurations: measured before declared before estimated.
+r"""Rates of jobs in configurations: measured before declared before completed before estimated.
 
 An untried configuration is estimated from the nearest known point of its workload,
 
@@ -13,6 +13,9 @@ of 0.7 of the rate on one (P100); the ratio of speeds is within 25 % of the medi
 Where the workload's steps were timed with several batches per GPU (`estimation.fitted_models`), the fitted model says
 instead of s how the rate changes with the GPUs, of its own type and of those that were not timed so well. Where the
 batch is tuned (`estimation.batch_tuning`), a rate is goodput: steps of the initial batch per second.
+
+Where other workloads tell how rates on one type and gang go with those on others (`estimation.completion`), rates on
+types that have no fitted model of the workload are completed from them, in place of the formula above.
 """
 
 from collections import defaultdict
@@ -23,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from estimation.batch_tuning import tuned_rates
+from estimation.completion import Cells, RateFactors
 from estimation.fitted_models import Fits, Models, fixed_batch, models_of, most_alike, spans, steps_per_second
 from estimation.profile import Knowledge
 from estimation.scaling import Leads, Machines, Point, Points, Source, points_of, scaling_law
@@ -42,24 +46,31 @@ def valid_configurations(
     return allowed
 
 
-def estimate_rates(machines: Machines, known: Sequence[Knowledge], workload: Ints, valid: Bools) -> tuple[Floats, Ints]:
+def estimate_rates(
+    machines: Machines,
+    known: Sequence[Knowledge],
+    workload: Ints,
+    valid: Bools,
+    factors: RateFactors | None = None,
+) -> tuple[Floats, Ints]:
     """Give rate (m, K) in steps/s and its source (m, K), for jobs of the workloads known[workload[i]].
 
     valid (m, K) says which configurations job i may have; the others get rate 0 and no source. Of a workload whose
-    batch is tuned the steps are those of its initial batch, and what no batch fits has rate 0, too.
+    batch is tuned the steps are those of its initial batch, and what no batch fits has rate 0, too. The factors are
+    those of other workloads on the same types.
     """
-    rates, sources = _rates(machines, known)
+    rates, sources = _rates(machines, known, factors)
     able = valid & (rates[workload] > 0)
     return np.where(able, rates[workload], 0), np.where(able, sources[workload], Source.NONE)
 
 
-def workload_rates(machines: Machines, knowledge: Knowledge) -> tuple[Floats, Ints]:
+def workload_rates(machines: Machines, knowledge: Knowledge, factors: RateFactors | None = None) -> tuple[Floats, Ints]:
     """Give rate (K,) in steps/s and source (K,) of one workload in every configuration."""
-    rates, sources = _rates(machines, [knowledge])
+    rates, sources = _rates(machines, [knowledge], factors)
     return rates[0], sources[0]
 
 
-def _rates(machines: Machines, known: Sequence[Knowledge]) -> tuple[Floats, Ints]:
+def _rates(machines: Machines, known: Sequence[Knowledge], factors: RateFactors | None) -> tuple[Floats, Ints]:
     """Rates and sources (W, K); workloads that are known at the same points are estimated together."""
     alike: dict[tuple[Point, ...], list[tuple[int, tuple[float, ...]]]] = defaultdict(list)
     rates, fits = np.zeros((len(known), len(machines.nodes))), Fits()
@@ -78,6 +89,7 @@ def _rates(machines: Machines, known: Sequence[Knowledge]) -> tuple[Floats, Ints
             Points.of(points),
             np.array([r for _, r in members]),
             [(row, models[w]) for row, w in enumerate(rows) if w in models],
+            factors,
         )
         rates[rows], sources[rows] = group.rates()
     return rates, sources
@@ -106,16 +118,40 @@ class _Group:
     known: Floats
     fits: Sequence[tuple[int, _Fit]]
     """By row."""
+    factors: RateFactors | None
 
     def rates(self) -> tuple[Floats, Ints]:
-        """Rates (W, K) and sources (K,)."""
+        """Rates and sources (W, K)."""
         by_type = [self._of_type(j) for j in range(len(self.machines.specs))]
         used = self.machines.usage > 0
         of_type = np.array([rate for rate, _ in by_type])
         rate = np.where(used[:, None], of_type, np.inf).min(axis=0)  # a mixed gang waits for its slowest GPU
         source = np.where(used, [source for _, source in by_type], Source.MEASURED).min(axis=0)
         mixed = used.sum(axis=0) > 1
-        return rate, np.where(mixed, Source.ESTIMATED, source)
+        source = np.tile(np.where(mixed, Source.ESTIMATED, source), (len(rate), 1))
+        open_here = ~mixed & (source == Source.ESTIMATED) & ~self._fitted()
+        return self._completed(rate, source, open_here) if self.factors and open_here.any() else (rate, source)
+
+    def _fitted(self) -> Bools:
+        """Which configurations (W, K) are of a type to which a model of the workload is fitted."""
+        fitted = np.zeros((len(self.known), len(self.machines.specs)), dtype=np.bool_)
+        for row, fit in self.fits:
+            fitted[row, list(fit.models)] = True
+        by_column: Bools = fitted[:, self.machines.usage.argmax(axis=0)]
+        return by_column
+
+    def _completed(self, rate: Floats, source: Ints, open_here: Bools) -> tuple[Floats, Ints]:
+        """With rates completed where they are open and the other workloads tell something of the type."""
+        assert self.factors is not None  # noqa: S101 - checked by the caller
+        known = self.points.source != Source.ESTIMATED
+        told = known & self.factors.supported[self.points.gpu_type]
+        if known.any() and not told.any():
+            return rate, source
+        at = Cells(self.points.gpu_type[told], self.points.gpus[told], self.points.nodes[told])
+        cells = Cells(self.machines.usage.argmax(axis=0), self.machines.gpus, self.machines.nodes)
+        completed = open_here & self.factors.supported[cells.gpu_type]
+        found = self.factors.complete(at, self.known[:, told], cells)
+        return np.where(completed, found.rate, rate), np.where(completed, Source.COMPLETED, source)
 
     def _of_type(self, j: int) -> tuple[Floats, Ints]:
         """Rates (W, K) and sources (K,) of gangs as large as each configuration's, if all their GPUs were of type j."""

@@ -49,9 +49,14 @@ class InReplicas:
         ]
         return cls(units, whole, Machines(specs, usage, machines.nodes[whole]), K)
 
+    @property
+    def of_gpus(self) -> bool:
+        """Whether each replica is one GPU of any type."""
+        return bool((self.units == 1).all())
+
     def known(self, knowledge: Knowledge) -> Knowledge:
         """What is known of a workload, by replicas; what was seen with a part of one is left out."""
-        if (self.units == 1).all():
+        if self.of_gpus:
             return knowledge
         measured = Measured(self._by_replicas(knowledge.measured.by_place))
         declared = self._by_replicas(knowledge.declared)

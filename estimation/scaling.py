@@ -23,6 +23,8 @@ class Source(IntEnum):
     ESTIMATED = 1
     DECLARED = 2
     MEASURED = 3
+    COMPLETED = 4
+    """Better than estimated; the number is the next, since rounds are archived with these numbers."""
 
 
 class Point(NamedTuple):

@@ -117,7 +117,7 @@ class RateUsed(serializers.Serializer[Any]):
     gpus = serializers.IntegerField()
     nodes = serializers.IntegerField()
     rate = serializers.FloatField(help_text="Steps/s of the whole job.")
-    source = serializers.ChoiceField(["measured", "declared", "estimated"])  # type: ignore[assignment]  # a field's own
+    source = serializers.ChoiceField(["measured", "declared", "completed", "estimated"])  # type: ignore[assignment]  # a field's own
     share = serializers.FloatField(
         allow_null=True, help_text="Fraction of time in this configuration; null if the policy has no shares."
     )
@@ -187,7 +187,7 @@ class PlanOption(serializers.Serializer[Any]):
     nodes = serializers.IntegerField()
     rate = serializers.FloatField(allow_null=True, help_text="Steps/s of the whole job; null if it cannot run.")
     source = serializers.ChoiceField(  # type: ignore[assignment]  # a field's own
-        ["measured", "declared", "estimated"], allow_null=True
+        ["measured", "declared", "completed", "estimated"], allow_null=True
     )
     cost_per_hour = serializers.FloatField()
     run_seconds = serializers.FloatField(allow_null=True, help_text="Null if `total_steps` is not given.")

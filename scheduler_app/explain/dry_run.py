@@ -25,6 +25,7 @@ from jobs_app.submission.submit import admitted
 from scheduler_app.models import GpuClaim
 from scheduler_app.round.inputs import MEASURED, DeclaredRates, InputRows, JobRow, TypeRow, noise_of
 from scheduler_app.round.job_options import InService, Timing, gangs_on, job_options_of
+from scheduler_app.round.known_workloads import KnownRate, read_known_rates
 
 NOTHING_HELD = InService([], [], [], {})
 
@@ -73,6 +74,7 @@ class DryRunInputs:
     types: Sequence[TypeRow]
     nodes: Sequence[FreeOnNode]
     measured: list[tuple[Any, ...]]
+    known_rates: Sequence[KnownRate]
     noise: Mapping[tuple[int, str], tuple[float, float]]
     quota: str
     """Quota that keeps the job from starting now; empty if none does."""
@@ -158,6 +160,7 @@ def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[
         noise=inputs.noise,
         received=[],
         busy_in_arrays={},
+        known_rates=inputs.known_rates,
     )
     now = timezone.now()
     options = job_options_of(rows, NOTHING_HELD, offered, [anywhere], Timing(now, 0.0, 0.0, now))
@@ -276,11 +279,12 @@ def _can_start(options: Sequence[PlanOption], needs: int) -> str:
 
 
 def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
-    """Read the inputs in six queries, more where the batch is tuned or storage is named; none depends on the queue."""
+    """Read the inputs in seven queries, more if the batch is tuned or storage is named; none depends on the queue."""
     types = [TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)]
     measured = Throughput.objects.filter(team=team, workload=job.workload).values_list(*MEASURED)
     noise = noise_of([job.workload] if job.batch_size else [])
-    return DryRunInputs(types, free_on_nodes(job.needs), list(measured), noise, _quota(job, team))
+    nodes, quota = free_on_nodes(job.needs), _quota(job, team)
+    return DryRunInputs(types, nodes, list(measured), read_known_rates(), noise, quota)
 
 
 def free_on_nodes(needs: Sequence[str] = ()) -> list[FreeOnNode]:

@@ -18,6 +18,7 @@ from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import StoragePaths, missing_storage, needs_of, runs
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
 from scheduler_app.models import GpuClaim, TeamBacklog
+from scheduler_app.round.known_workloads import KnownRate, read_known_rates
 
 MEASURED = (
     "team_id",
@@ -197,6 +198,8 @@ class InputRows:
     busy_in_arrays: Mapping[UUID, int]
     """Array → number of its members that hold GPUs or have a waiting claim."""
 
+    known_rates: Sequence[KnownRate] = ()
+    """Measured rates of all workloads, whether they have a job in the round or not."""
     unreadable: Mapping[UUID, Exception] = field(default_factory=dict)
     """Jobs whose columns cannot be read."""
 
@@ -230,6 +233,7 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
         noise=noise_of(job.workload for job in jobs if job.batch_size),
         received=[*_received(attempts.values()), *_received_before(shares_since)],
         busy_in_arrays=_busy_in_arrays(),
+        known_rates=read_known_rates(),
         unreadable=unreadable,
     )
 

@@ -26,6 +26,7 @@ from estimation.rates import Machines, estimate_rates, valid_configurations
 from estimation.replicas import InReplicas
 from jobs_app.models import Attempt, Job
 from scheduler_app.round.inputs import AttemptRow, DeclaredFor, GpuRow, InputRows, JobRow, TypeRow
+from scheduler_app.round.known_workloads import rate_factors
 
 NOT_YET_RUNNING = (Attempt.State.CLAIMED, Attempt.State.LAUNCHING)
 
@@ -186,7 +187,9 @@ def _rates(
     rows: InputRows, service: InService, offered: Configurations, queue: Sequence[JobRow]
 ) -> tuple[Floats, Ints, list[Tuned | None]]:
     """Rates, their sources and tuned batches; jobs of equal replicas are estimated together, in replicas."""
-    machines, units = Machines(_gpu_specs(rows.types), offered.usage, offered.nodes), units_of(rows.types, queue)
+    specs = _gpu_specs(rows.types)
+    machines, units = Machines(specs, offered.usage, offered.nodes), units_of(rows.types, queue)
+    factors = rate_factors(rows.known_rates, [kind.id for kind in rows.types], specs)
     valid = _valid(machines, offered, queue) & _with_storage(rows, service, offered, queue)
     rate: Floats = np.zeros(valid.shape)
     source: Ints = np.zeros(valid.shape, dtype=np.int64)
@@ -198,7 +201,8 @@ def _rates(
         view = InReplicas.of(machines, units[members[0]])
         known, workload = _knowledge(rows, [queue[i] for i in members])
         known = [view.known(one) for one in known]
-        found = estimate_rates(view.machines, known, workload, valid[members][:, view.columns])
+        told = factors if view.of_gpus else None  # what others measured is not by this job's replicas
+        found = estimate_rates(view.machines, known, workload, valid[members][:, view.columns], told)
         rate[members], source[members] = view.spread(found[0]), view.spread(found[1])
         for i, of_job in zip(members, _tuned(view, known, workload), strict=True):
             tuned[i] = of_job

@@ -1,0 +1,46 @@
+"""Measured rates of all teams' workloads, from which a round completes those of others; no name is shown."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from estimation.completion import RateFactors, factors_of
+from estimation.profile import USABLE_REPORTS, GpuSpec, Place
+from jobs_app.models import Throughput
+
+MOST_ROWS = 4_000
+MOST_WORKLOADS = 200
+"""A fit to so many takes some tenths of a second at most (`python -m benchmarks.completion`)."""
+
+
+class KnownRate(NamedTuple):
+    """A measured rate in steps/s."""
+
+    team_id: int
+    workload: str
+    batch_size: int
+    gpu_type_id: int
+    gpus: int
+    nodes: int
+    steps_per_second: float
+
+
+def read_known_rates() -> list[KnownRate]:
+    """The rates that were measured last, by when they were measured first."""
+    usable = Throughput.objects.filter(reports__gte=USABLE_REPORTS, steps_per_second__gt=0)
+    return [KnownRate(*row) for row in usable.order_by("-pk").values_list(*KnownRate._fields)[:MOST_ROWS]]
+
+
+def rate_factors(rates: Iterable[KnownRate], types: Sequence[int], specs: Sequence[GpuSpec]) -> RateFactors | None:
+    """Factors of the workloads with one batch: of the others a mean over batches would say nothing of the types."""
+    index = {gpu_type: j for j, gpu_type in enumerate(types)}
+    cells: dict[tuple[int, str], dict[Place, float]] = defaultdict(dict)
+    batches: dict[tuple[int, str], set[int]] = defaultdict(set)
+    for row in rates:
+        cells[row.team_id, row.workload][index[row.gpu_type_id], row.gpus, row.nodes] = row.steps_per_second
+        batches[row.team_id, row.workload].add(row.batch_size)
+    informative = (of for key, of in cells.items() if len(of) > 1 and len(batches[key]) == 1)
+    return factors_of(np.array([spec.speed for spec in specs]), islice(informative, MOST_WORKLOADS))
