@@ -30,7 +30,8 @@ import numpy as np
 
 from estimation.fitted_models import rounded
 from estimation.profile import Place
-from estimation.scaling import Bools, Floats, Ints, scaling_law
+from estimation.scaling import scaling_law
+from estimation.types import Bools, Floats, Ints
 
 LEAST_WORKLOADS = 3
 """A type is completed once so many workloads were measured on it and elsewhere, too."""

@@ -23,7 +23,7 @@ from functools import cache
 import numpy as np
 
 from estimation.completion import Beliefs, Cells
-from estimation.scaling import Bools, Floats, Ints
+from estimation.types import Bools, Floats, Ints
 
 LEAST_GAIN = 1e-3
 """Relative: what gains less is not worth a start."""
