@@ -13,8 +13,7 @@ from contextlib import suppress
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
-from engines.supervision.engine_root import SYSTEM_PATH, THROUGH, make_folder
-from engines.supervision.rank import PACKAGE_PARENT, PYTHON
+from engines.supervision.engine_root import THROUGH, make_folder, start_in_background
 
 LOCK = "lock"
 EMPTY = 'chmod -R u+rwX -- "$1"; rm -rf --one-file-system -- "$1"'
@@ -27,15 +26,7 @@ def discard(folders: Iterable[Path], *, aside: Path) -> None:
     for folder in folders:
         with suppress(FileNotFoundError):
             folder.rename(aside / f"{folder.parent.name}-{folder.name}-{time.time_ns()}")
-    subprocess.run(  # noqa: S603 - our own program, with a path
-        ["setsid", "--fork", "nice", "--adjustment=19", *PYTHON, "engines.supervision.discard", str(aside)],  # noqa: S607
-        cwd=PACKAGE_PARENT,
-        env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=True,
-    )
+    start_in_background("engines.supervision.discard", aside)
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ import os
 import pwd
 import secrets
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from uuid import UUID
@@ -31,6 +32,7 @@ from engines.protocol import (
 from engines.supervision.cgroup_subtree import CgroupSubtree
 from engines.supervision.container_runtime import ContainerRuntime
 from engines.supervision.processes import MARK
+from engines.supervision.rank import PACKAGE_PARENT, PYTHON
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 THROUGH = 0o711
@@ -231,6 +233,19 @@ def _code_file(archive: Path, folder: AttemptFolder, job: Path) -> CodeFile | No
 def make_folder(path: Path, mode: int) -> None:
     path.mkdir(exist_ok=True)
     path.chmod(mode)  # independent of the umask
+
+
+def start_in_background(program: str, folder: Path) -> None:
+    """Start one of our modules on a folder, detached and at the lowest priority: it may take minutes."""
+    subprocess.run(  # noqa: S603 - our own program, with a path
+        ["setsid", "--fork", "nice", "--adjustment=19", *PYTHON, program, str(folder)],  # noqa: S607
+        cwd=PACKAGE_PARENT,
+        env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
 
 
 def read_log(folder: AttemptFolder, stream: Stream, rank: int, offset: int, limit: int, *, over: bool) -> LogChunk:

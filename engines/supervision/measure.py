@@ -13,8 +13,7 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
 from engines.attempt_files import write_json
-from engines.supervision.engine_root import SYSTEM_PATH, make_folder
-from engines.supervision.rank import PACKAGE_PARENT, PYTHON
+from engines.supervision.engine_root import make_folder, start_in_background
 
 LOCK, WANTED = "lock", "wanted"
 OURS = 0o700
@@ -27,15 +26,7 @@ def sizes(wanted: Mapping[str, Sequence[Path]], *, results: Path) -> dict[str, i
     left = {job: [str(folder) for folder in folders] for job, folders in wanted.items() if job not in found}
     if left:
         write_json(results / WANTED, left)
-        subprocess.run(  # noqa: S603 - our own program, with a path
-            ["setsid", "--fork", "nice", "--adjustment=19", *PYTHON, "engines.supervision.measure", str(results)],  # noqa: S607
-            cwd=PACKAGE_PARENT,
-            env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=True,
-        )
+        start_in_background("engines.supervision.measure", results)
     return found
 
 
