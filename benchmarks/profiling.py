@@ -37,7 +37,7 @@ from simulation.workloads.rate_sources import RateTable, read_gavel_table
 
 CLUSTER = "v100=5x4,p100=5x4,k80=5x4"
 SEEDS = (0, 1, 2)
-POLICIES = ("max_min_fairness", "srtf", "max_sum_throughput")
+POLICIES = ("motley", "max_min_fairness", "srtf", "max_sum_throughput")
 
 
 @dataclass(frozen=True)
