@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -29,18 +29,25 @@ class KnownRate(NamedTuple):
 
 
 def read_known_rates() -> list[KnownRate]:
-    """The rates that were measured last, by when they were measured first."""
+    """The usable rates that were first measured most recently."""
     usable = Throughput.objects.filter(reports__gte=USABLE_REPORTS, steps_per_second__gt=0)
     return [KnownRate(*row) for row in usable.order_by("-pk").values_list(*KnownRate._fields)[:MOST_ROWS]]
 
 
 def rate_factors(rates: Iterable[KnownRate], types: Sequence[int], specs: Sequence[GpuSpec]) -> RateFactors | None:
-    """Factors of the workloads with one batch: of the others a mean over batches would say nothing of the types."""
+    """Factors of the workloads with one batch: of the others a mean over batches would say nothing of the types.
+
+    Of too many workloads the teams' are taken in turn, so that one team's sweep leaves room for the others'.
+    """
     index = {gpu_type: j for j, gpu_type in enumerate(types)}
     cells: dict[tuple[int, str], dict[Place, float]] = defaultdict(dict)
     batches: dict[tuple[int, str], set[int]] = defaultdict(set)
     for row in rates:
         cells[row.team_id, row.workload][index[row.gpu_type_id], row.gpus, row.nodes] = row.steps_per_second
         batches[row.team_id, row.workload].add(row.batch_size)
-    informative = (of for key, of in cells.items() if len(of) > 1 and len(batches[key]) == 1)
-    return factors_of(np.array([spec.speed for spec in specs]), islice(informative, MOST_WORKLOADS))
+    by_team: dict[int, list[dict[Place, float]]] = defaultdict(list)
+    for (team, workload), of_workload in cells.items():
+        if len(of_workload) > 1 and len(batches[team, workload]) == 1:
+            by_team[team].append(of_workload)
+    in_turn = (found for turn in zip_longest(*by_team.values()) for found in turn if found)
+    return factors_of(np.array([spec.speed for spec in specs]), islice(in_turn, MOST_WORKLOADS))

@@ -3,9 +3,11 @@
 import pytest
 
 from cluster_app.models import GpuType
+from estimation.gpu_specifications import GPU_SPECIFICATIONS
 from jobs_app.models import Job, Throughput
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.explain.dry_run import dry_run
+from scheduler_app.round.known_workloads import MOST_WORKLOADS, KnownRate, rate_factors
 from tests.service_lab import Lab
 
 REPORTING = (
@@ -59,6 +61,15 @@ def test_the_dry_run_has_the_rates_of_the_round(cluster: Lab, first: Job) -> Non
     used = {rate["gpu_type"]: (rate["rate"], rate["source"]) for rate in explain_job(second)["rates_used"]}
     planned = dry_run({"name": "third", "command": "true", "gpus": 1, "workload": "new"}, owner=cluster.user())
     assert {option["gpu_type"]: (option["rate"], option["source"]) for option in planned["options"]} == used
+
+
+def test_a_sweep_of_one_team_leaves_room_for_the_workloads_of_another() -> None:
+    sweep = [KnownRate(1, f"sweep-{n}", 0, kind, 1, 1, 1.0) for n in range(2 * MOST_WORKLOADS) for kind in (10, 11)]
+    of_another = [KnownRate(2, f"other-{n}", 0, kind, 1, 1, 1.0) for n in range(3) for kind in (10, 12)]
+    specs = [GPU_SPECIFICATIONS[name].spec for name in ("v100", "a100", "t4")]
+    factors = rate_factors([*sweep, *of_another], (10, 11, 12), specs)
+    assert factors is not None
+    assert factors.supported.tolist() == [True, True, True]
 
 
 def test_a_workload_of_which_several_batches_were_measured_tells_nothing_of_the_types(cluster: Lab) -> None:
