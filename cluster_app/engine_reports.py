@@ -72,7 +72,7 @@ def update_node_health(
     `conditions`: what the engines that answered have reported of their nodes now, by the engine's name.
     """
     engines = {engine.name: engine for engine in Engine.objects.defer("inventory", "options")}
-    columns = ("name", "engine_id", "health", "heard_at", "engine_reason", "limits", *FOREIGN_USE)
+    columns = ("name", "engine_id", "health", "heard_at", "engine_reason", "limits", "containers", *FOREIGN_USE)
     for node in Node.objects.only(*columns):
         engine = engines[str(node.engine_id)]
         since = None if engine.fault else engine.since or listening_since

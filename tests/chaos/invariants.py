@@ -1,6 +1,6 @@
 """What must hold after a campaign: of jobs, their ledgers of steps and their rows, and that nothing is left."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -63,8 +63,12 @@ def _wrong_ledgers(campaign: "Campaign") -> Iterator[str]:
 
 
 def _left_over(campaign: "Campaign") -> Iterator[str]:
+    def gone(look: Callable[[], Any]) -> bool:
+        campaign.administer()  # a late fault may have ended a service
+        return not look()
+
     for what, look in campaign.leftovers().items():
         try:
-            wait_for(f"no {what}", lambda look=look: not look(), patience_s=GIVEN_BACK_WITHIN_S)
+            wait_for(f"no {what}", lambda look=look: gone(look), patience_s=GIVEN_BACK_WITHIN_S)
         except AssertionError:
             yield f"{what} are left: {look()}"

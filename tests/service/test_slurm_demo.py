@@ -174,13 +174,15 @@ def test_code_is_uploaded_by_the_command_and_run_again_by_a_clone(person: Page, 
     expect(person.locator("#log")).to_contain_text("trained here")
 
 
-def test_a_job_that_slurm_keeps_waiting_says_why(person: Page, hour: Service) -> None:
+def test_a_job_waits_while_the_partition_is_down_and_pages_say_why(person: Page, hour: Service) -> None:
     slurm(hour, "scontrol", "update", "partitionname=gpu", "state=down")
     try:
         submit_by_form(person, hour, "stuck", "sleep 3600")
-        expect(person.locator(".headline")).to_contain_text(
-            "Waiting in the site's own queue: Slurm has not started it: the partition is down (PartitionDown)."
-        )
+        expect(person.locator(".headline")).to_contain_text("No node in service")
+        job = person.url
+        person.goto(f"{hour.url}/cluster")
+        expect(person.locator("article.node").first).to_contain_text("Slurm says that the partition gpu is down")
+        person.goto(job)
     finally:
         slurm(hour, "scontrol", "update", "partitionname=gpu", "state=up")
     expect(person.locator(".state").first).to_have_text("running")
