@@ -79,7 +79,7 @@ class Campaign:
                 self.administer()
                 self._keep_busy()
                 time.sleep(self.random.uniform(*PAUSE_S))
-                self._note_late_strike()
+                self.note_late_strike()
                 self._inject()
         finally:
             self.pauses.go_on()
@@ -105,7 +105,6 @@ class Campaign:
         return {
             "processes": lambda: [(pid, told(pid, "cmdline")[:300]) for pid in self.service.job_processes()],
             "open claims": lambda: self.service.python(FROM_ROWS.format("open_claims")),
-            "unaccounted attempts": lambda: self.service.python(FROM_ROWS.format("unaccounted_attempts")),
         }
 
     def evidence(self) -> list[Path]:
@@ -160,7 +159,7 @@ class Campaign:
             self.pause([struck.pid], seconds=STANDS_STILL_S)
         return f"{struck.kind} at {struck.where}"
 
-    def _note_late_strike(self) -> None:
+    def note_late_strike(self) -> None:
         """A process that took the fault and only now came to the statement."""
         if late := self._heard_of_strike():
             self.trace.note(f"late, {late}")
@@ -264,7 +263,7 @@ class Campaign:
         """Until the service answers, as a script would that is patient."""
 
         def answer() -> tuple[Any] | None:
-            self._note_late_strike()
+            self.note_late_strike()
             try:
                 return (ask(),)
             except (Conflict, NotFound):
