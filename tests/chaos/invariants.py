@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 FINAL = ("succeeded", "failed", "cancelled", "timed_out")
 SETTLED_WITHIN_S = 400.0
-GIVEN_BACK_WITHIN_S = 180.0
+GIVEN_BACK_WITHIN_S = 90.0
 FROM_ROWS = "from tests.chaos import rows\nanswer = rows.{}()"
 """What a function of `tests.chaos.rows` says beside the service."""
 

@@ -100,8 +100,6 @@ def _wrong_usage(ran: Sequence[Attempt]) -> Iterator[str]:
     heard_at = {(job, number): at for job, number, at in started}
     heard_of = [attempt for attempt in ran if (attempt.job_id, attempt.number) in heard_at]
     least_s = sum(one.gpu_count * _seconds(heard_at[one.job_id, one.number], one.ended_at) for one in heard_of)
-    if unaccounted_attempts():
-        return  # no round has come since the last end: the ledger cannot be compared
     spans = GpuClaim.objects.exclude(held_from=None).values_list("held_from", "released_at")
     most_s = sum(_seconds(start, end) for start, end in spans)
     days, minutes, types = _total(DailyUsage), _total(TeamUsage), _total(GpuTypeUsage, "busy_gpu_s")
