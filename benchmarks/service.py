@@ -6,6 +6,7 @@ Each measure has a fresh database and a process of its own. Nothing else should 
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,11 +36,16 @@ def main() -> None:
     if arguments.inside:
         _measure(arguments.inside, Path(arguments.json), arguments.plans)
         return
-    figures = [figure for name in arguments.only for figure in _in_its_own_process(name, arguments.plans)]
+    if "submissions" in arguments.only and shutil.which("wrk") is None:
+        raise SystemExit("wrk not found, which sends the submissions: apt-get install wrk, or choose others by --only.")
+    figures: list[Figure] = []
+    for name in arguments.only:
+        measured = _in_its_own_process(name, arguments.plans)
+        figures += measured
+        if not arguments.json:  # at once: what follows takes minutes
+            print(table(measured), flush=True)
     if arguments.json:
         print(json.dumps([asdict(figure) for figure in figures], indent=1))
-    else:
-        print(table(figures))
 
 
 def _arguments() -> argparse.Namespace:
