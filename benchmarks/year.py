@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -98,7 +98,9 @@ def live(days: int, jobs_per_day: int, *, turns: int = TURNS_PER_DAY) -> Iterato
     """Simulate the days one by one, with this many jobs and turns of the scheduler on each."""
     from django.utils import timezone
 
-    now, (engine, team) = timezone.now(), _cluster()
+    today = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    now = today + timedelta(days=1)  # at midnight: else a turn's hour may be in two days
+    engine, team = _cluster(now)
     for number in range(1, days + 1):
         times = []
         for turn in range(turns):
@@ -108,9 +110,8 @@ def live(days: int, jobs_per_day: int, *, turns: int = TURNS_PER_DAY) -> Iterato
         yield _state(number, engine, median(times))
 
 
-def _cluster() -> "tuple[InstantEngine, Team]":
+def _cluster(now: datetime) -> "tuple[InstantEngine, Team]":
     from django.contrib.auth.models import User
-    from django.utils import timezone
 
     from benchmarks.engine import InstantEngine
     from cluster_app.models import Engine, GpuType
@@ -125,7 +126,7 @@ def _cluster() -> "tuple[InstantEngine, Team]":
         add_node(name, kinds[n % 2], gpus=GPUS_PER_NODE, cpus=64, memory_mib=2**19)
     team = Team.objects.create(name="year")
     team.members.add(User.objects.create_user("year"))
-    engine = InstantEngine(nodes, timezone.now())
+    engine = InstantEngine(nodes, now)
     fleet.FACTORIES[Engine.Kind.LOCAL.value] = lambda _: engine
     fleet.engine_over.cache_clear()
     return engine, team

@@ -47,7 +47,7 @@ def record_heartbeats(engine: str, names: Iterable[str], *, now: datetime) -> No
     alive = set(names)
     stale = Q(heard_at=None) | Q(heard_at__lte=now - HEARTBEAT_RESOLUTION) | Q(heard_at__gt=now)
     rows = Node.objects.filter(stale, engine__name=engine).values_list("pk", "name")
-    rewrite(Node, ("heard_at",), {pk: (now,) for pk, name in rows if name in alive})
+    Node.objects.filter(pk__in=[pk for pk, name in rows if name in alive]).update(heard_at=now)
 
 
 def reasons_out_of_service(engine: str) -> dict[str, str]:

@@ -238,6 +238,11 @@ class Job(models.Model):
                 name="job_without_files",
             ),
             models.Index(fields=("eligible_at",), condition=Q(eligible_at__isnull=False), name="job_by_pause"),
+            models.Index(
+                fields=("id",),
+                condition=Q(state="running") & (Q(time_limit_s__isnull=False) | Q(idle_limit_s__isnull=False)),
+                name="job_running_limited",
+            ),
         ]
         constraints = [
             models.CheckConstraint(condition=Q(gpus_min__gt=0, gpus_max__gte=F("gpus_min")), name="job_gang_in_order"),

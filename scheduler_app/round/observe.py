@@ -212,10 +212,15 @@ def _stop(fence: Fence, due: Sequence[DueStop]) -> None:
                 stop_attempt_of(Job.objects.get(pk=job), reason, note=note)
 
 
+def _running() -> QuerySet[Attempt]:
+    """Running attempts; the state of the job is named, too, so that those with a limit are found by their index."""
+    return Attempt.objects.filter(state=State.RUNNING, job__state=Job.State.RUNNING)
+
+
 def _over_their_time_limit(now: datetime) -> Iterator[DueStop]:
     """Jobs over their limit by our clock and, where the engine has one that nobody sets, by that one."""
     left_s = F("job__time_limit_s") - F("job__ran_s")
-    running = Attempt.objects.filter(state=State.RUNNING, job__time_limit_s__isnull=False)
+    running = _running().filter(job__time_limit_s__isnull=False)
     over = running.annotate(until=_seconds_after(F("started_at"), left_s)).filter(until__lt=now)
     columns = ("pk", "engine", "job", "job__ran_s", "job__time_limit_s")
     due = [Limited(*row) for row in over.values_list(*columns)]
@@ -247,7 +252,7 @@ def _seconds_after(time: Combinable, seconds: Combinable) -> Combinable:
 
 def _idle(now: datetime) -> Iterator[DueStop]:
     """Jobs whose sessions have not been in use for their idle limit, and that have run for so long."""
-    running = Attempt.objects.filter(state=State.RUNNING, job__idle_limit_s__isnull=False)
+    running = _running().filter(job__idle_limit_s__isnull=False)
     unused = running.annotate(until=_seconds_after(Coalesce("session_at", "started_at"), F("job__idle_limit_s")))
     columns = ("pk", "engine", "job", "job__idle_limit_s")
     due = list(unused.filter(until__lte=now).values_list(*columns))
