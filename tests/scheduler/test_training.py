@@ -50,7 +50,7 @@ class Training:
     def until_step(self, attempt: int, step: int) -> None:
         def reached() -> bool:
             found = self.attempt(attempt)
-            assert found is None or found["state"] != "ended", self.output(attempt, "stderr")[-3000:]
+            assert found is None or found["state"] != "ended", (found, self.output(attempt, "stderr")[-3000:])
             return found is not None and (found["step"] or 0) >= step
 
         self.lab.until(reached, seconds=PATIENCE_S)
