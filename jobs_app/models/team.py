@@ -43,6 +43,9 @@ class Team(models.Model):
         help_text="Of jobs that ended: logs, working folders and checkpoints; the oldest are deleted. Empty: the "
         "service's limit (MOTLEY_TEAM_FILES_GIB).",
     )
+    files_bytes = models.PositiveBigIntegerField(
+        default=0, editable=False, help_text="Of its jobs that ended, as added up at the last run of retention."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:

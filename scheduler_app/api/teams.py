@@ -14,7 +14,6 @@ from rest.pagination import ByName
 from rest.representation import ShowMany, ShowOne
 from scheduler_app.fairness.usage_ledger import TeamShare, team_shares
 from scheduler_app.models import GpuClaim
-from scheduler_app.round.job_files import bytes_by_team
 
 WINDOW = timedelta(days=7)
 
@@ -35,8 +34,9 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
     max_files_gib = serializers.IntegerField(
         source="files_limit_gib", allow_null=True, help_text="Limit of `files_bytes`; null: none."
     )
-    files_bytes = serializers.SerializerMethodField(
-        help_text="Files of ended jobs on disk, measured once within two hours after a job's end."
+    files_bytes = serializers.IntegerField(
+        help_text="Files of ended jobs on disk, added up once an hour; those of a job are measured within two hours "
+        "after its end."
     )
     gpus_in_use = serializers.SerializerMethodField()
     share = serializers.SerializerMethodField()
@@ -60,9 +60,6 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
 
     def get_gpus_in_use(self, team: Team) -> int:
         return int(self.context["gpus_in_use"].get(team.pk, 0))
-
-    def get_files_bytes(self, team: Team) -> int:
-        return int(self.context["files_bytes"].get(team.pk, 0))
 
     @extend_schema_field(ShareAnswer)
     def get_share(self, team: Team) -> dict[str, float]:
@@ -92,4 +89,4 @@ class TeamViewSet(ShowMany[Team], ShowOne[Team], viewsets.GenericViewSet[Team]):
             return context
         held = GpuClaim.objects.holding().values_list("attempt__job__team").annotate(Count("pk")).order_by()
         shares = {share.team: share for share in team_shares(timezone.now() - WINDOW)}
-        return {**context, "gpus_in_use": dict(held), "shares": shares, "files_bytes": bytes_by_team()}
+        return {**context, "gpus_in_use": dict(held), "shares": shares}

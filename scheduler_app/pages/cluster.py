@@ -8,6 +8,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 from django_filters import CharFilter, ChoiceFilter, FilterSet, ModelChoiceFilter
@@ -80,7 +81,7 @@ def act_on_node(request: SignedInRequest, name: str, verb: str) -> HttpResponse:
         _do(node, verb, reason=request.POST.get("reason", ""), request=request)
     except ReasonMissing as error:
         show_error(request, error)
-    return redirect("cluster")
+    return redirect(f"{reverse('cluster')}?{request.GET.urlencode()}".rstrip("?"))  # with the filters, at that page
 
 
 def _do(node: Node, verb: str, *, reason: str, request: SignedInRequest) -> None:

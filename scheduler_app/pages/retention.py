@@ -14,7 +14,6 @@ from jobs_app.job_archive import archive_files
 from jobs_app.models import Team
 from scheduler_app.models import RetentionRun
 from scheduler_app.pages.base import SignedInRequest
-from scheduler_app.round.job_files import bytes_by_team
 from scheduler_app.round.retention import EVERY, RETENTION_RULES, count_expired
 
 LATEST_RUNS = 24
@@ -26,13 +25,12 @@ def retention_page(request: SignedInRequest) -> HttpResponse:
     if not request.user.is_staff:
         raise PermissionDenied
     due, runs, files = count_expired(timezone.now()), list(RetentionRun.objects.all()[:LATEST_RUNS]), archive_files()
-    used = bytes_by_team()
     last = runs[0] if runs else None
     context: dict[str, Any] = {
         "rules": [(rule, due[rule.label], last.removed.get(rule.label) if last else None) for rule in RETENTION_RULES],
         "runs": [(run, sum(run.removed.values())) for run in runs],
         "faults": last.faults if last else {},
-        "teams": [(team, used.get(team.pk, 0)) for team in Team.objects.all()],
+        "teams": Team.objects.all(),
         "every": EVERY,
         "archive": settings.MOTLEY_ARCHIVE_ROOT,
         "archive_files": len(files),

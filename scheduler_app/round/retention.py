@@ -17,7 +17,14 @@ from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.job_archive import archive_jobs, expired_jobs
 from jobs_app.models import ApiToken, IdempotencyKey, JobEvent
 from scheduler_app.models import GpuTypeUsage, RetentionRun, Round, SchedulerLease, TeamUsage
-from scheduler_app.round.job_files import Left, discard_files, jobs_beyond_limits, jobs_with_files, measure_files
+from scheduler_app.round.job_files import (
+    Left,
+    add_up_files_of_teams,
+    discard_files,
+    jobs_beyond_limits,
+    jobs_with_files,
+    measure_files,
+)
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +75,7 @@ def delete_expired(now: datetime, *, time_budget: timedelta | None = None) -> Re
         if monotonic() > give_up_at:
             run.complete = rule is RETENTION_RULES[-1]
             break
+    add_up_files_of_teams()
     run.took_s = monotonic() - start
     run.save()
     return run

@@ -177,6 +177,13 @@ def test_a_drained_node_is_resumed(cluster, staff, web):
     assert Node.objects.get(name="emu-t4-1").state == Node.State.READY
 
 
+def test_after_a_drain_the_page_is_the_one_on_which_it_was_asked_for(cluster, staff, web):
+    browser, shown = web(staff), "?gpu_type=t4&page=1"
+    assert f'drain{shown.replace("&", "&amp;")}"' in browser.get(reverse("cluster") + shown).content.decode()
+    answer = browser.post(reverse("act-on-node", args=["emu-t4-1", "drain"]) + shown, {"reason": "a fan is loud"})
+    assert answer["Location"] == reverse("cluster") + shown
+
+
 def test_members_take_no_node_out_of_service(cluster, member, web):
     assert web(member).post(reverse("act-on-node", args=["emu-t4-1", "drain"]), {"reason": "x"}).status_code == 403
 

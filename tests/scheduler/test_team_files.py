@@ -12,7 +12,7 @@ from pytest_django import Settings
 from engines.local.engine import LocalEngine
 from engines.protocol import EngineError
 from jobs_app.models import Job
-from scheduler_app.round.job_files import measure_files
+from scheduler_app.round.job_files import add_up_files_of_teams, measure_files
 from scheduler_app.round.retention import delete_expired
 from tests.rest_callers import caller
 from tests.service_lab import Lab
@@ -120,6 +120,7 @@ def test_it_is_counted_beforehand_and_shown(cluster: Lab) -> None:
     call_command("prune", "--dry-run", stdout=told)
     assert "1  files beyond the limit of a team" in told.getvalue()
     assert checkpoints(cluster, job) == [True]
+    add_up_files_of_teams()
     staff = cluster.user("root", "admins", staff=True)
     browser = Client()
     browser.force_login(staff)
@@ -127,6 +128,8 @@ def test_it_is_counted_beforehand_and_shown(cluster: Lab) -> None:
     assert "2.0\xa0GB" in shown
     answer = caller(cluster.user()).get("/api/v1/teams/vision").json()
     assert (answer["files_bytes"], answer["max_files_gib"]) == (2048 * MIB, 0)
+    delete_expired(timezone.now())
+    assert caller(cluster.user()).get("/api/v1/teams/vision").json()["files_bytes"] == 0
 
 
 def test_retention_says_which_engine_refused_to_delete(cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
