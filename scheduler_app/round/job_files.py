@@ -56,10 +56,8 @@ def add_up_files_of_teams() -> None:
     jobs at each visit."""
     ended = Job.objects.filter(finished_at__isnull=False, files_deleted_at=None).order_by()
     taken = dict(ended.values_list("team").annotate(Sum("files_bytes", default=0)))
-    before = dict(Team.objects.values_list("pk", "files_bytes"))
-    rewrite(
-        Team, ("files_bytes",), {pk: (taken.get(pk, 0),) for pk, size in before.items() if size != taken.get(pk, 0)}
-    )
+    teams = Team.objects.values_list("pk", flat=True)
+    rewrite(Team, ("files_bytes",), {team: (taken.get(team, 0),) for team in teams})
 
 
 def measure_files() -> None:
