@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from cluster_app.models import FOREIGN_USE, Engine, Gpu, MissingStorage, Node, NodeEvent
+from cluster_app.models import FOREIGN_USE, SUSPECT_AFTER, Engine, Gpu, MissingStorage, Node, NodeEvent
 from cluster_app.services import record
 from database.bulk_update import rewrite
 
@@ -72,35 +72,41 @@ def update_node_health(
     `conditions`: what the engines that answered have reported of their nodes now, by the engine's name.
     """
     engines = {engine.name: engine for engine in Engine.objects.defer("inventory", "options")}
-    columns = ("name", "engine_id", "health", "heard_at", "engine_reason", "limits", "containers", *FOREIGN_USE)
-    for node in Node.objects.only(*columns):
+    stays_healthy = Q(health=Node.Health.HEALTHY, heard_at__gte=now - SUSPECT_AFTER)
+    for node in Node.objects.exclude(stays_healthy).only("name", "engine_id", "health", "heard_at"):
         engine = engines[str(node.engine_id)]
         since = None if engine.fault else engine.since or listening_since
         health = node.health_at(now, listening_since=listening_since, answering_since=since)
         if health != node.health:
             Node.objects.filter(pk=node.pk).update(health=health)
             record(node, NodeEvent.Kind.HEALTH, f"{health.label}")
-        if engine.name in conditions:
-            _store_condition(node, conditions[engine.name].get(node.name, {}))
+    for name, reported in conditions.items():
+        _store_conditions(name, reported)
 
 
-def _store_condition(node: Node, reported: Mapping[str, Any]) -> None:
-    """Store whether the engine gives the node no new jobs, what others use of it, and how jobs run there."""
+CONDITION = ("engine_reason", "limits", "containers", *FOREIGN_USE)
+"""Columns of a node that say whether the engine gives it no new jobs, how jobs run there, and what others use of it."""
+
+
+def _store_conditions(engine: str, reported: Inventory) -> None:
+    """Store what the engine reports of its nodes where it differs: thousands are compared as they are read."""
+    stored = Node.objects.filter(engine__name=engine).values_list("name", *CONDITION)
+    now = {name: (before, _condition(reported.get(name, {}))) for name, *before in stored}
+    changed = {name: condition for name, (before, condition) in now.items() if before != condition}
+    for node in Node.objects.filter(engine__name=engine, name__in=changed):
+        reason, *_ = changed[node.name]
+        Node.objects.filter(pk=node.pk).update(**dict(zip(CONDITION, changed[node.name], strict=True)))
+        if reason != node.engine_reason:
+            said = f"taken out of service by the engine: {reason}" if reason else "back in service at the engine"
+            record(node, NodeEvent.Kind.HEALTH, said)
+
+
+def _condition(reported: Mapping[str, Any]) -> list[Any]:
+    """The columns of `CONDITION` as the engine reports them."""
     reason = (reported["reason"] or "out of service")[:200] if reported.get("state") == CORDONED else ""
     limits = reported.get("limits", "")[:MOST_OF_LIMITS]
     runtime = reported.get("containers", "")[:MOST_OF_RUNTIME]
-    condition = {
-        "engine_reason": reason,
-        "limits": limits,
-        "containers": runtime,
-        **{name: reported.get(name, 0) for name in FOREIGN_USE},
-    }
-    if all(getattr(node, name) == value for name, value in condition.items()):
-        return
-    Node.objects.filter(pk=node.pk).update(**condition)
-    if reason != node.engine_reason:
-        said = f"taken out of service by the engine: {reason}" if reason else "back in service at the engine"
-        record(node, NodeEvent.Kind.HEALTH, said)
+    return [reason, limits, runtime, *(reported.get(name, 0) for name in FOREIGN_USE)]
 
 
 def engine_message(node: Node, engine: Engine) -> str:
