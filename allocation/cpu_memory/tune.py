@@ -28,14 +28,25 @@ def proportional_shares(capacity: Floats, node_gpus: Ints) -> Floats:
     return shares
 
 
-def tune(gpus: Ints, floor: Floats, demand: Floats, capacity: Floats) -> Shares:
-    """Give placed jobs their demands in the order of rows; where one does not fit, the floor, and lower others to it.
+def largest_demand_first(size: Ints, demand: Floats) -> Ints:
+    """Order of jobs (m,) by demand for GPUs, then CPUs, then memory, the largest first.
+
+    Where they are placed, too, hungry jobs are then spread before others fill the nodes up.
+    """
+    whole = size[:, None] * demand
+    order: Ints = np.lexsort((-whole[:, 1], -whole[:, 0], -size))
+    return order
+
+
+def tune(gpus: Ints, floor: Floats, demand: Floats, capacity: Floats, order: Ints) -> Shares:
+    """Give placed jobs their demands in this order; where one does not fit, the floor, and lower others to theirs.
 
     Parameters
     ----------
     gpus : (m, N) int, GPUs of each job on each node.
     floor, demand : (m, 2) float, CPUs and GiB per GPU; a demand that equals the floor cannot be lowered.
     capacity : (N, 2) float, CPUs and GiB of each node.
+    order : (m,) int, `largest_demand_first` in the source.
 
     Returns
     -------
@@ -52,7 +63,7 @@ def tune(gpus: Ints, floor: Floats, demand: Floats, capacity: Floats) -> Shares:
     .. [1] Mohan et al., OSDI 2022, "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters", section 4.2.
     """
     books = _Books.start(gpus, floor, demand, capacity)
-    for i in range(len(gpus)):
+    for i in order.tolist():
         books.admit(i)
     return Shares(books.amount, books.reverted)
 
@@ -64,7 +75,7 @@ def place_and_tune(size: Ints, floor: Floats, demand: Floats, capacity: Floats, 
     """
     gpus = np.zeros((len(size), len(node_gpus)), dtype=np.int64)
     books = _Books.start(gpus, floor, demand, capacity)
-    for i in range(len(size)):
+    for i in largest_demand_first(size, demand).tolist():
         gpus[i] = _seats(books, i, int(size[i]), node_gpus - gpus.sum(axis=0))
         books.admit(i)
     return gpus, Shares(books.amount, books.reverted)

@@ -18,7 +18,7 @@ from allocation.cpu_memory.sensitivity import (
     sensitivity_of_curve,
     storage_bound,
 )
-from allocation.cpu_memory.tune import FloorsDoNotFit, place_and_tune, proportional_shares, tune
+from allocation.cpu_memory.tune import FloorsDoNotFit, largest_demand_first, place_and_tune, proportional_shares, tune
 from tests.hypothesis_examples import examples
 from tests.reference import reference
 
@@ -90,7 +90,7 @@ def test_proportional_shares_are_those_of_a_node_over_its_gpus():
 def one_node(demands):
     m = len(demands)
     floor = np.tile([3.0, 10.0], (m, 1))
-    return tune(np.ones((m, 1), int), floor, np.array(demands, float), np.array([[3.0 * m, 10.0 * m]]))
+    return tune(np.ones((m, 1), int), floor, np.array(demands, float), np.array([[3.0 * m, 10.0 * m]]), np.arange(m))
 
 
 def test_a_job_takes_what_another_does_not_need():
@@ -120,12 +120,17 @@ def test_a_gang_that_fits_on_no_node_is_split_over_the_fullest():
     gpus, _ = place_and_tune(
         np.array([1, 3]), np.ones((2, 2)), np.ones((2, 2)), np.array([[2.0, 2.0], [2.0, 2.0]]), np.array([2, 2])
     )
-    assert gpus.tolist() == [[1, 0], [1, 2]]
+    assert gpus.tolist() == [[0, 1], [2, 1]]
+
+
+def test_the_largest_demand_comes_first():
+    demand = np.array([[1.0, 1], [3, 1], [3, 2], [1, 1]])
+    assert largest_demand_first(np.array([1, 1, 1, 4]), demand).tolist() == [3, 2, 1, 0]
 
 
 def test_floors_beyond_a_node_are_refused():
     with pytest.raises(FloorsDoNotFit):
-        tune(np.array([[2]]), np.array([[3.0, 1]]), np.array([[4.0, 1]]), np.array([[4.0, 8]]))
+        tune(np.array([[2]]), np.array([[3.0, 1]]), np.array([[4.0, 1]]), np.array([[4.0, 8]]), np.arange(1))
 
 
 @st.composite
@@ -166,7 +171,7 @@ def test_no_job_is_slower_than_with_its_proportional_share_and_no_node_gives_mor
     floor = np.array([share[row > 0].min(axis=0) for row in gpus]).reshape(-1, 2)
     jobs = [with_floor(matrix, amount) for matrix, amount in zip(matrices, floor, strict=True)]
     demand = np.array([best_case_demand(job, amount) for job, amount in zip(jobs, floor, strict=True)]).reshape(-1, 2)
-    shares = tune(gpus, floor, demand, capacity)
+    shares = tune(gpus, floor, demand, capacity, largest_demand_first(gpus.sum(axis=1), demand))
     for job, least, amount in zip(jobs, floor, shares.amount, strict=True):
         assert job.at(amount) >= job.at(least)
     assert (gpus.T @ shares.amount <= capacity + 1e-5).all()
