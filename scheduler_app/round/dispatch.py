@@ -39,6 +39,7 @@ COMMANDS_PER_BATCH = 100
 
 ATTEMPT = ("number", "engine", "nodes", "gpu_count", "round_number", "master_port", "rate", "step_worth")
 BATCH = ("batch_size", "micro_batches")
+SHARE = ("cpus_per_gpu", "memory_per_gpu_mib", "cpu_memory")
 JOB = (
     "name",
     "owner",
@@ -56,7 +57,7 @@ JOB = (
 )
 TIMES = ("grace_s", "time_limit_s", "ran_s")
 CODE = ("setup", "code__team", "code__digest", "code__lock_digest")
-FOR_LAUNCHES = (*ATTEMPT, *BATCH, "gpu_type__name", *(f"job__{name}" for name in (*JOB, *TIMES, *CODE)))
+FOR_LAUNCHES = (*ATTEMPT, *BATCH, *SHARE, "gpu_type__name", *(f"job__{name}" for name in (*JOB, *TIMES, *CODE)))
 """The columns that a launch needs."""
 BAD_CONFIGURATION = 78
 """sysexits.h: EX_CONFIG."""
@@ -272,8 +273,9 @@ def _launch_spec(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> LaunchSpec:
         gpu_type=attempt.gpu_type.name,
         gpus=sorted(gpus, key=lambda gpu: (rank[gpu.node], gpu.index)),
         gpus_per_replica=job.replica.on(attempt.gpu_type.name),
-        cpus_per_gpu=job.cpus_per_gpu,
-        memory_per_gpu_mib=job.memory_per_gpu_mib,
+        cpus_per_gpu=attempt.cpus_per_gpu or job.cpus_per_gpu,
+        memory_per_gpu_mib=attempt.memory_per_gpu_mib or job.memory_per_gpu_mib,
+        shares_cpus=attempt.cpus_per_gpu > 0,
         master_port=attempt.master_port,
         rate=attempt.own_rate,
         batch_size=attempt.batch_size,
