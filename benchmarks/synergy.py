@@ -1,8 +1,8 @@
 """Synergy's tables on its published sensitivities: `python -m benchmarks.synergy`, as Markdown.
 
 Throughput of the optimum, its bound and the greedy rule where jobs fill a cluster; and completion times on a generated
-trace, for the original's is not in the reference data: 100 jobs of one GPU at once, durations log-normal with the mean and the 99th
-percentile that it has without queueing, models drawn evenly. Needs the reference data, see CONTRIBUTING.md.
+trace, for the original's is not in the reference data: 100 jobs of one GPU at once, log-normal durations with the mean
+and the 99th percentile that it has without queueing, models drawn evenly. Needs the data, see CONTRIBUTING.md.
 """
 
 import json

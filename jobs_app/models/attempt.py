@@ -88,6 +88,7 @@ class Attempt(models.Model):
     cpus_per_gpu = models.PositiveIntegerField(default=0, help_text="Of the round's choice; 0: as the job asked.")
     memory_per_gpu_mib = models.PositiveIntegerField(default=0, help_text="Of the round's choice; 0: as the job asked.")
     cpu_memory = models.CharField("CPUs and memory", max_length=20, choices=CpuMemory.choices, blank=True, default="")
+    lower_due = models.BooleanField(default=False, help_text="Lowered by a round; its engine has yet to be told.")
 
     claimed_at = models.DateTimeField(default=timezone.now)
     launched_at = models.DateTimeField(null=True, blank=True)

@@ -235,7 +235,7 @@ def _start(
 def _lower(shares: CpuMemoryShares) -> None:
     """Note what attempts are lowered to that run on: others that start need their proportional share."""
     for attempt, share in shares.lowered.items():
-        Attempt.objects.live().filter(pk=attempt).update(**share._asdict())
+        Attempt.objects.live().filter(pk=attempt).update(lower_due=True, **share._asdict())
 
 
 def _attempt_row(

@@ -1,7 +1,7 @@
 """Dispatch commands to the engines: stops first, then launches of attempts that hold their GPUs. Idempotent."""
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from cluster_app.models import Engine as EngineRow
 from cluster_app.models import Node
 from cluster_app.storage import StoragePaths
 from engines.accounts import account_name
-from engines.protocol import CpuLimit, Engine, EngineUnreachable, Image, Launch, NodeFault, StopReason
+from engines.protocol import CpuLimit, Engine, EngineUnreachable, Image, Launch, NodeFault, NodeShare, StopReason
 from jobs_app.code.storage import path_of
 from jobs_app.lifecycle.attempts import about_attempt, withdraw
 from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
@@ -83,6 +83,7 @@ def dispatch(fence: Fence, now: datetime) -> None:
         _claimed_to_launching()
         _withdraw_from_disabled_engines(now)
     _send_launches(fence, running, now)
+    _send_lowered(fence, running)
 
 
 def promote_waiting_claims(now: datetime) -> None:
@@ -187,6 +188,32 @@ def _launched(
             unreachable.add(attempt.engine)
             log.warning("the engine %s does not answer, its launches are repeated: %s", attempt.engine, error)
     return sent
+
+
+def _send_lowered(fence: Fence, running: dict[str, Engine]) -> None:
+    """Tell the engines what running attempts are lowered to; one that is still to start is launched with it."""
+    due = Attempt.objects.filter(lower_due=True, state=State.RUNNING).exclude(engine__in=_silent_engines())
+    for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
+        fence.check()
+        gpus = launch_gpus_of(batch)
+        attempts = due.filter(pk__in=batch).only("engine", "nodes", *SHARE)
+        told = [attempt.pk for attempt in attempts if _lower(running[attempt.engine], attempt, gpus[attempt.pk])]
+        with fence.transaction():
+            Attempt.objects.filter(pk__in=told).update(lower_due=False)
+
+
+def _lower(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu]) -> bool:
+    count = Counter(gpu.node for gpu in gpus)
+    shares = [
+        NodeShare(count[node] * attempt.cpus_per_gpu, count[node] * attempt.memory_per_gpu_mib)
+        for node in attempt.nodes
+    ]
+    try:
+        engine.lower(attempt.pk, shares)
+    except Exception:  # retried at the next turn; other attempts are lowered meanwhile
+        log.exception("the attempt %s could not be lowered", attempt.pk)
+        return False
+    return True
 
 
 def launch_gpus_of(attempts: Sequence[int]) -> dict[int, list[LaunchGpu]]:

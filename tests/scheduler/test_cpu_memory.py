@@ -1,5 +1,7 @@
 """CPUs and memory by what they gain: chosen by the round, told to the job, and shown."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from cluster_app.models import Engine, Node
+from engines.attempt_files import AttemptFolder
 from jobs_app.models import Attempt, Job
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.models import PolicySetting, Round
@@ -127,6 +130,20 @@ def test_a_job_is_told_its_cpus_and_memory(tuned: Lab) -> None:
     told = tuned.environment(job)
     names = ("MOTLEY_CPUS", "MOTLEY_CPUS_PER_GPU", "MOTLEY_MEMORY_MIB", "OMP_NUM_THREADS")
     assert [told[name] for name in names] == ["8", "4", str(32 * 1024), "4"]
+
+
+def test_the_limits_of_a_running_job_are_lowered(tuned: Lab, tmp_path: Path) -> None:
+    """The kernel's own files are written in tests/engines/own_kernel; here plain ones stand for them."""
+    first = tuned.submit(UNTIL_LET_GO, sensitivity=HUNGRY)
+    tuned.running(first)
+    (tmp_path / "cpu.weight").write_text("1000")
+    launch = AttemptFolder(tuned.root / "attempts" / str(tuned.attempts(first)[0].pk)).launch
+    written = json.loads(launch.read_text())
+    written["ranks"][0]["limits"]["cgroup"] = {"path": str(tmp_path), "limits": {"cpu.weight": "1000"}}
+    launch.write_text(json.dumps(written))
+    tuned.running(tuned.submit(UNTIL_LET_GO))
+    tuned.until(lambda: not tuned.attempts(first)[0].lower_due)
+    assert (tmp_path / "cpu.weight").read_text()[:3] == "300"
 
 
 @pytest.mark.parametrize(
