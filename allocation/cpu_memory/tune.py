@@ -68,14 +68,16 @@ def tune(gpus: Ints, floor: Floats, demand: Floats, capacity: Floats, order: Int
     return Shares(books.amount, books.reverted)
 
 
-def place_and_tune(size: Ints, floor: Floats, demand: Floats, capacity: Floats, node_gpus: Ints) -> tuple[Ints, Shares]:
+def place_and_tune(
+    size: Ints, floor: Floats, demand: Floats, *, capacity: Floats, node_gpus: Ints, order: Ints
+) -> tuple[Ints, Shares]:
     """Place jobs of these sizes (m,) in the order of rows, where their demand fits if possible, and tune them.
 
     All jobs must fit by their GPUs; other parameters and errors are those of `tune`. Returns gpus (m, N), and shares.
     """
     gpus = np.zeros((len(size), len(node_gpus)), dtype=np.int64)
     books = _Books.start(gpus, floor, demand, capacity)
-    for i in largest_demand_first(size, demand).tolist():
+    for i in order.tolist():
         gpus[i] = _seats(books, i, int(size[i]), node_gpus - gpus.sum(axis=0))
         books.admit(i)
     return gpus, Shares(books.amount, books.reverted)

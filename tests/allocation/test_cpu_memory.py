@@ -111,16 +111,19 @@ def test_a_job_with_more_than_its_share_is_lowered_for_one_that_lacks_it():
 def test_a_job_is_placed_where_its_demand_fits_and_else_on_the_fullest_node():
     floor, demand = np.tile([3.0, 10.0], (4, 1)), np.array([[9.0, 10], [9, 10], [9, 10], [3, 10]])
     capacity, node_gpus = np.array([[12.0, 40.0], [12.0, 40.0]]), np.array([4, 4])
-    gpus, shares = place_and_tune(np.array([1, 1, 1, 1]), floor, demand, capacity, node_gpus)
+    gpus, shares = place_and_tune(
+        np.ones(4, int), floor, demand, capacity=capacity, node_gpus=node_gpus, order=np.arange(4)
+    )
     assert gpus.tolist() == [[1, 0], [0, 1], [1, 0], [0, 1]]
     assert shares.reverted.tolist() == [False, False, True, False]
 
 
 def test_a_gang_that_fits_on_no_node_is_split_over_the_fullest():
+    one, two = np.ones((2, 2)), np.array([2, 2])
     gpus, _ = place_and_tune(
-        np.array([1, 3]), np.ones((2, 2)), np.ones((2, 2)), np.array([[2.0, 2.0], [2.0, 2.0]]), np.array([2, 2])
+        np.array([1, 3]), one, one, capacity=np.full((2, 2), 2.0), node_gpus=two, order=np.arange(2)
     )
-    assert gpus.tolist() == [[0, 1], [2, 1]]
+    assert gpus.tolist() == [[1, 0], [1, 2]]
 
 
 def test_the_largest_demand_comes_first():
@@ -185,7 +188,14 @@ def test_the_linear_bound_is_above_the_best_whole_shares_and_these_above_the_gre
     whole = best_shares(jobs, size, floor, np.array([48.0, 1000.0]))
     bound = best_shares(jobs, size, floor, np.array([48.0, 1000.0]), whole=False)
     demand = np.array([best_case_demand(job, FLOOR) for job in jobs])
-    _, greedy = place_and_tune(size, floor, demand, np.array([[24.0, 500.0]] * 2), np.array([8, 8]))
+    _, greedy = place_and_tune(
+        size,
+        floor,
+        demand,
+        capacity=np.array([[24.0, 500.0]] * 2),
+        node_gpus=np.array([8, 8]),
+        order=largest_demand_first(size, demand),
+    )
     reached = sum(job.at(amount) for job, amount in zip(jobs, greedy.amount, strict=True))
     assert 16 <= reached <= whole.value + 1e-6 <= bound.value + 2e-6
     assert (whole.throughput >= 1 - 1e-6).all()
