@@ -10,6 +10,7 @@ from engines.protocol import (
     Launch,
     LogChunk,
     NodeReport,
+    NodeShare,
     Phase,
     Progress,
     SessionCommand,
@@ -42,6 +43,9 @@ class InstantEngine:
 
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
         self.ended.setdefault(attempt, ASKED_TO_STOP)
+
+    def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+        pass
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         return [self._report(attempt) for attempt in attempts]

@@ -78,7 +78,17 @@ class NodeForm(forms.ModelForm[Node]):
 
     class Meta:
         model = Node
-        fields = ("name", "gpu_type", "gpu_count", "cpus", "memory_mib", "engine", "labels", "emulated")
+        fields = (
+            "name",
+            "gpu_type",
+            "gpu_count",
+            "cpus",
+            "memory_mib",
+            "storage_mib_s",
+            "engine",
+            "labels",
+            "emulated",
+        )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

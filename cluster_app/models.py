@@ -156,6 +156,13 @@ class Node(models.Model):
     gpu_type = models.ForeignKey(GpuType, on_delete=models.PROTECT, verbose_name="GPU type")
     cpus = models.PositiveIntegerField("CPUs", validators=[MinValueValidator(1)])
     memory_mib = models.PositiveIntegerField("memory (MiB)", validators=[MinValueValidator(1)])
+    storage_mib_s = models.PositiveIntegerField(
+        "storage bandwidth (MiB/s)",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Of reading data sets; the node's GPUs share it. Empty: unknown.",
+    )
     engine = models.ForeignKey(
         Engine, on_delete=models.PROTECT, to_field="name", db_column="engine", default=LOCAL_ENGINE
     )

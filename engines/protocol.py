@@ -85,6 +85,14 @@ class NodeLaunch:
 
 
 @dataclass(frozen=True)
+class NodeShare:
+    """CPUs and memory of one rank, to which it is lowered while it runs; 0: no change."""
+
+    cpus: int = 0
+    memory_mib: int = 0
+
+
+@dataclass(frozen=True)
 class Setup:
     """Command that makes the environment of a job, before the job starts and unless one with the same key exists."""
 
@@ -280,7 +288,7 @@ class EngineUnreachable(EngineError):
 
 
 class Engine(Protocol):
-    """The nine commands of every engine."""
+    """The ten commands of every engine."""
 
     def nodes(self) -> list[NodeReport]:
         """Every node that the engine knows, also silent ones."""
@@ -297,6 +305,12 @@ class Engine(Protocol):
 
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
         """Send SIGTERM, and SIGKILL after the grace period. Idempotent; a repeat may shorten the grace period."""
+
+    def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+        """Lower a running attempt, rank by rank, where the engine limits CPUs or memory; elsewhere do nothing.
+
+        Idempotent. What it uses already of memory is taken back only as far as that kills nothing.
+        """
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         """One report per attempt; an attempt that was never launched here is UNKNOWN and proven gone.

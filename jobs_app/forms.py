@@ -84,8 +84,8 @@ class JobForm(forms.Form):
         required=False,
         label="Other fields, as YAML",
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}),
-        help_text="code, setup, idle_limit, env, secrets, rates, batch_size, deadline, after, array, tags, weight, "
-        "uneven_gang.",
+        help_text="code, setup, idle_limit, env, secrets, sensitivity, rates, batch_size, deadline, after, array, "
+        "tags, weight, uneven_gang.",
     )
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:

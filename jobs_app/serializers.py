@@ -22,6 +22,11 @@ class AttemptAnswer(serializers.ModelSerializer[Attempt]):
         Attempt.StopReason.choices, allow_blank=True, help_text="Empty unless the attempt was told to stop."
     )
     measured_rate = serializers.FloatField(read_only=True, allow_null=True)
+    cpu_memory = serializers.ChoiceField(
+        Attempt.CpuMemory.choices,
+        allow_blank=True,
+        help_text="How CPUs and memory per GPU were chosen; empty, with 0 for both: as the job asked.",
+    )
     devices = serializers.DictField(
         child=serializers.CharField(), help_text="Node to physical GPUs, where the site chose them: 0-1,3."
     )
@@ -45,6 +50,9 @@ class AttemptAnswer(serializers.ModelSerializer[Attempt]):
             "rate",
             "measured_rate",
             "batch_size",
+            "cpus_per_gpu",
+            "memory_per_gpu_mib",
+            "cpu_memory",
             "claimed_at",
             "launched_at",
             "started_at",

@@ -28,7 +28,7 @@ from scheduler_app.models import EngineProbe, PolicySetting, Round, SetAside
 from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.operations.sync_nodes import sync_nodes
 from scheduler_app.pages.forms import PolicySettingForm
-from scheduler_app.policy.settings import TIMING_FIELDS, choose_policy, restore_policy, with_defaults
+from scheduler_app.policy.settings import KEPT_FIELDS, choose_policy, restore_policy, with_defaults
 from scheduler_app.round.engine_registry import check_options
 from scheduler_app.round.probe import ask_for_probe
 
@@ -184,7 +184,7 @@ REPORTED = ("heard_at", "since", "fault", "reported_nodes")
 class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
     """Append-only: add a row to change the policy, choose an old row again to undo; the newest is in force."""
 
-    list_display = ("policy", "parameters", *TIMING_FIELDS, "note", "created_at", "created_by")
+    list_display = ("policy", "parameters", *KEPT_FIELDS, "note", "created_at", "created_by")
     form = PolicySettingForm
     fields = PolicySettingForm.Meta.fields
     list_display_links = None

@@ -419,11 +419,13 @@ class Client(Connection):
         round_length_s: float | None = None,
         min_run_s: float | None = None,
         solve_limit_part: float | None = None,
+        cpu_memory: str | None = None,
         note: str | None = None,
     ) -> ChosenPolicy:
         """Use this policy from the next round on; what is not given stays as it is. Administrators only."""
         times = {"round_length_s": round_length_s, "min_run_s": min_run_s, "solve_limit_part": solve_limit_part}
-        body = without_empty({"policy": policy, "parameters": parameters, "note": note, **times})
+        words = {"cpu_memory": cpu_memory, "note": note}
+        body = without_empty({"policy": policy, "parameters": parameters, **words, **times})
         return cast("ChosenPolicy", self._json("PUT", "policies/current", json=body))
 
     def choose_policy_again(self, choice: int) -> ChosenPolicy:

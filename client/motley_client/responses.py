@@ -405,6 +405,7 @@ class ChosenPolicy(TypedDict):
     round_length_s: float
     min_run_s: float
     solve_limit_part: float
+    cpu_memory: str
     note: str
     created_at: str | None
     created_by: str | None

@@ -117,6 +117,11 @@ def once_per_job(name: str, make: Callable[[], str]) -> str:
     return text
 
 
+def data_workers(default: int) -> int:
+    """Workers of a data loader in each process, one per CPU of its GPU; `default` where no CPUs are known."""
+    return int(os.environ.get("MOTLEY_CPUS_PER_GPU") or default)
+
+
 def batch_size(default: int) -> int:
     """Global batch size (samples per step on all GPUs) that Motley chose for these GPUs; else `default`.
 

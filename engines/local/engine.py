@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
-from engines.attempt_files import AttemptFolder, ExitFile, LaunchFile, StartedFile, StopFile, write_json
+from engines.attempt_files import AttemptFolder, CgroupFile, ExitFile, LaunchFile, StartedFile, StopFile, write_json
 from engines.linux import lock, process_space, seconds_since_boot
 from engines.nvml import device_is_free, this_machine
 from engines.protocol import (
@@ -18,14 +18,15 @@ from engines.protocol import (
     Launch,
     LogChunk,
     NodeReport,
+    NodeShare,
     Phase,
     SessionCommand,
     SiteReason,
     StopReason,
     Stream,
 )
-from engines.supervision.cgroup import kill_members, remove
-from engines.supervision.cgroup_subtree import CgroupSubtree
+from engines.supervision.cgroup import kill_members, remove, write_limits
+from engines.supervision.cgroup_subtree import CgroupSubtree, lowered_limits
 from engines.supervision.container import remove_state
 from engines.supervision.container_runtime import ContainerRuntime, find_runtime
 from engines.supervision.discard import discard
@@ -117,6 +118,12 @@ class LocalEngine:
         with file_errors_explained(folder.path):
             make_folder(folder.path, THROUGH)
             write_json(folder.stop, StopFile(reason=reason, grace_s=max(grace.total_seconds(), 0)))
+
+    def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+        """Rewrite the limits in the ranks' cgroups; without cgroups nothing holds a job to its CPUs."""
+        for cgroup, share in zip(_cgroup_files(self._root.attempt(attempt).read_launch()), shares, strict=False):
+            if cgroup is not None:
+                write_limits(cgroup["path"], lowered_limits(cgroup["limits"], share))
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         return [_report(attempt, self._root.attempt(attempt)) for attempt in attempts]
@@ -281,8 +288,13 @@ def _lost(report: AttemptReport, folder: AttemptFolder) -> AttemptReport:
 
 
 def _cgroups_of(launch: LaunchFile | None) -> list[str]:
-    limits = [rank["limits"] for rank in launch["ranks"] if "limits" in rank] if launch is not None else []
-    return [cgroup["path"] for limit in limits if (cgroup := limit.get("cgroup"))]
+    return [cgroup["path"] for cgroup in _cgroup_files(launch) if cgroup is not None]
+
+
+def _cgroup_files(launch: LaunchFile | None) -> list[CgroupFile | None]:
+    """The cgroup of each rank; None: it has none."""
+    ranks = launch["ranks"] if launch is not None else []
+    return [rank["limits"].get("cgroup") if "limits" in rank else None for rank in ranks]
 
 
 def _busy_gpus(folder: AttemptFolder) -> list[str]:

@@ -19,6 +19,7 @@ from engines.protocol import (
     Launch,
     LogChunk,
     NodeReport,
+    NodeShare,
     SessionCommand,
     StopReason,
     Stream,
@@ -113,6 +114,9 @@ class SlurmEngine:
             number = files.read_submitted()
             numbers = {number} if number is not None else {job.number for job in self._site.jobs().get(attempt, [])}
             self._site.slurm.cancel(numbers, "--state=PENDING")
+
+    def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+        """Do nothing: Slurm has booked the CPUs for as long as the job runs."""
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         try:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,11 +17,16 @@ def make(cgroup: "CgroupFile") -> None:
     """Make the cgroup with its limits. A file that an older kernel lacks, as `memory.swap.max` may be, is left out."""
     path = Path(cgroup["path"])
     path.mkdir(mode=0o755, exist_ok=True)
-    for name, text in cgroup["limits"].items():
-        with suppress(FileNotFoundError):
-            _write(path / name, text)
+    write_limits(cgroup["path"], cgroup["limits"])
     if (minors := cgroup.get("gpu_minors")) is not None:
         attach_device_filter(str(path), minors)
+
+
+def write_limits(path: str, limits: Mapping[str, str]) -> None:
+    """Write limits into the files of a cgroup; those that are not there, or went with it, are left out."""
+    for name, text in limits.items():
+        with suppress(FileNotFoundError):
+            _write(Path(path) / name, text)
 
 
 def join(path: str) -> None:

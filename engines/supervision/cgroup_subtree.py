@@ -5,14 +5,14 @@ Nothing is written outside of it, and no process but those of jobs is moved.
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from engines.attempt_files import CgroupFile, RankLimits
 from engines.nvml import gpu_minors
-from engines.protocol import CpuLimit, Launch, NodeLaunch
+from engines.protocol import CpuLimit, Launch, NodeLaunch, NodeShare
 from engines.supervision.device_filter import attach_device_filter
 
 CONTROLLERS = ("memory", "cpu", "pids")
@@ -96,11 +96,31 @@ def _limits(launch: Launch, task: NodeLaunch) -> Iterator[tuple[str, str]]:
         yield "memory.swap.max", "0"
         yield "memory.oom.group", "1"  # half of a job is no job
     if launch.limits_cpus is not CpuLimit.NONE:
-        yield "cpu.weight", str(min((task.cpus or task.gpus or 1) * 100, FULL_WEIGHT))
+        yield "cpu.weight", _weight(task.cpus or task.gpus or 1)
     if launch.limits_cpus is CpuLimit.QUOTA and task.cpus:
-        yield "cpu.max", f"{task.cpus * PERIOD_US} {PERIOD_US}"
+        yield "cpu.max", _quota(task.cpus)
     if launch.most_processes:
         yield "pids.max", str(launch.most_processes)
+
+
+def lowered_limits(limits: Mapping[str, str], share: NodeShare) -> dict[str, str]:
+    """New values of those of a rank's limits that its share changes.
+
+    `memory.high` in place of `memory.max`: above it the kernel takes caches back and slows the job, and kills nothing.
+    """
+    lowered = {"cpu.weight": _weight(share.cpus), "cpu.max": _quota(share.cpus)} if share.cpus else {}
+    changed = {name: text for name, text in lowered.items() if name in limits}
+    if share.memory_mib and "memory.max" in limits:
+        changed["memory.high"] = str(share.memory_mib * 2**20)
+    return changed
+
+
+def _weight(cpus: int) -> str:
+    return str(min(cpus * 100, FULL_WEIGHT))
+
+
+def _quota(cpus: int) -> str:
+    return f"{cpus * PERIOD_US} {PERIOD_US}"
 
 
 def _minors(launch: Launch, task: NodeLaunch) -> list[int] | None:

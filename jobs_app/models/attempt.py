@@ -53,6 +53,13 @@ class Attempt(models.Model):
         TIMEOUT = "timeout", "time limit reached"
         DRAIN = "drain", "node drained"
 
+    class CpuMemory(models.TextChoices):
+        """How the round chose its CPUs and memory; empty: as the job asked."""
+
+        TUNED = "tuned", "by what they gain the job"
+        PROPORTIONAL = "proportional", "the node's share of its GPUs"
+        REVERTED = "reverted", "the node's share of its GPUs, for want of more"
+
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=20, choices=State.choices, default=State.CLAIMED)
@@ -77,6 +84,11 @@ class Attempt(models.Model):
     micro_batches = models.PositiveIntegerField(default=1, help_text="In how many parts a GPU does its share of them.")
     step_worth = models.FloatField(default=1, help_text="Steps of the initial batch that one of its steps is worth.")
     relative_speed = models.FloatField(default=1, help_text="Speed of its GPUs for this job, the average GPU being 1.")
+
+    cpus_per_gpu = models.PositiveIntegerField(default=0, help_text="Of the round's choice; 0: as the job asked.")
+    memory_per_gpu_mib = models.PositiveIntegerField(default=0, help_text="Of the round's choice; 0: as the job asked.")
+    cpu_memory = models.CharField("CPUs and memory", max_length=20, choices=CpuMemory.choices, blank=True, default="")
+    lower_due = models.BooleanField(default=False, help_text="Lowered by a round; its engine has yet to be told.")
 
     claimed_at = models.DateTimeField(default=timezone.now)
     launched_at = models.DateTimeField(null=True, blank=True)
@@ -130,6 +142,9 @@ class Attempt(models.Model):
             models.CheckConstraint(
                 condition=Q(outcome__in=("", "succeeded", "failed", "preempted", "cancelled", "timed_out", "lost")),
                 name="attempt_outcome_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(cpu_memory__in=("", "tuned", "proportional", "reverted")), name="attempt_cpu_memory_known"
             ),
             models.CheckConstraint(condition=Q(gone_at=None) | Q(state="ended"), name="attempt_gone_only_when_ended"),
         ]

@@ -162,6 +162,9 @@ class Job(models.Model):
     gpu_memory_mib = models.PositiveIntegerField(default=0)
     cpus_per_gpu = models.PositiveIntegerField(default=0)
     memory_per_gpu_mib = models.PositiveIntegerField(default=0)
+    sensitivity = models.JSONField(
+        default=dict, blank=True, help_text="What CPUs and memory do for its throughput, as declared; empty: unknown."
+    )
     workload = models.CharField(max_length=200)
     rates = models.JSONField(default=dict, blank=True, help_text="Declared steps/s: GPU type → GPUs → rate.")
     batch_size = models.JSONField(

@@ -127,6 +127,7 @@ def spec_of(job: Job) -> dict[str, Any]:
         "gpu_memory": job.gpu_memory_mib and Memory().to_representation(job.gpu_memory_mib),
         "cpus_per_gpu": job.cpus_per_gpu,
         "memory_per_gpu": job.memory_per_gpu_mib and Memory().to_representation(job.memory_per_gpu_mib),
+        "sensitivity": _sensitivity_of(job),
         "workload": job.workload,
         "rates": {kind: {int(gpus): rate for gpus, rate in by.items()} for kind, by in job.rates.items()},
         "batch_size": job.batch_size,
@@ -143,6 +144,15 @@ def spec_of(job: Job) -> dict[str, Any]:
         "tags": job.tags,
     }
     return {name: value for name, value in written.items() if value != DEFAULTS.get(name) and value not in EMPTY}
+
+
+def _sensitivity_of(job: Job) -> dict[str, Any]:
+    written = dict(job.sensitivity)
+    if written:
+        written["cpu_curve"] = {int(cpus): value for cpus, value in written["cpu_curve"].items()}
+    if size_mib := written.pop("dataset_mib", 0):
+        written["dataset"] = Memory().to_representation(size_mib)
+    return written
 
 
 def _size_of(job: Job) -> dict[str, Any]:

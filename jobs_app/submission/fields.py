@@ -187,6 +187,25 @@ class Rates(serializers.Field[dict[str, Any], Any, Any, Any]):
         )
 
 
+@extend_schema_field({"type": "object", "additionalProperties": {"type": "number"}, "minProperties": 1})
+class CpuCurve(serializers.Field[dict[str, float], Any, Any, Any]):
+    """Throughput by CPUs per GPU with all data in memory, in any unit: {1: 0.3, 3: 1.0, 6: 1.75}."""
+
+    def to_internal_value(self, data: Any) -> dict[str, float]:
+        if not isinstance(data, Mapping) or not 0 < len(data) <= MOST_RATES:
+            text = "Write a map from CPUs per GPU to throughput, e.g. {1: 0.3, 3: 1.0}"
+            raise serializers.ValidationError(f"{text}, of at most {MOST_RATES} points.")
+        curve = {str(cpus): value for cpus, value in data.items()}
+        if faulty := [cpus for cpus, value in curve.items() if not self._is_point(cpus, value)]:
+            text = f"Write 1 to 9999 CPUs, and a throughput from {LEAST_RATE:g} to {LARGEST_RATE:g}."
+            raise serializers.ValidationError({cpus: [text] for cpus in faulty})
+        return {cpus: float(curve[cpus]) for cpus in sorted(curve, key=int)}
+
+    def _is_point(self, cpus: str, value: Any) -> bool:
+        whole = re.fullmatch(r"[1-9]\d{0,3}", cpus, re.ASCII)
+        return bool(whole) and type(value) in (int, float) and LEAST_RATE <= value <= LARGEST_RATE
+
+
 class Number(serializers.FloatField):
     """Finite float: Python reads "nan" and "inf" as floats, too."""
 

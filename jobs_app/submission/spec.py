@@ -12,8 +12,11 @@ from jobs_app.models.code_archive import DIGEST
 from jobs_app.models.job import LARGEST_ARRAY
 from jobs_app.submission.fields import (
     LARGEST_BATCH,
+    LARGEST_RATE,
+    LEAST_RATE,
     MOST_GPUS,
     Command,
+    CpuCurve,
     FutureTime,
     Gpus,
     JobWeight,
@@ -66,6 +69,32 @@ class BatchSize(Strict):
                 f"Must be at most half of max_per_gpu, {attrs['max_per_gpu'] // 2}: a share that does not fit is split."
             )
             raise serializers.ValidationError({"min_per_gpu": [text]})
+        return attrs
+
+
+OF_DATA = ("dataset", "bytes_per_sample", "samples_per_second")
+
+
+class Sensitivity(Strict):
+    """What CPUs and memory do for the job's throughput: a curve, and the data that memory may keep."""
+
+    cpu_curve = CpuCurve(help_text="Throughput by CPUs per GPU with all data in memory, in any unit.")
+    dataset = Memory(source="dataset_mib", required=False, help_text="Size of the data that every epoch reads.")
+    bytes_per_sample = serializers.IntegerField(
+        min_value=1, max_value=2**40, required=False, help_text="Bytes that are read from storage for one sample."
+    )
+    samples_per_second = Number(
+        min_value=LEAST_RATE,
+        max_value=LARGEST_RATE,
+        required=False,
+        help_text="Samples that one GPU takes when it never waits for data.",
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        missing = [name for name in OF_DATA if self.fields[name].source not in attrs]
+        if 0 < len(missing) < len(OF_DATA):
+            text = f"Memory is worth something by all three of {', '.join(OF_DATA)}: add it, or leave all out."
+            raise serializers.ValidationError({name: [text] for name in missing})
         return attrs
 
 
@@ -122,6 +151,7 @@ class JobSpec(Strict):
     gpu_memory = Memory(source="gpu_memory_mib", required=False)
     cpus_per_gpu = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
     memory_per_gpu = Memory(source="memory_per_gpu_mib", required=False)
+    sensitivity = Sensitivity(required=False)
     workload = PlainText(required=False, max_length=200)
     rates = Rates(required=False)
     batch_size = BatchSize(required=False)
@@ -179,6 +209,8 @@ class JobSpec(Strict):
         if attrs.get("image") and ":" in attrs.get("workdir", ""):
             text = "A job with an image needs a working folder whose path has no colon."
             raise serializers.ValidationError({"workdir": [text]})
+        if fault := _sensitivity_fault(attrs):
+            raise serializers.ValidationError({"sensitivity": [fault]})
         if fault := _batch_fault(attrs):
             raise serializers.ValidationError({"batch_size": {"max": [fault]}})
         if "rates" in attrs:
@@ -235,6 +267,16 @@ def _batch_fault(attrs: dict[str, Any]) -> str | None:
         return None
     noun, least = "replicas" if replica.several else "GPUs", replicas * batch["min_per_gpu"]
     return f"{replicas} {noun} with {batch['min_per_gpu']} samples each need at least {least}; or request fewer {noun}."
+
+
+def _sensitivity_fault(attrs: dict[str, Any]) -> str | None:
+    """Fault of a sensitivity by which nothing could be chosen, because the job fixes its CPUs and its memory."""
+    sensitivity = attrs.get("sensitivity")
+    if not sensitivity or not attrs.get("cpus_per_gpu"):
+        return None
+    if "dataset_mib" in sensitivity and not attrs.get("memory_per_gpu_mib"):
+        return None
+    return "The number of CPUs is fixed by cpus_per_gpu: leave that out, so that it can be chosen, or this."
 
 
 def _env_fault(name: str, value: str) -> str | None:

@@ -21,9 +21,9 @@ from rest.representation import FIELDS, fields_wanted, single
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.catalogue import KINDS, PolicyDescription, describe_policies
 from scheduler_app.policy.settings import (
+    KEPT_FIELDS,
     LEAST_PART,
     LONGEST_S,
-    TIMING_FIELDS,
     choose_policy,
     inherited_parameters,
     parameter_fault,
@@ -66,7 +66,7 @@ class SettingAnswer(serializers.ModelSerializer[PolicySetting]):
 
     class Meta:
         model = PolicySetting
-        fields = ("id", "policy", "parameters", *TIMING_FIELDS, "note", "created_at", "created_by")
+        fields = ("id", "policy", "parameters", *KEPT_FIELDS, "note", "created_at", "created_by")
         read_only_fields = fields
 
     @extend_schema_field({"type": "object", "additionalProperties": {}})
@@ -93,6 +93,12 @@ class SettingSpec(Strict):
         min_value=LEAST_PART,
         max_value=1,
         help_text="Solver time limit as a fraction of the round; then the best certified decision is used.",
+    )
+    cpu_memory = serializers.ChoiceField(
+        PolicySetting.CpuMemory.choices,
+        required=False,
+        error_messages={"invalid_choice": f"Must be one of: {', '.join(PolicySetting.CpuMemory.values)}."},
+        help_text="How CPUs and memory are shared that no job asks for.",
     )
     note = Text(required=False, allow_blank=True, max_length=300, default="", help_text="Reason, shown in the history.")
 
@@ -134,7 +140,7 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
         """Change the current policy setting. It applies from the next round on. Staff only."""
         asked, now = body_of(request, SettingSpec), PolicySetting.objects.current()
         refuse_stale(request, lambda: SettingAnswer(now).data)
-        kept = {name: getattr(now, name) for name in TIMING_FIELDS}
+        kept = {name: getattr(now, name) for name in KEPT_FIELDS}
         asked["parameters"] = inherited_parameters(
             asked["policy"], asked.get("parameters"), before=now.policy, kept=now.parameters
         )

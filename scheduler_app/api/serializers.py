@@ -47,6 +47,7 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
             "foreign_memory_mib",
             "cpus",
             "memory_mib",
+            "storage_mib_s",
             "labels",
             "heard_at",
             "jobs_running",
@@ -172,6 +173,10 @@ class Explanation(serializers.Serializer[Any]):
     message = serializers.CharField()
     reasons = ReasonAnswer(many=True)
     rates_used = RateUsed(many=True)
+    cpu_memory = serializers.CharField(
+        allow_blank=True,
+        help_text="Why the running attempt has its CPUs and memory; empty unless the round has chosen them.",
+    )
     round = serializers.IntegerField(allow_null=True)
     would_start = WouldStartAnswer(
         allow_null=True, help_text="What-if analysis; null unless requested with `would_start=true`."

@@ -6,6 +6,7 @@ from typing import Any
 from estimation.rates import Source
 from jobs_app.models import Job
 from jobs_app.models.job import JobQuerySet
+from scheduler_app.explain.cpu_memory import explain_cpu_memory
 from scheduler_app.models import Round
 from scheduler_app.round.archive import Archived, archive_of
 from scheduler_app.round.reason_texts import ReasonText, names_of, reason_texts, reasons_of, rivals_named
@@ -78,6 +79,7 @@ def explain_job(job: Job) -> dict[str, Any]:
         "message": job.message,
         "reasons": job.reasons,
         "rates_used": rates_used(job, archive_of(record)) if record else [],
+        "cpu_memory": explain_cpu_memory(job.attempts.live().order_by("-number").first()),
         "round": record.number if record else None,
         "would_start": None,
     }

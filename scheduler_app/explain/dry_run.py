@@ -23,7 +23,15 @@ from jobs_app.submission.admission import Admitted
 from jobs_app.submission.enqueue import draft
 from jobs_app.submission.submit import admitted
 from scheduler_app.models import GpuClaim
-from scheduler_app.round.inputs import MEASURED, DeclaredRates, InputRows, JobRow, TypeRow, noise_of
+from scheduler_app.round.inputs import (
+    MEASURED,
+    DeclaredRates,
+    DeclaredSensitivity,
+    InputRows,
+    JobRow,
+    TypeRow,
+    noise_of,
+)
 from scheduler_app.round.job_options import InService, Timing, gangs_on, job_options_of
 from scheduler_app.round.known_workloads import KnownRate, read_known_rates
 
@@ -342,4 +350,5 @@ def _quota(job: JobRow, team: Team) -> str:
 def _row_of(job: Job) -> JobRow:
     """As a round would read it."""
     columns: dict[str, Any] = {name: getattr(job, name, None) for name in JobRow._fields}
-    return JobRow(**columns | {"rates": DeclaredRates.of(job.rates), "gpus_per_replica": job.replica})
+    parsed = {"rates": DeclaredRates.of(job.rates), "sensitivity": DeclaredSensitivity.of(job.sensitivity)}
+    return JobRow(**columns | parsed | {"gpus_per_replica": job.replica})

@@ -23,6 +23,12 @@ class PolicySettingQuerySet(models.QuerySet["PolicySetting"]):
 class PolicySetting(models.Model):
     """A choice of policy and timing. Rows are never changed: the newest is in force, the others are history."""
 
+    class CpuMemory(models.TextChoices):
+        """How CPUs and memory are shared that no job asks for."""
+
+        PROPORTIONAL = "proportional", "in proportion to GPUs"
+        TUNE = "tune", "by what they gain each job, none below its proportion"
+
     policy = models.CharField(max_length=60, choices=policy_names, default="motley")
     parameters = models.JSONField(default=dict, blank=True, help_text="Omitted parameters have their defaults.")
     round_length_s = models.FloatField(
@@ -40,6 +46,13 @@ class PolicySetting(models.Model):
         validators=[MinValueValidator(0.01), MaxValueValidator(1)],
         help_text="Fraction of the round length after which the best certified decision so far is used.",
     )
+    cpu_memory = models.CharField(
+        "CPUs and memory",
+        max_length=20,
+        choices=CpuMemory.choices,
+        default=CpuMemory.PROPORTIONAL,
+        help_text="How jobs that ask for no fixed number of CPUs, or for no memory, share those of a node.",
+    )
     note = models.CharField(max_length=300, blank=True, help_text="Why it was changed.")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     created_by = models.ForeignKey(
@@ -54,6 +67,9 @@ class PolicySetting(models.Model):
             models.CheckConstraint(condition=Q(round_length_s__gte=1, min_run_s__gte=0), name="policy_times_in_range"),
             models.CheckConstraint(
                 condition=Q(solve_limit_part__gte=0.01, solve_limit_part__lte=1), name="policy_limit_in_range"
+            ),
+            models.CheckConstraint(
+                condition=Q(cpu_memory__in=("proportional", "tune")), name="policy_cpu_memory_known"
             ),
         ]
 

@@ -12,9 +12,9 @@ from allocation.policies.parameters import Parameter
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.catalogue import PolicyDescription, describe_policies
 from scheduler_app.policy.settings import (
+    KEPT_FIELDS,
     LEAST_PART,
     LONGEST_S,
-    TIMING_FIELDS,
     inherited_parameters,
     parameter_fault,
     policy_faults,
@@ -26,7 +26,7 @@ OF_PARAMETERS = "parameter-"
 
 
 class ChoiceForm(forms.Form):
-    """Settings of one policy: its parameters, round length, minimum run time and solver time limit."""
+    """Settings of one policy: its parameters, times, and how CPUs and memory are shared."""
 
     round_length_s = forms.FloatField(label="Round length (s)", min_value=1, max_value=LONGEST_S)
     min_run_s = forms.FloatField(
@@ -38,11 +38,16 @@ class ChoiceForm(forms.Form):
         max_value=1,
         help_text="When it is reached, the best certified decision so far is used.",
     )
+    cpu_memory = forms.ChoiceField(
+        label="CPUs and memory",
+        choices=PolicySetting.CpuMemory.choices,
+        help_text="How jobs that ask for no fixed number of CPUs, or for no memory, share those of a node.",
+    )
     note = forms.CharField(required=False, max_length=300, help_text="Reason, shown in the history.")
 
     def __init__(self, data: Any = None, *, policy: PolicyDescription, current: PolicySetting) -> None:
         chosen = current.parameters if current.policy == policy.name else {}
-        initial = {name: getattr(current, name) for name in TIMING_FIELDS}
+        initial = {name: getattr(current, name) for name in KEPT_FIELDS}
         initial |= {OF_PARAMETERS + name: value for name, value in with_defaults(policy.name, chosen).items()}
         super().__init__(data, initial=initial, auto_id=f"{policy.name}-%s")
         self.policy = policy
@@ -60,7 +65,7 @@ class ChoiceForm(forms.Form):
     def setting(self) -> PolicySetting:
         """The setting as filled in; empty fields have their defaults."""
         given = {name: self.cleaned_data[OF_PARAMETERS + name] for name in (p.name for p in self.policy.parameters)}
-        others = {name: self.cleaned_data[name] for name in (*TIMING_FIELDS, "note")}
+        others = {name: self.cleaned_data[name] for name in (*KEPT_FIELDS, "note")}
         parameters = {name: value for name, value in given.items() if value is not None}
         return PolicySetting(policy=self.policy.name, parameters=parameters, **others)
 
@@ -115,7 +120,7 @@ class PolicySettingForm(forms.ModelForm[PolicySetting]):
 
     class Meta:
         model = PolicySetting
-        fields = ("policy", "parameters", *TIMING_FIELDS, "note")
+        fields = ("policy", "parameters", *KEPT_FIELDS, "note")
         field_classes = {"parameters": ParametersField}  # as Django requires
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -23,6 +23,7 @@ from jobs_app.job_archive import archived_job
 from jobs_app.models import Attempt, Job
 from jobs_app.submission.conversion import spec_of, write_yaml
 from scheduler_app.errors import TooManySolves
+from scheduler_app.explain.cpu_memory import amount_of
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.explain.preemption_cost import preemption_cost
 from scheduler_app.explain.rate_comparison import compare_rates, explain_placement
@@ -102,6 +103,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "cost": sum(seconds / 3600 * float(attempt.gpu_type.price_per_hour) for attempt, seconds in gpu_s),
         "stake": preemption_cost(job, now),
         "waited_s": job.waited_s(now),
+        "cpu_memory": amount_of(attempts[-1]) if attempts else "",
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
         "files_kept_until": job.finished_at + settings.MOTLEY_KEEP_FILES if job.finished_at else None,
         **_last_words(job, attempts),
@@ -128,7 +130,8 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
     live = [attempt for attempt in attempts if attempt.state != Attempt.State.ENDED]
     current = live[-1].gpu_type.name if live else None
     rows = compare_rates(explanation["rates_used"], current=current, prices=record.prices if record else {})
-    return {"rates": rows, "explain_placement": explain_placement(rows), "round": record}
+    sentences = [explain_placement(rows), explanation["cpu_memory"]]
+    return {"rates": rows, "explain_placement": " ".join(filter(None, sentences)), "round": record}
 
 
 @login_required

@@ -28,7 +28,7 @@ LONGEST_S = 7 * 86_400
 """Longest round length, and longest minimum run before a preemption."""
 LEAST_PART = 0.01
 """Smallest time limit of a decision, as a fraction of the round length."""
-TIMING_FIELDS = ("round_length_s", "min_run_s", "solve_limit_part")
+KEPT_FIELDS = ("round_length_s", "min_run_s", "solve_limit_part", "cpu_memory")
 """The other fields of a setting; they keep their values when another policy is chosen."""
 SIMULATED = (
     "is for simulations only, because a GPU of the service belongs to one job at a time. "

@@ -20,6 +20,7 @@ from jobs_app.lifecycle.attempts import preempt
 from jobs_app.models import Attempt, Job, JobEvent, Reason
 from scheduler_app.fairness.usage_ledger import accrue
 from scheduler_app.models import GpuClaim, Round
+from scheduler_app.round.cpu_memory import AS_ASKED, AS_JOBS_ASKED, CpuMemoryShares
 from scheduler_app.round.lease import check_fencing_token
 from scheduler_app.round.reason_texts import JobName, names_of
 from scheduler_app.round.snapshot import Snapshot
@@ -91,6 +92,7 @@ def commit_round(
     *,
     holder: str,
     now: datetime,
+    shares: CpuMemoryShares = AS_JOBS_ASKED,
 ) -> None:
     """Write the round, its preemptions and its starts. `LeaseLost` if the fencing token is no longer valid."""
     check_fencing_token(holder, record_of_round.number)
@@ -100,7 +102,8 @@ def commit_round(
     startable = {start.row for start in changes.starts if preconditions.hold_for(start)}
     stopped = _stop(snapshot, plan, changes, startable)
     chosen = [s for s in changes.starts if s.row in startable and (s.row not in changes.moves or s.row in stopped)]
-    _start(snapshot, plan, chosen, preconditions, number=record_of_round.number, now=now)
+    _start(snapshot, plan, chosen, preconditions, shares, number=record_of_round.number, now=now)
+    _lower(shares)
     started = {start.row for start in chosen}
     record_of_round.starts = len(started - stopped)
     record_of_round.stops = len(stopped - started)
@@ -199,6 +202,7 @@ def _start(
     plan: Plan,
     chosen: Sequence[Start],
     preconditions: Preconditions,
+    shares: CpuMemoryShares,
     *,
     number: int,
     now: datetime,
@@ -213,6 +217,7 @@ def _start(
             number=preconditions.attempt_counts[start.row] + 1,
         )
         | {"round_number": number, "claimed_at": now}
+        | shares.starting.get(start.row, AS_ASKED)._asdict()
         for start in chosen
     ]
     insert_many(Attempt, rows)
@@ -225,6 +230,12 @@ def _start(
     ]
     insert_many(GpuClaim, claims)
     _mark_starting(rows)
+
+
+def _lower(shares: CpuMemoryShares) -> None:
+    """Note what attempts are lowered to that run on: others that start need their proportional share."""
+    for attempt, share in shares.lowered.items():
+        Attempt.objects.live().filter(pk=attempt).update(lower_due=True, **share._asdict())
 
 
 def _attempt_row(

@@ -1,7 +1,7 @@
 """Dispatch commands to the engines: stops first, then launches of attempts that hold their GPUs. Idempotent."""
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from cluster_app.models import Engine as EngineRow
 from cluster_app.models import Node
 from cluster_app.storage import StoragePaths
 from engines.accounts import account_name
-from engines.protocol import CpuLimit, Engine, EngineUnreachable, Image, Launch, NodeFault, StopReason
+from engines.protocol import CpuLimit, Engine, EngineUnreachable, Image, Launch, NodeFault, NodeShare, StopReason
 from jobs_app.code.storage import path_of
 from jobs_app.lifecycle.attempts import about_attempt, withdraw
 from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
@@ -39,6 +39,7 @@ COMMANDS_PER_BATCH = 100
 
 ATTEMPT = ("number", "engine", "nodes", "gpu_count", "round_number", "master_port", "rate", "step_worth")
 BATCH = ("batch_size", "micro_batches")
+SHARE = ("cpus_per_gpu", "memory_per_gpu_mib", "cpu_memory")
 JOB = (
     "name",
     "owner",
@@ -56,7 +57,7 @@ JOB = (
 )
 TIMES = ("grace_s", "time_limit_s", "ran_s")
 CODE = ("setup", "code__team", "code__digest", "code__lock_digest")
-FOR_LAUNCHES = (*ATTEMPT, *BATCH, "gpu_type__name", *(f"job__{name}" for name in (*JOB, *TIMES, *CODE)))
+FOR_LAUNCHES = (*ATTEMPT, *BATCH, *SHARE, "gpu_type__name", *(f"job__{name}" for name in (*JOB, *TIMES, *CODE)))
 """The columns that a launch needs."""
 BAD_CONFIGURATION = 78
 """sysexits.h: EX_CONFIG."""
@@ -82,6 +83,7 @@ def dispatch(fence: Fence, now: datetime) -> None:
         _claimed_to_launching()
         _withdraw_from_disabled_engines(now)
     _send_launches(fence, running, now)
+    _send_lowered(fence, running)
 
 
 def promote_waiting_claims(now: datetime) -> None:
@@ -188,6 +190,32 @@ def _launched(
     return sent
 
 
+def _send_lowered(fence: Fence, running: dict[str, Engine]) -> None:
+    """Tell the engines what running attempts are lowered to; one that is still to start is launched with it."""
+    due = Attempt.objects.filter(lower_due=True, state=State.RUNNING).exclude(engine__in=_silent_engines())
+    for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
+        fence.check()
+        gpus = launch_gpus_of(batch)
+        attempts = due.filter(pk__in=batch).only("engine", "nodes", *SHARE)
+        told = [attempt.pk for attempt in attempts if _lower(running[attempt.engine], attempt, gpus[attempt.pk])]
+        with fence.transaction():
+            Attempt.objects.filter(pk__in=told).update(lower_due=False)
+
+
+def _lower(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu]) -> bool:
+    count = Counter(gpu.node for gpu in gpus)
+    shares = [
+        NodeShare(count[node] * attempt.cpus_per_gpu, count[node] * attempt.memory_per_gpu_mib)
+        for node in attempt.nodes
+    ]
+    try:
+        engine.lower(attempt.pk, shares)
+    except Exception:  # retried at the next turn; other attempts are lowered meanwhile
+        log.exception("the attempt %s could not be lowered", attempt.pk)
+        return False
+    return True
+
+
 def launch_gpus_of(attempts: Sequence[int]) -> dict[int, list[LaunchGpu]]:
     """The GPUs that each attempt has claimed, as its launch needs them."""
     gpus: dict[int, list[LaunchGpu]] = defaultdict(list)
@@ -272,8 +300,9 @@ def _launch_spec(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> LaunchSpec:
         gpu_type=attempt.gpu_type.name,
         gpus=sorted(gpus, key=lambda gpu: (rank[gpu.node], gpu.index)),
         gpus_per_replica=job.replica.on(attempt.gpu_type.name),
-        cpus_per_gpu=job.cpus_per_gpu,
-        memory_per_gpu_mib=job.memory_per_gpu_mib,
+        cpus_per_gpu=attempt.cpus_per_gpu or job.cpus_per_gpu,
+        memory_per_gpu_mib=attempt.memory_per_gpu_mib or job.memory_per_gpu_mib,
+        shares_cpus=attempt.cpus_per_gpu > 0,
         master_port=attempt.master_port,
         rate=attempt.own_rate,
         batch_size=attempt.batch_size,

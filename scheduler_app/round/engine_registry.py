@@ -20,6 +20,7 @@ from engines.protocol import (
     Launch,
     LogChunk,
     NodeReport,
+    NodeShare,
     SessionCommand,
     StopReason,
     Stream,
@@ -105,6 +106,9 @@ class UnusableEngine:
         self._refuse()
 
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
+        self._refuse()
+
+    def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
         self._refuse()
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:

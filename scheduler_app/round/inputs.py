@@ -13,7 +13,8 @@ from uuid import UUID
 from django.db.models import Count, Max, Q, TextField
 from django.db.models.functions import Cast
 
-from cluster_app.models import Gpu, GpuType, Node, NodeEvent
+from allocation.cpu_memory.sensitivity import DataSet
+from cluster_app.models import Engine, Gpu, GpuType, Node, NodeEvent
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import StoragePaths, missing_storage, needs_of, runs
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
@@ -54,10 +55,14 @@ class NodeRow(NamedTuple):
     foreign_memory_mib: int
     engine_id: str
     """Its name."""
+    storage_mib_s: int | None
+    """Bandwidth of its storage; None: unknown."""
     in_service: bool
     storage: frozenset[str] = frozenset()
     """Names of the storage that it has, none that was found missing lately; and `CONTAINERS`."""
     missing: frozenset[str] = frozenset()
+    tunes: bool = True
+    """Whether CPUs and memory may be given there beyond a fixed booking: Slurm books them once for all."""
 
 
 class GpuRow(NamedTuple):
@@ -74,6 +79,8 @@ class AttemptRow(NamedTuple):
     gpu_count: int
     nodes: list[str]
     started_at: datetime | None
+    cpus_per_gpu: int
+    memory_per_gpu_mib: int
 
 
 DeclaredFor = tuple[tuple[str, ...], ...]
@@ -93,6 +100,25 @@ class DeclaredRates(NamedTuple):
         return cls(gpus_by_type, tuple(chain.from_iterable(by.values() for by in rates.values())))
 
 
+class DeclaredSensitivity(NamedTuple):
+    """Sensitivity to CPUs and memory as declared by a job's owner."""
+
+    curve: Mapping[int, float]
+    """CPUs per GPU → throughput."""
+    data: DataSet | None
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Any]) -> Self | None:
+        """From the job's column; None: nothing is declared."""
+        if not declared:
+            return None
+        curve = {int(cpus): float(value) for cpus, value in declared["cpu_curve"].items()}
+        if "dataset_mib" not in declared:
+            return cls(curve, None)
+        size_gib = declared["dataset_mib"] / 1024
+        return cls(curve, DataSet(size_gib, declared["bytes_per_sample"], declared["samples_per_second"]))
+
+
 class JobRow(NamedTuple):
     id: UUID
     state: str
@@ -109,6 +135,7 @@ class JobRow(NamedTuple):
     gpu_memory_mib: int
     cpus_per_gpu: int
     memory_per_gpu_mib: int
+    sensitivity: DeclaredSensitivity | None
     workload: str
     rates: DeclaredRates
     batch_size: dict[str, int]
@@ -146,6 +173,11 @@ def _replica(text: str) -> GpusPerReplica:
 
 
 @lru_cache(CACHE_SIZE)
+def _sensitivity(text: str) -> DeclaredSensitivity | None:
+    return DeclaredSensitivity.of(json.loads(text))
+
+
+@lru_cache(CACHE_SIZE)
 def _declared(text: str) -> DeclaredRates:
     return DeclaredRates.of(json.loads(text))
 
@@ -157,6 +189,7 @@ JOB_DOCUMENTS: Parsers = {
     "gpus_per_replica": _replica,
     "mounts": _document,
     "gpu_types": _document,
+    "sensitivity": _sensitivity,
     "rates": _declared,
     "batch_size": _document,
 }
@@ -240,19 +273,21 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
 
 def _nodes() -> list[NodeRow]:
     usable = set(Node.objects.schedulable().values_list("pk", flat=True))
-    of_others = ("engine__name", "gpu_type__name", "containers")
-    rows = Node.objects.order_by("name").values_list(*NodeRow._fields[:-3], *of_others)
+    of_others = ("engine__name", "gpu_type__name", "containers", "engine__kind")
+    rows = Node.objects.order_by("name").values_list(*NodeRow._fields[:-4], *of_others)
     paths, missing = StoragePaths.read(), missing_storage()
     return [
-        _node(row, frozenset(paths.on(engine, kind)), missing.get(row[0], frozenset()), usable, runs(containers))
-        for *row, engine, kind, containers in rows
+        NodeRow._make(
+            [
+                *row,
+                row[0] in usable,
+                frozenset(paths.on(engine, kind)) - missing.get(row[0], frozenset()) | runs(containers),
+                frozenset(paths.on(engine, kind)) & missing.get(row[0], frozenset()),
+                of_engine == Engine.Kind.LOCAL,
+            ]
+        )
+        for *row, engine, kind, containers, of_engine in rows
     ]
-
-
-def _node(
-    row: list[Any], storage: frozenset[str], missing: frozenset[str], usable: set[int], containers: frozenset[str]
-) -> NodeRow:
-    return NodeRow._make([*row, row[0] in usable, storage - missing | containers, storage & missing])
 
 
 def _attempts() -> dict[int, AttemptRow]:

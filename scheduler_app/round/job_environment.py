@@ -44,6 +44,8 @@ class LaunchSpec:
     gpus_per_replica: int
     cpus_per_gpu: int
     memory_per_gpu_mib: int
+    shares_cpus: bool
+    """Whether the round has chosen the CPUs, and not the job."""
     master_port: int
     rate: float
     """Steps/s that the round assumed."""
@@ -97,7 +99,12 @@ def shared_env(spec: LaunchSpec) -> dict[str, str]:
         **({"MOTLEY_ARRAY_INDEX": str(spec.array_index)} if spec.array_index is not None else {}),
     }
     mounts = {f"MOTLEY_MOUNT_{name.upper()}": path for name, path in spec.mounts.items()}
-    return {**UNLESS_THE_JOB_SAYS, **spec.env, **motley, **mounts, **_batch(spec), **_emulation(spec)}
+    return {**UNLESS_THE_JOB_SAYS, **_threads(spec), **spec.env, **motley, **mounts, **_batch(spec), **_emulation(spec)}
+
+
+def _threads(spec: LaunchSpec) -> dict[str, str]:
+    """Threads of libraries such as PyTorch in each process, where the round has chosen its CPUs."""
+    return {"OMP_NUM_THREADS": str(spec.cpus_per_gpu)} if spec.shares_cpus else {}
 
 
 def _batch(spec: LaunchSpec) -> dict[str, str]:
@@ -113,6 +120,7 @@ def _of_node(spec: LaunchSpec, rank: int, nodes: Sequence[str]) -> dict[str, str
         "MOTLEY_NODE_RANK": str(rank),
         "MOTLEY_NUM_NODES": str(len(nodes)),
         "MOTLEY_GPUS_PER_NODE": str(len(here)),
+        **_cpus_and_memory(spec, len(here)),
         "MASTER_PORT": str(spec.master_port),
         "PET_NNODES": str(len(nodes)),
         "PET_NPROC_PER_NODE": str(len(here)),
@@ -123,6 +131,16 @@ def _of_node(spec: LaunchSpec, rank: int, nodes: Sequence[str]) -> dict[str, str
         "PET_RDZV_BACKEND": "static",
         "PET_SHUTDOWN_TIMEOUT": str(max(spec.grace_s - LAUNCHER_MARGIN_S, 1)),
     }
+
+
+def _cpus_and_memory(spec: LaunchSpec, gpus: int) -> dict[str, str]:
+    """What the job may use on a node beside so many GPUs; none where neither it nor the round says so."""
+    figures = {
+        "MOTLEY_CPUS": gpus * spec.cpus_per_gpu,
+        "MOTLEY_CPUS_PER_GPU": spec.cpus_per_gpu,
+        "MOTLEY_MEMORY_MIB": gpus * spec.memory_per_gpu_mib,
+    }
+    return {name: str(figure) for name, figure in figures.items() if figure}
 
 
 def setup_of(command: str, *, team: int, locks: str, gpu_type: str, image: str = "") -> Setup | None:

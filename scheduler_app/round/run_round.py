@@ -26,7 +26,8 @@ from scheduler_app.models import PolicySetting, Round, SetAside
 from scheduler_app.models.round import AFTER_COMMIT
 from scheduler_app.policy.settings import policy_function, with_defaults
 from scheduler_app.round.archive import pack
-from scheduler_app.round.commit import ReasonsByJob, commit_round, store_pending_reasons
+from scheduler_app.round.commit import ReasonsByJob, changes_of, commit_round, store_pending_reasons
+from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemoryShares, share_cpus_and_memory
 from scheduler_app.round.inputs import InputRows, newest_events, read_input_rows
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.lease import open_round
@@ -91,6 +92,7 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
         snapshot, left_out, rows, shares_since = take_snapshot(opened.now, setting)
     with clock.step("decide"):
         plan = decide(snapshot, setting.policy, setting.parameters)
+        shares = _cpu_memory_shares(setting, rows, snapshot, plan)
     record = opened.record(Round.Result.COMMITTED, setting=setting, shares_since=shares_since)
     with ThreadPoolExecutor(1) as beside:  # compression releases the interpreter lock
         archive = beside.submit(pack, record.policy, record.parameters, snapshot, plan)
@@ -100,7 +102,7 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
             _fill(record, snapshot, plan)
             record.archive = archive.result()
     with clock.step("commit"):
-        commit_round(record, snapshot, plan, holder=holder, now=opened.now)
+        commit_round(record, snapshot, plan, holder=holder, now=opened.now, shares=shares)
     _follow_up(record, opened, reasons, clock)
     level = logging.INFO if record.starts or record.stops or record.moves else logging.DEBUG
     log.log(level, "%s jobs: %s started, %s stopped, %s moved", record.jobs, record.starts, record.stops, record.moves)
@@ -184,6 +186,14 @@ def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Pl
     """Plan the round with the policy. Pure: the same snapshot gives the same plan."""
     function = policy_function(policy, parameters)
     return plan_round(snapshot.problem, snapshot.inventory, snapshot.quotas, function, round_s=snapshot.round_s)
+
+
+def _cpu_memory_shares(setting: PolicySetting, rows: InputRows, snapshot: Snapshot, plan: Plan) -> CpuMemoryShares:
+    """CPUs and memory of attempts, where the setting has these tuned; none else: jobs have what they ask for."""
+    if setting.cpu_memory != PolicySetting.CpuMemory.TUNE:
+        return AS_JOBS_ASKED
+    starting = {start.row for start in changes_of(snapshot, plan).starts}
+    return share_cpus_and_memory(rows, snapshot, plan, starting=starting)
 
 
 def _shares_since(now: datetime, setting: PolicySetting, *, changed: bool) -> datetime:

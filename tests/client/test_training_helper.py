@@ -58,6 +58,11 @@ def test_the_batch_is_what_motley_chose_or_else_the_loops_own(tmp_path: Path) ->
     assert [output(body, tmp_path), output(body, tmp_path, **told)] == ["128 1", "512 2"]
 
 
+def test_a_data_loader_has_a_worker_for_each_cpu_that_is_known(tmp_path: Path) -> None:
+    body = "from motley_client.training import data_workers\nprint(data_workers(2))"
+    assert [output(body, tmp_path), output(body, tmp_path, MOTLEY_CPUS_PER_GPU="6")] == ["2", "6"]
+
+
 def test_a_hybrid_parallel_job_knows_its_replicas(tmp_path: Path) -> None:
     body = "from motley_client.training import gpus_per_replica, replicas\nprint(replicas(), gpus_per_replica())"
     told = {"MOTLEY_REPLICAS": "2", "MOTLEY_GPUS_PER_REPLICA": "4"}

@@ -39,6 +39,9 @@ RICH: dict[str, Any] = {
     "tags": {"project": "imagenet"},
 }
 
+READING = {"dataset": "150GiB", "bytes_per_sample": 110_000, "samples_per_second": 1200.0}
+SENSITIVITY: dict[str, Any] = {"cpu_curve": {1: 0.3, 3: 1.0, 12: 2.9}, **READING}
+
 
 def faults(data: Any) -> list[Fault]:
     with pytest.raises(InvalidSpec) as refused:
@@ -48,6 +51,31 @@ def faults(data: Any) -> list[Fault]:
 
 def pointers(data: Any) -> set[str]:
     return {fault["pointer"] for fault in faults(data)}
+
+
+# -- sensitivity to CPUs and memory ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sensitivity", [SENSITIVITY, {"cpu_curve": {4: 1.0}}])
+def test_a_sensitivity_is_written_as_it_was_read(lab: Lab, sensitivity: dict[str, Any]) -> None:
+    lab.node("n1")
+    said = spec_of(lab.submit(sensitivity=sensitivity))
+    assert said["sensitivity"] == sensitivity
+    assert parse_yaml(write_yaml(said))["sensitivity"] == sensitivity
+
+
+def test_what_memory_is_worth_takes_three_figures() -> None:
+    (fault, other) = faults(LEAST | {"sensitivity": {"cpu_curve": {1: 1.0}, "dataset": "1GiB"}})
+    assert [fault["pointer"], other["pointer"]] == ["/sensitivity/bytes_per_sample", "/sensitivity/samples_per_second"]
+    assert "all three of dataset, bytes_per_sample, samples_per_second" in fault["detail"]
+
+
+def test_a_sensitivity_by_which_nothing_could_be_chosen_is_refused() -> None:
+    fixed = LEAST | {"cpus_per_gpu": 4, "sensitivity": SENSITIVITY}
+    assert "sensitivity" in parse_spec(fixed)  # the memory may still be chosen
+    for more in ({"memory_per_gpu": "1GiB"}, {"sensitivity": {"cpu_curve": {4: 1.0}}}):
+        (fault,) = faults(fixed | more)
+        assert (fault["pointer"], "leave that out" in fault["detail"]) == ("/sensitivity", True)
 
 
 # -- there and back ----------------------------------------------------------------------------------------------
@@ -216,6 +244,17 @@ FAULTY: list[tuple[str, Any, str]] = [
     ("rates", {"a100": 10**400}, "/rates/a100"),
     ("rates", {"a100": {"two": 1.0}}, "/rates/a100"),
     ("rates", {"a100": {0: 1.0}}, "/rates/a100"),
+    ("sensitivity", {"dataset": "1GiB"}, "/sensitivity/cpu_curve"),
+    ("sensitivity", {"cpu_curve": {}}, "/sensitivity/cpu_curve"),
+    ("sensitivity", {"cpu_curve": 4}, "/sensitivity/cpu_curve"),
+    ("sensitivity", {"cpu_curve": {0: 1.0}}, "/sensitivity/cpu_curve/0"),
+    ("sensitivity", {"cpu_curve": {"2.5": 1.0}}, "/sensitivity/cpu_curve/2.5"),
+    ("sensitivity", {"cpu_curve": {4: "fast"}}, "/sensitivity/cpu_curve/4"),
+    ("sensitivity", {"cpu_curve": {4: float("nan")}}, "/sensitivity/cpu_curve/4"),
+    ("sensitivity", {"cpu_curve": {4: -1}}, "/sensitivity/cpu_curve/4"),
+    ("sensitivity", {"cpu_curve": {4: 1}, "memory_curve": {}}, "/sensitivity/memory_curve"),
+    ("sensitivity", {"cpu_curve": {4: 1}} | READING | {"bytes_per_sample": 0}, "/sensitivity/bytes_per_sample"),
+    ("sensitivity", {"cpu_curve": {4: 1}} | READING | {"samples_per_second": "inf"}, "/sensitivity/samples_per_second"),
     ("batch_size", 256, "/batch_size"),
     ("batch_size", {"initial": 256, "max": 512}, "/batch_size/max_per_gpu"),
     ("batch_size", {"initial": 0, "max": 8, "max_per_gpu": 8}, "/batch_size/initial"),

@@ -35,7 +35,7 @@ class Row:
 LIST = Row()
 OPEN = Row(anonymous=200)
 DEED = {"member": 302, "staff": 302}
-TIMES = {"round_length_s": 60, "min_run_s": 0, "solve_limit_part": 0.5}
+TIMES = {"round_length_s": 60, "min_run_s": 0, "solve_limit_part": 0.5, "cpu_memory": "proportional"}
 PAGES: dict[str, Row] = {
     "home": LIST,
     "jobs": LIST,

@@ -87,7 +87,8 @@ def shown_to(client: Any) -> str:
 
 
 def choose(client: Any, **fields: Any) -> Any:
-    filled = {"round_length_s": 60, "min_run_s": 0, "solve_limit_part": 0.5, "note": "", **fields}
+    times = {"round_length_s": 60, "min_run_s": 0, "solve_limit_part": 0.5}
+    filled = {**times, "cpu_memory": "proportional", "note": "", **fields}
     return client.post(reverse("choose-policy", args=[parametrised_policy.NAME]), filled, follow=True)
 
 

@@ -10,6 +10,7 @@ from engines.protocol import (
     Launch,
     LogChunk,
     NodeReport,
+    NodeShare,
     Phase,
     SessionCommand,
     StopReason,
@@ -76,6 +77,9 @@ class PlayedEngine:
         played = self.attempts_of_it.get(attempt)
         if played is not None and played.lost and not played.nodes & self.silent:
             self._end(played, None)
+
+    def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+        pass
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         self._refuse()

@@ -115,7 +115,7 @@ def test_a_drained_node_is_resumed(admin: Client) -> None:
 
 # -- the policy --------------------------------------------------------------------------------------------------
 
-TIMES = {"round_length_s": 5, "min_run_s": 10, "solve_limit_part": 0.5}
+TIMES = {"round_length_s": 5, "min_run_s": 10, "solve_limit_part": 0.5, "cpu_memory": "proportional"}
 FIFO = {"policy": "fifo", "parameters": "{}", **TIMES, "note": "for a week"}
 
 

@@ -72,6 +72,7 @@ class Training:
             gpus_per_replica=1,
             cpus_per_gpu=0,
             memory_per_gpu_mib=0,
+            shares_cpus=False,
             master_port=free_ports(1),
             rate=100,
             batch_size=0,

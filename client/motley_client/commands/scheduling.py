@@ -32,6 +32,11 @@ class Period(StrEnum):
     MONTH = "month"
 
 
+class CpuMemory(StrEnum):
+    PROPORTIONAL = "proportional"
+    TUNE = "tune"
+
+
 policy = typer.Typer(no_args_is_help=True, help="Show, list and change the scheduling policy.")
 
 
@@ -145,13 +150,17 @@ def choose(
             metavar="FRACTION", help="Fraction of a round that the solver may use; then its best solution is used."
         ),
     ] = None,
+    cpu_memory: Annotated[
+        CpuMemory | None,
+        typer.Option(help="How CPUs and memory are shared that no job asks for."),
+    ] = None,
     note: Annotated[str | None, typer.Option(help="Reason, recorded in the history.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Use this policy from the next round on. Administrators only.
 
-    Times that are not given stay as they are. Without --param, the current policy keeps its parameters and another
-    policy starts with its defaults; with --param, parameters that are not given have their defaults.
+    Times and --cpu-memory stay as they are if not given. Without --param, the current policy keeps its parameters and
+    another policy starts with its defaults; with --param, parameters that are not given have their defaults.
     """
     with connect(context) as client:
         chosen = client.choose_policy(
@@ -160,6 +169,7 @@ def choose(
             round_length_s=round_length,
             min_run_s=min_run,
             solve_limit_part=solve_limit,
+            cpu_memory=cpu_memory and cpu_memory.value,
             note=note,
         )
     emit(output, chosen, names=[chosen["policy"]], table=lambda: policy_details(chosen, now=now()))

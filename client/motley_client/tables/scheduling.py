@@ -98,6 +98,7 @@ def policy_details(chosen: ChosenPolicy, *, now: datetime) -> RenderableType:
             ("round length", f"{chosen['round_length_s']:g} s"),
             ("minimum run time", f"{chosen['min_run_s']:g} s"),
             ("solver time limit", f"{chosen['solve_limit_part']:.0%} of the round length"),
+            ("CPUs and memory", chosen["cpu_memory"]),
             ("note", chosen["note"]),
             ("set", when(chosen["created_at"], now) or "never: these are the defaults"),
             ("by", chosen["created_by"] or ""),

@@ -1,0 +1,174 @@
+"""Synergy's tables on its published sensitivities: `python -m benchmarks.synergy`, as Markdown.
+
+Throughput of the optimum, its bound and the greedy rule where jobs fill a cluster; and completion times on a generated
+trace, for the original's is not in the reference data: 100 jobs of one GPU at once, log-normal durations with the mean
+and the 99th percentile that it has without queueing, models drawn evenly. Needs the data, see CONTRIBUTING.md.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from time import process_time
+
+import numpy as np
+
+from allocation.cpu_memory.opt import best_shares, fractional_spread, split_jobs
+from allocation.cpu_memory.sensitivity import Sensitivity, best_case_demand
+from allocation.cpu_memory.tune import largest_demand_first, place_and_tune, proportional_shares
+from allocation.types import Floats, Ints
+from benchmarks.problems import reference
+
+GPUS, NODE = 8, np.array([24.0, 500.0])
+"""A node: GPUs, CPUs and GB of memory."""
+FULL = (64, 128, 256)
+"""Jobs that fill a cluster."""
+CLUSTERS = (128, 32)
+JOBS, SEEDS = 100, range(5)
+MEAN_H, SIGMA = 3.013, 0.461
+"""Of the durations with proportional shares; with this deviation the 99th percentile is 7.92 h."""
+ROUND_S = 300.0
+CLAIMED = {
+    (128, "FIFO"): (3.013, 7.92, 2.180, 7.42),
+    (128, "SRTF"): (3.013, None, 2.183, None),
+    (32, "FIFO"): (5.631, 12.94, 5.083, 10.59),
+    (32, "SRTF"): (4.412, 13.09, 4.107, 12.34),
+}
+"""By the released simulator on its own trace: mean and 99th percentile in hours, proportional and tuned."""
+
+Throughputs = Callable[[Sequence[Sensitivity], int], Floats]
+"""Throughput of each running job on so many nodes, 1 being that of its proportional share."""
+Order = Callable[[Floats], Ints]
+"""Jobs in the order of the queue, of what each has left."""
+
+
+def main() -> None:
+    sys.stdout.write("| jobs and GPUs | optimum, x proportional | bound above it | s | split by the spread | greedy: ")
+    sys.stdout.write(" | ".join(FIRST) + " |\n| ---: | ---: | ---: | ---: | ---: |" + " ---: |" * len(FIRST) + "\n")
+    for jobs in FULL:
+        sys.stdout.write(full_cluster(jobs))
+    sys.stdout.write("\n| GPUs, queue | shares | mean JCT, h: claim | found | p99, h: claim | found | mean, x |\n")
+    sys.stdout.write("| --- | --- | ---: | ---: | ---: | ---: | ---: |\n")
+    for gpus in CLUSTERS:
+        for queue in ORDERS:
+            sys.stdout.write(completion_times(gpus, queue))
+
+
+def full_cluster(jobs: int) -> str:
+    """A row of the first table: jobs of one GPU, of models drawn evenly, as many as GPUs."""
+    drawn = [models()[i] for i in np.random.default_rng(0).integers(len(models()), size=jobs)]
+    nodes, size, floor = jobs // GPUS, np.ones(jobs, dtype=np.int64), np.tile(share(), (jobs, 1))
+    began = process_time()
+    whole = best_shares(drawn, size, floor, nodes * NODE)
+    seconds = process_time() - began
+    bound = best_shares(drawn, size, floor, nodes * NODE, whole=False).value
+    parts = fractional_spread(size, whole.amount, np.full(nodes, GPUS), np.tile(NODE, (nodes, 1)))
+    greedy = " | ".join(f"{_tuned(drawn, nodes, order).mean():.3f}" for order in FIRST.values())
+    return (
+        f"| {jobs} | {whole.value / jobs:.3f} | {max(bound / whole.value - 1, 0):.3%} | {seconds:.2f}"
+        f" | {split_jobs(parts)} | {greedy} |\n"
+    )
+
+
+def completion_times(gpus: int, queue: str) -> str:
+    """Rows of the second table: one per rule that shares CPUs and memory, over all seeds."""
+    mean, late, tuned_mean, tuned_late = CLAIMED[gpus, queue]
+    claims = {"proportional": (mean, late), "tuned": (tuned_mean, tuned_late)}
+    text, base = "", 0.0
+    for name, rule in RULES.items():
+        hours = np.array([simulate(trace(seed), gpus // GPUS, ORDERS[queue], rule) for seed in SEEDS]) / 3600
+        found, p99 = hours.mean(), np.percentile(hours, 99, axis=1).mean()
+        base = base or found
+        claimed = [f"{x:.3f}" if x else "" for x in claims.get(name, (None, None))]
+        text += f"| {gpus}, {queue} | {name} | {claimed[0]} | {found:.3f} ({_range(hours.mean(axis=1))})"
+        text += f" | {claimed[1]} | {p99:.2f} | {base / found:.2f} |\n"
+    return text
+
+
+def _range(values: Floats) -> str:
+    return f"{values.min():.2f} to {values.max():.2f}"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Jobs that are there from the beginning: seconds with the proportional share (m,), and their models."""
+
+    duration_s: Floats
+    jobs: Sequence[Sensitivity]
+
+
+@cache
+def trace(seed: int) -> Trace:
+    rng = np.random.default_rng(seed)
+    drawn = rng.lognormal(0, SIGMA, JOBS)
+    kinds = rng.integers(len(models()), size=JOBS)
+    return Trace(drawn * MEAN_H * 3600 / drawn.mean(), [models()[kind] for kind in kinds])
+
+
+@cache
+def models() -> list[Sensitivity]:
+    """The twelve published matrices."""
+    data = json.loads((reference() / "traces" / "synergy_sensitivity_1gpu.json").read_text())
+    cpus, memory = (np.array(data["_axes"][name], float) for name in ("rows_cpu_per_gpu", "cols_mem_gb_per_gpu"))
+    matrices = (np.array(m["tput_matrix_rel_to_proportional"], float) for m in data["models"].values())
+    return [Sensitivity(cpus, memory, matrix) for matrix in matrices]
+
+
+def share() -> Floats:
+    """The proportional share of a GPU (2,)."""
+    one: Floats = proportional_shares(NODE[None, :], np.array([GPUS]))[0]
+    return one
+
+
+def simulate(trace: Trace, nodes: int, order: Order, rule: Throughputs) -> Floats:
+    """Completion times (m,) in seconds, where each round runs the first of the queue that fit, placed anew."""
+    left, done, now = trace.duration_s.copy(), np.zeros(JOBS), 0.0
+    known: dict[tuple[int, ...], Floats] = {}
+    while (left > 0).any():
+        queue = order(left)
+        running = queue[left[queue] > 0][: nodes * GPUS]
+        jobs = tuple(running.tolist())
+        if jobs not in known:
+            known[jobs] = rule([trace.jobs[i] for i in jobs], nodes)
+        ends_s = left[running] / known[jobs]
+        done[running] = now + ends_s
+        left[running] = np.where(ends_s <= ROUND_S, 0, left[running] - ROUND_S * known[jobs])
+        now += ROUND_S
+    return done
+
+
+def proportional(jobs: Sequence[Sensitivity], nodes: int) -> Floats:
+    return np.ones(len(jobs))
+
+
+def tuned(jobs: Sequence[Sensitivity], nodes: int) -> Floats:
+    return _tuned(jobs, nodes, largest_demand_first)
+
+
+def _tuned(jobs: Sequence[Sensitivity], nodes: int, first: Callable[[Ints, Floats], Ints]) -> Floats:
+    """Throughputs by the greedy rule, which serves jobs in this order."""
+    size, floor = np.ones(len(jobs), dtype=np.int64), np.tile(share(), (len(jobs), 1))
+    demand = np.array([best_case_demand(job, share()) for job in jobs])
+    cluster = {"capacity": np.tile(NODE, (nodes, 1)), "node_gpus": np.full(nodes, GPUS)}
+    _, shares = place_and_tune(size, floor, demand, **cluster, order=first(size, demand))
+    return np.array([job.at(amount) for job, amount in zip(jobs, shares.amount, strict=True)])
+
+
+def optimal(jobs: Sequence[Sensitivity], nodes: int) -> Floats:
+    """Throughputs of the linear relaxation: the largest sum that any rule could reach in this round."""
+    size, floor = np.ones(len(jobs), dtype=np.int64), np.tile(share(), (len(jobs), 1))
+    return best_shares(jobs, size, floor, nodes * NODE, whole=False).throughput
+
+
+FIRST: dict[str, Callable[[Ints, Floats], Ints]] = {
+    "largest demand first": largest_demand_first,
+    "as drawn": lambda size, _: np.arange(size.size),
+    "smallest first": lambda size, demand: largest_demand_first(size, demand)[::-1],
+}
+RULES: dict[str, Throughputs] = {"proportional": proportional, "tuned": tuned, "optimal": optimal}
+ORDERS: dict[str, Order] = {"FIFO": lambda left: np.arange(left.size), "SRTF": np.argsort}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""Why an attempt has its CPUs and memory, in one sentence. Pure."""
+
+from jobs_app.models import Attempt
+
+How = Attempt.CpuMemory
+BECAUSE = {
+    How.TUNED: "with that it reaches 99 % or more of its best throughput, by the sensitivity that it declares",
+    How.PROPORTIONAL: "the share of its GPUs in the node, for it declares no sensitivity to more",
+    How.REVERTED: "the share of its GPUs in the node; it would be faster with more, but others there need theirs",
+}
+
+
+def explain_cpu_memory(attempt: Attempt | None) -> str:
+    """One sentence on an attempt whose CPUs or memory the round has chosen; empty for any other."""
+    if attempt is None or not attempt.cpu_memory:
+        return ""
+    return f"It has {amount_of(attempt)} per GPU: {BECAUSE[How(attempt.cpu_memory)]}."
+
+
+def amount_of(attempt: Attempt) -> str:
+    """What the round has chosen, in words: 3 CPUs and 62.5 GiB of memory."""
+    cpus, memory_gib = attempt.cpus_per_gpu, attempt.memory_per_gpu_mib / 1024
+    words = [f"{cpus} CPU{'' if cpus == 1 else 's'}"] if cpus else []
+    return " and ".join([*words, *([f"{memory_gib:.4g} GiB of memory"] if memory_gib else [])])

@@ -1,0 +1,178 @@
+"""CPUs and memory of a round's attempts by Synergy-TUNE, on the GPUs that its plan gives them. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from allocation.cpu_memory.sensitivity import CPUS, MEMORY, Storage, best_case_demand, sensitivity_of_curve
+from allocation.cpu_memory.tune import Shares, largest_demand_first, proportional_shares, tune
+from allocation.plan_round import Plan
+from allocation.types import Floats, Ints
+from jobs_app.models import Attempt
+from scheduler_app.round.inputs import AttemptRow, InputRows, JobRow
+from scheduler_app.round.snapshot import Snapshot
+
+MIB, GIB = 2**20, 2**30
+MIB_PER_GIB = 1024
+How = Attempt.CpuMemory
+
+
+class CpuMemory(NamedTuple):
+    """CPUs and memory per GPU of an attempt; 0: as the job asked."""
+
+    cpus_per_gpu: int
+    memory_per_gpu_mib: int
+    cpu_memory: str
+    """Of `Attempt.CpuMemory`."""
+
+
+AS_ASKED = CpuMemory(0, 0, "")
+
+
+@dataclass(frozen=True)
+class CpuMemoryShares:
+    """What a round shares out: of rows of the snapshot that start, and of attempts that run on and are lowered."""
+
+    starting: Mapping[int, CpuMemory] = field(default_factory=dict)
+    lowered: Mapping[int, CpuMemory] = field(default_factory=dict)
+
+
+AS_JOBS_ASKED = CpuMemoryShares()
+
+
+@dataclass(frozen=True)
+class Occupant:
+    """A job that will hold GPUs after the round: as an attempt that it has, or as a row of the snapshot that starts."""
+
+    job: JobRow
+    gpus: Counter[int]
+    """Node, by its place among the rows → GPUs there."""
+    row: int = -1
+    attempt: AttemptRow | None = None
+
+    @property
+    def fixed(self) -> Floats:
+        """CPUs and GiB (2,) that the job asks for; 0: none."""
+        return np.array([self.job.cpus_per_gpu, self.job.memory_per_gpu_mib / MIB_PER_GIB])
+
+    @property
+    def shared(self) -> Floats:
+        """CPUs and GiB (2,) that an earlier round gave the attempt; 0: none."""
+        attempt = self.attempt
+        return np.array([attempt.cpus_per_gpu, attempt.memory_per_gpu_mib / MIB_PER_GIB] if attempt else [0.0, 0.0])
+
+
+def share_cpus_and_memory(
+    rows: InputRows, snapshot: Snapshot, plan: Plan, *, starting: Collection[int]
+) -> CpuMemoryShares:
+    """Tune the jobs of the rows that start, and lower those that run on where a floor needs it."""
+    jobs = [one for one in _occupants(rows, snapshot, plan, starting) if all(rows.nodes[v].tunes for v in one.gpus)]
+    if not any(one.row >= 0 for one in jobs):
+        return AS_JOBS_ASKED
+    gpus, capacity, node_gpus = _placed(jobs, len(rows.nodes)), _capacity(rows), _gpus_of_nodes(rows)
+    floor = _floors(jobs, gpus, capacity, node_gpus)
+    demand = np.array([_demand(one, rows, least) for one, least in zip(jobs, floor, strict=True)])
+    asked = gpus.T @ np.array([one.fixed for one in jobs])
+    shares = tune(gpus, floor, demand, np.maximum(capacity, asked), _order(jobs, gpus, demand))
+    return CpuMemoryShares(dict(_starting(jobs, shares)), dict(_lowered(jobs, shares)))
+
+
+def _occupants(rows: InputRows, snapshot: Snapshot, plan: Plan, starting: Collection[int]) -> Iterator[Occupant]:
+    """Rows with GPUs by the plan, and attempts that hold others, stopping ones included."""
+    place = {node.id: index for index, node in enumerate(rows.nodes)}
+    jobs = {str(job.id): job for job in rows.jobs}
+    owner = {gpu: row for gpu, row in zip(snapshot.gpus, plan.owner.tolist(), strict=True) if row >= 0}
+    planned, others = defaultdict[int, Counter[int]](Counter), defaultdict[int, Counter[int]](Counter)
+    for gpu in rows.gpus:
+        holders, key = (planned, owner[gpu.id]) if gpu.id in owner else (others, rows.holders.get(gpu.id, 0))
+        holders[key][place[gpu.node_id]] += 1
+    for row, on in planned.items():
+        attempt = None if row in starting else rows.attempts.get(snapshot.attempts[row])
+        yield Occupant(jobs[snapshot.jobs[row]], on, row if row in starting else -1, attempt)
+    for pk, on in others.items():
+        known = rows.attempts.get(pk)
+        if known is not None and pk not in snapshot.attempts and str(known.job_id) in jobs:
+            yield Occupant(jobs[str(known.job_id)], on, attempt=known)
+
+
+def _placed(jobs: Sequence[Occupant], nodes: int) -> Ints:
+    """GPUs (m, N) of each job on each node."""
+    gpus = np.zeros((len(jobs), nodes), dtype=np.int64)
+    for i, one in enumerate(jobs):
+        gpus[i, list(one.gpus)] = list(one.gpus.values())
+    return gpus
+
+
+def _capacity(rows: InputRows) -> Floats:
+    """CPUs and GiB (N, 2) of each node."""
+    return np.array([[node.cpus, node.memory_mib / MIB_PER_GIB] for node in rows.nodes])
+
+
+def _gpus_of_nodes(rows: InputRows) -> Ints:
+    count = Counter(gpu.node_id for gpu in rows.gpus)
+    return np.array([count[node.id] for node in rows.nodes], dtype=np.int64)
+
+
+def _floors(jobs: Sequence[Occupant], gpus: Ints, capacity: Floats, node_gpus: Ints) -> Floats:
+    """Floor (m, 2): what the job asks for, else the share of a GPU, on its poorest node.
+
+    That share is the proportional one, or less where jobs that ask for more than theirs leave less. CPUs and MiB are
+    whole, and idle GPUs keep their share, so that all floors always fit.
+    """
+    fixed = np.array([one.fixed for one in jobs])
+    rest = np.maximum(node_gpus[:, None] - gpus.T @ (fixed > 0), 1)
+    left = np.maximum(capacity - gpus.T @ fixed, 0) / rest
+    share = _whole(np.minimum(proportional_shares(capacity, node_gpus), left))
+    poorest = np.array([share[list(one.gpus)].min(axis=0) for one in jobs])
+    return np.where(fixed > 0, fixed, poorest)
+
+
+def _whole(amount: Floats) -> Floats:
+    """Amounts (..., 2) in whole CPUs and whole MiB."""
+    unit = np.array([1, MIB_PER_GIB])
+    whole: Floats = np.floor(amount * unit) / unit
+    return whole
+
+
+def _demand(one: Occupant, rows: InputRows, floor: Floats) -> Floats:
+    """Demand (2,) per GPU: what an attempt has, what is best for a job that starts, else the floor."""
+    if one.attempt is not None:
+        return np.where((one.shared > 0) & (one.fixed == 0), one.shared, floor)
+    known = one.job.sensitivity
+    if known is None:
+        return floor
+    bandwidth = min(rows.nodes[v].storage_mib_s or 0 for v in one.gpus)
+    storage = Storage(bandwidth * MIB, max(one.gpus.values())) if bandwidth else None
+    best = best_case_demand(sensitivity_of_curve(known.curve, floor, known.data, storage), floor)
+    return np.where(one.fixed > 0, floor, np.ceil(best * [1, MIB_PER_GIB]) / [1, MIB_PER_GIB])
+
+
+def _order(jobs: Sequence[Occupant], gpus: Ints, demand: Floats) -> Ints:
+    """Those that run on before those that start, each the largest demand first."""
+    order = largest_demand_first(gpus.sum(axis=1), demand)
+    starts = np.array([one.row >= 0 for one in jobs])
+    return np.concatenate([order[~starts[order]], order[starts[order]]])
+
+
+def _starting(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, CpuMemory]]:
+    for one, amount, reverted in zip(jobs, shares.amount, shares.reverted.tolist(), strict=True):
+        how = How.REVERTED if reverted else How.TUNED if one.job.sensitivity else How.PROPORTIONAL
+        share = _given(one, amount, how)
+        if one.row >= 0 and (share.cpus_per_gpu or share.memory_per_gpu_mib):
+            yield one.row, share
+
+
+def _lowered(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, CpuMemory]]:
+    for one, amount, reverted in zip(jobs, shares.amount, shares.reverted.tolist(), strict=True):
+        if one.attempt is not None and reverted:
+            yield one.attempt.id, _given(one, amount, How.REVERTED)
+
+
+def _given(one: Occupant, amount: Floats, how: Attempt.CpuMemory) -> CpuMemory:
+    """The share as columns. Memory is limited only where the job says what it does with more: others may need it."""
+    tunes_memory = one.job.sensitivity is not None and one.job.sensitivity.data is not None
+    memory_mib = round(amount[MEMORY] * MIB_PER_GIB) if tunes_memory and not one.fixed[MEMORY] else 0
+    return CpuMemory(0 if one.fixed[CPUS] else int(amount[CPUS]), memory_mib, how)

@@ -1,0 +1,178 @@
+"""CPUs and memory by what they gain: chosen by the round, told to the job, and shown."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from cluster_app.models import Engine, Node
+from engines.attempt_files import AttemptFolder
+from jobs_app.models import Attempt, Job
+from scheduler_app.explain.decisions import explain_job
+from scheduler_app.models import PolicySetting, Round
+from scheduler_app.policy.settings import choose_policy
+from scheduler_app.round.lease import acquire_lease
+from scheduler_app.round.run_round import run_round
+from tests.service_lab import UNTIL_LET_GO, Lab
+
+How = Attempt.CpuMemory
+HUNGRY = {"cpu_curve": {1: 0.3, 3: 1.0, 6: 1.75, 10: 2.9}}
+MODEST = {"cpu_curve": {1: 1.0}}
+READING = {"dataset": "160GiB", "bytes_per_sample": 100_000, "samples_per_second": 10_000}
+Share = tuple[int, int, str]
+
+
+@pytest.fixture
+def tuned(lab: Lab) -> Lab:
+    """A node of 4 GPUs, 12 CPUs and 64 GiB, on which jobs are tuned."""
+    lab.node("n1", gpus=4, cpus=12, memory_gib=64)
+    choose_policy(PolicySetting(policy="fifo", cpu_memory="tune", round_length_s=1, min_run_s=0), actor=None)
+    return lab
+
+
+def placed(lab: Lab, *jobs: dict[str, Any]) -> list[Job]:
+    """Jobs that a round has placed; no engine is told."""
+    submitted = [lab.submit(name=f"job-{i}", **spec) for i, spec in enumerate(jobs)]
+    assert acquire_lease("lab", lab.now)
+    assert run_round("lab", lab.now).result == Round.Result.COMMITTED
+    return submitted
+
+
+def share_of(lab: Lab, job: Job) -> Share:
+    attempt = lab.attempts(job)[-1]
+    return attempt.cpus_per_gpu, attempt.memory_per_gpu_mib, attempt.cpu_memory
+
+
+# -- what is chosen ----------------------------------------------------------------------------------------------
+
+
+def test_a_job_gets_the_cpus_that_another_does_not_need(tuned: Lab) -> None:
+    hungry, modest = placed(tuned, {"sensitivity": HUNGRY}, {"sensitivity": MODEST})
+    assert share_of(tuned, hungry) == (10, 0, How.TUNED)
+    assert share_of(tuned, modest) == (1, 0, How.TUNED)
+
+
+def test_a_job_that_declares_nothing_has_its_proportional_share_of_cpus(tuned: Lab) -> None:
+    (job,) = placed(tuned, {})
+    assert share_of(tuned, job) == (3, 0, How.PROPORTIONAL)
+
+
+def test_where_all_are_hungry_all_have_their_proportional_share(tuned: Lab) -> None:
+    jobs = placed(tuned, *[{"sensitivity": HUNGRY}] * 4)
+    assert [share_of(tuned, job) for job in jobs] == [(3, 0, How.REVERTED)] * 4
+
+
+def test_a_job_is_lowered_for_one_that_starts_later_and_is_not_restarted(tuned: Lab) -> None:
+    (first,) = placed(tuned, {"sensitivity": HUNGRY})
+    assert share_of(tuned, first) == (10, 0, How.TUNED)
+    (second,) = placed(tuned, {})
+    assert share_of(tuned, second) == (3, 0, How.PROPORTIONAL)
+    assert share_of(tuned, first) == (3, 0, How.REVERTED)
+    assert len(tuned.attempts(first)) == 1
+
+
+def test_what_runs_is_not_raised_when_others_have_gone(tuned: Lab) -> None:
+    first, second = placed(tuned, {"sensitivity": HUNGRY}, {"sensitivity": HUNGRY})
+    assert share_of(tuned, second) == (3, 0, How.REVERTED)
+    Attempt.objects.filter(job=first).update(cpus_per_gpu=1)
+    placed(tuned, {"sensitivity": MODEST})
+    assert share_of(tuned, second) == (3, 0, How.REVERTED)
+
+
+def test_what_a_job_asks_for_is_left_alone_and_the_others_share_the_rest(tuned: Lab) -> None:
+    fixed, other = placed(tuned, {"cpus_per_gpu": 6}, {})
+    assert share_of(tuned, fixed) == (0, 0, "")
+    assert share_of(tuned, other) == (2, 0, How.PROPORTIONAL)
+
+
+def test_a_gang_over_two_nodes_has_the_share_of_the_poorer(tuned: Lab) -> None:
+    tuned.node("n2", gpus=4, cpus=40, memory_gib=64)
+    (gang,) = placed(tuned, {"gpus": 8})
+    assert share_of(tuned, gang) == (3, 0, How.PROPORTIONAL)
+
+
+def test_memory_is_given_to_a_job_that_waits_for_storage(tuned: Lab) -> None:
+    """At 100 MiB/s nine tenths of the data must be in memory."""
+    Node.objects.update(storage_mib_s=100, memory_mib=400 * 1024)
+    (job,) = placed(tuned, {"sensitivity": {"cpu_curve": {3: 1.0}, **READING}})
+    cpus, memory_mib, how = share_of(tuned, job)
+    assert (cpus, how) == (3, How.TUNED)
+    assert 143 * 1024 < memory_mib <= 160 * 1024
+
+
+def test_without_the_bandwidth_of_the_storage_the_proportional_memory_is_enough(tuned: Lab) -> None:
+    (job,) = placed(tuned, {"sensitivity": {"cpu_curve": {3: 1.0}, **READING}})
+    assert share_of(tuned, job) == (3, 16 * 1024, How.TUNED)
+
+
+def test_slurm_is_left_to_its_own_booking(tuned: Lab) -> None:
+    Engine.objects.update(kind=Engine.Kind.SLURM)
+    (job,) = placed(tuned, {"sensitivity": HUNGRY})
+    assert share_of(tuned, job) == (0, 0, "")
+
+
+def test_by_default_nothing_is_chosen(lab: Lab) -> None:
+    lab.node("n1", gpus=4, cpus=12, memory_gib=64)
+    (job,) = placed(lab, {"sensitivity": HUNGRY})
+    assert share_of(lab, job) == (0, 0, "")
+
+
+# -- what is told and shown --------------------------------------------------------------------------------------
+
+
+def test_a_job_is_told_its_cpus_and_memory(tuned: Lab) -> None:
+    job = tuned.submit(f"env; {UNTIL_LET_GO}", gpus=2, sensitivity={"cpu_curve": {1: 1.0, 4: 3.0}, **READING})
+    tuned.running(job)
+    tuned.until(lambda: "MOTLEY_JOB_ID" in tuned.environment(job))
+    told = tuned.environment(job)
+    names = ("MOTLEY_CPUS", "MOTLEY_CPUS_PER_GPU", "MOTLEY_MEMORY_MIB", "OMP_NUM_THREADS")
+    assert [told[name] for name in names] == ["8", "4", str(32 * 1024), "4"]
+
+
+def test_the_limits_of_a_running_job_are_lowered(tuned: Lab, tmp_path: Path) -> None:
+    """The kernel's own files are written in tests/engines/own_kernel; here plain ones stand for them."""
+    first = tuned.submit(UNTIL_LET_GO, sensitivity=HUNGRY)
+    tuned.running(first)
+    (tmp_path / "cpu.weight").write_text("1000")
+    launch = AttemptFolder(tuned.root / "attempts" / str(tuned.attempts(first)[0].pk)).launch
+    written = json.loads(launch.read_text())
+    written["ranks"][0]["limits"]["cgroup"] = {"path": str(tmp_path), "limits": {"cpu.weight": "1000"}}
+    launch.write_text(json.dumps(written))
+    tuned.running(tuned.submit(UNTIL_LET_GO))
+    tuned.until(lambda: not tuned.attempts(first)[0].lower_due)
+    assert (tmp_path / "cpu.weight").read_text()[:3] == "300"
+
+
+@pytest.mark.parametrize(
+    ("specs", "words"),
+    [
+        ([{"sensitivity": HUNGRY}], "It has 10 CPUs per GPU: with that it reaches 99 % or more"),
+        ([{}], "It has 3 CPUs per GPU: the share of its GPUs in the node, for it declares no"),
+        ([{"sensitivity": HUNGRY}] * 4, "It has 3 CPUs per GPU: the share of its GPUs in the node; it would be faster"),
+        ([{"sensitivity": MODEST | READING}], "It has 1 CPU and 16 GiB of memory per GPU: with that"),
+        ([{"cpus_per_gpu": 2}], ""),
+    ],
+)
+def test_why_says_in_a_sentence_what_a_job_has(tuned: Lab, specs: list[dict[str, Any]], words: str) -> None:
+    job, *_ = placed(tuned, *specs)
+    said = explain_job(job)["cpu_memory"]
+    assert said.startswith(words)
+    assert bool(said) == bool(words)
+
+
+@pytest.mark.usefixtures("plain_static")
+def test_the_pages_of_a_job_show_what_it_has(tuned: Lab, client: Client) -> None:
+    job, *_ = placed(tuned, *[{"sensitivity": HUNGRY}] * 4)
+    client.force_login(job.owner)
+    shown = {tab: client.get(reverse("job", args=[job.pk]), {"tab": tab}).content.decode() for tab in PAGES}
+    assert [words for tab, words in PAGES.items() if words not in " ".join(shown[tab].split())] == []
+
+
+PAGES = {
+    "overview": '3 CPUs per GPU <span class="dim">the node&#x27;s share of its GPUs, for want of more',
+    "why": "It has 3 CPUs per GPU: the share",
+    "attempts": "3 CPUs each",
+}
