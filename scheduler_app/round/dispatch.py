@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Subquery
+from django.db.models.functions import Coalesce, Greatest
 
 from cluster_app.models import Engine as EngineRow
 from cluster_app.models import Node
@@ -87,9 +88,16 @@ def dispatch(fence: Fence, now: datetime) -> None:
 
 
 def promote_waiting_claims(now: datetime) -> None:
-    """Promote waiting claims whose GPU has no holder."""
-    holder = GpuClaim.objects.holding().filter(gpu=OuterRef("gpu"))
-    GpuClaim.objects.waiting().filter(~Exists(holder)).update(held_from=now)
+    """Promote waiting claims whose GPU has no holder.
+
+    A process may have read the clock, stood still, and taken the lease over since: a GPU is held by one at a time by
+    the times of its claims, too.
+    """
+    of_gpu = GpuClaim.objects.filter(gpu=OuterRef("gpu"))
+    released_since = of_gpu.filter(released_at__gt=now).order_by("-released_at").values("released_at")[:1]
+    claimed = Attempt.objects.filter(pk=OuterRef("attempt")).values("claimed_at")
+    held_from = Greatest(now, Subquery(claimed), Coalesce(Subquery(released_since), now))
+    GpuClaim.objects.waiting().filter(~Exists(of_gpu.holding())).update(held_from=held_from)
 
 
 def _send_stops(fence: Fence, running: dict[str, Engine], now: datetime) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -163,6 +164,19 @@ def test_gpus_are_released_after_the_clock_was_set_back(lab: Lab, running: Job) 
 # -- what is heard late ------------------------------------------------------------------------------------------
 
 
+def test_a_process_that_stood_still_before_its_turn_gives_no_gpu_to_two_at_once(lab: Lab, running: Job) -> None:
+    """By the times of their claims: it read the clock, and took the lease over when the other had ended."""
+    when_it_read_the_clock = lab.now
+    lab.let_go(running)
+    lab.until_state(running, Job.State.SUCCEEDED)
+    lab.submit("true", gpus=2)
+    assert acquire_lease("lab", lab.now)
+    run_round("lab", lab.now)
+    dispatch(lab.fence, when_it_read_the_clock)
+    for first, second in pairwise(GpuClaim.objects.filter(gpu__index=0).order_by("pk")):
+        assert first.released_at <= second.held_from
+
+
 def test_an_attempt_that_was_given_up_does_not_set_its_jobs_progress_back(lab: Lab, running: Job) -> None:
     lost = running.attempts.get()
     lost_progress = folder_of(lab, running).progress_lines(0)
@@ -189,7 +203,7 @@ def test_the_look_at_silence_writes_nothing_where_nothing_changed(lab: Lab, djan
         lab.node(f"n{number}")
     lab.tick()
     assert Node.objects.count() == 20
-    with django_assert_max_num_queries(35):
+    with django_assert_max_num_queries(36):
         observe(lab.fence, lab.now)
 
 
