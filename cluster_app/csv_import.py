@@ -75,11 +75,11 @@ class WholeNumber(IntegerWidget):  # type: ignore[misc]
         return int(text)
 
 
-class WholeNumberOrUnknown(WholeNumber):
+class WholeNumberOrUnknown(IntegerWidget):  # type: ignore[misc]
     """The same, or an empty cell."""
 
     def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> int | None:
-        return super().clean(value, row, **kwargs) if str(value or "").strip() else None
+        return WholeNumber().clean(value) if str(value or "").strip() else None
 
 
 class YesOrNo(BooleanWidget):  # type: ignore[misc]
