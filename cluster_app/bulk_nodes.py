@@ -13,7 +13,7 @@ from cluster_app.models import FOREIGN_USE, Gpu, GpuType, Node, NodeEvent
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 
-DECLARED = ("cpus", "memory_mib", "engine", "emulated", "labels")
+DECLARED = ("cpus", "memory_mib", "engine", "emulated", "labels", "storage_mib_s")
 """Columns of a node that may change once it is there."""
 
 

@@ -29,7 +29,7 @@ from cluster_app.models import LOCAL_ENGINE, MOST_GPUS_PER_NODE, Engine, GpuType
 from cluster_app.node_declaration import refuse_unreported
 
 NEEDED = ("name", "gpu_type", "gpus", "cpus", "memory_mib")
-OPTIONAL = ("engine", "emulated", "labels")
+OPTIONAL = ("engine", "emulated", "labels", "storage_mib_s")
 MOST_ROWS = 10_000
 CONFIRMED_WITHIN = timedelta(hours=1)
 OPTIONS_OF_TRANSACTIONS = ("use_transactions", "collect_failed_rows", "rollback_on_validation_errors")
@@ -73,6 +73,13 @@ class WholeNumber(IntegerWidget):  # type: ignore[misc]
         if not (text.isascii() and text.isdigit() and len(text) < 10):
             raise ValueError(f"Write a whole number, not {text!r}.")
         return int(text)
+
+
+class WholeNumberOrUnknown(IntegerWidget):  # type: ignore[misc]
+    """The same, or an empty cell."""
+
+    def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> int | None:
+        return WholeNumber().clean(value) if str(value or "").strip() else None
 
 
 class YesOrNo(BooleanWidget):  # type: ignore[misc]
@@ -123,6 +130,7 @@ class NodeResource(ModelResource):  # type: ignore[misc]
     engine = Field("engine", "engine", widget=KnownEngine(Engine, "name"))
     emulated = Field("emulated", "emulated", widget=YesOrNo())
     labels = Field("labels", "labels", widget=Labels())
+    storage_mib_s = Field("storage_mib_s", "storage_mib_s", widget=WholeNumberOrUnknown())
 
     class Meta:
         model = Node

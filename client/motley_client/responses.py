@@ -60,6 +60,10 @@ class Attempt(TypedDict):
     rate: float | None
     measured_rate: float | None
     batch_size: int
+    cpus_per_gpu: int
+    memory_per_gpu_mib: int
+    cpu_memory: str
+    """How the round chose CPUs and memory; empty, with 0 for both: as the job asked."""
     claimed_at: str
     launched_at: str | None
     started_at: str | None
@@ -155,6 +159,8 @@ class Explanation(TypedDict):
     message: str
     reasons: list[Reason]
     rates_used: list[RateUsed]
+    cpu_memory: str
+    """Why it has its CPUs and memory; empty unless the round has chosen them."""
     round: int | None
     would_start: WouldStart | None
 
@@ -220,6 +226,7 @@ class Node(TypedDict):
     foreign_memory_mib: int
     cpus: int
     memory_mib: int
+    storage_mib_s: int | None
     labels: dict[str, str]
     heard_at: str | None
     jobs_running: int

@@ -102,13 +102,14 @@ def test_one_round_lists_the_gpus_of_each_job(service: Live, motley: Motley) -> 
 def test_the_policy_is_shown_chosen_and_put_back(service: Live, staff: Motley) -> None:
     first = staff("policy", "history", "-o", "name").stdout.split()[0]
     assert staff("policy", "show", "-o", "name").stdout == "max_min_fairness\n"
-    times = ("--round-length", "30", "--min-run", "60", "--solve-limit", "0.25")
+    times = ("--round-length", "30", "--min-run", "60", "--solve-limit", "0.25", "--cpu-memory", "tune")
     chosen = staff("policy", "set", "fifo", *times, "--note", "to compare")
     for words in (
         "fifo",
         "round length 30 s",
         "minimum run time 60 s",
         "solver time limit 25% of",
+        "CPUs and memory tune",
         "to compare",
         "root",
     ):

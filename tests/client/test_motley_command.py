@@ -79,6 +79,13 @@ def test_show_tells_all_of_a_job(service: Live, motley: Motley) -> None:
         assert words in out
 
 
+def test_show_tells_the_cpus_and_memory_that_a_round_has_chosen(service: Live, motley: Motley) -> None:
+    job = service.add("resnet")
+    service.attempt(job, cpus_per_gpu=6, memory_per_gpu_mib=65_536, cpu_memory="tuned")
+    assert "6 CPUs, 65,536 MiB per GPU (tuned)" in motley("show", "resnet").stdout
+    assert "It has 6 CPUs and 64 GiB of memory per GPU" in " ".join(motley("explain", "resnet").stdout.split())
+
+
 def test_explain_gives_every_reason_and_the_rates(service: Live, motley: Motley) -> None:
     service.add("late", held=True)
     service.lab.round()

@@ -74,11 +74,20 @@ def test_a_node_that_is_there_is_brought_up_to_date(admin: Client, kind: str) ->
     assert Gpu.objects.present().count() == 4
 
 
+@pytest.mark.parametrize(("cell", "bandwidth"), [("2000", 2000), ("", None)])
+def test_the_bandwidth_of_its_storage_is_a_number_or_unknown(
+    admin: Client, kind: str, cell: str, bandwidth: int | None
+) -> None:
+    Node.objects.update(storage_mib_s=500)
+    confirm(admin, preview(admin, f"name,gpu_type,gpus,cpus,memory_mib,storage_mib_s\nn1,{kind},2,99,1024,{cell}\n"))
+    assert Node.objects.get().storage_mib_s == bandwidth
+
+
 def test_columns_that_are_left_out_stay_as_they_are(admin: Client, kind: str) -> None:
-    Node.objects.update(emulated=True, labels={"rack": "b2"})
+    Node.objects.update(emulated=True, labels={"rack": "b2"}, storage_mib_s=500)
     confirm(admin, preview(admin, f"name,gpu_type,gpus,cpus,memory_mib\nn1,{kind},2,99,1024\n"))
     node = Node.objects.get()
-    assert (node.cpus, node.emulated, node.labels) == (99, True, {"rack": "b2"})
+    assert (node.cpus, node.emulated, node.labels, node.storage_mib_s) == (99, True, {"rack": "b2"}, 500)
 
 
 def test_an_import_is_in_the_nodes_history_and_on_the_audit_list(admin: Client, kind: str) -> None:

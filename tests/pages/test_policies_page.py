@@ -111,6 +111,13 @@ def test_the_time_limit_is_chosen_and_shown_in_seconds(staff, web):
 
 
 @pytest.mark.usefixtures("tuned_policy")
+def test_how_cpus_and_memory_are_shared_is_chosen_and_shown(staff, web):
+    assert "<dd>in proportion to GPUs</dd>" in shown_to(web(staff))
+    choose(web(staff), cpu_memory="tune")
+    assert "<dd>by what they gain each job, none below its proportion</dd>" in shown_to(web(staff))
+
+
+@pytest.mark.usefixtures("tuned_policy")
 @pytest.mark.parametrize("part", ["0", "1.01", "nan"])
 def test_a_time_limit_of_nothing_or_more_than_a_round_is_refused(staff, web, part):
     choose(web(staff), solve_limit_part=part)

@@ -51,6 +51,13 @@ def test_the_time_limit_stays_until_another_is_chosen(root: APIClient) -> None:
     assert root.get(CURRENT).json()["solve_limit_part"] == 0.2
 
 
+def test_how_cpus_and_memory_are_shared_stays_until_another_rule_is_chosen(root: APIClient) -> None:
+    assert root.get(CURRENT).json()["cpu_memory"] == "proportional"
+    root.put(CURRENT, {"policy": "fifo", "cpu_memory": "tune"}, format="json")
+    root.put(CURRENT, {"policy": "srtf"}, format="json")
+    assert root.get(CURRENT).json()["cpu_memory"] == "tune"
+
+
 def test_others_may_not_choose_a_policy(cluster: Lab, ada: APIClient) -> None:
     staff = cluster.user("rosa", "admins", staff=True)
     for client in (ada, caller(cluster.user(), Scope.ADMIN), caller(staff, Scope.SUBMIT)):
@@ -68,6 +75,7 @@ def test_others_may_not_choose_a_policy(cluster: Lab, ada: APIClient) -> None:
         ({"policy": "fifo", "min_run_s": 1e300}, "/min_run_s"),
         ({"policy": "fifo", "solve_limit_part": 0}, "/solve_limit_part"),
         ({"policy": "fifo", "solve_limit_part": 1.5}, "/solve_limit_part"),
+        ({"policy": "fifo", "cpu_memory": "opt"}, "/cpu_memory"),
         ({"policy": "fifo", "parameters": {"p": -0.5}}, "/parameters/p"),
         ({"policy": "fifo", "parameters": []}, "/parameters"),
         ({"policy": "fifo", "weight": 1}, "/weight"),

@@ -81,7 +81,18 @@ def test_the_number_of_gpus_of_a_node_is_changed(admin: Client) -> None:
     assert Gpu.objects.present().count() == 1
 
 
-@pytest.mark.parametrize(("field", "value"), [("name", "Two Words"), ("cpus", 0), ("gpu_count", 65), ("memory_mib", 0)])
+def test_the_bandwidth_of_a_nodes_storage_is_entered(admin: Client) -> None:
+    node = Node.objects.get()
+    changed = {"gpu_count": 2, "cpus": 64, "memory_mib": 1024, "storage_mib_s": 500, "engine": "local", "labels": "{}"}
+    post(admin, reverse("admin:cluster_app_node_change", args=[node.pk]), **changed, **EVENTS)
+    node.refresh_from_db()
+    assert node.storage_mib_s == 500
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", "Two Words"), ("cpus", 0), ("gpu_count", 65), ("memory_mib", 0), ("storage_mib_s", 0)],
+)
 def test_a_node_without_sense_is_refused(admin: Client, field: str, value: Any) -> None:
     data = {"gpu_type": GpuType.objects.get().pk, "gpu_count": 4, **NODE, **EVENTS, field: value}
     answer = post(admin, reverse("admin:cluster_app_node_add"), **data)

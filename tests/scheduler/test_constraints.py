@@ -60,6 +60,7 @@ REFUSED: dict[str, Write] = {
     "an ended attempt without an outcome": lambda lab: lab.attempt(job("two"), **ended(outcome="")),
     "an ended attempt without its end": lambda lab: lab.attempt(job("two"), **ended(ended_at=None)),
     "an unknown outcome": lambda lab: lab.attempt(job("two"), **ended(outcome="bored")),
+    "an unknown choice of CPUs and memory": lambda lab: lab.attempt(job("two"), cpu_memory="guessed"),
     "an outcome of what still runs": lambda lab: lab.attempt(job("two"), outcome="failed"),
     "an attempt gone while it runs": lambda lab: lab.attempt(job("two"), state="running", gone_at=NOW),
     "a job in an unknown state": lambda _: Job.objects.update(state="thinking"),
@@ -92,6 +93,7 @@ REFUSED: dict[str, Write] = {
     "rounds of no length": lambda _: PolicySetting.objects.update(round_length_s=0),
     "a time limit of nothing": lambda _: PolicySetting.objects.update(solve_limit_part=0),
     "a time limit of more than a round": lambda _: PolicySetting.objects.update(solve_limit_part=1.5),
+    "an unknown rule for CPUs and memory": lambda _: PolicySetting.objects.update(cpu_memory="opt"),
     "a rate below zero": lambda _: Throughput.objects.create(
         team=Team.objects.get(), workload="w", gpu_type=GpuType.objects.get(), gpus=1, nodes=1, steps_per_second=-1
     ),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls import reverse
+from rest_framework.test import APIClient
 
 from cluster_app.models import Engine, Node
 from engines.attempt_files import AttemptFolder
@@ -120,6 +121,14 @@ def test_by_default_nothing_is_chosen(lab: Lab) -> None:
     assert share_of(lab, job) == (0, 0, "")
 
 
+def test_a_job_whose_sensitivity_cannot_be_read_stops_no_other(tuned: Lab) -> None:
+    broken, other = tuned.submit(sensitivity=HUNGRY), tuned.submit(name="other")
+    Job.objects.filter(pk=broken.pk).update(sensitivity={"curve": {}})
+    placed(tuned)
+    assert share_of(tuned, other) == (3, 0, How.PROPORTIONAL)
+    assert not tuned.attempts(broken)
+
+
 # -- what is told and shown --------------------------------------------------------------------------------------
 
 
@@ -144,6 +153,14 @@ def test_the_limits_of_a_running_job_are_lowered(tuned: Lab, tmp_path: Path) -> 
     tuned.running(tuned.submit(UNTIL_LET_GO))
     tuned.until(lambda: not tuned.attempts(first)[0].lower_due)
     assert (tmp_path / "cpu.weight").read_text()[:3] == "300"
+
+
+def test_rest_shows_the_share_of_each_attempt_and_why(tuned: Lab, api: APIClient) -> None:
+    job, *_ = placed(tuned, {"sensitivity": HUNGRY})
+    api.force_authenticate(job.owner)
+    (attempt,) = api.get(f"/api/v1/jobs/{job.pk}").json()["attempts"]
+    assert [attempt[name] for name in ("cpus_per_gpu", "memory_per_gpu_mib", "cpu_memory")] == [10, 0, "tuned"]
+    assert api.get(f"/api/v1/jobs/{job.pk}/explain").json()["cpu_memory"].startswith("It has 10 CPUs per GPU")
 
 
 @pytest.mark.parametrize(

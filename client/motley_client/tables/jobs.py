@@ -51,6 +51,7 @@ def job_details(job: JobDetail, *, now: datetime) -> RenderableType:
         *(("reason", f"{reason['code']}: {reason['detail']}") for reason in job["reasons"]),
         ("GPUs", gpus(job)),
         ("nodes", ", ".join(job["nodes"])),
+        ("CPUs and memory", _cpus_and_memory(job["attempts"])),
         ("progress", progress(job)),
         ("rate", rate(job)),
         ("tags", ", ".join(f"{name}={value}" for name, value in job["spec"].get("tags", {}).items())),
@@ -62,6 +63,16 @@ def job_details(job: JobDetail, *, now: datetime) -> RenderableType:
     ]
     attempts = [Text(""), attempts_table(job["attempts"], now=now)] if job["attempts"] else []
     return Group(key_values(lines), *attempts)
+
+
+def _cpus_and_memory(attempts: Sequence[Attempt]) -> str:
+    """What the round has chosen for the latest attempt; empty: nothing."""
+    latest = attempts[-1] if attempts else None
+    if latest is None or not latest.get("cpu_memory"):
+        return ""
+    figures = {"CPUs": latest["cpus_per_gpu"], "MiB": latest["memory_per_gpu_mib"]}
+    words = ", ".join(f"{figure:,} {unit}" for unit, figure in figures.items() if figure)
+    return f"{words} per GPU ({latest['cpu_memory']})"
 
 
 def attempts_table(attempts: Iterable[Attempt], *, now: datetime) -> RenderableType:
@@ -106,6 +117,7 @@ def explanation(job: Job, answer: Explanation) -> RenderableType:
         ("state", _state(job)),
         ("message", answer["message"]),
         *(("reason", f"{reason['code']}: {reason['detail']}") for reason in answer["reasons"]),
+        ("CPUs and memory", answer.get("cpu_memory", "")),
         ("round", number(answer["round"], "{}")),
         *_would_start(answer.get("would_start")),
     ]
