@@ -51,9 +51,10 @@ class JobTraits(NamedTuple):
     gpus: int
 
 
-class Pool(StrEnum):
-    """The ended jobs from which a duration is estimated."""
+class Basis(StrEnum):
+    """What an estimate of a duration is based on: a declaration, or a pool of ended jobs."""
 
+    DECLARED = "declared"
     SIMILAR = "similar"
     SIMILAR_OF_ALL = "similar_of_all"
     USER = "user"
@@ -61,10 +62,14 @@ class Pool(StrEnum):
 
 
 class DurationEstimate(NamedTuple):
-    """Estimated duration in seconds, and the pool that it comes from."""
+    """Estimated duration in seconds, and what it is based on."""
 
     estimate: Estimate
-    pool: Pool
+    basis: Basis
+
+    @classmethod
+    def declared(cls, seconds: float) -> "DurationEstimate":
+        return cls(Estimate(seconds, 0.0, Source.DECLARED, 1), Basis.DECLARED)
 
 
 class Sums(NamedTuple):
@@ -170,10 +175,10 @@ class DurationHistory:
     def _estimate(self, traits: JobTraits) -> DurationEstimate | None:
         mine = self._users.get(traits.user, _ByName())
         pools = (
-            (Pool.SIMILAR, mine.similar),
-            (Pool.SIMILAR_OF_ALL, self._all.similar),
-            (Pool.USER, mine.any),
-            (Pool.ALL, self._all.any),
+            (Basis.SIMILAR, mine.similar),
+            (Basis.SIMILAR_OF_ALL, self._all.similar),
+            (Basis.USER, mine.any),
+            (Basis.ALL, self._all.any),
         )
-        found = ((pool, sums) for pool, of in pools if (sums := of(traits)) is not None)
-        return next((DurationEstimate(sums.estimate(), pool) for pool, sums in found), None)
+        found = ((basis, sums) for basis, of in pools if (sums := of(traits)) is not None)
+        return next((DurationEstimate(sums.estimate(), basis) for basis, sums in found), None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from estimation.durations import DECAY, MOST_NAMES, DurationHistory, JobTraits, Pool
+from estimation.durations import DECAY, MOST_NAMES, Basis, DurationHistory, JobTraits
 from estimation.scaling import Source
 
 ADA, BOB = 1, 2
@@ -21,21 +21,21 @@ def test_the_newest_of_the_jobs_with_that_name_counts_most() -> None:
     found = DurationHistory.of([(train(), 100), (train(), 200)]).estimate(train())
     assert found is not None
     assert found.estimate.mean == pytest.approx((200 + DECAY * 100) / (1 + DECAY))
-    assert (found.pool, found.estimate.n, found.estimate.source) == (Pool.SIMILAR, 2, Source.SIMILAR)
+    assert (found.basis, found.estimate.n, found.estimate.source) == (Basis.SIMILAR, 2, Source.SIMILAR)
 
 
 @pytest.mark.parametrize(
-    ("asked", "pool", "mean"),
+    ("asked", "basis", "mean"),
     [
-        (train("resnet-lr-0.3"), Pool.SIMILAR, HOUR),
-        (train("resnet-lr-0.3", gpus=4), Pool.SIMILAR, 4 * HOUR),
-        (train("resnet-lr-0.3", gpus=8), Pool.SIMILAR, 2.5 * HOUR),
-        (train("bert-large"), Pool.SIMILAR_OF_ALL, 9 * HOUR),
-        (train("zzz"), Pool.USER, HOUR),
-        (train("zzz", user=3), Pool.ALL, 5 * HOUR),
+        (train("resnet-lr-0.3"), Basis.SIMILAR, HOUR),
+        (train("resnet-lr-0.3", gpus=4), Basis.SIMILAR, 4 * HOUR),
+        (train("resnet-lr-0.3", gpus=8), Basis.SIMILAR, 2.5 * HOUR),
+        (train("bert-large"), Basis.SIMILAR_OF_ALL, 9 * HOUR),
+        (train("zzz"), Basis.USER, HOUR),
+        (train("zzz", user=3), Basis.ALL, 5 * HOUR),
     ],
 )
-def test_the_pool_is_the_nearest_that_has_jobs(asked: JobTraits, pool: Pool, mean: float) -> None:
+def test_the_pool_is_the_nearest_that_has_jobs(asked: JobTraits, basis: Basis, mean: float) -> None:
     ended = [
         (train(), HOUR),
         (train(gpus=4), 4 * HOUR),
@@ -43,7 +43,7 @@ def test_the_pool_is_the_nearest_that_has_jobs(asked: JobTraits, pool: Pool, mea
     ]
     found = DurationHistory.of(ended).estimate(asked)
     assert found is not None
-    assert (found.pool, found.estimate.mean) == (pool, pytest.approx(mean))
+    assert (found.basis, found.estimate.mean) == (basis, pytest.approx(mean))
 
 
 def test_jobs_that_agree_are_relied_on_more_than_one_job_and_than_jobs_that_do_not() -> None:
@@ -67,7 +67,7 @@ def test_names_used_longest_ago_are_forgotten() -> None:
         history.add(train(f"{number:040b}"), 60)
     found = history.estimate(train("old-name"))
     assert found is not None
-    assert found.pool == Pool.USER
+    assert found.basis == Basis.USER
 
 
 def test_a_new_end_changes_the_estimate_that_was_given_before() -> None:
