@@ -1,10 +1,8 @@
 """Jobs that declare no length: live rounds estimate it from jobs that ended, and remember what they said."""
 
 from datetime import timedelta
-from uuid import UUID
 
 import pytest
-from django.contrib.auth.models import User
 
 from estimation.durations import Basis
 from jobs_app.lifecycle.commands import cancel_job
@@ -24,21 +22,6 @@ def cluster(lab: Lab) -> Lab:
     return lab
 
 
-def ended(lab: Lab, name: str, *seconds: float, gpus: int = 1, owner: User | None = None) -> None:
-    """Jobs of that name that succeeded, each after so long."""
-    user = owner or lab.user()
-    for number, of_one in enumerate(seconds):
-        DurationForecast.objects.create(
-            job=UUID(int=DurationForecast.objects.count() + 1),
-            owner=user,
-            team=lab.team(),
-            name=name,
-            gpus=gpus,
-            seconds=of_one,
-            ended_at=lab.now - timedelta(hours=1) + timedelta(seconds=number),
-        )
-
-
 def forecast(job: Job) -> DurationForecast:
     return DurationForecast.objects.get(pk=job.pk)
 
@@ -53,8 +36,8 @@ def remaining_s(job: Job) -> float:
 
 
 def test_of_two_jobs_without_a_length_the_one_like_earlier_short_ones_runs_first(cluster: Lab) -> None:
-    ended(cluster, "train-bert", 9 * HOUR, 10 * HOUR)
-    ended(cluster, "eval-bert", 60, 70)
+    cluster.succeeded("train-bert", 9 * HOUR, 10 * HOUR)
+    cluster.succeeded("eval-bert", 60, 70)
     blocking = cluster.submit(UNTIL_LET_GO, name="blocking", gpus=2)
     cluster.running(blocking)
     long = cluster.submit(UNTIL_LET_GO, name="train-bert", gpus=2)
@@ -67,7 +50,7 @@ def test_of_two_jobs_without_a_length_the_one_like_earlier_short_ones_runs_first
 
 
 def test_a_forecast_is_kept_from_submission_and_start_and_completed_with_the_truth(cluster: Lab) -> None:
-    ended(cluster, "train", 100, 100)
+    cluster.succeeded("train", 100, 100)
     job = cluster.submit("true", name="train")
     cluster.until_state(job, Job.State.SUCCEEDED)
     cluster.until(lambda: forecast(job).ended_at)
@@ -107,7 +90,7 @@ def test_of_a_job_that_does_not_succeed_no_duration_is_kept(cluster: Lab, comman
 
 
 def test_what_is_left_shrinks_while_the_job_runs_and_is_never_nothing(cluster: Lab) -> None:
-    ended(cluster, "train", *[100.0] * 30)
+    cluster.succeeded("train", *[100.0] * 30)
     job = cluster.submit(UNTIL_LET_GO, name="train")
     cluster.running(job)
     cluster.round()
@@ -123,15 +106,15 @@ def test_what_is_left_shrinks_while_the_job_runs_and_is_never_nothing(cluster: L
 
 def test_a_round_reads_no_more_than_the_jobs_that_ended_last(cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler_app.forecasts.duration_history.MOST_ENDED", 2)
-    ended(cluster, "train", 1 * HOUR, 50, 50)  # the oldest is not read
+    cluster.succeeded("train", 1 * HOUR, 50, 50)  # the oldest is not read
     job = cluster.submit(UNTIL_LET_GO, name="train")
     cluster.tick()
     assert forecast(job).submission_s == pytest.approx(50)
 
 
 def test_durations_of_other_owners_count_only_where_the_owner_has_none_of_the_name(cluster: Lab) -> None:
-    ended(cluster, "train", 500, owner=cluster.user("bob"))
-    ended(cluster, "quite-another", 50)
+    cluster.succeeded("train", 500, owner=cluster.user("bob"))
+    cluster.succeeded("quite-another", 50)
     job = cluster.submit(UNTIL_LET_GO, name="train")
     other = cluster.submit(UNTIL_LET_GO, name="quite-another")
     cluster.tick()
