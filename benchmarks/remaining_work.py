@@ -150,7 +150,7 @@ def measured(clusters: VirtualClusters, rule: Callable[[Told, np.random.Generato
         waits += waits_of(list(_queued(jobs)), nodes, applied.priority, applied.note_end)
     durations = [job.duration_s or 0.0 for jobs, _ in clusters.values() for job in jobs]
     accuracy = accuracy_of(np.maximum(told.predicted, 0.0), np.array(told.true))
-    return Found(waits, fmean(waits) + fmean(durations), accuracy.factor, accuracy.rank_correlation)
+    return Found(waits, fmean(waits) + fmean(durations), accuracy.factor, accuracy.rank_correlation or np.nan)
 
 
 def _queued(jobs: Sequence[TraceJob]) -> Iterator[QueuedJob]:

@@ -22,15 +22,15 @@ LEAST = 1.0
 
 
 class Accuracy(NamedTuple):
-    """Accuracy of n estimates; NaN where n is 0, or, of the correlation, where all are equal."""
+    """Accuracy of n estimates; the errors are NaN where n is 0."""
 
     n: int
     mape: float
     """Relative: 0.5 is 50 %."""
     factor: float
     """Half of the estimates are within this factor of the truth; 1: exact."""
-    rank_correlation: float
-    """-1 to 1."""
+    rank_correlation: float | None
+    """-1 to 1; None where all are equal."""
 
     @property
     def is_chance(self) -> bool:
@@ -40,19 +40,19 @@ class Accuracy(NamedTuple):
 def accuracy_of(estimated: Floats, true: Floats) -> Accuracy:
     """Accuracy of these estimates (n,) >= 0 of these truths (n,) >= 0, in one unit."""
     if not true.size:
-        return Accuracy(0, np.nan, np.nan, np.nan)
+        return Accuracy(0, np.nan, np.nan, None)
     truth, at_least = np.maximum(true, LEAST), np.maximum(estimated, LEAST)
     mape = float((np.abs(estimated - truth) / truth).mean())
     factor = float(np.exp(np.median(np.abs(np.log(at_least / truth)))))
     return Accuracy(true.size, mape, factor, _rank_correlation(estimated, true))
 
 
-def _rank_correlation(x: Floats, y: Floats) -> float:
+def _rank_correlation(x: Floats, y: Floats) -> float | None:
     """Spearman's rank correlation; equal values have the mean of their ranks."""
     a, b = (_ranks(values) for values in (x, y))
     a, b = a - a.mean(), b - b.mean()
     size = float(np.sqrt((a**2).sum() * (b**2).sum()))
-    return float((a * b).sum()) / size if size else np.nan
+    return float((a * b).sum()) / size if size else None
 
 
 def _ranks(values: Floats) -> Floats:

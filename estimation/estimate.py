@@ -17,6 +17,8 @@ from typing import NamedTuple
 from estimation.scaling import Source
 
 NORMAL = NormalDist()
+LOW, HIGH = 0.1, 0.9
+"""Limits of an estimate: the quantiles between which four of five quantities lie, if it is right."""
 LEAST_TAIL = 1e-12
 """Beyond this probability the quotient above loses its digits, and its limit is taken: a s / z."""
 

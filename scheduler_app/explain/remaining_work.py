@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from estimation.durations import Basis, DurationEstimate, JobTraits
+from estimation.estimate import HIGH, LOW
 from jobs_app.models import Attempt, Job
 from scheduler_app.forecasts.duration_history import history_of, read_ended_jobs
 from scheduler_app.models import DurationForecast
-
-LOW, HIGH = 0.1, 0.9
-"""Four of five jobs end within these quantiles, if the estimate is right."""
 
 
 @dataclass(frozen=True)
