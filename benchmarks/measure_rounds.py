@@ -9,7 +9,7 @@ JOBS = GPUS = 10_000
 PROGRESSING = 2_000
 ROUNDS = 4
 """Of each kind, in turn; before them one fills the cluster."""
-STEPS = ("observe", "snapshot", "decide", "explain", "archive", "commit", "reasons", "dispatch")
+STEPS = ("observe", "snapshot", "decide", "explain", "archive", "commit", "forecasts", "reasons", "dispatch")
 
 
 def measure(*, all_different: bool, elastic: bool = False, policy: str = "max_min_fairness") -> list[Figure]:

@@ -59,6 +59,7 @@ TARGETS_S: dict[str, tuple[float | None, ...]] = {
     "sia": (0.15, 1.0, 5.0),
     "hadar": (0.5, 5.0, 30.0),
     "las": QUEUES_S,
+    "qssf": QUEUES_S,
     "srtf": QUEUES_S,
     "fifo": QUEUES_S,
     "isolated": QUEUES_S,

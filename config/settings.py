@@ -322,6 +322,8 @@ MOTLEY_TEAM_FILES_GIB = env.int("MOTLEY_TEAM_FILES_GIB", 0, validate=validate.Ra
 """Of the files of a team's ended jobs, where the team has no limit of its own; 0: no limit."""
 MOTLEY_KEEP_FILES = env.timedelta("MOTLEY_KEEP_FILES", timedelta(days=180), validate=_AN_HOUR)
 """Of jobs, from their end on: logs, working folders and checkpoints."""
+MOTLEY_KEEP_FORECASTS = env.timedelta("MOTLEY_KEEP_FORECASTS", timedelta(days=365), validate=_AN_HOUR)
+"""Of durations, from the end of the job on, and no more than `MOST_FORECASTS` of `scheduler_app.round.retention`."""
 MOTLEY_KEEP_AUDIT = env.timedelta("MOTLEY_KEEP_AUDIT", timedelta(days=730), validate=_AN_HOUR)
 MOTLEY_KEEP_TOKENS = env.timedelta("MOTLEY_KEEP_TOKENS", timedelta(days=730), validate=_AN_HOUR)
 """Of API tokens, from their expiry on."""

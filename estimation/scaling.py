@@ -17,7 +17,7 @@ REFERENCE_SPEED = 33.5  # nothing is known: a V100, whose speed is 335, is taken
 
 
 class Source(IntEnum):
-    """Where a rate comes from; none: the job cannot run so."""
+    """Where an estimate comes from; of a rate, none: the job cannot run so."""
 
     NONE = 0
     ESTIMATED = 1
@@ -25,6 +25,8 @@ class Source(IntEnum):
     MEASURED = 3
     COMPLETED = 4
     """Better than estimated; the number is the next, since rounds are archived with these numbers."""
+    SIMILAR = 5
+    """From jobs that ended before, of a similar name or of the same owner: of durations only."""
 
 
 class Point(NamedTuple):

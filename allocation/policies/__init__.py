@@ -29,6 +29,7 @@ from allocation.policies.motley import motley
 from allocation.policies.motley import plain_program as plain_motley
 from allocation.policies.parameters import Policy
 from allocation.policies.proportional import proportional
+from allocation.policies.qssf import qssf
 from allocation.policies.sia import plain_program as plain_sia
 from allocation.policies.sia import sia
 from allocation.policies.srtf import srtf
@@ -57,6 +58,7 @@ REGISTRY: dict[str, Registered] = {
     "min_cost": Registered(min_cost, timeless=True),
     "min_cost_slo": Registered(min_cost_slo),
     "allox": Registered(allox),
+    "qssf": Registered(qssf, strict_queue=True),
     "srtf": Registered(srtf),
     "las": Registered(las),
     "fifo": Registered(fifo, timeless=True, strict_queue=True),

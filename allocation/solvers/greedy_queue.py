@@ -29,11 +29,13 @@ def serve(
     strict: bool,
     passable: bool = False,
     allowed: Bools | None = None,
+    queue: Ints | None = None,
 ) -> Decision:
     """Serve rows in order, after those that keep what they hold.
 
-    strict: the first job that fits nowhere stops the queue; passable: but not where GPUs are left for its gang that it
-    cannot use. Only `allowed` (m, K) configurations are assigned; those with a rate, unless given.
+    strict: the first job that fits nowhere stops its queue; passable: but not where GPUs are left for its gang that it
+    cannot use. Only `allowed` (m, K) configurations are assigned; those with a rate, unless given. queue (m,) says in
+    which queue each row stands, any labels; all stand in one, unless given.
 
     The objective is the number of jobs that run; prices are 0, for a queue has none; the rival of a row left is the
     last one that was served before it, or the one that stops the queue.
@@ -41,8 +43,9 @@ def serve(
     began = perf_counter()
     line = _Line.after(problem, keep, choose, problem.rate > 0 if allowed is None else allowed)
     waiting = rest = turn[~keep[turn]]
-    stopping = -1
-    while rest.size and stopping < 0:
+    queue = np.zeros(len(keep), dtype=np.int64) if queue is None else queue
+    stopping: list[int] = []
+    while rest.size:
         few, fits = rest[:TOGETHER], np.flatnonzero(line.remaining.holds())
         finds = np.asarray(line.allowed[np.ix_(few, fits)].any(axis=1))
         stops = ~finds & ~(passable & np.isin(problem.base_gpus[few], problem.gpus[fits])) & strict
@@ -50,14 +53,19 @@ def serve(
         served = line.serve(few[places])
         if served < places.size:
             rest = rest[places[served - 1] + 1 :]
+        elif stops.any():
+            first = int(stops.argmax())
+            stopping.append(int(few[first]))
+            rest = rest[first + 1 :]
+            rest = rest[queue[rest] != queue[few[first]]]
         else:
-            stopping, rest = int(few[stops.argmax()]) if stops.any() else -1, rest[len(few) :]
+            rest = rest[len(few) :]
     return Decision.of_assignment(
         line.assignment,
         prices=np.zeros(len(problem.capacity)),
         objective=float((line.assignment >= 0).sum()),
         solve_seconds=perf_counter() - began,
-        rival=_rivals(waiting, line.assignment, stopping),
+        rival=_rivals(waiting, line.assignment, queue, stopping),
     )
 
 
@@ -93,13 +101,16 @@ class _Line:
         return len(rows)
 
 
-def _rivals(waiting: Ints, assignment: Ints, stopping: int) -> Ints:
-    """Rival of each row left: the last one served before it, or the one that stops the queue; -1: none."""
-    stands = (assignment[waiting] >= 0) | (waiting == stopping)
+def _rivals(waiting: Ints, assignment: Ints, queue: Ints, stopping: Sequence[int]) -> Ints:
+    """Rival of each row left: the one that stops its queue, or the last one served before it; -1: none."""
+    stands = (assignment[waiting] >= 0) | np.isin(waiting, stopping)
     last = np.maximum.accumulate(np.where(stands, np.arange(len(waiting)), -1))
     before = np.append(-1, last[:-1]) if last.size else last
     rival = np.full(len(assignment), -1)
     rival[waiting] = np.where((before >= 0) & (assignment[waiting] < 0), waiting[before], -1)
+    for row in stopping:
+        behind = waiting[np.flatnonzero(waiting == row)[0] + 1 :]
+        rival[behind[(queue[behind] == queue[row]) & (assignment[behind] < 0)]] = row
     return rival
 
 

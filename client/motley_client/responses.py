@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 
 class State(StrEnum):
@@ -151,13 +151,26 @@ class WouldStart(TypedDict):
     options: list[Change]
 
 
+class Remaining(TypedDict):
+    """Running time that is left of a job: the mean, and what four of five such jobs keep to."""
+
+    seconds: float
+    least_seconds: float
+    most_seconds: float
+    basis: str
+    jobs: int
+    runs: bool
+    detail: str
+
+
 class Explanation(TypedDict):
-    """Why a job waits, and the rates that the scheduler assumes for it."""
+    """Why a job waits, how long it still runs, and the rates that the scheduler assumes for it."""
 
     state: str
     reason: str
     message: str
     reasons: list[Reason]
+    remaining: NotRequired[Remaining | None]
     rates_used: list[RateUsed]
     cpu_memory: str
     """Why it has its CPUs and memory; empty unless the round has chosen them."""

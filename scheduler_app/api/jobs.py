@@ -190,7 +190,7 @@ class ExplainView(GenericAPIView[Job]):
     def get(self, request: Request, pk: str) -> Response:
         """Explain the state of a job: reasons with numbers, and the throughputs that the latest round used."""
         job, asked = get_object_or_404(jobs_seen_by(request), pk=pk), query_of(request, ExplainQuery)
-        explanation = explain_job(job)
+        explanation = explain_job(job, timezone.now())
         if asked.get("would_start"):
             with solve_slots.slot_for(caller(request)):
                 explanation["would_start"] = what_would_start(job, timezone.now())

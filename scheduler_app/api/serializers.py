@@ -7,6 +7,7 @@ from rest_framework import serializers
 
 from cluster_app.engine_reports import engine_message
 from cluster_app.models import Node
+from estimation.durations import Basis
 from jobs_app.serializers import ReasonAnswer
 from scheduler_app.explain.drain_estimate import NodeOccupancy
 from scheduler_app.explain.what_if import ChangeKind
@@ -165,6 +166,18 @@ class WouldStartAnswer(serializers.Serializer[Any]):
     options = ChangeAnswer(many=True, help_text="Changes, the least costly for other jobs first.")
 
 
+class RemainingAnswer(serializers.Serializer[Any]):
+    """Running time that is left: on the GPUs that the job holds, else on its fewest GPUs of average speed."""
+
+    seconds = serializers.FloatField(help_text="Mean.")
+    least_seconds = serializers.FloatField(help_text="One of ten jobs ends sooner, if the estimate is right.")
+    most_seconds = serializers.FloatField(help_text="One of ten jobs ends later.")
+    basis = serializers.ChoiceField([(basis.value, basis.value) for basis in Basis])
+    jobs = serializers.IntegerField(help_text="Ended jobs behind it.")
+    runs = serializers.BooleanField(help_text="Whether the job holds GPUs.")
+    detail = serializers.CharField(help_text="What it is based on, in words.")
+
+
 class Explanation(serializers.Serializer[Any]):
     """Why a job is in its state, and its throughput by configuration."""
 
@@ -172,6 +185,7 @@ class Explanation(serializers.Serializer[Any]):
     reason = serializers.CharField()
     message = serializers.CharField()
     reasons = ReasonAnswer(many=True)
+    remaining = RemainingAnswer(allow_null=True, help_text="Null for a job that has ended, or where nothing tells.")
     rates_used = RateUsed(many=True)
     cpu_memory = serializers.CharField(
         allow_blank=True,

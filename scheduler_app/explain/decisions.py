@@ -1,12 +1,14 @@
 """Decisions of a round per job, read from its archive, and the explanation of one job's state."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from estimation.rates import Source
 from jobs_app.models import Job
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.explain.cpu_memory import explain_cpu_memory
+from scheduler_app.explain.remaining_work import remaining_work
 from scheduler_app.models import Round
 from scheduler_app.round.archive import Archived, archive_of
 from scheduler_app.round.reason_texts import ReasonText, names_of, reason_texts, reasons_of, rivals_named
@@ -70,14 +72,15 @@ def rates_used(job: Job, archived: Archived | None) -> list[dict[str, Any]]:
     return sorted(used, key=lambda rate: -rate["rate"] / rate["gpus"])
 
 
-def explain_job(job: Job) -> dict[str, Any]:
-    """Explain the job's state, with the throughputs that the latest round used for it."""
+def explain_job(job: Job, now: datetime) -> dict[str, Any]:
+    """Explain the job's state: how long it still runs, and the throughputs that the latest round used for it."""
     record = Round.objects.latest_committed()
     return {
         "state": job.state,
         "reason": job.reason,
         "message": job.message,
         "reasons": job.reasons,
+        "remaining": remaining_work(job, list(job.attempts.all()), now),
         "rates_used": rates_used(job, archive_of(record)) if record else [],
         "cpu_memory": explain_cpu_memory(job.attempts.live().order_by("-number").first()),
         "round": record.number if record else None,

@@ -1,5 +1,6 @@
-"""Leases, rounds, claims, engine tests, policy settings, usage ledger, retention and what is set aside."""
+"""Leases, rounds, claims, engine tests, policy settings, forecasts, usage ledger, retention, what is set aside."""
 
+from scheduler_app.models.duration_forecast import DurationForecast
 from scheduler_app.models.engine_probe import EngineProbe
 from scheduler_app.models.gpu_claim import GpuClaim
 from scheduler_app.models.lease import SchedulerLease
@@ -11,6 +12,7 @@ from scheduler_app.models.set_aside import SetAside
 
 __all__ = [
     "DailyUsage",
+    "DurationForecast",
     "EngineProbe",
     "GpuClaim",
     "GpuTypeUsage",

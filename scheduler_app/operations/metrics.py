@@ -20,6 +20,7 @@ from cluster_app.models import Engine
 from jobs_app.measurement.counters import BOUNDS, REST, SUM, Sums, totals
 from jobs_app.models import Attempt, Job, Metric, Reason
 from scheduler_app.fairness.usage_ledger import team_shares
+from scheduler_app.forecasts.accuracy import judge_forecasts
 from scheduler_app.models import Round, SetAside
 from scheduler_app.operations.gpu_occupancy import CONDITIONS, gpu_counts
 from scheduler_app.operations.health import scheduler_health
@@ -50,6 +51,7 @@ class MetricsCollector(Collector):
         yield from _preemptions(added_up)
         yield from (_histogram(metric, words, added_up) for metric, words in HISTOGRAMS.items())
         yield from _shares(now)
+        yield from _forecasts()
         yield _build()
 
 
@@ -147,6 +149,23 @@ def _shares(now: datetime) -> Iterator[Family]:
         family.add_metric([share.team, "delivered"], share.delivered)
         backlog.add_metric([share.team], share.backlog_gpu_hours)
     yield from (family, backlog)
+
+
+def _forecasts() -> Iterator[Family]:
+    """Of the moments and bases with enough outcomes; the others have only their number."""
+    labels = ["moment", "basis"]
+    words = "Jobs that succeeded last, by when and from what their duration was forecast."
+    jobs = GaugeMetricFamily("motley_forecast_jobs", words, labels=labels)
+    words = "Mean absolute error of the forecasts of their durations, relative to the duration."
+    error = GaugeMetricFamily("motley_forecast_error_ratio", words, labels=labels)
+    words = "Spearman's rank correlation of forecasts and durations."
+    order = GaugeMetricFamily("motley_forecast_rank_correlation_ratio", words, labels=labels)
+    for one in judge_forecasts():
+        jobs.add_metric([one.moment, one.basis], one.accuracy.n)
+        if not one.accuracy.is_chance:
+            error.add_metric([one.moment, one.basis], one.accuracy.mape)
+            order.add_metric([one.moment, one.basis], one.accuracy.rank_correlation or 0)
+    yield from (jobs, error, order)
 
 
 def _build() -> Family:

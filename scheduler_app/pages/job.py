@@ -27,6 +27,7 @@ from scheduler_app.explain.cpu_memory import amount_of
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.explain.preemption_cost import preemption_cost
 from scheduler_app.explain.rate_comparison import compare_rates, explain_placement
+from scheduler_app.explain.remaining_work import remaining_work
 from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.explain.timeline import CAUSES, bar_segments, seconds_by_state, state_spans
 from scheduler_app.explain.what_if import WouldStart, what_would_start
@@ -102,6 +103,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "gpu_s": sum(seconds for _, seconds in gpu_s),
         "cost": sum(seconds / 3600 * float(attempt.gpu_type.price_per_hour) for attempt, seconds in gpu_s),
         "stake": preemption_cost(job, now),
+        "remaining": remaining_work(job, attempts, now),
         "waited_s": job.waited_s(now),
         "cpu_memory": amount_of(attempts[-1]) if attempts else "",
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
@@ -126,7 +128,7 @@ def _last_words(job: Job, attempts: Sequence[Attempt]) -> Context:
 
 
 def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
-    explanation, record = explain_job(job), Round.objects.latest_committed()
+    explanation, record = explain_job(job, timezone.now()), Round.objects.latest_committed()
     live = [attempt for attempt in attempts if attempt.state != Attempt.State.ENDED]
     current = live[-1].gpu_type.name if live else None
     rows = compare_rates(explanation["rates_used"], current=current, prices=record.prices if record else {})

@@ -18,6 +18,7 @@ from cluster_app.models import Engine, Gpu, GpuType, Node, NodeEvent
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import StoragePaths, missing_storage, needs_of, runs
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
+from scheduler_app.forecasts.duration_history import EndedJob, read_ended_jobs, read_open_forecasts
 from scheduler_app.models import GpuClaim, TeamBacklog
 from scheduler_app.round.known_workloads import KnownRate, read_known_rates
 
@@ -121,6 +122,7 @@ class DeclaredSensitivity(NamedTuple):
 
 class JobRow(NamedTuple):
     id: UUID
+    name: str
     state: str
     team_id: int
     owner_id: int
@@ -233,6 +235,10 @@ class InputRows:
 
     known_rates: Sequence[KnownRate] = ()
     """Measured rates of all workloads, whether they have a job in the round or not."""
+    ended: Sequence[EndedJob] = ()
+    """Jobs that succeeded last, the newest first; none where every job declares its length."""
+    forecasts: Collection[UUID] = ()
+    """Jobs with an open forecast."""
     unreadable: Mapping[UUID, Exception] = field(default_factory=dict)
     """Jobs whose columns cannot be read."""
 
@@ -267,6 +273,8 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
         received=[*_received(attempts.values()), *_received_before(shares_since)],
         busy_in_arrays=_busy_in_arrays(),
         known_rates=read_known_rates(),
+        ended=read_ended_jobs() if any(job.total_steps is None for job in jobs) else [],
+        forecasts=read_open_forecasts(),
         unreadable=unreadable,
     )
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Max, Q, QuerySet, Subquery
 
 from audit_app.models import AuditEntry
 from cluster_app.models import NodeEvent
 from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.job_archive import archive_jobs, expired_jobs
 from jobs_app.models import ApiToken, IdempotencyKey, JobEvent
-from scheduler_app.models import GpuTypeUsage, RetentionRun, Round, SchedulerLease, TeamUsage
+from scheduler_app.models import DurationForecast, GpuTypeUsage, RetentionRun, Round, SchedulerLease, TeamUsage
 from scheduler_app.round.job_files import (
     Left,
     add_up_files_of_teams,
@@ -32,6 +32,7 @@ ROWS_PER_BATCH = 500
 """To remove so many takes a fraction of a second."""
 NEWEST_ROUNDS = 10
 """Their snapshots are kept however old they are: pages explain jobs by the last good round."""
+MOST_FORECASTS = 100_000
 EVERY = timedelta(hours=1)
 TIME_BUDGET = timedelta(seconds=5)
 """The scheduler continues with its other work after this time, and deletes the rest later."""
@@ -153,6 +154,13 @@ def _expired_tokens(before: datetime) -> QuerySet[Any]:
     return ApiToken.objects.filter(gone).exclude(pk__in=made.values("made_by"))
 
 
+def _forecasts(before: datetime) -> QuerySet[Any]:
+    """Those of jobs that ended before the cutoff, and all but the newest of the others: jobs may be short and many."""
+    ended = DurationForecast.objects.exclude(ended_at=None)
+    beyond = ended.order_by("-ended_at").values("ended_at")[MOST_FORECASTS : MOST_FORECASTS + 1]
+    return ended.filter(Q(ended_at__lt=before) | Q(ended_at__lte=Subquery(beyond)))
+
+
 def _forget_snapshots(rounds: QuerySet[Any]) -> object:
     return rounds.update(archive=None)
 
@@ -186,6 +194,7 @@ RETENTION_RULES = (
     RetentionRule(
         "runs of retention", "MOTLEY_KEEP_ROUNDS", lambda day: RetentionRun.objects.filter(at__lt=day), _delete
     ),
+    RetentionRule("forecasts of jobs that ended", "MOTLEY_KEEP_FORECASTS", _forecasts, _delete),
     RetentionRule("audit entries", "MOTLEY_KEEP_AUDIT", lambda day: AuditEntry.objects.filter(at__lt=day), _delete),
     RetentionRule("API tokens that expired or were revoked", "MOTLEY_KEEP_TOKENS", _expired_tokens, _delete),
 )

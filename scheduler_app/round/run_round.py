@@ -22,6 +22,7 @@ from jobs_app.measurement.counters import Count, tally, total_up
 from jobs_app.models import Metric
 from scheduler_app.errors import LeaseLost, NotIsolated
 from scheduler_app.fairness.finish_time import rhos_between
+from scheduler_app.forecasts.recording import MadeForecast, close_forecasts, record_forecasts
 from scheduler_app.models import PolicySetting, Round, SetAside
 from scheduler_app.models.round import AFTER_COMMIT
 from scheduler_app.policy.settings import policy_function, with_defaults
@@ -103,6 +104,7 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
             record.archive = archive.result()
     with clock.step("commit"):
         commit_round(record, snapshot, plan, holder=holder, now=opened.now, shares=shares)
+    _record_forecasts(record, snapshot, plan, rows, clock)
     _follow_up(record, opened, reasons, clock)
     level = logging.INFO if record.starts or record.stops or record.moves else logging.DEBUG
     log.log(level, "%s jobs: %s started, %s stopped, %s moved", record.jobs, record.starts, record.stops, record.moves)
@@ -110,13 +112,37 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
 
 
 def _follow_up(record: Round, opened: OpenedRound, reasons: ReasonsByJob, clock: "Stopwatch") -> None:
-    """Store reasons and figures after the commit: an error there is a warning on the committed round."""
-    try:
+    """Store reasons and figures after the commit; where that fails, the next round stores the reasons again."""
+    with _warning_on(record):
         with clock.step("reasons"):
             store_pending_reasons(reasons)
         record.seconds = clock.seconds
         _account(record, opened)
-    except Exception as error:  # the round is committed and stays so; the next one stores the reasons again
+
+
+def _record_forecasts(record: Round, snapshot: Snapshot, plan: Plan, rows: InputRows, clock: "Stopwatch") -> None:
+    """Record the durations that were forecast, and compare those of jobs that have ended, after the commit."""
+    with _warning_on(record), clock.step("forecasts"):
+        record_forecasts(_forecasts(snapshot, plan, rows), rows.forecasts)
+        close_forecasts({*rows.forecasts} - {job.id for job in rows.jobs})
+
+
+def _forecasts(snapshot: Snapshot, plan: Plan, rows: InputRows) -> Iterator[MadeForecast]:
+    jobs = {str(job.id): job for job in rows.jobs}
+    placed, gpus = plan.assignment >= 0, snapshot.problem.base_gpus.astype(int).tolist()
+    for row, duration in enumerate(snapshot.durations):
+        job = jobs[snapshot.jobs[row]]
+        before = job.attempt_count > 0
+        starts = bool(placed[row]) and not before
+        yield MadeForecast(job.id, job.owner_id, job.team_id, job.name, gpus[row], duration, before, starts)
+
+
+@contextmanager
+def _warning_on(record: Round) -> Iterator[None]:
+    """An error after the commit is a warning on the round: it is committed and stays so."""
+    try:
+        yield
+    except Exception as error:
         log.exception("the round is committed, but what follows it failed")
         record.message = f"{AFTER_COMMIT}{words_of(error)}"[:500]
         with suppress(DatabaseError):

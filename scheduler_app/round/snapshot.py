@@ -17,6 +17,8 @@ from allocation.problem import LEAST_WEIGHT, Problem, isolated_rate, normaliser
 from allocation.quotas import Quotas
 from allocation.types import Floats, Ints
 from estimation.batch_tuning import Tuned
+from estimation.durations import DurationEstimate
+from scheduler_app.forecasts.duration_history import history_of
 from scheduler_app.models import SetAside
 from scheduler_app.round.inputs import GpuRow, InputRows, JobRow
 from scheduler_app.round.job_options import (
@@ -32,6 +34,7 @@ from scheduler_app.round.job_options import (
     queue_of,
     units_of,
 )
+from scheduler_app.round.lengths import lengths_of
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Snapshot:
     """Where each rate (m, K) comes from: `estimation.rates.Source`."""
     tuned: Mapping[int, Tuned] = field(default_factory=dict)
     """Row → batch size per configuration, for jobs whose batch size is tuned; not archived."""
+    durations: Sequence[DurationEstimate | None] = ()
+    """Of each row, as forecast in this round; not archived."""
 
     def type_of(self, k: int) -> str:
         """The GPU type of a configuration."""
@@ -91,6 +96,7 @@ def build_snapshot(
     if misfits:  # they run, but the inventory has changed such that they could not be placed again
         return build_snapshot(rows, timing, pinned=pinned | misfits)
     options = all_options.of(able)
+    problem, durations = _problem(rows, service, offered, options, timing)
     snapshot = Snapshot(
         jobs=tuple(str(job.id) for job in options.jobs),
         attempts=tuple(a.id if (a := service.attempt_of.get(job.id)) else 0 for job in options.jobs),
@@ -98,27 +104,32 @@ def build_snapshot(
         nodes=tuple(node.name for node in rows.nodes),
         gpus=tuple(gpu.id for gpu in service.gpus),
         round_s=timing.round_s,
-        problem=_problem(rows, service, offered, options, timing),
+        problem=problem,
         inventory=_inventory(rows, service, options.jobs),
         quotas=_quotas(rows, options.jobs),
         source=options.source,
         tuned={row: tuned for row, tuned in enumerate(options.tuned) if tuned is not None},
+        durations=durations,
     )
     return snapshot, LeftOut(cannot_run=tuple(compress(queue, ~able)), throttled=tuple(throttled))
 
 
 def _problem(
     rows: InputRows, service: InService, offered: Configurations, options: JobOptions, timing: Timing
-) -> Problem:
+) -> tuple[Problem, list[DurationEstimate | None]]:
+    """The problem, and the durations behind the steps that are left."""
     capacity, jobs = capacity_of(rows, service), options.jobs
     now = timing.now
     age_s = np.array([max((now - job.created_at).total_seconds(), 0.0) for job in jobs])
-    total = np.array([job.total_steps or np.inf for job in jobs], dtype=float)
     step = np.array([job.step for job in jobs], dtype=float)
     deadline_s = [(job.deadline - now).total_seconds() if job.deadline else np.inf for job in jobs]
     gpus_per_replica = np.maximum(units_of(rows.types, jobs), 1)
     base_gpus, base_rate = normaliser(options.rate, offered.usage, capacity, gpus_per_replica)
-    return Problem.of(
+    held_s = _held_s(service, jobs, now)
+    worked_s = _worked_s(options, held_s, base_gpus, base_rate)
+    history = history_of(rows.ended)
+    lengths = lengths_of(jobs, history, base_gpus=base_gpus, base_rate=base_rate, worked_s=worked_s)
+    problem = Problem.of(
         options.rate,
         offered.usage,
         capacity,
@@ -127,13 +138,13 @@ def _problem(
         job_weight=np.array([job.weight for job in jobs], dtype=float),
         team_backlog_s=np.array([rows.backlog_s.get(job.team_id, 0.0) for job in jobs], dtype=float),
         age_s=age_s,
-        total_steps=total,
-        remaining_steps=np.maximum(total - step, 0),
+        total_steps=lengths.total_steps,
+        remaining_steps=lengths.remaining_steps,
         attained_gpu_s=_attained(service, jobs, now),
         isolated_s=step / isolated_rate(base_gpus, base_rate, capacity),
         received_s=_received(rows, jobs, timing),
         held=options.held,
-        held_s=_held_s(service, jobs, now),
+        held_s=held_s,
         locked=options.unlock_s > 0,
         unlock_s=options.unlock_s,
         gpus_per_replica=gpus_per_replica,
@@ -145,6 +156,7 @@ def _problem(
         team=np.array([job.team_id for job in jobs], dtype=np.int64),
         solve_limit_s=timing.solve_limit_s,
     )
+    return problem, lengths.durations
 
 
 def _weights(rows: InputRows, jobs: Sequence[JobRow]) -> Floats:
@@ -173,6 +185,17 @@ def _held_s(service: InService, jobs: Sequence[JobRow], now: datetime) -> Floats
     running = [service.attempt_of.get(job.id) for job in jobs]
     started = [attempt.started_at if attempt else None for attempt in running]
     return np.array([max((now - start).total_seconds(), 0.0) if start else 0.0 for start in started])
+
+
+def _worked_s(options: JobOptions, held_s: Floats, base_gpus: Floats, base_rate: Floats) -> Floats:
+    """Seconds (m,) that the smallest gang on average GPUs would have taken for what each job has done.
+
+    How fast the GPUs of ended attempts were is not known here: they count as average ones.
+    """
+    ended_s = np.array([job.attained_gpu_s for job in options.jobs]) / base_gpus
+    rate = np.take_along_axis(options.rate, np.maximum(options.held, 0)[:, None], axis=1)[:, 0]
+    worked_s: Floats = ended_s + np.where(options.held >= 0, held_s * rate / base_rate, 0)
+    return worked_s
 
 
 def _received(rows: InputRows, jobs: Sequence[JobRow], timing: Timing) -> Floats:

@@ -93,6 +93,14 @@ def test_explain_gives_every_reason_and_the_rates(service: Live, motley: Motley)
     assert ("held" in out, "SHARE OF TIME" in out or "No rates" in out) == (True, True)
 
 
+def test_explain_says_how_long_a_job_still_runs(service: Live, motley: Motley) -> None:
+    service.add("late-2", held=True)
+    service.lab.succeeded("late-1", 7300, 7300)
+    said = " ".join(motley("explain", "late-2").stdout.split())
+    assert "about 2h of running time (" in said
+    assert "from 2 similar jobs of" in said
+
+
 def test_explain_says_what_would_start_a_job_if_it_is_asked(service: Live, motley: Motley) -> None:
     service.add("late", held=True)
     assert "The job is held: release it." not in motley("explain", "late").stdout

@@ -1,6 +1,7 @@
 """Rates of a workload on types where it never ran are completed from those of other workloads, of any team."""
 
 import pytest
+from django.utils import timezone
 
 from cluster_app.models import GpuType
 from estimation.gpu_specifications import GPU_SPECIFICATIONS
@@ -51,14 +52,16 @@ def test_the_second_job_of_a_workload_starts_on_the_type_that_is_right_for_it(cl
     second = cluster.submit("sleep 1000", name="second", workload="new")
     cluster.running(second)
     assert cluster.attempts(second)[0].gpu_type.name == "t4"
-    sources = {rate["gpu_type"]: rate["source"] for rate in explain_job(second)["rates_used"]}
+    sources = {rate["gpu_type"]: rate["source"] for rate in explain_job(second, timezone.now())["rates_used"]}
     assert sources == {"a100": "measured", "t4": "completed"}
 
 
 def test_the_dry_run_has_the_rates_of_the_round(cluster: Lab, first: Job) -> None:
     second = cluster.submit("sleep 1000", name="second", workload="new")
     cluster.running(second)
-    used = {rate["gpu_type"]: (rate["rate"], rate["source"]) for rate in explain_job(second)["rates_used"]}
+    used = {
+        rate["gpu_type"]: (rate["rate"], rate["source"]) for rate in explain_job(second, timezone.now())["rates_used"]
+    }
     planned = dry_run({"name": "third", "command": "true", "gpus": 1, "workload": "new"}, owner=cluster.user())
     assert {option["gpu_type"]: (option["rate"], option["source"]) for option in planned["options"]} == used
 
@@ -77,4 +80,4 @@ def test_a_workload_of_which_several_batches_were_measured_tells_nothing_of_the_
         Throughput.objects.filter(pk=row.pk).update(batch_size=number)
     job = cluster.submit("sleep 1000")
     cluster.running(job)
-    assert {rate["source"] for rate in explain_job(job)["rates_used"]} == {"estimated"}
+    assert {rate["source"] for rate in explain_job(job, timezone.now())["rates_used"]} == {"estimated"}

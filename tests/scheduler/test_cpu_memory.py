@@ -175,7 +175,7 @@ def test_rest_shows_the_share_of_each_attempt_and_why(tuned: Lab, api: APIClient
 )
 def test_why_says_in_a_sentence_what_a_job_has(tuned: Lab, specs: list[dict[str, Any]], words: str) -> None:
     job, *_ = placed(tuned, *specs)
-    said = explain_job(job)["cpu_memory"]
+    said = explain_job(job, tuned.now)["cpu_memory"]
     assert said.startswith(words)
     assert bool(said) == bool(words)
 

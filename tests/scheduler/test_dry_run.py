@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from cluster_app.acceptance import ACCEPTANCE
 from cluster_app.services import drain
@@ -47,7 +48,7 @@ def test_the_rates_are_those_that_the_round_counts_on(cluster: Lab) -> None:
     planned = {o["gpu_type"]: (o["rate"], o["source"]) for o in dry_run(spec, owner=cluster.user())["options"]}
     job = cluster.submit(**spec)
     cluster.tick()
-    used = explain_job(job)["rates_used"]
+    used = explain_job(job, timezone.now())["rates_used"]
     assert {rate["gpu_type"]: (rate["rate"], rate["source"]) for rate in used} == planned
 
 

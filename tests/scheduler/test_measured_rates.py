@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
 from jobs_app.measurement.rates import merge
 from jobs_app.models import Job, Throughput
@@ -16,7 +17,7 @@ REPORTING = (
 
 
 def source(job: Job) -> str:
-    return str(explain_job(job)["rates_used"][0]["source"])
+    return str(explain_job(job, timezone.now())["rates_used"][0]["source"])
 
 
 @pytest.fixture

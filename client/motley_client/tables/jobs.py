@@ -16,6 +16,7 @@ from motley_client.responses import (
     Plan,
     PlanOption,
     RateUsed,
+    Remaining,
     WouldStart,
 )
 from motley_client.tables.format import Cell, age, duration, key_values, number, table, to_the_second, when
@@ -118,10 +119,20 @@ def explanation(job: Job, answer: Explanation) -> RenderableType:
         ("message", answer["message"]),
         *(("reason", f"{reason['code']}: {reason['detail']}") for reason in answer["reasons"]),
         ("CPUs and memory", answer.get("cpu_memory", "")),
+        *_remaining(answer.get("remaining")),
         ("round", number(answer["round"], "{}")),
         *_would_start(answer.get("would_start")),
     ]
     return Group(key_values(lines), Text(""), _rates_table(answer["rates_used"]))
+
+
+def _remaining(found: Remaining | None) -> list[tuple[str, Cell]]:
+    """`about 2h left (60m to 4h), from 12 similar jobs of ada`."""
+    if found is None:
+        return []
+    mean, least, most = (duration(found[name]) for name in ("seconds", "least_seconds", "most_seconds"))
+    within = f" ({least} to {most})" if least != most else ""
+    return [("remaining", f"about {mean} {'left' if found['runs'] else 'of running time'}{within}, {found['detail']}")]
 
 
 def _would_start(found: WouldStart | None) -> list[tuple[str, Cell]]:

@@ -1,0 +1,84 @@
+"""How long a job still runs: from the steps that it declares, or from jobs that ended before."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from estimation.durations import Basis, DurationEstimate, JobTraits
+from estimation.estimate import HIGH, LOW
+from jobs_app.models import Attempt, Job
+from scheduler_app.forecasts.duration_history import history_of, read_ended_jobs
+from scheduler_app.models import DurationForecast
+
+
+@dataclass(frozen=True)
+class RemainingWork:
+    """Estimated running time that is left, in seconds, on the GPUs that the job holds; else on average ones."""
+
+    seconds: float
+    least_seconds: float
+    most_seconds: float
+    basis: Basis
+    jobs: int
+    """Ended jobs behind it."""
+    runs: bool
+    """Whether it holds GPUs, so that this is the time to its end unless it is preempted."""
+    detail: str
+    """What it is based on, in words."""
+
+
+def remaining_work(job: Job, attempts: Sequence[Attempt], now: datetime) -> RemainingWork | None:
+    """Running time left of an unfinished job; None where nothing tells."""
+    if job.is_final:
+        return None
+    forecast = DurationForecast.objects.filter(pk=job.pk).first()
+    live = next((attempt for attempt in reversed(attempts) if attempt.state != Attempt.State.ENDED), None)
+    if job.total_steps:
+        return _of_declared(job, live, forecast)
+    gpus = forecast.gpus if forecast else job.gpus_min
+    found = history_of(read_ended_jobs()).estimate(JobTraits(job.owner_id, job.name, gpus))
+    return _of_similar(job, found, attempts, live, gpus=gpus, now=now) if found else None
+
+
+def _of_declared(job: Job, live: Attempt | None, forecast: DurationForecast | None) -> RemainingWork | None:
+    """Steps left at the measured, else the expected rate; of a waiting job, as much of the forecast as is left."""
+    assert job.total_steps  # noqa: S101 - checked by the caller
+    left = max(job.total_steps - job.step, 0)
+    if live is not None and (rate := live.measured_rate or live.own_rate):
+        seconds = left / rate
+    elif forecast is not None and forecast.submission_basis == Basis.DECLARED and forecast.submission_s is not None:
+        seconds = forecast.submission_s * left / job.total_steps
+    else:
+        return None
+    return RemainingWork(seconds, seconds, seconds, Basis.DECLARED, 0, live is not None, "from the steps it declares")
+
+
+def _of_similar(
+    job: Job, found: DurationEstimate, attempts: Sequence[Attempt], live: Attempt | None, *, gpus: int, now: datetime
+) -> RemainingWork:
+    """What is left after the work so far; work is counted on the smallest gang of average GPUs."""
+    worked_s = sum(attempt.ran_s(now) * _speed(attempt, gpus) for attempt in attempts)
+    speed = _speed(live, gpus) if live else 1.0
+    estimate = found.estimate
+    return RemainingWork(
+        seconds=estimate.mean_left(worked_s) / speed,
+        least_seconds=estimate.quantile_left(LOW, worked_s) / speed,
+        most_seconds=estimate.quantile_left(HIGH, worked_s) / speed,
+        basis=found.basis,
+        jobs=estimate.n,
+        runs=live is not None,
+        detail=f"from {_jobs(found, job.owner.get_username())}",
+    )
+
+
+def _speed(attempt: Attempt, gpus: int) -> float:
+    """Speed of its gang; that of the smallest gang on average GPUs is 1."""
+    return attempt.gpu_count * attempt.relative_speed / gpus
+
+
+def _jobs(found: DurationEstimate, owner: str) -> str:
+    """The ended jobs behind the estimate, without the names of others' jobs."""
+    n, basis = found.estimate.n, found.basis
+    similar = "similar " if basis in (Basis.SIMILAR, Basis.SIMILAR_OF_ALL) else ""
+    whose = {Basis.SIMILAR_OF_ALL: "others", Basis.ALL: "all owners"}.get(basis, owner)
+    return f"{n:,} {similar}job{'s' * (n != 1)} of {whose}"

@@ -1,0 +1,49 @@
+"""Durations of jobs as they were forecast at submission and at the first start, and as they were."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from jobs_app.models import Team
+
+WITH_ITS_END = Q(seconds=None, ended_at=None) | Q(seconds__gte=0, ended_at__isnull=False)
+
+
+class DurationForecast(models.Model):
+    """Two forecasts of one job's duration beside the true one, in seconds of its smallest gang on average GPUs.
+
+    The row of a job that succeeded stays when the job is archived: later jobs are estimated from it. What a forecast is
+    based on is a `Basis` of `estimation.durations`; empty: there was none.
+    """
+
+    job = models.UUIDField(primary_key=True, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False)
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, db_index=False)
+    name = models.CharField(max_length=100)
+    gpus = models.PositiveIntegerField(help_text="Of its smallest gang.")
+
+    submission_s = models.FloatField(null=True, help_text="Forecast in the first round after its submission.")
+    submission_spread = models.FloatField(null=True, help_text="Standard deviation of the logarithm.")
+    submission_basis = models.CharField(max_length=20, blank=True)
+    submission_n = models.PositiveIntegerField(default=0, help_text="Jobs behind it.")
+    start_s = models.FloatField(null=True, help_text="Forecast in the round that first gave it GPUs.")
+    start_spread = models.FloatField(null=True, help_text="Standard deviation of the logarithm.")
+    start_basis = models.CharField(max_length=20, blank=True)
+    start_n = models.PositiveIntegerField(default=0, help_text="Jobs behind it.")
+
+    seconds = models.FloatField(null=True, help_text="As it was; null: it has not ended.")
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-job",)
+        indexes = [
+            models.Index(fields=("ended_at",), condition=Q(ended_at__isnull=False), name="forecast_by_end"),
+            models.Index(fields=("job",), condition=Q(ended_at=None), name="forecast_open"),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=WITH_ITS_END, name="forecast_with_its_end"),
+            models.CheckConstraint(condition=Q(gpus__gt=0), name="forecast_has_gpus"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.submission_s} s forecast, {self.seconds} s"

@@ -1,0 +1,26 @@
+"""Page on how good estimates are: forecasts of durations beside how long jobs took."""
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from estimation.accuracy import FEWEST
+from scheduler_app.forecasts.accuracy import MOST_JUDGED, WITHIN_LIMITS, Moment, judge_forecasts
+from scheduler_app.pages.base import SignedInRequest
+
+
+@login_required
+@require_safe
+def estimates_page(request: SignedInRequest) -> HttpResponse:
+    judged = judge_forecasts()
+    of_moment = {moment: [one for one in judged if one.moment == moment] for moment in Moment}
+    context: dict[str, Any] = {
+        "moments": [(moment, found) for moment, found in of_moment.items() if found],
+        "most": MOST_JUDGED,
+        "fewest": FEWEST,
+        "expected": WITHIN_LIMITS,
+    }
+    return render(request, "scheduler_app/estimates.html", context)

@@ -1,0 +1,50 @@
+"""Lengths of jobs: the steps that they declare, else the duration of jobs that ended before. No queries."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from allocation.types import Floats
+from estimation.durations import DurationEstimate, DurationHistory, JobTraits
+from scheduler_app.round.inputs import JobRow
+
+
+class Lengths(NamedTuple):
+    """Steps (m,) in all and left, inf where nothing is known; and the durations in seconds that they stand for.
+
+    A duration is that of the job's smallest gang on average GPUs.
+    """
+
+    total_steps: Floats
+    remaining_steps: Floats
+    durations: list[DurationEstimate | None]
+
+
+def lengths_of(
+    jobs: Sequence[JobRow], history: DurationHistory, *, base_gpus: Floats, base_rate: Floats, worked_s: Floats
+) -> Lengths:
+    """Lengths of jobs whose smallest gangs make base_rate steps/s on average GPUs.
+
+    worked_s (m,): how long such a gang would have taken for what each job has done so far.
+    """
+    durations = [
+        _duration(job, history, int(gpus), rate)
+        for job, gpus, rate in zip(jobs, base_gpus.tolist(), base_rate.tolist(), strict=True)
+    ]
+    total = np.array([job.total_steps or np.inf for job in jobs], dtype=float)
+    step = np.array([job.step for job in jobs], dtype=float)
+    left_s = [_left_s(duration, after) for duration, after in zip(durations, worked_s.tolist(), strict=True)]
+    declared = np.isfinite(total)
+    remaining = np.where(declared, np.maximum(total - step, 0), np.array(left_s, dtype=float) * base_rate)
+    return Lengths(np.where(declared, total, step + remaining), remaining, durations)
+
+
+def _duration(job: JobRow, history: DurationHistory, gpus: int, rate: float) -> DurationEstimate | None:
+    if job.total_steps:
+        return DurationEstimate.declared(job.total_steps / rate)
+    return history.estimate(JobTraits(job.owner_id, job.name, gpus))
+
+
+def _left_s(duration: DurationEstimate | None, after_s: float) -> float:
+    return duration.estimate.mean_left(after_s) if duration else np.inf

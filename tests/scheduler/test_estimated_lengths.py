@@ -1,0 +1,122 @@
+"""Jobs that declare no length: live rounds estimate it from jobs that ended, and remember what they said."""
+
+from datetime import timedelta
+
+import pytest
+
+from estimation.durations import Basis
+from jobs_app.lifecycle.commands import cancel_job
+from jobs_app.models import Attempt, Job
+from scheduler_app.models import DurationForecast, Round
+from scheduler_app.round.archive import archive_of
+from tests.service_lab import UNTIL_LET_GO, Lab
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def cluster(lab: Lab) -> Lab:
+    lab.node("n1", "a100", gpus=2)
+    lab.policy("qssf")
+    lab.user()
+    return lab
+
+
+def forecast(job: Job) -> DurationForecast:
+    return DurationForecast.objects.get(pk=job.pk)
+
+
+def remaining_s(job: Job) -> float:
+    """As the policy was told in the last round: on the job's smallest gang of average GPUs."""
+    record = Round.objects.latest_committed()
+    assert record is not None
+    snapshot = archive_of(record).snapshot
+    row = snapshot.jobs.index(str(job.pk))
+    return float(snapshot.problem.remaining_steps[row] / snapshot.problem.base_rate[row])
+
+
+def test_of_two_jobs_without_a_length_the_one_like_earlier_short_ones_runs_first(cluster: Lab) -> None:
+    cluster.succeeded("train-bert", 9 * HOUR, 10 * HOUR)
+    cluster.succeeded("eval-bert", 60, 70)
+    blocking = cluster.submit(UNTIL_LET_GO, name="blocking", gpus=2)
+    cluster.running(blocking)
+    long = cluster.submit(UNTIL_LET_GO, name="train-bert", gpus=2)
+    short = cluster.submit("true", name="eval-bert", gpus=2)
+    cluster.let_go(blocking)
+    cluster.until_state(short, Job.State.SUCCEEDED)
+    cluster.running(long)
+    first = [Attempt.objects.get(job=job).round_number for job in (short, long)]
+    assert first[0] < first[1]
+
+
+def test_a_forecast_is_kept_from_submission_and_start_and_completed_with_the_truth(cluster: Lab) -> None:
+    cluster.succeeded("train", 100, 100)
+    job = cluster.submit("true", name="train")
+    cluster.until_state(job, Job.State.SUCCEEDED)
+    cluster.until(lambda: forecast(job).ended_at)
+    kept = forecast(job)
+    assert (kept.submission_s, kept.submission_basis, kept.submission_n) == (pytest.approx(100), Basis.SIMILAR, 2)
+    assert (kept.start_s, kept.start_basis) == (pytest.approx(100), Basis.SIMILAR)
+    job.refresh_from_db()
+    assert kept.ended_at == job.finished_at
+    assert kept.seconds == pytest.approx(job.ran_s, abs=1)
+
+
+def test_a_declared_length_is_a_forecast_too(cluster: Lab) -> None:
+    job = cluster.submit(UNTIL_LET_GO, name="train", total_steps=1200, rates={"a100": 4})
+    cluster.tick()
+    assert forecast(job).submission_basis == Basis.DECLARED
+    assert forecast(job).submission_s == pytest.approx(300)
+
+
+def test_before_any_job_has_ended_nothing_is_forecast_and_the_row_is_there_all_the_same(cluster: Lab) -> None:
+    job = cluster.submit(UNTIL_LET_GO, name="train")
+    cluster.tick()
+    assert (forecast(job).submission_s, forecast(job).submission_basis) == (None, "")
+    assert remaining_s(job) == float("inf")
+
+
+@pytest.mark.parametrize("command", ["false", UNTIL_LET_GO])
+def test_of_a_job_that_does_not_succeed_no_duration_is_kept(cluster: Lab, command: str) -> None:
+    job = cluster.submit(command, name="train")
+    cluster.tick()
+    if command == "false":
+        cluster.until_state(job, Job.State.FAILED)
+    else:
+        cluster.running(job)
+        cancel_job(job, actor=cluster.user())
+        cluster.until_state(job, Job.State.CANCELLED)
+    cluster.until(lambda: not DurationForecast.objects.filter(pk=job.pk).exists())
+
+
+def test_what_is_left_shrinks_while_the_job_runs_and_is_never_nothing(cluster: Lab) -> None:
+    cluster.succeeded("train", *[100.0] * 30)
+    job = cluster.submit(UNTIL_LET_GO, name="train")
+    cluster.running(job)
+    cluster.round()
+    at_first = remaining_s(job)
+    cluster.ahead += timedelta(seconds=60)
+    cluster.round()
+    later = remaining_s(job)
+    cluster.ahead += timedelta(hours=10)
+    cluster.round()
+    assert at_first > later > 0
+    assert remaining_s(job) > 0
+
+
+def test_a_round_reads_no_more_than_the_jobs_that_ended_last(cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler_app.forecasts.duration_history.MOST_ENDED", 2)
+    cluster.succeeded("train", 1 * HOUR, 50, 50)  # the oldest is not read
+    job = cluster.submit(UNTIL_LET_GO, name="train")
+    cluster.tick()
+    assert forecast(job).submission_s == pytest.approx(50)
+
+
+def test_durations_of_other_owners_count_only_where_the_owner_has_none_of_the_name(cluster: Lab) -> None:
+    cluster.succeeded("train", 500, owner=cluster.user("bob"))
+    cluster.succeeded("quite-another", 50)
+    job = cluster.submit(UNTIL_LET_GO, name="train")
+    other = cluster.submit(UNTIL_LET_GO, name="quite-another")
+    cluster.tick()
+    assert (forecast(job).submission_basis, forecast(job).submission_s) == (Basis.SIMILAR_OF_ALL, pytest.approx(500))
+    assert forecast(other).submission_basis == Basis.SIMILAR
