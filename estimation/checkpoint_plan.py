@@ -25,7 +25,15 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from estimation.interrupted_work import Duration, Interruptions, duration_of, expected_loss, expected_time
+from estimation.interrupted_work import (
+    Duration,
+    Interruptions,
+    duration_of,
+    expected_loss,
+    expected_time,
+    expected_time_by_age,
+)
+from estimation.node_lifetimes import SurvivalCurve
 from estimation.types import Floats, Ints
 
 JIT_MARGIN = 0.8
@@ -88,17 +96,33 @@ class CheckpointPlan(NamedTuple):
         return float(expected_loss(self.segment_s, interruptions).sum())
 
 
-def plan_checkpoints(work_s: Floats, mechanisms: Sequence[Mechanism], interruptions: Interruptions) -> CheckpointPlan:
-    """The plan of least expected time for stages of these seconds of work (K,). O(K^2 M^2) for M mechanisms."""
+def plan_checkpoints(
+    work_s: Floats,
+    mechanisms: Sequence[Mechanism],
+    interruptions: Interruptions,
+    *,
+    lifetimes: SurvivalCurve | None = None,
+) -> CheckpointPlan:
+    """The plan of least expected time for stages of these seconds of work (K,). O(K^2 M^2) for M mechanisms.
+
+    lifetimes: of new nodes, in place of exponential ones without notice. On recorded interruptions such plans did worse
+    (`python -m benchmarks.intermittence`): the lifetimes of the past are not those to come.
+    """
     stages = _Stages.of(work_s, mechanisms)
     K, M = stages.cost.shape
     value, best = np.zeros((K + 1, M)), np.zeros((K, M), dtype=np.int64)
     for i in reversed(range(K)):
         x, r = stages.segments(i), stages.restore[i][:, None, None]
         with np.errstate(over="ignore"):  # a segment that is never done takes infinitely long
-            time = (expected_time(x, r, interruptions) + value[i + 1 :]).reshape(M, -1)
+            time = (_expected_time(x, r, interruptions, lifetimes) + value[i + 1 :]).reshape(M, -1)
         best[i], value[i] = time.argmin(axis=1), time.min(axis=1)
     return _follow(best, stages, [mechanism.name for mechanism in mechanisms], float(value[0, 0]))
+
+
+def _expected_time(x: Floats, r: Floats, interruptions: Interruptions, lifetimes: SurvivalCurve | None) -> Floats:
+    if lifetimes is None:
+        return expected_time(x, r, interruptions)
+    return expected_time_by_age(x, r, lifetimes, mean_down_s=interruptions.mean_down_s)
 
 
 class _Stages(NamedTuple):

@@ -66,16 +66,16 @@ def _work_until(x: Floats, rate: float) -> Floats:
 
 
 def expected_time_by_age(
-    x: float, restore_s: float, lifetimes: SurvivalCurve, *, age_s: float, mean_down_s: float
-) -> float:
-    """E[T] in seconds of one segment on a node of this age, for any lifetimes; infinite if none is ever long enough."""
+    x: Floats, restore_s: Floats | float, lifetimes: SurvivalCurve, *, mean_down_s: float, age_s: float = 0.0
+) -> Floats:
+    """E[T] in seconds of segments on a node of this age, for any lifetimes; infinite where none is long enough."""
     alive = float(lifetimes.at(age_s))
-    p, q = float(lifetimes.at(age_s + x)) / alive, float(lifetimes.at(x + restore_s))
+    p, q = lifetimes.at(age_s + x) / alive, lifetimes.at(x + restore_s)
     worked = (lifetimes.mean_below(age_s + x) - lifetimes.mean_below(age_s)) / alive
-    if q == 0:
-        return float("inf") if p < 1 else x
-    again = (lifetimes.mean_below(x + restore_s) + (1 - q) * mean_down_s) / q
-    return worked + (1 - p) * (mean_down_s + again)
+    with np.errstate(divide="ignore"):
+        again = (lifetimes.mean_below(x + restore_s) + (1 - q) * mean_down_s) / q
+    expected: Floats = worked + np.where(p < 1, (1 - p) * (mean_down_s + again), 0)
+    return expected
 
 
 def expected_loss(x: Floats, interruptions: Interruptions) -> Floats:

@@ -41,10 +41,13 @@ class SurvivalCurve:
         found: Floats = steps[np.searchsorted(self.time, x, side="right")]
         return found
 
-    def mean_below(self, x: float) -> float:
+    def mean_below(self, x: Floats | float) -> Floats:
         """E[min(L, x)] in seconds: the area below the curve up to x."""
-        edges = np.concatenate([[0.0], self.time[self.time < x], [x]])
-        return float(self.at(edges[:-1]) @ np.diff(edges))
+        edges, steps = np.concatenate([[0.0], self.time]), np.concatenate([[1.0], self.survival])
+        area = np.concatenate([[0.0], np.cumsum(steps[:-1] * np.diff(edges))])
+        last = np.searchsorted(edges, x, side="right") - 1
+        found: Floats = area[last] + steps[last] * (x - edges[last])
+        return found
 
 
 def kaplan_meier(length: Floats, ended: Bools) -> SurvivalCurve:

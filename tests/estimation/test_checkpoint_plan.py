@@ -13,6 +13,7 @@ from estimation.checkpoint_plan import (
     young_interval,
 )
 from estimation.interrupted_work import Interruptions, expected_time
+from estimation.node_lifetimes import kaplan_meier
 
 SPOT = Interruptions(mean_up_s=7200, mean_down_s=1800)
 STAGES = 480
@@ -73,6 +74,13 @@ def test_large_states_are_sent_behind_the_computation_and_small_ones_written_at_
 
     assert mechanisms_of(2e10) == {"asynchronous"}
     assert mechanisms_of(1e7) == {"synchronous"}
+
+
+def test_a_plan_for_recorded_lifetimes_has_no_segment_that_none_of_them_would_hold() -> None:
+    lifetimes = kaplan_meier(np.array([600.0, 1200.0, 1500.0]), np.array([True, True, True]))
+    plan = plan_checkpoints(np.full(60, 30.0), [constant(60, 60)], SPOT, lifetimes=lifetimes)
+    assert plan.segment_s.max() < 1500
+    assert np.isfinite(plan.expected_s)
 
 
 def test_fewer_checkpoints_pay_where_interruptions_are_announced() -> None:

@@ -32,13 +32,13 @@ def test_the_expected_time_by_age_is_the_mean_of_runs_for_lifetimes_that_are_not
     lengths = np.array([draw(rng) for _ in range(4000)])
     curve = kaplan_meier(lengths, np.ones(len(lengths), dtype=np.bool_))
     mean = durations(RUNS, [3000.0], 90.0, SPOT, lifetime=draw, age_s=age_s).mean()
-    estimate = expected_time_by_age(3000.0, 90.0, curve, age_s=age_s, mean_down_s=SPOT.mean_down_s)
+    estimate = expected_time_by_age(np.array(3000.0), 90.0, curve, age_s=age_s, mean_down_s=SPOT.mean_down_s)
     assert estimate == pytest.approx(mean, rel=0.05)
 
 
 def test_a_segment_longer_than_any_lifetime_is_never_done() -> None:
     curve = kaplan_meier(np.array([100.0, 200.0]), np.array([True, True]))
-    assert expected_time_by_age(300.0, 10.0, curve, age_s=0.0, mean_down_s=60.0) == np.inf
+    assert expected_time_by_age(np.array(300.0), 10.0, curve, mean_down_s=60.0) == np.inf
 
 
 def test_the_expected_loss_is_the_work_that_one_pass_loses() -> None:
