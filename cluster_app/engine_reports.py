@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import Q
 
 from cluster_app.models import FOREIGN_USE, Engine, Gpu, MissingStorage, Node, NodeEvent
+from cluster_app.node_history import note_health
 from cluster_app.services import record
 from database.bulk_update import rewrite
 
@@ -67,12 +68,22 @@ def note_gpu_health(engine: str, healthy: Mapping[str, bool]) -> None:
 def update_node_health(
     now: datetime, *, listening_since: datetime, conditions: Mapping[str, Inventory] = MappingProxyType({})
 ) -> None:
-    """Derive each node's health from its last heartbeat; a change is recorded as an event.
+    """Derive each node's health from its last heartbeat; a change is recorded as an event, and in its intervals.
 
     `conditions`: what the engines that answered have reported of their nodes now, by the engine's name.
     """
     engines = {engine.name: engine for engine in Engine.objects.defer("inventory", "options")}
-    columns = ("name", "engine_id", "health", "heard_at", "engine_reason", "limits", "containers", *FOREIGN_USE)
+    columns = (
+        "name",
+        "engine_id",
+        "state",
+        "health",
+        "heard_at",
+        "engine_reason",
+        "limits",
+        "containers",
+        *FOREIGN_USE,
+    )
     for node in Node.objects.only(*columns):
         engine = engines[str(node.engine_id)]
         since = None if engine.fault else engine.since or listening_since
@@ -80,6 +91,7 @@ def update_node_health(
         if health != node.health:
             Node.objects.filter(pk=node.pk).update(health=health)
             record(node, NodeEvent.Kind.HEALTH, f"{health.label}")
+            note_health(node, health, now)
         if engine.name in conditions:
             _store_condition(node, conditions[engine.name].get(node.name, {}))
 
