@@ -175,6 +175,13 @@ def daly_interval(cost_s: float, mean_up_s: float) -> float:
     return young_interval(cost_s, mean_up_s) * (1 + part / 3 + part**2 / 9) - cost_s
 
 
+class CheckpointTerms(NamedTuple):
+    """What decides how often a job saves: the interruptions of its nodes, and the seconds of a checkpoint, if known."""
+
+    interruptions: Interruptions
+    cost_s: float | None = None
+
+
 def with_notice(interruptions: Interruptions, cost_s: float) -> Interruptions:
     """The interruptions of a job whose checkpoint takes this long: without notice if it does not fit into that."""
     fits = cost_s <= JIT_MARGIN * interruptions.notice_s
