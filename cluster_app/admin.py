@@ -88,6 +88,8 @@ class NodeForm(forms.ModelForm[Node]):
             "engine",
             "labels",
             "emulated",
+            "capacity_type",
+            "notice_s",
         )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -135,7 +137,7 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
     tmp_storage_class = FileInForm
     import_template_name = "admin/cluster_app/node/import.html"
     list_display = ("name", "gpu_type", "gpus", "cpus", "memory_mib", "state", "health", "reason", "emulated")
-    list_filter = ("state", "health", "gpu_type", "engine", "emulated")
+    list_filter = ("state", "health", "gpu_type", "engine", "emulated", "capacity_type")
     search_fields = ("name",)
     list_select_related = ("gpu_type",)
     inlines = (NodeEventInline,)

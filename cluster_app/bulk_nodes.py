@@ -7,9 +7,11 @@ from typing import Any
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
+from django.utils import timezone
 
 from cluster_app.errors import GpusInUse
 from cluster_app.models import FOREIGN_USE, Gpu, GpuType, Node, NodeEvent
+from cluster_app.node_history import censor_intervals
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 
@@ -81,6 +83,7 @@ def _forget_moved(moved: Sequence[DeclaredNode]) -> None:
     unused = dict.fromkeys(FOREIGN_USE, 0)
     nodes = Node.objects.filter(pk__in=[row.node.pk for row in moved])
     nodes.update(health=Node.Health.UNKNOWN, heard_at=None, engine_reason="", **unused)
+    censor_intervals([row.node.pk for row in moved], timezone.now())
 
 
 def _write_gpus(added: Sequence[DeclaredNode], changed: Sequence[DeclaredNode]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import Q
 
 from cluster_app.models import FOREIGN_USE, SUSPECT_AFTER, Engine, Gpu, MissingStorage, Node, NodeEvent
+from cluster_app.node_history import note_health
 from cluster_app.services import record
 from database.bulk_update import rewrite
 
@@ -67,19 +68,20 @@ def note_gpu_health(engine: str, healthy: Mapping[str, bool]) -> None:
 def update_node_health(
     now: datetime, *, listening_since: datetime, conditions: Mapping[str, Inventory] = MappingProxyType({})
 ) -> None:
-    """Derive each node's health from its last heartbeat; a change is recorded as an event.
+    """Derive each node's health from its last heartbeat; a change is recorded as an event, and in its intervals.
 
     `conditions`: what the engines that answered have reported of their nodes now, by the engine's name.
     """
     engines = {engine.name: engine for engine in Engine.objects.defer("inventory", "options")}
     stays_healthy = Q(health=Node.Health.HEALTHY, heard_at__gte=now - SUSPECT_AFTER)
-    for node in Node.objects.exclude(stays_healthy).only("name", "engine_id", "health", "heard_at"):
+    for node in Node.objects.exclude(stays_healthy).only("name", "engine_id", "state", "health", "heard_at"):
         engine = engines[str(node.engine_id)]
         since = None if engine.fault else engine.since or listening_since
         health = node.health_at(now, listening_since=listening_since, answering_since=since)
         if health != node.health:
             Node.objects.filter(pk=node.pk).update(health=health)
             record(node, NodeEvent.Kind.HEALTH, f"{health.label}")
+            note_health(node, health, now)
     for name, reported in conditions.items():
         _store_conditions(name, reported)
 

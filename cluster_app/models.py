@@ -152,6 +152,13 @@ class Node(models.Model):
         SUSPECT = "suspect", "suspect: silent for a while"
         LOST = "lost", "lost: silent for too long"
 
+    class CapacityType(models.TextChoices):
+        """How long the machine may be expected to stay."""
+
+        STABLE = "stable", "stable: there until it is taken out of service"
+        SPOT = "spot", "spot: its owner may take it back at any time"
+        VOLUNTEER = "volunteer", "volunteer: lent while somebody does not use it"
+
     name = models.CharField(max_length=100, unique=True, validators=[name_is_plain])
     gpu_type = models.ForeignKey(GpuType, on_delete=models.PROTECT, verbose_name="GPU type")
     cpus = models.PositiveIntegerField("CPUs", validators=[MinValueValidator(1)])
@@ -168,6 +175,17 @@ class Node(models.Model):
     )
     labels = models.JSONField(default=dict, blank=True)
     emulated = models.BooleanField(default=False, help_text="Its GPUs are emulated: jobs imitate their speed.")
+    capacity_type = models.CharField(
+        max_length=20,
+        choices=CapacityType.choices,
+        default=CapacityType.STABLE,
+        help_text="Nodes of one type tell how long a new one of it stays, until it has a history of its own.",
+    )
+    notice_s = models.PositiveIntegerField(
+        "notice (s)",
+        default=0,
+        help_text="Seconds between the announcement that it goes, by a drain, and its end. 0: it goes without notice.",
+    )
     state = models.CharField(max_length=20, choices=State.choices, default=State.READY)
     reason = models.CharField(max_length=200, blank=True, help_text="Why it is cordoned or draining.")
     health = models.CharField(max_length=20, choices=Health.choices, default=Health.UNKNOWN)
@@ -222,6 +240,9 @@ class Node(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(state__in=("cordoned", "drained", "draining", "ready")), name="node_state_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(capacity_type__in=("spot", "stable", "volunteer")), name="node_capacity_type_known"
             ),
             models.CheckConstraint(
                 condition=Q(health__in=("healthy", "lost", "suspect", "unknown")), name="node_health_known"
@@ -361,3 +382,35 @@ class NodeEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.node} {self.kind}"
+
+
+class NodeInterval(models.Model):
+    """Time in which a node was up, or down, without a break: observations of how long nodes stay."""
+
+    class End(models.TextChoices):
+        CHANGED = "changed", "it went, or came back"
+        ANNOUNCED = "announced", "it went after it had been drained"
+        CENSORED = "censored", "not known: what followed was another machine"
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="intervals", db_index=False)
+    up = models.BooleanField()
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+    end = models.CharField(max_length=20, choices=End.choices, blank=True, help_text="Empty: it goes on.")
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = [models.Index(fields=("node", "-id"), name="interval_of_node")]
+        constraints = [
+            models.UniqueConstraint(fields=("node",), condition=Q(ended_at=None), name="interval_one_open_per_node"),
+            models.CheckConstraint(condition=Q(ended_at=None) ^ ~Q(end=""), name="interval_ended_at_with_its_end"),
+            models.CheckConstraint(
+                condition=Q(end__in=("", "announced", "censored", "changed")), name="interval_end_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(ended_at=None) | Q(ended_at__gte=models.F("started_at")), name="interval_ends_after_start"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.node} {'up' if self.up else 'down'} from {self.started_at}"

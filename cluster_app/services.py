@@ -4,11 +4,13 @@ from collections.abc import Iterable
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
+from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.errors import GpusInUse, ReasonMissing
 from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Gpu, GpuType, Node, NodeEvent
+from cluster_app.node_history import censor_intervals
 
 
 @transaction.atomic
@@ -65,6 +67,7 @@ def unknown_if_moved(node: Node, before: Node) -> None:
         unused = dict.fromkeys(FOREIGN_USE, 0)
         unknown = {"health": Node.Health.UNKNOWN, "heard_at": None, "engine_reason": "", **unused}
         Node.objects.filter(pk=node.pk).update(**unknown)
+        censor_intervals([node.pk], timezone.now())
         node.refresh_from_db()
 
 

@@ -14,8 +14,11 @@ from engines.protocol import Progress
 LONGEST_LINE_BYTES = 64 * 1024
 READ_BYTES = 1024 * 1024
 GREATEST_INTEGER = 2**63 - 1
+LONGEST_CHECKPOINT_S = 86_400.0
 MOST_COUNTED = 2**31 - 1
 """Limit of the line counters, so that they fit into a database column."""
+TIMES = ("first_at", "at", "checkpoint_at")
+"""Of a summary."""
 
 
 class ProgressTail:
@@ -78,19 +81,19 @@ class ProgressTail:
         elif (report := _parse(line)) is None:
             self._count_invalid(1)
         else:
-            self._add(report, self._time_of(report, now))
+            self._add(report, now)
 
     def _count_invalid(self, lines: int) -> None:
         self.invalid_lines = min(self.invalid_lines + lines, MOST_COUNTED)
 
-    def _time_of(self, report: dict[str, Any], now: datetime) -> datetime:
+    def _time_of(self, report: dict[str, Any], now: datetime, *, name: str = "at") -> datetime:
         """The line's own time if plausible, else now: a job's clock may be wrong."""
-        at = _number(report.get("at"))
+        at = _number(report.get(name))
         plausible = at is not None and self._started_at.timestamp() <= at <= now.timestamp()
         return datetime.fromtimestamp(at, UTC) if at is not None and plausible else now
 
-    def _add(self, report: dict[str, Any], at: datetime) -> None:
-        step, first = report["step"], self.summary
+    def _add(self, report: dict[str, Any], now: datetime) -> None:
+        step, at, first = report["step"], self._time_of(report, now), self.summary
         self.summary = Progress(
             reports=min(first.reports + 1, MOST_COUNTED) if first else 1,
             first_step=first.first_step if first else step,
@@ -102,13 +105,23 @@ class ProgressTail:
             batch_size=_integer(report.get("batch_size")),
             grad_sqr=_number(report.get("grad_sqr")),
             grad_var=_number(report.get("grad_var")),
+            **self._checkpoint_of(report, now),
         )
+
+    def _checkpoint_of(self, report: dict[str, Any], now: datetime) -> dict[str, Any]:
+        """The checkpoint that the line reports, else the last one before."""
+        seconds = _number(report.get("checkpoint_s"))
+        if seconds is not None and 0 <= seconds <= LONGEST_CHECKPOINT_S:
+            return {"checkpoint_s": seconds, "checkpoint_at": self._time_of(report, now, name="checkpoint_at")}
+        before = self.summary
+        return {"checkpoint_s": before.checkpoint_s, "checkpoint_at": before.checkpoint_at} if before else {}
 
 
 def progress_to_json(progress: Progress | None, invalid_lines: int) -> dict[str, Any]:
     if progress is None:
         return {"invalid_lines": invalid_lines}
-    times = {"first_at": progress.first_at.isoformat(), "at": progress.at.isoformat()}
+    moments = {name: getattr(progress, name) for name in TIMES}
+    times = {name: at.isoformat() for name, at in moments.items() if at is not None}
     return asdict(progress) | times | {"invalid_lines": invalid_lines}
 
 
@@ -116,7 +129,7 @@ def progress_from_json(content: dict[str, Any]) -> tuple[Progress | None, int]:
     """The summary, if there is one, and the number of invalid lines."""
     fields: dict[str, Any] = {name: value for name, value in content.items() if name != "invalid_lines"}
     times: dict[str, Any] = {
-        name: datetime.fromisoformat(fields[name]) for name in ("first_at", "at") if name in fields
+        name: datetime.fromisoformat(fields[name]) for name in TIMES if fields.get(name) is not None
     }
     return Progress(**(fields | times)) if fields else None, content["invalid_lines"]
 

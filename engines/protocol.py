@@ -172,6 +172,9 @@ class Progress:
     grad_sqr: float | None = None
     grad_var: float | None = None
     """Variance of the gradient over batches of `batch_size`; `grad_sqr` is its squared norm. Both of the last line."""
+    checkpoint_s: float | None = None
+    checkpoint_at: datetime | None = None
+    """What the last checkpoint that was reported took, and when it was made."""
 
     @property
     def steps_per_second(self) -> float | None:

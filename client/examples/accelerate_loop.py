@@ -16,6 +16,7 @@ import tracking
 from motley_client.training import (
     EXIT_REQUEUE,
     checkpoint_dir,
+    next_checkpoint,
     progress,
     resume,
     save_atomically,
@@ -64,7 +65,7 @@ def main(options: argparse.Namespace) -> int:
                 if accelerator.is_main_process:
                     progress(step, epoch=epoch, loss=mean, batch_size=GLOBAL_BATCH)
                     log(step, mean)
-            if accelerator.is_main_process and step % 500 == 0:
+            if accelerator.is_main_process and next_checkpoint() <= 0:
                 try_to_save(checkpoint, lambda file: torch.save(state(), file))
             if should_stop():
                 accelerator.set_trigger()

@@ -18,6 +18,7 @@ import tracking
 from motley_client.training import (
     EXIT_REQUEUE,
     checkpoint_dir,
+    next_checkpoint,
     progress,
     resume,
     save_atomically,
@@ -64,7 +65,7 @@ def main(options: argparse.Namespace) -> int:
                 progress(step, loss=mean, batch_size=GLOBAL_BATCH)
                 log(step, mean)
             say(rank, f"step {step} loss {mean:.12f}")
-        if rank == 0 and step % options.save_every == 0:
+        if rank == 0 and next_checkpoint() <= 0:
             try_to_save(checkpoint, lambda file: torch.save(state(), file))
 
     if rank == 0:
@@ -133,6 +134,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--report-every", type=int, default=20, metavar="STEPS")
-    parser.add_argument("--save-every", type=int, default=500, metavar="STEPS")
     parser.add_argument("--track", choices=["wandb", "mlflow"], help="log the loss there, as one run over all attempts")
     sys.exit(main(parser.parse_args()))

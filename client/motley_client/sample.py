@@ -22,6 +22,7 @@ from motley_client.training import (
     TrainingError,
     batch_size,
     checkpoint_dir,
+    next_checkpoint,
     progress,
     resume,
     save_atomically,
@@ -40,7 +41,8 @@ class Options:
     """Command-line options."""
 
     steps: int
-    checkpoint_every: int
+    checkpoint_every: int | None
+    """Steps; None: when it pays."""
     hidden: int
     batch_size: int
     seed: int
@@ -170,7 +172,7 @@ def run(options: Options, allocation: Allocation) -> int:
             training.advance(points, labels, batch_size=options.batch_size)
             trace.write(f"{training.step}\n")
             limiter.wait()
-            if training.step % options.checkpoint_every == 0:
+            if checkpoint_due(training.step, options):
                 save()
             reporter.step_done(training, points, labels)
     save()
@@ -183,6 +185,10 @@ def run(options: Options, allocation: Allocation) -> int:
     return EXIT_REQUEUE
 
 
+def checkpoint_due(step: int, options: Options) -> bool:
+    return next_checkpoint() <= 0 if options.checkpoint_every is None else step % options.checkpoint_every == 0
+
+
 def positive(text: str) -> int:
     if (number := int(text)) < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
@@ -192,7 +198,7 @@ def positive(text: str) -> int:
 def parse(arguments: list[str]) -> Options:
     parser = argparse.ArgumentParser(prog="python -m motley_client.sample", description=__doc__)
     parser.add_argument("--steps", type=positive, default=2000)
-    parser.add_argument("--checkpoint-every", type=positive, default=50, metavar="STEPS")
+    parser.add_argument("--checkpoint-every", type=positive, metavar="STEPS", help="default: when it pays")
     parser.add_argument("--hidden", type=positive, default=32, metavar="UNITS")
     parser.add_argument("--batch-size", type=positive, default=64)
     parser.add_argument("--seed", type=int, default=0)

@@ -5,6 +5,8 @@ Outside Motley it does nothing, so that the same script runs anywhere.
 while step < steps and not should_stop():
     loss = train(step)
     progress(step, loss=loss)
+    if next_checkpoint() <= 0:
+        try_to_save(checkpoint_dir() / "last.pt", lambda file: torch.save(state, file))
 if should_stop():
     save_atomically(checkpoint_dir() / "last.pt", lambda file: torch.save(state, file))
     sys.exit(EXIT_REQUEUE)
@@ -22,6 +24,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, SupportsFloat, SupportsInt
+
+from motley_client.checkpoint_timing import CheckpointTiming
 
 EXIT_REQUEUE = 75
 """Exit code (EX_TEMPFAIL) for "checkpoint saved, work left": Motley requeues the job."""
@@ -113,7 +117,7 @@ def once_per_job(name: str, make: Callable[[], str]) -> str:
     with suppress(FileNotFoundError):
         return kept.read_text(encoding="utf-8")
     text = make()
-    save_atomically(kept, lambda file: file.write(text.encode()))
+    _replace_atomically(kept, lambda file: file.write(text.encode()))
     return text
 
 
@@ -161,8 +165,34 @@ def checkpoint_dir() -> Path:
     return folder
 
 
+_timing = CheckpointTiming()
+
+
+def next_checkpoint(cost_s: float | None = None) -> float:
+    """Seconds until the next checkpoint is worth what it costs; 0: save now.
+
+    It follows from how long the last save took, in this attempt or an earlier one, and how long the nodes of this
+    attempt stay, as the service has observed (Daly's interval). At a moment where the state is small, give the seconds
+    that a save would take now: it then comes earlier. On one rank, the one that saves.
+    """
+    return _timing.next_checkpoint(cost_s)
+
+
+def checkpoint_saved(seconds: float) -> None:
+    """Note a checkpoint that was not saved by this module, and how long it kept the training from working."""
+    _timing.saved(seconds)
+
+
 def save_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Replace the file atomically by what `write` writes to the file object it is given; a crash keeps the old file."""
+    """Replace the file atomically by what `write` writes to the file object it is given; a crash keeps the old file.
+
+    It counts as a checkpoint: `next_checkpoint` knows how long it took.
+    """
+    with _timing.measured():
+        _replace_atomically(path, write)
+
+
+def _replace_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     # The attempt number is in the name: a fenced attempt may still be writing on a node that was cut off.
     partial = path.with_name(f".{path.name}.{os.environ.get('MOTLEY_ATTEMPT') or os.getpid()}.partial")
     try:
@@ -215,6 +245,7 @@ def progress(
         "batch_size": None if batch_size is None else int(batch_size),
         "grad_sqr": _finite(grad_sqr),
         "grad_var": _finite(grad_var),
+        **_timing.take_report(),
     }
     known = {name: value for name, value in report.items() if value is not None}
     _append(Path(path), json.dumps(known).encode() + b"\n")

@@ -26,7 +26,7 @@ OF_JOB = (
 )
 OF_ATTEMPT = (
     *("id", "job_id", "number", "state", "stop_reason", "stop_note", "started_at", "step_at", "gpu_count"),
-    *("nodes", "round_number"),
+    *("nodes", "round_number", "checkpoint_at"),
 )
 JOB_COLUMNS = tuple(name for name in OF_JOB if name not in {"id", "name", "array_index", "retries"})
 """The columns that the end of an attempt may change."""
@@ -83,7 +83,9 @@ class Ended:
 
     @property
     def lost_gpu_s(self) -> float:
-        return work_lost_gpu_s(self.attempt, self.end.ended_at) if self.verdict.state != Job.State.SUCCEEDED else 0.0
+        if self.verdict.state == Job.State.SUCCEEDED:
+            return 0.0
+        return work_lost_gpu_s(self.attempt, self.end.ended_at, lost=self.end.lost)
 
     @property
     def text(self) -> str:
@@ -130,9 +132,12 @@ def end_attempts(ends: Mapping[int, AttemptEnd]) -> list[Ended]:
     return ended + (end_attempts(later) if later else [])
 
 
-def work_lost_gpu_s(attempt: Attempt, ended_at: datetime) -> float:
-    """Lost work in GPU-seconds: the time since the last progress report, which a graceful stop makes short."""
-    since = attempt.step_at or attempt.started_at
+def work_lost_gpu_s(attempt: Attempt, ended_at: datetime, *, lost: bool = False) -> float:
+    """Lost work in GPU-seconds: the time since the last progress report, which a graceful stop makes short.
+
+    With a node that is lost goes all since the last checkpoint, if the job reports its checkpoints.
+    """
+    since = (attempt.checkpoint_at if lost else None) or attempt.step_at or attempt.started_at
     return max(0.0, (ended_at - since).total_seconds()) * attempt.gpu_count if since else 0.0
 
 

@@ -36,6 +36,8 @@ class Advance:
     batch_size: int | None = None
     grad_sqr: float | None = None
     grad_var: float | None = None
+    checkpoint_s: float | None = None
+    checkpoint_at: datetime | None = None
 
 
 @transaction.atomic
@@ -79,8 +81,14 @@ def _stored_progress(pks: Iterable[int]) -> Iterator[StoredProgress]:
 
 
 def _write_attempts(fresh: Fresh) -> None:
-    fields = ("reports", "loss", "first_step", "first_step_at", "step", "step_at")
-    rows = {old.pk: (now.reports, now.loss, now.first_step, now.first_at, now.step, now.at) for old, now in fresh}
+    fields = ("reports", "loss", "first_step", "first_step_at", "step", "step_at", "checkpoint_s", "checkpoint_at")
+    rows = {
+        old.pk: (
+            *(now.reports, now.loss, now.first_step, now.first_at, now.step, now.at),
+            *(now.checkpoint_s, now.checkpoint_at),
+        )
+        for old, now in fresh
+    }
     rewrite(Attempt, fields, rows)
 
 

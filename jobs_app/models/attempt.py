@@ -111,6 +111,8 @@ class Attempt(models.Model):
         default=0, help_text="Progress lines that could not be read; the job's history warns of the first."
     )
     loss = models.FloatField(null=True, blank=True)
+    checkpoint_s = models.FloatField(null=True, blank=True, help_text="Seconds that its last checkpoint took.")
+    checkpoint_at = models.DateTimeField(null=True, blank=True, help_text="When it was made.")
     work_lost_gpu_s = models.FloatField(default=0)
 
     objects = AttemptQuerySet.as_manager()

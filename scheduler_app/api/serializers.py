@@ -41,6 +41,8 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
             "emulated",
             "engine",
             "engine_message",
+            "capacity_type",
+            "notice_s",
             "limits",
             "containers",
             "foreign_gpus",

@@ -23,6 +23,7 @@ from jobs_app.job_archive import archived_job
 from jobs_app.models import Attempt, Job
 from jobs_app.submission.conversion import spec_of, write_yaml
 from scheduler_app.errors import TooManySolves
+from scheduler_app.explain.checkpoint_outlook import checkpoint_outlook
 from scheduler_app.explain.cpu_memory import amount_of
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.explain.preemption_cost import preemption_cost
@@ -104,6 +105,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "cost": sum(seconds / 3600 * float(attempt.gpu_type.price_per_hour) for attempt, seconds in gpu_s),
         "stake": preemption_cost(job, now),
         "remaining": remaining_work(job, attempts, now),
+        "checkpoints": checkpoint_outlook(job, attempts, now),
         "waited_s": job.waited_s(now),
         "cpu_memory": amount_of(attempts[-1]) if attempts else "",
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),

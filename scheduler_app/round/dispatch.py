@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from math import ceil
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
@@ -18,6 +18,7 @@ from cluster_app.models import Node
 from cluster_app.storage import StoragePaths
 from engines.accounts import account_name
 from engines.protocol import CpuLimit, Engine, EngineUnreachable, Image, Launch, NodeFault, NodeShare, StopReason
+from estimation.checkpoint_plan import CheckpointTerms
 from jobs_app.code.storage import path_of
 from jobs_app.lifecycle.attempts import about_attempt, withdraw
 from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
@@ -27,6 +28,7 @@ from jobs_app.submission.images import may_fetch
 from jobs_app.tokens import JobToken
 from scheduler_app.errors import NoStorage
 from scheduler_app.models import GpuClaim
+from scheduler_app.round.checkpoint_terms import checkpoint_terms
 from scheduler_app.round.engine_registry import engines
 from scheduler_app.round.job_environment import LaunchGpu, LaunchSpec, launch_of, setup_of
 from scheduler_app.round.lease import Fence
@@ -186,11 +188,13 @@ def _launched(
     sent: list[int] = []
     unreachable: set[str] = set()
     secrets = UsableSecrets.read(attempt.job for attempt in attempts)
+    terms = checkpoint_terms(attempts, now)
     for attempt in attempts:
         if attempt.engine in unreachable:
             continue
         try:
-            if _launch(running[attempt.engine], attempt, gpus[attempt.pk], secrets, now):
+            inputs = LaunchInputs(gpus[attempt.pk], secrets, terms.get(attempt.pk))
+            if _launch(running[attempt.engine], attempt, inputs, now):
                 sent.append(attempt.pk)
         except EngineUnreachable as error:
             unreachable.add(attempt.engine)
@@ -232,10 +236,18 @@ def launch_gpus_of(attempts: Sequence[int]) -> dict[int, list[LaunchGpu]]:
     return gpus
 
 
-def _launch(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu], secrets: UsableSecrets, now: datetime) -> bool:
+class LaunchInputs(NamedTuple):
+    """What a launch needs besides the attempt."""
+
+    gpus: Sequence[LaunchGpu]
+    secrets: UsableSecrets
+    checkpoints: CheckpointTerms | None = None
+
+
+def _launch(engine: Engine, attempt: Attempt, inputs: LaunchInputs, now: datetime) -> bool:
     with about_attempt(attempt):
         try:
-            engine.launch(launch_command(attempt, gpus, secrets))
+            engine.launch(launch_command(attempt, inputs))
         except NoStorage as error:
             with suppress(AttemptIsNotLive):
                 end_attempt(attempt, AttemptEnd(now, no_storage=True, message=str(error)))
@@ -262,15 +274,15 @@ def _launch(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu], secrets
     return True
 
 
-def launch_command(attempt: Attempt, gpus: Sequence[LaunchGpu], secrets: UsableSecrets) -> Launch:
+def launch_command(attempt: Attempt, inputs: LaunchInputs) -> Launch:
     """The engine's launch command for an attempt."""
-    spec = _launch_spec(attempt, gpus)
+    spec = _launch_spec(attempt, inputs)
     job = attempt.job
     locks = job.code.lock_digest if job.code is not None else ""
     return launch_of(
         spec,
         workdir=job.workdir,
-        secrets=secrets.of(job),
+        secrets=inputs.secrets.of(job),
         code=path_of(job.code) if job.code is not None else None,
         setup=setup_of(job.setup, team=job.team_id, locks=locks, gpu_type=spec.gpu_type, image=job.image),
         image=Image(job.image, may_fetch(job.image)) if job.image else None,
@@ -292,7 +304,7 @@ def _paths_of(attempt: Attempt) -> dict[str, str]:
     return {name: paths[name] for name in attempt.job.mounts}
 
 
-def _launch_spec(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> LaunchSpec:
+def _launch_spec(attempt: Attempt, inputs: LaunchInputs) -> LaunchSpec:
     job = attempt.job
     rank = {node: position for position, node in enumerate(attempt.nodes)}
     return LaunchSpec(
@@ -306,7 +318,7 @@ def _launch_spec(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> LaunchSpec:
         env=job.env,
         mounts=_paths_of(attempt),
         gpu_type=attempt.gpu_type.name,
-        gpus=sorted(gpus, key=lambda gpu: (rank[gpu.node], gpu.index)),
+        gpus=sorted(inputs.gpus, key=lambda gpu: (rank[gpu.node], gpu.index)),
         gpus_per_replica=job.replica.on(attempt.gpu_type.name),
         cpus_per_gpu=attempt.cpus_per_gpu or job.cpus_per_gpu,
         memory_per_gpu_mib=attempt.memory_per_gpu_mib or job.memory_per_gpu_mib,
@@ -321,4 +333,5 @@ def _launch_spec(attempt: Attempt, gpus: Sequence[LaunchGpu]) -> LaunchSpec:
         array_index=job.array_index,
         api_url=f"{settings.PUBLIC_URL}/api/v1",
         job_token=JobToken.issue(attempt.pk),
+        checkpoints=inputs.checkpoints,
     )

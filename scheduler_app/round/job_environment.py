@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from engines.protocol import CpuLimit, Image, Launch, NodeLaunch, Setup
+from estimation.checkpoint_plan import CheckpointTerms
 
 LAUNCHER_MARGIN_S = 5
 """Part of the grace period that torchrun needs after it has killed its workers."""
@@ -58,6 +59,8 @@ class LaunchSpec:
     array_index: int | None
     api_url: str
     job_token: str
+    checkpoints: CheckpointTerms | None = None
+    """None: not known, as its nodes have been removed."""
 
 
 def tasks_of(spec: LaunchSpec) -> list[NodeLaunch]:
@@ -99,7 +102,16 @@ def shared_env(spec: LaunchSpec) -> dict[str, str]:
         **({"MOTLEY_ARRAY_INDEX": str(spec.array_index)} if spec.array_index is not None else {}),
     }
     mounts = {f"MOTLEY_MOUNT_{name.upper()}": path for name, path in spec.mounts.items()}
-    return {**UNLESS_THE_JOB_SAYS, **_threads(spec), **spec.env, **motley, **mounts, **_batch(spec), **_emulation(spec)}
+    return {
+        **UNLESS_THE_JOB_SAYS,
+        **_threads(spec),
+        **spec.env,
+        **motley,
+        **mounts,
+        **_batch(spec),
+        **_checkpoints(spec),
+        **_emulation(spec),
+    }
 
 
 def _threads(spec: LaunchSpec) -> dict[str, str]:
@@ -111,6 +123,19 @@ def _batch(spec: LaunchSpec) -> dict[str, str]:
     if not spec.batch_size:
         return {}
     return {"MOTLEY_BATCH_SIZE": str(spec.batch_size), "MOTLEY_MICRO_BATCHES": str(spec.micro_batches)}
+
+
+def _checkpoints(spec: LaunchSpec) -> dict[str, str]:
+    """What a training loop needs to know of its nodes and of earlier attempts to choose its checkpoints."""
+    if spec.checkpoints is None:
+        return {}
+    stay, cost_s = spec.checkpoints
+    return {
+        "MOTLEY_MEAN_UP_SECONDS": f"{stay.mean_up_s:.6g}",
+        "MOTLEY_NOTIFIED": f"{stay.notified:.3g}",
+        "MOTLEY_NOTICE_SECONDS": f"{stay.notice_s:.6g}",
+        **({"MOTLEY_CHECKPOINT_SECONDS": f"{cost_s:.6g}"} if cost_s is not None else {}),
+    }
 
 
 def _of_node(spec: LaunchSpec, rank: int, nodes: Sequence[str]) -> dict[str, str]:

@@ -154,6 +154,8 @@ def _advance(report: AttemptReport, progress: Progress) -> Advance:
         batch_size=progress.batch_size,
         grad_sqr=progress.grad_sqr,
         grad_var=progress.grad_var,
+        checkpoint_s=progress.checkpoint_s,
+        checkpoint_at=progress.checkpoint_at,
     )
 
 

@@ -12,7 +12,7 @@ from django.db import DatabaseError
 from django.db.models import Max, Q, QuerySet, Subquery
 
 from audit_app.models import AuditEntry
-from cluster_app.models import NodeEvent
+from cluster_app.models import NodeEvent, NodeInterval
 from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.job_archive import archive_jobs, expired_jobs
 from jobs_app.models import ApiToken, IdempotencyKey, JobEvent
@@ -178,6 +178,12 @@ RETENTION_RULES = (
     RetentionRule("jobs that ended, to the archive", "MOTLEY_KEEP_JOBS", expired_jobs, archive_jobs),
     RetentionRule("events of jobs that ended", "MOTLEY_KEEP_EVENTS", _job_events, _delete),
     RetentionRule("events of nodes", "MOTLEY_KEEP_EVENTS", _node_events, _delete),
+    RetentionRule(
+        "times in which nodes were up or down",
+        "MOTLEY_KEEP_EVENTS",
+        lambda day: NodeInterval.objects.filter(ended_at__lt=day),
+        _delete,
+    ),
     RetentionRule(
         "minutes of teams", "MOTLEY_KEEP_MINUTES", lambda day: TeamUsage.objects.filter(minute__lt=day), _delete
     ),

@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from estimation import checkpoint_plan
 from motley_client import training
+from motley_client.checkpoint_timing import FIRST_AFTER_S, CheckpointTiming
+
+
+class Clock:
+    now = 1000.0
 
 
 def script(body: str, folder: Path, **env: str) -> subprocess.Popen[str]:
@@ -243,3 +249,86 @@ os.kill(os.getpid(), signal.SIGTERM)
 print(should_stop())
 """
     assert output(body, tmp_path) == "True"
+
+
+# -- when a checkpoint pays ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", lambda: clock.now)
+    return clock
+
+
+def saved_in(clock: Clock, seconds: float, timing: CheckpointTiming) -> None:
+    with timing.measured():
+        clock.now += seconds
+
+
+@pytest.mark.parametrize(("mean_up_s", "cost_s"), [(7200, 60), (14_400, 10), (100, 400), (8e6, 0.01)])
+def test_a_checkpoint_is_due_at_the_interval_that_the_service_plans_with(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, mean_up_s: float, cost_s: float
+) -> None:
+    monkeypatch.setenv("MOTLEY_MEAN_UP_SECONDS", str(mean_up_s))
+    timing = CheckpointTiming()
+    saved_in(clock, cost_s, timing)
+    assert timing.next_checkpoint() == pytest.approx(checkpoint_plan.daly_interval(cost_s, mean_up_s))
+    clock.now += timing.next_checkpoint() + 1
+    assert timing.next_checkpoint() == 0
+
+
+def test_a_checkpoint_comes_earlier_where_it_is_cheap_or_the_nodes_go_often(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timing = CheckpointTiming()
+    saved_in(clock, 60, timing)
+    usual, cheap = timing.next_checkpoint(), timing.next_checkpoint(cost_s=5)
+    monkeypatch.setenv("MOTLEY_MEAN_UP_SECONDS", "3600")
+    assert max(cheap, timing.next_checkpoint()) < usual
+
+
+def test_the_first_checkpoint_measures_what_it_costs_unless_an_earlier_attempt_did(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert CheckpointTiming().next_checkpoint() == FIRST_AFTER_S
+    monkeypatch.setenv("MOTLEY_CHECKPOINT_SECONDS", "60")
+    monkeypatch.setenv("MOTLEY_MEAN_UP_SECONDS", "7200")
+    assert CheckpointTiming().next_checkpoint() == pytest.approx(890, abs=1)
+
+
+def test_announced_losses_do_not_count_where_a_checkpoint_fits_into_the_notice(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stay = {"MOTLEY_MEAN_UP_SECONDS": "7200", "MOTLEY_NOTIFIED": "0.75", "MOTLEY_NOTICE_SECONDS": "120"}
+    for name, value in stay.items():
+        monkeypatch.setenv(name, value)
+    timing = CheckpointTiming()
+    assert timing.next_checkpoint(90) == pytest.approx(checkpoint_plan.daly_interval(90, 4 * 7200))
+    assert timing.next_checkpoint(110) == pytest.approx(checkpoint_plan.daly_interval(110, 7200))
+
+
+def test_a_checkpoint_that_fails_is_tried_again_only_when_the_next_is_due(clock: Clock) -> None:
+    timing = CheckpointTiming()
+    clock.now += FIRST_AFTER_S
+    with pytest.raises(OSError, match="full"), timing.measured():
+        raise OSError("full")
+    assert timing.next_checkpoint() == FIRST_AFTER_S
+
+
+def test_the_cost_of_a_checkpoint_is_reported_once_with_the_next_progress(tmp_path: Path) -> None:
+    body = """
+progress(1)
+save_atomically(checkpoint_dir() / "last", lambda file: time.sleep(0.01))
+once_per_job("run", lambda: "7")
+progress(2)
+progress(3)
+"""
+    output(body, tmp_path, MOTLEY_PROGRESS="p.jsonl")
+    reports = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert [set(report) & {"checkpoint_s", "checkpoint_at"} for report in reports] == [
+        set(),
+        {"checkpoint_s", "checkpoint_at"},
+        set(),
+    ]
+    assert reports[1]["checkpoint_s"] >= 0.01

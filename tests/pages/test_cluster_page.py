@@ -25,7 +25,7 @@ def many_nodes(db: None) -> None:
 
 def shown(client: Client, **query: object) -> list[str]:
     page = client.get(reverse("cluster"), query).content.decode()
-    return re.findall(r"<h3>(node-\d+)</h3>", page)
+    return re.findall(r"<h3><a [^>]*>(node-\d+)</a></h3>", page)
 
 
 def test_every_node_is_on_one_page(many_nodes: None, member: User, web) -> None:

@@ -47,6 +47,7 @@ PAGES: dict[str, Row] = {
     "would-start": Row(of="job", stranger=404),
     "act": Row(of="job", stranger=404, **DEED, post={}, also=("hold",)),
     "cluster": LIST,
+    "node": Row(of="node"),
     "act-on-node": Row(of="node", stranger=403, member=403, staff=302, post={"reason": "fan"}, also=("drain",)),
     "rounds": LIST,
     "round": Row(of="round"),

@@ -11,7 +11,7 @@ from jobs_app.lifecycle.endings import AttemptEnd, end_attempt
 from jobs_app.models import Attempt, Job
 from jobs_app.secrets import UsableSecrets
 from scheduler_app.round import engine_registry as fleet
-from scheduler_app.round.dispatch import dispatch, launch_command, launch_gpus_of
+from scheduler_app.round.dispatch import LaunchInputs, dispatch, launch_command, launch_gpus_of
 from scheduler_app.round.lease import acquire_lease
 from scheduler_app.round.observe import observe
 from scheduler_app.round.run_round import run_round
@@ -60,7 +60,8 @@ def test_an_attempt_that_was_launched_meanwhile_is_not_taken_for_gone(lab: Lab, 
 
 def test_a_launch_that_arrives_after_the_job_was_cancelled_begins_nothing(lab: Lab, unsent: Job) -> None:
     attempt = unsent.attempts.get()
-    late = launch_command(attempt, launch_gpus_of([attempt.pk])[attempt.pk], UsableSecrets.read([attempt.job]))
+    inputs = LaunchInputs(launch_gpus_of([attempt.pk])[attempt.pk], UsableSecrets.read([attempt.job]))
+    late = launch_command(attempt, inputs)
     folder = AttemptFolder(lab.root / "attempts" / str(attempt.pk))
     cancel_job(unsent, actor=None)
     lab.until_state(unsent, Job.State.CANCELLED)

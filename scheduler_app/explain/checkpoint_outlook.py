@@ -1,0 +1,112 @@
+"""Checkpoint outlook of a running job: its interval, the work that losses of nodes will cost, and its deadline."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import ceil, isfinite
+from statistics import fmean
+
+import numpy as np
+
+from cluster_app.models import LOST_AFTER
+from estimation.checkpoint_plan import CheckpointTerms, daly_interval, with_notice
+from estimation.interrupted_work import Duration, Interruptions, duration_of, expected_loss
+from estimation.types import Floats
+from jobs_app.models import Attempt, Job
+from scheduler_app.round.checkpoint_terms import checkpoint_terms
+
+LEAST_ASSUMED_S = 1.0
+"""Of a checkpoint that was not measured, where a restore is declared to take no time."""
+MOST_SEGMENTS = 10_000
+"""Of a plan: longer ones are computed with as many longer segments."""
+
+
+@dataclass(frozen=True)
+class CheckpointOutlook:
+    """What checkpoints and losses of nodes mean for the rest of a job."""
+
+    interruptions: Interruptions
+    cost_s: float
+    measured: bool
+    """Whether the cost was measured; else it is taken to be that of a restore."""
+    restore_s: float
+    interval_s: float
+    """Seconds of work between two checkpoints."""
+    gpus: int
+    left: Duration | None
+    """Time until the job is done; None: it is not known how much is left."""
+    lost_s: float | None
+    """Expected seconds of work that losses of nodes take from the rest."""
+    in_time: float | None
+    """Probability of being done before the deadline; None: it has none."""
+
+    @property
+    def lost_gpu_s(self) -> float | None:
+        return None if self.lost_s is None else self.lost_s * self.gpus
+
+    @property
+    def at_stake_gpu_s(self) -> float:
+        """Work that a loss takes on average: half an interval."""
+        return self.interval_s / 2 * self.gpus
+
+
+def checkpoint_outlook(job: Job, attempts: Sequence[Attempt], now: datetime) -> CheckpointOutlook | None:
+    """The outlook of the job's running attempt, all of the job's attempts given; None if none runs."""
+    running = [attempt for attempt in attempts if attempt.state == Attempt.State.RUNNING]
+    terms = checkpoint_terms(running, now)
+    if not running or running[0].pk not in terms:
+        return None
+    return outlook_of(job, running[0], terms[running[0].pk], restore_s=_restore_s(job, attempts), now=now)
+
+
+def outlook_of(
+    job: Job, attempt: Attempt, terms: CheckpointTerms, *, restore_s: float, now: datetime
+) -> CheckpointOutlook:
+    """The outlook of an attempt. A lost node is noticed after `LOST_AFTER`; the time in the queue is not counted."""
+    cost_s = max(job.restore_s, LEAST_ASSUMED_S) if terms.cost_s is None else terms.cost_s
+    stay = with_notice(terms.interruptions, cost_s)._replace(mean_down_s=LOST_AFTER.total_seconds())
+    lost_every_s = 1 / stay.loss_rate if stay.loss_rate else float("inf")
+    interval_s = daly_interval(cost_s, lost_every_s)
+    work_s = _work_left_s(job, attempt)
+    segments = None if work_s is None else _segments(work_s, interval_s, cost_s)
+    left = None if segments is None else _duration(segments, restore_s, stay)
+    return CheckpointOutlook(
+        interruptions=stay,
+        cost_s=cost_s,
+        measured=terms.cost_s is not None,
+        restore_s=restore_s,
+        interval_s=interval_s,
+        gpus=attempt.gpu_count,
+        left=left,
+        lost_s=None if segments is None else float(expected_loss(segments, stay).sum()),
+        in_time=left.done_within((job.deadline - now).total_seconds()) if left and job.deadline else None,
+    )
+
+
+def _segments(work_s: float, interval_s: float, cost_s: float) -> Floats:
+    number = max(min(ceil(work_s / max(interval_s, work_s / MOST_SEGMENTS)), MOST_SEGMENTS), 1) if work_s else 1
+    return np.full(number, work_s / number + cost_s)
+
+
+def _duration(segments: Floats, restore_s: float, stay: Interruptions) -> Duration | None:
+    """None where no segment is ever done: a checkpoint takes far longer than the nodes stay."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        left = duration_of(segments, restore_s, stay)
+    return left if isfinite(left.mean_s + left.variance) else None
+
+
+def _work_left_s(job: Job, attempt: Attempt) -> float | None:
+    rate = attempt.measured_rate or attempt.own_rate
+    if job.total_steps is None or not rate:
+        return None
+    return max(job.total_steps - max(attempt.step or 0, job.step or 0), 0) / rate
+
+
+def _restore_s(job: Job, attempts: Sequence[Attempt]) -> float:
+    """Mean seconds from launch to first progress over the attempts that resumed; before the first, as declared."""
+    took = [
+        max((attempt.first_step_at - attempt.launched_at).total_seconds(), 0.0)
+        for attempt in attempts
+        if attempt.number > 1 and attempt.launched_at and attempt.first_step_at
+    ]
+    return fmean(took) if took else job.restore_s

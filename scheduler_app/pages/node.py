@@ -1,0 +1,58 @@
+"""Node page: how long the node stays, from the times in which it was up and down, and its history."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from django.contrib.auth.decorators import login_required
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from cluster_app.models import Node, NodeInterval
+from estimation.node_lifetimes import kaplan_meier
+from scheduler_app.pages.base import SignedInRequest
+from scheduler_app.round.node_lifetimes import known_lifetimes
+
+HORIZONS_S = (600, 3600, 8 * 3600, 86_400, 7 * 86_400)
+LEAST_LOSSES = 3
+"""With fewer of its own, a node's survival curve is that of its capacity type."""
+MOST_INTERVALS = 5000
+SHOWN = 20
+
+
+@login_required
+@require_safe
+def node(request: SignedInRequest, name: str) -> HttpResponse:
+    seen, now = get_object_or_404(Node.objects.select_related("gpu_type"), name=name), timezone.now()
+    known = known_lifetimes([name], now)[name]
+    alike = NodeInterval.objects.filter(node__capacity_type=seen.capacity_type)
+    of_its_own = known.observed.losses >= LEAST_LOSSES
+    context: dict[str, Any] = {
+        "node": seen,
+        "known": known,
+        "survival": _survival(seen.intervals.all() if of_its_own else alike, now),
+        "of_its_own": of_its_own,
+        "intervals": [(interval, _length_s(interval, now)) for interval in seen.intervals.all()[:SHOWN]],
+        "events": seen.events.select_related("actor")[:SHOWN],
+    }
+    return render(request, "scheduler_app/node.html", context)
+
+
+def _survival(intervals: QuerySet[NodeInterval], now: datetime) -> Sequence[tuple[int, float]]:
+    """Probability of staying up for each horizon (Kaplan-Meier); empty if no end was observed."""
+    rows = list(intervals.filter(up=True)[:MOST_INTERVALS])
+    length = np.array([_length_s(row, now) for row in rows])
+    ended = np.array(
+        [row.end in (NodeInterval.End.CHANGED, NodeInterval.End.ANNOUNCED) for row in rows], dtype=np.bool_
+    )
+    if not ended.any():
+        return []
+    return list(zip(HORIZONS_S, kaplan_meier(length, ended).at(np.array(HORIZONS_S)).tolist(), strict=True))
+
+
+def _length_s(interval: NodeInterval, now: datetime) -> float:
+    return max(((interval.ended_at or now) - interval.started_at).total_seconds(), 0.0)
