@@ -8,6 +8,9 @@ import numpy as np
 from allocation.types import Bools, Floats, Ints
 
 ROUNDING = 1e-6
+MIB_PER_GIB = 1024
+UNITS = np.array([1, MIB_PER_GIB])
+"""CPUs and MiB, in which floors are whole, in CPUs and GiB."""
 
 
 class FloorsDoNotFit(ValueError):
@@ -26,6 +29,19 @@ def proportional_shares(capacity: Floats, node_gpus: Ints) -> Floats:
     """Proportional share (N, 2) of a GPU on each node: capacity (N, 2) over its GPUs (N,)."""
     shares: Floats = capacity / np.maximum(node_gpus, 1)[:, None]
     return shares
+
+
+def floors(gpus: Ints, fixed: Floats, capacity: Floats, node_gpus: Ints) -> Floats:
+    """Floor (m, 2) of each job: what it fixes (m, 2), 0 being nothing, else the share of a GPU on its poorest node.
+
+    That share is the proportional one, or less where jobs fix more than theirs and leave less. It is whole CPUs and
+    whole MiB, and idle GPUs keep it, so that the floors of all jobs fit where the fixed amounts do.
+    """
+    rest = np.maximum(node_gpus[:, None] - gpus.T @ (fixed > 0), 1)
+    left = np.maximum(capacity - gpus.T @ fixed, 0) / rest
+    share = np.floor(np.minimum(proportional_shares(capacity, node_gpus), left) * UNITS) / UNITS
+    poorest = np.array([share[row > 0].min(axis=0) for row in gpus]).reshape(-1, 2)
+    return np.where(fixed > 0, fixed, poorest)
 
 
 def largest_demand_first(size: Ints, demand: Floats) -> Ints:

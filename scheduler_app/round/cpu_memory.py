@@ -8,15 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from allocation.cpu_memory.sensitivity import CPUS, MEMORY, Storage, best_case_demand, sensitivity_of_curve
-from allocation.cpu_memory.tune import Shares, largest_demand_first, proportional_shares, tune
+from allocation.cpu_memory.tune import MIB_PER_GIB, Shares, floors, largest_demand_first, tune
 from allocation.plan_round import Plan
 from allocation.types import Floats, Ints
 from jobs_app.models import Attempt
 from scheduler_app.round.inputs import AttemptRow, InputRows, JobRow
 from scheduler_app.round.snapshot import Snapshot
 
-MIB, GIB = 2**20, 2**30
-MIB_PER_GIB = 1024
+MIB = 2**20
 How = Attempt.CpuMemory
 
 
@@ -73,10 +72,10 @@ def share_cpus_and_memory(
     if not any(one.row >= 0 for one in jobs):
         return AS_JOBS_ASKED
     gpus, capacity, node_gpus = _placed(jobs, len(rows.nodes)), _capacity(rows), _gpus_of_nodes(rows)
-    floor = _floors(jobs, gpus, capacity, node_gpus)
+    fixed = np.array([one.fixed for one in jobs])
+    floor = floors(gpus, fixed, capacity, node_gpus)
     demand = np.array([_demand(one, rows, least) for one, least in zip(jobs, floor, strict=True)])
-    asked = gpus.T @ np.array([one.fixed for one in jobs])
-    shares = tune(gpus, floor, demand, np.maximum(capacity, asked), _order(jobs, gpus, demand))
+    shares = tune(gpus, floor, demand, np.maximum(capacity, gpus.T @ fixed), _order(jobs, gpus, demand))
     return CpuMemoryShares(dict(_starting(jobs, shares)), dict(_lowered(jobs, shares)))
 
 
@@ -114,27 +113,6 @@ def _capacity(rows: InputRows) -> Floats:
 def _gpus_of_nodes(rows: InputRows) -> Ints:
     count = Counter(gpu.node_id for gpu in rows.gpus)
     return np.array([count[node.id] for node in rows.nodes], dtype=np.int64)
-
-
-def _floors(jobs: Sequence[Occupant], gpus: Ints, capacity: Floats, node_gpus: Ints) -> Floats:
-    """Floor (m, 2): what the job asks for, else the share of a GPU, on its poorest node.
-
-    That share is the proportional one, or less where jobs that ask for more than theirs leave less. CPUs and MiB are
-    whole, and idle GPUs keep their share, so that all floors always fit.
-    """
-    fixed = np.array([one.fixed for one in jobs])
-    rest = np.maximum(node_gpus[:, None] - gpus.T @ (fixed > 0), 1)
-    left = np.maximum(capacity - gpus.T @ fixed, 0) / rest
-    share = _whole(np.minimum(proportional_shares(capacity, node_gpus), left))
-    poorest = np.array([share[list(one.gpus)].min(axis=0) for one in jobs])
-    return np.where(fixed > 0, fixed, poorest)
-
-
-def _whole(amount: Floats) -> Floats:
-    """Amounts (..., 2) in whole CPUs and whole MiB."""
-    unit = np.array([1, MIB_PER_GIB])
-    whole: Floats = np.floor(amount * unit) / unit
-    return whole
 
 
 def _demand(one: Occupant, rows: InputRows, floor: Floats) -> Floats:

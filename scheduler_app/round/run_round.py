@@ -194,8 +194,9 @@ def _set_culprits_aside(now: datetime) -> None:
         if next(calls) > MOST_TRIALS:
             raise NotIsolated("the round fails whichever jobs are left out")
         others = jobs.keys() - {*part}
-        snapshot, _ = build_snapshot(rows.without(others), timing, pinned=_attempts_of(rows, others))
-        decide(snapshot, setting.policy, setting.parameters)
+        some = rows.without(others)
+        snapshot, _ = build_snapshot(some, timing, pinned=_attempts_of(rows, others))
+        _cpu_memory_shares(setting, some, snapshot, decide(snapshot, setting.policy, setting.parameters))
 
     with suppress(NotIsolated):
         set_aside(Kind.JOB, {str(job): error for job, error in isolate(list(jobs), plan).items()}, now)

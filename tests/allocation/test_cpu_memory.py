@@ -18,7 +18,14 @@ from allocation.cpu_memory.sensitivity import (
     sensitivity_of_curve,
     storage_bound,
 )
-from allocation.cpu_memory.tune import FloorsDoNotFit, largest_demand_first, place_and_tune, proportional_shares, tune
+from allocation.cpu_memory.tune import (
+    FloorsDoNotFit,
+    floors,
+    largest_demand_first,
+    place_and_tune,
+    proportional_shares,
+    tune,
+)
 from tests.hypothesis_examples import examples
 from tests.reference import reference
 
@@ -179,6 +186,22 @@ def test_no_job_is_slower_than_with_its_proportional_share_and_no_node_gives_mor
         assert job.at(amount) >= job.at(least)
     assert (gpus.T @ shares.amount <= capacity + 1e-5).all()
     assert (shares.amount == np.where(shares.reverted[:, None], floor, demand)).all()
+
+
+@given(clusters(), st.data())
+@examples(200)
+def test_floors_beside_what_jobs_fix_always_fit_and_are_proportional_where_nothing_is_fixed(cluster, data):
+    gpus, _, capacity, node_gpus = cluster
+    amounts = st.one_of(st.just(0.0), st.floats(0.5, 20))
+    fixed = np.array([[data.draw(amounts), data.draw(amounts)] for _ in gpus]).reshape(-1, 2)
+    capacity = np.maximum(capacity, gpus.T @ fixed)
+    floor = floors(gpus, fixed, capacity, node_gpus)
+    assert (gpus.T @ floor <= capacity + 1e-6).all()
+    assert (floor == np.where(fixed > 0, fixed, floor)).all()
+    share = proportional_shares(capacity, node_gpus)
+    for row, one in zip(gpus, floors(gpus, np.zeros_like(fixed), capacity, node_gpus), strict=True):
+        assert (one <= share[row > 0].min(axis=0)).all()
+        assert (one > share[row > 0].min(axis=0) - [1, 1 / 1024] - 1e-9).all()
 
 
 def test_the_linear_bound_is_above_the_best_whole_shares_and_these_above_the_greedy_ones():

@@ -28,6 +28,7 @@ def test_submit_of_options_asks_for_what_they_say(service: Live, motley: Motley)
     more = "--time-limit 48h --retries 3 --env A=1 --env B=x=y --tag project=imagenet --not-preemptible --workload w"
     more += " --mount tmp --mount var"
     field = ["--set", "checkpoint={grace_seconds: 120, restore_seconds: 5}"]
+    field += ["--set", "sensitivity={cpu_curve: {1: 0.3, 3: 1.0}}"]
     result = motley("submit", *options.split(), *more.split(), *field, "--", "python", "train.py", "--epochs", "90")
     assert (result.exit_code, asked(service)) == (
         0,
@@ -41,6 +42,7 @@ def test_submit_of_options_asks_for_what_they_say(service: Live, motley: Motley)
             "total_steps": 9,
             "weight": 0.5,
             "time_limit": "2d",
+            "sensitivity": {"cpu_curve": {1: 0.3, 3: 1.0}},
             "retries": 3,
             "env": {"A": "1", "B": "x=y"},
             "tags": {"project": "imagenet"},

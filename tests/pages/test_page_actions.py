@@ -23,8 +23,11 @@ def test_the_form_submits_a_job_and_leads_to_its_page(member, cluster, web):
 
 
 def test_what_the_form_lacks_is_written_beside_it_as_yaml(member, cluster, web):
-    web(member).post(reverse("new-job"), FORM | {"more": "tags: {project: imagenet}\nweight: 0.5"})
-    assert (Job.objects.get().tags, Job.objects.get().weight) == ({"project": "imagenet"}, 0.5)
+    curve = "sensitivity: {cpu_curve: {1: 0.5, 4: 1}}"
+    web(member).post(reverse("new-job"), FORM | {"more": f"tags: {{project: imagenet}}\nweight: 0.5\n{curve}"})
+    job = Job.objects.get()
+    assert (job.tags, job.weight) == ({"project": "imagenet"}, 0.5)
+    assert job.sensitivity == {"cpu_curve": {"1": 0.5, "4": 1.0}}
 
 
 def test_replicas_of_several_gpus_are_fields_of_the_form(member, cluster, web):
@@ -60,6 +63,7 @@ def test_at_most_more_gpus_makes_the_job_elastic(member, cluster, web):
         ({"grace_seconds": "0"}, "grace_seconds"),
         ({"more": "colour: red"}, "more"),
         ({"more": "a: [b"}, "more"),
+        ({"more": "sensitivity: {dataset: 1GiB}"}, "more"),
         ({"more": "just words"}, "more"),
     ],
 )

@@ -129,6 +129,17 @@ def test_a_job_whose_sensitivity_cannot_be_read_stops_no_other(tuned: Lab) -> No
     assert not tuned.attempts(broken)
 
 
+def test_a_job_whose_sensitivity_makes_no_sense_is_set_aside(tuned: Lab) -> None:
+    """The service refuses such a curve; somebody has written it past the service."""
+    senseless, other = tuned.submit(sensitivity=HUNGRY), tuned.submit(name="other")
+    Job.objects.filter(pk=senseless.pk).update(sensitivity={"cpu_curve": {"1": -5}})
+    assert acquire_lease("lab", tuned.now)
+    assert run_round("lab", tuned.now).result == Round.Result.FAILED
+    placed(tuned)
+    assert share_of(tuned, other) == (3, 0, How.PROPORTIONAL)
+    assert not tuned.attempts(senseless)
+
+
 # -- what is told and shown --------------------------------------------------------------------------------------
 
 
