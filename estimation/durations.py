@@ -52,9 +52,10 @@ class JobTraits(NamedTuple):
 
 
 class Basis(StrEnum):
-    """What an estimate of a duration is based on: a declaration, or a pool of ended jobs."""
+    """What an estimate of a duration is based on: a declaration, the job's own report, or a pool of ended jobs."""
 
     DECLARED = "declared"
+    REPORTED = "reported"
     SIMILAR = "similar"
     SIMILAR_OF_ALL = "similar_of_all"
     USER = "user"
@@ -70,6 +71,10 @@ class DurationEstimate(NamedTuple):
     @classmethod
     def declared(cls, seconds: float) -> "DurationEstimate":
         return cls(Estimate(seconds, 0.0, Source.DECLARED, 1), Basis.DECLARED)
+
+    @classmethod
+    def reported(cls, seconds: float) -> "DurationEstimate":
+        return cls(Estimate(seconds, 0.0, Source.MEASURED, 1), Basis.REPORTED)
 
 
 class Sums(NamedTuple):
