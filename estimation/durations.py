@@ -35,8 +35,8 @@ DECAY = 0.8
 LEAST_SIMILARITY = 0.6
 MOST_SIMILAR = 2
 """Names that make up a pool, the most similar first."""
-MOST_NAMES = 1_000
-"""Names kept of each user, and of all users: those of jobs that ended most recently."""
+MOST_NAMES = 200
+"""Names kept of each user, and of all users, those of jobs that ended most recently: a name is compared with each."""
 USUAL_SPREAD = 1.0
 MOST_SPREAD = 2.5
 """Of more, the mean of a log-normal quantity lies above nine tenths of its values, and says nothing any more."""
