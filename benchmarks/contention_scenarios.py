@@ -63,6 +63,9 @@ def scenarios(seeds: Sequence[int]) -> dict[str, Contention]:
     found["f"] = Contention(
         "five teams, load 1.0, a third declares no length", philly_options, written("f", undeclared, seeds)
     )
+    found["f-estimated"] = Contention(
+        "the same, their lengths estimated", _estimating, written("f-estimated", undeclared, seeds)
+    )
     return found
 
 
@@ -175,6 +178,10 @@ def _gavel_options(restart_s: float) -> Callable[[Path], Scenario]:
 
 def _gavel(name: str) -> Path:
     return reference() / "gavel" / "traces" / name
+
+
+def _estimating(folder: Path) -> Scenario:
+    return replace(philly_options(folder), estimate_lengths=True)
 
 
 def philly_options(_: Path) -> Scenario:

@@ -103,6 +103,7 @@ class ProgressTail:
             loss=_number(report.get("loss")),
             epoch=_number(report.get("epoch")),
             batch_size=_integer(report.get("batch_size")),
+            total_steps=_integer(report.get("total_steps")) or (first.total_steps if first else None),
             grad_sqr=_number(report.get("grad_sqr")),
             grad_var=_number(report.get("grad_var")),
             **self._checkpoint_of(report, now),

@@ -169,6 +169,8 @@ class Progress:
     loss: float | None = None
     epoch: float | None = None
     batch_size: int | None = None
+    total_steps: int | None = None
+    """As the job said it last."""
     grad_sqr: float | None = None
     grad_var: float | None = None
     """Variance of the gradient over batches of `batch_size`; `grad_sqr` is its squared norm. Both of the last line."""

@@ -39,8 +39,8 @@ MOST_SIMILAR = 2
 """Names that make up a pool, the most similar first."""
 NUMBERS = re.compile(r"[0-9a-f]{8,}|\d+")
 """Names that differ in these alone are one: a queue of 10,000 jobs has as many names, but few kinds of them."""
-MOST_NAMES = 1_000
-"""Names kept of each user, and of all users: those of jobs that ended most recently."""
+MOST_NAMES = 200
+"""Names kept of each user, and of all users, those of jobs that ended most recently: a name is compared with each."""
 USUAL_SPREAD = 1.0
 MOST_SPREAD = 2.5
 """Of more, the mean of a log-normal quantity lies above nine tenths of its values, and says nothing any more."""
@@ -56,9 +56,10 @@ class JobTraits(NamedTuple):
 
 
 class Basis(StrEnum):
-    """What an estimate of a duration is based on: a declaration, or a pool of ended jobs."""
+    """What an estimate of a duration is based on: a declaration, the job's own report, or a pool of ended jobs."""
 
     DECLARED = "declared"
+    REPORTED = "reported"
     SIMILAR = "similar"
     SIMILAR_OF_ALL = "similar_of_all"
     USER = "user"
@@ -74,6 +75,10 @@ class DurationEstimate(NamedTuple):
     @classmethod
     def declared(cls, seconds: float) -> "DurationEstimate":
         return cls(Estimate(seconds, 0.0, Source.DECLARED, 1), Basis.DECLARED)
+
+    @classmethod
+    def reported(cls, seconds: float) -> "DurationEstimate":
+        return cls(Estimate(seconds, 0.0, Source.MEASURED, 1), Basis.REPORTED)
 
 
 class Sums(NamedTuple):

@@ -225,14 +225,17 @@ def progress(
     epoch: SupportsFloat | None = None,
     loss: SupportsFloat | None = None,
     batch_size: SupportsInt | None = None,
+    total_steps: SupportsInt | None = None,
     grad_sqr: SupportsFloat | None = None,
     grad_var: SupportsFloat | None = None,
 ) -> None:
     """Report the progress of the job to Motley, on rank 0, once or twice a second; does nothing outside Motley.
 
-    NumPy and PyTorch scalars are accepted. `batch_size` is the global batch size; `grad_sqr` and `grad_var` are the
-    squared norm of the gradient and its variance over batches of that size, from which Motley estimates statistical
-    efficiency (goodput). If a report cannot be written, there is one warning on stderr and training continues.
+    NumPy and PyTorch scalars are accepted. `batch_size` is the global batch size; `total_steps`, the step at which the
+    job will be done, tells Motley what is left of a job whose description does not say it; `grad_sqr` and `grad_var`
+    are the squared norm of the gradient and its variance over batches of that size, from which Motley estimates
+    statistical efficiency (goodput). If a report cannot be written, there is one warning on stderr and training
+    continues.
     """
     path = os.environ.get("MOTLEY_PROGRESS")
     if not path:
@@ -243,6 +246,7 @@ def progress(
         "epoch": _finite(epoch),
         "loss": _finite(loss),
         "batch_size": None if batch_size is None else int(batch_size),
+        "total_steps": None if total_steps is None else int(total_steps),
         "grad_sqr": _finite(grad_sqr),
         "grad_var": _finite(grad_var),
         **_timing.take_report(),

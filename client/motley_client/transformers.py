@@ -59,7 +59,8 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
         if last or now_s >= self._reported_at_s + self.report_period_s:
             self._reported_at_s = now_s
             samples = args.train_batch_size * args.world_size * args.gradient_accumulation_steps
-            progress(state.global_step, epoch=state.epoch, loss=self._loss, batch_size=samples)
+            total = state.max_steps
+            progress(state.global_step, epoch=state.epoch, loss=self._loss, batch_size=samples, total_steps=total)
 
 
 def _newest_checkpoint(folder: Path) -> str | None:

@@ -34,6 +34,7 @@ class Advance:
     at: datetime
     loss: float | None
     batch_size: int | None = None
+    total_steps: int | None = None
     grad_sqr: float | None = None
     grad_var: float | None = None
     checkpoint_s: float | None = None
@@ -93,7 +94,9 @@ def _write_attempts(fresh: Fresh) -> None:
 
 
 def _write_jobs(fresh: Fresh) -> None:
-    rewrite(Job, ("step", "step_at"), {old.job: (now.step, now.at) for old, now in fresh})
+    listed = list(fresh)
+    rewrite(Job, ("step", "step_at"), {old.job: (now.step, now.at) for old, now in listed})
+    rewrite(Job, ("reported_total_steps",), {old.job: (now.total_steps,) for old, now in listed if now.total_steps})
 
 
 @transaction.atomic

@@ -171,6 +171,9 @@ class Job(models.Model):
         default=dict, blank=True, help_text="Limits between which the batch is tuned; empty: the job's own affair."
     )
     total_steps = models.PositiveBigIntegerField(null=True, blank=True)
+    reported_total_steps = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="As it says itself while it runs; counts where `total_steps` is not given."
+    )
     grace_s = models.PositiveIntegerField(default=60)
     restore_s = models.FloatField(default=30)
     preemptible = models.BooleanField(default=True)
@@ -284,6 +287,11 @@ class Job(models.Model):
     @property
     def is_final(self) -> bool:
         return self.state in Job.FINAL
+
+    @property
+    def steps_in_all(self) -> int | None:
+        """Declared, else as it reports them; None: not known."""
+        return self.total_steps or self.reported_total_steps
 
     @property
     def replica(self) -> GpusPerReplica:

@@ -1,4 +1,4 @@
-"""How long a job still runs: from the steps that it declares, or from jobs that ended before."""
+"""How long a job still runs: from the steps that it declares or reports, or from jobs that ended before."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,24 +33,24 @@ def remaining_work(job: Job, attempts: Sequence[Attempt], now: datetime) -> Rema
         return None
     forecast = DurationForecast.objects.filter(pk=job.pk).first()
     live = next((attempt for attempt in reversed(attempts) if attempt.state != Attempt.State.ENDED), None)
-    if job.total_steps:
-        return _of_declared(job, live, forecast)
+    if job.steps_in_all:
+        return _of_steps(job, job.steps_in_all, live, forecast)
     gpus = forecast.gpus if forecast else job.gpus_min
     found = history_of(read_ended_jobs()).estimate(JobTraits(job.owner_id, job.name, gpus))
     return _of_similar(job, found, attempts, live, gpus=gpus, now=now) if found else None
 
 
-def _of_declared(job: Job, live: Attempt | None, forecast: DurationForecast | None) -> RemainingWork | None:
+def _of_steps(job: Job, total: int, live: Attempt | None, forecast: DurationForecast | None) -> RemainingWork | None:
     """Steps left at the measured, else the expected rate; of a waiting job, as much of the forecast as is left."""
-    assert job.total_steps  # noqa: S101 - checked by the caller
-    left = max(job.total_steps - job.step, 0)
+    left = max(total - job.step, 0)
     if live is not None and (rate := live.measured_rate or live.own_rate):
         seconds = left / rate
     elif forecast is not None and forecast.submission_basis == Basis.DECLARED and forecast.submission_s is not None:
-        seconds = forecast.submission_s * left / job.total_steps
+        seconds = forecast.submission_s * left / total
     else:
         return None
-    return RemainingWork(seconds, seconds, seconds, Basis.DECLARED, 0, live is not None, "from the steps it declares")
+    basis, says = (Basis.DECLARED, "declares") if job.total_steps else (Basis.REPORTED, "reports")
+    return RemainingWork(seconds, seconds, seconds, basis, 0, live is not None, f"from the steps it {says}")
 
 
 def _of_similar(

@@ -47,7 +47,7 @@ class Judgement(NamedTuple):
     basis: Basis
     accuracy: Accuracy
     within_limits: float | None
-    """Part of the durations within the limits; None: declared lengths have none."""
+    """Part of the durations within the limits; None: declared and reported lengths have none."""
 
 
 def judge_forecasts() -> list[Judgement]:
@@ -85,4 +85,5 @@ def _outcomes(row: Row) -> Iterator[tuple[tuple[Moment, Basis], Outcome]]:
 def _judgement(moment: Moment, basis: Basis, outcomes: list[Outcome]) -> Judgement:
     forecast_s, _, seconds = np.array(outcomes, dtype=float).T
     within = sum(outcome.is_within_limits for outcome in outcomes) / len(outcomes)
-    return Judgement(moment, basis, accuracy_of(forecast_s, seconds), None if basis == Basis.DECLARED else within)
+    has_limits = basis not in (Basis.DECLARED, Basis.REPORTED)
+    return Judgement(moment, basis, accuracy_of(forecast_s, seconds), within if has_limits else None)

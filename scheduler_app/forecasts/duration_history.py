@@ -1,6 +1,7 @@
 """Durations of the jobs that succeeded last, from which those of others are estimated."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -32,7 +33,12 @@ def read_open_forecasts() -> frozenset[UUID]:
 
 
 def history_of(ended: Sequence[EndedJob]) -> DurationHistory:
-    """History of these jobs, given the newest first."""
+    """History of these jobs, given the newest first; shared, with the estimates it has given, until a job ends."""
+    return _history(tuple(ended))
+
+
+@lru_cache(maxsize=1)
+def _history(ended: tuple[EndedJob, ...]) -> DurationHistory:
     return DurationHistory.of(_with_traits(reversed(ended)))
 
 

@@ -142,6 +142,7 @@ class JobRow(NamedTuple):
     rates: DeclaredRates
     batch_size: dict[str, int]
     total_steps: int | None
+    reported_total_steps: int | None
     step: int
     restore_s: float
     preemptible: bool
@@ -152,6 +153,11 @@ class JobRow(NamedTuple):
     attained_gpu_s: float
     work_lost_gpu_s: float
     attempt_count: int
+
+    @property
+    def steps_in_all(self) -> int | None:
+        """Declared, else as it reports them; None: not known."""
+        return self.total_steps or self.reported_total_steps
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -236,7 +242,7 @@ class InputRows:
     known_rates: Sequence[KnownRate] = ()
     """Measured rates of all workloads, whether they have a job in the round or not."""
     ended: Sequence[EndedJob] = ()
-    """Jobs that succeeded last, the newest first; none where every job declares its length."""
+    """Jobs that succeeded last, the newest first; none where every job tells its length."""
     forecasts: Collection[UUID] = ()
     """Jobs with an open forecast."""
     unreadable: Mapping[UUID, Exception] = field(default_factory=dict)
@@ -273,7 +279,7 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
         received=[*_received(attempts.values()), *_received_before(shares_since)],
         busy_in_arrays=_busy_in_arrays(),
         known_rates=read_known_rates(),
-        ended=read_ended_jobs() if any(job.total_steps is None for job in jobs) else [],
+        ended=read_ended_jobs() if any(job.steps_in_all is None for job in jobs) else [],
         forecasts=read_open_forecasts(),
         unreadable=unreadable,
     )

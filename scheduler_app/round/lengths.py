@@ -1,4 +1,4 @@
-"""Lengths of jobs: the steps that they declare, else the duration of jobs that ended before. No queries."""
+"""Lengths of jobs: the steps that they declare or report, else the duration of jobs that ended before. No queries."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -32,17 +32,19 @@ def lengths_of(
         _duration(job, history, int(gpus), rate)
         for job, gpus, rate in zip(jobs, base_gpus.tolist(), base_rate.tolist(), strict=True)
     ]
-    total = np.array([job.total_steps or np.inf for job in jobs], dtype=float)
+    total = np.array([job.steps_in_all or np.inf for job in jobs], dtype=float)
     step = np.array([job.step for job in jobs], dtype=float)
     left_s = [_left_s(duration, after) for duration, after in zip(durations, worked_s.tolist(), strict=True)]
-    declared = np.isfinite(total)
-    remaining = np.where(declared, np.maximum(total - step, 0), np.array(left_s, dtype=float) * base_rate)
-    return Lengths(np.where(declared, total, step + remaining), remaining, durations)
+    told = np.isfinite(total)
+    remaining = np.where(told, np.maximum(total - step, 0), np.array(left_s, dtype=float) * base_rate)
+    return Lengths(np.where(told, total, step + remaining), remaining, durations)
 
 
 def _duration(job: JobRow, history: DurationHistory, gpus: int, rate: float) -> DurationEstimate | None:
     if job.total_steps:
         return DurationEstimate.declared(job.total_steps / rate)
+    if job.reported_total_steps:
+        return DurationEstimate.reported(job.reported_total_steps / rate)
     return history.estimate(JobTraits(job.owner_id, job.name, gpus))
 
 

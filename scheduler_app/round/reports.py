@@ -152,6 +152,7 @@ def _advance(report: AttemptReport, progress: Progress) -> Advance:
         at=progress.at,
         loss=progress.loss,
         batch_size=progress.batch_size,
+        total_steps=progress.total_steps,
         grad_sqr=progress.grad_sqr,
         grad_var=progress.grad_var,
         checkpoint_s=progress.checkpoint_s,

@@ -145,6 +145,7 @@ class Simulation:
         state = self.state
         done = state.left[rows] <= 0
         state.finish_s[rows[done]] = stops_s[done]
+        state.note_finished(rows[done])
         self.done += int(done.sum())
         state.held[rows[done]] = -1
         state.part(rows[done])

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from allocation.problem import Problem, SpaceSharing, isolated_rate, normaliser
 from allocation.types import Bools, Floats, Ints
+from estimation.durations import DurationHistory
 from simulation.clock.progress import FixedRates, Work
 from simulation.clock.team_ledger import TeamLedger
 from simulation.cluster import Cluster
@@ -51,6 +52,8 @@ class State:
     began_s: Floats
     since_s: Floats
     teams: TeamLedger
+    durations: DurationHistory | None = None
+    """Of the jobs that have finished; None: the lengths that jobs do not declare stay unknown."""
     together_s: dict[tuple[int, int], Floats] = field(default_factory=dict)
     lost_gpu_s: float = 0.0
     restored_gpu_s: float = 0.0
@@ -121,7 +124,25 @@ class State:
             np.where(usable, rate, 0), jobs.configurations.usage, known["capacity"], units
         )
         known |= {"base_gpus": base_gpus[kind], "base_rate": base_rate[kind]}
+        if self.durations is not None and "remaining_steps" not in columns:
+            known |= self._lengths(self.durations, rows, base_rate[kind])
         return Problem.of(rate[kind], jobs.configurations.usage, sharing=self._sharing(rows), **known)
+
+    def _lengths(self, history: DurationHistory, rows: Ints, base_rate: Floats) -> dict[str, Floats]:
+        """Steps left and in all of these rows, as in the service: of those that declare none by the jobs that ended."""
+        done, declared = self.jobs.steps[rows] - self.left[rows], self.jobs.declared_steps[rows]
+        left = np.maximum(declared - done, 0)
+        for at in np.flatnonzero(np.isinf(declared)).tolist():
+            if found := history.estimate(self.jobs.traits(int(rows[at]))):
+                left[at] = found.estimate.mean_left(float(done[at] / base_rate[at])) * base_rate[at]
+        return {"remaining_steps": left, "total_steps": np.where(np.isinf(declared), done + left, declared)}
+
+    def note_finished(self, rows: Ints) -> None:
+        """Add the durations of these jobs, on their smallest gangs of average GPUs, to the history."""
+        if self.durations is None:
+            return
+        for i in rows.tolist():
+            self.durations.add(self.jobs.traits(i), float(self.jobs.steps[i] / self.jobs.base_rate[i]))
 
     def _sharing(self, rows: Ints) -> SpaceSharing | None:
         """Columns about space sharing, if jobs may share GPUs."""

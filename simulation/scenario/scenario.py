@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from estimation.durations import DurationHistory
 from simulation.clock.metrics import figures_of
 from simulation.clock.run import SimulatedRound, Simulation
 from simulation.clock.training import OWN
@@ -202,6 +203,14 @@ class Scenario:
             **TOLD,
         ),
     ] = 1
+    estimate_lengths: Annotated[
+        bool,
+        typer.Option(
+            "--estimate-lengths",
+            help="Policies see lengths that jobs do not declare estimated from those that finished.",
+            **TOLD,
+        ),
+    ] = False
     told_restart_s: Annotated[
         float | None,
         typer.Option("--told-restart", min=0, metavar="SECONDS", help="Policies take a restart to cost this.", **TOLD),
@@ -254,4 +263,5 @@ class Scenario:
             packed=setting.packed,
             wrong=setting.wrong,
         )
+        state.durations = DurationHistory() if self.estimate_lengths else None
         return TraceRun(Simulation(state, rounds), machines.gpu_types, prices, jobs)

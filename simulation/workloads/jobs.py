@@ -12,6 +12,7 @@ import numpy as np
 from allocation.configurations import Configurations
 from allocation.problem import LEAST_WEIGHT, normaliser
 from allocation.types import Bools, Floats, Ints
+from estimation.durations import JobTraits
 from simulation.cluster import Cluster, Placement
 from simulation.traces.trace import GangSpread, Program, TraceJob
 from simulation.workloads.rate_sources import RateSource
@@ -119,6 +120,11 @@ class Jobs:
         alone = np.broadcast_to(self.kind_rate[: len(self.beside_rate), None], self.beside_rate.shape)
         kept = np.divide(self.beside_rate, alone, out=np.zeros_like(self.beside_rate), where=alone > 0)
         return np.minimum(kept, 1)
+
+    def traits(self, row: int) -> JobTraits:
+        """What tells of its duration: a trace has no owner, and no name that recurs, but a team and a workload."""
+        workload = self.programs[int(self.kind[row])].workload or ""
+        return JobTraits(int(self.team[row]), workload, int(self.base_gpus[row]))
 
     def weights_of(self, rows: Ints) -> Floats:
         """Weights of these rows as in the service: the team's weight, split over its jobs by theirs.

@@ -52,10 +52,14 @@ print(hasattr(motley_client, "Clients"))
 
 
 def test_progress_appends_one_json_line_per_report(tmp_path: Path) -> None:
-    output("progress(1, loss=0.5)\nprogress(2, epoch=0.1, batch_size=64)", tmp_path, MOTLEY_PROGRESS="p.jsonl")
+    output(
+        "progress(1, loss=0.5)\nprogress(2, epoch=0.1, batch_size=64, total_steps=9)",
+        tmp_path,
+        MOTLEY_PROGRESS="p.jsonl",
+    )
     first, second = (json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines())
     assert first.pop("at") <= second.pop("at") <= time.time()
-    assert (first, second) == ({"step": 1, "loss": 0.5}, {"step": 2, "epoch": 0.1, "batch_size": 64})
+    assert (first, second) == ({"step": 1, "loss": 0.5}, {"step": 2, "epoch": 0.1, "batch_size": 64, "total_steps": 9})
 
 
 def test_the_batch_is_what_motley_chose_or_else_the_loops_own(tmp_path: Path) -> None:

@@ -291,7 +291,8 @@ PROGRESS = """
 import os
 with open(os.environ["MOTLEY_PROGRESS"], "ab", buffering=0) as lines:
     for line in (
-        b'{"step": 10, "loss": 2.5, "epoch": 1, "batch_size": 32}', b'not json', b'{"loss": 1}', b'[]', b'\\xff\\xfe',
+        b'{"step": 10, "loss": 2.5, "epoch": 1, "batch_size": 32, "total_steps": 90}',
+        b'not json', b'{"loss": 1}', b'[]', b'\\xff\\xfe',
         b'{"step": true}', b'{"step": 1e3}', b'{"step": -1}',
         b'9' * 70000, b'[' * 60000, b'{"step": ' + b'9' * 5000 + b'}',
         b'{"step": 30, "loss": NaN, "batch_size": 64, "grad_sqr": 0.5, "grad_var": 1e400}',
@@ -306,6 +307,7 @@ def test_progress_is_summed_up_whatever_the_lines_hold(lab: Lab) -> None:
     assert progress is not None
     assert (progress.reports, progress.first_step, progress.step) == (2, 10, 30)
     assert (progress.loss, progress.batch_size, report.invalid_lines) == (None, 64, 10)
+    assert progress.total_steps == 90  # as the job said it last
     assert (progress.grad_sqr, progress.grad_var) == (0.5, None)
 
 

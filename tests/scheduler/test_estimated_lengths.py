@@ -6,7 +6,9 @@ import pytest
 
 from estimation.durations import Basis
 from jobs_app.lifecycle.commands import cancel_job
+from jobs_app.measurement.rates import Advance, note_progress
 from jobs_app.models import Attempt, Job
+from scheduler_app.explain.remaining_work import remaining_work
 from scheduler_app.models import DurationForecast, Round
 from scheduler_app.round.archive import archive_of
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -102,6 +104,23 @@ def test_what_is_left_shrinks_while_the_job_runs_and_is_never_nothing(cluster: L
     cluster.round()
     assert at_first > later > 0
     assert remaining_s(job) > 0
+
+
+def test_a_job_that_reports_how_many_steps_it_makes_is_not_estimated_from_others(cluster: Lab) -> None:
+    cluster.succeeded("train", 9 * HOUR)
+    job = cluster.submit(UNTIL_LET_GO, name="train")
+    cluster.running(job)
+    attempt, start = job.attempts.get(), cluster.now - timedelta(seconds=60)
+    note_progress([Advance(attempt.pk, 2, 100, start, 400, start + timedelta(seconds=60), None, total_steps=1000)])
+    cluster.round()
+    record = Round.objects.latest_committed()
+    assert record is not None
+    problem = archive_of(record).snapshot.problem
+    assert (problem.remaining_steps.tolist(), problem.total_steps.tolist()) == ([600], [1000])
+    job.refresh_from_db()
+    found = remaining_work(job, list(job.attempts.all()), cluster.now)
+    assert found is not None
+    assert (found.basis, found.seconds, found.detail) == (Basis.REPORTED, 120, "from the steps it reports")
 
 
 def test_a_round_reads_no_more_than_the_jobs_that_ended_last(cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
