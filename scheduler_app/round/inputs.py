@@ -19,6 +19,7 @@ from cluster_app.storage import StoragePaths, missing_storage, needs_of, runs
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
 from scheduler_app.models import GpuClaim, TeamBacklog
 from scheduler_app.round.known_workloads import KnownRate, read_known_rates
+from scheduler_app.round.node_lifetimes import node_loss_rates
 
 MEASURED = (
     "team_id",
@@ -199,6 +200,8 @@ class InputRows:
     """Array → number of its members that hold GPUs or have a waiting claim."""
 
     known_rates: Sequence[KnownRate] = ()
+    loss_rates: Mapping[str, float] = field(default_factory=dict)
+    """Expected losses per second of each node; empty where all nodes are stable."""
     """Measured rates of all workloads, whether they have a job in the round or not."""
     unreadable: Mapping[UUID, Exception] = field(default_factory=dict)
     """Jobs whose columns cannot be read."""
@@ -234,6 +237,7 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
         received=[*_received(attempts.values()), *_received_before(shares_since)],
         busy_in_arrays=_busy_in_arrays(),
         known_rates=read_known_rates(),
+        loss_rates=node_loss_rates(now),
         unreadable=unreadable,
     )
 
