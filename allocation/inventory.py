@@ -7,6 +7,9 @@ import numpy as np
 
 from allocation.types import Bools, Floats, Ints
 
+LOSS_CLASS_RATIO = 4.0
+"""Between classes of nodes: estimates of rates are rough, and a finer order would cost tight placement."""
+
 
 class InvalidInventory(ValueError):
     """An array of the inventory has the wrong length or names a node that does not exist."""
@@ -25,6 +28,8 @@ class Inventory:
     may use, or -1 for all nodes. None: all jobs may use all nodes.
 
     node_domain (N,): all nodes of a gang are of one domain, an engine. None: there is one.
+
+    node_loss_rate (N,): expected losses of a node per second, above 0. None: of all nodes the same.
     """
 
     gpu_node: Ints
@@ -39,6 +44,7 @@ class Inventory:
     node_set: Ints | None = None
     node_sets: Bools | None = None
     node_domain: Ints | None = None
+    node_loss_rate: Floats | None = None
 
     def __post_init__(self) -> None:
         G, N, m = len(self.gpu_node), len(self.node_type), len(self.uneven)
@@ -50,6 +56,8 @@ class Inventory:
             self._refuse_shape("node_sets", (int(self.node_set.max(initial=-1)) + 1, N))
         if self.node_domain is not None:
             self._refuse_shape("node_domain", (N,))
+        if self.node_loss_rate is not None:
+            self._refuse_shape("node_loss_rate", (N,))
         if G and not 0 <= self.gpu_node.min() <= self.gpu_node.max() < N:
             raise InvalidInventory("gpu_node names a node that does not exist")
         if G and not -1 <= self.holder.min() <= self.holder.max() < m:
@@ -87,6 +95,15 @@ class Inventory:
             return []
         labels = np.unique(self.node_domain).tolist()
         return [self.node_domain == label for label in labels] if len(labels) > 1 else []
+
+    @cached_property
+    def loss_class(self) -> Ints:
+        """How often nodes (N,) are lost: 0 for the steadiest, 1 for those lost about four times as often, and so on."""
+        if self.node_loss_rate is None or not self.node_loss_rate.size:
+            return np.zeros(len(self.node_type), dtype=np.int64)
+        ratio = self.node_loss_rate / self.node_loss_rate.min()
+        classes: Ints = np.rint(np.log(ratio) / np.log(LOSS_CLASS_RATIO)).astype(np.int64)
+        return classes
 
     @cached_property
     def gpu_type(self) -> Ints:

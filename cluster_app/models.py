@@ -400,7 +400,10 @@ class NodeInterval(models.Model):
 
     class Meta:
         ordering = ("-id",)
-        indexes = [models.Index(fields=("node", "-id"), name="interval_of_node")]
+        indexes = [
+            models.Index(fields=("node", "-id"), name="interval_of_node"),
+            models.Index(fields=("ended_at",), name="interval_by_end"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=("node",), condition=Q(ended_at=None), name="interval_one_open_per_node"),
             models.CheckConstraint(condition=Q(ended_at=None) ^ ~Q(end=""), name="interval_ended_at_with_its_end"),

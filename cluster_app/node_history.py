@@ -11,6 +11,8 @@ from django.db.models.functions import Coalesce, Greatest
 from cluster_app.models import Node, NodeInterval
 
 End = NodeInterval.End
+OBSERVED_FOR = timedelta(days=30)
+"""Lifetimes are estimated from intervals that ended in this time or go on: so much is read, whatever is kept."""
 BEING_EMPTIED = (Node.State.DRAINING, Node.State.DRAINED)
 
 
@@ -51,7 +53,7 @@ class Observed(NamedTuple):
     returns: int = 0
 
 
-def observed_by_node(nodes: Collection[int], now: datetime) -> dict[int, Observed]:
+def observed_by_node(nodes: Collection[int] | QuerySet[Node, Any], now: datetime) -> dict[int, Observed]:
     """What was observed of each of these nodes, by primary key."""
     return _observed(NodeInterval.objects.filter(node__in=nodes), "node", now)
 
@@ -62,10 +64,11 @@ def observed_by_capacity_type(now: datetime) -> dict[str, Observed]:
 
 
 def _observed(intervals: QuerySet[NodeInterval], by: str, now: datetime) -> dict[Any, Observed]:
+    recent = intervals.filter(Q(ended_at=None) | Q(ended_at__gte=now - OBSERVED_FOR))
     until = Coalesce("ended_at", Value(now, DateTimeField()))
     length = ExpressionWrapper(until - F("started_at"), DurationField())
     rows = (
-        intervals.order_by()
+        recent.order_by()
         .values(by, "up")
         .annotate(
             total=Sum(length),

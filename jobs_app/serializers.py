@@ -66,6 +66,8 @@ class AttemptAnswer(serializers.ModelSerializer[Attempt]):
             "step",
             "loss",
             "invalid_lines",
+            "checkpoint_s",
+            "checkpoint_at",
             "work_lost_gpu_s",
         )
         read_only_fields = fields

@@ -20,8 +20,9 @@ from allocation.types import Bools, Floats, Ints
 def place_gangs(problem: Problem, assignment: Ints, inventory: Inventory, owner: Ints | None = None) -> Ints:
     """Place the gang of each assigned row beside those that own GPUs (G,) already; return the owner of each GPU (G,).
 
-    Jobs that keep their configuration stay where they are; the others follow, the largest gang first, on the tightest
-    nodes that hold them. A row gets its whole gang or nothing.
+    Jobs that keep their configuration stay where they are; the others follow, the largest gang first, on the steadiest
+    of the nodes that hold them, and of these on the tightest: a gang is lost with the first of its nodes, and all of
+    its GPUs lose their work. A row gets its whole gang or nothing.
     """
     placement = _Placement.start(problem, assignment, inventory, owner)
     placement.fill(np.flatnonzero(assignment >= 0))
@@ -173,7 +174,7 @@ class _Placement:
         heapify(nodes)
         idle = self._idle_of(of_type)
         for i in rows.tolist():
-            seen, best = list[tuple[int, int, int]](), list[int]()
+            seen, best = list[tuple[int, int, int, int]](), list[int]()
             while nodes and len(best) < count:
                 seen.append(heappop(nodes))
                 best += [seen[-1][-1]] if self._serves(i, seen[-1][-1], each) else []
@@ -214,9 +215,10 @@ class _Placement:
             idle[node].append(gpu)
         return idle
 
-    def _tightness(self, node: int, gang: int) -> tuple[int, int, int]:
-        """Sort key of a node: GPUs to be vacated for the gang, GPUs without an owner, its index."""
-        return max(gang - int(self.vacant[node]), 0), int(self.free[node]), node
+    def _tightness(self, node: int, gang: int) -> tuple[int, int, int, int]:
+        """Sort key of a node: GPUs to be vacated for the gang, how often it is lost, GPUs without an owner, index."""
+        loss_class = int(self.inventory.loss_class[node])
+        return max(gang - int(self.vacant[node]), 0), loss_class, int(self.free[node]), node
 
     def give(self, i: int, gpus: Ints) -> None:
         self.owner[gpus] = i
@@ -297,14 +299,14 @@ class _Placement:
         return self._tightest(i, nodes, most, each=each, count=gang // each)
 
     def _tightest(self, i: int, nodes: Ints, most: Ints, *, each: int, count: int) -> Iterable[tuple[int, int]] | None:
-        """Nodes for equal parts: first those that it holds, then those where no job must leave, then the fullest."""
+        """Nodes for equal parts: those that it holds, then where no job must leave, the steadiest, and the fullest."""
         enough = np.flatnonzero(most >= each)
         if enough.size < count:
             return None
         fit = nodes[enough]
         mine = np.bincount(self.inventory.gpu_node[self.held[i]], minlength=len(self.free))[fit]
         vacated = np.maximum(each - self.vacant[fit] - mine, 0)
-        best = np.lexsort((fit, self.free[fit], vacated, -mine))[:count]
+        best = np.lexsort((fit, self.free[fit], self.inventory.loss_class[fit], vacated, -mine))[:count]
         return [(int(v), each) for v in fit[best]]
 
     def _choose(self, i: int, node: int, count: int) -> Ints:

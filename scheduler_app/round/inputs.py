@@ -21,6 +21,7 @@ from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent
 from scheduler_app.forecasts.duration_history import EndedJob, read_ended_jobs, read_open_forecasts
 from scheduler_app.models import GpuClaim, TeamBacklog
 from scheduler_app.round.known_workloads import KnownRate, read_known_rates
+from scheduler_app.round.node_lifetimes import node_loss_rates
 
 MEASURED = (
     "team_id",
@@ -241,6 +242,8 @@ class InputRows:
 
     known_rates: Sequence[KnownRate] = ()
     """Measured rates of all workloads, whether they have a job in the round or not."""
+    loss_rates: Mapping[str, float] = field(default_factory=dict)
+    """Expected losses per second of each node; empty where all nodes are stable."""
     ended: Sequence[EndedJob] = ()
     """Jobs that succeeded last, the newest first; none where every job tells its length."""
     forecasts: Collection[UUID] = ()
@@ -281,6 +284,7 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
         known_rates=read_known_rates(),
         ended=read_ended_jobs() if any(job.steps_in_all is None for job in jobs) else [],
         forecasts=read_open_forecasts(),
+        loss_rates=node_loss_rates(now),
         unreadable=unreadable,
     )
 

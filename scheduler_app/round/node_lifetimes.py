@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import QuerySet
+
 from cluster_app.models import Node
 from cluster_app.node_history import Observed, observed_by_capacity_type, observed_by_node
 from estimation.interrupted_work import Interruptions
@@ -30,16 +32,25 @@ class KnownLifetime:
 
 def known_lifetimes(names: Iterable[str], now: datetime) -> dict[str, KnownLifetime]:
     """Lifetimes of the nodes of these names, in three queries."""
-    nodes = list(Node.objects.filter(name__in=set(names)).only("name", "capacity_type", "notice_s"))
-    if not nodes:
+    wanted = set(names)
+    return _lifetimes(Node.objects.filter(name__in=wanted), now) if wanted else {}
+
+
+def node_loss_rates(now: datetime) -> dict[str, float]:
+    """Expected losses per second of every node, by name; empty where all nodes are stable."""
+    if not Node.objects.exclude(capacity_type=Node.CapacityType.STABLE).exists():
         return {}
+    return {name: 1 / known.lifetime.mean_up_s for name, known in _lifetimes(Node.objects.all(), now).items()}
+
+
+def _lifetimes(nodes: QuerySet[Node], now: datetime) -> dict[str, KnownLifetime]:
     pools = {kind: lifetime_of(seen, USUAL[kind]) for kind, seen in observed_by_capacity_type(now).items()}
-    of_node = observed_by_node([node.pk for node in nodes], now)
+    of_node = observed_by_node(nodes.order_by().values("pk"), now)
     found = {}
-    for node in nodes:
-        observed = of_node.get(node.pk, Observed())
-        pool = pools.get(node.capacity_type, USUAL[node.capacity_type])
-        found[node.name] = KnownLifetime(lifetime_of(observed, pool), observed, node.notice_s)
+    for pk, name, kind, notice_s in nodes.values_list("pk", "name", "capacity_type", "notice_s"):
+        observed = of_node.get(pk, Observed())
+        known = lifetime_of(observed, pools.get(kind, USUAL[kind]))
+        found[name] = KnownLifetime(known, observed, notice_s)
     return found
 
 

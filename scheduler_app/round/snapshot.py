@@ -230,8 +230,17 @@ def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> I
         memory_per_gpu_mib=np.array([job.memory_per_gpu_mib for job in jobs], dtype=float),
         uneven=np.array([job.uneven_gang for job in jobs], dtype=np.bool_),
         node_domain=_engine_of_nodes(rows),
+        node_loss_rate=_loss_rates(rows),
         **_node_sets(rows, jobs),
     )
+
+
+def _loss_rates(rows: InputRows) -> Floats | None:
+    """Expected losses per second of each node (N,); one that was just added, or is only supposed, counts as steady."""
+    if not rows.loss_rates:
+        return None
+    steadiest = min(rows.loss_rates.values())
+    return np.array([rows.loss_rates.get(node.name, steadiest) for node in rows.nodes])
 
 
 def _engine_of_nodes(rows: InputRows) -> Ints | None:

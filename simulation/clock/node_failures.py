@@ -10,22 +10,27 @@ from allocation.types import Bools, Floats
 
 @dataclass(eq=False)
 class NodeFailures:
-    """Each node (N,) alternates between up and down for exponentially distributed times, from its own stream."""
+    """Each node (N,) alternates between up and down for exponentially distributed times, from its own stream.
 
-    mean_up_s: float
-    mean_down_s: float
+    mean_up_s (N,) and mean_down_s (N,): their means.
+    """
+
+    mean_up_s: Floats
+    mean_down_s: Floats
     chances: list[np.random.Generator]
     down: Bools = field(init=False)
     _until_s: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         self.down = np.zeros(len(self.chances), dtype=np.bool_)
-        self._until_s = np.array([chance.exponential(self.mean_up_s) for chance in self.chances])
+        drawn = zip(self.chances, self.mean_up_s.tolist(), strict=True)
+        self._until_s = np.array([chance.exponential(mean_s) for chance, mean_s in drawn])
 
     @classmethod
-    def of(cls, nodes: int, *, mean_up_s: float, mean_down_s: float, seed: int) -> Self:
-        """All nodes start up."""
-        return cls(mean_up_s, mean_down_s, np.random.default_rng(seed).spawn(nodes))
+    def of(cls, nodes: int, *, mean_up_s: float | Floats, mean_down_s: float | Floats, seed: int) -> Self:
+        """All nodes start up. One mean holds for all nodes."""
+        up_s, down_s = (np.broadcast_to(np.asarray(mean, dtype=np.float64), nodes) for mean in (mean_up_s, mean_down_s))
+        return cls(up_s, down_s, np.random.default_rng(seed).spawn(nodes))
 
     def pass_until(self, now_s: float) -> Bools:
         """Advance time; returns the nodes (N,) that failed meanwhile, including those already repaired."""
@@ -35,5 +40,5 @@ class NodeFailures:
                 self.down[node] = not self.down[node]
                 failed[node] |= self.down[node]
                 mean_s = self.mean_down_s if self.down[node] else self.mean_up_s
-                self._until_s[node] += self.chances[node].exponential(mean_s)
+                self._until_s[node] += self.chances[node].exponential(mean_s[node])
         return failed

@@ -43,6 +43,8 @@ class ServiceRules:
     first_start_s: float | None = 0.0
     event_delay_s: float | None = None
     release_s: float = 0.0
+    places_by_loss: bool = True
+    """Whether the placement of gangs knows how often each node fails, as the service does."""
     _decision: Decision | None = None
     _owner: Ints = field(init=False)
     _sharer: Ints = field(init=False)
@@ -179,7 +181,11 @@ class ServiceRules:
             cpus_per_gpu=np.zeros(m),
             memory_per_gpu_mib=np.zeros(m),
             uneven=np.zeros(m, dtype=np.bool_),
+            node_loss_rate=self._loss_rates(),
         )
+
+    def _loss_rates(self) -> Floats | None:
+        return 1 / self.node_failures.mean_up_s if self.node_failures and self.places_by_loss else None
 
 
 def _repeats(plan: Plan) -> bool:

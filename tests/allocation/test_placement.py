@@ -332,3 +332,28 @@ def test_a_gang_of_several_domains_together_is_not_offered():
     assert Configurations.of([[1, 1]], [1, 2], domains=[["a", "b"]]).gpus.tolist() == [1]
     offered = Configurations.of([[2, 1, 1]], [2], domains=[["a", "b", "b"]])
     assert (offered.gpus.tolist(), offered.nodes.tolist()) == ([2], [1])
+
+
+def test_the_largest_gang_is_placed_on_the_steadiest_nodes():
+    """Nodes of two GPUs: the last is lost a hundred times as often as the others."""
+    problem, assignment = one_type([1, 2, 2], [2, 2, 2])
+    inventory = build_inventory([[2, 2, 2]], 3, node_loss_rate=[1.0, 100.0, 1.0])
+    assert place_gangs(problem, assignment, inventory).tolist() == [1, 1, 0, IDLE, 2, 2]
+
+
+def test_a_gang_of_several_nodes_keeps_away_from_one_that_is_often_lost():
+    problem = Problem.of([[1]], [[4]], [6], nodes=[2])
+    inventory = build_inventory([[2, 2, 2]], 1, node_loss_rate=[100.0, 1.0, 1.1])
+    assert place_gangs(problem, np.array([0]), inventory).tolist() == [IDLE, IDLE, 0, 0, 0, 0]
+
+
+def test_no_job_is_moved_to_a_steadier_node():
+    problem, assignment = one_type([2], [2, 2], held=[0])
+    inventory = build_inventory([[2, 2]], 1, holder=[0, 0, IDLE, IDLE], node_loss_rate=[100.0, 1.0])
+    assert place_gangs(problem, assignment, inventory).tolist() == [0, 0, IDLE, IDLE]
+
+
+def test_nodes_that_are_lost_about_as_often_are_filled_tightly():
+    problem, assignment = one_type([1], [2, 1])
+    inventory = build_inventory([[2, 1]], 1, node_loss_rate=[1.0, 1.5])
+    assert place_gangs(problem, assignment, inventory).tolist() == [IDLE, IDLE, 0]

@@ -10,6 +10,7 @@ from cluster_app.engine_reports import record_heartbeats, update_node_health
 from cluster_app.models import LOCAL_ENGINE, LOST_AFTER, SUSPECT_AFTER, Node, NodeInterval
 from cluster_app.node_history import Observed, observed_by_capacity_type, observed_by_node
 from cluster_app.services import drain, unknown_if_moved
+from jobs_app.models import Job
 from scheduler_app.round.node_lifetimes import USUAL, interruptions_of, known_lifetimes
 from scheduler_app.round.retention import delete_expired
 from tests.service_lab import Lab
@@ -128,3 +129,11 @@ def test_the_page_of_a_node_says_how_long_it_stays_and_from_how_many_observation
     assert "3 losses in 6 h up, 0 of them announced" in text
     assert "Kaplan-Meier estimate from this node" in text
     assert client.get("/nodes/none").status_code == 404
+
+
+def test_a_job_starts_on_the_node_that_is_expected_to_stay(lab: Lab) -> None:
+    for name in ("n1", "n2"):
+        lab.node(name)
+    Node.objects.filter(name="n1").update(capacity_type=CapacityType.SPOT)
+    job = lab.until_state(lab.submit(gpus=2), Job.State.SUCCEEDED)
+    assert lab.attempts(job)[0].nodes == ["n2"]

@@ -116,7 +116,7 @@ class Scripted:
     """Nodes that go down and come back at given times."""
 
     def __init__(self, nodes, *, turns):
-        self.down, self.turns = np.zeros(nodes, dtype=bool), list(turns)
+        self.down, self.turns, self.mean_up_s = np.zeros(nodes, dtype=bool), list(turns), np.ones(nodes)
 
     def pass_until(self, now_s):
         failed = np.zeros_like(self.down)
