@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs_app', "0032_cpus_and_memory"),
+        ("jobs_app", "0032_cpus_and_memory"),
     ]
 
     operations = [

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs_app', "0033_measured_checkpoints"),
+        ("jobs_app", "0033_measured_checkpoints"),
     ]
 
     operations = [

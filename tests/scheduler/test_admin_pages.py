@@ -15,7 +15,15 @@ from scheduler_app.models import PolicySetting
 from tests import parametrised_policy
 from tests.service_lab import UNTIL_LET_GO, Lab
 
-NODE = {"name": "n2", "cpus": 64, "memory_mib": 1024, "engine": "local", "labels": "{}", "emulated": "on"}
+NODE = {
+    "name": "n2",
+    "cpus": 64,
+    "memory_mib": 1024,
+    "engine": "local",
+    "labels": "{}",
+    "capacity_type": "stable",
+    "emulated": "on",
+}
 EVENTS = {f"events-{name}": 0 for name in ("TOTAL_FORMS", "INITIAL_FORMS")}
 
 
@@ -76,14 +84,29 @@ def test_a_node_that_was_added_takes_jobs(lab: Lab, admin: Client) -> None:
 
 def test_the_number_of_gpus_of_a_node_is_changed(admin: Client) -> None:
     node = Node.objects.get()
-    changed = {"gpu_count": 1, "cpus": 64, "memory_mib": 1024, "engine": "local", "labels": "{}"}
+    changed = {
+        "gpu_count": 1,
+        "cpus": 64,
+        "memory_mib": 1024,
+        "engine": "local",
+        "labels": "{}",
+        "capacity_type": "stable",
+    }
     post(admin, reverse("admin:cluster_app_node_change", args=[node.pk]), **changed, **EVENTS)
     assert Gpu.objects.present().count() == 1
 
 
 def test_the_bandwidth_of_a_nodes_storage_is_entered(admin: Client) -> None:
     node = Node.objects.get()
-    changed = {"gpu_count": 2, "cpus": 64, "memory_mib": 1024, "storage_mib_s": 500, "engine": "local", "labels": "{}"}
+    changed = {
+        "gpu_count": 2,
+        "cpus": 64,
+        "memory_mib": 1024,
+        "storage_mib_s": 500,
+        "engine": "local",
+        "labels": "{}",
+        "capacity_type": "stable",
+    }
     post(admin, reverse("admin:cluster_app_node_change", args=[node.pk]), **changed, **EVENTS)
     node.refresh_from_db()
     assert node.storage_mib_s == 500
@@ -262,7 +285,14 @@ def test_the_cluster_page_says_that_a_drained_node_is_empty(lab: Lab, admin: Cli
 
 def test_gpus_that_a_job_has_are_not_taken_out_of_their_node(lab: Lab, admin: Client) -> None:
     lab.running(lab.submit(UNTIL_LET_GO, gpus=2))
-    changed = {"gpu_count": 1, "cpus": 64, "memory_mib": 1024, "engine": "local", "labels": "{}"}
+    changed = {
+        "gpu_count": 1,
+        "cpus": 64,
+        "memory_mib": 1024,
+        "engine": "local",
+        "labels": "{}",
+        "capacity_type": "stable",
+    }
     answer = post(admin, reverse("admin:cluster_app_node_change", args=[Node.objects.get().pk]), **changed, **EVENTS)
     assert says(answer, "drain n1 first")
 
