@@ -22,6 +22,7 @@ NODE = {
     "engine": "local",
     "labels": "{}",
     "capacity_type": "stable",
+    "notice_s": 0,
     "emulated": "on",
 }
 EVENTS = {f"events-{name}": 0 for name in ("TOTAL_FORMS", "INITIAL_FORMS")}
@@ -91,6 +92,7 @@ def test_the_number_of_gpus_of_a_node_is_changed(admin: Client) -> None:
         "engine": "local",
         "labels": "{}",
         "capacity_type": "stable",
+        "notice_s": 0,
     }
     post(admin, reverse("admin:cluster_app_node_change", args=[node.pk]), **changed, **EVENTS)
     assert Gpu.objects.present().count() == 1
@@ -106,6 +108,7 @@ def test_the_bandwidth_of_a_nodes_storage_is_entered(admin: Client) -> None:
         "engine": "local",
         "labels": "{}",
         "capacity_type": "stable",
+        "notice_s": 0,
     }
     post(admin, reverse("admin:cluster_app_node_change", args=[node.pk]), **changed, **EVENTS)
     node.refresh_from_db()
@@ -292,6 +295,7 @@ def test_gpus_that_a_job_has_are_not_taken_out_of_their_node(lab: Lab, admin: Cl
         "engine": "local",
         "labels": "{}",
         "capacity_type": "stable",
+        "notice_s": 0,
     }
     answer = post(admin, reverse("admin:cluster_app_node_change", args=[Node.objects.get().pk]), **changed, **EVENTS)
     assert says(answer, "drain n1 first")
