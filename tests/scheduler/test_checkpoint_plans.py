@@ -79,6 +79,20 @@ def test_what_a_checkpoint_took_is_measured_and_told_to_the_next_attempt(lab: La
     assert float(lab.environment(job)["MOTLEY_CHECKPOINT_SECONDS"]) == pytest.approx(first.checkpoint_s, rel=1e-3)
 
 
+def test_a_spot_machine_that_announces_its_end_costs_no_step(lab: Lab, job_python: Path) -> None:
+    node = lab.node("n1")
+    Node.objects.update(capacity_type=SPOT, notice_s=120)
+    command = ["python", "-m", "motley_client.sample", "--steps", "40", "--trace", "trace.txt"]
+    job = lab.submit(command, rates={"a100": 20})
+    trace = lab.root / "jobs" / str(job.pk) / "work" / "trace.txt"
+    lab.until(lambda: trace.exists() and len(trace.read_text().split()) > 5)
+    lab.node("n2")
+    drain(node, reason="taken back", actor=None)
+    lab.until_state(job, Job.State.SUCCEEDED)
+    assert [attempt.nodes for attempt in lab.attempts(job)] == [["n1"], ["n2"]]
+    assert [int(step) for step in trace.read_text().split()] == list(range(1, 41))
+
+
 # -- what people see ---------------------------------------------------------------------------------------------------
 
 
