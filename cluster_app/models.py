@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 SUSPECT_AFTER = timedelta(seconds=30)
@@ -44,6 +44,19 @@ class GpuType(models.Model):
     )
     power_w = models.FloatField("power (W)", default=300)
     price_per_hour = models.DecimalField("price per hour", max_digits=8, decimal_places=3, default=0)
+    idle_w_per_gpu = models.FloatField(
+        "node power idle, per GPU (W)",
+        default=100,
+        help_text="Of a node without jobs, for each of its GPUs: 100 W is 0.8 kW for a node of eight.",
+    )
+    asleep_w_per_gpu = models.FloatField(
+        "node power asleep, per GPU (W)",
+        default=2,
+        help_text="Of a node that sleeps, for each of its GPUs: its management controller stays on.",
+    )
+    boot_s = models.PositiveIntegerField(
+        "boot time (s)", default=300, help_text="From the command to wake a node until its engine hears of it."
+    )
 
     class Meta:
         verbose_name = "GPU type"
@@ -58,6 +71,11 @@ class GpuType(models.Model):
                 condition=Q(power_w__gte=0, price_per_hour__gte=0),
                 name="gpu_type_power_and_price_not_negative",
                 violation_error_message="Power and price cannot be negative.",
+            ),
+            models.CheckConstraint(
+                condition=Q(asleep_w_per_gpu__gte=0, idle_w_per_gpu__gte=F("asleep_w_per_gpu")),
+                name="gpu_type_node_power_falls_asleep",
+                violation_error_message="A node that sleeps takes no more power than an idle one.",
             ),
         ]
 

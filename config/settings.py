@@ -302,6 +302,8 @@ MOTLEY_SESSIONS = env.int("MOTLEY_SESSIONS", 8)
 """Open interactive sessions in one process, each of which keeps a thread."""
 MOTLEY_SESSION_IDLE = env.timedelta("MOTLEY_SESSION_IDLE", timedelta(hours=1), validate=_A_MINUTE)
 """Time without input and output after which a session ends."""
+MOTLEY_NODE_RESERVE = env.float("MOTLEY_NODE_RESERVE", 0.05, validate=validate.Range(min=0, max=1))
+"""Part of a GPU type's nodes, one at least, that stays awake beyond those in use when others sleep."""
 # How long things are kept, as 7d or 12h; `manage.py prune --dry-run` says what would go.
 _AN_HOUR = validate.Range(min=timedelta(hours=1))
 MOTLEY_KEEP_SNAPSHOTS = env.timedelta("MOTLEY_KEEP_SNAPSHOTS", timedelta(days=7), validate=_AN_HOUR)

@@ -6,6 +6,7 @@ from django.views.generic import RedirectView
 from scheduler_app.pages import (
     account,
     cluster,
+    energy,
     home,
     job,
     jobs,
@@ -38,6 +39,7 @@ urlpatterns = [
     path("policies/history/<int:pk>/choose", policies.go_back, name="go-back"),
     path("fairness", trends.fairness_page, name="fairness"),
     path("utilization", trends.utilization_page, name="utilization"),
+    path("energy", energy.energy_page, name="energy"),
     path("usage", usage.usage_page, name="usage"),
     path("retention", retention.retention_page, name="retention"),
     path("secrets", secrets.secrets, name="secrets"),

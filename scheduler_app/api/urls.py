@@ -1,7 +1,8 @@
-"""URLs of a job's explanation, logs and sessions, and of the usage report."""
+"""URLs of a job's explanation, logs and sessions, and of the reports on usage and energy."""
 
 from django.urls import path
 
+from scheduler_app.api.energy import EnergyView
 from scheduler_app.api.jobs import ExplainView
 from scheduler_app.api.logs import LogView
 from scheduler_app.api.sessions import SessionView
@@ -10,6 +11,7 @@ from scheduler_app.api.usage import UsageView
 urlpatterns = [
     path("jobs/<uuid:pk>/explain", ExplainView.as_view(), name="job-explain"),
     path("jobs/<uuid:pk>/session", SessionView.as_view(), name="job-session"),
+    path("energy", EnergyView.as_view(), name="energy-report"),
     path("usage", UsageView.as_view(), name="usage-report"),
     path("jobs/<uuid:pk>/logs", LogView.as_view(), name="job-logs"),
 ]

@@ -1,5 +1,6 @@
-"""Leases, rounds, claims, engine tests, policy settings, usage ledger, retention and what is set aside."""
+"""Leases, rounds, claims, engine tests, policy settings, usage ledger, energy, retention and what is set aside."""
 
+from scheduler_app.models.energy import NodeUse, SleepAdvice
 from scheduler_app.models.engine_probe import EngineProbe
 from scheduler_app.models.gpu_claim import GpuClaim
 from scheduler_app.models.lease import SchedulerLease
@@ -14,11 +15,13 @@ __all__ = [
     "EngineProbe",
     "GpuClaim",
     "GpuTypeUsage",
+    "NodeUse",
     "PolicySetting",
     "RetentionRun",
     "Round",
     "SchedulerLease",
     "SetAside",
+    "SleepAdvice",
     "TeamBacklog",
     "TeamUsage",
     "policy_names",
