@@ -155,12 +155,14 @@ class Node(models.Model):
     """Machine with GPUs of one type."""
 
     class State(models.TextChoices):
-        """State that administrators set."""
+        """State that administrators set; the two last ones the scheduler, to save energy."""
 
         READY = "ready", "ready"
         CORDONED = "cordoned", "cordoned: no new jobs"
         DRAINING = "draining", "draining: jobs are moved away"
         DRAINED = "drained", "drained: no jobs are left"
+        SLEEPING = "sleeping", "sleeping: to save energy"
+        WAKING = "waking", "waking: it is starting up"
 
     class Health(models.TextChoices):
         """Health derived from heartbeats."""
@@ -232,7 +234,8 @@ class Node(models.Model):
                 violation_error_message="Say why the node is cordoned or draining.",
             ),
             models.CheckConstraint(
-                condition=Q(state__in=("cordoned", "drained", "draining", "ready")), name="node_state_known"
+                condition=Q(state__in=("cordoned", "drained", "draining", "ready", "sleeping", "waking")),
+                name="node_state_known",
             ),
             models.CheckConstraint(
                 condition=Q(health__in=("healthy", "lost", "suspect", "unknown")), name="node_health_known"
@@ -259,6 +262,8 @@ class Node(models.Model):
         return Node.Health.LOST if proven else Node.Health.SUSPECT
 
 
+POWERED_DOWN = (Node.State.SLEEPING, Node.State.WAKING)
+"""States in which a node is silent, and not lost."""
 FOREIGN_USE = ("foreign_gpus", "foreign_cpus", "foreign_memory_mib")
 """Columns of a node that say what jobs outside Motley use of it."""
 
@@ -359,6 +364,9 @@ class NodeEvent(models.Model):
         EMPTIED = "emptied", "drained: no jobs are left"
         RESUMED = "resumed", "resumed"
         STORAGE = "storage", "storage missing"
+        SLEPT = "slept", "put to sleep"
+        WOKEN = "woken", "being woken"
+        AWAKE = "awake", "awake again"
         HEALTH = "health", "health changed"
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")
@@ -372,3 +380,18 @@ class NodeEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.node} {self.kind}"
+
+
+class NodePower(models.Model):
+    """Power command of a node that was put to sleep, or is being woken; the row goes when it is awake."""
+
+    node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="power")
+    since = models.DateTimeField(help_text="When it was put to sleep, or began to be woken.")
+    sent_at = models.DateTimeField(null=True, help_text="When the command was last started.")
+    done_at = models.DateTimeField(null=True, help_text="When the command ended well.")
+    fault = models.CharField(max_length=500, blank=True, help_text="Why the command failed the last time.")
+    times = models.PositiveIntegerField(default=0, help_text="How often the command has failed.")
+    retry_at = models.DateTimeField(null=True, help_text="It is not started again before.")
+
+    def __str__(self) -> str:
+        return f"{self.node} since {self.since:%F %T}"

@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from cluster_app.models import POWERED_DOWN
 from jobs_app.permissions import NotForJobs
 from scheduler_app.energy.report import energy_by_type
 from scheduler_app.models import SleepAdvice
@@ -18,6 +19,13 @@ from scheduler_app.models import SleepAdvice
 class ForecastAnswer(serializers.Serializer[Any]):
     hours = serializers.FloatField(help_text="From now on.")
     nodes = serializers.FloatField(help_text="Mean number of nodes in use.")
+
+
+class PoweredDownAnswer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    state = serializers.ChoiceField([state.value for state in POWERED_DOWN])
+    since = serializers.DateTimeField()
+    fault = serializers.CharField(help_text="Why the site's command failed the last time; empty: it did not.")
 
 
 class TypeEnergyAnswer(serializers.Serializer[Any]):
@@ -32,7 +40,8 @@ class TypeEnergyAnswer(serializers.Serializer[Any]):
     )
     awake = serializers.IntegerField(help_text="Nodes that should be awake.")
     could_sleep = serializers.ListField(child=serializers.CharField(), help_text="Nodes, the longest idle first.")
-    saved_w = serializers.FloatField(help_text="Power that is saved while these sleep.")
+    asleep = PoweredDownAnswer(many=True, help_text="Nodes that sleep, or are being woken.")
+    saved_w = serializers.FloatField(help_text="Power that is saved while those sleep that do, and those that could.")
     decided_at = serializers.DateTimeField(allow_null=True)
 
 

@@ -11,9 +11,12 @@ from django.conf import settings
 from django.db.models import Count
 
 from allocation.node_sleep import SleepParameters, SleepState, next_state
+from cluster_app.models import POWERED_DOWN, Node
 from estimation.node_demand import MOST_SAMPLES_H, DemandModel, NodeDemand, fit_demand
 from scheduler_app.energy.idle_nodes import nodes_that_may_sleep
 from scheduler_app.energy.node_use import LONG_ENOUGH, STEP, read_node_demand, start_of, step_of
+from scheduler_app.energy.power import has_driver
+from scheduler_app.energy.sleep import put_surplus_to_sleep
 from scheduler_app.models import SleepAdvice
 
 PHILLY = SleepParameters()
@@ -29,7 +32,10 @@ class TypeDemand:
 
     gpu_type: int
     total: int
-    """Nodes that are in service."""
+    """Nodes in service, and those that sleep or are being woken."""
+    asleep: int
+    waking: int
+    """They are needed, and not yet in use."""
     demand: NodeDemand
     """Its last value is of the last whole step."""
     before: SleepAdvice | None
@@ -39,19 +45,26 @@ def advise_when_due(now: datetime) -> None:
     """Decide for each GPU type, once in each step of ten minutes. Idempotent."""
     at = start_of(step_of(now))
     if not SleepAdvice.objects.filter(at=at).exists():
-        store_advice([advise(one, at) for one in read_demand(at)])
+        advice = [advise(one, at) for one in read_demand(at)]
+        store_advice(advice)
+        if has_driver():
+            put_surplus_to_sleep(advice, now)
 
 
 def read_demand(at: datetime) -> Iterator[TypeDemand]:
     """Demand of each GPU type that has nodes in service and a history."""
     before = SleepAdvice.objects.in_bulk(field_name="gpu_type_id")
-    nodes = nodes_that_may_sleep().order_by().values_list("gpu_type").annotate(Count("pk"))
-    for kind, total in nodes:
+    awake, asleep, waking = (
+        dict(nodes.order_by().values_list("gpu_type").annotate(Count("pk")))
+        for nodes in (nodes_that_may_sleep(), *(Node.objects.filter(state=state) for state in POWERED_DOWN))
+    )
+    for kind in sorted(awake.keys() | asleep.keys() | waking.keys()):
         last = before.get(kind)
         back = timedelta(hours=MOST_SAMPLES_H) if fit_is_due(last, at) else LONG_ENOUGH
         demand = read_node_demand(kind, since=at - back, until=at)
         if demand is not None:
-            yield TypeDemand(kind, total, demand, last)
+            powered_down = asleep.get(kind, 0), waking.get(kind, 0)
+            yield TypeDemand(kind, awake.get(kind, 0) + sum(powered_down), *powered_down, demand, last)
 
 
 def fit_is_due(before: SleepAdvice | None, at: datetime) -> bool:
@@ -65,9 +78,9 @@ def advise(one: TypeDemand, at: datetime) -> SleepAdvice:
     model, fitted_at = _model(one, at)
     forecast = _forecast(one.demand, model)
     after = next_state(
-        state_of(one.before, one.total),
+        state_of(one),
         step_of(at),
-        one.demand.used.tolist(),
+        [*one.demand.used[:-1].tolist(), float(one.demand.used[-1]) + one.waking],
         (forecast[1], forecast[2]),
         total=one.total,
         parameters=parameters_of(one.total),
@@ -85,9 +98,11 @@ def advise(one: TypeDemand, at: datetime) -> SleepAdvice:
     )
 
 
-def state_of(before: SleepAdvice | None, total: int) -> SleepState:
-    """At first all nodes are awake."""
-    return SleepState(before.awake, step_of(before.frozen_until)) if before else SleepState(total)
+def state_of(one: TypeDemand) -> SleepState:
+    """What is awake: with a driver in fact; as advice, what was decided last, and at first all nodes."""
+    frozen_until = step_of(one.before.frozen_until) if one.before else 0
+    decided = one.before.awake if one.before else one.total
+    return SleepState(one.total - one.asleep if has_driver() else decided, frozen_until)
 
 
 def parameters_of(total: int) -> SleepParameters:

@@ -29,10 +29,11 @@ def start_of(step: int) -> datetime:
 
 @dataclass(frozen=True)
 class NodeCounts:
-    """Nodes with GPUs of one type: how many there are, and have a claim on one of their GPUs."""
+    """Nodes with GPUs of one type: how many there are, have a claim on one of their GPUs, and sleep."""
 
     nodes: int
     used: int
+    asleep: int
 
 
 def record_node_use(now: datetime) -> None:
@@ -43,20 +44,21 @@ def record_node_use(now: datetime) -> None:
     at = start_of(step_of(now))
     most: dict[int, int] = defaultdict(int, NodeUse.objects.filter(at=at).values_list("gpu_type", "used"))
     rows = [
-        NodeUse(gpu_type_id=kind, at=at, used=max(count.used, most[kind]), nodes=count.nodes)
+        NodeUse(gpu_type_id=kind, at=at, used=max(count.used, most[kind]), nodes=count.nodes, asleep=count.asleep)
         for kind, count in node_counts().items()
     ]
     NodeUse.objects.bulk_create(
-        rows, update_conflicts=True, unique_fields=["gpu_type", "at"], update_fields=["used", "nodes"]
+        rows, update_conflicts=True, unique_fields=["gpu_type", "at"], update_fields=["used", "nodes", "asleep"]
     )
 
 
 def node_counts() -> dict[int, NodeCounts]:
     """Nodes by GPU type, whatever their state."""
     nodes = dict(_per_type(nodes_with_gpus()))
+    asleep = dict(_per_type(nodes_with_gpus().filter(state=Node.State.SLEEPING)))
     claims = GpuClaim.objects.open().order_by().values_list("gpu__node__gpu_type")
     used = dict(claims.annotate(Count("gpu__node", distinct=True)))
-    return {kind: NodeCounts(count, used.get(kind, 0)) for kind, count in nodes.items()}
+    return {kind: NodeCounts(count, used.get(kind, 0), asleep.get(kind, 0)) for kind, count in nodes.items()}
 
 
 def nodes_with_gpus() -> QuerySet[Node]:

@@ -10,6 +10,7 @@ import scipy.optimize  # noqa: F401, TID253  # at the scheduler's start, not wit
 
 from jobs_app.models import Job
 from scheduler_app.energy.advice import advise_when_due
+from scheduler_app.energy.power import drive_power
 from scheduler_app.errors import LeaseLost
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.round.dispatch import dispatch
@@ -40,6 +41,7 @@ def engine_turn(holder: str, now: datetime) -> bool:
         dispatch(fence, now)
         advance_probes(now)
         advise_when_due(now)
+        drive_power(now)
         delete_expired_when_due(now)
 
     return _turn(Loop.ENGINES, holder, now, work)
