@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from cluster_app.models import FOREIGN_USE, SUSPECT_AFTER, Engine, Gpu, MissingStorage, Node, NodeEvent
+from cluster_app.models import FOREIGN_USE, POWERED_DOWN, SUSPECT_AFTER, Engine, Gpu, MissingStorage, Node, NodeEvent
 from cluster_app.node_history import note_health
 from cluster_app.services import record
 from database.bulk_update import rewrite
@@ -70,11 +70,17 @@ def update_node_health(
 ) -> None:
     """Derive each node's health from its last heartbeat; a change is recorded as an event, and in its intervals.
 
+    The silence of a node that sleeps, or is being woken, says nothing.
+
     `conditions`: what the engines that answered have reported of their nodes now, by the engine's name.
     """
     engines = {engine.name: engine for engine in Engine.objects.defer("inventory", "options")}
     stays_healthy = Q(health=Node.Health.HEALTHY, heard_at__gte=now - SUSPECT_AFTER)
-    for node in Node.objects.exclude(stays_healthy).only("name", "engine_id", "state", "health", "heard_at"):
+    for node in (
+        Node.objects.exclude(stays_healthy)
+        .exclude(state__in=POWERED_DOWN)
+        .only("name", "engine_id", "state", "health", "heard_at")
+    ):
         engine = engines[str(node.engine_id)]
         since = None if engine.fault else engine.since or listening_since
         health = node.health_at(now, listening_since=listening_since, answering_since=since)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 SUSPECT_AFTER = timedelta(seconds=30)
@@ -44,6 +44,19 @@ class GpuType(models.Model):
     )
     power_w = models.FloatField("power (W)", default=300)
     price_per_hour = models.DecimalField("price per hour", max_digits=8, decimal_places=3, default=0)
+    idle_w_per_gpu = models.FloatField(
+        "node power idle, per GPU (W)",
+        default=100,
+        help_text="Of a node without jobs, for each of its GPUs: 100 W is 0.8 kW for a node of eight.",
+    )
+    asleep_w_per_gpu = models.FloatField(
+        "node power asleep, per GPU (W)",
+        default=2,
+        help_text="Of a node that sleeps, for each of its GPUs: its management controller stays on.",
+    )
+    boot_s = models.PositiveIntegerField(
+        "boot time (s)", default=300, help_text="From the command to wake a node until its engine hears of it."
+    )
 
     class Meta:
         verbose_name = "GPU type"
@@ -58,6 +71,11 @@ class GpuType(models.Model):
                 condition=Q(power_w__gte=0, price_per_hour__gte=0),
                 name="gpu_type_power_and_price_not_negative",
                 violation_error_message="Power and price cannot be negative.",
+            ),
+            models.CheckConstraint(
+                condition=Q(asleep_w_per_gpu__gte=0, idle_w_per_gpu__gte=F("asleep_w_per_gpu")),
+                name="gpu_type_node_power_falls_asleep",
+                violation_error_message="A node that sleeps takes no more power than an idle one.",
             ),
         ]
 
@@ -137,12 +155,14 @@ class Node(models.Model):
     """Machine with GPUs of one type."""
 
     class State(models.TextChoices):
-        """State that administrators set."""
+        """State that administrators set; the two last ones the scheduler, to save energy."""
 
         READY = "ready", "ready"
         CORDONED = "cordoned", "cordoned: no new jobs"
         DRAINING = "draining", "draining: jobs are moved away"
         DRAINED = "drained", "drained: no jobs are left"
+        SLEEPING = "sleeping", "sleeping: to save energy"
+        WAKING = "waking", "waking: it is starting up"
 
     class Health(models.TextChoices):
         """Health derived from heartbeats."""
@@ -239,7 +259,8 @@ class Node(models.Model):
                 violation_error_message="Say why the node is cordoned or draining.",
             ),
             models.CheckConstraint(
-                condition=Q(state__in=("cordoned", "drained", "draining", "ready")), name="node_state_known"
+                condition=Q(state__in=("cordoned", "drained", "draining", "ready", "sleeping", "waking")),
+                name="node_state_known",
             ),
             models.CheckConstraint(
                 condition=Q(capacity_type__in=("spot", "stable", "volunteer")), name="node_capacity_type_known"
@@ -269,6 +290,8 @@ class Node(models.Model):
         return Node.Health.LOST if proven else Node.Health.SUSPECT
 
 
+POWERED_DOWN = (Node.State.SLEEPING, Node.State.WAKING)
+"""States in which a node is silent, and not lost."""
 FOREIGN_USE = ("foreign_gpus", "foreign_cpus", "foreign_memory_mib")
 """Columns of a node that say what jobs outside Motley use of it."""
 
@@ -369,6 +392,9 @@ class NodeEvent(models.Model):
         EMPTIED = "emptied", "drained: no jobs are left"
         RESUMED = "resumed", "resumed"
         STORAGE = "storage", "storage missing"
+        SLEPT = "slept", "put to sleep"
+        WOKEN = "woken", "being woken"
+        AWAKE = "awake", "awake again"
         HEALTH = "health", "health changed"
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")
@@ -417,3 +443,18 @@ class NodeInterval(models.Model):
 
     def __str__(self) -> str:
         return f"{self.node} {'up' if self.up else 'down'} from {self.started_at}"
+
+
+class NodePower(models.Model):
+    """Power command of a node that was put to sleep, or is being woken; the row goes when it is awake."""
+
+    node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="power")
+    since = models.DateTimeField(help_text="When it was put to sleep, or began to be woken.")
+    sent_at = models.DateTimeField(null=True, help_text="When the command was last started.")
+    done_at = models.DateTimeField(null=True, help_text="When the command ended well.")
+    fault = models.CharField(max_length=500, blank=True, help_text="Why the command failed the last time.")
+    times = models.PositiveIntegerField(default=0, help_text="How often the command has failed.")
+    retry_at = models.DateTimeField(null=True, help_text="It is not started again before.")
+
+    def __str__(self) -> str:
+        return f"{self.node} since {self.since:%F %T}"

@@ -1,6 +1,7 @@
-"""Services of the inventory: add nodes and GPUs, cordon, drain, resume."""
+"""Services of the inventory: add nodes and GPUs, cordon, drain, resume, sleep, wake."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
@@ -9,7 +10,7 @@ from django.utils import timezone
 from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.errors import GpusInUse, ReasonMissing
-from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Gpu, GpuType, Node, NodeEvent
+from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Gpu, GpuType, Node, NodeEvent, NodePower
 from cluster_app.node_history import censor_intervals
 
 
@@ -87,10 +88,54 @@ def drain(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> None:
 
 @transaction.atomic
 def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> None:
-    """Return the node to service."""
-    Node.objects.filter(pk=node.pk).update(state=Node.State.READY, reason="")
-    record(node, NodeEvent.Kind.RESUMED, reason.strip(), actor=actor)
+    """Return the node to service; one that was put to sleep is woken first."""
+    if NodePower.objects.filter(node=node).exists():
+        wake(node, reason=reason.strip() or "resumed by hand", now=timezone.now(), actor=actor)
+    else:
+        Node.objects.filter(pk=node.pk).update(state=Node.State.READY, reason="")
+        record(node, NodeEvent.Kind.RESUMED, reason.strip(), actor=actor)
     note(Action.NODE_RESUME, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
+
+
+@transaction.atomic
+def put_to_sleep(node: Node, *, reason: str, now: datetime) -> bool:
+    """Let a node in service sleep on which no GPU is claimed; False if one is, or somebody was first."""
+    claimed = Gpu.objects.filter(claims__isnull=False, claims__released_at=None).values("node")
+    free = Node.objects.filter(pk=node.pk, state=Node.State.READY).exclude(pk__in=claimed)
+    if not free.update(state=Node.State.SLEEPING, reason=reason):
+        return False
+    _await_power(node, now)
+    record(node, NodeEvent.Kind.SLEPT, reason)
+    return True
+
+
+@transaction.atomic
+def wake(node: Node, *, reason: str, now: datetime, actor: AbstractBaseUser | None = None) -> None:
+    """Begin to wake a node that was put to sleep: it takes jobs once its engine hears of it again."""
+    Node.objects.filter(pk=node.pk).update(state=Node.State.WAKING, reason=reason)
+    _await_power(node, now)
+    record(node, NodeEvent.Kind.WOKEN, reason, actor=actor)
+
+
+@transaction.atomic
+def note_awake(node: Node) -> None:
+    """Record that a node which was woken reports again: it takes jobs."""
+    if Node.objects.filter(pk=node.pk, state=Node.State.WAKING).update(state=Node.State.READY, reason=""):
+        NodePower.objects.filter(node=node).delete()
+        record(node, NodeEvent.Kind.AWAKE)
+
+
+@transaction.atomic
+def give_up_waking(node: Node, *, reason: str) -> None:
+    """Cordon a node that does not report although it was woken; a resume tries again."""
+    if Node.objects.filter(pk=node.pk, state=Node.State.WAKING).update(state=Node.State.CORDONED, reason=reason):
+        record(node, NodeEvent.Kind.CORDONED, reason)
+
+
+def _await_power(node: Node, now: datetime) -> None:
+    """The command for the node's new state is due."""
+    unsent = {"since": now, "sent_at": None, "done_at": None, "fault": "", "times": 0, "retry_at": None}
+    NodePower.objects.update_or_create(node=node, defaults=unsent)
 
 
 def note_drained(nodes: Iterable[Node]) -> None:

@@ -304,6 +304,12 @@ MOTLEY_SESSIONS = env.int("MOTLEY_SESSIONS", 8)
 """Open interactive sessions in one process, each of which keeps a thread."""
 MOTLEY_SESSION_IDLE = env.timedelta("MOTLEY_SESSION_IDLE", timedelta(hours=1), validate=_A_MINUTE)
 """Time without input and output after which a session ends."""
+MOTLEY_NODE_RESERVE = env.float("MOTLEY_NODE_RESERVE", 0.05, validate=validate.Range(min=0, max=1))
+"""Part of a GPU type's nodes, one at least, that stays awake beyond those in use when others sleep."""
+MOTLEY_NODE_SLEEP = env.str("MOTLEY_NODE_SLEEP", "")
+MOTLEY_NODE_WAKE = env.str("MOTLEY_NODE_WAKE", "")
+"""Commands that put a node to sleep and wake it, with its name for `{node}`; with both, nodes sleep."""
+MOTLEY_NODE_POWER_TIMEOUT = env.timedelta("MOTLEY_NODE_POWER_TIMEOUT", timedelta(minutes=2), validate=_A_SECOND)
 # How long things are kept, as 7d or 12h; `manage.py prune --dry-run` says what would go.
 _AN_HOUR = validate.Range(min=timedelta(hours=1))
 MOTLEY_KEEP_SNAPSHOTS = env.timedelta("MOTLEY_KEEP_SNAPSHOTS", timedelta(days=7), validate=_AN_HOUR)

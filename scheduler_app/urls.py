@@ -6,6 +6,7 @@ from django.views.generic import RedirectView
 from scheduler_app.pages import (
     account,
     cluster,
+    energy,
     estimates,
     home,
     job,
@@ -42,6 +43,7 @@ urlpatterns = [
     path("fairness", trends.fairness_page, name="fairness"),
     path("utilization", trends.utilization_page, name="utilization"),
     path("estimates", estimates.estimates_page, name="estimates"),
+    path("energy", energy.energy_page, name="energy"),
     path("usage", usage.usage_page, name="usage"),
     path("retention", retention.retention_page, name="retention"),
     path("secrets", secrets.secrets, name="secrets"),

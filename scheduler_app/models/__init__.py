@@ -1,6 +1,7 @@
-"""Leases, rounds, claims, engine tests, policy settings, forecasts, usage ledger, retention, what is set aside."""
+"""Leases, rounds, claims, engine tests, policy settings, forecasts, usage, energy, retention, what is set aside."""
 
 from scheduler_app.models.duration_forecast import DurationForecast
+from scheduler_app.models.energy import NodeUse, SleepAdvice
 from scheduler_app.models.engine_probe import EngineProbe
 from scheduler_app.models.gpu_claim import GpuClaim
 from scheduler_app.models.lease import SchedulerLease
@@ -16,11 +17,13 @@ __all__ = [
     "EngineProbe",
     "GpuClaim",
     "GpuTypeUsage",
+    "NodeUse",
     "PolicySetting",
     "RetentionRun",
     "Round",
     "SchedulerLease",
     "SetAside",
+    "SleepAdvice",
     "TeamBacklog",
     "TeamUsage",
     "policy_names",

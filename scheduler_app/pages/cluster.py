@@ -94,6 +94,8 @@ def _do(node: Node, verb: str, *, reason: str, request: SignedInRequest) -> None
             messages.success(request, f"Draining {node}: its jobs are stopped gracefully and requeued.")
         case "resume":
             resume(node, actor=request.user)
-            messages.success(request, f"{node} is back in service.")
+            node.refresh_from_db()
+            back = "is being woken" if node.state == Node.State.WAKING else "is back in service"
+            messages.success(request, f"{node} {back}.")
         case _:
             raise Http404

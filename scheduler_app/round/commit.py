@@ -18,6 +18,7 @@ from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 from jobs_app.lifecycle.attempts import preempt
 from jobs_app.models import Attempt, Job, JobEvent, Reason
+from scheduler_app.energy.node_use import record_node_use
 from scheduler_app.fairness.usage_ledger import accrue
 from scheduler_app.models import GpuClaim, Round
 from scheduler_app.round.cpu_memory import AS_ASKED, AS_JOBS_ASKED, CpuMemoryShares
@@ -104,6 +105,7 @@ def commit_round(
     chosen = [s for s in changes.starts if s.row in startable and (s.row not in changes.moves or s.row in stopped)]
     _start(snapshot, plan, chosen, preconditions, shares, number=record_of_round.number, now=now)
     _lower(shares)
+    record_node_use(now)
     started = {start.row for start in chosen}
     record_of_round.starts = len(started - stopped)
     record_of_round.stops = len(stopped - started)

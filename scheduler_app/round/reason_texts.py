@@ -236,7 +236,7 @@ def _cannot_run(job: JobRow, inventory: Sequence[NodeShape], missing: Mapping[st
     if gone := [name for name in job.mounts if name in missing]:
         return _missing(gone, missing)
     text = (
-        "The nodes that could run it are out of service (cordoned, draining or without a heartbeat), "
+        "The nodes that could run it are out of service (cordoned, draining, asleep or without a heartbeat), "
         "or jobs outside Motley use their GPUs, or the CPUs or memory beside them."
     )
     return reason_text(ReasonCode.NO_HEALTHY_NODE, text)

@@ -16,7 +16,7 @@ from cluster_app.models import NodeEvent, NodeInterval
 from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.job_archive import archive_jobs, expired_jobs
 from jobs_app.models import ApiToken, IdempotencyKey, JobEvent
-from scheduler_app.models import DurationForecast, GpuTypeUsage, RetentionRun, Round, SchedulerLease, TeamUsage
+from scheduler_app.models import DurationForecast, GpuTypeUsage, NodeUse, RetentionRun, Round, SchedulerLease, TeamUsage
 from scheduler_app.round.job_files import (
     Left,
     add_up_files_of_teams,
@@ -189,6 +189,9 @@ RETENTION_RULES = (
     ),
     RetentionRule(
         "minutes of GPU types", "MOTLEY_KEEP_MINUTES", lambda day: GpuTypeUsage.objects.filter(minute__lt=day), _delete
+    ),
+    RetentionRule(
+        "steps of nodes in use", "MOTLEY_KEEP_MINUTES", lambda day: NodeUse.objects.filter(at__lt=day), _delete
     ),
     RetentionRule(
         "idempotency keys",

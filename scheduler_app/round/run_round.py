@@ -20,6 +20,7 @@ from allocation.rounds.mechanism import reset_due
 from cluster_app.feasibility import inventory
 from jobs_app.measurement.counters import Count, tally, total_up
 from jobs_app.models import Metric
+from scheduler_app.energy.wake import wake_for_waiting_jobs
 from scheduler_app.errors import LeaseLost, NotIsolated
 from scheduler_app.fairness.finish_time import rhos_between
 from scheduler_app.forecasts.recording import MadeForecast, close_forecasts, record_forecasts
@@ -116,6 +117,7 @@ def _follow_up(record: Round, opened: OpenedRound, reasons: ReasonsByJob, clock:
     with _warning_on(record):
         with clock.step("reasons"):
             store_pending_reasons(reasons)
+            wake_for_waiting_jobs(opened.now)
         record.seconds = clock.seconds
         _account(record, opened)
 

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 import scipy.optimize  # noqa: F401, TID253  # at the scheduler's start, not within the first round's time limit
 
 from jobs_app.models import Job
+from scheduler_app.energy.advice import advise_when_due
+from scheduler_app.energy.power import drive_power
 from scheduler_app.errors import LeaseLost
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.round.dispatch import dispatch
@@ -31,13 +33,15 @@ def tick(holder: str, now: datetime) -> bool:
 
 
 def engine_turn(holder: str, now: datetime) -> bool:
-    """Observe the engines, send them commands, apply retention; False if another scheduler does. Idempotent."""
+    """Observe the engines, send them commands, do what is due by the clock; False if another does. Idempotent."""
 
     def work() -> None:
         fence = Fence.of(holder)
         observe(fence, now)
         dispatch(fence, now)
         advance_probes(now)
+        advise_when_due(now)
+        drive_power(now)
         delete_expired_when_due(now)
 
     return _turn(Loop.ENGINES, holder, now, work)

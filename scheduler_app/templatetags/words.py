@@ -69,6 +69,12 @@ def _largest(seconds: float) -> str:
 
 
 @register.filter
+def kilowatt(watts: float) -> str:
+    """Power in kW, with a digit after the point."""
+    return f"{watts / 1000:,.1f} kW"
+
+
+@register.filter
 def number(value: float | None) -> str:
     """Three significant digits; whole numbers with thousands separators."""
     if value is None:

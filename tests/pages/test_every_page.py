@@ -57,6 +57,7 @@ PAGES: dict[str, Row] = {
     "go-back": Row(of="setting", stranger=403, member=403, staff=302, post={}),
     "fairness": LIST,
     "utilization": LIST,
+    "energy": LIST,
     "usage": LIST,
     "estimates": LIST,
     "retention": Row(member=403, stranger=403),

@@ -71,6 +71,7 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/teams/{team}/code/{digest}": OWN_TEAM,
     "PUT /api/v1/teams/{team}/code/{digest}": of_the_team(done=422),
     "GET /api/v1/teams/{team}/code/{digest}/archive": OWN_TEAM,
+    "GET /api/v1/energy": for_all(),
     "GET /api/v1/usage": for_all(),
     "GET /api/v1/estimates": for_all(),
     "GET /api/v1/rounds": for_all(),

@@ -28,7 +28,9 @@ GpuTypeOption = Annotated[
 def nodes(
     context: typer.Context,
     *,
-    state: Annotated[str | None, typer.Option(help="Only nodes that are ready, cordoned, draining or drained.")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only nodes that are ready, cordoned, draining, drained, sleeping or waking.")
+    ] = None,
     gpu_type: GpuTypeOption = None,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from motley_client.responses import GpuType, Node, Storage, Throughput
 from motley_client.tables.format import Cell, age, gib, number, table, until
 
-OUT_OF_SERVICE = {"cordoned", "draining", "drained"}
+OUT_OF_SERVICE = {"cordoned", "draining", "drained", "sleeping", "waking"}
 
 
 def nodes_table(nodes: Iterable[Node], *, now: datetime) -> RenderableType:

@@ -1,0 +1,44 @@
+"""Idle nodes that may sleep, and since when each has been idle."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet
+
+from cluster_app.models import LOCAL_ENGINE, Node
+from scheduler_app.energy.node_use import nodes_with_gpus
+from scheduler_app.models import GpuClaim
+
+LONGEST_IDLE = timedelta(days=7)
+"""Releases before are not read: nodes that have been idle for longer count alike."""
+
+
+@dataclass(frozen=True)
+class IdleNode:
+    """A node that no attempt holds or waits for."""
+
+    name: str
+    idle_s: float
+
+
+def nodes_that_may_sleep() -> QuerySet[Node]:
+    """Nodes in service with GPUs, used or not, but those of this machine: with them the scheduler would sleep."""
+    this_machine = Q(engine=LOCAL_ENGINE, emulated=False)
+    return nodes_with_gpus().filter(pk__in=Node.objects.schedulable().values("pk")).exclude(this_machine)
+
+
+def unclaimed(nodes: QuerySet[Node]) -> QuerySet[Node]:
+    """Those on which no GPU is held, waited for, or used by a job outside Motley."""
+    return nodes.filter(~Exists(GpuClaim.objects.open().filter(gpu__node=OuterRef("pk"))), foreign_gpus=0)
+
+
+def read_idle_nodes(now: datetime) -> dict[int, list[IdleNode]]:
+    """Idle nodes that may sleep, by GPU type."""
+    ended = GpuClaim.objects.filter(released_at__gt=now - LONGEST_IDLE).order_by().values_list("gpu__node")
+    since = dict(ended.annotate(Max("released_at")))
+    found: dict[int, list[IdleNode]] = defaultdict(list)
+    for pk, name, kind in unclaimed(nodes_that_may_sleep()).values_list("pk", "name", "gpu_type"):
+        idle = now - since[pk] if pk in since else LONGEST_IDLE
+        found[kind].append(IdleNode(name, idle.total_seconds()))
+    return found
