@@ -124,7 +124,7 @@ def gpu_time(gpu_s: float | None) -> str:
     for name, size in (("GPU-hours", 3600), ("GPU-minutes", 60)):
         if gpu_s >= size:
             return f"{gpu_s / size:.2g} {name}" if gpu_s < 100 * size else f"{gpu_s / size:,.0f} {name}"
-    return f"{gpu_s:.2g} GPU-seconds"
+    return f"{gpu_s:.2g} GPU-seconds" if gpu_s >= 0.1 else "less than 0.1 GPU-seconds"
 
 
 @register.filter

@@ -92,6 +92,7 @@ def test_numbers_keep_three_digits_and_percents_do_not_vanish():
 
 def test_gpu_time_is_said_in_the_unit_that_fits():
     assert [gpu_time(0), gpu_time(90), gpu_time(7200)] == ["none", "1.5 GPU-minutes", "2 GPU-hours"]
+    assert gpu_time(1.4e-5) == "less than 0.1 GPU-seconds"
 
 
 def test_a_bar_of_nothing_is_empty():
