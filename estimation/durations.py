@@ -5,10 +5,11 @@ The estimate for a job is the exponentially decayed mean over the durations d of
 .. math::
     R = \frac{\sum_k w^k d_k}{\sum_k w^k}, \qquad w = 0.8
 
-The pool has the jobs of the same user whose names are similar (Levenshtein similarity of 0.6 or more, the two most
-similar names); if there are none, those of all users with similar names; then all jobs of the user; then all jobs. From
-each pool only jobs with as many GPUs are taken, if it has any. Names that differ in numbers alone are one, and means
-over several names are not decayed.
+The pool has the jobs of the same user, in the same team, whose names are similar (Levenshtein similarity of 0.6 or
+more, the two most similar names); if there are none, those of the team with similar names; then all jobs of the user;
+then all jobs. From each pool only jobs with as many GPUs are taken, if it has any. Names that differ in numbers alone
+are one, and means over several names are not decayed. No name is compared with those of another team: who chooses names
+could find out what others work on.
 
 An ended job changes a few running sums, whatever their number. The spread is that of the logarithms in the pool, drawn
 towards `USUAL_SPREAD` by as much as one job would: a single job shows none.
@@ -48,11 +49,12 @@ LEAST_SECONDS = 1.0
 
 
 class JobTraits(NamedTuple):
-    """What of a job tells of its duration: its user, its name, and its GPUs."""
+    """What of a job tells of its duration: its user, its name, its GPUs, and its team."""
 
     user: int
     name: str
     gpus: int
+    team: int = 0
 
 
 class Basis(StrEnum):
@@ -61,7 +63,7 @@ class Basis(StrEnum):
     DECLARED = "declared"
     REPORTED = "reported"
     SIMILAR = "similar"
-    SIMILAR_OF_ALL = "similar_of_all"
+    SIMILAR_OF_TEAM = "similar_of_team"
     USER = "user"
     ALL = "all"
 
@@ -128,7 +130,7 @@ def _of_size(pools: Iterable[BySize], gpus: int) -> Sums | None:
 
 @dataclass(eq=False)
 class _ByName:
-    """Durations by name and GPUs, of the names used most recently, and over all names by GPUs."""
+    """Durations by name and GPUs, of the names that were used most recently, and over all names by GPUs."""
 
     names: dict[str, BySize] = field(default_factory=dict)
     by_size: BySize = field(default_factory=dict)
@@ -159,7 +161,9 @@ class _ByName:
 class DurationHistory:
     """Durations of ended jobs, in the order of their ends."""
 
-    _users: dict[int, _ByName] = field(default_factory=lambda: defaultdict(_ByName))
+    _users: dict[tuple[int, int], _ByName] = field(default_factory=lambda: defaultdict(_ByName))
+    """By team and user."""
+    _teams: dict[int, _ByName] = field(default_factory=lambda: defaultdict(_ByName))
     _all: _ByName = field(default_factory=_ByName)
     _known: dict[JobTraits, DurationEstimate | None] = field(default_factory=dict)
     """Estimates since the last end."""
@@ -175,8 +179,8 @@ class DurationHistory:
     def add(self, traits: JobTraits, seconds: float) -> None:
         """Add a job that has ended after so many seconds."""
         traits, at_least = _without_numbers(traits), max(seconds, LEAST_SECONDS)
-        self._users[traits.user].add(traits, at_least)
-        self._all.add(traits, at_least)
+        for pool in (self._users[traits.team, traits.user], self._teams[traits.team], self._all):
+            pool.add(traits, at_least)
         self._known.clear()
 
     def estimate(self, traits: JobTraits) -> DurationEstimate | None:
@@ -187,10 +191,11 @@ class DurationHistory:
         return self._known[traits]
 
     def _estimate(self, traits: JobTraits) -> DurationEstimate | None:
-        mine = self._users.get(traits.user, _ByName())
+        mine = self._users.get((traits.team, traits.user), _ByName())
+        of_team = self._teams.get(traits.team, _ByName())
         pools = (
             (Basis.SIMILAR, mine.similar),
-            (Basis.SIMILAR_OF_ALL, self._all.similar),
+            (Basis.SIMILAR_OF_TEAM, of_team.similar),
             (Basis.USER, mine.any),
             (Basis.ALL, self._all.any),
         )

@@ -10,7 +10,7 @@ follows the distribution of X given that X > a:
 so that a job which has outlived what was expected of it is expected to go on for about as long again, not to end now.
 """
 
-from math import exp, log
+from math import exp, inf, log, log1p
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -20,7 +20,8 @@ NORMAL = NormalDist()
 LOW, HIGH = 0.1, 0.9
 """Limits of an estimate: the quantiles between which four of five quantities lie, if it is right."""
 LEAST_TAIL = 1e-12
-"""Beyond this probability the quotient above loses its digits, and its limit is taken: a s / z."""
+"""Beyond this probability the quotient above loses its digits, and its limit is taken, an exponential distribution of
+mean a s / z."""
 
 
 class Estimate(NamedTuple):
@@ -46,8 +47,10 @@ class Estimate(NamedTuple):
         """What is left after so much has gone, with probability p (0 < p < 1) no more than this."""
         if not self.spread:
             return max(self.mean - after, 0.0)
-        tail = NORMAL.cdf((self._mu - log(after)) / self.spread) if after > 0 else 1.0
-        beyond = max((1 - p) * tail, LEAST_TAIL)  # probability that X exceeds the quantile
+        z = (log(after) - self._mu) / self.spread if after > 0 else -inf
+        if (tail := NORMAL.cdf(-z)) < LEAST_TAIL:
+            return -log1p(-p) * after * self.spread / z
+        beyond = max((1 - p) * tail, LEAST_TAIL**2)  # probability that X exceeds the quantile
         return max(exp(self._mu - self.spread * NORMAL.inv_cdf(beyond)) - after, 0.0)
 
     @property

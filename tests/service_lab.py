@@ -94,14 +94,22 @@ class Lab:
         fixed = {"gpu_count": 1, "engine": "local", "round_number": 1, "master_port": 29_600}
         return Attempt.objects.create(job=job, **(fixed | {"number": number} | columns))
 
-    def succeeded(self, name: str, *seconds: float, gpus: int = 1, owner: User | None = None, **columns: Any) -> None:
+    def succeeded(
+        self,
+        name: str,
+        *seconds: float,
+        gpus: int = 1,
+        owner: User | None = None,
+        team: str = "vision",
+        **columns: Any,
+    ) -> None:
         """Jobs of that name that took so long each, the last of which ended last; they are not in the database."""
         for of_one in seconds:
             known = DurationForecast.objects.count()
             DurationForecast.objects.create(
                 job=UUID(int=known + 1),
                 owner=owner or self.user(),
-                team=self.team(),
+                team=self.team(team),
                 name=name,
                 gpus=gpus,
                 seconds=of_one,

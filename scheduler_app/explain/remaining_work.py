@@ -10,6 +10,9 @@ from jobs_app.models import Attempt, Job
 from scheduler_app.forecasts.duration_history import history_of, read_ended_jobs
 from scheduler_app.models import DurationForecast
 
+FEWEST_OF_ALL = 30
+"""A mean over fewer jobs of all teams would tell how long those of others took."""
+
 
 @dataclass(frozen=True)
 class RemainingWork:
@@ -36,8 +39,10 @@ def remaining_work(job: Job, attempts: Sequence[Attempt], now: datetime) -> Rema
     if job.steps_in_all:
         return _of_steps(job, job.steps_in_all, live, forecast)
     gpus = forecast.gpus if forecast else job.gpus_min
-    found = history_of(read_ended_jobs()).estimate(JobTraits(job.owner_id, job.name, gpus))
-    return _of_similar(job, found, attempts, live, gpus=gpus, now=now) if found else None
+    found = history_of(read_ended_jobs()).estimate(JobTraits(job.owner_id, job.name, gpus, job.team_id))
+    if found is None or (found.basis == Basis.ALL and found.estimate.n < FEWEST_OF_ALL):
+        return None
+    return _of_similar(job, found, attempts, live, gpus=gpus, now=now)
 
 
 def _of_steps(job: Job, total: int, live: Attempt | None, forecast: DurationForecast | None) -> RemainingWork | None:
@@ -77,8 +82,8 @@ def _speed(attempt: Attempt, gpus: int) -> float:
 
 
 def _jobs(found: DurationEstimate, owner: str) -> str:
-    """The ended jobs behind the estimate, without the names of others' jobs."""
+    """The ended jobs behind the estimate."""
     n, basis = found.estimate.n, found.basis
-    similar = "similar " if basis in (Basis.SIMILAR, Basis.SIMILAR_OF_ALL) else ""
-    whose = {Basis.SIMILAR_OF_ALL: "others", Basis.ALL: "all owners"}.get(basis, owner)
+    similar = "similar " if basis in (Basis.SIMILAR, Basis.SIMILAR_OF_TEAM) else ""
+    whose = {Basis.SIMILAR_OF_TEAM: "the team", Basis.ALL: "all teams"}.get(basis, owner)
     return f"{n:,} {similar}job{'s' * (n != 1)} of {whose}"

@@ -19,6 +19,7 @@ class EndedJob(NamedTuple):
     name: str
     gpus: int
     seconds: float
+    team_id: int
 
 
 def read_ended_jobs() -> list[EndedJob]:
@@ -43,4 +44,4 @@ def _history(ended: tuple[EndedJob, ...]) -> DurationHistory:
 
 
 def _with_traits(ended: Iterable[EndedJob]) -> Iterable[tuple[JobTraits, float]]:
-    return ((JobTraits(job.owner_id, job.name, job.gpus), job.seconds) for job in ended)
+    return ((JobTraits(job.owner_id, job.name, job.gpus, job.team_id), job.seconds) for job in ended)

@@ -11,13 +11,15 @@ from scheduler_app.round.inputs import JobRow
 
 
 class Lengths(NamedTuple):
-    """Steps (m,) in all and left, inf where nothing is known; and the durations in seconds that they stand for.
+    """Steps (m,) in all and left, inf where nothing is known, and done; the durations in seconds that they stand for.
 
     A duration is that of the job's smallest gang on average GPUs.
     """
 
     total_steps: Floats
     remaining_steps: Floats
+    done_steps: Floats
+    """Of a job that reports none and whose length is estimated, those that its GPUs should have done since."""
     durations: list[DurationEstimate | None]
 
 
@@ -37,7 +39,8 @@ def lengths_of(
     left_s = [_left_s(duration, after) for duration, after in zip(durations, worked_s.tolist(), strict=True)]
     told = np.isfinite(total)
     remaining = np.where(told, np.maximum(total - step, 0), np.array(left_s, dtype=float) * base_rate)
-    return Lengths(np.where(told, total, step + remaining), remaining, durations)
+    done = np.where((step > 0) | told | np.isinf(remaining), step, worked_s * base_rate)
+    return Lengths(np.where(told, total, done + remaining), remaining, done, durations)
 
 
 def _duration(job: JobRow, history: DurationHistory, gpus: int, rate: float) -> DurationEstimate | None:
@@ -45,7 +48,7 @@ def _duration(job: JobRow, history: DurationHistory, gpus: int, rate: float) -> 
         return DurationEstimate.declared(job.total_steps / rate)
     if job.reported_total_steps:
         return DurationEstimate.reported(job.reported_total_steps / rate)
-    return history.estimate(JobTraits(job.owner_id, job.name, gpus))
+    return history.estimate(JobTraits(job.owner_id, job.name, gpus, job.team_id))
 
 
 def _left_s(duration: DurationEstimate | None, after_s: float) -> float:

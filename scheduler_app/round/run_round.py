@@ -136,7 +136,8 @@ def _forecasts(snapshot: Snapshot, plan: Plan, rows: InputRows) -> Iterator[Made
         job = jobs[snapshot.jobs[row]]
         before = job.attempt_count > 0
         starts = bool(placed[row]) and not before
-        yield MadeForecast(job.id, job.owner_id, job.team_id, job.name, gpus[row], duration, before, starts)
+        if starts or job.id not in rows.forecasts:
+            yield MadeForecast(job.id, job.owner_id, job.team_id, job.name, gpus[row], duration, before, starts)
 
 
 @contextmanager

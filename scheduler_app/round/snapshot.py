@@ -121,7 +121,6 @@ def _problem(
     capacity, jobs = capacity_of(rows, service), options.jobs
     now = timing.now
     age_s = np.array([max((now - job.created_at).total_seconds(), 0.0) for job in jobs])
-    step = np.array([job.step for job in jobs], dtype=float)
     deadline_s = [(job.deadline - now).total_seconds() if job.deadline else np.inf for job in jobs]
     gpus_per_replica = np.maximum(units_of(rows.types, jobs), 1)
     base_gpus, base_rate = normaliser(options.rate, offered.usage, capacity, gpus_per_replica)
@@ -141,7 +140,7 @@ def _problem(
         total_steps=lengths.total_steps,
         remaining_steps=lengths.remaining_steps,
         attained_gpu_s=_attained(service, jobs, now),
-        isolated_s=step / isolated_rate(base_gpus, base_rate, capacity),
+        isolated_s=lengths.done_steps / isolated_rate(base_gpus, base_rate, capacity),
         received_s=_received(rows, jobs, timing),
         held=options.held,
         held_s=held_s,

@@ -30,7 +30,7 @@ def test_the_newest_of_the_jobs_with_that_name_counts_most() -> None:
         (train("resnet-lr-0.3"), Basis.SIMILAR, HOUR),
         (train("resnet-lr-0.3", gpus=4), Basis.SIMILAR, 4 * HOUR),
         (train("resnet-lr-0.3", gpus=8), Basis.SIMILAR, 2.5 * HOUR),
-        (train("bert-large"), Basis.SIMILAR_OF_ALL, 9 * HOUR),
+        (train("bert-large"), Basis.SIMILAR_OF_TEAM, 9 * HOUR),
         (train("zzz"), Basis.USER, HOUR),
         (train("zzz", user=3), Basis.ALL, 5 * HOUR),
     ],
@@ -44,6 +44,15 @@ def test_the_pool_is_the_nearest_that_has_jobs(asked: JobTraits, basis: Basis, m
     found = DurationHistory.of(ended).estimate(asked)
     assert found is not None
     assert (found.basis, found.estimate.mean) == (basis, pytest.approx(mean))
+
+
+def test_names_of_another_teams_jobs_are_not_compared() -> None:
+    """A person could find out what others work on, and how long it took, by trying names."""
+    theirs = JobTraits(BOB, "secret-merger-model", 1, team=2)
+    asked = JobTraits(ADA, "secret-merger", 1, team=1)
+    found = DurationHistory.of([(theirs, 9 * HOUR)]).estimate(asked)
+    assert found is not None
+    assert found.basis == Basis.ALL
 
 
 def test_names_that_differ_in_numbers_alone_are_one() -> None:

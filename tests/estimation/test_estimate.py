@@ -29,6 +29,16 @@ def test_what_is_left_grows_without_end_and_without_a_jump_once_far_more_has_gon
     assert steps.max() < 1.2
 
 
+def test_the_limits_of_what_is_left_stay_apart_once_far_more_has_gone_than_was_expected() -> None:
+    for age in np.geomspace(100, 1e7, 50):
+        least, mean, most = (
+            estimate(100, 0.2).quantile_left(0.1, age),
+            estimate(100, 0.2).mean_left(age),
+            estimate(100, 0.2).quantile_left(0.9, age),
+        )
+        assert 0 < least < mean < most
+
+
 def test_of_a_known_quantity_the_rest_is_left_and_never_less_than_nothing() -> None:
     known = estimate(100, 0)
     assert [known.mean_left(40), known.quantile_left(0.9, 40), known.mean_left(140)] == [60, 60, 0]

@@ -106,6 +106,21 @@ def test_what_is_left_shrinks_while_the_job_runs_and_is_never_nothing(cluster: L
     assert remaining_s(job) > 0
 
 
+def test_a_job_that_reports_nothing_is_not_behind_one_that_reports_its_steps(cluster: Lab) -> None:
+    """By its finish-time fairness: an hour of work counts as done, as it is no longer among what is left."""
+    cluster.succeeded("train", *[2 * HOUR] * 5)
+    job = cluster.submit(UNTIL_LET_GO, name="train")
+    cluster.running(job)
+    cluster.ahead += timedelta(hours=1)
+    cluster.round()
+    record = Round.objects.latest_committed()
+    assert record is not None
+    problem = archive_of(record).snapshot.problem
+    done_s = (problem.total_steps - problem.remaining_steps) / problem.base_rate
+    assert done_s.tolist() == pytest.approx([HOUR], abs=60)
+    assert problem.isolated_s[0] >= HOUR
+
+
 def test_a_job_that_reports_how_many_steps_it_makes_is_not_estimated_from_others(cluster: Lab) -> None:
     cluster.succeeded("train", 9 * HOUR)
     job = cluster.submit(UNTIL_LET_GO, name="train")
@@ -131,11 +146,20 @@ def test_a_round_reads_no_more_than_the_jobs_that_ended_last(cluster: Lab, monke
     assert forecast(job).submission_s == pytest.approx(50)
 
 
+def test_how_long_a_few_jobs_of_other_teams_took_is_not_told(cluster: Lab) -> None:
+    eve = cluster.user("eve", "language")
+    cluster.succeeded("secret-merger", 500, owner=eve, team="language")
+    job = cluster.submit(UNTIL_LET_GO, name="secret-merger")
+    cluster.tick()
+    assert forecast(job).submission_basis == Basis.ALL  # as rounds may know it
+    assert remaining_work(job, [], cluster.now) is None
+
+
 def test_durations_of_other_owners_count_only_where_the_owner_has_none_of_the_name(cluster: Lab) -> None:
     cluster.succeeded("train", 500, owner=cluster.user("bob"))
     cluster.succeeded("quite-another", 50)
     job = cluster.submit(UNTIL_LET_GO, name="train")
     other = cluster.submit(UNTIL_LET_GO, name="quite-another")
     cluster.tick()
-    assert (forecast(job).submission_basis, forecast(job).submission_s) == (Basis.SIMILAR_OF_ALL, pytest.approx(500))
+    assert (forecast(job).submission_basis, forecast(job).submission_s) == (Basis.SIMILAR_OF_TEAM, pytest.approx(500))
     assert forecast(other).submission_basis == Basis.SIMILAR

@@ -82,14 +82,15 @@ def test_a_waiting_job_with_steps_is_told_what_is_left_of_the_rounds_forecast(cl
 @pytest.mark.parametrize(
     ("name", "owner", "detail"),
     [
-        ("train", "eve", "from 1 similar job of others"),
+        ("train", "eve", "from 1 similar job of the team"),
         ("something-else", "ada", "from 1 job of ada"),
-        ("something-else", "eve", "from 1 job of all owners"),
+        ("something-else", "eve", "from 30 jobs of all teams"),
     ],
 )
 def test_it_says_whose_jobs_it_is_based_on_and_names_nobody_else(
     cluster: Lab, name: str, owner: str, detail: str
 ) -> None:
+    cluster.succeeded("secret", *[HOUR] * 29, team="language", owner=cluster.user("bob", "language"))
     cluster.succeeded("train", HOUR)
     assert told(cluster, cluster.submit(name=name, owner=cluster.user(owner))).detail == detail
 
