@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 
-from cluster_app.models import LOCAL_ENGINE, Node
+from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Node
 from scheduler_app.energy.node_use import nodes_with_gpus
 from scheduler_app.models import GpuClaim
 
@@ -29,8 +29,9 @@ def nodes_that_may_sleep() -> QuerySet[Node]:
 
 
 def unclaimed(nodes: QuerySet[Node]) -> QuerySet[Node]:
-    """Those on which no GPU is held, waited for, or used by a job outside Motley."""
-    return nodes.filter(~Exists(GpuClaim.objects.open().filter(gpu__node=OuterRef("pk"))), foreign_gpus=0)
+    """Those on which no GPU is held or waited for, and of which jobs outside Motley use nothing."""
+    claimed = Exists(GpuClaim.objects.open().filter(gpu__node=OuterRef("pk")))
+    return nodes.filter(~claimed, **dict.fromkeys(FOREIGN_USE, 0))
 
 
 def read_idle_nodes(now: datetime) -> dict[int, list[IdleNode]]:

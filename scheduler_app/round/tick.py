@@ -41,7 +41,7 @@ def engine_turn(holder: str, now: datetime) -> bool:
         dispatch(fence, now)
         advance_probes(now)
         advise_when_due(now)
-        drive_power(now)
+        drive_power(fence, now)
         delete_expired_when_due(now)
 
     return _turn(Loop.ENGINES, holder, now, work)

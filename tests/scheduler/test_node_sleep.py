@@ -5,20 +5,25 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from pytest_django import Settings
 
 from cluster_app.feasibility import NodeShape, Request
-from cluster_app.models import GpuType, Node, NodeEvent, NodePower
-from cluster_app.services import put_to_sleep, resume
+from cluster_app.models import Engine, GpuType, Node, NodeEvent, NodePower
+from cluster_app.services import cordon, put_to_sleep, resume, wake
 from scheduler_app.energy.advice import advise_when_due
+from scheduler_app.energy.idle_nodes import read_idle_nodes
 from scheduler_app.energy.node_use import start_of, step_of
-from scheduler_app.energy.power import COMMANDS
+from scheduler_app.energy.power import COMMANDS, drive_power, due_commands, is_awake, is_overdue
 from scheduler_app.energy.report import energy_by_type
 from scheduler_app.energy.wake import NodePools, nodes_to_wake
+from scheduler_app.errors import LeaseLost
 from scheduler_app.models import GpuClaim, NodeUse
+from scheduler_app.round.lease import Loop, acquire_lease, release_lease
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 State = Node.State
+BOOT_S = 4
 SCRIPT = """#!/bin/sh
 echo "$0 $1" >>"$(dirname "$0")/told"
 [ ! -e "$(dirname "$0")/broken" ] || { echo "no answer from $1"; exit 3; }
@@ -60,9 +65,10 @@ def site(tmp_path: Path, settings: Settings) -> Iterator[Site]:
 
 @pytest.fixture
 def nodes(lab: Lab) -> GpuType:
-    """Six of two GPUs."""
+    """Six of two GPUs, which boot within seconds."""
     for number in range(6):
         lab.node(f"n{number}")
+    GpuType.objects.update(boot_s=BOOT_S)
     lab.tick()
     return GpuType.objects.get()
 
@@ -93,9 +99,7 @@ def test_nodes_sleep_at_low_load_and_wake_for_a_burst(lab: Lab, site: Site, node
     assert asleep(lab) == {"n0", "n1", "n2", "n3", "n4"}  # none in use, and one in reserve
     lab.until(lambda: len(site.told) == 5)
     jobs = [lab.submit(UNTIL_LET_GO, gpus=2) for _ in range(4)]
-    submitted = lab.now
     lab.running(*jobs)
-    assert lab.now - submitted < timedelta(seconds=nodes.boot_s)
     assert sum(told.startswith("wake") for told in site.told) == 4  # three are needed, and one in reserve
     assert len(asleep(lab)) == 1
     kinds = [
@@ -142,6 +146,7 @@ def test_the_silence_of_a_node_that_sleeps_does_not_count(lab: Lab, site: Site, 
             lab.tick()
     assert Node.objects.get(name="n1").health == Node.Health.SUSPECT
     assert Node.objects.get(name="n0").health == Node.Health.HEALTHY
+    assert NodePower.objects.get().silent_at is not None  # it is off: what is heard of it from now on is its boot
 
 
 def test_a_person_wakes_a_node_by_resuming_it(lab: Lab, site: Site, nodes: GpuType) -> None:
@@ -190,11 +195,124 @@ def test_a_node_that_does_not_report_in_time_needs_a_person(lab: Lab, site: Site
     site.breaks()
     resume(node, actor=None)
     lab.until(lambda: NodePower.objects.exclude(fault="").exists())
-    lab.ahead += timedelta(seconds=3 * nodes.boot_s + 1)
-    lab.tick()
+    lab.until(lambda: Node.objects.get(name="n0").state == State.CORDONED)
     node.refresh_from_db()
-    assert node.state == State.CORDONED
-    assert node.reason.startswith("it did not report within 900 s after it was woken; the command failed: exit code 3")
+    assert node.reason == "it did not report within 12 s after it was woken; the site's command failed"
+
+
+def untold(lab: Lab, name: str = "n0") -> Node:
+    """A node that is to sleep, and has not been told so."""
+    node = Node.objects.get(name=name)
+    assert put_to_sleep(node, reason="test", now=lab.now)
+    return node
+
+
+def wakes(lab: Lab, node: Node) -> NodePower:
+    resume(node, actor=None)
+    return NodePower.objects.select_related("node__gpu_type", "node__engine").get(node=node)
+
+
+@pytest.mark.parametrize("use", ["foreign_gpus", "foreign_cpus", "foreign_memory_mib"])
+def test_a_node_that_others_use_does_not_fall_asleep(lab: Lab, site: Site, nodes: GpuType, use: str) -> None:
+    Node.objects.filter(name="n0").update(**{use: 1})
+    assert not put_to_sleep(Node.objects.get(name="n0"), reason="test", now=lab.now)
+    assert "n0" not in {node.name for idle in read_idle_nodes(lab.now).values() for node in idle}
+
+
+def test_a_node_that_others_begin_to_use_is_not_told_to_sleep(lab: Lab, site: Site, nodes: GpuType) -> None:
+    node, fence = untold(lab), lab.fence
+    Node.objects.filter(pk=node.pk).update(foreign_cpus=8)  # as its engine reports it next
+    drive_power(fence, lab.now)
+    node.refresh_from_db()
+    assert (node.state, node.reason) == (State.READY, "")
+    assert not NodePower.objects.exists()
+    assert not site.told
+
+
+def test_a_node_is_told_to_sleep_only_after_its_engine_was_heard_again(lab: Lab, site: Site, nodes: GpuType) -> None:
+    with lab.clock_stopped():
+        untold(lab)
+        drive_power(lab.fence, lab.now)
+        assert not COMMANDS.nodes
+        lab.ahead += timedelta(seconds=1)
+        lab.tick()
+        assert NodePower.objects.get().sent_at == lab.now
+
+
+def test_who_lost_the_lease_starts_no_command(lab: Lab, site: Site, nodes: GpuType) -> None:
+    fence = lab.fence
+    untold(lab)
+    Engine.objects.update(heard_at=lab.now + timedelta(seconds=1))
+    release_lease("lab", lab.now)
+    assert acquire_lease("other", lab.now + timedelta(seconds=1), Loop.ENGINES)
+    with pytest.raises(LeaseLost):
+        drive_power(fence, lab.now)
+    assert not COMMANDS.nodes
+
+
+def test_a_wake_waits_for_a_sleep_command_whose_end_nobody_heard(lab: Lab, site: Site, nodes: GpuType) -> None:
+    """The process that started it is gone; the node might be switched off after it was woken."""
+    node = untold(lab)
+    sent_at = lab.now
+    NodePower.objects.update(sent_at=sent_at)
+    row = wakes(lab, node)
+    over_at = sent_at + settings.MOTLEY_NODE_POWER_TIMEOUT + timedelta(seconds=10)
+    assert due_commands([row], set(), over_at - timedelta(seconds=1)) == []
+    assert due_commands([row], set(), over_at) == [row]
+    resume(node, actor=None)
+    assert NodePower.objects.get().retry_at == over_at
+
+
+def test_a_wake_follows_the_end_of_the_sleep_command(lab: Lab, site: Site, nodes: GpuType, settings: Settings) -> None:
+    """Its end is not taken for that of the wake."""
+    settings.MOTLEY_NODE_SLEEP = f"sh -c 'while [ ! -e {site.folder}/off ]; do sleep 0.05; done'"
+    node = untold(lab)
+    lab.until(lambda: COMMANDS.nodes)
+    resume(node, actor=None)
+    lab.tick()
+    assert not site.told
+    (site.folder / "off").touch()
+    lab.until(lambda: NodePower.objects.exclude(done_at=None).exists())
+    assert site.told == ["wake n0"]
+
+
+def test_a_round_does_not_wake_a_node_that_was_cordoned(lab: Lab, site: Site, nodes: GpuType) -> None:
+    node = untold(lab)
+    cordon(node, reason="new fan", actor=None)
+    assert not wake(node, reason="jobs wait", now=lab.now)
+    node.refresh_from_db()
+    assert (node.state, node.reason) == (State.CORDONED, "new fan")
+
+
+def test_patience_begins_with_the_end_of_the_command_and_while_the_engine_answers(
+    lab: Lab, site: Site, nodes: GpuType
+) -> None:
+    row, boots = wakes(lab, untold(lab)), timedelta(seconds=3 * BOOT_S)
+    woken_at, long_ago = row.since, row.since - timedelta(days=1)
+    row.node.engine.since = long_ago
+    late = woken_at + 2 * boots
+    assert not is_overdue(row, late, long_ago)
+    row.failed_at = woken_at + boots
+    assert not is_overdue(row, late, long_ago)
+    assert is_overdue(row, late + timedelta(seconds=1), long_ago)
+    assert not is_overdue(row, late + timedelta(seconds=1), late)  # the scheduler was off
+    row.node.engine.since = late
+    assert not is_overdue(row, late + timedelta(seconds=1), long_ago)  # its engine did not answer
+    row.node.engine.fault = "no route to host"
+    assert not is_overdue(row, late + timedelta(days=1), long_ago)
+
+
+def test_what_an_engine_reports_of_a_node_that_was_just_switched_off_is_not_taken_for_its_boot(
+    lab: Lab, site: Site, nodes: GpuType
+) -> None:
+    row = wakes(lab, untold(lab))
+    row.done_at = row.since
+    row.node.heard_at = row.since + timedelta(seconds=BOOT_S - 1)
+    assert not is_awake(row)
+    row.silent_at = row.since - timedelta(minutes=1)
+    assert is_awake(row)
+    row.silent_at, row.node.heard_at = None, row.since + timedelta(seconds=BOOT_S)
+    assert is_awake(row)
 
 
 def test_the_fewest_nodes_are_woken_and_a_gang_may_use_awake_ones() -> None:
