@@ -14,8 +14,8 @@ from cluster_app.storage import StoragePaths, runs
 from jobs_app.models import Job, Reason
 from jobs_app.submission.admission import request_of
 from scheduler_app.energy.advice import PHILLY, parameters_of
+from scheduler_app.energy.driver import has_driver
 from scheduler_app.energy.node_use import node_counts, nodes_with_gpus, start_of, step_of
-from scheduler_app.energy.power import has_driver
 from scheduler_app.models import GpuClaim, SleepAdvice
 
 MOST_JOBS = 1000

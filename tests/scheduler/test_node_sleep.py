@@ -14,12 +14,12 @@ from cluster_app.services import cordon, put_to_sleep, resume, wake
 from scheduler_app.energy.advice import advise_when_due
 from scheduler_app.energy.idle_nodes import read_idle_nodes
 from scheduler_app.energy.node_use import start_of, step_of
-from scheduler_app.energy.power import COMMANDS, drive_power, due_commands, is_awake, is_overdue
 from scheduler_app.energy.report import energy_by_type
 from scheduler_app.energy.wake import NodePools, nodes_to_wake
 from scheduler_app.errors import LeaseLost
 from scheduler_app.models import GpuClaim, NodeUse
 from scheduler_app.round.lease import Loop, acquire_lease, release_lease
+from scheduler_app.round.power import COMMANDS, drive_power, due_commands, is_awake, is_overdue
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 State = Node.State

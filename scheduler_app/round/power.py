@@ -9,6 +9,7 @@ from django.conf import settings
 from cluster_app.models import FIRST_PAUSE, FOREIGN_USE, POWERED_DOWN, SUSPECT_AFTER, Node, NodePower
 from cluster_app.services import give_up_waking, keep_awake, note_awake
 from engines.power_commands import PowerCommandEnd, PowerCommands, PowerTask
+from scheduler_app.energy.driver import has_driver
 from scheduler_app.models import SchedulerLease
 from scheduler_app.round.lease import Fence
 
@@ -20,11 +21,6 @@ MOST_AT_ONCE = 16
 LONGEST_PAUSE = timedelta(minutes=10)
 BOOT_TIMES = 3
 """A node that does not report within so many boot times needs a person."""
-
-
-def has_driver() -> bool:
-    """Whether the site has given both commands; else nobody puts a node to sleep."""
-    return bool(settings.MOTLEY_NODE_SLEEP and settings.MOTLEY_NODE_WAKE)
 
 
 def drive_power(fence: Fence, now: datetime) -> None:
