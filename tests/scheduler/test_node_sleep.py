@@ -8,9 +8,11 @@ import pytest
 from django.conf import settings
 from pytest_django import Settings
 
+from allocation.time_budget import TimeBudget
 from cluster_app.feasibility import NodeShape, Request
 from cluster_app.models import Engine, GpuType, Node, NodeEvent, NodePower
 from cluster_app.services import cordon, put_to_sleep, resume, wake
+from engines.protocol import NodeState
 from scheduler_app.energy.advice import advise_when_due
 from scheduler_app.energy.idle_nodes import read_idle_nodes
 from scheduler_app.energy.node_use import start_of, step_of
@@ -20,6 +22,7 @@ from scheduler_app.errors import LeaseLost
 from scheduler_app.models import GpuClaim, NodeUse
 from scheduler_app.round.lease import Loop, acquire_lease, release_lease
 from scheduler_app.round.power import COMMANDS, drive_power, due_commands, is_awake, is_overdue
+from scheduler_app.round.probe import advance_probes, ask_for_probe
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 State = Node.State
@@ -331,3 +334,25 @@ def test_the_fewest_nodes_are_woken_and_a_gang_may_use_awake_ones() -> None:
     assert woken(Request(4), coming=4) == []
     assert woken(Request(4, gpu_types=("v100",))) == []
     assert woken(Request(64)) == []
+    assert woken(Request(64), Request(64), Request(4)) == ["a0"]
+    assert woken(Request(12)) == ["a0", "a1", "a2"]
+
+
+def test_when_its_time_is_up_first_fit_stops_with_what_it_has() -> None:
+    pools = NodePools(coming={}, asleep={"a0": NodeShape("a100", 4, 40_000, 64, 512_000)}, free={})
+    assert nodes_to_wake([Request(1)], pools, {}, TimeBudget.after(0)) == []
+
+
+def test_an_engine_is_not_tested_on_a_node_that_sleeps(lab: Lab, site: Site, nodes: GpuType) -> None:
+    Node.objects.exclude(name__in=("n0", "n1")).delete()
+    untold(lab)
+    probe = ask_for_probe(Engine.objects.get(name="local"), actor=None)
+    advance_probes(lab.now)
+    probe.refresh_from_db()
+    assert probe.node == "n1"
+    untold(lab, "n1")
+    Engine.objects.update(inventory={"n0": {"state": NodeState.OK}})  # the engine has not noticed yet
+    second = ask_for_probe(Engine.objects.get(name="local"), actor=None)
+    advance_probes(lab.now)
+    second.refresh_from_db()
+    assert (second.node, second.launched_at) == ("", None)
