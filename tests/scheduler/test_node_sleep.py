@@ -117,7 +117,7 @@ def test_without_both_commands_it_is_advice(lab: Lab, site: Site, nodes: GpuType
     demand_fell(lab, nodes)
     advise_when_due(lab.now)
     assert not asleep(lab)
-    assert len(energy_by_type(lab.now)[0].could_sleep) == 5
+    assert len(energy_by_type(lab.now, for_staff=True)[0].could_sleep) == 5
 
 
 def test_no_job_is_placed_on_a_node_that_sleeps(lab: Lab, site: Site, nodes: GpuType) -> None:
@@ -167,8 +167,10 @@ def test_a_command_that_fails_is_shown_and_repeated_later(lab: Lab, site: Site, 
     site.breaks()
     assert put_to_sleep(Node.objects.get(name="n0"), reason="test", now=lab.now)
     lab.until(lambda: NodePower.objects.exclude(fault="").exists())
-    [shown] = energy_by_type(lab.now)[0].asleep
+    [shown] = energy_by_type(lab.now, for_staff=True)[0].asleep
     assert shown.fault == "exit code 3: no answer from n0"
+    [told_to_others] = energy_by_type(lab.now, for_staff=False)[0].asleep
+    assert told_to_others.fault == "the site's command failed"
     assert NodePower.objects.get().retry_at > lab.now
     site.is_mended()
     lab.ahead += timedelta(seconds=11)
@@ -182,6 +184,13 @@ def test_a_command_that_does_not_exist_is_a_fault(lab: Lab, site: Site, nodes: G
     lab.until(lambda: "No such file" in NodePower.objects.get().fault)
     resume(Node.objects.get(name="n0"), actor=None)
     lab.until(lambda: "No closing quotation" in NodePower.objects.get().fault)
+
+
+def test_a_null_character_in_the_output_is_left_out(lab: Lab, site: Site, nodes: GpuType, settings: Settings) -> None:
+    settings.MOTLEY_NODE_SLEEP = r"sh -c 'printf no\\0answer; exit 1'"  # PostgreSQL stores none
+    untold(lab)
+    lab.until(lambda: NodePower.objects.exclude(fault="").exists())
+    assert NodePower.objects.get().fault == "exit code 1: noanswer"
 
 
 def test_a_command_is_ended_when_its_time_is_up(lab: Lab, site: Site, nodes: GpuType, settings: Settings) -> None:
