@@ -424,7 +424,7 @@ class NodeInterval(models.Model):
     class End(models.TextChoices):
         CHANGED = "changed", "it went, or came back"
         ANNOUNCED = "announced", "it went after it had been drained"
-        CENSORED = "censored", "not known: what followed was another machine"
+        CENSORED = "censored", "not known: it was put to sleep, or what followed was another machine"
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="intervals", db_index=False)
     up = models.BooleanField()

@@ -12,7 +12,7 @@ from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.errors import GpusInUse, ReasonMissing
 from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Gpu, GpuType, Node, NodeEvent, NodePower
-from cluster_app.node_history import censor_intervals
+from cluster_app.node_history import begin_interval, censor_intervals
 
 
 @transaction.atomic
@@ -108,6 +108,7 @@ def put_to_sleep(node: Node, *, reason: str, now: datetime) -> bool:
     if not free.update(state=Node.State.SLEEPING, reason=reason):
         return False
     _await_power(node, now, silent_at=None)
+    censor_intervals([node.pk], now)
     record(node, NodeEvent.Kind.SLEPT, reason)
     return True
 
@@ -129,20 +130,21 @@ def _wake(
     return True
 
 
-def note_awake(node: Node) -> None:
+def note_awake(node: Node, now: datetime) -> None:
     """Record that a node which was woken reports again: it takes jobs."""
-    _return_to_service(node, Node.State.WAKING)
+    _return_to_service(node, Node.State.WAKING, now)
 
 
-def keep_awake(node: Node, *, reason: str) -> None:
+def keep_awake(node: Node, *, reason: str, now: datetime) -> None:
     """Return a node to service that was to sleep, and has not been told so yet."""
-    _return_to_service(node, Node.State.SLEEPING, reason)
+    _return_to_service(node, Node.State.SLEEPING, now, reason)
 
 
 @transaction.atomic
-def _return_to_service(node: Node, state: Node.State, message: str = "") -> None:
+def _return_to_service(node: Node, state: Node.State, now: datetime, message: str = "") -> None:
     if Node.objects.filter(pk=node.pk, state=state).update(state=Node.State.READY, reason=""):
         NodePower.objects.filter(node=node).delete()
+        begin_interval(node, now)
         record(node, NodeEvent.Kind.AWAKE, message)
 
 

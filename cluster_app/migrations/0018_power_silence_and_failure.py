@@ -36,6 +36,11 @@ class Migration(migrations.Migration):
             name='retry_at',
             field=models.DateTimeField(help_text='It is not started, or started again, before.', null=True),
         ),
+        migrations.AlterField(
+            model_name='nodeinterval',
+            name='end',
+            field=models.CharField(blank=True, choices=[('changed', 'it went, or came back'), ('announced', 'it went after it had been drained'), ('censored', 'not known: it was put to sleep, or what followed was another machine')], help_text='Empty: it goes on.', max_length=20),
+        ),
         migrations.AddConstraint(
             model_name='gputype',
             constraint=models.CheckConstraint(condition=models.Q(('boot_s__gte', 1)), name='gpu_type_boot_takes_time', violation_error_message='A boot takes a second at least.'),

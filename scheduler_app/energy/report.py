@@ -43,6 +43,10 @@ class TypeEnergy:
     """While the nodes sleep that could, and those that do."""
     decided_at: datetime | None
 
+    @property
+    def sleeping(self) -> int:
+        return sum(node.state == Node.State.SLEEPING for node in self.asleep)
+
 
 @dataclass(frozen=True)
 class PoweredDownNode:

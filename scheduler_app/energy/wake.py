@@ -15,10 +15,10 @@ from cluster_app.services import wake
 from cluster_app.storage import StoragePaths, runs
 from jobs_app.models import Job, Reason
 from jobs_app.submission.admission import request_of
-from scheduler_app.energy.advice import PHILLY, parameters_of
+from scheduler_app.energy.advice import parameters_of
 from scheduler_app.energy.driver import has_driver
-from scheduler_app.energy.node_use import node_counts, nodes_with_gpus, start_of, step_of
-from scheduler_app.models import GpuClaim, SleepAdvice
+from scheduler_app.energy.node_use import node_counts, nodes_with_gpus
+from scheduler_app.models import GpuClaim
 
 MOST_JOBS = 1000
 LONGEST_S = 2.0
@@ -130,10 +130,8 @@ def wake_for_waiting_jobs(now: datetime) -> None:
         return
     if waiting := read_waiting(now):
         names = nodes_to_wake(waiting, read_pools(), read_reserve(), TimeBudget.after(LONGEST_S))
-        nodes = list(Node.objects.filter(name__in=names, state=Node.State.SLEEPING))
-        for node in nodes:
+        for node in Node.objects.filter(name__in=names, state=Node.State.SLEEPING):
             wake(node, reason=f"jobs that wait for nodes: {len(waiting)}", now=now)
-        _keep_awake({node.gpu_type_id for node in nodes}, now)
 
 
 def read_waiting(now: datetime) -> list[Request]:
@@ -173,9 +171,3 @@ def read_reserve() -> dict[str, int]:
     """Nodes that are woken beyond those that are needed, by GPU type."""
     names = dict(GpuType.objects.values_list("pk", "name"))
     return {names[kind]: parameters_of(count.nodes).reserve for kind, count in node_counts().items()}
-
-
-def _keep_awake(kinds: Iterable[int], now: datetime) -> None:
-    """No node of these types is put to sleep for the controller's time after a wake."""
-    until = start_of(step_of(now) + PHILLY.keep_steps)
-    SleepAdvice.objects.filter(gpu_type__in=kinds).update(frozen_until=until)

@@ -43,11 +43,11 @@ def drive_power(fence: Fence, now: datetime) -> None:
 def _follow(row: NodePower, now: datetime, listening_since: datetime) -> bool:
     """Act on what its engine reports of the node; False: it sleeps or wakes no more."""
     if is_awake(row):
-        note_awake(row.node)
+        note_awake(row.node, now)
     elif is_overdue(row, now, listening_since):
         _give_up(row)
     elif is_in_use(row):
-        keep_awake(row.node, reason="in use outside Motley")
+        keep_awake(row.node, reason="in use outside Motley", now=now)
     else:
         if fell_silent(row, now, listening_since):
             NodePower.objects.filter(pk=row.pk, since=row.since).update(silent_at=now)

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.test import Client
 from pytest_django import Settings
 
 from allocation.time_budget import TimeBudget
 from cluster_app.feasibility import NodeShape, Request
-from cluster_app.models import Engine, GpuType, Node, NodeEvent, NodePower
-from cluster_app.services import cordon, put_to_sleep, resume, wake
+from cluster_app.models import Engine, GpuType, Node, NodeEvent, NodeInterval, NodePower
+from cluster_app.node_history import begin_interval, note_health
+from cluster_app.services import cordon, keep_awake, put_to_sleep, resume, wake
 from engines.protocol import NodeState
 from scheduler_app.energy.advice import advise_when_due
 from scheduler_app.energy.idle_nodes import read_idle_nodes
@@ -19,7 +21,7 @@ from scheduler_app.energy.node_use import start_of, step_of
 from scheduler_app.energy.report import energy_by_type
 from scheduler_app.energy.wake import NodePools, nodes_to_wake
 from scheduler_app.errors import LeaseLost
-from scheduler_app.models import GpuClaim, NodeUse
+from scheduler_app.models import GpuClaim, NodeUse, SleepAdvice
 from scheduler_app.round.lease import Loop, acquire_lease, release_lease
 from scheduler_app.round.power import COMMANDS, drive_power, due_commands, is_awake, is_overdue
 from scheduler_app.round.probe import advance_probes, ask_for_probe
@@ -325,6 +327,48 @@ def test_what_an_engine_reports_of_a_node_that_was_just_switched_off_is_not_take
     assert is_awake(row)
     row.silent_at, row.node.heard_at = None, row.since + timedelta(seconds=BOOT_S)
     assert is_awake(row)
+
+
+def test_sleep_is_neither_time_up_nor_a_loss(lab: Lab, site: Site, nodes: GpuType) -> None:
+    node = Node.objects.get(name="n0")
+    begin_interval(node, lab.now - timedelta(hours=1))
+    untold(lab)
+    note_health(node, Node.Health.LOST, lab.now)  # it was cordoned, say, and its silence counted
+    [interval] = NodeInterval.objects.filter(node=node)
+    assert interval.end == NodeInterval.End.CENSORED
+    assert interval.ended_at is not None
+    keep_awake(node, reason="test", now=lab.now)
+    begun = NodeInterval.objects.get(node=node, ended_at=None)
+    assert begun.up
+    assert begun.started_at >= interval.ended_at
+
+
+def test_a_node_has_been_idle_since_it_was_awake_again(lab: Lab, site: Site, nodes: GpuType) -> None:
+    node = untold(lab)
+    keep_awake(node, reason="test", now=lab.now)
+    [idle] = read_idle_nodes(lab.now).values()
+    idle_s = {one.name: one.idle_s for one in idle}
+    assert idle_s["n0"] < 3600 < idle_s["n1"]
+
+
+def test_a_wake_by_hand_keeps_the_type_awake(lab: Lab, site: Site, nodes: GpuType) -> None:
+    resume(untold(lab), actor=None)
+    demand_fell(lab, nodes)
+    SleepAdvice.objects.all().delete()
+    advise_when_due(lab.now)
+    assert not asleep(lab)
+
+
+def test_the_administration_says_that_a_node_is_only_being_woken(
+    lab: Lab, site: Site, nodes: GpuType, plain_static: None
+) -> None:
+    untold(lab)
+    web = Client()
+    web.force_login(lab.user("root", "admins", staff=True))
+    chosen = Node.objects.filter(name__in=("n0", "n1")).values_list("pk", flat=True)
+    asked = {"action": "resume_nodes", "_selected_action": list(chosen)}
+    page = web.post("/admin/cluster_app/node/", asked, follow=True).content.decode()
+    assert "In service: n1. Being woken: n0." in page
 
 
 def test_the_fewest_nodes_are_woken_and_a_gang_may_use_awake_ones() -> None:
