@@ -195,7 +195,10 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
     def resume_nodes(self, request: HttpRequest, nodes: QuerySet[Node]) -> None:
         for node in nodes:
             resume(node, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
-        self.message_user(request, f"{len(nodes)} nodes take jobs again.")
+        names = [node.name for node in nodes]
+        waking = set(Node.objects.filter(name__in=names, state=Node.State.WAKING).values_list("name", flat=True))
+        said = {"In service": [name for name in names if name not in waking], "Being woken": sorted(waking)}
+        self.message_user(request, " ".join(f"{what}: {', '.join(which)}." for what, which in said.items() if which))
 
     def consequences(self, nodes: Sequence[Node], state: Node.State) -> dict[str, str]:
         """Consequences by node name; the scheduler's admin, which knows the jobs, overrides it."""

@@ -55,7 +55,10 @@ class GpuType(models.Model):
         help_text="Of a node that sleeps, for each of its GPUs: its management controller stays on.",
     )
     boot_s = models.PositiveIntegerField(
-        "boot time (s)", default=300, help_text="From the command to wake a node until its engine hears of it."
+        "boot time (s)",
+        default=300,
+        validators=[MinValueValidator(1)],
+        help_text="From the command to wake a node until its engine hears of it.",
     )
 
     class Meta:
@@ -76,6 +79,11 @@ class GpuType(models.Model):
                 condition=Q(asleep_w_per_gpu__gte=0, idle_w_per_gpu__gte=F("asleep_w_per_gpu")),
                 name="gpu_type_node_power_falls_asleep",
                 violation_error_message="A node that sleeps takes no more power than an idle one.",
+            ),
+            models.CheckConstraint(
+                condition=Q(boot_s__gte=1),
+                name="gpu_type_boot_takes_time",
+                violation_error_message="A boot takes a second at least.",
             ),
         ]
 
@@ -416,7 +424,7 @@ class NodeInterval(models.Model):
     class End(models.TextChoices):
         CHANGED = "changed", "it went, or came back"
         ANNOUNCED = "announced", "it went after it had been drained"
-        CENSORED = "censored", "not known: what followed was another machine"
+        CENSORED = "censored", "not known: it was put to sleep, or what followed was another machine"
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="intervals", db_index=False)
     up = models.BooleanField()
@@ -445,6 +453,10 @@ class NodeInterval(models.Model):
         return f"{self.node} {'up' if self.up else 'down'} from {self.started_at}"
 
 
+FIRST_PAUSE = timedelta(seconds=10)
+"""After a power command that failed, or of whose end nobody heard, before the next for that node."""
+
+
 class NodePower(models.Model):
     """Power command of a node that was put to sleep, or is being woken; the row goes when it is awake."""
 
@@ -454,7 +466,17 @@ class NodePower(models.Model):
     done_at = models.DateTimeField(null=True, help_text="When the command ended well.")
     fault = models.CharField(max_length=500, blank=True, help_text="Why the command failed the last time.")
     times = models.PositiveIntegerField(default=0, help_text="How often the command has failed.")
-    retry_at = models.DateTimeField(null=True, help_text="It is not started again before.")
+    failed_at = models.DateTimeField(null=True, help_text="When the command failed for the first time.")
+    retry_at = models.DateTimeField(null=True, help_text="It is not started, or started again, before.")
+    silent_at = models.DateTimeField(null=True, help_text="When the silence of the node was noticed: it is off.")
 
     def __str__(self) -> str:
         return f"{self.node} since {self.since:%F %T}"
+
+    @property
+    def over_at(self) -> datetime | None:
+        """When a command of whose end nobody has heard is over all the same; None: there is no such command."""
+        if self.sent_at is None or self.done_at is not None:
+            return None
+        timeout: timedelta = settings.MOTLEY_NODE_POWER_TIMEOUT
+        return self.sent_at + timeout + FIRST_PAUSE

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.db.models import Count, DateTimeField, DurationField, ExpressionWrapper, F, Q, QuerySet, Sum, Value
 from django.db.models.functions import Coalesce, Greatest
 
-from cluster_app.models import Node, NodeInterval
+from cluster_app.models import Node, NodeInterval, NodePower
 
 End = NodeInterval.End
 OBSERVED_FOR = timedelta(days=30)
@@ -19,13 +19,20 @@ BEING_EMPTIED = (Node.State.DRAINING, Node.State.DRAINED)
 def note_health(node: Node, health: Node.Health, now: datetime) -> None:
     """Begin or end an interval with a change of health. A suspect node is still taken for up.
 
-    A lost node was up until it was last heard of.
+    A lost node was up until it was last heard of. What is heard of a node that was put to sleep is of its power.
     """
+    if NodePower.objects.filter(node=node).exists():
+        return
     if health == Node.Health.HEALTHY:
         _turn(node, up=True, at=now, end=End.CHANGED)
     elif health == Node.Health.LOST:
         announced = node.state in BEING_EMPTIED
         _turn(node, up=False, at=node.heard_at or now, end=End.ANNOUNCED if announced else End.CHANGED)
+
+
+def begin_interval(node: Node, now: datetime) -> None:
+    """The node is up from now on, after a time in which nothing was observed."""
+    _turn(node, up=True, at=now, end=End.CENSORED)
 
 
 def _turn(node: Node, *, up: bool, at: datetime, end: NodeInterval.End) -> None:
@@ -35,7 +42,7 @@ def _turn(node: Node, *, up: bool, at: datetime, end: NodeInterval.End) -> None:
 
 
 def censor_intervals(nodes: Collection[int], now: datetime) -> None:
-    """End the intervals of nodes that are other machines from now on."""
+    """End the intervals of nodes that are other machines from now on, or that are put to sleep."""
     _close(NodeInterval.objects.filter(node__in=nodes, ended_at=None), now, End.CENSORED)
 
 

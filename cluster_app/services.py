@@ -5,13 +5,14 @@ from datetime import datetime
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.errors import GpusInUse, ReasonMissing
 from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Gpu, GpuType, Node, NodeEvent, NodePower
-from cluster_app.node_history import censor_intervals
+from cluster_app.node_history import begin_interval, censor_intervals
 
 
 @transaction.atomic
@@ -90,7 +91,8 @@ def drain(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> None:
 def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> None:
     """Return the node to service; one that was put to sleep is woken first."""
     if NodePower.objects.filter(node=node).exists():
-        wake(node, reason=reason.strip() or "resumed by hand", now=timezone.now(), actor=actor)
+        why, row = reason.strip() or "resumed by hand", Node.objects.filter(pk=node.pk)
+        _wake(row, node, reason=why, now=timezone.now(), actor=actor)
     else:
         Node.objects.filter(pk=node.pk).update(state=Node.State.READY, reason="")
         record(node, NodeEvent.Kind.RESUMED, reason.strip(), actor=actor)
@@ -99,30 +101,51 @@ def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> N
 
 @transaction.atomic
 def put_to_sleep(node: Node, *, reason: str, now: datetime) -> bool:
-    """Let a node in service sleep on which no GPU is claimed; False if one is, or somebody was first."""
+    """Let a node in service sleep that nobody uses; False if a GPU is claimed, others use it, or somebody was first."""
     claimed = Gpu.objects.filter(claims__isnull=False, claims__released_at=None).values("node")
-    free = Node.objects.filter(pk=node.pk, state=Node.State.READY).exclude(pk__in=claimed)
+    ready = Node.objects.filter(pk=node.pk, state=Node.State.READY, **dict.fromkeys(FOREIGN_USE, 0))
+    free = ready.exclude(pk__in=claimed)
     if not free.update(state=Node.State.SLEEPING, reason=reason):
         return False
-    _await_power(node, now)
+    _await_power(node, now, silent_at=None)
+    censor_intervals([node.pk], now)
     record(node, NodeEvent.Kind.SLEPT, reason)
     return True
 
 
 @transaction.atomic
-def wake(node: Node, *, reason: str, now: datetime, actor: AbstractBaseUser | None = None) -> None:
-    """Begin to wake a node that was put to sleep: it takes jobs once its engine hears of it again."""
-    Node.objects.filter(pk=node.pk).update(state=Node.State.WAKING, reason=reason)
+def wake(node: Node, *, reason: str, now: datetime) -> bool:
+    """Begin to wake a node that sleeps; False if it does not, such as after a cordon, which only a resume lifts."""
+    return _wake(Node.objects.filter(pk=node.pk, state=Node.State.SLEEPING), node, reason=reason, now=now)
+
+
+def _wake(
+    row: QuerySet[Node], node: Node, *, reason: str, now: datetime, actor: AbstractBaseUser | None = None
+) -> bool:
+    """Begin to wake the node if the row is there: it takes jobs once its engine hears of it again."""
+    if not row.update(state=Node.State.WAKING, reason=reason):
+        return False
     _await_power(node, now)
     record(node, NodeEvent.Kind.WOKEN, reason, actor=actor)
+    return True
+
+
+def note_awake(node: Node, now: datetime) -> None:
+    """Record that a node which was woken reports again: it takes jobs."""
+    _return_to_service(node, Node.State.WAKING, now)
+
+
+def keep_awake(node: Node, *, reason: str, now: datetime) -> None:
+    """Return a node to service that was to sleep, and has not been told so yet."""
+    _return_to_service(node, Node.State.SLEEPING, now, reason)
 
 
 @transaction.atomic
-def note_awake(node: Node) -> None:
-    """Record that a node which was woken reports again: it takes jobs."""
-    if Node.objects.filter(pk=node.pk, state=Node.State.WAKING).update(state=Node.State.READY, reason=""):
+def _return_to_service(node: Node, state: Node.State, now: datetime, message: str = "") -> None:
+    if Node.objects.filter(pk=node.pk, state=state).update(state=Node.State.READY, reason=""):
         NodePower.objects.filter(node=node).delete()
-        record(node, NodeEvent.Kind.AWAKE)
+        begin_interval(node, now)
+        record(node, NodeEvent.Kind.AWAKE, message)
 
 
 @transaction.atomic
@@ -132,10 +155,17 @@ def give_up_waking(node: Node, *, reason: str) -> None:
         record(node, NodeEvent.Kind.CORDONED, reason)
 
 
-def _await_power(node: Node, now: datetime) -> None:
-    """The command for the node's new state is due."""
-    unsent = {"since": now, "sent_at": None, "done_at": None, "fault": "", "times": 0, "retry_at": None}
-    NodePower.objects.update_or_create(node=node, defaults=unsent)
+def _await_power(node: Node, now: datetime, **columns: None) -> None:
+    """The command for the node's new state is due, once one before it is over of whose end nobody has heard."""
+    before = NodePower.objects.select_for_update().filter(node=node).first()
+    unsent = dict.fromkeys(("sent_at", "done_at", "failed_at"))
+    due = {"since": now, "fault": "", "times": 0, "retry_at": _over_at(before) if before else None}
+    NodePower.objects.update_or_create(node=node, defaults={**due, **unsent, **columns})
+
+
+def _over_at(before: NodePower) -> datetime | None:
+    """When the node's command before is over; without failures `retry_at` is that of one before it."""
+    return before.over_at or (None if before.times else before.retry_at)
 
 
 def note_drained(nodes: Iterable[Node]) -> None:

@@ -8,8 +8,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from time import monotonic
-from typing import IO
+from typing import IO, NamedTuple
 
 MOST_OUTPUT = 2000
 """Bytes of a command's output that are kept, the last ones."""
@@ -18,11 +19,20 @@ PASSED_ON = ("PATH", "HOME", "LANG")
 """Of the service's environment, which has its keys."""
 
 
-@dataclass(frozen=True)
-class PowerCommandEnd:
-    """How a node's command ended. `exit_code` is None where its time was up."""
+class PowerTask(NamedTuple):
+    """What a command was started for, by which its end is told from that of another for the same node."""
 
     node: str
+    since: datetime
+    """When the node was put to sleep, or began to be woken."""
+    sent_at: datetime
+
+
+@dataclass(frozen=True)
+class PowerCommandEnd:
+    """How a command ended. `exit_code` is None where its time was up."""
+
+    task: PowerTask
     exit_code: int | None
     output: str
 
@@ -37,6 +47,7 @@ class PowerCommandEnd:
 
 @dataclass(frozen=True)
 class Running:
+    task: PowerTask
     process: subprocess.Popen[bytes]
     output: IO[bytes]
     end_at_s: float
@@ -54,12 +65,12 @@ class PowerCommands:
         """Nodes with a command under way."""
         return {*self._running}
 
-    def start(self, node: str, template: str, *, timeout_s: float) -> None:
+    def start(self, task: PowerTask, template: str, *, timeout_s: float) -> None:
         """Start the command for a node without a shell; one that cannot be started is among the next ends."""
         output = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the command
         try:
             process = subprocess.Popen(  # noqa: S603 - the site's own words, through no shell
-                words_of(template, node),
+                words_of(template, task.node),
                 env={name: os.environ[name] for name in PASSED_ON if name in os.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -68,9 +79,9 @@ class PowerCommands:
             )
         except (OSError, ValueError) as error:  # no such program; quotes that do not end
             output.close()
-            self._unstarted.append(PowerCommandEnd(node, NOT_FOUND, str(error)))
+            self._unstarted.append(PowerCommandEnd(task, NOT_FOUND, str(error)))
         else:
-            self._running[node] = Running(process, output, monotonic() + timeout_s)
+            self._running[task.node] = Running(task, process, output, monotonic() + timeout_s)
 
     def ended(self) -> Iterator[PowerCommandEnd]:
         """Commands that have ended since the last call; those whose time is up are killed with what they started."""
@@ -83,7 +94,7 @@ class PowerCommands:
             if exit_code is None:
                 _kill(running.process)
             del self._running[node]
-            yield PowerCommandEnd(node, exit_code, _last_of(running.output))
+            yield PowerCommandEnd(running.task, exit_code, _last_of(running.output))
 
 
 def words_of(template: str, node: str) -> Sequence[str]:
@@ -101,4 +112,4 @@ def _last_of(output: IO[bytes]) -> str:
     with output:
         size = output.seek(0, os.SEEK_END)
         output.seek(max(size - MOST_OUTPUT, 0))
-        return output.read().decode(errors="replace").strip()
+        return output.read().decode(errors="replace").replace("\0", "").strip()

@@ -4,6 +4,12 @@ import django.db.models.deletion
 from django.db import migrations, models
 
 
+def none_left_asleep(apps, schema_editor):
+    """The states before know no sleep: such nodes are cordoned, so that a person looks after them."""
+    asleep = apps.get_model("cluster_app", "Node").objects.filter(state__in=("sleeping", "waking"))
+    asleep.update(state="cordoned", reason="it was put to sleep, and may be off")
+
+
 class Migration(migrations.Migration):
 
     dependencies = [
@@ -41,4 +47,5 @@ class Migration(migrations.Migration):
             model_name='node',
             constraint=models.CheckConstraint(condition=models.Q(('state__in', ('cordoned', 'drained', 'draining', 'ready', 'sleeping', 'waking'))), name='node_state_known'),
         ),
+        migrations.RunPython(migrations.RunPython.noop, none_left_asleep),
     ]

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 from django.conf import settings
-from django.db.models import Count
+from django.db.models import Count, Max
 
 from allocation.node_sleep import SleepParameters, SleepState, next_state
-from cluster_app.models import POWERED_DOWN, Node
+from cluster_app.models import POWERED_DOWN, Node, NodeEvent
 from estimation.node_demand import MOST_SAMPLES_H, DemandModel, NodeDemand, fit_demand
+from scheduler_app.energy.driver import has_driver
 from scheduler_app.energy.idle_nodes import nodes_that_may_sleep
 from scheduler_app.energy.node_use import LONG_ENOUGH, STEP, read_node_demand, start_of, step_of
-from scheduler_app.energy.power import has_driver
 from scheduler_app.energy.sleep import put_surplus_to_sleep
 from scheduler_app.models import SleepAdvice
 
@@ -39,6 +39,8 @@ class TypeDemand:
     demand: NodeDemand
     """Its last value is of the last whole step."""
     before: SleepAdvice | None
+    woken_at: datetime | None = None
+    """When a node of the type was last woken, by a job or by a person; None: not lately."""
 
 
 def advise_when_due(now: datetime) -> None:
@@ -53,7 +55,7 @@ def advise_when_due(now: datetime) -> None:
 
 def read_demand(at: datetime) -> Iterator[TypeDemand]:
     """Demand of each GPU type that has nodes in service and a history."""
-    before = SleepAdvice.objects.in_bulk(field_name="gpu_type_id")
+    before, woken = SleepAdvice.objects.in_bulk(field_name="gpu_type_id"), _last_wakes(at)
     awake, asleep, waking = (
         dict(nodes.order_by().values_list("gpu_type").annotate(Count("pk")))
         for nodes in (nodes_that_may_sleep(), *(Node.objects.filter(state=state) for state in POWERED_DOWN))
@@ -64,7 +66,13 @@ def read_demand(at: datetime) -> Iterator[TypeDemand]:
         demand = read_node_demand(kind, since=at - back, until=at)
         if demand is not None:
             powered_down = asleep.get(kind, 0), waking.get(kind, 0)
-            yield TypeDemand(kind, awake.get(kind, 0) + sum(powered_down), *powered_down, demand, last)
+            yield TypeDemand(kind, awake.get(kind, 0) + sum(powered_down), *powered_down, demand, last, woken.get(kind))
+
+
+def _last_wakes(at: datetime) -> dict[int, datetime]:
+    """When nodes were last woken, by GPU type, as far as it matters still."""
+    lately = NodeEvent.objects.filter(kind=NodeEvent.Kind.WOKEN, at__gt=at - (PHILLY.keep_steps + 1) * STEP)
+    return dict(lately.order_by().values_list("node__gpu_type").annotate(Max("at")))
 
 
 def fit_is_due(before: SleepAdvice | None, at: datetime) -> bool:
@@ -99,8 +107,13 @@ def advise(one: TypeDemand, at: datetime) -> SleepAdvice:
 
 
 def state_of(one: TypeDemand) -> SleepState:
-    """What is awake: with a driver in fact; as advice, what was decided last, and at first all nodes."""
-    frozen_until = step_of(one.before.frozen_until) if one.before else 0
+    """What is awake: with a driver in fact; as advice, what was decided last, and at first all nodes.
+
+    After a wake no node of the type is put to sleep for the controller's time.
+    """
+    decided_until = step_of(one.before.frozen_until) if one.before else 0
+    woken_until = step_of(one.woken_at) + PHILLY.keep_steps if one.woken_at else 0
+    frozen_until = max(decided_until, woken_until)
     decided = one.before.awake if one.before else one.total
     return SleepState(one.total - one.asleep if has_driver() else decided, frozen_until)
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 
-from cluster_app.models import LOCAL_ENGINE, Node
+from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Node, NodeEvent
 from scheduler_app.energy.node_use import nodes_with_gpus
 from scheduler_app.models import GpuClaim
 
@@ -29,16 +29,29 @@ def nodes_that_may_sleep() -> QuerySet[Node]:
 
 
 def unclaimed(nodes: QuerySet[Node]) -> QuerySet[Node]:
-    """Those on which no GPU is held, waited for, or used by a job outside Motley."""
-    return nodes.filter(~Exists(GpuClaim.objects.open().filter(gpu__node=OuterRef("pk"))), foreign_gpus=0)
+    """Those on which no GPU is held or waited for, and of which jobs outside Motley use nothing."""
+    claimed = Exists(GpuClaim.objects.open().filter(gpu__node=OuterRef("pk")))
+    return nodes.filter(~claimed, **dict.fromkeys(FOREIGN_USE, 0))
 
 
 def read_idle_nodes(now: datetime) -> dict[int, list[IdleNode]]:
-    """Idle nodes that may sleep, by GPU type."""
-    ended = GpuClaim.objects.filter(released_at__gt=now - LONGEST_IDLE).order_by().values_list("gpu__node")
-    since = dict(ended.annotate(Max("released_at")))
+    """Idle nodes that may sleep, by GPU type: idle since a job last left them, or they came into service."""
+    longest_ago = now - LONGEST_IDLE
+    released, returned = _last_releases(longest_ago), _last_returns(longest_ago)
     found: dict[int, list[IdleNode]] = defaultdict(list)
     for pk, name, kind in unclaimed(nodes_that_may_sleep()).values_list("pk", "name", "gpu_type"):
-        idle = now - since[pk] if pk in since else LONGEST_IDLE
-        found[kind].append(IdleNode(name, idle.total_seconds()))
+        since = max(released.get(pk, longest_ago), returned.get(pk, longest_ago))
+        found[kind].append(IdleNode(name, (now - since).total_seconds()))
     return found
+
+
+def _last_releases(since: datetime) -> dict[int, datetime]:
+    ended = GpuClaim.objects.filter(released_at__gt=since).order_by().values_list("gpu__node")
+    return dict(ended.annotate(Max("released_at")))
+
+
+def _last_returns(since: datetime) -> dict[int, datetime]:
+    """When nodes were last awake again, or resumed."""
+    kinds = (NodeEvent.Kind.AWAKE, NodeEvent.Kind.RESUMED)
+    events = NodeEvent.objects.filter(kind__in=kinds, at__gt=since).order_by().values_list("node")
+    return dict(events.annotate(Max("at")))

@@ -43,6 +43,10 @@ class TypeEnergy:
     """While the nodes sleep that could, and those that do."""
     decided_at: datetime | None
 
+    @property
+    def sleeping(self) -> int:
+        return sum(node.state == Node.State.SLEEPING for node in self.asleep)
+
 
 @dataclass(frozen=True)
 class PoweredDownNode:
@@ -52,21 +56,25 @@ class PoweredDownNode:
     state: str
     since: datetime
     fault: str
-    """Of the site's command, the last time; empty: none."""
+    """Of the site's command, the last time, with its output for staff only; empty: none."""
 
 
-def powered_down_nodes() -> dict[int, list[PoweredDownNode]]:
+WITHOUT_OUTPUT = "the site's command failed"
+"""A site's output may name hosts and accounts of its management network."""
+
+
+def powered_down_nodes(*, for_staff: bool) -> dict[int, list[PoweredDownNode]]:
     """By GPU type, by name."""
     found: dict[int, list[PoweredDownNode]] = defaultdict(list)
     for row in NodePower.objects.filter(node__state__in=POWERED_DOWN).select_related("node").order_by("node__name"):
-        node = row.node
-        found[node.gpu_type_id].append(PoweredDownNode(node.name, node.state, row.since, row.fault))
+        node, fault = row.node, row.fault and (row.fault if for_staff else WITHOUT_OUTPUT)
+        found[node.gpu_type_id].append(PoweredDownNode(node.name, node.state, row.since, fault))
     return found
 
 
-def energy_by_type(now: datetime) -> list[TypeEnergy]:
+def energy_by_type(now: datetime, *, for_staff: bool) -> list[TypeEnergy]:
     """Every GPU type that has nodes, by name."""
-    counts, choices, asleep = node_counts(), sleep_choices(now), powered_down_nodes()
+    counts, choices, asleep = node_counts(), sleep_choices(now), powered_down_nodes(for_staff=for_staff)
     advice = SleepAdvice.objects.in_bulk(field_name="gpu_type_id")
     return [
         _report(

@@ -19,7 +19,9 @@ def put_surplus_to_sleep(advice: Iterable[SleepAdvice], now: datetime) -> None:
     counts, idle, awake = node_counts(), read_idle_nodes(now), awake_counts()
     for one in advice:
         kind = one.gpu_type_id
-        names = nodes_not_needed(one, idle.get(kind, []), awake=awake.get(kind, 0), used=counts[kind].used)
+        if kind not in counts:  # its last node was removed meanwhile
+            continue
+        names = nodes_not_needed(one, idle.get(kind, []), awake=awake[kind], used=counts[kind].used)
         for node in Node.objects.filter(name__in=names):
             put_to_sleep(node, reason=WHY.format(awake=one.awake), now=now)
 

@@ -1,5 +1,6 @@
 """Sleeping nodes are woken for jobs that a round could not place: first fit, in the order of submission."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -7,18 +8,21 @@ from typing import NamedTuple
 
 from django.db.models import Count
 
+from allocation.time_budget import UNLIMITED, TimeBudget
 from cluster_app.feasibility import NodeShape, Request, fits
 from cluster_app.models import POWERED_DOWN, Gpu, GpuType, Node
 from cluster_app.services import wake
 from cluster_app.storage import StoragePaths, runs
 from jobs_app.models import Job, Reason
 from jobs_app.submission.admission import request_of
-from scheduler_app.energy.advice import PHILLY, parameters_of
-from scheduler_app.energy.node_use import node_counts, nodes_with_gpus, start_of, step_of
-from scheduler_app.energy.power import has_driver
-from scheduler_app.models import GpuClaim, SleepAdvice
+from scheduler_app.energy.advice import parameters_of
+from scheduler_app.energy.driver import has_driver
+from scheduler_app.energy.node_use import node_counts, nodes_with_gpus
+from scheduler_app.models import GpuClaim
 
 MOST_JOBS = 1000
+LONGEST_S = 2.0
+"""The loop of rounds waits for it."""
 FOR_CAPACITY = (
     Reason.NO_HEALTHY_NODE,
     Reason.INSUFFICIENT_GPUS,
@@ -59,14 +63,21 @@ class NodePools:
     free: Mapping[str, NodeShape]
     """Of awake nodes: the round could place nothing more on these alone."""
     woken: list[str] = field(default_factory=list)
+    unfit: set[Request] = field(default_factory=set)
+    """Gangs that did not fit on what is left: the next like it does not either, until GPUs are taken."""
 
     def serve(self, request: Request) -> None:
         """Give a gang its GPUs where the fewest nodes have to be woken; nothing if it does not fit on all."""
+        if request not in self.unfit and not self._serve(request):
+            self.unfit.add(request)
+
+    def _serve(self, request: Request) -> bool:
         kinds = sorted({node.gpu_type for node in (*self.coming.values(), *self.asleep.values())})
         allowed = [kind for kind in kinds if not request.gpu_types or kind in request.gpu_types]
         options = [option for kind in allowed if (option := self._option(request.on(kind), kind)) is not None]
         if options:
             self._take(min(options, key=lambda option: len(option.names)))
+        return bool(options)
 
     def _option(self, gang: Request, kind: str) -> Option | None:
         """The fewest nodes of this type to be woken for the gang; None: it does not fit on all of them."""
@@ -74,11 +85,14 @@ class NodePools:
         if fits(gang, [*coming.values()]):
             return Option(kind, gang.gpus, [])
         asleep = _of(self.asleep, kind)
-        for count in range(1, len(asleep) + 1):
-            names = [*asleep][:count]
-            if fits(gang, [*coming.values(), *(asleep[name] for name in names), *free.values()]):
-                return Option(kind, gang.gpus, names)
-        return None
+
+        def holds(count: int) -> bool:
+            return fits(gang, [*coming.values(), *[*asleep.values()][:count], *free.values()])
+
+        if not asleep or not holds(len(asleep)):
+            return None
+        count = bisect_left(range(len(asleep)), True, lo=1, key=holds)
+        return Option(kind, gang.gpus, [*asleep][:count])
 
     def _take(self, option: Option) -> None:
         """Wake the option's nodes, and take its GPUs from nodes that are coming; the rest is on awake ones."""
@@ -95,9 +109,16 @@ def _of(nodes: Mapping[str, NodeShape], gpu_type: str) -> dict[str, NodeShape]:
     return {name: node for name, node in nodes.items() if node.gpu_type == gpu_type}
 
 
-def nodes_to_wake(waiting: Iterable[Request], pools: NodePools, reserve: Mapping[str, int]) -> list[str]:
-    """Names of the nodes that these gangs need, and a reserve of each type of which some are woken. Pure."""
+def nodes_to_wake(
+    waiting: Iterable[Request], pools: NodePools, reserve: Mapping[str, int], budget: TimeBudget = UNLIMITED
+) -> list[str]:
+    """Names of the nodes that these gangs need, and a reserve of each type of which some are woken.
+
+    First fit; when the time is up, the gangs that are left wait for the next round.
+    """
     for request in waiting:
+        if budget.passed():
+            break
         pools.serve(request)
     kinds = sorted({pools.coming[name].gpu_type for name in pools.woken})
     return [*pools.woken, *(name for kind in kinds for name in [*_of(pools.asleep, kind)][: reserve.get(kind, 0)])]
@@ -108,11 +129,9 @@ def wake_for_waiting_jobs(now: datetime) -> None:
     if not has_driver() or not Node.objects.filter(state=Node.State.SLEEPING).exists():
         return
     if waiting := read_waiting(now):
-        names = nodes_to_wake(waiting, read_pools(), read_reserve())
-        nodes = list(Node.objects.filter(name__in=names, state=Node.State.SLEEPING))
-        for node in nodes:
+        names = nodes_to_wake(waiting, read_pools(), read_reserve(), TimeBudget.after(LONGEST_S))
+        for node in Node.objects.filter(name__in=names, state=Node.State.SLEEPING):
             wake(node, reason=f"jobs that wait for nodes: {len(waiting)}", now=now)
-        _keep_awake({node.gpu_type_id for node in nodes}, now)
 
 
 def read_waiting(now: datetime) -> list[Request]:
@@ -152,9 +171,3 @@ def read_reserve() -> dict[str, int]:
     """Nodes that are woken beyond those that are needed, by GPU type."""
     names = dict(GpuType.objects.values_list("pk", "name"))
     return {names[kind]: parameters_of(count.nodes).reserve for kind, count in node_counts().items()}
-
-
-def _keep_awake(kinds: Iterable[int], now: datetime) -> None:
-    """No node of these types is put to sleep for the controller's time after a wake."""
-    until = start_of(step_of(now) + PHILLY.keep_steps)
-    SleepAdvice.objects.filter(gpu_type__in=kinds).update(frozen_until=until)

@@ -13,6 +13,6 @@ from scheduler_app.pages.base import SignedInRequest
 @login_required
 @require_safe
 def energy_page(request: SignedInRequest) -> HttpResponse:
-    types = energy_by_type(timezone.now())
+    types = energy_by_type(timezone.now(), for_staff=request.user.is_staff)
     context = {"types": types, "hours": HORIZONS_H, "saved_w": sum(one.saved_w for one in types)}
     return render(request, "scheduler_app/energy.html", context)

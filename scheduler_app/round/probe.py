@@ -111,10 +111,16 @@ def _launch(probe: EngineProbe, engine: Engine, now: datetime) -> None:
 
 
 def _node_for(engine: EngineRow) -> str | None:
-    """A healthy node: one of the inventory, else one that the engine reports, so that it can be tested before."""
-    nodes = Node.objects.filter(engine=engine, health=Node.Health.HEALTHY, engine_reason="")
+    """A healthy node: one of the inventory, else one that the engine reports, so that it can be tested before.
+
+    None that was put to sleep: its health says nothing, and an engine may report it for a while.
+    """
+    nodes = Node.objects.filter(engine=engine, health=Node.Health.HEALTHY, engine_reason="", power=None)
+    off = set(Node.objects.filter(engine=engine).exclude(power=None).values_list("name", flat=True))
     reported = (name for name, found in sorted(engine.inventory.items()) if found.get("state") == NodeState.OK)
-    return nodes.order_by("name").values_list("name", flat=True).first() or next(reported, None)
+    return nodes.order_by("name").values_list("name", flat=True).first() or next(
+        (name for name in reported if name not in off), None
+    )
 
 
 def _no_node(engine: EngineRow) -> str:

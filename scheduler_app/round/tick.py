@@ -10,13 +10,13 @@ import scipy.optimize  # noqa: F401, TID253  # at the scheduler's start, not wit
 
 from jobs_app.models import Job
 from scheduler_app.energy.advice import advise_when_due
-from scheduler_app.energy.power import drive_power
 from scheduler_app.errors import LeaseLost
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.inputs import newest_events
 from scheduler_app.round.lease import LONGEST_TURN, Fence, Loop, acquire_lease, lease_renewed
 from scheduler_app.round.observe import observe
+from scheduler_app.round.power import drive_power
 from scheduler_app.round.probe import advance_probes
 from scheduler_app.round.retention import delete_expired_when_due
 from scheduler_app.round.run_round import run_round
@@ -41,7 +41,7 @@ def engine_turn(holder: str, now: datetime) -> bool:
         dispatch(fence, now)
         advance_probes(now)
         advise_when_due(now)
-        drive_power(now)
+        drive_power(fence, now)
         delete_expired_when_due(now)
 
     return _turn(Loop.ENGINES, holder, now, work)

@@ -44,7 +44,7 @@ def by_day(at: datetime) -> int:
 
 def decided(now: datetime) -> TypeEnergy:
     advise_when_due(now)
-    [only] = energy_by_type(now)
+    [only] = energy_by_type(now, for_staff=True)
     return only
 
 

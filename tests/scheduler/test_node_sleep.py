@@ -5,20 +5,30 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.conf import settings
+from django.test import Client
 from pytest_django import Settings
 
+from allocation.time_budget import TimeBudget
 from cluster_app.feasibility import NodeShape, Request
-from cluster_app.models import GpuType, Node, NodeEvent, NodePower
-from cluster_app.services import put_to_sleep, resume
+from cluster_app.models import Engine, GpuType, Node, NodeEvent, NodeInterval, NodePower
+from cluster_app.node_history import begin_interval, note_health
+from cluster_app.services import cordon, keep_awake, put_to_sleep, resume, wake
+from engines.protocol import NodeState
 from scheduler_app.energy.advice import advise_when_due
+from scheduler_app.energy.idle_nodes import read_idle_nodes
 from scheduler_app.energy.node_use import start_of, step_of
-from scheduler_app.energy.power import COMMANDS
 from scheduler_app.energy.report import energy_by_type
 from scheduler_app.energy.wake import NodePools, nodes_to_wake
-from scheduler_app.models import GpuClaim, NodeUse
+from scheduler_app.errors import LeaseLost
+from scheduler_app.models import GpuClaim, NodeUse, SleepAdvice
+from scheduler_app.round.lease import Loop, acquire_lease, release_lease
+from scheduler_app.round.power import COMMANDS, drive_power, due_commands, is_awake, is_overdue
+from scheduler_app.round.probe import advance_probes, ask_for_probe
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 State = Node.State
+BOOT_S = 4
 SCRIPT = """#!/bin/sh
 echo "$0 $1" >>"$(dirname "$0")/told"
 [ ! -e "$(dirname "$0")/broken" ] || { echo "no answer from $1"; exit 3; }
@@ -60,9 +70,10 @@ def site(tmp_path: Path, settings: Settings) -> Iterator[Site]:
 
 @pytest.fixture
 def nodes(lab: Lab) -> GpuType:
-    """Six of two GPUs."""
+    """Six of two GPUs, which boot within seconds."""
     for number in range(6):
         lab.node(f"n{number}")
+    GpuType.objects.update(boot_s=BOOT_S)
     lab.tick()
     return GpuType.objects.get()
 
@@ -93,9 +104,7 @@ def test_nodes_sleep_at_low_load_and_wake_for_a_burst(lab: Lab, site: Site, node
     assert asleep(lab) == {"n0", "n1", "n2", "n3", "n4"}  # none in use, and one in reserve
     lab.until(lambda: len(site.told) == 5)
     jobs = [lab.submit(UNTIL_LET_GO, gpus=2) for _ in range(4)]
-    submitted = lab.now
     lab.running(*jobs)
-    assert lab.now - submitted < timedelta(seconds=nodes.boot_s)
     assert sum(told.startswith("wake") for told in site.told) == 4  # three are needed, and one in reserve
     assert len(asleep(lab)) == 1
     kinds = [
@@ -110,7 +119,7 @@ def test_without_both_commands_it_is_advice(lab: Lab, site: Site, nodes: GpuType
     demand_fell(lab, nodes)
     advise_when_due(lab.now)
     assert not asleep(lab)
-    assert len(energy_by_type(lab.now)[0].could_sleep) == 5
+    assert len(energy_by_type(lab.now, for_staff=True)[0].could_sleep) == 5
 
 
 def test_no_job_is_placed_on_a_node_that_sleeps(lab: Lab, site: Site, nodes: GpuType) -> None:
@@ -142,6 +151,7 @@ def test_the_silence_of_a_node_that_sleeps_does_not_count(lab: Lab, site: Site, 
             lab.tick()
     assert Node.objects.get(name="n1").health == Node.Health.SUSPECT
     assert Node.objects.get(name="n0").health == Node.Health.HEALTHY
+    assert NodePower.objects.get().silent_at is not None  # it is off: what is heard of it from now on is its boot
 
 
 def test_a_person_wakes_a_node_by_resuming_it(lab: Lab, site: Site, nodes: GpuType) -> None:
@@ -159,8 +169,10 @@ def test_a_command_that_fails_is_shown_and_repeated_later(lab: Lab, site: Site, 
     site.breaks()
     assert put_to_sleep(Node.objects.get(name="n0"), reason="test", now=lab.now)
     lab.until(lambda: NodePower.objects.exclude(fault="").exists())
-    [shown] = energy_by_type(lab.now)[0].asleep
+    [shown] = energy_by_type(lab.now, for_staff=True)[0].asleep
     assert shown.fault == "exit code 3: no answer from n0"
+    [told_to_others] = energy_by_type(lab.now, for_staff=False)[0].asleep
+    assert told_to_others.fault == "the site's command failed"
     assert NodePower.objects.get().retry_at > lab.now
     site.is_mended()
     lab.ahead += timedelta(seconds=11)
@@ -174,6 +186,13 @@ def test_a_command_that_does_not_exist_is_a_fault(lab: Lab, site: Site, nodes: G
     lab.until(lambda: "No such file" in NodePower.objects.get().fault)
     resume(Node.objects.get(name="n0"), actor=None)
     lab.until(lambda: "No closing quotation" in NodePower.objects.get().fault)
+
+
+def test_a_null_character_in_the_output_is_left_out(lab: Lab, site: Site, nodes: GpuType, settings: Settings) -> None:
+    settings.MOTLEY_NODE_SLEEP = r"sh -c 'printf no\\0answer; exit 1'"  # PostgreSQL stores none
+    untold(lab)
+    lab.until(lambda: NodePower.objects.exclude(fault="").exists())
+    assert NodePower.objects.get().fault == "exit code 1: noanswer"
 
 
 def test_a_command_is_ended_when_its_time_is_up(lab: Lab, site: Site, nodes: GpuType, settings: Settings) -> None:
@@ -190,11 +209,166 @@ def test_a_node_that_does_not_report_in_time_needs_a_person(lab: Lab, site: Site
     site.breaks()
     resume(node, actor=None)
     lab.until(lambda: NodePower.objects.exclude(fault="").exists())
-    lab.ahead += timedelta(seconds=3 * nodes.boot_s + 1)
-    lab.tick()
+    lab.until(lambda: Node.objects.get(name="n0").state == State.CORDONED)
     node.refresh_from_db()
-    assert node.state == State.CORDONED
-    assert node.reason.startswith("it did not report within 900 s after it was woken; the command failed: exit code 3")
+    assert node.reason == "it did not report within 12 s after it was woken; the site's command failed"
+
+
+def untold(lab: Lab, name: str = "n0") -> Node:
+    """A node that is to sleep, and has not been told so."""
+    node = Node.objects.get(name=name)
+    assert put_to_sleep(node, reason="test", now=lab.now)
+    return node
+
+
+def wakes(lab: Lab, node: Node) -> NodePower:
+    resume(node, actor=None)
+    return NodePower.objects.select_related("node__gpu_type", "node__engine").get(node=node)
+
+
+@pytest.mark.parametrize("use", ["foreign_gpus", "foreign_cpus", "foreign_memory_mib"])
+def test_a_node_that_others_use_does_not_fall_asleep(lab: Lab, site: Site, nodes: GpuType, use: str) -> None:
+    Node.objects.filter(name="n0").update(**{use: 1})
+    assert not put_to_sleep(Node.objects.get(name="n0"), reason="test", now=lab.now)
+    assert "n0" not in {node.name for idle in read_idle_nodes(lab.now).values() for node in idle}
+
+
+def test_a_node_that_others_begin_to_use_is_not_told_to_sleep(lab: Lab, site: Site, nodes: GpuType) -> None:
+    node, fence = untold(lab), lab.fence
+    Node.objects.filter(pk=node.pk).update(foreign_cpus=8)  # as its engine reports it next
+    drive_power(fence, lab.now)
+    node.refresh_from_db()
+    assert (node.state, node.reason) == (State.READY, "")
+    assert not NodePower.objects.exists()
+    assert not site.told
+
+
+def test_a_node_is_told_to_sleep_only_after_its_engine_was_heard_again(lab: Lab, site: Site, nodes: GpuType) -> None:
+    with lab.clock_stopped():
+        untold(lab)
+        drive_power(lab.fence, lab.now)
+        assert not COMMANDS.nodes
+        lab.ahead += timedelta(seconds=1)
+        lab.tick()
+        assert NodePower.objects.get().sent_at == lab.now
+
+
+def test_who_lost_the_lease_starts_no_command(lab: Lab, site: Site, nodes: GpuType) -> None:
+    fence = lab.fence
+    untold(lab)
+    Engine.objects.update(heard_at=lab.now + timedelta(seconds=1))
+    release_lease("lab", lab.now)
+    assert acquire_lease("other", lab.now + timedelta(seconds=1), Loop.ENGINES)
+    with pytest.raises(LeaseLost):
+        drive_power(fence, lab.now)
+    assert not COMMANDS.nodes
+
+
+def test_a_wake_waits_for_a_sleep_command_whose_end_nobody_heard(lab: Lab, site: Site, nodes: GpuType) -> None:
+    """The process that started it is gone; the node might be switched off after it was woken."""
+    node = untold(lab)
+    sent_at = lab.now
+    NodePower.objects.update(sent_at=sent_at)
+    row = wakes(lab, node)
+    over_at = sent_at + settings.MOTLEY_NODE_POWER_TIMEOUT + timedelta(seconds=10)
+    assert due_commands([row], set(), over_at - timedelta(seconds=1)) == []
+    assert due_commands([row], set(), over_at) == [row]
+    resume(node, actor=None)
+    assert NodePower.objects.get().retry_at == over_at
+
+
+def test_a_wake_follows_the_end_of_the_sleep_command(lab: Lab, site: Site, nodes: GpuType, settings: Settings) -> None:
+    """Its end is not taken for that of the wake."""
+    settings.MOTLEY_NODE_SLEEP = f"sh -c 'while [ ! -e {site.folder}/off ]; do sleep 0.05; done'"
+    node = untold(lab)
+    lab.until(lambda: COMMANDS.nodes)
+    resume(node, actor=None)
+    lab.tick()
+    assert not site.told
+    (site.folder / "off").touch()
+    lab.until(lambda: NodePower.objects.exclude(done_at=None).exists())
+    assert site.told == ["wake n0"]
+
+
+def test_a_round_does_not_wake_a_node_that_was_cordoned(lab: Lab, site: Site, nodes: GpuType) -> None:
+    node = untold(lab)
+    cordon(node, reason="new fan", actor=None)
+    assert not wake(node, reason="jobs wait", now=lab.now)
+    node.refresh_from_db()
+    assert (node.state, node.reason) == (State.CORDONED, "new fan")
+
+
+def test_patience_begins_with_the_end_of_the_command_and_while_the_engine_answers(
+    lab: Lab, site: Site, nodes: GpuType
+) -> None:
+    row, boots = wakes(lab, untold(lab)), timedelta(seconds=3 * BOOT_S)
+    woken_at, long_ago = row.since, row.since - timedelta(days=1)
+    row.node.engine.since = long_ago
+    late = woken_at + 2 * boots
+    assert not is_overdue(row, late, long_ago)
+    row.failed_at = woken_at + boots
+    assert not is_overdue(row, late, long_ago)
+    assert is_overdue(row, late + timedelta(seconds=1), long_ago)
+    assert not is_overdue(row, late + timedelta(seconds=1), late)  # the scheduler was off
+    row.node.engine.since = late
+    assert not is_overdue(row, late + timedelta(seconds=1), long_ago)  # its engine did not answer
+    row.node.engine.fault = "no route to host"
+    assert not is_overdue(row, late + timedelta(days=1), long_ago)
+
+
+def test_what_an_engine_reports_of_a_node_that_was_just_switched_off_is_not_taken_for_its_boot(
+    lab: Lab, site: Site, nodes: GpuType
+) -> None:
+    row = wakes(lab, untold(lab))
+    row.done_at = row.since
+    row.node.heard_at = row.since + timedelta(seconds=BOOT_S - 1)
+    assert not is_awake(row)
+    row.silent_at = row.since - timedelta(minutes=1)
+    assert is_awake(row)
+    row.silent_at, row.node.heard_at = None, row.since + timedelta(seconds=BOOT_S)
+    assert is_awake(row)
+
+
+def test_sleep_is_neither_time_up_nor_a_loss(lab: Lab, site: Site, nodes: GpuType) -> None:
+    node = Node.objects.get(name="n0")
+    begin_interval(node, lab.now - timedelta(hours=1))
+    untold(lab)
+    note_health(node, Node.Health.LOST, lab.now)  # it was cordoned, say, and its silence counted
+    [interval] = NodeInterval.objects.filter(node=node)
+    assert interval.end == NodeInterval.End.CENSORED
+    assert interval.ended_at is not None
+    keep_awake(node, reason="test", now=lab.now)
+    begun = NodeInterval.objects.get(node=node, ended_at=None)
+    assert begun.up
+    assert begun.started_at >= interval.ended_at
+
+
+def test_a_node_has_been_idle_since_it_was_awake_again(lab: Lab, site: Site, nodes: GpuType) -> None:
+    node = untold(lab)
+    keep_awake(node, reason="test", now=lab.now)
+    [idle] = read_idle_nodes(lab.now).values()
+    idle_s = {one.name: one.idle_s for one in idle}
+    assert idle_s["n0"] < 3600 < idle_s["n1"]
+
+
+def test_a_wake_by_hand_keeps_the_type_awake(lab: Lab, site: Site, nodes: GpuType) -> None:
+    resume(untold(lab), actor=None)
+    demand_fell(lab, nodes)
+    SleepAdvice.objects.all().delete()
+    advise_when_due(lab.now)
+    assert not asleep(lab)
+
+
+def test_the_administration_says_that_a_node_is_only_being_woken(
+    lab: Lab, site: Site, nodes: GpuType, plain_static: None
+) -> None:
+    untold(lab)
+    web = Client()
+    web.force_login(lab.user("root", "admins", staff=True))
+    chosen = Node.objects.filter(name__in=("n0", "n1")).values_list("pk", flat=True)
+    asked = {"action": "resume_nodes", "_selected_action": list(chosen)}
+    page = web.post("/admin/cluster_app/node/", asked, follow=True).content.decode()
+    assert "In service: n1. Being woken: n0." in page
 
 
 def test_the_fewest_nodes_are_woken_and_a_gang_may_use_awake_ones() -> None:
@@ -213,3 +387,25 @@ def test_the_fewest_nodes_are_woken_and_a_gang_may_use_awake_ones() -> None:
     assert woken(Request(4), coming=4) == []
     assert woken(Request(4, gpu_types=("v100",))) == []
     assert woken(Request(64)) == []
+    assert woken(Request(64), Request(64), Request(4)) == ["a0"]
+    assert woken(Request(12)) == ["a0", "a1", "a2"]
+
+
+def test_when_its_time_is_up_first_fit_stops_with_what_it_has() -> None:
+    pools = NodePools(coming={}, asleep={"a0": NodeShape("a100", 4, 40_000, 64, 512_000)}, free={})
+    assert nodes_to_wake([Request(1)], pools, {}, TimeBudget.after(0)) == []
+
+
+def test_an_engine_is_not_tested_on_a_node_that_sleeps(lab: Lab, site: Site, nodes: GpuType) -> None:
+    Node.objects.exclude(name__in=("n0", "n1")).delete()
+    untold(lab)
+    probe = ask_for_probe(Engine.objects.get(name="local"), actor=None)
+    advance_probes(lab.now)
+    probe.refresh_from_db()
+    assert probe.node == "n1"
+    untold(lab, "n1")
+    Engine.objects.update(inventory={"n0": {"state": NodeState.OK}})  # the engine has not noticed yet
+    second = ask_for_probe(Engine.objects.get(name="local"), actor=None)
+    advance_probes(lab.now)
+    second.refresh_from_db()
+    assert (second.node, second.launched_at) == ("", None)
