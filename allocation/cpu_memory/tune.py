@@ -60,7 +60,7 @@ def tune(gpus: Ints, floor: Floats, demand: Floats, capacity: Floats, order: Int
     Parameters
     ----------
     gpus : (m, N) int, GPUs of each job on each node.
-    floor, demand : (m, 2) float, CPUs and GiB per GPU; a demand that equals the floor cannot be lowered.
+    floor, demand : (m, 2) float, CPUs and GiB per GPU; a demand that is nowhere above the floor cannot be lowered.
     capacity : (N, 2) float, CPUs and GiB of each node.
     order : (m,) int, `largest_demand_first` in the source.
 
@@ -147,7 +147,7 @@ class _Books:
         """Give job i its demand if it fits, else its floor; peers that have more than theirs are lowered for it."""
         self._set(i, self.demand[i])
         self.admitted.append(i)
-        if self._overdrawn.any() and not np.array_equal(self.demand[i], self.floor[i]):
+        if self._overdrawn.any() and np.any(self.demand[i] > self.floor[i] + ROUNDING):
             self._revert(i)
         while self._overdrawn.any():
             self._revert(self._next_to_lower())

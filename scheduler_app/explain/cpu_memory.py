@@ -12,7 +12,7 @@ BECAUSE = {
 
 def explain_cpu_memory(attempt: Attempt | None) -> str:
     """One sentence on an attempt whose CPUs or memory the round has chosen; empty for any other."""
-    if attempt is None or not attempt.cpu_memory:
+    if attempt is None or not attempt.cpu_memory or not amount_of(attempt):
         return ""
     return f"It has {amount_of(attempt)} per GPU: {BECAUSE[How(attempt.cpu_memory)]}."
 

@@ -10,13 +10,15 @@ import numpy as np
 from allocation.cpu_memory.sensitivity import CPUS, MEMORY, Storage, best_case_demand, sensitivity_of_curve
 from allocation.cpu_memory.tune import MIB_PER_GIB, Shares, floors, largest_demand_first, tune
 from allocation.plan_round import Plan
-from allocation.types import Floats, Ints
+from allocation.types import Bools, Floats, Ints
 from jobs_app.models import Attempt
 from scheduler_app.round.inputs import AttemptRow, InputRows, JobRow
 from scheduler_app.round.snapshot import Snapshot
 
 MIB = 2**20
 How = Attempt.CpuMemory
+LEAST = np.array([1.0, 0.0])
+"""CPUs and GiB per GPU that are given at least: attempts have whole CPUs, and 0 is no choice."""
 
 
 class CpuMemory(NamedTuple):
@@ -73,9 +75,10 @@ def share_cpus_and_memory(
         return AS_JOBS_ASKED
     gpus, capacity, node_gpus = _placed(jobs, len(rows.nodes)), _capacity(rows), _gpus_of_nodes(rows)
     fixed = np.array([one.fixed for one in jobs])
-    floor = floors(gpus, fixed, capacity, node_gpus)
+    floor = np.maximum(floors(gpus, fixed, capacity, node_gpus), np.where(fixed > 0, 0, LEAST))
     demand = np.array([_demand(one, rows, least) for one, least in zip(jobs, floor, strict=True)])
-    shares = tune(gpus, floor, demand, np.maximum(capacity, gpus.T @ fixed), _order(jobs, gpus, demand))
+    least = np.where(_runs(jobs)[:, None], np.minimum(floor, demand), floor)
+    shares = tune(gpus, least, demand, np.maximum(capacity, gpus.T @ least), _order(jobs, gpus, demand))
     return CpuMemoryShares(dict(_starting(jobs, shares)), dict(_lowered(jobs, shares)))
 
 
@@ -128,11 +131,16 @@ def _demand(one: Occupant, rows: InputRows, floor: Floats) -> Floats:
     return np.where(one.fixed > 0, floor, np.ceil(best * [1, MIB_PER_GIB]) / [1, MIB_PER_GIB])
 
 
+def _runs(jobs: Sequence[Occupant]) -> Bools:
+    """Whether each job (m,) runs on, so that it can be lowered and not raised."""
+    return np.array([one.row < 0 for one in jobs], dtype=np.bool_)
+
+
 def _order(jobs: Sequence[Occupant], gpus: Ints, demand: Floats) -> Ints:
     """Those that run on before those that start, each the largest demand first."""
     order = largest_demand_first(gpus.sum(axis=1), demand)
-    starts = np.array([one.row >= 0 for one in jobs])
-    return np.concatenate([order[~starts[order]], order[starts[order]]])
+    runs = _runs(jobs)[order]
+    return np.concatenate([order[runs], order[~runs]])
 
 
 def _starting(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, CpuMemory]]:

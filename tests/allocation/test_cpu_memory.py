@@ -110,6 +110,11 @@ def test_a_demand_that_does_not_fit_is_reverted_to_the_proportional_share():
     assert (shares.amount.tolist(), shares.reverted.tolist()) == ([[3, 10], [3, 10]], [False, True])
 
 
+def test_a_job_that_needs_less_than_its_share_keeps_its_demand_when_others_are_lowered():
+    shares = one_node([[5, 10], [2, 10]])
+    assert (shares.amount.tolist(), shares.reverted.tolist()) == ([[3, 10], [2, 10]], [True, False])
+
+
 def test_a_job_with_more_than_its_share_is_lowered_for_one_that_lacks_it():
     shares = one_node([[6, 10], [3, 10]])
     assert (shares.amount.tolist(), shares.reverted.tolist()) == ([[3, 10], [3, 10]], [True, False])

@@ -83,6 +83,21 @@ def test_what_runs_is_not_raised_when_others_have_gone(tuned: Lab) -> None:
     assert share_of(tuned, second) == (3, 0, How.REVERTED)
 
 
+def test_what_runs_with_less_than_its_share_is_not_raised_for_want_of_cpus(tuned: Lab) -> None:
+    first, modest = placed(tuned, {"sensitivity": HUNGRY}, {"sensitivity": MODEST})
+    second, third = placed(tuned, {}, {})
+    assert share_of(tuned, modest) == (1, 0, How.TUNED)
+    assert [share_of(tuned, job)[0] for job in (first, second, third)] == [3, 3, 3]
+
+
+def test_on_a_node_with_fewer_cpus_than_gpus_each_gpu_has_one_and_no_job_keeps_more(tuned: Lab) -> None:
+    (first,) = placed(tuned, {"sensitivity": HUNGRY})
+    Node.objects.update(cpus=2)
+    (second,) = placed(tuned, {})
+    assert share_of(tuned, first) == (1, 0, How.REVERTED)
+    assert share_of(tuned, second) == (1, 0, How.PROPORTIONAL)
+
+
 def test_what_a_job_asks_for_is_left_alone_and_the_others_share_the_rest(tuned: Lab) -> None:
     fixed, other = placed(tuned, {"cpus_per_gpu": 6}, {})
     assert share_of(tuned, fixed) == (0, 0, "")
