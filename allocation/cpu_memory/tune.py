@@ -44,6 +44,13 @@ def floors(gpus: Ints, fixed: Floats, capacity: Floats, node_gpus: Ints) -> Floa
     return np.where(fixed > 0, fixed, poorest)
 
 
+def largest_amounts(gpus: Ints, capacity: Floats) -> Floats:
+    """Most (m, 2) that each job can have per GPU, alone on its nodes: of the poorest, in whole CPUs and MiB."""
+    poorest = [(capacity[row > 0] / row[row > 0, None]).min(axis=0) for row in gpus]
+    most: Floats = np.floor(np.array(poorest).reshape(-1, 2) * UNITS) / UNITS
+    return most
+
+
 def largest_demand_first(size: Ints, demand: Floats) -> Ints:
     """Order of jobs (m,) by demand for GPUs, then CPUs, then memory, the largest first.
 

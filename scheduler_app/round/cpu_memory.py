@@ -3,19 +3,22 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from allocation.cpu_memory.sensitivity import CPUS, MEMORY, Storage, best_case_demand, sensitivity_of_curve
-from allocation.cpu_memory.tune import MIB_PER_GIB, Shares, floors, largest_demand_first, tune
+from allocation.cpu_memory.tune import MIB_PER_GIB, UNITS, Shares, floors, largest_amounts, largest_demand_first, tune
 from allocation.plan_round import Plan
 from allocation.types import Bools, Floats, Ints
 from jobs_app.models import Attempt
-from scheduler_app.round.inputs import AttemptRow, InputRows, JobRow
+from scheduler_app.round.inputs import AttemptRow, DeclaredSensitivity, InputRows, JobRow
 from scheduler_app.round.snapshot import Snapshot
 
 MIB = 2**20
+DEMANDS = 10_000
+"""Best-case demands that are remembered from round to round."""
 How = Attempt.CpuMemory
 LEAST = np.array([1.0, 0.0])
 """CPUs and GiB per GPU that are given at least: attempts have whole CPUs, and 0 is no choice."""
@@ -76,7 +79,8 @@ def share_cpus_and_memory(
     gpus, capacity, node_gpus = _placed(jobs, len(rows.nodes)), _capacity(rows), _gpus_of_nodes(rows)
     fixed = np.array([one.fixed for one in jobs])
     floor = np.maximum(floors(gpus, fixed, capacity, node_gpus), np.where(fixed > 0, 0, LEAST))
-    demand = np.array([_demand(one, rows, least) for one, least in zip(jobs, floor, strict=True)])
+    most = largest_amounts(gpus, capacity)
+    demand = np.array([_demand(one, rows, *bounds) for one, *bounds in zip(jobs, floor, most, strict=True)])
     least = np.where(_runs(jobs)[:, None], np.minimum(floor, demand), floor)
     shares = tune(gpus, least, demand, np.maximum(capacity, gpus.T @ least), _order(jobs, gpus, demand))
     return CpuMemoryShares(dict(_starting(jobs, shares)), dict(_lowered(jobs, shares)))
@@ -118,17 +122,28 @@ def _gpus_of_nodes(rows: InputRows) -> Ints:
     return np.array([count[node.id] for node in rows.nodes], dtype=np.int64)
 
 
-def _demand(one: Occupant, rows: InputRows, floor: Floats) -> Floats:
+def _demand(one: Occupant, rows: InputRows, floor: Floats, most: Floats) -> Floats:
     """Demand (2,) per GPU: what an attempt has, what is best for a job that starts, else the floor."""
     if one.attempt is not None:
         return np.where((one.shared > 0) & (one.fixed == 0), one.shared, floor)
-    known = one.job.sensitivity
-    if known is None:
+    if one.job.sensitivity is None:
         return floor
     bandwidth = min(rows.nodes[v].storage_mib_s or 0 for v in one.gpus)
     storage = Storage(bandwidth * MIB, max(one.gpus.values())) if bandwidth else None
-    best = best_case_demand(sensitivity_of_curve(known.curve, floor, known.data, storage), floor)
-    return np.where(one.fixed > 0, floor, np.ceil(best * [1, MIB_PER_GIB]) / [1, MIB_PER_GIB])
+    limit = np.where(one.fixed > 0, floor, most)
+    best = _best_case(one.job.sensitivity, tuple(floor.tolist()), tuple(limit.tolist()), storage)
+    return np.where(one.fixed > 0, floor, best)
+
+
+@lru_cache(DEMANDS)
+def _best_case(
+    known: DeclaredSensitivity, floor: tuple[float, ...], most: tuple[float, ...], storage: Storage | None
+) -> tuple[float, ...]:
+    """Best-case demand in whole CPUs and MiB; thousands of jobs declare the same."""
+    least = np.array(floor)
+    sensitivity = sensitivity_of_curve(dict(known.curve), least, known.data, storage, most=np.array(most))
+    best = np.minimum(np.ceil(best_case_demand(sensitivity, least) * UNITS) / UNITS, np.maximum(most, least))
+    return tuple(best.tolist())
 
 
 def _runs(jobs: Sequence[Occupant]) -> Bools:

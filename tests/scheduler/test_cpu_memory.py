@@ -83,6 +83,11 @@ def test_what_runs_is_not_raised_when_others_have_gone(tuned: Lab) -> None:
     assert share_of(tuned, second) == (3, 0, How.REVERTED)
 
 
+def test_a_job_that_would_need_more_than_the_node_gets_what_the_node_has(tuned: Lab) -> None:
+    (greedy,) = placed(tuned, {"sensitivity": {"cpu_curve": {3: 1.0, 30: 10.0}}, "gpus": 2})
+    assert share_of(tuned, greedy) == (6, 0, How.TUNED)
+
+
 def test_what_runs_with_less_than_its_share_is_not_raised_for_want_of_cpus(tuned: Lab) -> None:
     first, modest = placed(tuned, {"sensitivity": HUNGRY}, {"sensitivity": MODEST})
     second, third = placed(tuned, {}, {})
