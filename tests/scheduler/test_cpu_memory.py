@@ -15,6 +15,7 @@ from jobs_app.models import Attempt, Job
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
+from scheduler_app.round.dispatch import note_lowered
 from scheduler_app.round.lease import acquire_lease
 from scheduler_app.round.run_round import run_round
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -184,6 +185,16 @@ def test_the_limits_of_a_running_job_are_lowered(tuned: Lab, tmp_path: Path) -> 
     tuned.running(tuned.submit(UNTIL_LET_GO))
     tuned.until(lambda: not tuned.attempts(first)[0].lower_due)
     assert (tmp_path / "cpu.weight").read_text()[:3] == "300"
+
+
+def test_an_attempt_that_is_lowered_again_while_its_engine_is_told_is_told_again(tuned: Lab) -> None:
+    (job,) = placed(tuned, {"sensitivity": HUNGRY})
+    (attempt,) = tuned.attempts(job)
+    Attempt.objects.update(cpus_per_gpu=3, lower_due=True)
+    note_lowered({attempt.pk: (5, 0)})
+    assert tuned.attempts(job)[0].lower_due
+    note_lowered({attempt.pk: (3, 0)})
+    assert not tuned.attempts(job)[0].lower_due
 
 
 def test_rest_shows_the_share_of_each_attempt_and_why(tuned: Lab, api: APIClient) -> None:
