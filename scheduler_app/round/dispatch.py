@@ -203,8 +203,9 @@ def _launched(
 
 
 def _send_lowered(fence: Fence, running: dict[str, Engine]) -> None:
-    """Tell the engines what running attempts are lowered to; one that is still to start is launched with it."""
-    due = Attempt.objects.filter(lower_due=True, state=State.RUNNING).exclude(engine__in=_silent_engines())
+    """Tell the engines what attempts are lowered to while they run; one that is still to start is launched with it."""
+    alive = (State.RUNNING, State.STOPPING)  # one that stops works on for its grace
+    due = Attempt.objects.filter(lower_due=True, state__in=alive).exclude(engine__in=_silent_engines())
     for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
         fence.check()
         gpus = launch_gpus_of(batch)

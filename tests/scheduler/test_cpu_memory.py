@@ -16,8 +16,9 @@ from scheduler_app.explain.decisions import explain_job
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round.dispatch import note_lowered
-from scheduler_app.round.lease import acquire_lease
+from scheduler_app.round.lease import acquire_lease, open_round
 from scheduler_app.round.run_round import run_round
+from tests.scheduler.decided_round import Decided
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 How = Attempt.CpuMemory
@@ -102,6 +103,32 @@ def test_on_a_node_with_fewer_cpus_than_gpus_each_gpu_has_one_and_no_job_keeps_m
     (second,) = placed(tuned, {})
     assert share_of(tuned, first) == (1, 0, How.REVERTED)
     assert share_of(tuned, second) == (1, 0, How.PROPORTIONAL)
+
+
+def test_a_job_is_not_lowered_for_one_that_could_not_start(tuned: Lab) -> None:
+    (first,) = placed(tuned, {"sensitivity": HUNGRY})
+    second = tuned.submit(name="second")
+    decided = Decided.now(tuned, "lab", open_round("lab", tuned.now))
+    assert decided.starts(second)
+    Job.objects.filter(pk=second.pk).update(held=True)
+    decided.commit(tuned)
+    assert share_of(tuned, first) == (10, 0, How.TUNED)
+
+
+def test_jobs_that_have_more_than_the_node_are_lowered_though_none_starts(tuned: Lab) -> None:
+    jobs = placed(tuned, {"sensitivity": HUNGRY}, {"sensitivity": HUNGRY})
+    Attempt.objects.update(cpus_per_gpu=10, cpu_memory=How.TUNED)
+    placed(tuned)
+    assert [share_of(tuned, job)[0] for job in jobs] == [3, 3]
+    assert all(tuned.attempts(job)[0].lower_due for job in jobs)
+
+
+def test_a_job_elsewhere_keeps_what_it_has(tuned: Lab) -> None:
+    (first,) = placed(tuned, {"sensitivity": HUNGRY, "gpus": 4})
+    tuned.node("n2", gpus=4, cpus=12, memory_gib=64)
+    (second,) = placed(tuned, {"sensitivity": HUNGRY})
+    assert share_of(tuned, first) == (3, 0, How.TUNED)
+    assert share_of(tuned, second) == (10, 0, How.TUNED)
 
 
 def test_what_a_job_asks_for_is_left_alone_and_the_others_share_the_rest(tuned: Lab) -> None:
