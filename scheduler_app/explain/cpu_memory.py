@@ -6,7 +6,8 @@ How = Attempt.CpuMemory
 BECAUSE = {
     How.TUNED: "with that it reaches 99 % or more of the best that it can there, by the CPU curve that it declares "
     "and, where the bandwidth of its storage is known, its data",
-    How.PROPORTIONAL: "the share of its GPUs in the node, for it declares no sensitivity to more",
+    How.PROPORTIONAL: "the share of its GPUs in the node, for it declares no sensitivity to more, or started "
+    "before CPUs were shared by that",
     How.REVERTED: "the share of its GPUs in the node; it would be faster with more, but others there need theirs",
 }
 

@@ -229,9 +229,14 @@ def _starting(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, C
 
 
 def _lowered(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, Lowered]]:
+    """Attempts that give way; and those without CPUs of their own, which have their share by name beside others.
+
+    With weights only (`MOTLEY_LIMIT_CPUS=share`) a job of which nobody has said how many CPUs it has counts as one CPU
+    per GPU, and would have less than its share beside jobs that count as theirs.
+    """
     for one, amount, reverted in zip(jobs, shares.amount, shares.reverted.tolist(), strict=True):
-        if one.attempt is not None and reverted:
-            share = _given(one, amount, How.REVERTED)
+        if one.attempt is not None and (reverted or not one.given[CPUS]):
+            share = _given(one, amount, How.REVERTED) if reverted else CpuMemory(int(amount[CPUS]), 0, How.PROPORTIONAL)
             yield one.attempt.id, Lowered(one.attempt.job_id, frozenset(one.attempt.nodes), share)
 
 

@@ -123,6 +123,17 @@ def test_jobs_that_have_more_than_the_node_are_lowered_though_none_starts(tuned:
     assert all(tuned.attempts(job)[0].lower_due for job in jobs)
 
 
+def test_a_job_from_before_the_switch_has_its_share_by_name_once_another_starts_beside_it(tuned: Lab) -> None:
+    first, fixed = placed(tuned, {"sensitivity": HUNGRY | READING}, {"cpus_per_gpu": 2})
+    Attempt.objects.update(cpus_per_gpu=0, memory_per_gpu_mib=0, cpu_memory="")
+    placed(tuned)
+    assert share_of(tuned, first) == (0, 0, "")
+    placed(tuned, {"sensitivity": MODEST})
+    assert share_of(tuned, first) == (3, 0, How.PROPORTIONAL)
+    assert share_of(tuned, fixed) == (0, 0, "")
+    assert tuned.attempts(first)[0].lower_due
+
+
 def test_a_job_elsewhere_keeps_what_it_has(tuned: Lab) -> None:
     (first,) = placed(tuned, {"sensitivity": HUNGRY, "gpus": 4})
     tuned.node("n2", gpus=4, cpus=12, memory_gib=64)
