@@ -1,9 +1,11 @@
 """CPUs and memory by what they gain: chosen by the round, told to the job, and shown."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -17,7 +19,7 @@ from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round.dispatch import note_lowered
 from scheduler_app.round.lease import acquire_lease, open_round
-from scheduler_app.round.run_round import run_round
+from scheduler_app.round.run_round import cpu_memory_shares, decide, run_round, take_snapshot
 from tests.scheduler.decided_round import Decided
 from tests.service_lab import UNTIL_LET_GO, Lab
 
@@ -113,6 +115,19 @@ def test_a_job_is_not_lowered_for_one_that_could_not_start(tuned: Lab) -> None:
     Job.objects.filter(pk=second.pk).update(held=True)
     decided.commit(tuned)
     assert share_of(tuned, first) == (10, 0, How.TUNED)
+
+
+def test_a_job_that_the_plan_stops_has_its_cpus_until_it_is_gone(tuned: Lab) -> None:
+    (first,) = placed(tuned, {"sensitivity": HUNGRY, "gpus": 2})
+    assert share_of(tuned, first) == (6, 0, How.TUNED)
+    second, setting = tuned.submit(name="second", sensitivity=HUNGRY), PolicySetting.objects.current()
+    snapshot, _, rows, _ = take_snapshot(tuned.now, setting)
+    plan = decide(snapshot, setting.policy, setting.parameters)
+    row = snapshot.jobs.index(str(second.pk))
+    stopping = replace(plan, owner=np.where(plan.owner == row, row, -1))
+    shares = cpu_memory_shares(setting, rows, snapshot, stopping)
+    assert shares.starting[row] == (3, 0, How.REVERTED)
+    assert [one.share for one in shares.lowered.values()] == [(3, 0, How.REVERTED)]
 
 
 def test_jobs_that_have_more_than_the_node_are_lowered_though_none_starts(tuned: Lab) -> None:
