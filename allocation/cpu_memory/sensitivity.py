@@ -14,6 +14,7 @@ SLACK = 0.01
 MEMORY_STEPS = 16
 """Steps of the memory axis from the floor to the whole data set."""
 ROUNDING = 1e-9
+WITHOUT_LIMIT = np.array([np.inf, np.inf])
 
 
 class InvalidSensitivity(ValueError):
@@ -85,7 +86,12 @@ class Storage:
 
 
 def sensitivity_of_curve(
-    cpu_curve: Mapping[int, float], floor: Floats, data: DataSet | None = None, storage: Storage | None = None
+    cpu_curve: Mapping[int, float],
+    floor: Floats,
+    data: DataSet | None = None,
+    storage: Storage | None = None,
+    *,
+    most: Floats = WITHOUT_LIMIT,
 ) -> Sensitivity:
     r"""Derive the matrix from throughputs by CPUs per GPU and, where data is known, from a cache of fixed hit rate.
 
@@ -101,16 +107,18 @@ def sensitivity_of_curve(
     ----------
     cpu_curve : CPUs per GPU -> throughput with all data in memory; linear between them, from 0 below the first.
     floor : (2,) the proportional share, which becomes a point of the matrix.
+    most : (2,) what the job's nodes have per GPU of it: no point is above it, or above the floor if that is more.
 
     References
     ----------
     .. [1] Mohan et al., OSDI 2022, "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters", section 3.2.
     """
-    cpus = np.unique([*cpu_curve, *([floor[CPUS]] if floor[CPUS] > 0 else [])]).astype(float)
+    most = np.maximum(most, floor)
+    cpus = np.unique([min(c, most[CPUS]) for c in (*cpu_curve, floor[CPUS]) if c > 0]).astype(float)
     of_cpus = _along(cpu_curve, cpus)
     if data is None or storage is None:
         return Sensitivity(cpus, floor[MEMORY:], of_cpus[:, None])
-    whole_gib = max(data.size_gib / storage.gpus, floor[MEMORY])
+    whole_gib = np.clip(data.size_gib / storage.gpus, floor[MEMORY], most[MEMORY])
     memory = np.unique(np.linspace(floor[MEMORY], whole_gib, MEMORY_STEPS + 1))
     of_storage = of_cpus.max() * storage_bound(memory, data, storage)
     return Sensitivity(cpus, memory, np.minimum(of_cpus[:, None], of_storage))

@@ -44,6 +44,13 @@ def floors(gpus: Ints, fixed: Floats, capacity: Floats, node_gpus: Ints) -> Floa
     return np.where(fixed > 0, fixed, poorest)
 
 
+def largest_amounts(gpus: Ints, capacity: Floats) -> Floats:
+    """Most (m, 2) that each job can have per GPU, alone on its nodes: of the poorest, in whole CPUs and MiB."""
+    poorest = [(capacity[row > 0] / row[row > 0, None]).min(axis=0) for row in gpus]
+    most: Floats = np.floor(np.array(poorest).reshape(-1, 2) * UNITS) / UNITS
+    return most
+
+
 def largest_demand_first(size: Ints, demand: Floats) -> Ints:
     """Order of jobs (m,) by demand for GPUs, then CPUs, then memory, the largest first.
 
@@ -60,7 +67,7 @@ def tune(gpus: Ints, floor: Floats, demand: Floats, capacity: Floats, order: Int
     Parameters
     ----------
     gpus : (m, N) int, GPUs of each job on each node.
-    floor, demand : (m, 2) float, CPUs and GiB per GPU; a demand that equals the floor cannot be lowered.
+    floor, demand : (m, 2) float, CPUs and GiB per GPU; a demand that is nowhere above the floor cannot be lowered.
     capacity : (N, 2) float, CPUs and GiB of each node.
     order : (m,) int, `largest_demand_first` in the source.
 
@@ -147,7 +154,7 @@ class _Books:
         """Give job i its demand if it fits, else its floor; peers that have more than theirs are lowered for it."""
         self._set(i, self.demand[i])
         self.admitted.append(i)
-        if self._overdrawn.any() and not np.array_equal(self.demand[i], self.floor[i]):
+        if self._overdrawn.any() and np.any(self.demand[i] > self.floor[i] + ROUNDING):
             self._revert(i)
         while self._overdrawn.any():
             self._revert(self._next_to_lower())

@@ -4,15 +4,17 @@ from jobs_app.models import Attempt
 
 How = Attempt.CpuMemory
 BECAUSE = {
-    How.TUNED: "with that it reaches 99 % or more of its best throughput, by the sensitivity that it declares",
-    How.PROPORTIONAL: "the share of its GPUs in the node, for it declares no sensitivity to more",
+    How.TUNED: "with that it reaches 99 % or more of the best that it can there, by the CPU curve that it declares "
+    "and, where the bandwidth of its storage is known, its data",
+    How.PROPORTIONAL: "the share of its GPUs in the node, for it declares no sensitivity to more, or started "
+    "before CPUs were shared by that",
     How.REVERTED: "the share of its GPUs in the node; it would be faster with more, but others there need theirs",
 }
 
 
 def explain_cpu_memory(attempt: Attempt | None) -> str:
     """One sentence on an attempt whose CPUs or memory the round has chosen; empty for any other."""
-    if attempt is None or not attempt.cpu_memory:
+    if attempt is None or not attempt.cpu_memory or not amount_of(attempt):
         return ""
     return f"It has {amount_of(attempt)} per GPU: {BECAUSE[How(attempt.cpu_memory)]}."
 

@@ -21,7 +21,7 @@ from jobs_app.models import Attempt, Job, JobEvent, Reason
 from scheduler_app.energy.node_use import record_node_use
 from scheduler_app.fairness.usage_ledger import accrue
 from scheduler_app.models import GpuClaim, Round
-from scheduler_app.round.cpu_memory import AS_ASKED, AS_JOBS_ASKED, CpuMemoryShares
+from scheduler_app.round.cpu_memory import AS_ASKED, AS_JOBS_ASKED, CpuMemory, CpuMemoryShares
 from scheduler_app.round.lease import check_fencing_token
 from scheduler_app.round.reason_texts import JobName, names_of
 from scheduler_app.round.snapshot import Snapshot
@@ -99,12 +99,13 @@ def commit_round(
     check_fencing_token(holder, record_of_round.number)
     changes = changes_of(snapshot, plan)
     accrue(now)
-    preconditions = Preconditions(_still_wanted(snapshot, changes), _gpus_in_service(changes.starts))
+    lowered = {one.job for one in shares.lowered.values()}
+    preconditions = Preconditions(_still_wanted(snapshot, changes, lowered), _gpus_in_service(changes.starts))
     startable = {start.row for start in changes.starts if preconditions.hold_for(start)}
     stopped = _stop(snapshot, plan, changes, startable)
     chosen = [s for s in changes.starts if s.row in startable and (s.row not in changes.moves or s.row in stopped)]
     _start(snapshot, plan, chosen, preconditions, shares, number=record_of_round.number, now=now)
-    _lower(shares)
+    _lower(shares.lowered_on({preconditions.gpus[gpu].node for start in chosen for gpu in start.gpus}))
     record_node_use(now)
     started = {start.row for start in chosen}
     record_of_round.starts = len(started - stopped)
@@ -148,12 +149,15 @@ class Preconditions:
         return len({self.gpus[gpu].engine for gpu in start.gpus}) == 1
 
 
-def _still_wanted(snapshot: Snapshot, changes: Changes) -> dict[int, int]:
-    """Rows to start whose job is still queued, or still running if it is to move, with its number of attempts."""
+def _still_wanted(snapshot: Snapshot, changes: Changes, lowered: Iterable[UUID]) -> dict[int, int]:
+    """Rows to start whose job is still queued, or still running if it is to move, with its number of attempts.
+
+    All jobs of which the commit writes attempts are locked, those of lowered ones too, before any attempt.
+    """
     ids = {row: UUID(snapshot.jobs[row]) for row in {*changes.stops, *(start.row for start in changes.starts)}}
-    jobs = Job.objects.select_for_update().filter(pk__in=ids.values()).order_by("pk")  # before any attempt of theirs
-    rows = jobs.filter(held=False).values_list("pk", "state", "attempt_count")
-    known = {(pk, state): count for pk, state, count in rows}
+    jobs = Job.objects.select_for_update().filter(pk__in={*ids.values(), *lowered}).order_by("pk")
+    rows = jobs.values_list("pk", "state", "held", "attempt_count")
+    known = {(pk, state): count for pk, state, held, count in rows if not held}
     expected = {row: (pk, Job.State.RUNNING if row in changes.moves else Job.State.QUEUED) for row, pk in ids.items()}
     return {row: known[job] for row, job in expected.items() if job in known}
 
@@ -234,10 +238,10 @@ def _start(
     _mark_starting(rows)
 
 
-def _lower(shares: CpuMemoryShares) -> None:
+def _lower(due: Mapping[int, CpuMemory]) -> None:
     """Note what attempts are lowered to that run on: others that start need their proportional share."""
-    for attempt, share in shares.lowered.items():
-        Attempt.objects.live().filter(pk=attempt).update(lower_due=True, **share._asdict())
+    live = Attempt.objects.live().select_for_update().filter(pk__in=due).order_by("pk").values_list("pk", flat=True)
+    rewrite(Attempt, (*CpuMemory._fields, "lower_due"), {pk: (*due[pk], True) for pk in live})
 
 
 def _attempt_row(

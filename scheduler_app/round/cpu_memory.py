@@ -1,22 +1,37 @@
 """CPUs and memory of a round's attempts by Synergy-TUNE, on the GPUs that its plan gives them. Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
+from uuid import UUID
 
 import numpy as np
 
 from allocation.cpu_memory.sensitivity import CPUS, MEMORY, Storage, best_case_demand, sensitivity_of_curve
-from allocation.cpu_memory.tune import MIB_PER_GIB, Shares, floors, largest_demand_first, tune
+from allocation.cpu_memory.tune import (
+    MIB_PER_GIB,
+    ROUNDING,
+    UNITS,
+    Shares,
+    floors,
+    largest_amounts,
+    largest_demand_first,
+    tune,
+)
 from allocation.plan_round import Plan
-from allocation.types import Floats, Ints
+from allocation.types import Bools, Floats, Ints
 from jobs_app.models import Attempt
-from scheduler_app.round.inputs import AttemptRow, InputRows, JobRow
+from scheduler_app.round.inputs import AttemptRow, DeclaredSensitivity, InputRows, JobRow
 from scheduler_app.round.snapshot import Snapshot
 
 MIB = 2**20
+DEMANDS = 10_000
+"""Best-case demands that are remembered from round to round."""
 How = Attempt.CpuMemory
+LEAST = np.array([1.0, 0.0])
+"""CPUs and GiB per GPU that are given at least: attempts have whole CPUs, and 0 is no choice."""
 
 
 class CpuMemory(NamedTuple):
@@ -31,12 +46,28 @@ class CpuMemory(NamedTuple):
 AS_ASKED = CpuMemory(0, 0, "")
 
 
+class Lowered(NamedTuple):
+    """What an attempt is lowered to while it runs, and what the commit must know of it."""
+
+    job: UUID
+    nodes: frozenset[str]
+    """Names of its nodes."""
+    share: CpuMemory
+
+
 @dataclass(frozen=True)
 class CpuMemoryShares:
     """What a round shares out: of rows of the snapshot that start, and of attempts that run on and are lowered."""
 
     starting: Mapping[int, CpuMemory] = field(default_factory=dict)
-    lowered: Mapping[int, CpuMemory] = field(default_factory=dict)
+    lowered: Mapping[int, Lowered] = field(default_factory=dict)
+    overdrawn: frozenset[str] = frozenset()
+    """Names of nodes on which attempts have more than there is before anything starts."""
+
+    def lowered_on(self, nodes: Collection[str]) -> dict[int, CpuMemory]:
+        """Attempts to lower if jobs start on these nodes only: those there, and on nodes that are overdrawn."""
+        there = self.overdrawn.union(nodes)
+        return {attempt: one.share for attempt, one in self.lowered.items() if not there.isdisjoint(one.nodes)}
 
 
 AS_JOBS_ASKED = CpuMemoryShares()
@@ -58,6 +89,14 @@ class Occupant:
         return np.array([self.job.cpus_per_gpu, self.job.memory_per_gpu_mib / MIB_PER_GIB])
 
     @property
+    def given(self) -> tuple[float, float]:
+        """CPUs and GiB per GPU that an attempt has, as the job asks or by an earlier round; 0: nobody has said."""
+        job, attempt = self.job, self.attempt
+        cpus = job.cpus_per_gpu or (attempt.cpus_per_gpu if attempt else 0)
+        memory_mib = job.memory_per_gpu_mib or (attempt.memory_per_gpu_mib if attempt else 0)
+        return cpus, memory_mib / MIB_PER_GIB
+
+    @property
     def shared(self) -> Floats:
         """CPUs and GiB (2,) that an earlier round gave the attempt; 0: none."""
         attempt = self.attempt
@@ -67,47 +106,77 @@ class Occupant:
 def share_cpus_and_memory(
     rows: InputRows, snapshot: Snapshot, plan: Plan, *, starting: Collection[int]
 ) -> CpuMemoryShares:
-    """Tune the jobs of the rows that start, and lower those that run on where a floor needs it."""
-    jobs = [one for one in _occupants(rows, snapshot, plan, starting) if all(rows.nodes[v].tunes for v in one.gpus)]
-    if not any(one.row >= 0 for one in jobs):
+    """Tune the jobs of the rows that start, and lower those that run on where a floor needs it.
+
+    Only nodes on which a row starts or attempts have more than there is are looked at, and the jobs on them: what
+    these have elsewhere is never raised.
+    """
+    there = [one for one in _occupants(rows, snapshot, plan, starting) if all(rows.nodes[v].tunes for v in one.gpus)]
+    overdrawn = _overdrawn(there, rows)
+    nodes = sorted(overdrawn.union(*(one.gpus for one in there if one.row >= 0)))
+    jobs = [one for one in there if not one.gpus.keys().isdisjoint(nodes)]
+    if not jobs:
         return AS_JOBS_ASKED
-    gpus, capacity, node_gpus = _placed(jobs, len(rows.nodes)), _capacity(rows), _gpus_of_nodes(rows)
+    shares = _shares(jobs, rows, nodes)
+    names = frozenset(rows.nodes[v].name for v in overdrawn)
+    return CpuMemoryShares(dict(_starting(jobs, shares)), dict(_lowered(jobs, shares)), names)
+
+
+def _shares(jobs: Sequence[Occupant], rows: InputRows, nodes: Sequence[int]) -> Shares:
+    """Synergy-TUNE on these nodes."""
+    gpus, capacity, node_gpus = _placed(jobs, nodes), _capacity(rows)[nodes], _gpus_of_nodes(rows)[nodes]
     fixed = np.array([one.fixed for one in jobs])
-    floor = floors(gpus, fixed, capacity, node_gpus)
-    demand = np.array([_demand(one, rows, least) for one, least in zip(jobs, floor, strict=True)])
-    shares = tune(gpus, floor, demand, np.maximum(capacity, gpus.T @ fixed), _order(jobs, gpus, demand))
-    return CpuMemoryShares(dict(_starting(jobs, shares)), dict(_lowered(jobs, shares)))
+    floor = np.maximum(floors(gpus, fixed, capacity, node_gpus), np.where(fixed > 0, 0, LEAST))
+    most = largest_amounts(gpus, capacity)
+    demand = np.array([_demand(one, rows, *bounds) for one, *bounds in zip(jobs, floor, most, strict=True)])
+    least = np.where(_runs(jobs)[:, None], np.minimum(floor, demand), floor)
+    return tune(gpus, least, demand, np.maximum(capacity, gpus.T @ least), _order(jobs, gpus, demand))
 
 
 def _occupants(rows: InputRows, snapshot: Snapshot, plan: Plan, starting: Collection[int]) -> Iterator[Occupant]:
-    """Rows with GPUs by the plan, and attempts that hold others, stopping ones included."""
+    """Rows with GPUs by the plan, and attempts that hold others or wait for them.
+
+    An attempt that stops, or that the plan stops, holds what it has until it is gone.
+    """
     place = {node.id: index for index, node in enumerate(rows.nodes)}
     jobs = {str(job.id): job for job in rows.jobs}
     owner = {gpu: row for gpu, row in zip(snapshot.gpus, plan.owner.tolist(), strict=True) if row >= 0}
     planned, others = defaultdict[int, Counter[int]](Counter), defaultdict[int, Counter[int]](Counter)
     for gpu in rows.gpus:
-        holders, key = (planned, owner[gpu.id]) if gpu.id in owner else (others, rows.holders.get(gpu.id, 0))
+        held_by = rows.waiting_claims.get(gpu.id) or rows.holders.get(gpu.id, 0)
+        holders, key = (planned, owner[gpu.id]) if gpu.id in owner else (others, held_by)
         holders[key][place[gpu.node_id]] += 1
     for row, on in planned.items():
         attempt = None if row in starting else rows.attempts.get(snapshot.attempts[row])
         yield Occupant(jobs[snapshot.jobs[row]], on, row if row in starting else -1, attempt)
     for pk, on in others.items():
         known = rows.attempts.get(pk)
-        if known is not None and pk not in snapshot.attempts and str(known.job_id) in jobs:
+        if known is not None and str(known.job_id) in jobs:
             yield Occupant(jobs[str(known.job_id)], on, attempt=known)
 
 
-def _placed(jobs: Sequence[Occupant], nodes: int) -> Ints:
-    """GPUs (m, N) of each job on each node."""
-    gpus = np.zeros((len(jobs), nodes), dtype=np.int64)
+def _overdrawn(jobs: Iterable[Occupant], rows: InputRows) -> set[int]:
+    """Nodes on which attempts have more than there is: of an earlier plan only a part could be carried out."""
+    held = [(v, gpus, *one.given) for one in jobs if one.attempt for v, gpus in one.gpus.items()]
+    node, count, *amount = np.array(held, dtype=float).reshape(-1, 4).T
+    given = np.zeros((len(rows.nodes), 2))
+    np.add.at(given, node.astype(np.int64), (count * amount).T)
+    return set(np.flatnonzero(np.any(given > _capacity(rows) + ROUNDING, axis=1)).tolist())
+
+
+def _placed(jobs: Sequence[Occupant], nodes: Sequence[int]) -> Ints:
+    """GPUs (m, N) of each job on each of these nodes."""
+    place = {v: n for n, v in enumerate(nodes)}
+    gpus = np.zeros((len(jobs), len(nodes)), dtype=np.int64)
     for i, one in enumerate(jobs):
-        gpus[i, list(one.gpus)] = list(one.gpus.values())
+        on = one.gpus.keys() & place.keys()
+        gpus[i, [place[v] for v in on]] = [one.gpus[v] for v in on]
     return gpus
 
 
 def _capacity(rows: InputRows) -> Floats:
     """CPUs and GiB (N, 2) of each node."""
-    return np.array([[node.cpus, node.memory_mib / MIB_PER_GIB] for node in rows.nodes])
+    return np.array([(node.cpus, node.memory_mib / MIB_PER_GIB) for node in rows.nodes], dtype=float).reshape(-1, 2)
 
 
 def _gpus_of_nodes(rows: InputRows) -> Ints:
@@ -115,24 +184,40 @@ def _gpus_of_nodes(rows: InputRows) -> Ints:
     return np.array([count[node.id] for node in rows.nodes], dtype=np.int64)
 
 
-def _demand(one: Occupant, rows: InputRows, floor: Floats) -> Floats:
+def _demand(one: Occupant, rows: InputRows, floor: Floats, most: Floats) -> Floats:
     """Demand (2,) per GPU: what an attempt has, what is best for a job that starts, else the floor."""
     if one.attempt is not None:
         return np.where((one.shared > 0) & (one.fixed == 0), one.shared, floor)
-    known = one.job.sensitivity
-    if known is None:
+    if one.job.sensitivity is None:
         return floor
     bandwidth = min(rows.nodes[v].storage_mib_s or 0 for v in one.gpus)
     storage = Storage(bandwidth * MIB, max(one.gpus.values())) if bandwidth else None
-    best = best_case_demand(sensitivity_of_curve(known.curve, floor, known.data, storage), floor)
-    return np.where(one.fixed > 0, floor, np.ceil(best * [1, MIB_PER_GIB]) / [1, MIB_PER_GIB])
+    limit = np.where(one.fixed > 0, floor, most)
+    best = _best_case(one.job.sensitivity, tuple(floor.tolist()), tuple(limit.tolist()), storage)
+    return np.where(one.fixed > 0, floor, best)
+
+
+@lru_cache(DEMANDS)
+def _best_case(
+    known: DeclaredSensitivity, floor: tuple[float, ...], most: tuple[float, ...], storage: Storage | None
+) -> tuple[float, ...]:
+    """Best-case demand in whole CPUs and MiB; thousands of jobs declare the same."""
+    least = np.array(floor)
+    sensitivity = sensitivity_of_curve(dict(known.curve), least, known.data, storage, most=np.array(most))
+    best = np.minimum(np.ceil(best_case_demand(sensitivity, least) * UNITS) / UNITS, np.maximum(most, least))
+    return tuple(best.tolist())
+
+
+def _runs(jobs: Sequence[Occupant]) -> Bools:
+    """Whether each job (m,) runs on, so that it can be lowered and not raised."""
+    return np.array([one.row < 0 for one in jobs], dtype=np.bool_)
 
 
 def _order(jobs: Sequence[Occupant], gpus: Ints, demand: Floats) -> Ints:
     """Those that run on before those that start, each the largest demand first."""
     order = largest_demand_first(gpus.sum(axis=1), demand)
-    starts = np.array([one.row >= 0 for one in jobs])
-    return np.concatenate([order[~starts[order]], order[starts[order]]])
+    runs = _runs(jobs)[order]
+    return np.concatenate([order[runs], order[~runs]])
 
 
 def _starting(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, CpuMemory]]:
@@ -143,10 +228,16 @@ def _starting(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, C
             yield one.row, share
 
 
-def _lowered(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, CpuMemory]]:
+def _lowered(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, Lowered]]:
+    """Attempts that give way; and those without CPUs of their own, which have their share by name beside others.
+
+    With weights only (`MOTLEY_LIMIT_CPUS=share`) a job of which nobody has said how many CPUs it has counts as one CPU
+    per GPU, and would have less than its share beside jobs that count as theirs.
+    """
     for one, amount, reverted in zip(jobs, shares.amount, shares.reverted.tolist(), strict=True):
-        if one.attempt is not None and reverted:
-            yield one.attempt.id, _given(one, amount, How.REVERTED)
+        if one.attempt is not None and (reverted or not one.given[CPUS]):
+            share = _given(one, amount, How.REVERTED) if reverted else CpuMemory(int(amount[CPUS]), 0, How.PROPORTIONAL)
+            yield one.attempt.id, Lowered(one.attempt.job_id, frozenset(one.attempt.nodes), share)
 
 
 def _given(one: Occupant, amount: Floats, how: Attempt.CpuMemory) -> CpuMemory:

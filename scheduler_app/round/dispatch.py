@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from math import ceil
@@ -203,15 +203,24 @@ def _launched(
 
 
 def _send_lowered(fence: Fence, running: dict[str, Engine]) -> None:
-    """Tell the engines what running attempts are lowered to; one that is still to start is launched with it."""
-    due = Attempt.objects.filter(lower_due=True, state=State.RUNNING).exclude(engine__in=_silent_engines())
+    """Tell the engines what attempts are lowered to while they run; one that is still to start is launched with it."""
+    alive = (State.RUNNING, State.STOPPING)  # one that stops works on for its grace
+    due = Attempt.objects.filter(lower_due=True, state__in=alive).exclude(engine__in=_silent_engines())
     for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
         fence.check()
         gpus = launch_gpus_of(batch)
         attempts = due.filter(pk__in=batch).only("engine", "nodes", *SHARE)
-        told = [attempt.pk for attempt in attempts if _lower(running[attempt.engine], attempt, gpus[attempt.pk])]
+        told = [attempt for attempt in attempts if _lower(running[attempt.engine], attempt, gpus[attempt.pk])]
         with fence.transaction():
-            Attempt.objects.filter(pk__in=told).update(lower_due=False)
+            note_lowered({attempt.pk: (attempt.cpus_per_gpu, attempt.memory_per_gpu_mib) for attempt in told})
+
+
+def note_lowered(told: Mapping[int, tuple[int, int]]) -> None:
+    """Record CPUs and MiB that engines have been told; an attempt that was lowered further meanwhile stays due."""
+    attempts = Attempt.objects.select_for_update().filter(pk__in=told).order_by("pk")
+    amounts = attempts.values_list("pk", "cpus_per_gpu", "memory_per_gpu_mib")
+    same = [pk for pk, cpus, memory_mib in amounts if told[pk] == (cpus, memory_mib)]
+    Attempt.objects.filter(pk__in=same).update(lower_due=False)
 
 
 def _lower(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu]) -> bool:

@@ -103,10 +103,10 @@ class DeclaredRates(NamedTuple):
 
 
 class DeclaredSensitivity(NamedTuple):
-    """Sensitivity to CPUs and memory as declared by a job's owner."""
+    """Sensitivity to CPUs and memory as declared by a job's owner; hashable."""
 
-    curve: Mapping[int, float]
-    """CPUs per GPU → throughput."""
+    curve: tuple[tuple[int, float], ...]
+    """CPUs per GPU, and the throughput with these."""
     data: DataSet | None
 
     @classmethod
@@ -114,7 +114,7 @@ class DeclaredSensitivity(NamedTuple):
         """From the job's column; None: nothing is declared."""
         if not declared:
             return None
-        curve = {int(cpus): float(value) for cpus, value in declared["cpu_curve"].items()}
+        curve = tuple((int(cpus), float(value)) for cpus, value in declared["cpu_curve"].items())
         if "dataset_mib" not in declared:
             return cls(curve, None)
         size_gib = declared["dataset_mib"] / 1024

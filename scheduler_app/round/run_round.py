@@ -94,7 +94,7 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
         snapshot, left_out, rows, shares_since = take_snapshot(opened.now, setting)
     with clock.step("decide"):
         plan = decide(snapshot, setting.policy, setting.parameters)
-        shares = _cpu_memory_shares(setting, rows, snapshot, plan)
+        shares = cpu_memory_shares(setting, rows, snapshot, plan)
     record = opened.record(Round.Result.COMMITTED, setting=setting, shares_since=shares_since)
     with ThreadPoolExecutor(1) as beside:  # compression releases the interpreter lock
         archive = beside.submit(pack, record.policy, record.parameters, snapshot, plan)
@@ -199,7 +199,7 @@ def _set_culprits_aside(now: datetime) -> None:
         others = jobs.keys() - {*part}
         some = rows.without(others)
         snapshot, _ = build_snapshot(some, timing, pinned=_attempts_of(rows, others))
-        _cpu_memory_shares(setting, some, snapshot, decide(snapshot, setting.policy, setting.parameters))
+        cpu_memory_shares(setting, some, snapshot, decide(snapshot, setting.policy, setting.parameters))
 
     with suppress(NotIsolated):
         set_aside(Kind.JOB, {str(job): error for job, error in isolate(list(jobs), plan).items()}, now)
@@ -218,7 +218,7 @@ def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Pl
     return plan_round(snapshot.problem, snapshot.inventory, snapshot.quotas, function, round_s=snapshot.round_s)
 
 
-def _cpu_memory_shares(setting: PolicySetting, rows: InputRows, snapshot: Snapshot, plan: Plan) -> CpuMemoryShares:
+def cpu_memory_shares(setting: PolicySetting, rows: InputRows, snapshot: Snapshot, plan: Plan) -> CpuMemoryShares:
     """CPUs and memory of attempts, where the setting has these tuned; none else: jobs have what they ask for."""
     if setting.cpu_memory != PolicySetting.CpuMemory.TUNE:
         return AS_JOBS_ASKED

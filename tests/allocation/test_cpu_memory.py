@@ -21,6 +21,7 @@ from allocation.cpu_memory.sensitivity import (
 from allocation.cpu_memory.tune import (
     FloorsDoNotFit,
     floors,
+    largest_amounts,
     largest_demand_first,
     place_and_tune,
     proportional_shares,
@@ -63,6 +64,19 @@ def test_more_cpus_that_make_a_job_slower_are_left_unused():
     curve = sensitivity_of_curve({2: 1.0, 4: 2.0, 8: 1.5}, np.array([3.0, 16.0]))
     assert (curve.cpus.tolist(), curve.throughput[:, 0].tolist()) == ([2, 3, 4, 8], [1, 1.5, 2, 2])
     assert best_case_demand(curve, np.array([3.0, 16.0])).tolist() == [4, 16]
+
+
+def test_no_job_demands_more_than_its_nodes_have():
+    floor, data = np.array([3.0, 16.0]), DataSet(size_gib=500, bytes_per_sample=100_000, samples_per_s=10_000)
+    one = sensitivity_of_curve({3: 1.0, 20: 18.0}, floor, data, Storage(1e9, 1), most=np.array([12.0, 64.0]))
+    assert (one.cpus.tolist(), one.throughput[:, 0].max()) == ([3, 12], 10)
+    assert one.memory_gib.max() == 64
+    assert best_case_demand(one, floor)[0] == 12
+
+
+def test_the_largest_amount_of_a_gang_is_that_of_its_poorest_node():
+    gpus, capacity = np.array([[2, 2], [1, 0]]), np.array([[12.0, 100.0], [40.0, 50.0]])
+    assert largest_amounts(gpus, capacity).tolist() == [[6, 25], [12, 100]]
 
 
 def test_data_in_memory_spares_the_storage():
@@ -108,6 +122,11 @@ def test_a_job_takes_what_another_does_not_need():
 def test_a_demand_that_does_not_fit_is_reverted_to_the_proportional_share():
     shares = one_node([[3, 10], [5, 10]])
     assert (shares.amount.tolist(), shares.reverted.tolist()) == ([[3, 10], [3, 10]], [False, True])
+
+
+def test_a_job_that_needs_less_than_its_share_keeps_its_demand_when_others_are_lowered():
+    shares = one_node([[5, 10], [2, 10]])
+    assert (shares.amount.tolist(), shares.reverted.tolist()) == ([[3, 10], [2, 10]], [True, False])
 
 
 def test_a_job_with_more_than_its_share_is_lowered_for_one_that_lacks_it():

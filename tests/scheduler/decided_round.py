@@ -7,8 +7,9 @@ from allocation.plan_round import Plan
 from jobs_app.models import Job
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.round.commit import changes_of, commit_round
+from scheduler_app.round.cpu_memory import CpuMemoryShares
 from scheduler_app.round.inputs import newest_events
-from scheduler_app.round.run_round import OpenedRound, decide, take_snapshot
+from scheduler_app.round.run_round import OpenedRound, cpu_memory_shares, decide, take_snapshot
 from scheduler_app.round.snapshot import Snapshot
 from tests.service_lab import Lab
 
@@ -21,17 +22,19 @@ class Decided:
     record: Round
     snapshot: Snapshot
     plan: Plan
+    shares: CpuMemoryShares
 
     @classmethod
     def now(cls, lab: Lab, holder: str, number: int) -> Self:
         setting, opening = PolicySetting.objects.current(), OpenedRound(number, lab.now, *newest_events())
-        snapshot, _, _, since = take_snapshot(lab.now, setting)
+        snapshot, _, rows, since = take_snapshot(lab.now, setting)
         record = opening.record(Round.Result.COMMITTED, setting=setting, shares_since=since)
-        return cls(holder, record, snapshot, decide(snapshot, setting.policy, setting.parameters))
+        plan = decide(snapshot, setting.policy, setting.parameters)
+        return cls(holder, record, snapshot, plan, cpu_memory_shares(setting, rows, snapshot, plan))
 
     def starts(self, job: Job) -> bool:
         rows = changes_of(self.snapshot, self.plan).starts
         return str(job.pk) in {self.snapshot.jobs[start.row] for start in rows}
 
     def commit(self, lab: Lab) -> None:
-        commit_round(self.record, self.snapshot, self.plan, holder=self.holder, now=lab.now)
+        commit_round(self.record, self.snapshot, self.plan, holder=self.holder, now=lab.now, shares=self.shares)

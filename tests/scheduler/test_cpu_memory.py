@@ -1,9 +1,11 @@
 """CPUs and memory by what they gain: chosen by the round, told to the job, and shown."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -15,8 +17,10 @@ from jobs_app.models import Attempt, Job
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
-from scheduler_app.round.lease import acquire_lease
-from scheduler_app.round.run_round import run_round
+from scheduler_app.round.dispatch import note_lowered
+from scheduler_app.round.lease import acquire_lease, open_round
+from scheduler_app.round.run_round import cpu_memory_shares, decide, run_round, take_snapshot
+from tests.scheduler.decided_round import Decided
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 How = Attempt.CpuMemory
@@ -81,6 +85,76 @@ def test_what_runs_is_not_raised_when_others_have_gone(tuned: Lab) -> None:
     Attempt.objects.filter(job=first).update(cpus_per_gpu=1)
     placed(tuned, {"sensitivity": MODEST})
     assert share_of(tuned, second) == (3, 0, How.REVERTED)
+
+
+def test_a_job_that_would_need_more_than_the_node_gets_what_the_node_has(tuned: Lab) -> None:
+    (greedy,) = placed(tuned, {"sensitivity": {"cpu_curve": {3: 1.0, 30: 10.0}}, "gpus": 2})
+    assert share_of(tuned, greedy) == (6, 0, How.TUNED)
+
+
+def test_what_runs_with_less_than_its_share_is_not_raised_for_want_of_cpus(tuned: Lab) -> None:
+    first, modest = placed(tuned, {"sensitivity": HUNGRY}, {"sensitivity": MODEST})
+    second, third = placed(tuned, {}, {})
+    assert share_of(tuned, modest) == (1, 0, How.TUNED)
+    assert [share_of(tuned, job)[0] for job in (first, second, third)] == [3, 3, 3]
+
+
+def test_on_a_node_with_fewer_cpus_than_gpus_each_gpu_has_one_and_no_job_keeps_more(tuned: Lab) -> None:
+    (first,) = placed(tuned, {"sensitivity": HUNGRY})
+    Node.objects.update(cpus=2)
+    (second,) = placed(tuned, {})
+    assert share_of(tuned, first) == (1, 0, How.REVERTED)
+    assert share_of(tuned, second) == (1, 0, How.PROPORTIONAL)
+
+
+def test_a_job_is_not_lowered_for_one_that_could_not_start(tuned: Lab) -> None:
+    (first,) = placed(tuned, {"sensitivity": HUNGRY})
+    second = tuned.submit(name="second")
+    decided = Decided.now(tuned, "lab", open_round("lab", tuned.now))
+    assert decided.starts(second)
+    Job.objects.filter(pk=second.pk).update(held=True)
+    decided.commit(tuned)
+    assert share_of(tuned, first) == (10, 0, How.TUNED)
+
+
+def test_a_job_that_the_plan_stops_has_its_cpus_until_it_is_gone(tuned: Lab) -> None:
+    (first,) = placed(tuned, {"sensitivity": HUNGRY, "gpus": 2})
+    assert share_of(tuned, first) == (6, 0, How.TUNED)
+    second, setting = tuned.submit(name="second", sensitivity=HUNGRY), PolicySetting.objects.current()
+    snapshot, _, rows, _ = take_snapshot(tuned.now, setting)
+    plan = decide(snapshot, setting.policy, setting.parameters)
+    row = snapshot.jobs.index(str(second.pk))
+    stopping = replace(plan, owner=np.where(plan.owner == row, row, -1))
+    shares = cpu_memory_shares(setting, rows, snapshot, stopping)
+    assert shares.starting[row] == (3, 0, How.REVERTED)
+    assert [one.share for one in shares.lowered.values()] == [(3, 0, How.REVERTED)]
+
+
+def test_jobs_that_have_more_than_the_node_are_lowered_though_none_starts(tuned: Lab) -> None:
+    jobs = placed(tuned, {"sensitivity": HUNGRY}, {"sensitivity": HUNGRY})
+    Attempt.objects.update(cpus_per_gpu=10, cpu_memory=How.TUNED)
+    placed(tuned)
+    assert [share_of(tuned, job)[0] for job in jobs] == [3, 3]
+    assert all(tuned.attempts(job)[0].lower_due for job in jobs)
+
+
+def test_a_job_from_before_the_switch_has_its_share_by_name_once_another_starts_beside_it(tuned: Lab) -> None:
+    first, fixed = placed(tuned, {"sensitivity": HUNGRY | READING}, {"cpus_per_gpu": 2})
+    Attempt.objects.update(cpus_per_gpu=0, memory_per_gpu_mib=0, cpu_memory="")
+    placed(tuned)
+    assert share_of(tuned, first) == (0, 0, "")
+    placed(tuned, {"sensitivity": MODEST})
+    assert share_of(tuned, first) == (3, 0, How.PROPORTIONAL)
+    assert share_of(tuned, fixed) == (0, 0, "")
+    assert tuned.attempts(first)[0].lower_due
+
+
+def test_a_job_elsewhere_keeps_what_it_has(tuned: Lab) -> None:
+    (first,) = placed(tuned, {"sensitivity": HUNGRY, "gpus": 4})
+    tuned.node("n2", gpus=4, cpus=12, memory_gib=64)
+    (second,) = placed(tuned, {"sensitivity": HUNGRY})
+    assert share_of(tuned, first) == (3, 0, How.TUNED)
+    assert share_of(tuned, second) == (10, 0, How.TUNED)
 
 
 def test_what_a_job_asks_for_is_left_alone_and_the_others_share_the_rest(tuned: Lab) -> None:
@@ -164,6 +238,16 @@ def test_the_limits_of_a_running_job_are_lowered(tuned: Lab, tmp_path: Path) -> 
     tuned.running(tuned.submit(UNTIL_LET_GO))
     tuned.until(lambda: not tuned.attempts(first)[0].lower_due)
     assert (tmp_path / "cpu.weight").read_text()[:3] == "300"
+
+
+def test_an_attempt_that_is_lowered_again_while_its_engine_is_told_is_told_again(tuned: Lab) -> None:
+    (job,) = placed(tuned, {"sensitivity": HUNGRY})
+    (attempt,) = tuned.attempts(job)
+    Attempt.objects.update(cpus_per_gpu=3, lower_due=True)
+    note_lowered({attempt.pk: (5, 0)})
+    assert tuned.attempts(job)[0].lower_due
+    note_lowered({attempt.pk: (3, 0)})
+    assert not tuned.attempts(job)[0].lower_due
 
 
 def test_rest_shows_the_share_of_each_attempt_and_why(tuned: Lab, api: APIClient) -> None:
