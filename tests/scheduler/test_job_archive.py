@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -188,7 +189,7 @@ def test_a_job_that_was_written_but_not_deleted_is_found_once(
     old: Job, ada: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("jobs_app.job_archive.transaction.atomic", broken)
+        patch.setattr("jobs_app.job_archive.transaction", SimpleNamespace(atomic=broken))
         delete_expired(timezone.now())
     assert Job.objects.filter(pk=old.pk).exists()
     assert not ada.get(f"/api/v1/jobs/{old.pk}").json()["archived"]

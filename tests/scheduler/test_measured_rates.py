@@ -32,7 +32,7 @@ def reporting(lab: Lab) -> Job:
 
 def test_an_unknown_rate_is_estimated(lab: Lab) -> None:
     lab.node("n1")
-    job = lab.submit(REPORTING)
+    job = lab.submit("sleep 1000")
     lab.running(job)
     assert source(job) == "estimated"
 
