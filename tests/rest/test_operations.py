@@ -79,7 +79,7 @@ def test_an_empty_service_has_metrics_too(db: None, probe: Client, metric: Calla
 
 def test_jobs_are_counted_by_state(cluster: Lab, running: Job, metric: Callable[..., float]) -> None:
     cancel_job(cluster.submit(), actor=None)
-    cluster.submit()
+    cluster.submit(UNTIL_LET_GO)
     assert [metric("motley_jobs", state=state) for state in ("queued", "running", "cancelled")] == [1, 1, 1]
     cluster.let_go(running)
     cluster.until_state(running, Job.State.SUCCEEDED)
