@@ -56,11 +56,12 @@ class Server:
             self.process.wait(PATIENCE_S)
 
     def kill(self) -> None:
-        """With its children, all at once."""
+        """With its children, all at once. Once it has been waited for, its number may be another process's."""
         assert self.process is not None
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(PATIENCE_S)
+        if self.is_running():
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(PATIENCE_S)
 
 
 def postgresql_server(

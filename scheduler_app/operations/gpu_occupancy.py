@@ -31,7 +31,8 @@ def nodes_with_gpus() -> QuerySet[Node]:
 def gpus_with_holders(nodes: Collection[Node]) -> list[tuple[Gpu, Attempt | None]]:
     """GPUs of these nodes, each with the attempt that holds it, ordered by index."""
     holding = GpuClaim.objects.holding().filter(gpu__node__in=nodes).select_related("attempt__job__team")
-    claims = holding.only("gpu", "attempt__job__name", "attempt__job__team__name")  # of columns that pages show
+    named = ("attempt__job__name", "attempt__job__array_index", "attempt__job__team__name")
+    claims = holding.only("gpu", *named)  # of columns that pages show
     holder = {claim.gpu_id: claim.attempt for claim in claims}
     gpus = Gpu.objects.present().filter(node__in=nodes).select_related("node")
     return [(gpu, holder.get(gpu.pk)) for gpu in gpus.order_by("index")]

@@ -1,6 +1,5 @@
 """The campaign on a service over a private Slurm, whose daemons are killed and whose jobs are cancelled there, too."""
 
-import os
 import shutil
 import signal
 import tempfile
@@ -15,7 +14,7 @@ from engines.slurm.private_cluster import PrivateCluster
 from tests.chaos.campaign import Campaign
 from tests.chaos.watch import job_processes
 from tests.deployment import others, told
-from tests.engines.slurm_cluster import NODES, free_ports
+from tests.engines.slurm_cluster import NODES, free_ports, opened_by
 from tests.service.running_service import Service, a_service
 
 DECLARE = """
@@ -99,13 +98,6 @@ class OverSlurm(Campaign):
     def _step_daemons(self) -> list[int]:
         spool = str(self.cluster.base)
         return [pid for pid in others() if b"slurmstepd" in told(pid, "cmdline") and spool in opened_by(pid)]
-
-
-def opened_by(pid: int) -> str:
-    """The files that a process has open: a slurmstepd is told by them from those of another cluster."""
-    with suppress(OSError):
-        return " ".join(os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir())  # noqa: PTH115
-    return ""
 
 
 @contextmanager

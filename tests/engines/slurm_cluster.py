@@ -6,6 +6,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,10 @@ def free_ports(count: int) -> int:
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def opened_by(pid: int) -> str:
+    """The files that a process has open: a slurmstepd is told by them from those of another cluster."""
+    with suppress(OSError):
+        return " ".join(os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir())  # noqa: PTH115
+    return ""

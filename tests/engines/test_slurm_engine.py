@@ -21,6 +21,7 @@ from engines.slurm.runtime import install_runtime
 from engines.slurm.text import parse_node
 from tests.engines.conftest import WANTED
 from tests.engines.engine_lab import SlurmLab, python, running, until
+from tests.engines.slurm_cluster import opened_by
 
 pytestmark = pytest.mark.xdist_group("slurm")
 SAVES = python(
@@ -410,8 +411,12 @@ def test_a_dead_node_holds_its_own_gpus_not_those_of_the_rest(lab: SlurmLab) -> 
 
 
 def step_daemon(lab: SlurmLab, attempt: int, step: str) -> list[int]:
-    """The slurmstepd of a step of the attempt: `batch`, or the number of a rank's."""
-    return running(f"slurmstepd: [{first_job_of(lab, attempt)}.{step}]")
+    """The slurmstepd of a step of the attempt: `batch`, or the number of a rank's.
+
+    Another cluster of this machine may have a job of the same number.
+    """
+    found = running(f"slurmstepd: [{first_job_of(lab, attempt)}.{step}]")
+    return [pid for pid in found if f"{lab.cluster.base}/" in opened_by(pid)]
 
 
 @pytest.fixture
@@ -452,9 +457,7 @@ def test_a_supervisor_whose_step_daemon_was_killed_leaves_nothing_and_is_lost(la
 
 def is_of_node(pid: int, name: str) -> bool:
     """Whether this slurmstepd was started by the slurmd of that node."""
-    return f"slurmd-{name}.log" in " ".join(
-        str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()
-    )
+    return f"slurmd-{name}.log" in opened_by(pid)
 
 
 def test_a_root_that_the_job_user_cannot_reach_is_refused(lab: SlurmLab, place: Path) -> None:

@@ -1,6 +1,7 @@
 """Every page answers, shows what its reader may see, and costs as many queries for many rows as for few."""
 
 import re
+from collections import Counter
 from datetime import timedelta
 from html import unescape
 
@@ -10,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from cluster_app.models import Node
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.round.dispatch import promote_waiting_claims
@@ -127,12 +129,33 @@ def test_a_gpu_with_a_job_of_another_team_says_only_that(decided, stranger, web)
     assert "another team" in web(stranger).get(reverse("cluster")).content.decode()
 
 
-def queries(client, address) -> int:
-    with CaptureQueriesContext(
-        connection,
-    ) as captured:
+def statements(client, address) -> list[str]:
+    with CaptureQueriesContext(connection) as captured:
         assert client.get(address).status_code == 200
-    return len(captured)
+    return [query["sql"] for query in captured]
+
+
+def queries(client, address) -> int:
+    return len(statements(client, address))
+
+
+LITERAL = re.compile(r"'[^']*'(?:::\w+)?|\b\d+(?:\.\d+)?\b")
+MOST_ALIKE = 4
+"""Statements on one page that differ in their parameters alone; the samples start more jobs than that."""
+
+
+@pytest.mark.parametrize(
+    "page", [*LISTS, "energy", "usage", "estimates", "retention", "secrets", "node", "round", *TABS]
+)
+def test_no_statement_is_sent_row_by_row(page, decided, staff, web):
+    promote_waiting_claims(timezone.now())
+    running = Attempt.objects.live().latest("pk").job
+    of_one = {"node": [Node.objects.latest("pk").name], "round": [decided.number]}
+    address = (
+        f"{reverse('job', args=[running.pk])}?tab={page}" if page in TABS else reverse(page, args=of_one.get(page))
+    )
+    shapes = Counter(LITERAL.sub("?", sql) for sql in statements(web(staff), address))
+    assert {shape: count for shape, count in shapes.items() if count > MOST_ALIKE} == {}
 
 
 @pytest.mark.parametrize("page", ["home", "jobs", "cluster", "rounds", "fairness", "utilization"])

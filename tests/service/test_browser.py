@@ -49,10 +49,10 @@ def test_a_job_submitted_by_the_form_runs_to_its_end(page: Page, service: Servic
     page.fill("[name=gpus]", "1")
     page.click("main form button[type=submit]")
     expect(page.locator("h1")).to_contain_text("from-the-form")
+    (job,) = service.client.jobs(q="from-the-form")
+    ended = service.wait_for_state(job["id"], "succeeded", "failed", "cancelled")
+    assert ended["state"] == "succeeded", (ended, service.client.logs(job["id"]).data)
     expect(page.locator("body")).to_contain_text("succeeded", timeout=PATIENCE_S * 1000)
-
-    job = next(iter(service.client.jobs(q="from-the-form")))
-    assert job["state"] == "succeeded"
     assert b"step 100/100" in service.client.logs(job["id"]).data
 
 
