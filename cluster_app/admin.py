@@ -16,7 +16,7 @@ from import_export.results import Result
 
 from audit_app.admin import Audited
 from cluster_app.csv_import import FileInForm, NodeResource
-from cluster_app.errors import GpusInUse, NotReported, ReasonMissing
+from cluster_app.errors import GpusInUse, NotLentNow, NotReported, ReasonMissing
 from cluster_app.models import (
     MOST_GPUS_PER_NODE,
     Engine,
@@ -90,6 +90,9 @@ class NodeForm(forms.ModelForm[Node]):
             "emulated",
             "capacity_type",
             "notice_s",
+            "lent_from",
+            "lent_until",
+            "lent_zone",
         )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -193,12 +196,20 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
 
     @admin.action(description="Resume: take new jobs again")
     def resume_nodes(self, request: HttpRequest, nodes: QuerySet[Node]) -> None:
-        for node in nodes:
-            resume(node, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
-        names = [node.name for node in nodes]
+        names = [node.name for node in nodes if self._resume(request, node)]
         waking = set(Node.objects.filter(name__in=names, state=Node.State.WAKING).values_list("name", flat=True))
         said = {"In service": [name for name in names if name not in waking], "Being woken": sorted(waking)}
-        self.message_user(request, " ".join(f"{what}: {', '.join(which)}." for what, which in said.items() if which))
+        if names:
+            words = (f"{what}: {', '.join(which)}." for what, which in said.items() if which)
+            self.message_user(request, " ".join(words))
+
+    def _resume(self, request: HttpRequest, node: Node) -> bool:
+        try:
+            resume(node, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+        except NotLentNow as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return False
+        return True
 
     def consequences(self, nodes: Sequence[Node], state: Node.State) -> dict[str, str]:
         """Consequences by node name; the scheduler's admin, which knows the jobs, overrides it."""

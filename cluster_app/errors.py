@@ -16,6 +16,15 @@ class ReasonMissing(ClusterError):
         super().__init__("Give a reason: it is shown to the owners of the affected jobs.")
 
 
+class NotLentNow(ClusterError):
+    """A node was to be returned to service while its owner has it back."""
+
+    code = "node_not_lent_now"
+
+    def __init__(self, node: str, window: str) -> None:
+        super().__init__(f"{node} is lent {window}, and returns by itself: change these times to use it now.")
+
+
 class NotReported(ClusterError):
     """A node was to be added that its engine does not have so; `field` is the column at fault."""
 

@@ -1,8 +1,10 @@
 """Inventory: GPU types, engines, nodes, GPUs, storage, and the history of nodes."""
 
 from datetime import datetime, timedelta
+from zoneinfo import available_timezones
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import F, Q
@@ -15,6 +17,14 @@ MOST_GPUS_PER_NODE = 64
 name_is_plain = RegexValidator(
     r"\A[a-z0-9][a-z0-9._-]*\Z", "Use lower-case letters, digits, '.', '_' and '-'; start with a letter or a digit."
 )
+
+
+def zone_is_known(name: str) -> None:
+    if name not in available_timezones():
+        raise ValidationError(
+            "%(name)s is no time zone of the tz database, such as Europe/Berlin.", params={"name": name}
+        )
+
 
 storage_name_is_plain = RegexValidator(
     r"\A[a-z][a-z0-9_]*\Z",
@@ -214,6 +224,26 @@ class Node(models.Model):
         default=0,
         help_text="Seconds between the announcement that it goes, by a drain, and its end. 0: it goes without notice.",
     )
+    lent_from = models.TimeField(
+        null=True,
+        blank=True,
+        help_text="Time of day from which its owner lends it. Empty: it is there at all hours.",
+    )
+    lent_until = models.TimeField(
+        null=True,
+        blank=True,
+        help_text="Time of day at which its owner has it back; the notice before, its jobs are moved away.",
+    )
+    lent_zone = models.CharField(
+        "time zone of these times",
+        max_length=50,
+        default="UTC",
+        validators=[zone_is_known],
+        help_text="As in the tz database: Europe/Berlin.",
+    )
+    given_back = models.BooleanField(
+        default=False, editable=False, help_text="It is drained because its owner has it back, until it is lent again."
+    )
     state = models.CharField(max_length=20, choices=State.choices, default=State.READY)
     reason = models.CharField(max_length=200, blank=True, help_text="Why it is cordoned or draining.")
     health = models.CharField(max_length=20, choices=Health.choices, default=Health.UNKNOWN)
@@ -255,7 +285,16 @@ class Node(models.Model):
 
     class Meta:
         ordering = ("name",)
+        indexes = [
+            models.Index(fields=("lent_from",), name="node_lent", condition=Q(lent_from__isnull=False)),
+            models.Index(fields=("given_back",), name="node_given_back", condition=Q(given_back=True)),
+        ]
         constraints = [
+            models.CheckConstraint(
+                condition=Q(lent_from=None, lent_until=None) | Q(lent_from__isnull=False, lent_until__isnull=False),
+                name="node_lent_from_and_until",
+                violation_error_message="Give both times of the window, or none.",
+            ),
             models.CheckConstraint(
                 condition=Q(cpus__gt=0, memory_mib__gt=0),
                 name="node_has_cpus_and_memory",
@@ -280,6 +319,14 @@ class Node(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """Refuse half a window, and one without hours."""
+        if (self.lent_from is None) != (self.lent_until is None):
+            missing = "lent_from" if self.lent_from is None else "lent_until"
+            raise ValidationError({missing: "Give both times, or none for a node that is there at all hours."})
+        if self.lent_from is not None and self.lent_from == self.lent_until:
+            raise ValidationError({"lent_until": "Both times are the same: leave both empty for all hours."})
 
     def health_at(self, now: datetime, *, listening_since: datetime, answering_since: datetime | None) -> "Node.Health":
         """Health from the time since the last heartbeat, not counting the time in which no scheduler listened.

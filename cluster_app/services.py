@@ -1,4 +1,4 @@
-"""Services of the inventory: add nodes and GPUs, cordon, drain, resume, sleep, wake."""
+"""Services of the inventory: add nodes and GPUs, cordon, drain, resume, give back, lend, sleep, wake."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
-from cluster_app.errors import GpusInUse, ReasonMissing
+from cluster_app.errors import GpusInUse, NotLentNow, ReasonMissing
+from cluster_app.lending import Window, WindowChanges, takes_jobs
 from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Gpu, GpuType, Node, NodeEvent, NodePower
 from cluster_app.node_history import begin_interval, censor_intervals
 
@@ -89,14 +90,37 @@ def drain(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> None:
 
 @transaction.atomic
 def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> None:
-    """Return the node to service; one that was put to sleep is woken first."""
+    """Return the node to service; one that was put to sleep is woken first.
+
+    Raise `NotLentNow` for one that its owner has back until its window begins.
+    """
     if NodePower.objects.filter(node=node).exists():
         why, row = reason.strip() or "resumed by hand", Node.objects.filter(pk=node.pk)
         _wake(row, node, reason=why, now=timezone.now(), actor=actor)
     else:
-        Node.objects.filter(pk=node.pk).update(state=Node.State.READY, reason="")
+        _refuse_not_lent(node, timezone.now())
+        Node.objects.filter(pk=node.pk).update(state=Node.State.READY, reason="", given_back=False)
         record(node, NodeEvent.Kind.RESUMED, reason.strip(), actor=actor)
     note(Action.NODE_RESUME, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
+
+
+def _refuse_not_lent(node: Node, now: datetime) -> None:
+    if node.given_back and not takes_jobs(node, now):
+        raise NotLentNow(node.name, str(Window.of(node)))
+
+
+@transaction.atomic
+def follow_windows(changes: WindowChanges) -> None:
+    """Drain the nodes that are given back, and return to service those that are lent again."""
+    for node in changes.given_back:
+        reason = f"Given back to its owner: it is lent {Window.of(node)}"
+        ready = Node.objects.filter(pk=node.pk, state=Node.State.READY)
+        if ready.update(state=Node.State.DRAINING, reason=reason, given_back=True):
+            record(node, NodeEvent.Kind.DRAINED, reason)
+    for node in changes.lent:
+        out = Node.objects.filter(pk=node.pk, given_back=True, state__in=(Node.State.DRAINING, Node.State.DRAINED))
+        if out.update(state=Node.State.READY, reason="", given_back=False):
+            record(node, NodeEvent.Kind.RESUMED, "lent again")
 
 
 @transaction.atomic
@@ -180,7 +204,7 @@ def _take_out(
 ) -> None:
     if not reason.strip():
         raise ReasonMissing
-    Node.objects.filter(pk=node.pk).update(state=state, reason=reason.strip())
+    Node.objects.filter(pk=node.pk).update(state=state, reason=reason.strip(), given_back=False)
     record(node, kind, reason.strip(), actor=actor)
 
 

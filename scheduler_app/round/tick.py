@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 
 import scipy.optimize  # noqa: F401, TID253  # at the scheduler's start, not within the first round's time limit
 
+from cluster_app.lending import window_changes
+from cluster_app.services import follow_windows
 from jobs_app.models import Job
 from scheduler_app.energy.advice import advise_when_due
 from scheduler_app.errors import LeaseLost
@@ -38,6 +40,7 @@ def engine_turn(holder: str, now: datetime) -> bool:
     def work() -> None:
         fence = Fence.of(holder)
         observe(fence, now)
+        give_back_and_lend(fence, now)
         dispatch(fence, now)
         advance_probes(now)
         advise_when_due(now)
@@ -45,6 +48,13 @@ def engine_turn(holder: str, now: datetime) -> bool:
         delete_expired_when_due(now)
 
     return _turn(Loop.ENGINES, holder, now, work)
+
+
+def give_back_and_lend(fence: Fence, now: datetime) -> None:
+    """Drain nodes whose window ends, and return to service those whose window begins. Idempotent."""
+    if changes := window_changes(now):
+        with fence.transaction():
+            follow_windows(changes)
 
 
 def send_commands(holder: str, now: datetime) -> bool:

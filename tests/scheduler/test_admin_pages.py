@@ -23,6 +23,7 @@ NODE = {
     "labels": "{}",
     "capacity_type": "stable",
     "notice_s": 0,
+    "lent_zone": "UTC",
     "emulated": "on",
 }
 EVENTS = {f"events-{name}": 0 for name in ("TOTAL_FORMS", "INITIAL_FORMS")}
@@ -93,6 +94,7 @@ def test_the_number_of_gpus_of_a_node_is_changed(admin: Client) -> None:
         "labels": "{}",
         "capacity_type": "stable",
         "notice_s": 0,
+        "lent_zone": "UTC",
     }
     post(admin, reverse("admin:cluster_app_node_change", args=[node.pk]), **changed, **EVENTS)
     assert Gpu.objects.present().count() == 1
@@ -109,6 +111,7 @@ def test_the_bandwidth_of_a_nodes_storage_is_entered(admin: Client) -> None:
         "labels": "{}",
         "capacity_type": "stable",
         "notice_s": 0,
+        "lent_zone": "UTC",
     }
     post(admin, reverse("admin:cluster_app_node_change", args=[node.pk]), **changed, **EVENTS)
     node.refresh_from_db()
@@ -296,6 +299,7 @@ def test_gpus_that_a_job_has_are_not_taken_out_of_their_node(lab: Lab, admin: Cl
         "labels": "{}",
         "capacity_type": "stable",
         "notice_s": 0,
+        "lent_zone": "UTC",
     }
     answer = post(admin, reverse("admin:cluster_app_node_change", args=[Node.objects.get().pk]), **changed, **EVENTS)
     assert says(answer, "drain n1 first")

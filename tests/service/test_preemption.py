@@ -17,6 +17,26 @@ def test_a_preempted_job_resumes_from_its_checkpoint_and_repeats_no_step(service
     assert service.trace(victim) == list(range(1, 401))
 
 
+def test_a_job_on_a_machine_that_its_owner_takes_back_goes_on_elsewhere_and_repeats_no_step(service: Service) -> None:
+    service.declare(a100=1, v100=1)
+    job = service.sample(name="guest", steps=400, rate=40)
+    running = wait_for(
+        "it has made progress", lambda: (j := service.client.job(job))["progress"]["step"] > 20 and j["attempts"][0]
+    )
+    (lender,) = running["nodes"]
+    service.python(
+        "from datetime import time\n"
+        "from cluster_app.models import Node\n"
+        f"lent = Node.objects.filter(name={lender!r})\n"
+        "lent.update(capacity_type='volunteer', notice_s=86_400, lent_from=time(0), lent_until=time(23, 59))"
+    )
+    done = service.wait_for_state(job, "succeeded")
+
+    assert [attempt["nodes"] == [lender] for attempt in done["attempts"]] == [True, False]
+    assert done["attempts"][0]["stop_reason"] == "drain"
+    assert service.trace(job) == list(range(1, 401))
+
+
 def test_the_victim_gets_a_receipt(service: Service) -> None:
     service.declare(a100=1)
     victim = service.sample(name="victim", steps=4000, rate=40)
