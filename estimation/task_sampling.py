@@ -89,14 +89,14 @@ class TaskSample(NamedTuple):
 
 
 class ArrayColumns(NamedTuple):
-    """Of m jobs: which are pilots, which wait for those, and what is left of each one's array in GPU-seconds.
+    """Of m jobs: which are pilots, which wait for those, and what is left of the other tasks of each one's array.
 
-    All (m,); a job of no array counts as an array by itself. What is left is inf where it is not known.
+    All (m,), the last in GPU-seconds; inf where it is not known, 0 for a job of no array.
     """
 
     pilot: Bools
     unsampled: Bools
-    left_gpu_s: Floats
+    others_gpu_s: Floats
 
 
 class ArrayTasks(NamedTuple):
@@ -123,7 +123,7 @@ class ArrayTasks(NamedTuple):
         of_unsampled = (self.array >= 0) & np.append(unsampled, False)[self.array]
         drawn = self.waits & (self._place() < np.append(missing, 0)[self.array])
         pilot = of_unsampled & (drawn | ~self.waits)
-        return ArrayColumns(pilot, of_unsampled & ~pilot, self._left(left_gpu_s, total_gpu_s))
+        return ArrayColumns(pilot, of_unsampled & ~pilot, self._others(left_gpu_s, total_gpu_s))
 
     def _place(self) -> Ints:
         """Place (m,) of each waiting job among those of its array that wait, by lot."""
@@ -133,15 +133,15 @@ class ArrayTasks(NamedTuple):
         place[order] = np.arange(len(self.array)) - np.searchsorted(waiting, self.array[order])
         return place
 
-    def _left(self, left_gpu_s: Floats, total_gpu_s: Floats) -> Floats:
-        """What is left (m,) of each job's array; tasks that are not among the jobs take as long as the mean job."""
-        arrays = len(self.outside)
-        label = np.where(self.array >= 0, self.array, arrays + np.arange(len(self.array)))
+    def _others(self, left_gpu_s: Floats, total_gpu_s: Floats) -> Floats:
+        """What is left (m,) of each array but for the job itself; tasks that are not among the jobs are as the mean."""
+        arrays, inside = len(self.outside), self.array >= 0
         left, total, jobs = (
-            np.bincount(label, weights, minlength=arrays).astype(float)
-            for weights in (left_gpu_s, total_gpu_s, np.ones(len(label)))
+            np.bincount(self.array[inside], weights[inside], minlength=arrays).astype(float)
+            for weights in (left_gpu_s, total_gpu_s, np.ones(len(inside)))
         )
-        each = np.divide(total[:arrays], jobs[:arrays], out=np.zeros(arrays), where=jobs[:arrays] > 0)
-        left[:arrays] += np.where(self.outside > 0, each, 0) * self.outside
-        of_array: Floats = left[label]
-        return of_array
+        each = np.divide(total, jobs, out=np.zeros(arrays), where=jobs > 0)
+        left += np.where(self.outside > 0, each, 0) * self.outside
+        of_array = np.append(left, 0)[self.array]
+        known = inside & np.isfinite(of_array)
+        return np.where(known, np.maximum(of_array - np.where(known, left_gpu_s, 0), 0), of_array)

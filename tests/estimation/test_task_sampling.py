@@ -81,7 +81,7 @@ def test_pilots_are_drawn_by_lot_and_the_other_tasks_wait() -> None:
     found = tasks.columns(np.array([60.0, 60, 60, 10, 20]), np.array([60.0, 60, 60, 10, 60]))
     assert found.pilot.tolist() == [False, True, False, False, True]
     assert found.unsampled.tolist() == [True, False, True, False, False]
-    assert found.left_gpu_s.tolist() == [200 + 94 * 60] * 3 + [10, 200 + 94 * 60]
+    assert found.others_gpu_s.tolist() == [140 + 94 * 60] * 3 + [0, 180 + 94 * 60]
 
 
 def test_once_sampled_no_task_is_a_pilot_and_an_unknown_length_makes_the_array_unknown() -> None:
@@ -94,7 +94,7 @@ def test_once_sampled_no_task_is_a_pilot_and_an_unknown_length_makes_the_array_u
     )
     found = tasks.columns(np.array([60.0, inf]), np.array([60.0, inf]))
     assert (found.pilot.tolist(), found.unsampled.tolist()) == ([False, True], [False, False])
-    assert found.left_gpu_s.tolist() == [60, inf]
+    assert found.others_gpu_s.tolist() == [0, inf]
 
 
 @examples(60)
