@@ -1,16 +1,21 @@
 """Arrays whose tasks declare no length: live rounds run a few of them first, and estimate the others from these."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from estimation.durations import Basis
-from jobs_app.models import Job
+from jobs_app.models import Attempt, Job
+from scheduler_app.explain.array_progress import array_progress
 from scheduler_app.forecasts.array_samples import read_array_samples
 from scheduler_app.models import DurationForecast, PolicySetting, Round
 from scheduler_app.round.archive import archive_of
 from scheduler_app.round.run_round import take_snapshot
 from scheduler_app.round.snapshot import Snapshot
+from scheduler_app.templatetags.words import array_summary
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 HOUR = 3600.0
@@ -126,3 +131,31 @@ def test_the_tasks_that_ran_tell_of_their_array(cluster: Lab) -> None:
     problem = archive_of(record).snapshot.problem
     assert not (problem.pilot | problem.unsampled).any()
     assert (problem.total_steps / problem.base_rate).min() >= took_s
+
+
+def test_progress_is_told_on_pages_over_rest_and_in_words(cluster: Lab, plain_static: None, client: Client) -> None:
+    """Five of a hundred have ended, two more run and have been at it for half an hour."""
+    tasks = array(cluster, "sweep", 100)
+    for job in tasks[:5]:
+        has_ended(cluster, job, 2 * HOUR)
+    Job.objects.filter(pk=tasks[5].pk).update(state=Job.State.FAILED, finished_at=cluster.now)
+    for job in tasks[6:8]:
+        cluster.attempt(job, state=Attempt.State.RUNNING, started_at=cluster.now - timedelta(minutes=30))
+        Job.objects.filter(pk=job.pk).update(state=Job.State.RUNNING)
+    client.force_login(cluster.user())
+    found = client.get(f"/api/v1/arrays/{tasks[0].array_id}").json()
+    assert [found[name] for name in ("tasks", "waiting", "running", "succeeded", "failed")] == [100, 92, 2, 5, 1]
+    assert (found["estimate"]["seconds"], found["estimate"]["tasks"]) == (pytest.approx(2 * HOUR), 5)
+    assert found["gpu_seconds_left"] == pytest.approx((92 * 2 + 2 * 1.5) * HOUR, rel=0.01)
+    assert found["summary"] == "5 of 100 done, 1 failed: 2 h each, 187 GPU-hours left"
+    for address in (f"/jobs?array={tasks[0].array_id}", f"/jobs/{tasks[50].pk}"):
+        assert found["summary"] in client.get(address).content.decode()
+    assert "from 5 tasks of its array" in client.get(f"/jobs/{tasks[50].pk}").content.decode()
+
+
+def test_before_a_task_has_ended_no_time_is_told(cluster: Lab) -> None:
+    tasks = array(cluster, "sweep", 100)
+    found = array_progress(tasks[0].array_id, Job.objects.all(), cluster.now)
+    assert found is not None
+    assert (array_summary(found), found.each, found.left_gpu_s) == ("0 of 100 done", None, None)
+    assert array_progress(tasks[0].pk, Job.objects.all(), cluster.now) is None
