@@ -43,6 +43,9 @@ _COLUMNS: dict[str, Column] = {
     "deadline_s": Column("m", finite=False, default=np.inf),
     "price_per_gpu_hour": Column("n", least=0),
     "team": Column("m", np.int64),
+    "array_others_gpu_s": Column("m", least=0, finite=False),
+    "pilot": Column("m", np.bool_),
+    "unsampled": Column("m", np.bool_),
     "solve_limit_s": Column("", positive=True, finite=False, default=np.inf),
 }
 
@@ -162,6 +165,10 @@ class Problem:
     deadline_s : (m,) float, seconds from now, negative when missed; inf: none.
     price_per_gpu_hour : (n,) float, >= 0.
     team : (m,) int, any labels.
+    array_others_gpu_s : (m,) float, GPU-seconds on smallest gangs of average GPUs that are left of the other tasks of
+        the job's array; inf: unknown.
+    pilot, unsampled : (m,) bool, the job is one of the tasks that tell how long its array's take, and it waits for
+        those to end.
     solve_limit_s : float, > 0, seconds after which the best certified decision counts; inf: however long it takes.
     sharing : columns of space sharing; None: no two jobs may share GPUs.
 
@@ -198,6 +205,9 @@ class Problem:
     deadline_s: Floats
     price_per_gpu_hour: Floats
     team: Ints
+    array_others_gpu_s: Floats
+    pilot: Bools
+    unsampled: Bools
     solve_limit_s: float
     sharing: SpaceSharing | None = None
 

@@ -60,6 +60,7 @@ TARGETS_S: dict[str, tuple[float | None, ...]] = {
     "hadar": (0.5, 5.0, 30.0),
     "las": QUEUES_S,
     "qssf": QUEUES_S,
+    "slearn": QUEUES_S,
     "srtf": QUEUES_S,
     "fifo": QUEUES_S,
     "isolated": QUEUES_S,

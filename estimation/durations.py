@@ -58,10 +58,11 @@ class JobTraits(NamedTuple):
 
 
 class Basis(StrEnum):
-    """What an estimate of a duration is based on: a declaration, the job's own report, or a pool of ended jobs."""
+    """What an estimate of a duration is based on: a declaration, the job's own report, its array, or ended jobs."""
 
     DECLARED = "declared"
     REPORTED = "reported"
+    SAMPLED = "sampled"
     SIMILAR = "similar"
     SIMILAR_OF_TEAM = "similar_of_team"
     USER = "user"

@@ -27,6 +27,8 @@ class Source(IntEnum):
     """Better than estimated; the number is the next, since rounds are archived with these numbers."""
     SIMILAR = 5
     """From jobs that ended before, of a similar name or of the same owner: of durations only."""
+    SAMPLED = 6
+    """From tasks of the same array that have ended: of durations only."""
 
 
 class Point(NamedTuple):

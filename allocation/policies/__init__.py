@@ -32,6 +32,7 @@ from allocation.policies.proportional import proportional
 from allocation.policies.qssf import qssf
 from allocation.policies.sia import plain_program as plain_sia
 from allocation.policies.sia import sia
+from allocation.policies.slearn import slearn
 from allocation.policies.srtf import srtf
 
 
@@ -59,6 +60,7 @@ REGISTRY: dict[str, Registered] = {
     "min_cost_slo": Registered(min_cost_slo),
     "allox": Registered(allox),
     "qssf": Registered(qssf, strict_queue=True),
+    "slearn": Registered(slearn, strict_queue=True),
     "srtf": Registered(srtf),
     "las": Registered(las),
     "fifo": Registered(fifo, timeless=True, strict_queue=True),

@@ -19,6 +19,7 @@ from motley_client.connection import Connection, not_a_motley_service, url_path,
 from motley_client.errors import InvalidRequest, NotFound
 from motley_client.responses import (
     FINAL_STATES,
+    Array,
     Attempt,
     ChosenPolicy,
     CodeArchive,
@@ -172,6 +173,10 @@ class Client(Connection):
     def job(self, job_id: str) -> JobDetail:
         """The job with its attempts and its `etag`."""
         return cast("JobDetail", self._json("GET", url_path("jobs", job_id)))
+
+    def array(self, array_id: str) -> Array:
+        """Progress of an array: its tasks by state, how long one takes, and the GPU time that is left."""
+        return cast("Array", self._json("GET", url_path("arrays", array_id)))
 
     def explain(self, job_id: str, *, would_start: bool = False) -> Explanation:
         """Why the job waits and which rates the scheduler assumes; with `would_start`, also what would start it now."""

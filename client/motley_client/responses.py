@@ -163,6 +163,31 @@ class Remaining(TypedDict):
     detail: str
 
 
+class TaskEstimate(TypedDict):
+    """Duration of a task of an array, from those that have succeeded: the mean, and what four of five keep to."""
+
+    seconds: float
+    least_seconds: float
+    most_seconds: float
+    basis: str
+    tasks: int
+
+
+class Array(TypedDict):
+    """Tasks of an array by state, how long one takes, and the GPU time that is left; None before a task has ended."""
+
+    id: str
+    name: str
+    tasks: int
+    waiting: int
+    running: int
+    succeeded: int
+    failed: int
+    estimate: TaskEstimate | None
+    gpu_seconds_left: float | None
+    summary: str
+
+
 class Explanation(TypedDict):
     """Why a job waits, how long it still runs, and the rates that the scheduler assumes for it."""
 

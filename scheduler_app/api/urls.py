@@ -1,7 +1,8 @@
-"""URLs of a job's explanation, logs and sessions, of the reports on usage, energy and estimates."""
+"""URLs of a job's explanation, logs and sessions, of arrays, of the reports on usage, energy and estimates."""
 
 from django.urls import path
 
+from scheduler_app.api.arrays import ArrayView
 from scheduler_app.api.energy import EnergyView
 from scheduler_app.api.estimates import EstimatesView
 from scheduler_app.api.jobs import ExplainView
@@ -12,6 +13,7 @@ from scheduler_app.api.usage import UsageView
 urlpatterns = [
     path("jobs/<uuid:pk>/explain", ExplainView.as_view(), name="job-explain"),
     path("jobs/<uuid:pk>/session", SessionView.as_view(), name="job-session"),
+    path("arrays/<uuid:pk>", ArrayView.as_view(), name="array"),
     path("estimates", EstimatesView.as_view(), name="estimates-accuracy"),
     path("energy", EnergyView.as_view(), name="energy-report"),
     path("usage", UsageView.as_view(), name="usage-report"),

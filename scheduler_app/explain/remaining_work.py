@@ -1,4 +1,4 @@
-"""How long a job still runs: from the steps that it declares or reports, or from jobs that ended before."""
+"""How long a job still runs: from the steps that it declares or reports, its array, or jobs that ended before."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,8 +7,11 @@ from datetime import datetime
 from estimation.durations import Basis, DurationEstimate, JobTraits
 from estimation.estimate import HIGH, LOW
 from jobs_app.models import Attempt, Job
+from jobs_app.models.job import JobArray
+from scheduler_app.forecasts.array_samples import read_array_samples
 from scheduler_app.forecasts.duration_history import history_of, read_ended_jobs
 from scheduler_app.models import DurationForecast
+from scheduler_app.round.arrays import duration_of
 
 FEWEST_OF_ALL = 30
 """A mean over fewer jobs of all teams would tell how long those of others took."""
@@ -39,10 +42,18 @@ def remaining_work(job: Job, attempts: Sequence[Attempt], now: datetime) -> Rema
     if job.steps_in_all:
         return _of_steps(job, job.steps_in_all, live, forecast)
     gpus = forecast.gpus if forecast else job.gpus_min
+    if job.array and (sampled := _sampled(job.array)):
+        return _of_similar(job, sampled, attempts, live, gpus=gpus, now=now)
     found = history_of(read_ended_jobs()).estimate(JobTraits(job.owner_id, job.name, gpus, job.team_id))
     if found is None or (found.basis == Basis.ALL and found.estimate.n < FEWEST_OF_ALL):
         return None
     return _of_similar(job, found, attempts, live, gpus=gpus, now=now)
+
+
+def _sampled(array: JobArray) -> DurationEstimate | None:
+    """Duration of a task, if enough of the array's have ended; not drawn towards history, which may be other teams'."""
+    found = read_array_samples([array.pk]).get(array.pk)
+    return duration_of(array.end - array.start + 1, found._replace(history=None)) if found else None
 
 
 def _of_steps(job: Job, total: int, live: Attempt | None, forecast: DurationForecast | None) -> RemainingWork | None:
@@ -84,6 +95,8 @@ def _speed(attempt: Attempt, gpus: int) -> float:
 def _jobs(found: DurationEstimate, owner: str) -> str:
     """The ended jobs behind the estimate."""
     n, basis = found.estimate.n, found.basis
+    if basis == Basis.SAMPLED:
+        return f"{n:,} task{'s' * (n != 1)} of its array"
     similar = "similar " if basis in (Basis.SIMILAR, Basis.SIMILAR_OF_TEAM) else ""
     whose = {Basis.SIMILAR_OF_TEAM: "the team", Basis.ALL: "all teams"}.get(basis, owner)
     return f"{n:,} {similar}job{'s' * (n != 1)} of {whose}"

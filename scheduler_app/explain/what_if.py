@@ -156,6 +156,7 @@ class WhatIf:
             id=RESUBMITTED,
             array_id=None,
             at_a_time=None,
+            array_tasks=None,
             created_at=self.timing.now,
             step=0,
             attained_gpu_s=0.0,

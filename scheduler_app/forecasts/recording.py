@@ -23,6 +23,7 @@ class MadeForecast(NamedTuple):
     job: UUID
     owner_id: int
     team_id: int
+    array_id: UUID | None
     name: str
     gpus: int
     duration: DurationEstimate | None
@@ -48,6 +49,7 @@ def _row(one: MadeForecast) -> dict[str, Any]:
         "job": one.job,
         "owner_id": one.owner_id,
         "team_id": one.team_id,
+        "array": one.array_id,
         "name": one.name,
         "gpus": one.gpus,
         **_figures("submission", at_submission),

@@ -8,6 +8,8 @@ from jobs_app.models import Team
 
 WITH_ITS_END = Q(seconds=None, ended_at=None) | Q(seconds__gte=0, ended_at__isnull=False)
 
+OF_ENDED_TASK = Q(array__isnull=False, ended_at__isnull=False)
+
 
 class DurationForecast(models.Model):
     """Two forecasts of one job's duration beside the true one, in seconds of its smallest gang on average GPUs.
@@ -19,6 +21,7 @@ class DurationForecast(models.Model):
     job = models.UUIDField(primary_key=True, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False)
     team = models.ForeignKey(Team, on_delete=models.CASCADE, db_index=False)
+    array = models.UUIDField(null=True, editable=False, help_text="That it is a task of; null: none.")
     name = models.CharField(max_length=100)
     gpus = models.PositiveIntegerField(help_text="Of its smallest gang.")
 
@@ -39,6 +42,7 @@ class DurationForecast(models.Model):
         indexes = [
             models.Index(fields=("ended_at",), condition=Q(ended_at__isnull=False), name="forecast_by_end"),
             models.Index(fields=("job",), condition=Q(ended_at=None), name="forecast_open"),
+            models.Index(fields=("array",), condition=OF_ENDED_TASK, name="forecast_of_array"),
         ]
         constraints = [
             models.CheckConstraint(condition=WITH_ITS_END, name="forecast_with_its_end"),

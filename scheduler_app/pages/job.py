@@ -23,6 +23,7 @@ from jobs_app.job_archive import archived_job
 from jobs_app.models import Attempt, Job
 from jobs_app.submission.conversion import spec_of, write_yaml
 from scheduler_app.errors import TooManySolves
+from scheduler_app.explain.array_progress import array_progress
 from scheduler_app.explain.checkpoint_outlook import checkpoint_outlook
 from scheduler_app.explain.cpu_memory import amount_of
 from scheduler_app.explain.decisions import explain_job
@@ -106,6 +107,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "stake": preemption_cost(job, now),
         "remaining": remaining_work(job, attempts, now),
         "checkpoints": checkpoint_outlook(job, attempts, now),
+        "array": array_progress(job.array_id, Job.objects.all(), now) if job.array_id else None,
         "waited_s": job.waited_s(now),
         "cpu_memory": amount_of(attempts[-1]) if attempts else "",
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),

@@ -17,6 +17,7 @@ from jobs_app.filters import JobFilter
 from jobs_app.job_archive import archived_job
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job, requeue_job
 from jobs_app.models import Job, Team
+from scheduler_app.explain.array_progress import array_progress
 from scheduler_app.explain.preemption_cost import preemption_cost
 from scheduler_app.pages.base import DOMAIN_ERRORS, SignedInRequest, emulated_nodes, job_rows, paginate, show_error
 
@@ -39,6 +40,8 @@ def jobs(request: SignedInRequest) -> HttpResponse:
         "teams": teams.values_list("name", flat=True),
         "emulated_nodes": emulated_nodes(),
     }
+    if (array := filtered.form.cleaned_data.get("array")) is not None:
+        context["array"] = array_progress(array, Job.objects.visible_to(request.user), timezone.now())
     if not context["rows"]:
         context["archived"] = archived_job(asked.get("q", "").strip(), request.user)
     return render(request, "scheduler_app/jobs.html", context)

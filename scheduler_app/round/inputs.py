@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, NamedTuple, Self, TypeVar
 from uuid import UUID
 
-from django.db.models import Count, Max, Q, TextField
+from django.db.models import Count, F, Max, Q, TextField
 from django.db.models.functions import Cast
 
 from allocation.cpu_memory.sensitivity import DataSet
@@ -18,6 +18,8 @@ from cluster_app.models import Engine, Gpu, GpuType, Node, NodeEvent
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import StoragePaths, missing_storage, needs_of, runs
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
+from jobs_app.models.job import JobQuerySet
+from scheduler_app.forecasts.array_samples import ArraySample, read_array_samples
 from scheduler_app.forecasts.duration_history import EndedJob, read_ended_jobs, read_open_forecasts
 from scheduler_app.models import GpuClaim, TeamBacklog
 from scheduler_app.round.known_workloads import KnownRate, read_known_rates
@@ -129,6 +131,7 @@ class JobRow(NamedTuple):
     owner_id: int
     array_id: UUID | None
     at_a_time: int | None
+    array_tasks: int | None
     gpus_min: int
     gpus_max: int
     gpus_per_replica: GpusPerReplica
@@ -202,6 +205,8 @@ JOB_DOCUMENTS: Parsers = {
     "rates": _declared,
     "batch_size": _document,
 }
+OF_ARRAYS: Mapping[Any, Any] = {"at_a_time": "array__at_a_time", "array_tasks": F("array__end") - F("array__start") + 1}
+"""Columns of a job's row that its array has."""
 Row = TypeVar("Row", AttemptRow, JobRow)
 
 
@@ -239,6 +244,11 @@ class InputRows:
     received: list["RunInterval"]
     busy_in_arrays: Mapping[UUID, int]
     """Array → number of its members that hold GPUs or have a waiting claim."""
+
+    unfinished_in_arrays: Mapping[UUID, int] = field(default_factory=dict)
+    """Array → number of its unfinished members; none where no job of the round is of an array."""
+    array_samples: Mapping[UUID, ArraySample] = field(default_factory=dict)
+    """Array of jobs that declare no length → what its members have told that ended."""
 
     known_rates: Sequence[KnownRate] = ()
     """Measured rates of all workloads, whether they have a job in the round or not."""
@@ -280,7 +290,9 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
         measured=_measured(jobs),
         noise=noise_of(job.workload for job in jobs if job.batch_size),
         received=[*_received(attempts.values()), *_received_before(shares_since)],
-        busy_in_arrays=_busy_in_arrays(),
+        busy_in_arrays=_in_arrays(Job.objects.active()),
+        unfinished_in_arrays=_in_arrays(Job.objects.unfinished()) if any(job.array_id for job in jobs) else {},
+        array_samples=read_array_samples({job.array_id for job in jobs if job.array_id and job.total_steps is None}),
         known_rates=read_known_rates(),
         ended=read_ended_jobs() if any(job.steps_in_all is None for job in jobs) else [],
         forecasts=read_open_forecasts(),
@@ -316,7 +328,7 @@ def _attempts() -> dict[int, AttemptRow]:
 def _jobs(now: datetime) -> tuple[list[JobRow], dict[UUID, Exception]]:
     """Jobs of the round, and those whose columns cannot be read."""
     unreadable: dict[UUID, Exception] = {}
-    fields = [{"at_a_time": "array__at_a_time"}.get(name, name) for name in _columns(JobRow, JOB_DOCUMENTS)]
+    fields = [OF_ARRAYS.get(name, name) for name in _columns(JobRow, JOB_DOCUMENTS)]
     waiting = Q(pk__in=Job.objects.schedulable(now).values("pk"))
     rows = Job.objects.filter(waiting | Q(state__in=Job.ACTIVE)).order_by("id").values_list(*fields)
     return list(_parsed(JobRow, JOB_DOCUMENTS, rows, unreadable)), unreadable
@@ -378,9 +390,9 @@ def _received_before(since: datetime) -> list[RunInterval]:
     return list(ended.values_list("job_id", "gpu_type_id", "started_at", "ended_at"))  # type: ignore[arg-type]  # as asked
 
 
-def _busy_in_arrays() -> dict[UUID, int]:
-    rows = Job.objects.active().exclude(array=None).values_list("array").annotate(Count("pk"))
-    return dict(rows.order_by())
+def _in_arrays(jobs: JobQuerySet) -> dict[UUID, int]:
+    """Number of these jobs in each array."""
+    return dict(jobs.exclude(array=None).values_list("array").annotate(Count("pk")).order_by())
 
 
 def newest_events() -> tuple[int, int]:

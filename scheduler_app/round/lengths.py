@@ -1,7 +1,8 @@
-"""Lengths of jobs: the steps that they declare or report, else the duration of jobs that ended before. No queries."""
+"""Lengths of jobs: the steps that they declare or report, else the duration of tasks or jobs that ended. No queries."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 import numpy as np
 
@@ -23,15 +24,22 @@ class Lengths(NamedTuple):
     durations: list[DurationEstimate | None]
 
 
+class EndedDurations(NamedTuple):
+    """What ended jobs tell: tasks of arrays that are sampled, of the others of each; and all jobs."""
+
+    of_arrays: Mapping[UUID, DurationEstimate]
+    history: DurationHistory
+
+
 def lengths_of(
-    jobs: Sequence[JobRow], history: DurationHistory, *, base_gpus: Floats, base_rate: Floats, worked_s: Floats
+    jobs: Sequence[JobRow], ended: EndedDurations, *, base_gpus: Floats, base_rate: Floats, worked_s: Floats
 ) -> Lengths:
     """Lengths of jobs whose smallest gangs make base_rate steps/s on average GPUs.
 
     worked_s (m,): how long such a gang would have taken for what each job has done so far.
     """
     durations = [
-        _duration(job, history, int(gpus), rate)
+        _duration(job, ended, int(gpus), rate)
         for job, gpus, rate in zip(jobs, base_gpus.tolist(), base_rate.tolist(), strict=True)
     ]
     total = np.array([job.steps_in_all or np.inf for job in jobs], dtype=float)
@@ -43,12 +51,14 @@ def lengths_of(
     return Lengths(np.where(told, total, done + remaining), remaining, done, durations)
 
 
-def _duration(job: JobRow, history: DurationHistory, gpus: int, rate: float) -> DurationEstimate | None:
+def _duration(job: JobRow, ended: EndedDurations, gpus: int, rate: float) -> DurationEstimate | None:
     if job.total_steps:
         return DurationEstimate.declared(job.total_steps / rate)
     if job.reported_total_steps:
         return DurationEstimate.reported(job.reported_total_steps / rate)
-    return history.estimate(JobTraits(job.owner_id, job.name, gpus, job.team_id))
+    if job.array_id and (sampled := ended.of_arrays.get(job.array_id)):
+        return sampled
+    return ended.history.estimate(JobTraits(job.owner_id, job.name, gpus, job.team_id))
 
 
 def _left_s(duration: DurationEstimate | None, after_s: float) -> float:

@@ -137,7 +137,8 @@ def _forecasts(snapshot: Snapshot, plan: Plan, rows: InputRows) -> Iterator[Made
         before = job.attempt_count > 0
         starts = bool(placed[row]) and not before
         if starts or job.id not in rows.forecasts:
-            yield MadeForecast(job.id, job.owner_id, job.team_id, job.name, gpus[row], duration, before, starts)
+            whose = job.id, job.owner_id, job.team_id, job.array_id, job.name
+            yield MadeForecast(*whose, gpus[row], duration, before, starts)
 
 
 @contextmanager

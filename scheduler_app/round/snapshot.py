@@ -20,6 +20,7 @@ from estimation.batch_tuning import Tuned
 from estimation.durations import DurationEstimate
 from scheduler_app.forecasts.duration_history import history_of
 from scheduler_app.models import SetAside
+from scheduler_app.round.arrays import array_tasks, sampled_durations
 from scheduler_app.round.inputs import GpuRow, InputRows, JobRow
 from scheduler_app.round.job_options import (
     InService,
@@ -34,7 +35,7 @@ from scheduler_app.round.job_options import (
     queue_of,
     units_of,
 )
-from scheduler_app.round.lengths import lengths_of
+from scheduler_app.round.lengths import EndedDurations, lengths_of
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,11 @@ def _problem(
     base_gpus, base_rate = normaliser(options.rate, offered.usage, capacity, gpus_per_replica)
     held_s = _held_s(service, jobs, now)
     worked_s = _worked_s(options, held_s, base_gpus, base_rate)
-    history = history_of(rows.ended)
-    lengths = lengths_of(jobs, history, base_gpus=base_gpus, base_rate=base_rate, worked_s=worked_s)
+    ended = EndedDurations(sampled_durations(rows), history_of(rows.ended))
+    lengths = lengths_of(jobs, ended, base_gpus=base_gpus, base_rate=base_rate, worked_s=worked_s)
+    each_s = base_gpus / base_rate
+    tasks = array_tasks(rows, jobs, options.held < 0)
+    arrays = tasks.columns(lengths.remaining_steps * each_s, lengths.total_steps * each_s)
     problem = Problem.of(
         options.rate,
         offered.usage,
@@ -153,6 +157,9 @@ def _problem(
         deadline_s=np.array(deadline_s, dtype=float),
         price_per_gpu_hour=np.array([float(row.price_per_hour) for row in rows.types]),
         team=np.array([job.team_id for job in jobs], dtype=np.int64),
+        array_others_gpu_s=arrays.others_gpu_s,
+        pilot=arrays.pilot,
+        unsampled=arrays.unsampled,
         solve_limit_s=timing.solve_limit_s,
     )
     return problem, lengths.durations

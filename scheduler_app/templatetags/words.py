@@ -9,6 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from allocation.policies.parameters import Parameter
+from scheduler_app.explain.array_progress import ArrayProgress
 from scheduler_app.policy.catalogue import kind_of
 
 register = template.Library()
@@ -125,6 +126,16 @@ def gpu_time(gpu_s: float | None) -> str:
         if gpu_s >= size:
             return f"{gpu_s / size:.2g} {name}" if gpu_s < 100 * size else f"{gpu_s / size:,.0f} {name}"
     return f"{gpu_s:.2g} GPU-seconds" if gpu_s >= 0.1 else "less than 0.1 GPU-seconds"
+
+
+@register.filter
+def array_summary(found: ArrayProgress) -> str:
+    """Progress of an array, e.g. 5 of 100 done: 2 h 10 min each, 36 GPU-hours left."""
+    failed = f", {found.failed:,} failed" if found.failed else ""
+    done = f"{found.succeeded:,} of {found.tasks:,} done{failed}"
+    if found.each is None or not found.left_gpu_s:
+        return done
+    return f"{done}: {duration(found.each.mean)} each, {gpu_time(found.left_gpu_s)} left"
 
 
 @register.filter

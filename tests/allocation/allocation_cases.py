@@ -63,6 +63,7 @@ def clusters(draw, max_jobs=8, *, busy=False):
         "restart_s": rng.uniform(0, 300, len(rate)),
         "restarts": rng.integers(0, 5, len(rate)),
         "team": np.arange(len(rate)) % 3,
+        **tasks_of_arrays(np.random.default_rng([seed, 2]), len(rate)),
         "gpus_per_replica": gpus_per_replica,
         "most_replicas": rng.choice([0, 1, 4, np.inf], len(rate)),
     }
@@ -73,6 +74,13 @@ def clusters(draw, max_jobs=8, *, busy=False):
     return SimpleNamespace(
         problem=problem, inventory=build_inventory(node_gpus, len(rate), uneven=uneven), node_gpus=node_gpus
     )
+
+
+def tasks_of_arrays(rng, m):
+    """Columns of arrays: some jobs are pilots, some wait for pilots, and some arrays are of unknown size."""
+    role = rng.integers(0, 4, m)
+    others_gpu_s = np.where(rng.random(m) < 0.2, np.inf, rng.choice([0, 1e3, 1e6], m))
+    return {"pilot": role == 1, "unsampled": role == 2, "array_others_gpu_s": np.where(role > 0, others_gpu_s, 0)}
 
 
 def some_hybrid(rng, m, n):

@@ -10,7 +10,8 @@ from tests.hypothesis_examples import examples
 
 few = examples(60)
 
-INDIFFERENT = (*(name for name in POLICIES if name not in {"fifo", "fifo_fastest", "qssf", "srtf", "las", "allox"}),)
+QUEUES = {"fifo", "fifo_fastest", "qssf", "slearn", "srtf", "las", "allox"}
+INDIFFERENT = (*(name for name in POLICIES if name not in QUEUES),)
 """Share policies and `sia`: what they reach does not hang on the order of the jobs."""
 
 

@@ -213,3 +213,11 @@ def test_a_rank_and_an_attempt_that_there_are_not_are_not_found(service: Live, m
 def test_the_log_of_a_job_that_waits_says_why(service: Live, motley: Motley) -> None:
     service.add("a", reasons=[{"code": "insufficient_gpus", "detail": "needs 8, 3 are free", "numbers": {}}])
     assert "needs 8, 3 are free" in motley("logs", "a").stderr
+
+
+def test_the_progress_of_an_array_is_above_its_jobs_and_with_each(service: Live, motley: Motley) -> None:
+    motley("submit", "--name", "sweep", "--gpus", "1", "--array", "0-4", "--", "true")
+    first = service.jobs[0]
+    Job.objects.filter(pk=first.pk).update(state=State.SUCCEEDED, finished_at=first.created_at)
+    assert motley("ps", "--array", str(first.array_id)).stdout.splitlines()[0] == "sweep: 1 of 5 done"
+    assert "1 of 5 done" in motley("show", str(first.pk)).stdout

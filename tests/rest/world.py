@@ -58,6 +58,7 @@ def world(lab: Lab, plain_static: None) -> World:
     callers = {"anonymous": APIClient(), "job": with_token(JobToken.issue(attempt.pk)), **tokens}
     places = {
         "jobs": str(job.pk),
+        "arrays": str(lab.submit(name="sweep", array={"start": 0, "end": 1}).array_id),
         "nodes": "n1",
         "engines": "local",
         "gpu-types": "a100",

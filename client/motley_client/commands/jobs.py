@@ -10,10 +10,10 @@ import typer
 
 from motley_client.client import Client
 from motley_client.completion import JobArgument, JobArguments, TeamOption, gpu_types
-from motley_client.errors import Conflict
+from motley_client.errors import Conflict, NotFound
 from motley_client.exit_codes import EXPECTED, report_error
 from motley_client.lookup import connect, find_job
-from motley_client.responses import ACTIVE_STATES, Job, JobDetail, State
+from motley_client.responses import ACTIVE_STATES, Array, Job, JobDetail, State
 from motley_client.spec import SpecError, merged, pairs_of
 from motley_client.tables.jobs import attempts_table, events_table, explanation, job_details, jobs_table
 from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
@@ -67,8 +67,16 @@ def ps(
             output=output,
             watch=watch,
             names=lambda jobs: [job["id"] for job in jobs],
-            table=lambda jobs: jobs_table(jobs, now=now()),
+            table=lambda jobs: jobs_table(jobs, now=now(), array=_array_of(client, array)),
         )
+
+
+def _array_of(client: Client, array: str | None) -> Array | None:
+    """Progress of the array; None where there is none, or its jobs are in the archive."""
+    try:
+        return client.array(array) if array else None
+    except NotFound:
+        return None
 
 
 def show(
@@ -82,7 +90,7 @@ def show(
             output=output,
             watch=watch,
             names=lambda job: [job["id"]],
-            table=lambda job: job_details(job, now=now()),
+            table=lambda job: job_details(job, now=now(), array=_array_of(client, job["array"])),
         )
 
 

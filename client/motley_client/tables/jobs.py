@@ -8,6 +8,7 @@ from rich.text import Text
 
 from motley_client.responses import (
     ACTIVE_STATES,
+    Array,
     Attempt,
     Event,
     Explanation,
@@ -36,12 +37,14 @@ COLOURS = {
 }
 
 
-def jobs_table(jobs: Iterable[Job], *, now: datetime) -> RenderableType:
+def jobs_table(jobs: Iterable[Job], *, now: datetime, array: Array | None = None) -> RenderableType:
+    """The jobs, below the progress of their array if they are of one."""
     headings = ("NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "AGE", "REASON")
-    return table(headings, [_job_row(job, now) for job in jobs], empty="No jobs.")
+    drawn = table(headings, [_job_row(job, now) for job in jobs], empty="No jobs.")
+    return Group(Text(sanitized(f"{array['name']}: {array['summary']}")), drawn) if array else drawn
 
 
-def job_details(job: JobDetail, *, now: datetime) -> RenderableType:
+def job_details(job: JobDetail, *, now: datetime, array: Array | None = None) -> RenderableType:
     """One job: its state, reasons for waiting, progress and attempts."""
     lines: list[tuple[str, Cell]] = [
         ("name", job["name"]),
@@ -55,6 +58,7 @@ def job_details(job: JobDetail, *, now: datetime) -> RenderableType:
         ("CPUs and memory", _cpus_and_memory(job["attempts"])),
         ("progress", progress(job)),
         ("rate", rate(job)),
+        ("array", array["summary"] if array else ""),
         ("tags", ", ".join(f"{name}={value}" for name, value in job["spec"].get("tags", {}).items())),
         ("submitted", when(job["created_at"], now)),
         ("started", when(job["started_at"], now)),

@@ -1,0 +1,78 @@
+"""Progress of an array: its tasks by state, how long one takes, and the GPU time that is left."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Count, F, Max
+
+from estimation.estimate import HIGH, LOW, Estimate
+from estimation.task_sampling import TaskSample
+from jobs_app.models import Attempt, Job
+from jobs_app.models.job import JobQuerySet
+from scheduler_app.forecasts.array_samples import read_array_samples
+from scheduler_app.models import DurationForecast
+
+
+@dataclass(frozen=True)
+class ArrayProgress:
+    """Tasks of an array by state, and the duration of one on its smallest gang of average GPUs."""
+
+    id: UUID
+    name: str
+    tasks: int
+    waiting: int
+    running: int
+    """Those that start or stop included."""
+    succeeded: int
+    failed: int
+    """Cancelled and timed out ones included."""
+    each: Estimate | None
+    """From the tasks that have succeeded; None: none has."""
+    left_gpu_s: float | None
+
+    @property
+    def least_s(self) -> float | None:
+        return self.each and self.each.quantile_left(LOW)
+
+    @property
+    def most_s(self) -> float | None:
+        return self.each and self.each.quantile_left(HIGH)
+
+
+def array_progress(array: UUID, seen: JobQuerySet, now: datetime) -> ArrayProgress | None:
+    """Progress of this array over the jobs that are seen, in five queries at most; None if none of them is of it."""
+    tasks = seen.filter(array=array)
+    counts = dict(tasks.order_by().values_list("state").annotate(Count("pk")))
+    first = tasks.order_by("array_index").first()
+    if first is None:
+        return None
+    each = _each(array, sum(counts.values()))
+    running = sum(counts.get(state, 0) for state in Job.ACTIVE)
+    waiting = counts.get(Job.State.QUEUED, 0)
+    return ArrayProgress(
+        id=array,
+        name=first.name,
+        tasks=sum(counts.values()),
+        waiting=waiting,
+        running=running,
+        succeeded=counts.get(Job.State.SUCCEEDED, 0),
+        failed=sum(counts.get(state, 0) for state in Job.FINAL) - counts.get(Job.State.SUCCEEDED, 0),
+        each=each,
+        left_gpu_s=_left_gpu_s(array, each, waiting + running, now) if each else None,
+    )
+
+
+def _each(array: UUID, tasks: int) -> Estimate | None:
+    """Not drawn towards history, which may be other teams'."""
+    found = read_array_samples([array]).get(array)
+    return TaskSample(tasks, 0, found.ended).estimate() if found else None
+
+
+def _left_gpu_s(array: UUID, each: Estimate, unfinished: int, now: datetime) -> float:
+    """GPU-seconds of smallest gangs on average GPUs; a task that has not begun to run counts in full."""
+    gpus = DurationForecast.objects.filter(array=array).aggregate(gpus=Max("gpus"))["gpus"] or 1
+    live = Attempt.objects.live().filter(job__array=array, started_at__isnull=False)
+    ran = live.values_list("started_at", F("gpu_count") * F("relative_speed"))
+    left_s = [each.mean_left(max((now - at).total_seconds(), 0) * speed / gpus) for at, speed in ran if at]
+    return gpus * (sum(left_s) + max(unfinished - len(left_s), 0) * each.mean)
