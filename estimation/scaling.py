@@ -27,6 +27,8 @@ class Source(IntEnum):
     """Better than estimated; the number is the next, since rounds are archived with these numbers."""
     SIMILAR = 5
     """From jobs that ended before, of a similar name or of the same owner: of durations only."""
+    FITTED = 6
+    """By the model of step times that is fitted to the workload; better than estimated."""
 
 
 class Point(NamedTuple):

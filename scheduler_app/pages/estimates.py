@@ -1,4 +1,4 @@
-"""Page on how good estimates are: forecasts of durations beside how long jobs took."""
+"""Page on how good estimates are: forecasts of durations and rates beside what they were."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 
 from estimation.accuracy import FEWEST
 from scheduler_app.forecasts.accuracy import MOST_JUDGED, WITHIN_LIMITS, Moment, judge_forecasts
+from scheduler_app.forecasts.rate_accuracy import MOST_READ, judge_rates
 from scheduler_app.pages.base import SignedInRequest
 
 
@@ -20,6 +21,8 @@ def estimates_page(request: SignedInRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "moments": [(moment, found) for moment, found in of_moment.items() if found],
         "most": MOST_JUDGED,
+        "rates": judge_rates(),
+        "most_attempts": MOST_READ,
         "fewest": FEWEST,
         "expected": WITHIN_LIMITS,
     }
