@@ -58,7 +58,7 @@ class JobTraits(NamedTuple):
 
 
 class Basis(StrEnum):
-    """What an estimate of a duration is based on: a declaration, the job's own report, or a pool of ended jobs."""
+    """What an estimate of a duration is based on: a declaration, the job's report, a pool of ended jobs, a model."""
 
     DECLARED = "declared"
     REPORTED = "reported"
@@ -66,6 +66,7 @@ class Basis(StrEnum):
     SIMILAR_OF_TEAM = "similar_of_team"
     USER = "user"
     ALL = "all"
+    BOOSTED = "boosted"
 
 
 class DurationEstimate(NamedTuple):

@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from estimation.boosted_durations import DurationEstimator
+from estimation.duration_features import Submission
 from estimation.durations import Basis, DurationEstimate, JobTraits
 from estimation.estimate import HIGH, LOW
 from jobs_app.models import Attempt, Job
-from scheduler_app.forecasts.duration_history import history_of, read_ended_jobs
+from scheduler_app.forecasts.boosted_model import read_model
+from scheduler_app.forecasts.duration_history import history_of, read_ended_jobs, request_of
 from scheduler_app.models import DurationForecast
 
 FEWEST_OF_ALL = 30
@@ -39,10 +42,15 @@ def remaining_work(job: Job, attempts: Sequence[Attempt], now: datetime) -> Rema
     if job.steps_in_all:
         return _of_steps(job, job.steps_in_all, live, forecast)
     gpus = forecast.gpus if forecast else job.gpus_min
-    found = history_of(read_ended_jobs()).estimate(JobTraits(job.owner_id, job.name, gpus, job.team_id))
+    found = DurationEstimator(history_of(read_ended_jobs()), read_model()).estimate(_submission(job, gpus))
     if found is None or (found.basis == Basis.ALL and found.estimate.n < FEWEST_OF_ALL):
         return None
     return _of_similar(job, found, attempts, live, gpus=gpus, now=now)
+
+
+def _submission(job: Job, gpus: int) -> Submission:
+    traits = JobTraits(job.owner_id, job.name, gpus, job.team_id)
+    return Submission(traits, job.created_at, request_of(job.gpu_types), job.time_limit_s)
 
 
 def _of_steps(job: Job, total: int, live: Attempt | None, forecast: DurationForecast | None) -> RemainingWork | None:
@@ -84,6 +92,8 @@ def _speed(attempt: Attempt, gpus: int) -> float:
 def _jobs(found: DurationEstimate, owner: str) -> str:
     """The ended jobs behind the estimate."""
     n, basis = found.estimate.n, found.basis
+    if basis == Basis.BOOSTED:
+        return f"a model of {n:,} jobs that ended"
     similar = "similar " if basis in (Basis.SIMILAR, Basis.SIMILAR_OF_TEAM) else ""
     whose = {Basis.SIMILAR_OF_TEAM: "the team", Basis.ALL: "all teams"}.get(basis, owner)
     return f"{n:,} {similar}job{'s' * (n != 1)} of {whose}"

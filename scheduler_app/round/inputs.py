@@ -17,7 +17,9 @@ from allocation.cpu_memory.sensitivity import DataSet
 from cluster_app.models import Engine, Gpu, GpuType, Node, NodeEvent
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import StoragePaths, missing_storage, needs_of, runs
+from estimation.boosted_durations import BoostedDurations
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
+from scheduler_app.forecasts.boosted_model import read_model
 from scheduler_app.forecasts.duration_history import EndedJob, read_ended_jobs, read_open_forecasts
 from scheduler_app.models import GpuClaim, TeamBacklog
 from scheduler_app.round.known_workloads import KnownRate, read_known_rates
@@ -150,6 +152,7 @@ class JobRow(NamedTuple):
     uneven_gang: bool
     weight: float
     deadline: datetime | None
+    time_limit_s: int | None
     created_at: datetime
     attained_gpu_s: float
     work_lost_gpu_s: float
@@ -246,6 +249,8 @@ class InputRows:
     """Expected losses per second of each node; empty where all nodes are stable."""
     ended: Sequence[EndedJob] = ()
     """Jobs that succeeded last, the newest first; none where every job tells its length."""
+    duration_model: BoostedDurations | None = None
+    """By which durations are estimated where it was better than those jobs alone."""
     forecasts: Collection[UUID] = ()
     """Jobs with an open forecast."""
     unreadable: Mapping[UUID, Exception] = field(default_factory=dict)
@@ -265,6 +270,7 @@ class InputRows:
 def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
     attempts = _attempts()
     jobs, unreadable = _jobs(now)
+    estimated = any(job.steps_in_all is None for job in jobs)
     claims = list(GpuClaim.objects.open().values_list("gpu_id", "attempt_id", "held_from"))
     return InputRows(
         types=[TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)],
@@ -282,7 +288,8 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
         received=[*_received(attempts.values()), *_received_before(shares_since)],
         busy_in_arrays=_busy_in_arrays(),
         known_rates=read_known_rates(),
-        ended=read_ended_jobs() if any(job.steps_in_all is None for job in jobs) else [],
+        ended=read_ended_jobs() if estimated else [],
+        duration_model=read_model() if estimated else None,
         forecasts=read_open_forecasts(),
         loss_rates=node_loss_rates(now),
         unreadable=unreadable,

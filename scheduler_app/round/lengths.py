@@ -6,7 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from allocation.types import Floats
-from estimation.durations import DurationEstimate, DurationHistory, JobTraits
+from estimation.boosted_durations import DurationEstimator
+from estimation.duration_features import Submission
+from estimation.durations import DurationEstimate, JobTraits
+from scheduler_app.forecasts.duration_history import request_of
 from scheduler_app.round.inputs import JobRow
 
 
@@ -24,16 +27,13 @@ class Lengths(NamedTuple):
 
 
 def lengths_of(
-    jobs: Sequence[JobRow], history: DurationHistory, *, base_gpus: Floats, base_rate: Floats, worked_s: Floats
+    jobs: Sequence[JobRow], estimator: DurationEstimator, *, base_gpus: Floats, base_rate: Floats, worked_s: Floats
 ) -> Lengths:
     """Lengths of jobs whose smallest gangs make base_rate steps/s on average GPUs.
 
     worked_s (m,): how long such a gang would have taken for what each job has done so far.
     """
-    durations = [
-        _duration(job, history, int(gpus), rate)
-        for job, gpus, rate in zip(jobs, base_gpus.tolist(), base_rate.tolist(), strict=True)
-    ]
+    durations = _durations(jobs, estimator, base_gpus, base_rate)
     total = np.array([job.steps_in_all or np.inf for job in jobs], dtype=float)
     step = np.array([job.step for job in jobs], dtype=float)
     left_s = [_left_s(duration, after) for duration, after in zip(durations, worked_s.tolist(), strict=True)]
@@ -43,12 +43,30 @@ def lengths_of(
     return Lengths(np.where(told, total, done + remaining), remaining, done, durations)
 
 
-def _duration(job: JobRow, history: DurationHistory, gpus: int, rate: float) -> DurationEstimate | None:
+def _durations(
+    jobs: Sequence[JobRow], estimator: DurationEstimator, base_gpus: Floats, base_rate: Floats
+) -> list[DurationEstimate | None]:
+    """Durations of all jobs; those that tell nothing of theirs are estimated together."""
+    found = [_told(job, rate) for job, rate in zip(jobs, base_rate.tolist(), strict=True)]
+    silent = [i for i, duration in enumerate(found) if duration is None]
+    submissions = [_submission(jobs[i], int(base_gpus[i])) for i in silent]
+    for i, duration in zip(silent, estimator.estimates(submissions), strict=True):
+        found[i] = duration
+    return found
+
+
+def _told(job: JobRow, rate: float) -> DurationEstimate | None:
     if job.total_steps:
         return DurationEstimate.declared(job.total_steps / rate)
     if job.reported_total_steps:
         return DurationEstimate.reported(job.reported_total_steps / rate)
-    return history.estimate(JobTraits(job.owner_id, job.name, gpus, job.team_id))
+    return None
+
+
+def _submission(job: JobRow, gpus: int) -> Submission:
+    """The job as it was submitted, by the GPUs of its smallest gang."""
+    traits = JobTraits(job.owner_id, job.name, gpus, job.team_id)
+    return Submission(traits, job.created_at, request_of(job.gpu_types), job.time_limit_s)
 
 
 def _left_s(duration: DurationEstimate | None, after_s: float) -> float:
