@@ -12,6 +12,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from math import ceil
 from statistics import fmean
 
@@ -19,9 +20,11 @@ import numpy as np
 
 from benchmarks.figures import percentile
 from benchmarks.problems import reference
-from benchmarks.virtual_cluster import GPUS_PER_NODE, Priority, QueuedJob, waits_of
+from benchmarks.virtual_cluster import GPUS_PER_NODE, NoteEnd, Priority, QueuedJob, waits_of
 from estimation.accuracy import accuracy_of
-from estimation.durations import DurationHistory, JobTraits
+from estimation.boosted_durations import MOST_LEARNED, BoostedDurations, DurationEstimator, fit_observations
+from estimation.duration_features import EndedSubmission, FeatureHistory, Features, Observation, Submission
+from estimation.durations import DurationEstimate, DurationHistory, JobTraits
 from simulation.clock.run import Simulation
 from simulation.cluster import Cluster
 from simulation.scenario.setting import Setting, begin
@@ -29,6 +32,8 @@ from simulation.traces.philly import read_philly
 from simulation.traces.trace import Trace, TraceJob
 from simulation.workloads.rate_sources import BySpeed
 
+START = datetime(2017, 10, 1, tzinfo=UTC)
+DAY_S = 86_400
 FIRST_DAY, LAST_DAY = "2017-10-01", "2017-11-30"
 PART = 3
 SEEDS = (0, 1, 2)
@@ -43,7 +48,7 @@ class Rule:
     """An order of the queue, and the durations that it was told; fresh for each virtual cluster."""
 
     priority: Priority
-    note_end: Callable[[QueuedJob], None] = lambda _: None
+    note_end: NoteEnd = lambda *_: None
 
 
 class Told:
@@ -92,7 +97,50 @@ def rolling(told: Told, _: np.random.Generator) -> Rule:
         found = history.estimate(traits(job))
         return found.estimate.mean if found else 0.0
 
-    return Rule(lambda job: told.gpu_time(job, predicted(job)), lambda job: history.add(traits(job), job.duration_s))
+    return Rule(lambda job: told.gpu_time(job, predicted(job)), lambda job, _: history.add(traits(job), job.duration_s))
+
+
+def boosted(told: Told, _: np.random.Generator) -> Rule:
+    """The model of `estimation.boosted_durations`, fitted each day to the jobs that had ended, else as `rolling`."""
+    learner = DailyFit()
+    return Rule(lambda job: told.gpu_time(job, learner.predict(job)), learner.note_end)
+
+
+class DailyFit:
+    """Predictions by a model that is fitted anew at the first submission of each day, to what had ended by then."""
+
+    def __init__(self) -> None:
+        self.history, self.day = FeatureHistory(), 0
+        self.model: BoostedDurations | None = None
+        self.submitted: dict[QueuedJob, tuple[Features, DurationEstimate]] = {}
+        self.ended: list[Observation] = []
+
+    def predict(self, job: QueuedJob) -> float:
+        """Expected duration in seconds; before any job has ended, the number of GPUs decides."""
+        self._fit_when_due(job.arrival_s)
+        submission = _submission(job)
+        found = DurationEstimator(self.history, self.model).estimate(submission)
+        features, rolling = self.history.features(submission), self.history.rolling.estimate(submission.traits)
+        if features and rolling:
+            self.submitted[job] = features, rolling
+        return found.estimate.mean if found else 0.0
+
+    def note_end(self, job: QueuedJob, now_s: float) -> None:
+        submission = _submission(job)
+        self.history.add(submission, job.duration_s)
+        if job in self.submitted:
+            ended = EndedSubmission(submission, START + timedelta(seconds=now_s), job.duration_s)
+            self.ended.append(Observation(ended, *self.submitted[job]))
+
+    def _fit_when_due(self, now_s: float) -> None:
+        if (day := int(now_s // DAY_S)) > self.day:
+            self.day, last = day, self.ended[-MOST_LEARNED:]
+            fitted = fit_observations(sorted(last, key=lambda one: one.job.submission.at))
+            self.model = fitted[0] if fitted else None
+
+
+def _submission(job: QueuedJob) -> Submission:
+    return Submission(JobTraits(0, "", job.gpus), START + timedelta(seconds=job.arrival_s))
 
 
 RULES = {
@@ -101,6 +149,7 @@ RULES = {
     "true GPU time, smallest first (`qssf`, oracle)": (oracle, 1),
     "predicted GPU time, Helios' noise": (noisy, len(SEEDS)),
     "predicted GPU time, by the rolling estimate": (rolling, 1),
+    "predicted GPU time, by gradient boosting where it was better": (boosted, 1),
 }
 
 

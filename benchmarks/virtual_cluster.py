@@ -24,6 +24,8 @@ class QueuedJob(NamedTuple):
 
 Priority = Callable[[QueuedJob], float]
 """At the submission of a job, the smaller the sooner it starts."""
+NoteEnd = Callable[[QueuedJob, float], None]
+"""At the end of a job, at this time in seconds."""
 
 
 @dataclass(eq=False)
@@ -52,7 +54,7 @@ class VirtualCluster:
 
 
 def waits_of(
-    jobs: Sequence[QueuedJob], nodes: int, priority: Priority, note_end: Callable[[QueuedJob], None] = lambda _: None
+    jobs: Sequence[QueuedJob], nodes: int, priority: Priority, note_end: NoteEnd = lambda *_: None
 ) -> list[float]:
     """Seconds that each job waits, given by arrival; those that the nodes can never hold wait for inf."""
     cluster, waits, coming = VirtualCluster(nodes), [inf] * len(jobs), 0
@@ -63,7 +65,7 @@ def waits_of(
             now_s, i, taken = heappop(cluster.ends)
             for node, number in taken:
                 cluster.free[node] += number
-            note_end(jobs[i])
+            note_end(jobs[i], now_s)
         else:
             now_s, i = arrival_s, possible[coming]
             coming += 1

@@ -223,6 +223,7 @@ SPECTACULAR_SETTINGS = {
         "AttemptState": "jobs_app.models.Attempt.State",
         "NodeState": "cluster_app.models.Node.State",
         "RoundResult": "scheduler_app.models.Round.Result",
+        "RateSource": "jobs_app.models.Attempt.RateSource",
         "AttemptCpuMemory": "jobs_app.models.Attempt.CpuMemory",
         "PolicyCpuMemory": "scheduler_app.models.PolicySetting.CpuMemory",
     },

@@ -18,7 +18,7 @@ from estimation.types import Floats
 FEWEST = 30
 """Of fewer outcomes the figures are chance."""
 LEAST = 1.0
-"""Truths below count as this: a job that took no time has no percentage."""
+"""Seconds below count as this: a job that took no time has no percentage."""
 
 
 class Accuracy(NamedTuple):
@@ -37,11 +37,11 @@ class Accuracy(NamedTuple):
         return self.n < FEWEST
 
 
-def accuracy_of(estimated: Floats, true: Floats) -> Accuracy:
-    """Accuracy of these estimates (n,) >= 0 of these truths (n,) >= 0, in one unit."""
+def accuracy_of(estimated: Floats, true: Floats, *, least: float = LEAST) -> Accuracy:
+    """Accuracy of these estimates (n,) >= 0 of these truths (n,) >= 0, in one unit; smaller ones count as `least`."""
     if not true.size:
         return Accuracy(0, np.nan, np.nan, None)
-    truth, at_least = np.maximum(true, LEAST), np.maximum(estimated, LEAST)
+    truth, at_least = np.maximum(true, least), np.maximum(estimated, least)
     mape = float((np.abs(estimated - truth) / truth).mean())
     factor = float(np.exp(np.median(np.abs(np.log(at_least / truth)))))
     return Accuracy(true.size, mape, factor, _rank_correlation(estimated, true))

@@ -120,7 +120,7 @@ def _of_type(machines: Machines, case: _Case, j: int) -> Tuned:
     steps = throughput(nodes, gpus, best.local, best.passes) / best.total(gpus)
     rate = np.where(best.goodput > 0, steps * worth, 0)
     declared = leads.exact & (best.total(gpus) == limits.initial) & _declared(case)[leads.point]
-    source = np.where(declared, Source.DECLARED, Source.ESTIMATED)
+    source = np.where(declared, Source.DECLARED, Source.FITTED if model else Source.ESTIMATED)
     return Tuned(rate, source, best.total(gpus), best.passes, worth)
 
 

@@ -58,7 +58,7 @@ class JobTraits(NamedTuple):
 
 
 class Basis(StrEnum):
-    """What an estimate of a duration is based on: a declaration, the job's own report, its array, or ended jobs."""
+    """What an estimate of a duration is based on: a declaration, a report, tasks of its array, ended jobs, a model."""
 
     DECLARED = "declared"
     REPORTED = "reported"
@@ -67,6 +67,7 @@ class Basis(StrEnum):
     SIMILAR_OF_TEAM = "similar_of_team"
     USER = "user"
     ALL = "all"
+    BOOSTED = "boosted"
 
 
 class DurationEstimate(NamedTuple):

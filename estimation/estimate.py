@@ -54,5 +54,9 @@ class Estimate(NamedTuple):
         return max(exp(self._mu - self.spread * NORMAL.inv_cdf(beyond)) - after, 0.0)
 
     @property
+    def median(self) -> float:
+        return exp(self._mu)
+
+    @property
     def _mu(self) -> float:
         return log(self.mean) - self.spread**2 / 2

@@ -129,7 +129,8 @@ class _Group:
         source = np.where(used, [source for _, source in by_type], Source.MEASURED).min(axis=0)
         mixed = used.sum(axis=0) > 1
         source = np.tile(np.where(mixed, Source.ESTIMATED, source), (len(rate), 1))
-        open_here = ~mixed & (source == Source.ESTIMATED) & ~self._fitted()
+        estimated, fitted = ~mixed & (source == Source.ESTIMATED), self._fitted()
+        source, open_here = np.where(estimated & fitted, Source.FITTED, source), estimated & ~fitted
         return self._completed(rate, source, open_here) if self.factors and open_here.any() else (rate, source)
 
     def _fitted(self) -> Bools:

@@ -29,6 +29,8 @@ class Source(IntEnum):
     """From jobs that ended before, of a similar name or of the same owner: of durations only."""
     SAMPLED = 6
     """From tasks of the same array that have ended: of durations only."""
+    FITTED = 7
+    """By the model of step times that is fitted to the workload; better than estimated."""
 
 
 class Point(NamedTuple):

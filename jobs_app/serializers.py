@@ -21,6 +21,11 @@ class AttemptAnswer(serializers.ModelSerializer[Attempt]):
     stop_reason = serializers.ChoiceField(
         Attempt.StopReason.choices, allow_blank=True, help_text="Empty unless the attempt was told to stop."
     )
+    rate_source = serializers.ChoiceField(
+        Attempt.RateSource.choices,
+        allow_blank=True,
+        help_text="Where `rate` comes from; empty: it was placed before this was recorded.",
+    )
     measured_rate = serializers.FloatField(read_only=True, allow_null=True)
     cpu_memory = serializers.ChoiceField(
         Attempt.CpuMemory.choices,
@@ -48,6 +53,7 @@ class AttemptAnswer(serializers.ModelSerializer[Attempt]):
             "site_job",
             "round_number",
             "rate",
+            "rate_source",
             "measured_rate",
             "batch_size",
             "cpus_per_gpu",

@@ -58,6 +58,8 @@ class Attempt(TypedDict):
     site_job: str
     round_number: int
     rate: float | None
+    rate_source: str
+    """Where `rate` comes from: measured, declared, completed, fitted or estimated."""
     measured_rate: float | None
     batch_size: int
     cpus_per_gpu: int

@@ -53,6 +53,15 @@ class Attempt(models.Model):
         TIMEOUT = "timeout", "time limit reached"
         DRAIN = "drain", "node drained"
 
+    class RateSource(models.TextChoices):
+        """Where the rate that the round counted on comes from; empty: placed before this was recorded."""
+
+        MEASURED = "measured", "measured"
+        DECLARED = "declared", "declared"
+        COMPLETED = "completed", "completed from other workloads"
+        FITTED = "fitted", "fitted to the workload's step times"
+        ESTIMATED = "estimated", "estimated from the GPU types' specifications"
+
     class CpuMemory(models.TextChoices):
         """How the round chose its CPUs and memory; empty: as the job asked."""
 
@@ -80,6 +89,7 @@ class Attempt(models.Model):
     master_port = models.PositiveIntegerField()
     round_number = models.PositiveBigIntegerField(help_text="The round that placed it.")
     rate = models.FloatField(default=0, help_text="Steps/s (of the initial batch) that the round counted on.")
+    rate_source = models.CharField(max_length=20, choices=RateSource.choices, blank=True, default="")
     batch_size = models.PositiveIntegerField(default=0, help_text="Samples of a step, as tuned; 0: the job's affair.")
     micro_batches = models.PositiveIntegerField(default=1, help_text="In how many parts a GPU does its share of them.")
     step_worth = models.FloatField(default=1, help_text="Steps of the initial batch that one of its steps is worth.")
@@ -147,6 +157,10 @@ class Attempt(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(cpu_memory__in=("", "tuned", "proportional", "reverted")), name="attempt_cpu_memory_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(rate_source__in=("", "measured", "declared", "completed", "fitted", "estimated")),
+                name="attempt_rate_source_known",
             ),
             models.CheckConstraint(condition=Q(gone_at=None) | Q(state="ended"), name="attempt_gone_only_when_ended"),
         ]

@@ -8,6 +8,7 @@ from rest_framework import serializers
 from cluster_app.engine_reports import engine_message
 from cluster_app.models import Node
 from estimation.durations import Basis
+from jobs_app.models import Attempt
 from jobs_app.serializers import ReasonAnswer
 from scheduler_app.explain.drain_estimate import NodeOccupancy
 from scheduler_app.explain.what_if import ChangeKind
@@ -124,7 +125,7 @@ class RateUsed(serializers.Serializer[Any]):
     gpus = serializers.IntegerField()
     nodes = serializers.IntegerField()
     rate = serializers.FloatField(help_text="Steps/s of the whole job.")
-    source = serializers.ChoiceField(["measured", "declared", "completed", "estimated"])  # type: ignore[assignment]  # a field's own
+    source = serializers.ChoiceField(Attempt.RateSource.choices)  # type: ignore[assignment]  # a field's own
     share = serializers.FloatField(
         allow_null=True, help_text="Fraction of time in this configuration; null if the policy has no shares."
     )
@@ -210,9 +211,7 @@ class PlanOption(serializers.Serializer[Any]):
     replicas = serializers.IntegerField(help_text="As many as GPUs, unless a replica takes several.")
     nodes = serializers.IntegerField()
     rate = serializers.FloatField(allow_null=True, help_text="Steps/s of the whole job; null if it cannot run.")
-    source = serializers.ChoiceField(  # type: ignore[assignment]  # a field's own
-        ["measured", "declared", "completed", "estimated"], allow_null=True
-    )
+    source = serializers.ChoiceField(Attempt.RateSource.choices, allow_null=True)  # type: ignore[assignment]  # a field's own
     cost_per_hour = serializers.FloatField()
     run_seconds = serializers.FloatField(allow_null=True, help_text="Null if `total_steps` is not given.")
     cost = serializers.FloatField(allow_null=True)

@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from estimation.boosted_durations import DurationEstimator
+from estimation.duration_features import Submission
 from estimation.durations import Basis, DurationEstimate, JobTraits
 from estimation.estimate import HIGH, LOW
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobArray
 from scheduler_app.forecasts.array_samples import read_array_samples
-from scheduler_app.forecasts.duration_history import history_of, read_ended_jobs
+from scheduler_app.forecasts.boosted_model import read_model
+from scheduler_app.forecasts.duration_history import history_of, read_ended_jobs, request_of
 from scheduler_app.models import DurationForecast
 from scheduler_app.round.arrays import duration_of
 
@@ -44,7 +47,7 @@ def remaining_work(job: Job, attempts: Sequence[Attempt], now: datetime) -> Rema
     gpus = forecast.gpus if forecast else job.gpus_min
     if job.array and (sampled := _sampled(job.array)):
         return _of_similar(job, sampled, attempts, live, gpus=gpus, now=now)
-    found = history_of(read_ended_jobs()).estimate(JobTraits(job.owner_id, job.name, gpus, job.team_id))
+    found = DurationEstimator(history_of(read_ended_jobs()), read_model()).estimate(_submission(job, gpus))
     if found is None or (found.basis == Basis.ALL and found.estimate.n < FEWEST_OF_ALL):
         return None
     return _of_similar(job, found, attempts, live, gpus=gpus, now=now)
@@ -54,6 +57,11 @@ def _sampled(array: JobArray) -> DurationEstimate | None:
     """Duration of a task, if enough of the array's have ended; not drawn towards history, which may be other teams'."""
     found = read_array_samples([array.pk]).get(array.pk)
     return duration_of(array.end - array.start + 1, found._replace(history=None)) if found else None
+
+
+def _submission(job: Job, gpus: int) -> Submission:
+    traits = JobTraits(job.owner_id, job.name, gpus, job.team_id)
+    return Submission(traits, job.created_at, request_of(job.gpu_types), job.time_limit_s)
 
 
 def _of_steps(job: Job, total: int, live: Attempt | None, forecast: DurationForecast | None) -> RemainingWork | None:
@@ -97,6 +105,8 @@ def _jobs(found: DurationEstimate, owner: str) -> str:
     n, basis = found.estimate.n, found.basis
     if basis == Basis.SAMPLED:
         return f"{n:,} task{'s' * (n != 1)} of its array"
+    if basis == Basis.BOOSTED:
+        return f"a model of {n:,} jobs that ended"
     similar = "similar " if basis in (Basis.SIMILAR, Basis.SIMILAR_OF_TEAM) else ""
     whose = {Basis.SIMILAR_OF_TEAM: "the team", Basis.ALL: "all teams"}.get(basis, owner)
     return f"{n:,} {similar}job{'s' * (n != 1)} of {whose}"

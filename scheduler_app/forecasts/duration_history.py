@@ -1,25 +1,32 @@
 """Durations of the jobs that succeeded last, from which those of others are estimated."""
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
-from estimation.durations import DurationHistory, JobTraits
+from estimation.duration_features import FeatureHistory, Submission
+from estimation.durations import JobTraits
 from scheduler_app.models import DurationForecast
+from scheduler_app.models.duration_forecast import MOST_OF_REQUEST
 
 MOST_ENDED = 2_000
 """A round and a page read so many at most."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EndedJob(NamedTuple):
-    """A job that succeeded: its traits, and its duration in seconds of its smallest gang on average GPUs."""
+    """A job that succeeded: its traits, its duration in seconds of its smallest gang on average GPUs, its request."""
 
+    job: UUID
     owner_id: int
     name: str
     gpus: int
     seconds: float
     team_id: int
+    gpu_types: str
+    time_limit_s: int | None
 
 
 def read_ended_jobs() -> list[EndedJob]:
@@ -33,15 +40,23 @@ def read_open_forecasts() -> frozenset[UUID]:
     return frozenset(DurationForecast.objects.filter(ended_at=None).order_by().values_list("job", flat=True))
 
 
-def history_of(ended: Sequence[EndedJob]) -> DurationHistory:
+def submission_of(job: EndedJob) -> Submission:
+    """The job as it was submitted; ids are UUIDv7, which begin with the time in milliseconds."""
+    traits = JobTraits(job.owner_id, job.name, job.gpus, job.team_id)
+    at = EPOCH + timedelta(milliseconds=job.job.int >> 80)
+    return Submission(traits, at, job.gpu_types, job.time_limit_s)
+
+
+def request_of(gpu_types: Iterable[str]) -> str:
+    """Requested GPU types as the text that is kept of them."""
+    return ",".join(sorted(gpu_types))[:MOST_OF_REQUEST]
+
+
+def history_of(ended: Sequence[EndedJob]) -> FeatureHistory:
     """History of these jobs, given the newest first; shared, with the estimates it has given, until a job ends."""
     return _history(tuple(ended))
 
 
 @lru_cache(maxsize=1)
-def _history(ended: tuple[EndedJob, ...]) -> DurationHistory:
-    return DurationHistory.of(_with_traits(reversed(ended)))
-
-
-def _with_traits(ended: Iterable[EndedJob]) -> Iterable[tuple[JobTraits, float]]:
-    return ((JobTraits(job.owner_id, job.name, job.gpus, job.team_id), job.seconds) for job in ended)
+def _history(ended: tuple[EndedJob, ...]) -> FeatureHistory:
+    return FeatureHistory.of((submission_of(job), job.seconds) for job in reversed(ended))

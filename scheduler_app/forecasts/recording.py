@@ -26,6 +26,8 @@ class MadeForecast(NamedTuple):
     array_id: UUID | None
     name: str
     gpus: int
+    gpu_types: str
+    time_limit_s: int | None
     duration: DurationEstimate | None
     placed_before: bool
     """Whether an earlier round gave it GPUs: it is too late for a forecast at its submission."""
@@ -52,6 +54,8 @@ def _row(one: MadeForecast) -> dict[str, Any]:
         "array": one.array_id,
         "name": one.name,
         "gpus": one.gpus,
+        "gpu_types": one.gpu_types,
+        "time_limit_s": one.time_limit_s,
         **_figures("submission", at_submission),
         **_figures("start", one.duration if one.starts else None),
     }

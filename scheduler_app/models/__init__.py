@@ -1,6 +1,7 @@
 """Leases, rounds, claims, engine tests, policy settings, forecasts, usage, energy, retention, what is set aside."""
 
 from scheduler_app.models.duration_forecast import DurationForecast
+from scheduler_app.models.duration_model import DurationModel
 from scheduler_app.models.energy import NodeUse, SleepAdvice
 from scheduler_app.models.engine_probe import EngineProbe
 from scheduler_app.models.gpu_claim import GpuClaim
@@ -14,6 +15,7 @@ from scheduler_app.models.set_aside import SetAside
 __all__ = [
     "DailyUsage",
     "DurationForecast",
+    "DurationModel",
     "EngineProbe",
     "GpuClaim",
     "GpuTypeUsage",

@@ -6,6 +6,8 @@ from django.db.models import Q
 
 from jobs_app.models import Team
 
+MOST_OF_REQUEST = 200
+"""Characters kept of requested GPU types: they say only whether two jobs request the same."""
 WITH_ITS_END = Q(seconds=None, ended_at=None) | Q(seconds__gte=0, ended_at__isnull=False)
 
 OF_ENDED_TASK = Q(array__isnull=False, ended_at__isnull=False)
@@ -24,6 +26,11 @@ class DurationForecast(models.Model):
     array = models.UUIDField(null=True, editable=False, help_text="That it is a task of; null: none.")
     name = models.CharField(max_length=100)
     gpus = models.PositiveIntegerField(help_text="Of its smallest gang.")
+
+    gpu_types = models.CharField(
+        max_length=MOST_OF_REQUEST, blank=True, default="", help_text="Requested, joined by commas; empty: any."
+    )
+    time_limit_s = models.PositiveIntegerField(null=True)
 
     submission_s = models.FloatField(null=True, help_text="Forecast in the first round after its submission.")
     submission_spread = models.FloatField(null=True, help_text="Standard deviation of the logarithm.")

@@ -21,6 +21,7 @@ from jobs_app.measurement.counters import BOUNDS, REST, SUM, Sums, totals
 from jobs_app.models import Attempt, Job, Metric, Reason
 from scheduler_app.fairness.usage_ledger import team_shares
 from scheduler_app.forecasts.accuracy import judge_forecasts
+from scheduler_app.forecasts.rate_accuracy import judge_rates
 from scheduler_app.models import Round, SetAside
 from scheduler_app.operations.gpu_occupancy import CONDITIONS, gpu_counts
 from scheduler_app.operations.health import scheduler_health
@@ -52,6 +53,7 @@ class MetricsCollector(Collector):
         yield from (_histogram(metric, words, added_up) for metric, words in HISTOGRAMS.items())
         yield from _shares(now)
         yield from _forecasts()
+        yield from _rate_estimates()
         yield _build()
 
 
@@ -166,6 +168,22 @@ def _forecasts() -> Iterator[Family]:
             error.add_metric([one.moment, one.basis], one.accuracy.mape)
             order.add_metric([one.moment, one.basis], one.accuracy.rank_correlation or 0)
     yield from (jobs, error, order)
+
+
+def _rate_estimates() -> Iterator[Family]:
+    """Of the sources with enough outcomes; the others have only their number."""
+    words = "Attempts that ended last on real GPUs and measured a rate, by the source of the rate that was expected."
+    attempts = GaugeMetricFamily("motley_rate_estimate_attempts", words, labels=["source"])
+    words = "Mean absolute error of the rates that rounds counted on, relative to the measured rate."
+    error = GaugeMetricFamily("motley_rate_estimate_error_ratio", words, labels=["source"])
+    words = "Spearman's rank correlation of expected and measured rates."
+    order = GaugeMetricFamily("motley_rate_estimate_rank_correlation_ratio", words, labels=["source"])
+    for one in judge_rates():
+        attempts.add_metric([one.source], one.accuracy.n)
+        if not one.accuracy.is_chance:
+            error.add_metric([one.source], one.accuracy.mape)
+            order.add_metric([one.source], one.accuracy.rank_correlation or 0)
+    yield from (attempts, error, order)
 
 
 def _build() -> Family:

@@ -1,4 +1,4 @@
-"""Page on how good estimates are: forecasts of durations beside how long jobs took."""
+"""Page on how good estimates are: forecasts of durations and rates beside what they were."""
 
 from typing import Any
 
@@ -8,7 +8,10 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from estimation.accuracy import FEWEST
+from estimation.boosted_durations import FEWEST_JOBS
 from scheduler_app.forecasts.accuracy import MOST_JUDGED, WITHIN_LIMITS, Moment, judge_forecasts
+from scheduler_app.forecasts.boosted_model import read_card, read_failure
+from scheduler_app.forecasts.rate_accuracy import MOST_READ, judge_rates
 from scheduler_app.pages.base import SignedInRequest
 
 
@@ -20,7 +23,12 @@ def estimates_page(request: SignedInRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "moments": [(moment, found) for moment, found in of_moment.items() if found],
         "most": MOST_JUDGED,
+        "rates": judge_rates(),
+        "model": read_card(),
+        "failure": read_failure(),
+        "most_attempts": MOST_READ,
         "fewest": FEWEST,
+        "fewest_learned": FEWEST_JOBS,
         "expected": WITHIN_LIMITS,
     }
     return render(request, "scheduler_app/estimates.html", context)

@@ -16,6 +16,7 @@ from allocation.plan_round import Plan
 from cluster_app.models import MOST_GPUS_PER_NODE, Gpu, in_service
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
+from estimation.scaling import Source
 from jobs_app.lifecycle.attempts import preempt
 from jobs_app.models import Attempt, Job, JobEvent, Reason
 from scheduler_app.energy.node_use import record_node_use
@@ -261,6 +262,7 @@ def _attempt_row(
         "engine": located[0].engine,
         "master_port": located[0].port,
         "rate": rate,
+        "rate_source": Source(int(snapshot.source[row, k])).name.lower(),
         "relative_speed": rate / gpus / average,
         "batch_size": int(tuned.batch[k]) if tuned else 0,
         "micro_batches": int(tuned.passes[k]) + 1 if tuned else 1,

@@ -17,9 +17,11 @@ from allocation.cpu_memory.sensitivity import DataSet
 from cluster_app.models import Engine, Gpu, GpuType, Node, NodeEvent
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import StoragePaths, missing_storage, needs_of, runs
+from estimation.boosted_durations import BoostedDurations
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.forecasts.array_samples import ArraySample, read_array_samples
+from scheduler_app.forecasts.boosted_model import read_model
 from scheduler_app.forecasts.duration_history import EndedJob, read_ended_jobs, read_open_forecasts
 from scheduler_app.models import GpuClaim, TeamBacklog
 from scheduler_app.round.known_workloads import KnownRate, read_known_rates
@@ -153,6 +155,7 @@ class JobRow(NamedTuple):
     uneven_gang: bool
     weight: float
     deadline: datetime | None
+    time_limit_s: int | None
     created_at: datetime
     attained_gpu_s: float
     work_lost_gpu_s: float
@@ -256,6 +259,8 @@ class InputRows:
     """Expected losses per second of each node; empty where all nodes are stable."""
     ended: Sequence[EndedJob] = ()
     """Jobs that succeeded last, the newest first; none where every job tells its length."""
+    duration_model: BoostedDurations | None = None
+    """By which durations are estimated where it was better than those jobs alone."""
     forecasts: Collection[UUID] = ()
     """Jobs with an open forecast."""
     unreadable: Mapping[UUID, Exception] = field(default_factory=dict)
@@ -275,6 +280,7 @@ class InputRows:
 def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
     attempts = _attempts()
     jobs, unreadable = _jobs(now)
+    estimated = any(job.steps_in_all is None for job in jobs)
     claims = list(GpuClaim.objects.open().values_list("gpu_id", "attempt_id", "held_from"))
     return InputRows(
         types=[TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)],
@@ -294,7 +300,8 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
         unfinished_in_arrays=_in_arrays(Job.objects.unfinished()) if any(job.array_id for job in jobs) else {},
         array_samples=read_array_samples({job.array_id for job in jobs if job.array_id and job.total_steps is None}),
         known_rates=read_known_rates(),
-        ended=read_ended_jobs() if any(job.steps_in_all is None for job in jobs) else [],
+        ended=read_ended_jobs() if estimated else [],
+        duration_model=read_model() if estimated else None,
         forecasts=read_open_forecasts(),
         loss_rates=node_loss_rates(now),
         unreadable=unreadable,

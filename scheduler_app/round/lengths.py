@@ -7,7 +7,10 @@ from uuid import UUID
 import numpy as np
 
 from allocation.types import Floats
-from estimation.durations import DurationEstimate, DurationHistory, JobTraits
+from estimation.boosted_durations import DurationEstimator
+from estimation.duration_features import Submission
+from estimation.durations import DurationEstimate, JobTraits
+from scheduler_app.forecasts.duration_history import request_of
 from scheduler_app.round.inputs import JobRow
 
 
@@ -28,7 +31,7 @@ class EndedDurations(NamedTuple):
     """What ended jobs tell: tasks of arrays that are sampled, of the others of each; and all jobs."""
 
     of_arrays: Mapping[UUID, DurationEstimate]
-    history: DurationHistory
+    estimator: DurationEstimator
 
 
 def lengths_of(
@@ -38,10 +41,7 @@ def lengths_of(
 
     worked_s (m,): how long such a gang would have taken for what each job has done so far.
     """
-    durations = [
-        _duration(job, ended, int(gpus), rate)
-        for job, gpus, rate in zip(jobs, base_gpus.tolist(), base_rate.tolist(), strict=True)
-    ]
+    durations = _durations(jobs, ended, base_gpus, base_rate)
     total = np.array([job.steps_in_all or np.inf for job in jobs], dtype=float)
     step = np.array([job.step for job in jobs], dtype=float)
     left_s = [_left_s(duration, after) for duration, after in zip(durations, worked_s.tolist(), strict=True)]
@@ -51,14 +51,30 @@ def lengths_of(
     return Lengths(np.where(told, total, done + remaining), remaining, done, durations)
 
 
-def _duration(job: JobRow, ended: EndedDurations, gpus: int, rate: float) -> DurationEstimate | None:
+def _durations(
+    jobs: Sequence[JobRow], ended: EndedDurations, base_gpus: Floats, base_rate: Floats
+) -> list[DurationEstimate | None]:
+    """Durations of all jobs; those that tell nothing of theirs are estimated together."""
+    found = [_told(job, ended, rate) for job, rate in zip(jobs, base_rate.tolist(), strict=True)]
+    silent = [i for i, duration in enumerate(found) if duration is None]
+    submissions = [_submission(jobs[i], int(base_gpus[i])) for i in silent]
+    for i, duration in zip(silent, ended.estimator.estimates(submissions), strict=True):
+        found[i] = duration
+    return found
+
+
+def _told(job: JobRow, ended: EndedDurations, rate: float) -> DurationEstimate | None:
     if job.total_steps:
         return DurationEstimate.declared(job.total_steps / rate)
     if job.reported_total_steps:
         return DurationEstimate.reported(job.reported_total_steps / rate)
-    if job.array_id and (sampled := ended.of_arrays.get(job.array_id)):
-        return sampled
-    return ended.history.estimate(JobTraits(job.owner_id, job.name, gpus, job.team_id))
+    return ended.of_arrays.get(job.array_id) if job.array_id else None
+
+
+def _submission(job: JobRow, gpus: int) -> Submission:
+    """The job as it was submitted, by the GPUs of its smallest gang."""
+    traits = JobTraits(job.owner_id, job.name, gpus, job.team_id)
+    return Submission(traits, job.created_at, request_of(job.gpu_types), job.time_limit_s)
 
 
 def _left_s(duration: DurationEstimate | None, after_s: float) -> float:

@@ -23,6 +23,7 @@ from jobs_app.models import Metric
 from scheduler_app.energy.wake import wake_for_waiting_jobs
 from scheduler_app.errors import LeaseLost, NotIsolated
 from scheduler_app.fairness.finish_time import rhos_between
+from scheduler_app.forecasts.duration_history import request_of
 from scheduler_app.forecasts.recording import MadeForecast, close_forecasts, record_forecasts
 from scheduler_app.models import PolicySetting, Round, SetAside
 from scheduler_app.models.round import AFTER_COMMIT
@@ -138,7 +139,8 @@ def _forecasts(snapshot: Snapshot, plan: Plan, rows: InputRows) -> Iterator[Made
         starts = bool(placed[row]) and not before
         if starts or job.id not in rows.forecasts:
             whose = job.id, job.owner_id, job.team_id, job.array_id, job.name
-            yield MadeForecast(*whose, gpus[row], duration, before, starts)
+            request = (gpus[row], request_of(job.gpu_types), job.time_limit_s)
+            yield MadeForecast(*whose, *request, duration, before, starts)
 
 
 @contextmanager

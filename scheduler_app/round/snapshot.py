@@ -17,6 +17,7 @@ from allocation.problem import LEAST_WEIGHT, Problem, isolated_rate, normaliser
 from allocation.quotas import Quotas
 from allocation.types import Floats, Ints
 from estimation.batch_tuning import Tuned
+from estimation.boosted_durations import DurationEstimator
 from estimation.durations import DurationEstimate
 from scheduler_app.forecasts.duration_history import history_of
 from scheduler_app.models import SetAside
@@ -127,7 +128,7 @@ def _problem(
     base_gpus, base_rate = normaliser(options.rate, offered.usage, capacity, gpus_per_replica)
     held_s = _held_s(service, jobs, now)
     worked_s = _worked_s(options, held_s, base_gpus, base_rate)
-    ended = EndedDurations(sampled_durations(rows), history_of(rows.ended))
+    ended = EndedDurations(sampled_durations(rows), DurationEstimator(history_of(rows.ended), rows.duration_model))
     lengths = lengths_of(jobs, ended, base_gpus=base_gpus, base_rate=base_rate, worked_s=worked_s)
     each_s = base_gpus / base_rate
     tasks = array_tasks(rows, jobs, options.held < 0)

@@ -13,6 +13,7 @@ from cluster_app.services import follow_windows
 from jobs_app.models import Job
 from scheduler_app.energy.advice import advise_when_due
 from scheduler_app.errors import LeaseLost
+from scheduler_app.forecasts.boosted_model import fit_when_due
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.inputs import newest_events
@@ -46,6 +47,7 @@ def engine_turn(holder: str, now: datetime) -> bool:
         advise_when_due(now)
         drive_power(fence, now)
         delete_expired_when_due(now)
+        fit_when_due(now)
 
     return _turn(Loop.ENGINES, holder, now, work)
 

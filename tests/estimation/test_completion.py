@@ -103,7 +103,7 @@ def test_a_type_with_a_fitted_model_of_the_workload_keeps_its_model(machines: Ma
     known = Knowledge(Knowledge.of_batches(timed, {}).measured, {}, timed)
     with_others, source = workload_rates(machines, known, factors(workloads(20, a100=1.5)))
     alone, _ = workload_rates(machines, known)
-    assert (with_others[A_FOUR], source[A_FOUR]) == (alone[A_FOUR], Source.ESTIMATED)
+    assert (with_others[A_FOUR], source[A_FOUR]) == (alone[A_FOUR], Source.FITTED)
 
 
 def test_the_order_of_the_workloads_does_not_matter() -> None:

@@ -51,7 +51,7 @@ def test_steps_timed_with_two_batches_per_gpu_say_how_the_rate_scales(machines):
     known = Knowledge.of_batches(timed((1, 1, 64), (1, 1, 128), (2, 1, 128)), {})
     rate, source = workload_rates(machines, known)
     assert (rate[TWO], source[TWO]) == (pytest.approx(steps_per_second(2, 1, 128)), Source.MEASURED)
-    assert source[FOUR] == Source.ESTIMATED
+    assert source[FOUR] == Source.FITTED
     assert rate[FOUR] == pytest.approx(steps_per_second(4, 1, 128), rel=0.15)
 
 

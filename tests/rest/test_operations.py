@@ -54,6 +54,9 @@ def test_every_metric_that_is_promised_is_there(cluster: Lab, running: Job, prob
         "motley_forecast_jobs",
         "motley_forecast_error_ratio",
         "motley_forecast_rank_correlation_ratio",
+        "motley_rate_estimate_attempts",
+        "motley_rate_estimate_error_ratio",
+        "motley_rate_estimate_rank_correlation_ratio",
         "motley_pending_jobs",
         "motley_job_wait_seconds",
         "motley_round_seconds",
@@ -142,7 +145,7 @@ def test_a_job_that_had_all_to_itself_was_treated_fairly(
 def test_a_million_finished_jobs_are_not_counted_again(
     cluster: Lab, probe: Client, django_assert_max_num_queries
 ) -> None:
-    with django_assert_max_num_queries(15) as asked:
+    with django_assert_max_num_queries(17) as asked:
         probe.get("/metrics")
     assert not [query for query in asked.captured_queries if "succeeded" in query["sql"]]
 

@@ -4,7 +4,17 @@ from math import inf
 
 import pytest
 
-from benchmarks.remaining_work import fifo, measured, noisy, oracle, read_virtual_clusters, rolling, shortest
+from benchmarks.remaining_work import (
+    DAY_S,
+    DailyFit,
+    fifo,
+    measured,
+    noisy,
+    oracle,
+    read_virtual_clusters,
+    rolling,
+    shortest,
+)
 from benchmarks.virtual_cluster import QueuedJob, waits_of
 from tests.reference import reference
 
@@ -45,9 +55,18 @@ def test_a_job_larger_than_the_cluster_waits_for_ever_and_nobody_for_it() -> Non
 
 
 def test_a_job_is_told_to_the_history_when_it_ends() -> None:
-    ended: list[float] = []
-    waits_of([job(0, 10), job(0, 5)], 1, by_arrival, lambda one: ended.append(one.duration_s))
-    assert ended == [5, 10]
+    ended: list[tuple[float, float]] = []
+    waits_of([job(0, 10), job(1, 5)], 1, by_arrival, lambda one, now_s: ended.append((one.duration_s, now_s)))
+    assert ended == [(5, 6), (10, 10)]
+
+
+def test_the_daily_fit_knows_only_jobs_that_ended_before_the_day() -> None:
+    """Before it knows enough it says the mean of those that ended; what a job takes itself does not matter."""
+    learner = DailyFit()
+    assert learner.predict(job(0, 10)) == 0
+    learner.note_end(job(0, 10), 10.0)
+    assert learner.predict(job(DAY_S + 1, 10)) == learner.predict(job(DAY_S + 1, 9_999)) == pytest.approx(10)
+    assert learner.model is None
 
 
 def test_on_phillys_jobs_the_orders_differ_as_in_helios_simulator() -> None:
