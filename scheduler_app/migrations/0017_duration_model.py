@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('scheduler_app', '0015_energy'),
+        ('scheduler_app', '0016_arrays_of_forecasts'),
     ]
 
     operations = [
