@@ -10,10 +10,10 @@ import typer
 
 from motley_client.client import Client
 from motley_client.completion import JobArgument, JobArguments, TeamOption, gpu_types
-from motley_client.errors import Conflict
+from motley_client.errors import Conflict, NotFound
 from motley_client.exit_codes import EXPECTED, report_error
 from motley_client.lookup import connect, find_job
-from motley_client.responses import ACTIVE_STATES, Job, JobDetail, State
+from motley_client.responses import ACTIVE_STATES, Job, JobDetail, JobGpus, State
 from motley_client.spec import SpecError, merged, pairs_of
 from motley_client.tables.jobs import attempts_table, events_table, explanation, job_details, jobs_table
 from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
@@ -82,8 +82,17 @@ def show(
             output=output,
             watch=watch,
             names=lambda job: [job["id"]],
-            table=lambda job: job_details(job, now=now()),
+            table=lambda job: job_details(job, now=now(), watched=_gpus_of(client, job)),
         )
+
+
+def _gpus_of(client: Client, job: JobDetail) -> JobGpus | None:
+    """What was read of its GPUs; None: nothing, or it is in the archive, or the service is older than the command."""
+    try:
+        found = client.job_gpus(job["id"]) if job["attempts"] else None
+    except NotFound:
+        return None
+    return found if found and found["gpus"] else None
 
 
 def explain(
