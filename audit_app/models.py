@@ -19,6 +19,8 @@ class Action(models.TextChoices):
     NODE_CORDON = "node.cordon", "cordoned a node"
     NODE_DRAIN = "node.drain", "drained a node"
     NODE_RESUME = "node.resume", "resumed a node"
+    GPU_CORDON = "gpu.cordon", "took a GPU out of service"
+    GPU_RETURN = "gpu.return", "returned a GPU to service"
     NODE_IMPORT = "node.import", "imported nodes"
     NODE_SYNC = "node.sync", "took over an engine's nodes"
     ENGINE_TEST = "engine.test", "tested an engine"

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from engines.gpu_readings import emulated_readings
 from engines.protocol import (
     AttemptReport,
     EngineError,
+    GpuReading,
     Launch,
     LogChunk,
     NodeReport,
@@ -16,6 +18,7 @@ from engines.protocol import (
     SessionCommand,
     StopReason,
     Stream,
+    WatchedGpu,
 )
 
 ASKED_TO_STOP = 75
@@ -49,6 +52,9 @@ class InstantEngine:
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         return [self._report(attempt) for attempt in attempts]
+
+    def read_gpus(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
+        return emulated_readings(gpus, self.now.timestamp())
 
     def attempts(self) -> dict[int, bool]:
         return {attempt: attempt in self.ended for attempt in self.running}

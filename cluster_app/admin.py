@@ -17,9 +17,11 @@ from import_export.results import Result
 from audit_app.admin import Audited
 from cluster_app.csv_import import FileInForm, NodeResource
 from cluster_app.errors import GpusInUse, NotLentNow, NotReported, ReasonMissing
+from cluster_app.gpu_faults import cordon_gpu, return_gpu
 from cluster_app.models import (
     MOST_GPUS_PER_NODE,
     Engine,
+    Gpu,
     GpuType,
     MissingStorage,
     Node,
@@ -49,6 +51,52 @@ class GpuTypeAdmin(Audited, admin.ModelAdmin[GpuType]):
     def to_be_entered(self, gpu_type: GpuType) -> str:
         """Figures without which rates on this type are estimated as on the slowest type that has them."""
         return ", ".join(gpu_type.missing_figures)
+
+
+@admin.register(Gpu)
+class GpuAdmin(admin.ModelAdmin[Gpu]):
+    """GPUs with what is wrong with them; each is taken out of service, and returned, by itself."""
+
+    list_display = ("__str__", "uuid", "healthy", "fault", "fault_source", "present")
+    list_filter = ("healthy", "fault_source", "node__gpu_type")
+    search_fields = ("node__name", "uuid")
+    list_select_related = ("node",)
+    actions = ("cordon_gpus", "return_gpus")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False  # the number of GPUs is the node's
+
+    def has_delete_permission(self, request: HttpRequest, obj: Gpu | None = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Gpu | None = None) -> bool:
+        return False
+
+    def has_cordon_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("cluster_app.change_gpu")
+
+    @admin.action(description="Take out of service: no new jobs", permissions=["cordon"])
+    def cordon_gpus(self, request: HttpRequest, gpus: QuerySet[Gpu]) -> TemplateResponse | None:
+        """Ask for the reason on a separate page, then take them out of service."""
+        reason = request.POST.get("reason")
+        if reason is not None:
+            try:
+                for gpu in gpus:
+                    cordon_gpu(gpu, reason=reason, actor=request.user)  # type: ignore[arg-type]  # signed in
+            except ReasonMissing as error:
+                self.message_user(request, str(error), messages.ERROR)
+            else:
+                self.message_user(request, f"Out of service: {', '.join(map(str, gpus))} ({reason}).")
+                return None
+        context = {**self.admin_site.each_context(request), "title": "Take GPUs out of service", "verb": "Cordon"}
+        context |= {"nodes": [(gpu, "") for gpu in gpus], "action": "cordon_gpus", "opts": self.opts}
+        return TemplateResponse(request, "admin/cluster_app/node/reason.html", context)
+
+    @admin.action(description="Return to service", permissions=["cordon"])
+    def return_gpus(self, request: HttpRequest, gpus: QuerySet[Gpu]) -> None:
+        for gpu in gpus:
+            return_gpu(gpu, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+        self.message_user(request, f"In service: {', '.join(map(str, gpus))}.")
 
 
 @admin.register(Storage)

@@ -7,10 +7,9 @@ from typing import Any
 
 from django.db.models import Q
 
-from cluster_app.models import FOREIGN_USE, POWERED_DOWN, SUSPECT_AFTER, Engine, Gpu, MissingStorage, Node, NodeEvent
+from cluster_app.models import FOREIGN_USE, POWERED_DOWN, SUSPECT_AFTER, Engine, MissingStorage, Node, NodeEvent
 from cluster_app.node_history import note_health
 from cluster_app.services import record
-from database.bulk_update import rewrite
 
 Inventory = Mapping[str, Mapping[str, Any]]
 """Reported nodes: name → the columns of `scheduler_app.round.observe.inventory_of`."""
@@ -54,15 +53,6 @@ def record_heartbeats(engine: str, names: Iterable[str], *, now: datetime) -> No
 def reasons_out_of_service(engine: str) -> dict[str, str]:
     """The engine's nodes, each with the reason of its cordon or drain; empty for a node in service."""
     return dict(Node.objects.filter(engine__name=engine).values_list("name", "reason"))
-
-
-def note_gpu_health(engine: str, healthy: Mapping[str, bool]) -> None:
-    """Store the health of an engine's GPUs by UUID, as drivers report it; an unhealthy GPU gets no new job."""
-    if not healthy:  # declared nodes report no hardware: no query for them
-        return
-    known = Gpu.objects.filter(node__engine__name=engine).exclude(uuid="").values_list("pk", "uuid", "healthy")
-    changed = {pk: healthy[uuid] for pk, uuid, before in known if healthy.get(uuid, before) is not before}
-    rewrite(Gpu, ("healthy",), {pk: (is_healthy,) for pk, is_healthy in changed.items()})
 
 
 def update_node_health(

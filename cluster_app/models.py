@@ -359,10 +359,22 @@ class GpuQuerySet(models.QuerySet["Gpu"]):
 class Gpu(models.Model):
     """One GPU. A GPU that was removed from its node stays as a row, because the history refers to it."""
 
+    class FaultSource(models.TextChoices):
+        """Who found the fault, and takes it back when it is over."""
+
+        DRIVER = "driver", "the driver: as long as it says so"
+        PROCESS = "process", "a process that no attempt accounts for: as long as it is there"
+        CORDON = "cordon", "a critical error, or an administrator: until an administrator returns it"
+
     node = models.ForeignKey(Node, on_delete=models.CASCADE)
     index = models.PositiveSmallIntegerField(validators=[MaxValueValidator(MOST_GPUS_PER_NODE - 1)])
     uuid = models.CharField(max_length=80, blank=True)
-    healthy = models.BooleanField(default=True)
+    healthy = models.BooleanField(default=True, help_text="If not, it gets no new job; others of its node do.")
+    fault = models.CharField(max_length=200, blank=True, default="", help_text="Why it gets no new job.")
+    fault_source = models.CharField(max_length=20, choices=FaultSource.choices, blank=True, default="")
+    stray_since = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Since when a process is on it that no attempt accounts for."
+    )
     present = models.BooleanField(default=True)
 
     objects = GpuQuerySet.as_manager()
@@ -374,6 +386,12 @@ class Gpu(models.Model):
             models.UniqueConstraint(fields=("node", "index"), name="gpu_once_per_slot"),
             models.UniqueConstraint(fields=("uuid",), condition=~Q(uuid=""), name="gpu_uuid_once"),
             models.CheckConstraint(condition=Q(index__lt=MOST_GPUS_PER_NODE), name="gpu_index_in_range"),
+            models.CheckConstraint(
+                condition=Q(healthy=False) | Q(fault="", fault_source=""), name="gpu_healthy_without_fault"
+            ),
+            models.CheckConstraint(
+                condition=Q(fault_source__in=("", "cordon", "driver", "process")), name="gpu_fault_source_known"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -451,6 +469,7 @@ class NodeEvent(models.Model):
         WOKEN = "woken", "being woken"
         AWAKE = "awake", "awake again"
         HEALTH = "health", "health changed"
+        GPU = "gpu", "a GPU out of service or back"
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField(default=timezone.now)

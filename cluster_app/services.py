@@ -55,7 +55,8 @@ def add_node(
         unknown_if_moved(node, before)
     set_gpu_count(node, gpus)
     for index, uuid in enumerate(uuids):
-        Gpu.objects.filter(node=node, index=index).update(uuid=uuid)
+        replaced = Gpu.objects.filter(node=node, index=index).exclude(uuid=uuid)
+        replaced.update(uuid=uuid, healthy=True, fault="", fault_source="", stray_since=None)
     kind = NodeEvent.Kind.ADDED if created else NodeEvent.Kind.CHANGED
     record(node, kind, f"{gpus} x {gpu_type}, {cpus} CPUs, {memory_mib} MiB")
     return node

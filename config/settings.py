@@ -322,6 +322,8 @@ MOTLEY_KEEP_JOBS = env.timedelta("MOTLEY_KEEP_JOBS", timedelta(days=365), valida
 """In the database, from their end on; then they are in the archive."""
 MOTLEY_KEEP_MINUTES = env.timedelta("MOTLEY_KEEP_MINUTES", timedelta(days=90), validate=_AN_HOUR)
 """Of the ledger of teams and GPU types."""
+MOTLEY_KEEP_GPU_MINUTES = env.timedelta("MOTLEY_KEEP_GPU_MINUTES", timedelta(days=14), validate=_AN_HOUR)
+"""Of the readings of GPUs: a row per GPU and minute."""
 MOTLEY_KEEP_IDEMPOTENCY_KEYS = env.timedelta("MOTLEY_KEEP_IDEMPOTENCY_KEYS", timedelta(hours=72), validate=_AN_HOUR)
 MOTLEY_KEEP_CODE = env.timedelta("MOTLEY_KEEP_CODE", timedelta(days=30), validate=_AN_HOUR)
 """Of archives of code, from the last upload and the end of the last job with it on."""

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from engines.protocol import GpuReport, NodeReport
+from engines.xid_errors import XidWatch
 
 try:
     import pynvml
@@ -17,6 +18,9 @@ except ImportError:
     pynvml = None
 
 MIB = 1024 * 1024
+NO_HANDLE = "the driver gives no handle to it: it has fallen off the bus, say"
+NO_ANSWER = "it does not answer the driver: it has fallen off the bus, say"
+ECC_ERRORS = "{} uncorrectable memory errors (ECC) since it was last reset"
 _NOT_THE_MODEL = re.compile(
     r"nvidia|tesla|geforce|quadro|graphics|device|generation|edition|pci|pcie|sxm\d*|nvl|hbm\d\w*|\d+gb", re.IGNORECASE
 )
@@ -39,7 +43,7 @@ def this_machine() -> NodeReport | None:
 
 def device_is_free(uuid: str) -> bool:
     """Whether the driver lists no compute process on this GPU; True without a driver."""
-    if not _driver_is_there():
+    if not driver_is_there():
         return True
     try:
         return not pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByUUID(uuid))
@@ -52,7 +56,7 @@ def gpu_minors(uuids: Iterable[str]) -> list[int] | None:
     uuids = list(uuids)
     if not uuids:
         return []
-    if not _driver_is_there():
+    if not driver_is_there():
         return None
     try:
         return [int(pynvml.nvmlDeviceGetMinorNumber(pynvml.nvmlDeviceGetHandleByUUID(uuid))) for uuid in uuids]
@@ -72,7 +76,7 @@ def normal_gpu_type(name: str) -> str:
 
 
 def _gpus() -> list[tuple[str, GpuReport]]:
-    if not _driver_is_there():
+    if not driver_is_there():
         return []
     try:
         count = pynvml.nvmlDeviceGetCount()
@@ -81,6 +85,7 @@ def _gpus() -> list[tuple[str, GpuReport]]:
     return [found for index in range(count) if (found := _gpu(index)) is not None]
 
 
+_xids = XidWatch()
 _seen: dict[int, tuple[str, GpuReport]] = {}
 """What each GPU last said of itself: of one that is lost, the driver may give not even its name."""
 
@@ -89,22 +94,34 @@ def _gpu(index: int) -> tuple[str, GpuReport] | None:
     """Model and report of a GPU; of one that is lost as it was, but unhealthy; None if it never answered."""
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        report = GpuReport(index, uuid=_text(pynvml.nvmlDeviceGetUUID(handle)), **_memory_and_health(handle))
+        uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
+        report = GpuReport(index, uuid=uuid, **_memory_and_fault(handle), xid=_xids.last(uuid, handle))
         _seen[index] = normal_gpu_type(_text(pynvml.nvmlDeviceGetName(handle))), report
     except pynvml.NVMLError:
         if index not in _seen:
             return None
         model, report = _seen[index]
-        return model, replace(report, healthy=False)
+        return model, replace(report, fault=NO_HANDLE)
     return _seen[index]
 
 
-def _memory_and_health(handle: Any) -> dict[str, Any]:
-    """Memory of the GPU, or that it is unhealthy: a GPU that has fallen off the bus answers only to its name."""
+def _memory_and_fault(handle: Any) -> dict[str, Any]:
+    """Memory of the GPU, and what is wrong with it: a GPU that has fallen off the bus answers only to its name."""
     try:
-        return {"memory_mib": pynvml.nvmlDeviceGetMemoryInfo(handle).total // MIB}
+        memory_mib = pynvml.nvmlDeviceGetMemoryInfo(handle).total // MIB
     except pynvml.NVMLError:
-        return {"healthy": False}
+        return {"fault": NO_ANSWER}
+    errors = ecc_errors(handle)
+    return {"memory_mib": memory_mib, "fault": ECC_ERRORS.format(errors) if errors else ""}
+
+
+def ecc_errors(handle: Any) -> int | None:
+    """Uncorrectable memory errors since the driver was loaded or the GPU was reset; None: it does not count them."""
+    try:
+        kind, since = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
+        return int(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, since))
+    except pynvml.NVMLError:
+        return None
 
 
 def _text(value: str | bytes) -> str:
@@ -112,7 +129,7 @@ def _text(value: str | bytes) -> str:
 
 
 @cache
-def _driver_is_there() -> bool:
+def driver_is_there() -> bool:
     """Initialise NVML once: it can take a second for each GPU."""
     if pynvml is None:
         return False

@@ -7,7 +7,7 @@ the scheduler may die in between.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
+from enum import IntFlag, StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -221,10 +221,65 @@ class AttemptReport:
 
 @dataclass(frozen=True)
 class GpuReport:
+    """A GPU as the driver describes it."""
+
     index: int
     uuid: str = ""
     memory_mib: int = 0
-    healthy: bool = True
+    fault: str = ""
+    """Why it must get no job, as long as the driver says so; empty: it is healthy."""
+    xid: int = 0
+    """Critical XID error of the last minute that no job causes; 0: none. The driver tells each once."""
+
+    @property
+    def healthy(self) -> bool:
+        return not self.fault
+
+
+class Throttle(IntFlag):
+    """Why a GPU runs below its clock, as bits of NVML; those of idle GPUs and of settings are left out."""
+
+    NONE = 0
+    SW_POWER_CAP = 0x04
+    HW_SLOWDOWN = 0x08
+    SW_THERMAL = 0x20
+    HW_THERMAL = 0x40
+    HW_POWER_BRAKE = 0x80
+
+
+@dataclass(frozen=True)
+class WatchedGpu:
+    """A GPU that the service wants to be read."""
+
+    gpu: int
+    """The service's number of it."""
+    node: str
+    index: int
+    uuid: str = ""
+    emulated: bool = False
+    busy: bool = False
+    """Whether an attempt runs on it: an emulated GPU has no other load."""
+    memory_mib: int = 0
+    power_w: float = 0
+    """Power limit of its type."""
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    """Reading of one GPU; None: the driver does not say."""
+
+    gpu: int
+    """As of `WatchedGpu`."""
+    utilization: float | None = None
+    """Per cent of the last second, or less, in which a kernel ran."""
+    memory_used_mib: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    ecc_errors: int | None = None
+    """Uncorrectable memory errors since the driver was loaded or the GPU was reset."""
+    throttle: Throttle = Throttle.NONE
+    processes: Sequence[int] | None = None
+    """Processes that compute on it now, by the numbers of the machine; None: not known."""
 
 
 class NodeState(StrEnum):
@@ -293,7 +348,7 @@ class EngineUnreachable(EngineError):
 
 
 class Engine(Protocol):
-    """The ten commands of every engine."""
+    """The commands of every engine."""
 
     def nodes(self) -> list[NodeReport]:
         """Every node that the engine knows, also silent ones."""
@@ -321,6 +376,12 @@ class Engine(Protocol):
         """One report per attempt; an attempt that was never launched here is UNKNOWN and proven gone.
 
         An attempt may be missing from the answer: the engine cannot say anything new of it now.
+        """
+
+    def read_gpus(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
+        """Read these GPUs once, in one pass; those that the engine cannot read are missing from the answer.
+
+        It returns in a fraction of a second, whatever a driver does.
         """
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk: ...

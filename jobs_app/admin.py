@@ -24,6 +24,7 @@ class TeamAdmin(Audited, admin.ModelAdmin[Team]):
         "max_gpus_per_member",
         "max_code_mib",
         "max_files_gib",
+        "idle_gpus_limit_min",
     )
     search_fields = ("name",)
     filter_horizontal = ("members",)

@@ -30,6 +30,7 @@ from motley_client.responses import (
     GpuType,
     Job,
     JobDetail,
+    JobGpus,
     LogChunk,
     Me,
     NewToken,
@@ -182,6 +183,10 @@ class Client(Connection):
         """Why the job waits and which rates the scheduler assumes; with `would_start`, also what would start it now."""
         query = {"would_start": "true"} if would_start else {}
         return cast("Explanation", self._json("GET", url_path("jobs", job_id, "explain"), params=query))
+
+    def job_gpus(self, job_id: str) -> JobGpus:
+        """What was read of a job's GPUs; `NotFound` also where the service is older than this route."""
+        return cast("JobGpus", self._json("GET", url_path("jobs", job_id, "gpus")))
 
     def events(self, job_id: str) -> Iterator[Event]:
         """Events of the job, oldest first."""

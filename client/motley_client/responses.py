@@ -117,6 +117,38 @@ class Job(TypedDict):
     exit_code: int | None
 
 
+class GpuSummary(TypedDict):
+    """One GPU over the run of an attempt; None: its driver does not say."""
+
+    node: str
+    index: int
+    utilization: float | None
+    memory_used_max_mib: float | None
+    power_w: float | None
+    temperature_max_c: float | None
+    ecc_errors: int | None
+
+
+class GpuPoint(TypedDict):
+    at: str
+    utilization: float | None
+    memory_used_mib: float | None
+    power_w: float | None
+    temperature_c: float | None
+
+
+class JobGpus(TypedDict):
+    """What was read of the GPUs of a job's latest attempt; `emulated`: the figures are made up."""
+
+    attempt: int | None
+    emulated: bool
+    idle_gpus: int
+    idle_since: str | None
+    energy_wh: float | None
+    gpus: list[GpuSummary]
+    course: list[GpuPoint]
+
+
 class JobDetail(Job):
     """A job with its attempts and entity tag, as the route of one job returns it."""
 
@@ -331,6 +363,7 @@ class Team(TypedDict):
     max_gpus_per_member: int | None
     max_code_mib: int | None
     max_files_gib: int | None
+    idle_gpus_limit_min: NotRequired[int | None]
     files_bytes: int
     members: list[str]
     gpus_in_use: int

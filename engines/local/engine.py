@@ -10,11 +10,13 @@ from functools import cached_property
 from pathlib import Path
 
 from engines.attempt_files import AttemptFolder, CgroupFile, ExitFile, LaunchFile, StartedFile, StopFile, write_json
+from engines.gpu_readings import GpuReader, emulated_readings
 from engines.linux import lock, process_space, seconds_since_boot
 from engines.nvml import device_is_free, this_machine
 from engines.protocol import (
     AttemptReport,
     EngineError,
+    GpuReading,
     Launch,
     LogChunk,
     NodeReport,
@@ -24,6 +26,7 @@ from engines.protocol import (
     SiteReason,
     StopReason,
     Stream,
+    WatchedGpu,
 )
 from engines.supervision.cgroup import kill_members, remove, write_limits
 from engines.supervision.cgroup_subtree import CgroupSubtree, lowered_limits
@@ -77,6 +80,7 @@ class LocalEngine:
         self._asked_isolation = isolation
         self._cgroup_setting, self._containers = cgroup, containers
         self._found_cgroups: CgroupSubtree | None = None
+        self._gpu_reader = GpuReader()
         self._root.make()
 
     def nodes(self) -> list[NodeReport]:
@@ -127,6 +131,9 @@ class LocalEngine:
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         return [_report(attempt, self._root.attempt(attempt)) for attempt in attempts]
+
+    def read_gpus(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
+        return [*self._gpu_reader.read(gpus), *emulated_readings(gpus, seconds_since_boot())]
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:
         folder = self._root.attempt(attempt)

@@ -15,6 +15,7 @@ from engines.protocol import (
     AttemptReport,
     EngineError,
     EngineUnreachable,
+    GpuReading,
     GpuReport,
     Launch,
     LogChunk,
@@ -23,6 +24,7 @@ from engines.protocol import (
     SessionCommand,
     StopReason,
     Stream,
+    WatchedGpu,
 )
 from engines.slurm.commands import SlurmCommands
 from engines.slurm.files import SlurmFiles, SlurmLaunchFile
@@ -126,6 +128,9 @@ class SlurmEngine:
             jobs = None
         reports = (self._reports.of(attempt, jobs) for attempt in attempts)
         return [report for report in reports if report is not None]
+
+    def read_gpus(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
+        return []  # the drivers of a site's nodes answer on those nodes only
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:
         folder = self._root.attempt(attempt)

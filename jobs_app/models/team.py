@@ -43,6 +43,14 @@ class Team(models.Model):
         help_text="Of jobs that ended: logs, working folders and checkpoints; the oldest are deleted. Empty: the "
         "service's limit (MOTLEY_TEAM_FILES_GIB).",
     )
+    idle_gpus_limit_min = models.PositiveIntegerField(
+        "minutes of idle GPUs",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(10, "Write 10 minutes or more.")],
+        help_text="A job of which no GPU has been in use for so long is stopped gracefully, so that it can save a "
+        "checkpoint, and ends as timed out. Empty: its owner is only warned.",
+    )
     files_bytes = models.PositiveBigIntegerField(
         default=0, editable=False, help_text="Of its jobs that ended, as added up at the last run of retention."
     )
@@ -57,6 +65,11 @@ class Team(models.Model):
                 ),
                 name="team_weights_in_range",
                 violation_error_message=WEIGHTS_IN_RANGE,
+            ),
+            models.CheckConstraint(
+                condition=Q(idle_gpus_limit_min=None) | Q(idle_gpus_limit_min__gte=10),
+                name="team_idle_gpus_limit_long_enough",
+                violation_error_message="GPUs are idle after 10 minutes at the earliest.",
             ),
         ]
 

@@ -52,6 +52,7 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
             "max_code_mib",
             "max_files_gib",
             "files_bytes",
+            "idle_gpus_limit_min",
             "members",
             "gpus_in_use",
             "share",

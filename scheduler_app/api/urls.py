@@ -1,10 +1,11 @@
-"""URLs of a job's explanation, logs and sessions, of arrays, of the reports on usage, energy and estimates."""
+"""URLs of a job's explanation, GPUs, logs and sessions, of arrays, of a node's GPUs, and of the reports."""
 
 from django.urls import path
 
 from scheduler_app.api.arrays import ArrayView
 from scheduler_app.api.energy import EnergyView
 from scheduler_app.api.estimates import EstimatesView
+from scheduler_app.api.gpus import JobGpusView, NodeGpusView
 from scheduler_app.api.jobs import ExplainView
 from scheduler_app.api.logs import LogView
 from scheduler_app.api.sessions import SessionView
@@ -12,6 +13,8 @@ from scheduler_app.api.usage import UsageView
 
 urlpatterns = [
     path("jobs/<uuid:pk>/explain", ExplainView.as_view(), name="job-explain"),
+    path("jobs/<uuid:pk>/gpus", JobGpusView.as_view(), name="job-gpus"),
+    path("nodes/<str:name>/gpus", NodeGpusView.as_view(), name="node-gpus"),
     path("jobs/<uuid:pk>/session", SessionView.as_view(), name="job-session"),
     path("arrays/<uuid:pk>", ArrayView.as_view(), name="array"),
     path("estimates", EstimatesView.as_view(), name="estimates-accuracy"),

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db.models import F, Func, IntegerField, Sum
+from django.db.models import F, Sum
 
+from database.time_bucket import Bucket
 from scheduler_app.models import GpuTypeUsage, TeamUsage
 
 
@@ -24,23 +25,6 @@ WINDOWS = {
     "24h": Window("the last 24 hours", timedelta(hours=24), timedelta(minutes=10)),
     "7d": Window("the last 7 days", timedelta(days=7), timedelta(hours=1)),
 }
-
-
-class Bucket(Func):
-    """Number of the time bucket of a timestamp."""
-
-    output_field = IntegerField()
-
-    def __init__(self, expression: Any, *, seconds: int) -> None:
-        super().__init__(expression, seconds=seconds)
-
-    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        template = "CAST(strftime('%%%%s', %(expressions)s) AS INTEGER) / %(seconds)s"
-        return self.as_sql(compiler, connection, template=template, **context)
-
-    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        template = "FLOOR(EXTRACT(EPOCH FROM %(expressions)s) / %(seconds)s)::integer"
-        return self.as_sql(compiler, connection, template=template, **context)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""Leases, rounds, claims, engine tests, policy settings, forecasts, usage, energy, retention, what is set aside."""
+"""Leases, rounds, claims, readings of GPUs, engine tests, policies, forecasts, usage, energy, retention, set-asides."""
 
 from scheduler_app.models.duration_forecast import DurationForecast
 from scheduler_app.models.duration_model import DurationModel
 from scheduler_app.models.energy import NodeUse, SleepAdvice
 from scheduler_app.models.engine_probe import EngineProbe
 from scheduler_app.models.gpu_claim import GpuClaim
+from scheduler_app.models.gpu_minute import GpuMinute
 from scheduler_app.models.lease import SchedulerLease
 from scheduler_app.models.ledger import DailyUsage, GpuTypeUsage, TeamBacklog, TeamUsage
 from scheduler_app.models.policy_setting import PolicySetting, policy_names
@@ -18,6 +19,7 @@ __all__ = [
     "DurationModel",
     "EngineProbe",
     "GpuClaim",
+    "GpuMinute",
     "GpuTypeUsage",
     "NodeUse",
     "PolicySetting",

@@ -1,10 +1,11 @@
 """Prometheus metrics, computed from the database, so that every process answers the same.
 
 Unfinished jobs are counted through an index, finished ones come from running totals: a million finished jobs cost
-nothing. No label is a job or a user, because their number is unbounded.
+nothing. No label is a user, nor a job, because their number is unbounded; only the readings of GPUs, of which there are
+as many as GPUs, name the job that holds the GPU.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -22,6 +23,7 @@ from jobs_app.models import Attempt, Job, Metric, Reason
 from scheduler_app.fairness.usage_ledger import team_shares
 from scheduler_app.forecasts.accuracy import judge_forecasts
 from scheduler_app.forecasts.rate_accuracy import judge_rates
+from scheduler_app.gpu_watch.history import GpuNow, gpus_now
 from scheduler_app.models import Round, SetAside
 from scheduler_app.operations.gpu_occupancy import CONDITIONS, gpu_counts
 from scheduler_app.operations.health import scheduler_health
@@ -46,6 +48,7 @@ class MetricsCollector(Collector):
         yield _jobs(added_up)
         yield _pending()
         yield _gpus()
+        yield from _gpu_readings(now)
         yield _engines()
         yield from _rounds(added_up, now)
         yield _set_aside()
@@ -88,6 +91,27 @@ def _gpus() -> Family:
         for condition in CONDITIONS:
             family.add_metric([count.gpu_type, condition], getattr(count, condition))
     return family
+
+
+def _gpu_readings(now: datetime) -> Iterator[Family]:
+    """Means of the last minute, under the names of NVIDIA's DCGM exporter."""
+    found = gpus_now(now)
+    for name, (words, value) in DCGM.items():
+        family = GaugeMetricFamily(f"DCGM_FI_DEV_{name}", words, labels=["gpu", "node", "job", "emulated"])
+        for one in found:
+            if (figure := value(one)) is not None:
+                family.add_metric([str(one.index), one.node, str(one.job or ""), str(one.emulated).lower()], figure)
+        yield family
+
+
+DCGM: dict[str, tuple[str, Callable[[GpuNow], float | None]]] = {
+    "GPU_UTIL": ("GPU utilization (in %).", lambda one: one.utilization),
+    "FB_USED": ("Framebuffer memory used (in MiB).", lambda one: one.memory_used_mib),
+    "POWER_USAGE": ("Power draw (in W).", lambda one: one.power_w),
+    "GPU_TEMP": ("GPU temperature (in C).", lambda one: one.temperature_c),
+    "ECC_DBE_VOL_TOTAL": ("Uncorrectable memory errors since the last reset.", lambda one: one.ecc_errors),
+    "CLOCK_THROTTLE_REASONS": ("Throttle reasons bitmask of the last minute.", lambda one: one.throttle),
+}
 
 
 def _engines() -> Family:

@@ -20,7 +20,7 @@ def fairness_figure(points: Sequence[Point]) -> Figure:
     traces = []
     for position, name in enumerate(_names(points)):
         mine = [point for point in points if point.name == name]
-        line = _line(position)
+        line = line_of(position)
         traces.append(_trace(f"{name}: delivered", mine, [p.value for p in mine], {**line, "width": 2.5}))
         fair = [p.fair or 0.0 for p in mine]
         traces.append(_trace(f"{name}: entitled", mine, fair, {**line, "width": 1.5, "dash": "dash", "shape": "hv"}))
@@ -30,7 +30,7 @@ def fairness_figure(points: Sequence[Point]) -> Figure:
 def utilization_figure(points: Sequence[Point]) -> Figure:
     """Utilization per GPU type as a line."""
     traces = [
-        _trace(name.upper(), mine := [p for p in points if p.name == name], [p.value for p in mine], _line(position))
+        _trace(name.upper(), mine := [p for p in points if p.name == name], [p.value for p in mine], line_of(position))
         for position, name in enumerate(_names(points))
     ]
     return _figure(traces, title="Utilization")
@@ -40,7 +40,8 @@ def _names(points: Iterable[Point]) -> list[str]:
     return sorted({point.name for point in points})
 
 
-def _line(position: int) -> dict[str, Any]:
+def line_of(position: int) -> dict[str, Any]:
+    """Colour and dash of the line at this place."""
     colour = OKABE_ITO[position % len(OKABE_ITO)]
     return {"color": colour, "dash": DASHES[position // len(OKABE_ITO) % len(DASHES)], "width": 2}
 

@@ -1,4 +1,4 @@
-"""Job page: timeline and the tabs overview, why, logs, attempts, events and spec."""
+"""Job page: timeline and the tabs overview, why, logs, gpus, attempts, events and spec."""
 
 import json
 import re
@@ -33,9 +33,11 @@ from scheduler_app.explain.remaining_work import remaining_work
 from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.explain.timeline import CAUSES, bar_segments, seconds_by_state, state_spans
 from scheduler_app.explain.what_if import WouldStart, what_would_start
+from scheduler_app.gpu_watch.history import course_of_attempt, energy_j, latest_watched, summaries
 from scheduler_app.logs.reading import log_tail, read_log, readable
 from scheduler_app.models import Round
 from scheduler_app.pages.base import SignedInRequest, emulated_nodes
+from scheduler_app.pages.gpu_charts import gpu_figures
 
 TAIL_BYTES = 64 * 1024
 RAW_CHUNK_BYTES = 1024 * 1024
@@ -108,6 +110,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "remaining": remaining_work(job, attempts, now),
         "checkpoints": checkpoint_outlook(job, attempts, now),
         "array": array_progress(job.array_id, Job.objects.all(), now) if job.array_id else None,
+        "energy_j": energy_j(attempts),
         "waited_s": job.waited_s(now),
         "cpu_memory": amount_of(attempts[-1]) if attempts else "",
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
@@ -192,6 +195,18 @@ def _chosen_log(request: SignedInRequest, launched: Sequence[Attempt]) -> tuple[
     return attempt, stream, rank
 
 
+def _gpus(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    attempt, now = latest_watched(attempts), timezone.now()
+    points = course_of_attempt(attempt, now) if attempt else []
+    return {
+        "watched": attempt,
+        "figures": gpu_figures(points),
+        "points": points,
+        "gpus": summaries(attempt) if attempt else [],
+        "energy_j": energy_j(attempts),
+    }
+
+
 def _attempts(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
     now = timezone.now()
     return {"newest": [(attempt, attempt.ran_s(now)) for attempt in reversed(attempts)]}
@@ -217,6 +232,7 @@ TABS: dict[str, Tab] = {
     "overview": _overview,
     "why": _why,
     "logs": _logs,
+    "gpus": _gpus,
     "attempts": _attempts,
     "events": _events,
     "spec": _spec,

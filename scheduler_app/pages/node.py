@@ -1,7 +1,7 @@
-"""Node page: how long the node stays, from the times in which it was up and down, and its history."""
+"""Node page: its GPUs as read, how long it stays, from the times in which it was up and down, and its history."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from cluster_app.lending import Window
-from cluster_app.models import Node, NodeInterval
+from cluster_app.models import Gpu, Node, NodeInterval
 from estimation.node_lifetimes import kaplan_meier
+from scheduler_app.gpu_watch.history import GpuNow, course_of_node, gpus_now
 from scheduler_app.pages.base import SignedInRequest
+from scheduler_app.pages.gpu_charts import gpu_figures
 from scheduler_app.round.node_lifetimes import known_lifetimes
 
 HORIZONS_S = (600, 3600, 8 * 3600, 86_400, 7 * 86_400)
@@ -23,6 +25,8 @@ LEAST_LOSSES = 3
 """With fewer of its own, a node's survival curve is that of its capacity type."""
 MOST_INTERVALS = 5000
 SHOWN = 20
+CHARTED = timedelta(hours=24)
+"""What charts of its GPUs show."""
 
 
 @login_required
@@ -39,9 +43,17 @@ def node(request: SignedInRequest, name: str) -> HttpResponse:
         "survival": _survival(seen.intervals.all() if of_its_own else alike, now),
         "of_its_own": of_its_own,
         "intervals": [(interval, _length_s(interval, now)) for interval in seen.intervals.all()[:SHOWN]],
+        "figures": gpu_figures(course_of_node(seen.pk, now - CHARTED, now)),
+        "gpus": _gpus(seen, now),
         "events": seen.events.select_related("actor")[:SHOWN],
     }
     return render(request, "scheduler_app/node.html", context)
+
+
+def _gpus(node: Node, now: datetime) -> list[tuple[Gpu, GpuNow | None]]:
+    """GPUs of the node, with what was read of each in the last two minutes."""
+    read = {one.index: one for one in gpus_now(now, node.pk)}
+    return [(gpu, read.get(gpu.index)) for gpu in node.gpu_set.present().order_by("index")]
 
 
 def _survival(intervals: QuerySet[NodeInterval], now: datetime) -> Sequence[tuple[int, float]]:

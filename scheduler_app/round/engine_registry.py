@@ -17,6 +17,7 @@ from engines.protocol import (
     AttemptReport,
     Engine,
     EngineError,
+    GpuReading,
     Launch,
     LogChunk,
     NodeReport,
@@ -24,6 +25,7 @@ from engines.protocol import (
     SessionCommand,
     StopReason,
     Stream,
+    WatchedGpu,
 )
 from engines.slurm.engine import SlurmEngine
 from engines.slurm.options import SlurmOptions, refuse_unknown
@@ -112,6 +114,9 @@ class UnusableEngine:
         self._refuse()
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
+        self._refuse()
+
+    def read_gpus(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
         self._refuse()
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:

@@ -25,13 +25,13 @@ from django.db.models.functions import Cast, Ceil, Coalesce, Greatest
 
 from cluster_app.engine_reports import (
     Inventory,
-    note_gpu_health,
     reasons_out_of_service,
     record_answer,
     record_fault,
     record_heartbeats,
     update_node_health,
 )
+from cluster_app.gpu_faults import ReportedGpu, note_gpu_reports
 from cluster_app.models import FOREIGN_USE, Node, NodeQuerySet
 from cluster_app.models import Engine as EngineRow
 from cluster_app.services import note_drained
@@ -67,7 +67,7 @@ def observe(fence: Fence, now: datetime) -> None:
         )
         forget_missing_storage(now)
     _end_attempts_on_lost_nodes(fence, now)
-    _stop(fence, [*_over_their_time_limit(now), *_idle(now), *_on_draining_nodes()])
+    _stop(fence, [*_over_their_time_limit(now), *_idle(now), *_gpus_idle(now), *_on_draining_nodes()])
     fence.check()
     settle_dependencies()  # in transactions of its own, which lock jobs in their order
     with fence.transaction():
@@ -118,10 +118,14 @@ def _store_nodes(fence: Fence, engine: str, nodes: Sequence[NodeReport], now: da
     def store(names: Sequence[str]) -> None:
         with fence.transaction():
             record_heartbeats(engine, [n for n in names if reports[n].state != NodeState.SILENT], now=now)
-            note_gpu_health(engine, {gpu.uuid: gpu.healthy for name in names for gpu in reports[name].gpus if gpu.uuid})
+            note_gpu_reports(engine, {name: _gpus_of(reports[name]) for name in names})
 
     if poison := isolate([name for name in reports if name not in aside], store):
         set_aside(Kind.NODE, poison, now)
+
+
+def _gpus_of(node: NodeReport) -> dict[str, ReportedGpu]:
+    return {gpu.uuid: ReportedGpu(gpu.fault, gpu.xid) for gpu in node.gpus if gpu.uuid}
 
 
 def conditions_of(nodes: Iterable[NodeReport]) -> dict[str, dict[str, Any]]:
@@ -260,6 +264,16 @@ def _idle(now: datetime) -> Iterator[DueStop]:
     for attempt, _, job, limit_s in due:
         if measured.get(attempt, limit_s) >= limit_s:  # else a clock was set forward
             yield DueStop(job, Attempt.StopReason.TIMEOUT, f"no session was in use for {limit_s} s")
+
+
+def _gpus_idle(now: datetime) -> Iterator[DueStop]:
+    """Jobs of which no GPU has been in use for as long as the rule of their team allows."""
+    limit_min = F("job__team__idle_gpus_limit_min")
+    idle = _running().filter(idle_gpus=F("gpu_count"), job__team__idle_gpus_limit_min__isnull=False)
+    due = idle.annotate(until=_seconds_after(F("idle_since"), limit_min * 60)).filter(until__lte=now)
+    for job, minutes, team in due.values_list("job", "job__team__idle_gpus_limit_min", "job__team__name"):
+        note = f"none of its GPUs was in use for {minutes} minutes, the limit of the team {team}"
+        yield DueStop(job, Attempt.StopReason.TIMEOUT, note)
 
 
 def _on_draining_nodes() -> Iterator[DueStop]:

@@ -16,7 +16,16 @@ from cluster_app.models import NodeEvent, NodeInterval
 from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.job_archive import archive_jobs, expired_jobs
 from jobs_app.models import ApiToken, IdempotencyKey, JobEvent
-from scheduler_app.models import DurationForecast, GpuTypeUsage, NodeUse, RetentionRun, Round, SchedulerLease, TeamUsage
+from scheduler_app.models import (
+    DurationForecast,
+    GpuMinute,
+    GpuTypeUsage,
+    NodeUse,
+    RetentionRun,
+    Round,
+    SchedulerLease,
+    TeamUsage,
+)
 from scheduler_app.round.job_files import (
     Left,
     add_up_files_of_teams,
@@ -192,6 +201,9 @@ RETENTION_RULES = (
     ),
     RetentionRule(
         "steps of nodes in use", "MOTLEY_KEEP_MINUTES", lambda day: NodeUse.objects.filter(at__lt=day), _delete
+    ),
+    RetentionRule(
+        "minutes of GPUs", "MOTLEY_KEEP_GPU_MINUTES", lambda day: GpuMinute.objects.filter(minute__lt=day), _delete
     ),
     RetentionRule(
         "idempotency keys",

@@ -23,6 +23,7 @@ from scheduler_app.round.power import drive_power
 from scheduler_app.round.probe import advance_probes
 from scheduler_app.round.retention import delete_expired_when_due
 from scheduler_app.round.run_round import run_round
+from scheduler_app.round.watch import watch_gpus
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ def engine_turn(holder: str, now: datetime) -> bool:
         observe(fence, now)
         give_back_and_lend(fence, now)
         dispatch(fence, now)
+        watch_gpus(fence, now)
         advance_probes(now)
         advise_when_due(now)
         drive_power(fence, now)

@@ -76,6 +76,13 @@ def kilowatt(watts: float) -> str:
 
 
 @register.filter
+def energy(joules: float) -> str:
+    """Energy in Wh, or in kWh from a thousand on."""
+    watt_hours = joules / 3600
+    return f"{watt_hours / 1000:,.1f} kWh" if watt_hours >= 1000 else f"{watt_hours:.3g} Wh"
+
+
+@register.filter
 def number(value: float | None) -> str:
     """Three significant digits; whole numbers with thousands separators."""
     if value is None:

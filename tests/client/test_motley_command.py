@@ -5,8 +5,12 @@ from collections.abc import Callable
 
 import pytest
 import yaml
+from django.utils import timezone
 
+from cluster_app.models import Gpu
+from engines.protocol import GpuReading
 from jobs_app.models import Job
+from scheduler_app.gpu_watch.minutes import store_readings
 from tests.live_service import Live
 from tests.motley_command import Motley
 
@@ -84,6 +88,19 @@ def test_show_tells_the_cpus_and_memory_that_a_round_has_chosen(service: Live, m
     service.attempt(job, cpus_per_gpu=6, memory_per_gpu_mib=65_536, cpu_memory="tuned")
     assert "6 CPUs, 65,536 MiB per GPU (tuned)" in motley("show", "resnet").stdout
     assert "It has 6 CPUs and 64 GiB of memory per GPU" in " ".join(motley("explain", "resnet").stdout.split())
+
+
+def test_show_tells_what_was_read_of_the_gpus_of_a_job(service: Live, motley: Motley) -> None:
+    attempt = service.attempt(
+        service.add("resnet"), state="running", gpu_energy_j=7200.0, idle_gpus=1, idle_since=timezone.now()
+    )
+    assert "UTILIZATION" not in motley("show", "resnet").stdout
+    gpu = Gpu.objects.all()[0]
+    store_readings([GpuReading(gpu.pk, 80.0, 4096.0, 250.0, 83.0, 0)], {gpu.pk: attempt.pk}, timezone.now())
+    shown = motley("show", "resnet").stdout
+    (line,) = (line.split() for line in shown.splitlines() if "°C" in line)
+    assert line == [gpu.node.name, str(gpu.index), "80%", "4", "GiB", "250", "W", "83", "°C", "0"]
+    assert ("2 Wh" in shown, "1 of 1 GPUs, for " in shown) == (True, True)
 
 
 def test_explain_gives_every_reason_and_the_rates(service: Live, motley: Motley) -> None:

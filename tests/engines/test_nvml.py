@@ -5,10 +5,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engines.nvml import normal_gpu_type
+from engines.nvml import NO_ANSWER, NO_HANDLE, normal_gpu_type
 from tests.nvml_driver import compiled_driver
 
 ROOT = Path(__file__).parent.parent.parent
@@ -23,14 +24,13 @@ print(json.dumps({"node": node and asdict(node), "free": free, "minors": minors}
 """
 
 
-def ask(script: str = ASK, **env: str) -> dict[str, object]:
+def ask(script: str = ASK, **env: str) -> Any:
     if os.environ.get("CI") != "true":
         pytest.importorskip("pynvml")
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, env=os.environ | env, capture_output=True, text=True, check=True
     )
-    answer: dict[str, object] = json.loads(done.stdout)
-    return answer
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_this_machine_is_a_node_of_the_gpus_that_the_driver_names(answer: dict[s
 def test_a_gpu_that_no_longer_answers_is_not_healthy(answer: dict[str, object]) -> None:
     node = answer["node"]
     assert isinstance(node, dict)
-    assert [(gpu["memory_mib"], gpu["healthy"]) for gpu in node["gpus"]] == [(141 * 1024, True), (0, False)]
+    assert [(gpu["memory_mib"], gpu["fault"]) for gpu in node["gpus"]] == [(141 * 1024, ""), (0, NO_ANSWER)]
 
 
 def test_a_gpu_is_free_when_the_driver_knows_it_and_no_process_on_it(answer: dict[str, object]) -> None:
@@ -66,11 +66,75 @@ def test_a_gpu_that_is_lost_takes_no_other_with_it(tmp_path: Path) -> None:
     asked = f"from engines.nvml import this_machine; this_machine(); open({str(lost)!r}, 'w')\n{ASK}"
     node = ask(asked, **env, SECOND_GPU_IS_LOST_WITH=str(lost))["node"]
     assert isinstance(node, dict)
-    assert [(gpu["uuid"], gpu["healthy"]) for gpu in node["gpus"]] == [("GPU-0", True), ("GPU-1", False)]
+    assert [(gpu["uuid"], gpu["fault"]) for gpu in node["gpus"]] == [("GPU-0", ""), ("GPU-1", NO_HANDLE)]
     lost.touch()
     node = ask(**env)["node"]
     assert isinstance(node, dict)
     assert [gpu["uuid"] for gpu in node["gpus"]] == ["GPU-0"]
+
+
+def test_memory_errors_and_critical_xids_are_told_but_no_fault_of_a_job(tmp_path: Path) -> None:
+    """XID 31 is a job's own fault, 79 that of the GPU: it is told for a minute, as the report may not be stored."""
+    ecc, xid = tmp_path / "ecc", tmp_path / "xid"
+    env = {"LD_LIBRARY_PATH": str(compiled_driver(tmp_path)), "FIRST_GPU_HAS_ECC_ERRORS_WITH": str(ecc)}
+    script = f"""
+import json
+from pathlib import Path
+from engines.nvml import this_machine
+said = []
+for xid in ("", "31", "79", ""):
+    if xid:
+        Path({str(xid)!r}).write_text(xid)
+    said.append([(gpu.xid, gpu.fault) for gpu in this_machine().gpus][0])
+Path({str(ecc)!r}).touch()
+print(json.dumps([*said, this_machine().gpus[0].fault]))
+"""
+    told = ask(script, **env, FIRST_GPU_HAS_XID_WITH=str(xid), SECOND_GPU_IS_LOST_WITH=str(tmp_path / "never"))
+    errors = "3 uncorrectable memory errors (ECC) since it was last reset"
+    assert told == [[0, ""], [0, ""], [79, ""], [79, ""], errors]
+
+
+READ = """
+import json, sys
+from pathlib import Path
+from engines.gpu_readings import GpuReader
+from engines.protocol import WatchedGpu
+gpus = [WatchedGpu(10 + n, "n1", n, uuid=f"GPU-{n}") for n in (2, 0, 9)]
+reader = GpuReader(patience_s=30)
+def told(readings):
+    return {one.gpu: [one.utilization, one.memory_used_mib, one.power_w, one.temperature_c, one.throttle, one.processes]
+            for one in readings}
+"""
+
+
+def test_all_gpus_are_read_in_one_pass(tmp_path: Path) -> None:
+    (tmp_path / "process").touch()
+    env = {"LD_LIBRARY_PATH": str(compiled_driver(tmp_path)), "GPU_COUNT": "3"}
+    found = ask(
+        READ + "print(json.dumps(told(reader.read(gpus))))", **env, FIRST_GPU_HAS_PROCESS_WITH=f"{tmp_path}/process"
+    )
+    figures = [37, 12 * 1024, 250.5, 61, 0x20]
+    assert found == {"12": [*figures, []], "10": [*figures, [4711]]}
+
+
+def test_a_gpu_that_hangs_delays_nobody_and_is_read_later(tmp_path: Path) -> None:
+    """Its processes are not known then: whose they were, nobody can say."""
+    hangs = tmp_path / "hangs"
+    hangs.touch()
+    script = f"""{READ}
+reader._patience_s = 0.01
+first = []
+while not first:
+    first = reader.read(gpus)
+meanwhile = told(first), told(reader.read(gpus))
+Path({str(hangs)!r}).unlink()
+reader._patience_s = 30
+print(json.dumps([*meanwhile, told(reader.read(gpus))]))
+"""
+    env = {"LD_LIBRARY_PATH": str(compiled_driver(tmp_path)), "GPU_COUNT": "3", "FIRST_GPU_HANGS_WITH": str(hangs)}
+    first, meanwhile, later = ask(script, **env)
+    assert [[*one] for one in (first, meanwhile, later)] == [["12"], [], ["10"]]
+    assert later["10"][-1] is None
 
 
 @pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine has a driver")

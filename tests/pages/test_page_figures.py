@@ -10,10 +10,12 @@ from jobs_app.models import Attempt, Job, Team
 from scheduler_app.explain.rate_comparison import compare_rates, explain_placement
 from scheduler_app.explain.timeline import bar_segments, state_spans
 from scheduler_app.fairness.history import WINDOWS, Point, fairness, utilization
+from scheduler_app.gpu_watch.history import UsePoint, bucket_s
 from scheduler_app.logs.reading import readable
 from scheduler_app.models import GpuTypeUsage, TeamUsage
 from scheduler_app.pages.charts import OKABE_ITO, fairness_figure, utilization_figure
-from scheduler_app.templatetags.words import duration, gpu_time, number, percent, percent_of
+from scheduler_app.pages.gpu_charts import gpu_figures
+from scheduler_app.templatetags.words import duration, energy, gpu_time, number, percent, percent_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -150,3 +152,27 @@ def test_a_team_has_two_lines_of_one_colour():
 def test_a_figure_holds_plain_lists_that_json_can_carry():
     trace = utilization_figure(POINTS)["data"][0]
     assert (trace["x"], trace["y"]) == (["2026-01-01T12:00:00+00:00"], [0.6])
+
+
+# -- GPUs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("hours", "minutes"), [(0.5, 1), (3, 1), (24, 8), (24 * 7, 51)])
+def test_a_course_of_gpus_has_two_hundred_points_at_most(hours: float, minutes: int):
+    assert bucket_s(timedelta(hours=hours)) == 60 * minutes
+    assert hours * 60 / minutes <= 200
+
+
+def test_charts_of_gpus_have_a_line_per_gpu_and_leave_out_what_the_driver_does_not_say():
+    points = [UsePoint(at(0), f"GPU {n}", 50.0, 2048.0, None, 61.0) for n in range(2)]
+    figures = gpu_figures([*points, UsePoint(at(60), "GPU 1", None, None, None, 62.0)])
+    assert [*figures] == ["utilization", "memory", "temperature"]
+    assert [(line["name"], list(line["y"])) for line in figures["memory"]["data"]] == [
+        ("GPU 0", [2.0]),
+        ("GPU 1", [2.0, None]),
+    ]
+
+
+@pytest.mark.parametrize(("joules", "words"), [(3600, "1 Wh"), (1_800_000, "500 Wh"), (9e9, "2,500.0 kWh")])
+def test_energy_is_said_in_watt_hours(joules, words):
+    assert energy(joules) == words

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from engines.gpu_readings import emulated_readings
 from engines.protocol import (
     AttemptReport,
     EngineUnreachable,
+    GpuReading,
     Launch,
     LogChunk,
     NodeReport,
@@ -15,6 +17,7 @@ from engines.protocol import (
     SessionCommand,
     StopReason,
     Stream,
+    WatchedGpu,
 )
 
 STOPPED_BEFORE_START = 143
@@ -84,6 +87,9 @@ class PlayedEngine:
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         self._refuse()
         return [report for number in attempts if (report := self._report(number)) is not None]
+
+    def read_gpus(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
+        return emulated_readings(gpus, self.now.timestamp())
 
     def start(self, number: int) -> None:
         self.attempts_of_it[number].started_at = self.now

@@ -53,7 +53,14 @@ def says(answer: Any, text: str) -> bool:
     return text in answer.content.decode()
 
 
-LISTS = ["cluster_app_gputype", "cluster_app_node", "jobs_app_team", "jobs_app_apitoken", "jobs_app_job"]
+LISTS = [
+    "cluster_app_gpu",
+    "cluster_app_gputype",
+    "cluster_app_node",
+    "jobs_app_team",
+    "jobs_app_apitoken",
+    "jobs_app_job",
+]
 LISTS += ["jobs_app_throughput", "scheduler_app_policysetting", "scheduler_app_round"]
 
 
@@ -61,6 +68,16 @@ LISTS += ["jobs_app_throughput", "scheduler_app_policysetting", "scheduler_app_r
 def test_every_list_opens(lab: Lab, admin: Client, model: str) -> None:
     lab.until_state(lab.submit(), Job.State.SUCCEEDED)
     assert admin.get(reverse(f"admin:{model}_changelist")).status_code == 200
+
+
+def test_one_gpu_is_taken_out_of_service_with_a_reason_and_returned(admin: Client) -> None:
+    gpu = Gpu.objects.get(index=1)
+    assert says(act(admin, "cluster_app_gpu", "cordon_gpus", gpu), "n1/1")
+    act(admin, "cluster_app_gpu", "cordon_gpus", gpu, reason="bent connector")
+    assert list(Gpu.objects.filter(healthy=False).values_list("index", "fault")) == [(1, "bent connector")]
+    act(admin, "cluster_app_gpu", "return_gpus", gpu)
+    assert not Gpu.objects.filter(healthy=False).exists()
+    assert {"gpu.cordon", "gpu.return"} <= set(AuditEntry.objects.values_list("action", flat=True))
 
 
 @pytest.mark.parametrize("model", LISTS)

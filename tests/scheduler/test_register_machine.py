@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """A machine of two GPUs of the type that the test names; the second does not tell its memory."""
-    gpus = (GpuReport(0, uuid="GPU-0", memory_mib=180_000), GpuReport(1, uuid="GPU-1", memory_mib=0, healthy=False))
+    gpus = (GpuReport(0, uuid="GPU-0", memory_mib=180_000), GpuReport(1, uuid="GPU-1", memory_mib=0, fault="lost"))
     report = NodeReport("box", request.param, gpus, cpus=16, memory_mib=65_536)
     monkeypatch.setattr(register_machine, "this_machine", lambda: report)
 

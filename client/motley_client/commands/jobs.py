@@ -13,7 +13,7 @@ from motley_client.completion import JobArgument, JobArguments, TeamOption, gpu_
 from motley_client.errors import Conflict, NotFound
 from motley_client.exit_codes import EXPECTED, report_error
 from motley_client.lookup import connect, find_job
-from motley_client.responses import ACTIVE_STATES, Array, Job, JobDetail, State
+from motley_client.responses import ACTIVE_STATES, Array, Job, JobDetail, JobGpus, State
 from motley_client.spec import SpecError, merged, pairs_of
 from motley_client.tables.jobs import attempts_table, events_table, explanation, job_details, jobs_table
 from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
@@ -90,8 +90,19 @@ def show(
             output=output,
             watch=watch,
             names=lambda job: [job["id"]],
-            table=lambda job: job_details(job, now=now(), array=_array_of(client, job["array"])),
+            table=lambda job: job_details(
+                job, now=now(), array=_array_of(client, job["array"]), watched=_gpus_of(client, job)
+            ),
         )
+
+
+def _gpus_of(client: Client, job: JobDetail) -> JobGpus | None:
+    """What was read of its GPUs; None: nothing, or it is in the archive, or the service is older than the command."""
+    try:
+        found = client.job_gpus(job["id"]) if job["attempts"] else None
+    except NotFound:
+        return None
+    return found if found and found["gpus"] else None
 
 
 def explain(

@@ -14,13 +14,14 @@ from motley_client.responses import (
     Explanation,
     Job,
     JobDetail,
+    JobGpus,
     Plan,
     PlanOption,
     RateUsed,
     Remaining,
     WouldStart,
 )
-from motley_client.tables.format import Cell, age, duration, key_values, number, table, to_the_second, when
+from motley_client.tables.format import Cell, age, duration, gib, key_values, number, table, to_the_second, when
 from motley_client.terminal import sanitized
 
 ID_LENGTH = 18
@@ -44,8 +45,10 @@ def jobs_table(jobs: Iterable[Job], *, now: datetime, array: Array | None = None
     return Group(Text(sanitized(f"{array['name']}: {array['summary']}")), drawn) if array else drawn
 
 
-def job_details(job: JobDetail, *, now: datetime, array: Array | None = None) -> RenderableType:
-    """One job: its state, reasons for waiting, progress and attempts."""
+def job_details(
+    job: JobDetail, *, now: datetime, array: Array | None = None, watched: JobGpus | None = None
+) -> RenderableType:
+    """One job: its state, reasons for waiting, progress, attempts, and what was read of its GPUs."""
     lines: list[tuple[str, Cell]] = [
         ("name", job["name"]),
         ("id", job["id"]),
@@ -64,10 +67,40 @@ def job_details(job: JobDetail, *, now: datetime, array: Array | None = None) ->
         ("started", when(job["started_at"], now)),
         ("finished", when(job["finished_at"], now)),
         ("exit code", number(job["exit_code"], "{}")),
+        *(_watched(watched, now) if watched else []),
         ("work lost", f"{job['work_lost_gpu_seconds']:.0f} GPU-seconds" if job["work_lost_gpu_seconds"] else ""),
     ]
     attempts = [Text(""), attempts_table(job["attempts"], now=now)] if job["attempts"] else []
-    return Group(key_values(lines), *attempts)
+    gpus_read = [Text(""), gpus_table(watched)] if watched else []
+    return Group(key_values(lines), *attempts, *gpus_read)
+
+
+def _watched(watched: JobGpus, now: datetime) -> list[tuple[str, Cell]]:
+    """GPUs that are idle, and the energy of all."""
+    idle = f"{watched['idle_gpus']} of {len(watched['gpus'])} GPUs, for {age(watched['idle_since'], now)}"
+    made_up = " (emulated)" if watched["emulated"] else ""
+    return [
+        ("idle", idle if watched["idle_gpus"] else ""),
+        ("energy", number(watched["energy_wh"], "{:,.3g} Wh") + made_up if watched["energy_wh"] is not None else ""),
+    ]
+
+
+def gpus_table(watched: JobGpus) -> RenderableType:
+    """Each GPU over the run of the attempt."""
+    headings = ("NODE", "GPU", "UTILIZATION", "MEMORY MAX", "POWER", "TEMPERATURE MAX", "MEMORY ERRORS")
+    rows = [
+        (
+            gpu["node"],
+            str(gpu["index"]),
+            number(gpu["utilization"], "{:.0f}%"),
+            "" if gpu["memory_used_max_mib"] is None else gib(round(gpu["memory_used_max_mib"])),
+            number(gpu["power_w"], "{:.0f} W"),
+            number(gpu["temperature_max_c"], "{:.0f} °C"),
+            number(gpu["ecc_errors"], "{}"),
+        )
+        for gpu in watched["gpus"]
+    ]
+    return table(headings, rows, empty="Nothing was read of its GPUs.")
 
 
 def _cpus_and_memory(attempts: Sequence[Attempt]) -> str:

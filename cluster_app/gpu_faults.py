@@ -1,0 +1,147 @@
+"""GPUs out of service one by one: by the driver, by a process that nobody accounts for, by a critical error or by hand.
+
+The rest of the node stays in use. A fault is taken back by its source alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.db import transaction
+
+from audit_app.models import Action
+from audit_app.services import note
+from cluster_app.errors import ReasonMissing
+from cluster_app.models import Gpu, NodeEvent
+from cluster_app.services import record
+from database.bulk_insert import insert_many
+from database.bulk_update import rewrite
+
+Source = Gpu.FaultSource
+MISSING = "the driver does not list it"
+XID = "critical error: XID {} (look it up in NVIDIA's list of XIDs)"
+STRAY_AFTER = timedelta(seconds=30)
+"""A process is left so long before its GPU is taken out of service: the end of an attempt takes seconds."""
+MOST_OF_FAULT = 200
+
+
+@dataclass(frozen=True)
+class ReportedGpu:
+    """What the driver says of a GPU."""
+
+    fault: str = ""
+    xid: int = 0
+    """A critical error that no job causes; 0: none."""
+
+
+@dataclass(frozen=True)
+class KnownGpu:
+    """A GPU of the inventory with its fault."""
+
+    pk: int
+    node_id: int
+    index: int
+    fault: str
+    fault_source: str
+
+    @property
+    def state(self) -> tuple[str, str]:
+        return self.fault, self.fault_source
+
+
+State = tuple[str, str]
+"""Fault and its source; both empty: it is healthy."""
+
+
+def note_gpu_reports(engine: str, reported: Mapping[str, Mapping[str, ReportedGpu]]) -> None:
+    """Store the faults of an engine's GPUs as drivers report them: node → UUID → report.
+
+    A GPU of the inventory that the report on its node does not name is missing.
+    """
+    reported = {node: gpus for node, gpus in reported.items() if gpus}
+    if not reported:  # declared nodes report no hardware: no query for them
+        return
+    rows = Gpu.objects.present().filter(node__engine__name=engine, node__name__in=reported).exclude(uuid="")
+    columns = ("pk", "node_id", "index", "fault", "fault_source", "uuid", "node__name")
+    states = {}
+    for *known, uuid, node in rows.values_list(*columns):
+        gpu = KnownGpu(*known)
+        states[gpu] = _reported_state(gpu, reported[node].get(uuid, ReportedGpu(MISSING)))
+    _store(states)
+
+
+def _reported_state(gpu: KnownGpu, report: ReportedGpu) -> State:
+    """A critical error stays; else the driver's word counts, if the fault is not another's."""
+    if gpu.fault_source == Source.CORDON:
+        return gpu.state
+    if report.xid:
+        return XID.format(report.xid), Source.CORDON
+    if report.fault:
+        return report.fault[:MOST_OF_FAULT], Source.DRIVER
+    return ("", "") if gpu.fault_source == Source.DRIVER else gpu.state
+
+
+def note_stray_processes(found: Mapping[int, Sequence[int]], now: datetime) -> None:
+    """Store on which GPUs processes compute that no attempt accounts for: GPU → processes, empty if there are none.
+
+    After half a minute such a GPU is out of service, until the processes are gone.
+    """
+    strays = [pk for pk, processes in found.items() if processes]
+    rows = Gpu.objects.filter(pk__in=strays) | Gpu.objects.filter(stray_since__isnull=False)
+    columns = ("pk", "node_id", "index", "fault", "fault_source", "stray_since")
+    since, states = {}, {}
+    for *known, before in rows.filter(pk__in=list(found)).values_list(*columns):
+        gpu = KnownGpu(*known)
+        since[gpu.pk] = (before or now) if found[gpu.pk] else None
+        states[gpu] = _stray_state(gpu, found[gpu.pk], since[gpu.pk], now)
+        if since[gpu.pk] == before:
+            del since[gpu.pk]
+    rewrite(Gpu, ("stray_since",), {pk: (at,) for pk, at in since.items()})
+    _store(states)
+
+
+def _stray_state(gpu: KnownGpu, processes: Sequence[int], since: datetime | None, now: datetime) -> State:
+    if gpu.fault_source not in ("", Source.PROCESS):
+        return gpu.state
+    if since is None:
+        return "", ""
+    if gpu.fault or now - since < STRAY_AFTER:
+        return gpu.state
+    named = ", ".join(map(str, processes[:3]))
+    return f"no job accounts for the process{'es' * (len(processes) > 1)} {named} on it", Source.PROCESS
+
+
+def _store(states: Mapping[KnownGpu, State]) -> None:
+    """Store the states that have changed, each with an event of its node, which also wakes the scheduler."""
+    changed = {gpu: state for gpu, state in states.items() if state != gpu.state}
+    rewrite(Gpu, ("healthy", "fault", "fault_source"), {gpu.pk: (not any(s), *s) for gpu, s in changed.items()})
+    insert_many(NodeEvent, list(_events(changed)))
+
+
+def _events(changed: Mapping[KnownGpu, State]) -> Iterable[dict[str, object]]:
+    for gpu, (fault, _) in changed.items():
+        yield {"node_id": gpu.node_id, "kind": NodeEvent.Kind.GPU, "message": in_words(gpu.index, fault)[:300]}
+
+
+def in_words(index: int, fault: str) -> str:
+    return f"GPU {index} is out of service: {fault}" if fault else f"GPU {index} is back in service"
+
+
+@transaction.atomic
+def cordon_gpu(gpu: Gpu, *, reason: str, actor: AbstractBaseUser | None) -> None:
+    """Give the GPU no new job until `return_gpu`; a running job goes on, and so does the rest of its node."""
+    reason = reason.strip()[:MOST_OF_FAULT]
+    if not reason:
+        raise ReasonMissing
+    Gpu.objects.filter(pk=gpu.pk).update(healthy=False, fault=reason, fault_source=Source.CORDON)
+    record(gpu.node, NodeEvent.Kind.GPU, in_words(gpu.index, reason), actor=actor)
+    note(Action.GPU_CORDON, actor=actor, target=str(gpu), target_id=gpu.pk, message=reason)
+
+
+@transaction.atomic
+def return_gpu(gpu: Gpu, *, actor: AbstractBaseUser | None) -> None:
+    """Return a GPU to service; if the driver still reports a fault, it is out again at the next report."""
+    Gpu.objects.filter(pk=gpu.pk).update(healthy=True, fault="", fault_source="", stray_since=None)
+    record(gpu.node, NodeEvent.Kind.GPU, in_words(gpu.index, ""), actor=actor)
+    note(Action.GPU_RETURN, actor=actor, target=str(gpu), target_id=gpu.pk)

@@ -1,0 +1,106 @@
+"""Readings of this machine's GPUs, by NVML, in one pass of a thread of its own; plausible ones of emulated GPUs."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from math import pi, sin
+from threading import Thread
+from typing import Any
+from zlib import crc32
+
+from engines.nvml import MIB, driver_is_there, ecc_errors
+from engines.protocol import GpuReading, Throttle, WatchedGpu
+
+try:
+    import pynvml
+except ImportError:
+    pynvml = None
+
+PATIENCE_S = 0.2
+"""A pass over eight GPUs takes milliseconds; that of a GPU which hangs is fetched when it is over."""
+IDLE_C, FULL_LOAD_C = 32.0, 72.0
+IDLE_POWER = 0.15
+"""Part of the power limit."""
+
+
+class GpuReader:
+    """Reads all GPUs of this machine; a driver that hangs delays nobody, and is not asked a second time meanwhile."""
+
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s = patience_s
+        self._thread: Thread | None = None
+        self._found: dict[str, GpuReading] = {}
+
+    def read(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
+        """Readings of these GPUs by UUID; of those that the driver does not name none."""
+        numbers = {gpu.uuid: gpu.gpu for gpu in gpus if gpu.uuid}
+        if not numbers or not driver_is_there():
+            return []
+        return [replace(found, gpu=numbers[uuid]) for uuid, found in self._take(list(numbers)) if uuid in numbers]
+
+    def _take(self, uuids: Sequence[str]) -> list[tuple[str, GpuReading]]:
+        """What a pass has found; of one that takes longer than our patience, each reading once, as they come."""
+        late = self._thread is not None
+        if self._thread is None:
+            self._thread = Thread(target=self._read_all, args=(uuids,), daemon=True)
+            self._thread.start()
+        self._thread.join(self._patience_s)
+        if not self._thread.is_alive():
+            self._thread = None
+        found, self._found = self._found, {}
+        # Whose the processes of a late reading were is not known: attempts may have come and gone since.
+        return [(uuid, replace(one, processes=None) if late else one) for uuid, one in found.items()]
+
+    def _read_all(self, uuids: Sequence[str]) -> None:
+        for uuid in uuids:
+            with suppress(pynvml.NVMLError):  # a GPU without a handle: the report on its node says so
+                one = reading(pynvml.nvmlDeviceGetHandleByUUID(uuid))
+                self._found[uuid] = one
+
+
+def reading(handle: Any) -> GpuReading:
+    """What the driver says of one GPU now; `gpu` is 0."""
+    memory = _asked(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    load = _asked(pynvml.nvmlDeviceGetUtilizationRates, handle)
+    power_mw = _asked(pynvml.nvmlDeviceGetPowerUsage, handle)
+    temperature = _asked(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
+    slowed = _asked(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    processes = _asked(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    return GpuReading(
+        gpu=0,
+        utilization=None if load is None else float(load.gpu),
+        memory_used_mib=None if memory is None else memory.used / MIB,
+        power_w=None if power_mw is None else power_mw / 1000,
+        temperature_c=None if temperature is None else float(temperature),
+        ecc_errors=ecc_errors(handle),
+        throttle=Throttle(int(slowed or 0) & sum(Throttle)),
+        processes=None if processes is None else tuple(process.pid for process in processes),
+    )
+
+
+def _asked(question: Any, *arguments: Any) -> Any:
+    """The driver's answer; None: this GPU, or this driver, has none."""
+    try:
+        return question(*arguments)
+    except pynvml.NVMLError:
+        return None
+
+
+def emulated_readings(gpus: Sequence[WatchedGpu], at_s: float) -> list[GpuReading]:
+    """Plausible readings of emulated GPUs: a training's load where an attempt runs, idle elsewhere."""
+    return [_emulated(gpu, at_s) for gpu in gpus if gpu.emulated]
+
+
+def _emulated(gpu: WatchedGpu, at_s: float) -> GpuReading:
+    """Load that swings by 5 % around 92 % in five minutes, each GPU at another phase; power and heat follow it."""
+    swing = sin(2 * pi * (at_s / 300 + crc32(f"{gpu.node}/{gpu.index}".encode()) / 2**32))
+    load = 0.92 + 0.05 * swing if gpu.busy else 0.0
+    return GpuReading(
+        gpu=gpu.gpu,
+        utilization=round(100 * load, 1),
+        memory_used_mib=round((0.8 if gpu.busy else 0.01) * gpu.memory_mib),
+        power_w=round(gpu.power_w * (IDLE_POWER + (0.9 - IDLE_POWER) * load), 1),
+        temperature_c=round(IDLE_C + (FULL_LOAD_C - IDLE_C) * load, 1),
+        ecc_errors=0,
+        processes=(),
+    )

@@ -1,0 +1,117 @@
+"""Watch of GPUs: read every ten seconds by their engines, stored by the minute, searched for idle GPUs and strays."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.db.models import Q
+
+from cluster_app.gpu_faults import note_stray_processes
+from cluster_app.models import Gpu, Node
+from database.bulk_update import rewrite
+from engines.protocol import EngineError, GpuReading, WatchedGpu
+from jobs_app.models import Attempt
+from scheduler_app.gpu_watch.idle import note_idle_gpus
+from scheduler_app.gpu_watch.minutes import minute_of, store_readings
+from scheduler_app.models import GpuClaim, SchedulerLease
+from scheduler_app.round.engine_registry import engines
+from scheduler_app.round.lease import Fence
+from scheduler_app.round.set_aside import OF_NO_ITEM
+
+log = logging.getLogger(__name__)
+
+EVERY = timedelta(seconds=10)
+LONGEST_GAP = timedelta(seconds=30)
+"""A reading of power counts for the time since the one before, but no longer."""
+
+
+class Holder(NamedTuple):
+    """The attempt that holds a GPU, and its state."""
+
+    attempt: int
+    state: str
+
+
+def watch_gpus(fence: Fence, now: datetime) -> None:
+    """Read all GPUs in one pass per engine if it is time, outside of transactions, and store what follows from it."""
+    before = _read_before(now)
+    if before is None:
+        return
+    holders = _holders()
+    readings = _readings(holders)
+    processes = _stray_processes(readings)
+    with fence.transaction():
+        SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES).update(watched_at=now)
+        store_readings(readings, {gpu: holder.attempt for gpu, holder in holders.items()}, now)
+        _add_energy(readings, holders, min(now - before, LONGEST_GAP))
+        note_stray_processes(processes, now)
+        if minute_of(before) != minute_of(now):
+            note_idle_gpus(now)
+
+
+def _read_before(now: datetime) -> datetime | None:
+    """When GPUs were read before, now for the first time; None: it is not time yet."""
+    before = SchedulerLease.objects.values_list("watched_at", flat=True).get(pk=SchedulerLease.Loop.ENGINES)
+    if before is None or before > now:  # a clock was set back
+        return now
+    return before if now - before >= EVERY else None
+
+
+def _holders() -> dict[int, Holder]:
+    rows = GpuClaim.objects.holding().values_list("gpu", "attempt", "attempt__state")
+    return {gpu: Holder(attempt, state) for gpu, attempt, state in rows}
+
+
+def _readings(holders: Mapping[int, Holder]) -> list[GpuReading]:
+    """Of every engine that has GPUs to read; one that does not answer stops no other."""
+    by_engine: dict[str, list[WatchedGpu]] = defaultdict(list)
+    for engine, gpu in _watched(holders):
+        by_engine[engine].append(gpu)
+    found, known = [], engines() if by_engine else {}
+    for name, gpus in by_engine.items():
+        try:
+            found += known[name].read_gpus(gpus)
+        except EngineError as error:
+            log.info("the GPUs of %s are not read: %s", name, error)
+        except OF_NO_ITEM:
+            raise
+        except Exception:  # of this engine alone
+            log.exception("the GPUs of %s could not be read", name)
+    return found
+
+
+def _watched(holders: Mapping[int, Holder]) -> Iterator[tuple[str, WatchedGpu]]:
+    """GPUs of nodes that are up, with their engines: those that a driver knows, and emulated ones."""
+    up = Gpu.objects.present().filter(node__health=Node.Health.HEALTHY)
+    readable = up.filter(~Q(uuid="") | Q(node__emulated=True)).order_by("node", "index")
+    kind = "node__gpu_type__"
+    columns = ("node__name", "index", "uuid", "node__emulated", f"{kind}memory_mib", f"{kind}power_w")
+    for engine, pk, node, index, uuid, emulated, memory_mib, power_w in readable.values_list(
+        "node__engine__name", "pk", *columns
+    ):
+        busy = pk in holders and holders[pk].state == Attempt.State.RUNNING
+        yield engine, WatchedGpu(pk, node, index, uuid, emulated, busy, memory_mib, power_w)
+
+
+def _stray_processes(readings: Iterable[GpuReading]) -> dict[int, Sequence[int]]:
+    """GPU → processes on it that no attempt accounts for, as far as they are known.
+
+    Claims are read after the driver was asked: a process of an attempt that had begun by then has its claim.
+    """
+    known = {one.gpu: one.processes for one in readings if one.processes is not None}
+    if not any(known.values()):
+        return known
+    holders = {gpu: holder for gpu, holder in _holders().items() if holder.state != Attempt.State.ENDED}
+    return {gpu: () if gpu in holders else processes for gpu, processes in known.items()}
+
+
+def _add_energy(readings: Iterable[GpuReading], holders: Mapping[int, Holder], lasted: timedelta) -> None:
+    """Add the energy since the last reading, power times time, to the attempts that hold the GPUs."""
+    joules: dict[int, float] = defaultdict(float)
+    for one in readings:
+        if one.gpu in holders and one.power_w is not None:
+            joules[holders[one.gpu].attempt] += one.power_w * lasted.total_seconds()
+    before = dict(Attempt.objects.filter(pk__in=joules).values_list("pk", "gpu_energy_j"))
+    rewrite(Attempt, ("gpu_energy_j",), {pk: ((energy or 0.0) + joules[pk],) for pk, energy in before.items()})

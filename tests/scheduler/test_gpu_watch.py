@@ -1,0 +1,263 @@
+"""Watch of GPUs: readings by the minute, idle GPUs and the rule of a team, GPUs out of service one by one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cluster_app.gpu_faults import STRAY_AFTER, cordon_gpu, return_gpu
+from cluster_app.models import Gpu, Node, NodeEvent
+from cluster_app.services import add_node
+from engines.protocol import GpuReading, GpuReport, NodeReport, Throttle, WatchedGpu
+from jobs_app.models import Attempt, Job, JobEvent, Team
+from scheduler_app.gpu_watch.idle import AttemptUse, idle_change
+from scheduler_app.gpu_watch.minutes import COLUMNS, Minute, merged
+from scheduler_app.models import GpuClaim, GpuMinute
+from scheduler_app.round import engine_registry as registry
+from scheduler_app.round.tick import engine_turn, tick
+from scheduler_app.round.watch import EVERY
+from tests.scheduler.played_engine import PlayedEngine
+from tests.service_lab import Lab
+
+A_MINUTE = timedelta(minutes=1)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LOAD = GpuReading(0, 90.0, 1000.0, 300.0, 60.0, 0, processes=())
+IDLE = replace(LOAD, utilization=1.0, power_w=60.0)
+
+
+@dataclass
+class MachineWithGpus(PlayedEngine):
+    """The node n1 of eight GPUs with a driver: what it reports, the test says."""
+
+    readings: dict[int, GpuReading] = field(default_factory=dict)
+    """By index; else the load of a training."""
+    reports: dict[int, GpuReport | None] = field(default_factory=dict)
+    """By index; None: the driver does not list it."""
+
+    def nodes(self) -> list[NodeReport]:
+        reports = [self.reports.get(n, GpuReport(n, uuid=f"GPU-{n}")) for n in range(8)]
+        gpus = tuple(report for report in reports if report is not None)
+        return [NodeReport("n1", "a100", gpus, 64, 512 * 1024)]
+
+    def read_gpus(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
+        return [replace(self.readings.get(gpu.index, LOAD), gpu=gpu.gpu) for gpu in gpus]
+
+
+@pytest.fixture
+def machine(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> MachineWithGpus:
+    played = MachineWithGpus(names=["n1"], now=NOON)
+    monkeypatch.setattr(registry, "FACTORIES", dict.fromkeys(registry.FACTORIES, lambda _: played))
+    registry.engine_over.cache_clear()
+    lab.node("n1", gpus=8)
+    Node.objects.update(emulated=False)
+    for gpu in Gpu.objects.all():
+        Gpu.objects.filter(pk=gpu.pk).update(uuid=f"GPU-{gpu.index}")
+    return played
+
+
+@pytest.fixture
+def turns(machine: MachineWithGpus) -> Callable[..., datetime]:
+    """Turns of the scheduler, of which the first three decide rounds too; attempts start as they are launched."""
+
+    def pass_time(length: timedelta, *, step: timedelta = EVERY) -> datetime:
+        for turn in range(length // step):
+            machine.now += step
+            assert (tick if turn < 3 else engine_turn)("tests", machine.now)
+            for number, played in machine.alive().items():
+                if played.started_at is None:
+                    machine.start(number)
+        return machine.now
+
+    return pass_time
+
+
+def faults() -> dict[int, str]:
+    return dict(Gpu.objects.exclude(fault="").values_list("index", "fault"))
+
+
+def warnings(job: Job) -> list[str]:
+    return list(job.events.filter(kind=JobEvent.Kind.WARNING).values_list("message", flat=True))
+
+
+# -- by the minute ---------------------------------------------------------------------------------------------------
+
+
+def test_a_minute_has_the_mean_and_the_highest_of_its_readings() -> None:
+    hot = replace(LOAD, utilization=30.0, temperature_c=88.0, throttle=Throttle.HW_THERMAL)
+    new, changed = merged({}, [((7, 3), LOAD), ((7, 3), hot), ((7, None), hot)])
+    columns = dict(zip(COLUMNS, new[7, 3].columns(), strict=True))
+    assert (columns["readings"], columns["utilization"], columns["utilization_max"]) == (2, 60.0, 90.0)
+    assert (columns["temperature_max_c"], columns["throttle"]) == (88.0, 0x40)
+    assert (new[7, None].readings, changed) == (1, {})
+
+
+def test_what_the_driver_does_not_say_is_left_out_of_the_mean() -> None:
+    minute = Minute().with_reading(GpuReading(1)).with_reading(LOAD)
+    assert (minute.readings, minute.utilization.mean, minute.ecc_errors) == (2, 90.0, 0)
+    assert Minute().with_reading(GpuReading(1)).utilization.mean is None
+
+
+def test_readings_belong_to_the_attempt_that_holds_the_gpu(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
+    lab.submit(gpus=2)
+    turns(timedelta(minutes=3))
+    (attempt,) = Attempt.objects.all()
+    held = set(GpuClaim.objects.values_list("gpu", flat=True))
+    minutes = GpuMinute.objects.filter(attempt=attempt)
+    assert (len(held), set(minutes.values_list("gpu", flat=True))) == (2, held)
+    assert 6 in minutes.values_list("readings", flat=True)
+    assert set(minutes.values_list("utilization", flat=True)) == {90.0}
+    assert GpuMinute.objects.filter(attempt=None).values("gpu").distinct().count() >= 6
+
+
+def test_energy_is_power_times_time(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
+    lab.submit(gpus=2)
+    turns(timedelta(minutes=1))
+    before = Attempt.objects.get().gpu_energy_j
+    turns(timedelta(minutes=2))
+    assert Attempt.objects.get().gpu_energy_j - before == pytest.approx(2 * 300 * 120)
+
+
+# -- idle ------------------------------------------------------------------------------------------------------------
+
+
+def use(*, gpus: int = 8, idle: int = 0) -> AttemptUse:
+    return AttemptUse(1, Job().pk, 1, gpus, idle, NOON if idle else None)
+
+
+@pytest.mark.parametrize(
+    ("before", "idle", "warning"),
+    [
+        (use(), 3, "3 of its 8 GPUs have been below 5 % utilization for 10 minutes"),
+        (use(idle=3), 8, "all of its 8 GPUs have been below 5 % utilization for 10 minutes"),
+        (use(idle=3), 2, ""),
+        (use(gpus=1), 1, "its GPU has been below 5 % utilization for 10 minutes"),
+    ],
+)
+def test_an_owner_is_warned_when_gpus_become_idle_and_when_all_are(before: AttemptUse, idle: int, warning: str) -> None:
+    change = idle_change(before, idle, NOON)
+    assert (change.idle_gpus, change.idle_since, change.warning) == (idle, NOON, warning)
+
+
+def test_gpus_that_stay_idle_are_told_once_and_busy_ones_end_it() -> None:
+    assert idle_change(use(idle=3), 3, NOON) is None
+    assert idle_change(use(), 0, NOON) is None
+    assert idle_change(use(idle=3), 0, NOON).idle_since is None
+
+
+def test_an_idle_gpu_warns_its_owner_after_ten_minutes_and_once(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
+    job = lab.submit(gpus=8)
+    machine.readings = {0: IDLE}
+    turns(timedelta(minutes=9), step=A_MINUTE / 2)
+    assert warnings(job) == []
+    turns(timedelta(minutes=6), step=A_MINUTE / 2)
+    assert warnings(job) == ["1 of its 8 GPUs has been below 5 % utilization for 10 minutes"]
+    assert Attempt.objects.get().idle_gpus == 1
+    machine.readings = {}
+    turns(timedelta(minutes=2), step=A_MINUTE / 2)
+    assert Attempt.objects.get().idle_gpus == 0
+
+
+def test_by_the_rule_of_its_team_an_idle_job_is_stopped_gracefully(
+    lab: Lab, machine: MachineWithGpus, turns: Any
+) -> None:
+    job = lab.submit(gpus=8)
+    Team.objects.update(idle_gpus_limit_min=15)
+    machine.readings = dict.fromkeys(range(8), IDLE)
+    turns(timedelta(minutes=14), step=A_MINUTE / 2)
+    assert machine.stopped == set()
+    turns(timedelta(minutes=4), step=A_MINUTE / 2)
+    attempt = Attempt.objects.get()
+    assert machine.stopped == {attempt.pk}
+    note = "none of its GPUs was in use for 15 minutes, the limit of the team vision"
+    assert (attempt.stop_reason, attempt.stop_note) == ("timeout", note)
+    machine.exit(attempt.pk, 143)
+    turns(timedelta(seconds=10))
+    assert Job.objects.get(pk=job.pk).state == Job.State.TIMED_OUT
+
+
+def test_one_busy_gpu_keeps_a_job_of_that_team_running(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
+    lab.submit(gpus=8)
+    Team.objects.update(idle_gpus_limit_min=10)
+    machine.readings = dict.fromkeys(range(7), IDLE)
+    turns(timedelta(minutes=16), step=A_MINUTE / 2)
+    assert (machine.stopped, Attempt.objects.get().idle_gpus) == (set(), 7)
+
+
+# -- out of service --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("report", "fault"),
+    [
+        (GpuReport(3, "GPU-3", fault="it does not answer the driver"), "it does not answer the driver"),
+        (GpuReport(3, "GPU-3", xid=79), "critical error: XID 79 (look it up in NVIDIA's list of XIDs)"),
+        (None, "the driver does not list it"),
+    ],
+)
+def test_a_dead_gpu_leaves_seven_in_use(
+    lab: Lab, machine: MachineWithGpus, turns: Any, report: GpuReport | None, fault: str
+) -> None:
+    machine.reports = {3: report}
+    turns(timedelta(seconds=10))
+    for _ in range(8):
+        lab.submit(gpus=1)
+    turns(timedelta(seconds=30))
+    assert faults() == {3: fault}
+    assert sorted(GpuClaim.objects.holding().values_list("gpu__index", flat=True)) == [0, 1, 2, 4, 5, 6, 7]
+    assert NodeEvent.objects.filter(kind="gpu").get().message == f"GPU 3 is out of service: {fault}"
+
+
+def test_a_gpu_that_the_driver_finds_again_is_back_but_not_after_a_critical_error(
+    machine: MachineWithGpus, turns: Any
+) -> None:
+    machine.reports = {2: None, 3: GpuReport(3, "GPU-3", xid=79)}
+    turns(timedelta(seconds=10))
+    machine.reports = {}
+    turns(timedelta(seconds=10))
+    assert [*faults()] == [3]
+    return_gpu(Gpu.objects.get(index=3), actor=None)
+    turns(timedelta(seconds=10))
+    assert (faults(), Gpu.objects.filter(healthy=False).count()) == ({}, 0)
+
+
+def test_a_gpu_that_was_taken_out_by_hand_stays_out(machine: MachineWithGpus, turns: Any) -> None:
+    cordon_gpu(Gpu.objects.get(index=5), reason="bent connector", actor=None)
+    turns(timedelta(seconds=20))
+    assert faults() == {5: "bent connector"}
+
+
+def test_a_process_that_nobody_accounts_for_takes_its_gpu_out_while_it_is_there(
+    machine: MachineWithGpus, turns: Any
+) -> None:
+    machine.readings = {6: replace(LOAD, processes=(4711,))}
+    turns(timedelta(seconds=20))
+    assert faults() == {}
+    turns(STRAY_AFTER + timedelta(seconds=10))
+    assert faults() == {6: "no job accounts for the process 4711 on it"}
+    machine.readings = {}
+    turns(timedelta(seconds=10))
+    assert faults() == {}
+
+
+def test_processes_of_a_running_job_are_accounted_for(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
+    lab.submit(gpus=8)
+    turns(timedelta(seconds=20))
+    machine.readings = dict.fromkeys(range(8), replace(LOAD, processes=(4711,)))
+    turns(timedelta(minutes=1))
+    assert faults() == {}
+
+
+def test_processes_are_not_searched_for_where_the_driver_was_late(machine: MachineWithGpus, turns: Any) -> None:
+    machine.readings = dict.fromkeys(range(8), replace(LOAD, processes=None))
+    turns(timedelta(minutes=1))
+    assert Gpu.objects.filter(stray_since__isnull=False).count() == 0
+
+
+def test_a_gpu_in_another_slot_has_no_fault_of_the_one_before(machine: MachineWithGpus) -> None:
+    node = Node.objects.get()
+    cordon_gpu(Gpu.objects.get(index=5), reason="bent connector", actor=None)
+    uuids = [f"GPU-{n}" for n in range(5)] + ["GPU-new", "GPU-6", "GPU-7"]
+    add_node("n1", node.gpu_type, gpus=8, cpus=64, memory_mib=1024, uuids=uuids)
+    assert faults() == {}
