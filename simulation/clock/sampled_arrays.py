@@ -32,6 +32,8 @@ class SampledArrays:
     history: dict[int, Estimate | None] = field(default_factory=dict)
     told: dict[int, Estimate] = field(default_factory=dict)
     """What the pilots of an array said when enough of them had ended."""
+    _known: dict[int, Estimate | None] = field(default_factory=dict)
+    """Estimates since the last end of a task of each array."""
 
     @classmethod
     def of(cls, jobs: Jobs, *, sampled: bool = True, seed: int = 0) -> Self:
@@ -53,17 +55,23 @@ class SampledArrays:
             if array >= 0:
                 ended = self.ended[array] = self.ended[array].with_one(seconds, 1.0)
                 self.unfinished[array] -= 1
+                self._known.pop(array, None)
                 seconds = ended.seconds / ended.n
             if array < 0 or not self.unfinished[array]:
                 yield self.jobs.traits(i), seconds
 
-    def estimate(self, row: int, traits: JobTraits, history: DurationHistory) -> Estimate | None:
+    def estimate(self, row: int, history: DurationHistory) -> Estimate | None:
         """Duration of a job: of a task of an array as the finished ones tell, and history at the array's arrival."""
         array = int(self.jobs.array[row])
         if array < 0:
-            return _from(history, traits)
+            return _from(history, self.jobs.traits(row))
+        if array not in self._known:
+            self._known[array] = self._of_task(array, row, history)
+        return self._known[array]
+
+    def _of_task(self, array: int, row: int, history: DurationHistory) -> Estimate | None:
         if array not in self.history:
-            self.history[array] = _from(history, traits)
+            self.history[array] = _from(history, self.jobs.traits(row))
         sample, before = TaskSample(self.tasks[array], 0, self.ended[array]), self.history[array]
         if not self.sampled or not sample.is_sampled or (found := sample.estimate(before)) is None:
             return before

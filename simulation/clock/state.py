@@ -145,10 +145,9 @@ class State:
 
     def _duration(self, history: DurationHistory, row: int) -> Estimate | None:
         """Duration of a job that declares none, on its smallest gang of average GPUs."""
-        traits = self.jobs.traits(row)
         if self.arrays is not None:
-            return self.arrays.estimate(row, traits, history)
-        return found.estimate if (found := history.estimate(traits)) else None
+            return self.arrays.estimate(row, history)
+        return found.estimate if (found := history.estimate(self.jobs.traits(row))) else None
 
     def _array_columns(
         self, arrays: SampledArrays, rows: Ints, known: Mapping[str, npt.ArrayLike]

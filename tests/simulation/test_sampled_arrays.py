@@ -1,6 +1,7 @@
 """The simulator learns in space: pilots of arrays run first, and tell how long the other tasks take."""
 
 from math import inf
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from simulation.clock.state import State
 from simulation.cluster import Cluster
 from simulation.rules.service import ServiceRules
 from simulation.scenario.array_generator import GOOGLE_2011, ArrayOptions, generate_arrays
+from simulation.scenario.scenario import Scenario
 from simulation.scenario.setting import begin
 from simulation.traces.trace import Program, Trace, TraceJob
 from simulation.workloads.rate_sources import BySpeed
@@ -97,3 +99,13 @@ def test_generated_arrays_have_the_published_widths_and_durations() -> None:
     assert np.median(means) == pytest.approx(GOOGLE_2011.median_s, rel=0.15)
     assert (means <= GOOGLE_2011.high_s).mean() == pytest.approx(GOOGLE_2011.high, abs=0.02)
     assert all(np.array_equal(a, b) for a, b in zip(first.durations, again.durations, strict=True))
+
+
+def test_the_command_learns_from_the_arrays_of_a_trace(tmp_path: Path) -> None:
+    lines = [f"{job.name},0,1,{job.duration_s:g},none,{job.array},{job.array}" for job in tasks("sweep", 0, *[600] * 5)]
+    trace = tmp_path / "trace.csv"
+    trace.write_text("\n".join(["name,arrival_s,gpus,duration_s,declared_length,array,workload", *lines]))
+    scenario = Scenario(cluster="v100=1x2", format_name="csv", estimate_lengths=True)
+    state = scenario.prepare(trace, "slearn", seed=0).simulation.run()
+    assert state.arrays is not None
+    assert state.arrays.told[0].mean == pytest.approx(600)
