@@ -1,6 +1,6 @@
 """State of a simulation: progress of all jobs of the trace."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -9,8 +9,10 @@ import numpy.typing as npt
 
 from allocation.problem import Problem, SpaceSharing, isolated_rate, normaliser
 from allocation.types import Bools, Floats, Ints
-from estimation.durations import DurationHistory
+from estimation.durations import DurationHistory, JobTraits
+from estimation.estimate import Estimate
 from simulation.clock.progress import FixedRates, Work
+from simulation.clock.sampled_arrays import SampledArrays
 from simulation.clock.team_ledger import TeamLedger
 from simulation.cluster import Cluster
 from simulation.workloads.jobs import Jobs
@@ -54,6 +56,8 @@ class State:
     teams: TeamLedger
     durations: DurationHistory | None = None
     """Of the jobs that have finished; None: the lengths that jobs do not declare stay unknown."""
+    arrays: SampledArrays | None = None
+    """What tasks tell of their arrays; None: no array is looked at."""
     together_s: dict[tuple[int, int], Floats] = field(default_factory=dict)
     lost_gpu_s: float = 0.0
     restored_gpu_s: float = 0.0
@@ -126,6 +130,8 @@ class State:
         known |= {"base_gpus": base_gpus[kind], "base_rate": base_rate[kind]}
         if self.durations is not None and "remaining_steps" not in columns:
             known |= self._lengths(self.durations, rows, base_rate[kind])
+        if self.arrays is not None:
+            known |= self._array_columns(self.arrays, rows, known)
         return Problem.of(rate[kind], jobs.configurations.usage, sharing=self._sharing(rows), **known)
 
     def _lengths(self, history: DurationHistory, rows: Ints, base_rate: Floats) -> dict[str, Floats]:
@@ -133,16 +139,34 @@ class State:
         done, declared = self.jobs.steps[rows] - self.left[rows], self.jobs.declared_steps[rows]
         left = np.maximum(declared - done, 0)
         for at in np.flatnonzero(np.isinf(declared)).tolist():
-            if found := history.estimate(self.jobs.traits(int(rows[at]))):
-                left[at] = found.estimate.mean_left(float(done[at] / base_rate[at])) * base_rate[at]
+            if estimate := self._duration(history, int(rows[at])):
+                left[at] = estimate.mean_left(float(done[at] / base_rate[at])) * base_rate[at]
         return {"remaining_steps": left, "total_steps": np.where(np.isinf(declared), done + left, declared)}
+
+    def _duration(self, history: DurationHistory, row: int) -> Estimate | None:
+        """Duration of a job that declares none, on its smallest gang of average GPUs."""
+        if self.arrays is not None:
+            return self.arrays.estimate(row, history)
+        return found.estimate if (found := history.estimate(self.jobs.traits(row))) else None
+
+    def _array_columns(
+        self, arrays: SampledArrays, rows: Ints, known: Mapping[str, npt.ArrayLike]
+    ) -> dict[str, npt.ArrayLike]:
+        left, total, gpus, rate = (
+            np.asarray(known[name]) for name in ("remaining_steps", "total_steps", "base_gpus", "base_rate")
+        )
+        return arrays.columns(rows, self.held[rows], left * gpus / rate, total * gpus / rate)
 
     def note_finished(self, rows: Ints) -> None:
         """Add the durations of these jobs, on their smallest gangs of average GPUs, to the history."""
-        if self.durations is None:
-            return
-        for i in rows.tolist():
-            self.durations.add(self.jobs.traits(i), float(self.jobs.steps[i] / self.jobs.base_rate[i]))
+        ended = self._ended(rows) if self.arrays is None else self.arrays.note_finished(rows)
+        for traits, seconds in ended:
+            if self.durations is not None:
+                self.durations.add(traits, seconds)
+
+    def _ended(self, rows: Ints) -> Iterator[tuple[JobTraits, float]]:
+        for i in rows.tolist() if self.durations is not None else ():
+            yield self.jobs.traits(i), float(self.jobs.steps[i] / self.jobs.base_rate[i])
 
     def _sharing(self, rows: Ints) -> SpaceSharing | None:
         """Columns about space sharing, if jobs may share GPUs."""

@@ -11,6 +11,7 @@ import typer
 from estimation.durations import DurationHistory
 from simulation.clock.metrics import figures_of
 from simulation.clock.run import SimulatedRound, Simulation
+from simulation.clock.sampled_arrays import SampledArrays
 from simulation.clock.training import OWN
 from simulation.cluster import Cluster
 from simulation.scenario.setting import (
@@ -207,7 +208,7 @@ class Scenario:
         bool,
         typer.Option(
             "--estimate-lengths",
-            help="Policies see lengths that jobs do not declare estimated from those that finished.",
+            help="Policies see lengths that jobs do not declare estimated from jobs and tasks that finished.",
             **TOLD,
         ),
     ] = False
@@ -264,4 +265,6 @@ class Scenario:
             wrong=setting.wrong,
         )
         state.durations = DurationHistory() if self.estimate_lengths else None
+        if (state.jobs.array >= 0).any():
+            state.arrays = SampledArrays.of(state.jobs, sampled=self.estimate_lengths, seed=seed)
         return TraceRun(Simulation(state, rounds), machines.gpu_types, prices, jobs)

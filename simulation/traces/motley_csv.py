@@ -2,7 +2,8 @@
 
 name, arrival_s, gpus (or min_gpus and max_gpus; or replicas and gpus_per_replica, as in a job's spec), total_steps or
 duration_s; and if wanted workload, weight, team, team_weight, deadline_s, which is on the clock of arrival_s, and
-declared_length: that which policies assume over the true one, or `none`.
+declared_length: that which policies assume over the true one, or `none`; array: the name of the array of which it is a
+task.
 
 replicas is a number or, for an elastic job, {"min": 1, "max": 4}; gpus_per_replica is a number for any GPU type, or one
 for each of the types that the job may use: {"a100": 2, "v100": 4}.
@@ -34,6 +35,7 @@ COLUMNS = (
     "deadline_s",
     "team_weight",
     "declared_length",
+    "array",
 )
 
 
@@ -84,6 +86,7 @@ def _job(line: Line) -> TraceJob:
         deadline_s=line.number_at("deadline_s", least=arrival_s) if line.has("deadline_s") else None,
         team_weight=line.weight_at("team_weight") if line.has("team_weight") else 1.0,
         declared_length=_declared_length(line),
+        array=line.text_at("array") if line.has("array") else None,
     )
 
 
@@ -167,6 +170,7 @@ def _fields(job: TraceJob) -> dict[str, str]:
         "deadline_s": job.deadline_s,
         "team_weight": None if job.team_weight == 1 else job.team_weight,
         "declared_length": _length_text(job.declared_length),
+        "array": job.array,
     }
     return {name: _text(value) for name, value in values.items()}
 

@@ -45,7 +45,8 @@ class TraceJob:
     empty: one of any type; replicas are the numbers of them that it may run as, empty: all that its gangs hold;
     deadline_s is on the trace's clock; restart_s is the true cost of a restart, and told_restart_s the cost that
     policies assume, None: unknown; declared_length is the length that policies assume over the true one, inf: it
-    declares none; team_weight is that of its team; rounded_up: it requested a fraction of a GPU.
+    declares none; team_weight is that of its team; array names the array of which it is a task, None: none;
+    rounded_up: it requested a fraction of a GPU.
     """
 
     name: str
@@ -62,6 +63,7 @@ class TraceJob:
     duration_s: float | None = None
     weight: float = 1.0
     team: str | None = None
+    array: str | None = None
     team_weight: float = 1.0
     declared_length: float = 1.0
     deadline_s: float | None = None

@@ -31,7 +31,8 @@ class Jobs:
     gpus_per_replica (kinds, n) are the GPUs of each type that one replica of a kind takes.
     programs are those of the kinds, placements those of the configurations; restart_s (M,) is what a restart takes,
     and told_restart_s (M,) what policies take it for; declared_steps (M,) are those that its owner declares, inf: none.
-    team (M,) is negative for a job without a team; team_weight (M,) is that of its team.
+    team (M,) is negative for a job without a team; team_weight (M,) is that of its team; array (M,) is the index of its
+    array, -1: it is of none.
     """
 
     names: Sequence[str]
@@ -45,6 +46,7 @@ class Jobs:
     weight: Floats
     deadline_s: Floats
     team: Ints
+    array: Ints
     team_weight: Floats
     base_gpus: Floats
     base_rate: Floats
@@ -87,6 +89,7 @@ class Jobs:
         usual = [_usual(one, rate, placements, truth, reference) for one, rate in zip(kinds, kind_rate, strict=True)]
         steps = np.array([_steps(job, usual[k]) for job, k in zip(trace, kind.tolist(), strict=True)], dtype=float)
         teams: dict[str, int] = {}
+        arrays = {name: index for index, name in enumerate(dict.fromkeys(job.array for job in trace if job.array))}
         return cls(
             names=[job.name for job in trace],
             configurations=configurations,
@@ -99,6 +102,7 @@ class Jobs:
             weight=np.array([job.weight for job in trace], dtype=float),
             deadline_s=np.array([inf if job.deadline_s is None else job.deadline_s for job in trace], dtype=float),
             team=np.array([_team(job, i, teams) for i, job in enumerate(trace)], dtype=np.int64),
+            array=np.array([arrays[job.array] if job.array else -1 for job in trace], dtype=np.int64),
             team_weight=np.array([job.team_weight for job in trace], dtype=float),
             base_gpus=base_gpus[kind],
             base_rate=base_rate[kind],

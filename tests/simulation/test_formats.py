@@ -40,6 +40,12 @@ def test_a_job_of_ours_says_all_that_it_can():
     )
 
 
+def test_a_job_of_ours_says_of_which_array_it_is_a_task():
+    trace = read("csv", "name,arrival_s,gpus,duration_s,array\na,0,1,60,sweep\nb,0,1,60,\n")
+    assert [job.array for job in trace.jobs] == ["sweep", None]
+    assert read("csv", "".join(write_motley_csv(trace.jobs))) == trace
+
+
 def test_a_job_of_ours_says_its_teams_weight_and_the_length_that_it_declares():
     header = "name,arrival_s,gpus,duration_s,team,team_weight,declared_length"
     lines = f"{header}\na,0,1,60,x,4,2\nb,0,1,60,x,4,none\nc,0,1,60,,,\n"
