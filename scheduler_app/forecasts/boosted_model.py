@@ -67,9 +67,10 @@ def _enough_have_ended() -> bool:
 
 
 def _fit_in_a_process() -> None:
-    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "fitdurations", "--skip-checks"]
+    command = ["nice", sys.executable, str(settings.BASE_DIR / "manage.py"), "fitdurations", "--skip-checks"]
+    at_most_s, nowhere = LONGEST_FIT.total_seconds(), subprocess.DEVNULL
     try:
-        subprocess.run(command, check=True, timeout=LONGEST_FIT.total_seconds(), cwd=settings.BASE_DIR)  # noqa: S603
+        subprocess.run(command, check=True, timeout=at_most_s, cwd=settings.BASE_DIR, stdout=nowhere)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         log.exception("the model of durations was not fitted; the next night tries again")
 
@@ -107,6 +108,7 @@ def _store(row: DurationModel, model: BoostedDurations, card: ModelCard, now: da
     """Store the model in place of the last one, and drop the oldest cards."""
     row.fitted_at, row.jobs, row.trees, row.message = now, card.jobs, model.trees.to_bytes(), ""
     row.comparisons = [_as_json(one) for one in card.comparisons]
+    log.info("the model of durations was fitted to %s jobs", card.jobs)
     row.save()
     DurationModel.objects.exclude(pk=row.pk).exclude(trees=None).update(trees=None)
     kept = DurationModel.objects.values_list("pk", flat=True)[:MOST_KEPT]
