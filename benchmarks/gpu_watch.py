@@ -1,6 +1,7 @@
 """Turns of the watch of GPUs, as their number grows: `python -m benchmarks.gpu_watch --gpus 8 512 8192`.
 
-All GPUs are emulated, in nodes of eight, each of which one job holds. Each turn reads all and stores a reading of each.
+All GPUs are emulated, in nodes of eight, each of which one job holds. Each turn reads and stores all, or of more than
+1,024 GPUs a part.
 The first turn of a minute inserts rows and looks for idle GPUs in the ten minutes before; the others update the rows.
 """
 

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 EVERY = timedelta(seconds=10)
 LONGEST_GAP = timedelta(seconds=30)
 """A reading of power counts for the time since the one before, but no longer."""
+MOST_READ, MOST_PARTS = 1024, 6
+"""GPUs of one turn: more of them are read in parts, a part each turn, but each GPU once a minute at least."""
 
 
 class Holder(NamedTuple):
@@ -40,12 +42,14 @@ def watch_gpus(fence: Fence, now: datetime) -> None:
     if before is None:
         return
     holders = _holders()
-    readings = _readings(holders)
+    watched = list(_watched(holders))
+    parts = number_of_parts(len(watched))
+    readings = _readings(watched[int(now.timestamp() / EVERY.total_seconds()) % parts :: parts])
     processes = _stray_processes(readings)
     with fence.transaction():
         SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES).update(watched_at=now)
         store_readings(readings, {gpu: holder.attempt for gpu, holder in holders.items()}, now)
-        _add_energy(readings, holders, min(now - before, LONGEST_GAP))
+        _add_energy(readings, holders, parts * min(now - before, LONGEST_GAP))
         note_stray_processes(processes, now)
         if minute_of(before) != minute_of(now):
             note_idle_gpus(now)
@@ -64,10 +68,14 @@ def _holders() -> dict[int, Holder]:
     return {gpu: Holder(attempt, state) for gpu, attempt, state in rows}
 
 
-def _readings(holders: Mapping[int, Holder]) -> list[GpuReading]:
+def number_of_parts(gpus: int) -> int:
+    return min(max(1, -(-gpus // MOST_READ)), MOST_PARTS)
+
+
+def _readings(watched: Iterable[tuple[str, WatchedGpu]]) -> list[GpuReading]:
     """Of every engine that has GPUs to read; one that does not answer stops no other."""
     by_engine: dict[str, list[WatchedGpu]] = defaultdict(list)
-    for engine, gpu in _watched(holders):
+    for engine, gpu in watched:
         by_engine[engine].append(gpu)
     found, known = [], engines() if by_engine else {}
     for name, gpus in by_engine.items():

@@ -17,7 +17,7 @@ from scheduler_app.gpu_watch.minutes import COLUMNS, Minute, merged
 from scheduler_app.models import GpuClaim, GpuMinute
 from scheduler_app.round import engine_registry as registry
 from scheduler_app.round.tick import engine_turn, tick
-from scheduler_app.round.watch import EVERY
+from scheduler_app.round.watch import EVERY, number_of_parts
 from tests.scheduler.played_engine import PlayedEngine
 from tests.service_lab import Lab
 
@@ -119,6 +119,23 @@ def test_energy_is_power_times_time(lab: Lab, machine: MachineWithGpus, turns: A
     assert Attempt.objects.get().gpu_energy_j - before == pytest.approx(2 * 300 * 120)
 
 
+@pytest.mark.parametrize(("gpus", "parts"), [(0, 1), (8, 1), (1024, 1), (1025, 2), (6000, 6), (100_000, 6)])
+def test_many_gpus_are_read_in_parts_but_each_once_a_minute(gpus: int, parts: int) -> None:
+    assert number_of_parts(gpus) == parts
+
+
+def test_parts_together_read_every_gpu_and_count_its_energy_in_full(
+    lab: Lab, machine: MachineWithGpus, turns: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler_app.round.watch.MOST_READ", 4)
+    lab.submit(gpus=8)
+    turns(timedelta(minutes=1))
+    before = Attempt.objects.get().gpu_energy_j
+    turns(timedelta(minutes=2))
+    assert set(GpuMinute.objects.order_by("-minute").values_list("gpu__index", flat=True)[:8]) == set(range(8))
+    assert Attempt.objects.get().gpu_energy_j - before == pytest.approx(8 * 300 * 120)
+
+
 # -- idle ------------------------------------------------------------------------------------------------------------
 
 
@@ -149,13 +166,13 @@ def test_gpus_that_stay_idle_are_told_once_and_busy_ones_end_it() -> None:
 def test_an_idle_gpu_warns_its_owner_after_ten_minutes_and_once(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
     job = lab.submit(gpus=8)
     machine.readings = {0: IDLE}
-    turns(timedelta(minutes=9), step=A_MINUTE / 2)
+    turns(timedelta(minutes=9), step=A_MINUTE)
     assert warnings(job) == []
-    turns(timedelta(minutes=6), step=A_MINUTE / 2)
+    turns(timedelta(minutes=6), step=A_MINUTE)
     assert warnings(job) == ["1 of its 8 GPUs has been below 5 % utilization for 10 minutes"]
     assert Attempt.objects.get().idle_gpus == 1
     machine.readings = {}
-    turns(timedelta(minutes=2), step=A_MINUTE / 2)
+    turns(timedelta(minutes=2), step=A_MINUTE)
     assert Attempt.objects.get().idle_gpus == 0
 
 
@@ -165,9 +182,9 @@ def test_by_the_rule_of_its_team_an_idle_job_is_stopped_gracefully(
     job = lab.submit(gpus=8)
     Team.objects.update(idle_gpus_limit_min=15)
     machine.readings = dict.fromkeys(range(8), IDLE)
-    turns(timedelta(minutes=14), step=A_MINUTE / 2)
+    turns(timedelta(minutes=14), step=A_MINUTE)
     assert machine.stopped == set()
-    turns(timedelta(minutes=4), step=A_MINUTE / 2)
+    turns(timedelta(minutes=4), step=A_MINUTE)
     attempt = Attempt.objects.get()
     assert machine.stopped == {attempt.pk}
     note = "none of its GPUs was in use for 15 minutes, the limit of the team vision"
@@ -181,7 +198,7 @@ def test_one_busy_gpu_keeps_a_job_of_that_team_running(lab: Lab, machine: Machin
     lab.submit(gpus=8)
     Team.objects.update(idle_gpus_limit_min=10)
     machine.readings = dict.fromkeys(range(7), IDLE)
-    turns(timedelta(minutes=16), step=A_MINUTE / 2)
+    turns(timedelta(minutes=16), step=A_MINUTE)
     assert (machine.stopped, Attempt.objects.get().idle_gpus) == (set(), 7)
 
 

@@ -34,6 +34,16 @@ def test_a_job_sees_its_gpu_by_its_uuid_and_not_the_broken_one(machine: Service)
     assert machine.client.logs(job).data == b"GPU-0\n"
 
 
+def test_the_gpu_of_a_running_job_is_read(machine: Service) -> None:
+    job = machine.submit(UNTIL_LET_GO)
+    found = wait_for("its GPU was read", lambda: (g := machine.client.job_gpus(job))["gpus"] and g)
+    machine.let_go(job)
+    machine.wait_for_state(job, "succeeded")
+    (gpu,) = found["gpus"]
+    assert (gpu["index"], gpu["utilization"], gpu["memory_used_max_mib"], gpu["power_w"]) == (0, 37, 12 * 1024, 250.5)
+    assert not found["emulated"]
+
+
 def test_a_job_that_needs_the_broken_gpu_is_told_that_no_node_is_in_service(machine: Service) -> None:
     job = machine.submit("true", gpus=2)
     waiting = wait_for("it has a reason", lambda: (j := machine.client.job(job))["reason"] == "no_healthy_node" and j)
