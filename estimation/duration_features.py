@@ -111,7 +111,7 @@ def _of_rolling(found: DurationEstimate) -> Features:
 
 def _of_request(job: Submission) -> Features:
     limit = log(job.time_limit_s) if job.time_limit_s else NO_LIMIT
-    return (log(job.traits.gpus), limit, float(job.at.hour), float(job.at.weekday()))
+    return (log(max(job.traits.gpus, 1)), limit, float(job.at.hour), float(job.at.weekday()))
 
 
 class Observation(NamedTuple):
