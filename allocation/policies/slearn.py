@@ -5,7 +5,7 @@ from typing import Annotated
 from numpy import ceil, concatenate, cumsum, empty, flatnonzero, inf, isfinite, lexsort, log, maximum, select, where
 
 from allocation.decision import Decision
-from allocation.policies.parameters import Within
+from allocation.policies.parameters import Switch, Within
 from allocation.problem import Problem
 from allocation.solvers.greedy_queue import fastest, holds_something, serve
 from allocation.types import Bools, Floats
@@ -24,6 +24,9 @@ def slearn(
     growth: Annotated[
         float, Within(1.0, 1000.0, "factor between the limits of two levels of the main queue; 1: no levels")
     ] = 1.0,
+    single_first: Annotated[
+        bool, Switch("serve first each job of whose array nothing else is left, whatever its length, as published")
+    ] = False,
 ) -> Decision:
     r"""Start pilots of each array first, then the array with the least GPU time left; no job is preempted.
 
@@ -32,9 +35,10 @@ def slearn(
     one task, by its own estimate.
 
     A running job keeps its GPUs. The waiting jobs are served in four classes. First come those of which little is left,
-    :math:`P_i \le` `small_gpu_s`; then pilots, the oldest first, as long as pilots hold less than the part `pilots` of
-    the GPUs; then the main queue by what is left, those of unknown length last, or by level and in it the oldest first.
-    Pilots beyond their part and tasks whose pilots have not ended come last: they have GPUs that are idle otherwise.
+    :math:`P_i \le` `small_gpu_s`, and with `single_first` all single jobs; then pilots, the oldest first, as long as
+    pilots hold less than the part `pilots` of the GPUs; then the main queue by what is left, those of unknown length
+    last, or by level and in it the oldest first. Pilots beyond their part and tasks whose pilots have not ended come
+    last: they have GPUs that are idle otherwise.
 
     .. math::
         P_i = g_i \, \frac{r_i}{p_i} + o_i, \qquad
@@ -66,7 +70,8 @@ def slearn(
     P = g * r / p + problem.array_others_gpu_s
     within = _pilots_within(problem, keep, part=pilots)
     sampled = ~problem.unsampled & ~problem.pilot
-    classes = select([sampled & (small_gpu_s >= P), within, sampled], [SMALL, PILOT, MAIN], LATER)
+    small = (small_gpu_s >= P) | (single_first & (problem.array_others_gpu_s == 0))
+    classes = select([sampled & small, within, sampled], [SMALL, PILOT, MAIN], LATER)
     order = where(classes == PILOT, 0, _levels(P, small_gpu_s, growth))
     turn = lexsort((-problem.age_s, order, classes))
     smallest = (problem.rate > 0) & (problem.replicas == problem.base_replicas[:, None])

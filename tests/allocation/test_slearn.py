@@ -70,6 +70,12 @@ def test_in_a_level_the_oldest_is_first():
     assert served(problem, growth=10) == [1]
 
 
+def test_a_single_job_is_first_only_if_that_is_asked_for():
+    problem = tasks(1, hours=[9, 1], others_h=[0, 5])
+    assert served(problem) == [1]
+    assert served(problem, single_first=True) == [0]
+
+
 def test_a_count_of_gpu_time_below_nothing_is_refused():
     with pytest.raises(InvalidProblem, match="array_others_gpu_s"):
         tasks(1, hours=[1], others_h=[-1])
