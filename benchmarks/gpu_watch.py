@@ -10,7 +10,7 @@ import os
 import statistics
 import tempfile
 from datetime import timedelta
-from time import perf_counter
+from time import perf_counter, process_time
 
 GPUS_PER_NODE = 8
 TURNS_PER_MINUTE = 6
@@ -18,7 +18,7 @@ TURNS_PER_MINUTE = 6
 
 def main() -> None:
     arguments = _arguments()
-    print(f"{'GPUs':>8}{'first of a minute':>20}{'others':>10}   (seconds, median; {arguments.minutes} minutes)")
+    print(f"{'GPUs':>8}{'first of a minute':>20}{'others':>10}{'their CPU':>12}   (seconds, median)")
     for gpus in arguments.gpus:
         with tempfile.TemporaryDirectory(prefix="motley-bench-") as folder:
             if os.fork() == 0:  # each size has a database of its own, and the settings are read once in a process
@@ -32,12 +32,15 @@ def _measure(folder: str, gpus: int, minutes: int) -> None:
     import django
 
     django.setup()
-    first, others = _times(gpus, minutes)
-    print(f"{gpus:8}{statistics.median(first):20.3f}{statistics.median(others):10.3f}", flush=True)
+    measured = _times(gpus, minutes)
+    others = [turn for n, turn in enumerate(measured) if n % TURNS_PER_MINUTE]
+    first_s = statistics.median(elapsed_s for elapsed_s, _ in measured[::TURNS_PER_MINUTE])
+    others_s, cpu_s = (statistics.median(figures) for figures in zip(*others, strict=True))
+    print(f"{gpus:8}{first_s:20.3f}{others_s:10.3f}{cpu_s:12.3f}", flush=True)
 
 
-def _times(gpus: int, minutes: int) -> tuple[list[float], list[float]]:
-    """Seconds of the turns that begin a minute, and of the others; the first ten minutes fill the window."""
+def _times(gpus: int, minutes: int) -> list[tuple[float, float]]:
+    """Elapsed and CPU seconds of this process for each turn, after ten minutes that fill the window."""
     from django.contrib.auth.models import User
     from django.core.management import call_command
     from django.utils import timezone
@@ -68,11 +71,10 @@ def _times(gpus: int, minutes: int) -> tuple[list[float], list[float]]:
     for turn in range((10 + minutes) * TURNS_PER_MINUTE):
         now = start + turn * timedelta(seconds=60 / TURNS_PER_MINUTE)
         assert acquire_lease("benchmark", now, Loop.ENGINES)
-        fence, began = Fence.of("benchmark"), perf_counter()
+        fence, began, cpu_began = Fence.of("benchmark"), perf_counter(), process_time()
         watch_gpus(fence, now)
-        taken.append(perf_counter() - began)
-    measured = taken[10 * TURNS_PER_MINUTE :]
-    return measured[::TURNS_PER_MINUTE], [s for n, s in enumerate(measured) if n % TURNS_PER_MINUTE]
+        taken.append((perf_counter() - began, process_time() - cpu_began))
+    return taken[10 * TURNS_PER_MINUTE :]
 
 
 def _arguments() -> argparse.Namespace:

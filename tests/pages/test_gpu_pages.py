@@ -106,3 +106,13 @@ def test_rest_tells_of_the_gpus_of_a_job_and_of_a_node(attempt: Attempt, member:
     of_node = rest.get(f"/api/v1/nodes/{gpu.node.name}/gpus").json()
     (ours,) = (one for one in of_node["gpus"] if one["index"] == gpu.index)
     assert (ours["fault"], ours["healthy"], ours["throttled_by"]) == ("bent connector", False, ["temperature"])
+
+
+@pytest.mark.parametrize("page", ["job", "node"])
+def test_every_chart_finds_its_figure(attempt: Attempt, member: User, web: Callable[[User], Client], page: str) -> None:
+    place = attempt.job_id if page == "job" else a_gpu(attempt).node.name
+    html = web(member).get(reverse(page, args=[place]), {"tab": "gpus"}).content.decode()
+    charts = re.findall(r'data-figure="([\w-]+)"', html)
+    assert charts == [f"figure-{name}" for name in ("utilization", "memory", "power", "temperature")]
+    assert all(f'<script id="{name}" type="application/json">' in html for name in charts)
+    assert "plotly-basic.min.js" in html

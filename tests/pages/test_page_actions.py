@@ -227,7 +227,7 @@ def test_cancelling_a_running_job_names_its_gpus_and_the_work_at_stake(lab, web)
     assert re.search(r"[\d.]+ GPU-(seconds|minutes)", shown)
 
 
-@pytest.mark.parametrize("tab", ["overview", "why", "logs", "attempts", "events", "spec"])
+@pytest.mark.parametrize("tab", ["overview", "why", "logs", "gpus", "attempts", "events", "spec"])
 def test_every_tab_of_a_preempted_job_answers(tab, preempted, lab, web):
     assert web(lab.user()).get(reverse("job", args=[preempted.pk]), {"tab": tab}).status_code == 200
 

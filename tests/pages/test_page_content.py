@@ -30,7 +30,7 @@ LISTS = [
     "change-password",
     "audit",
 ]
-TABS = ["overview", "why", "logs", "attempts", "events", "spec"]
+TABS = ["overview", "why", "logs", "gpus", "attempts", "events", "spec"]
 
 
 @pytest.mark.parametrize("page", LISTS)
