@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
@@ -11,7 +12,7 @@ from django.utils import timezone
 from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.errors import GpusInUse, NotLentNow, ReasonMissing
-from cluster_app.lending import Window, WindowChanges, takes_jobs
+from cluster_app.lending import WindowChanges, hours_of, takes_jobs
 from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Gpu, GpuType, Node, NodeEvent, NodePower
 from cluster_app.node_history import begin_interval, censor_intervals
 
@@ -107,21 +108,27 @@ def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> N
 
 def _refuse_not_lent(node: Node, now: datetime) -> None:
     if node.given_back and not takes_jobs(node, now):
-        raise NotLentNow(node.name, str(Window.of(node)))
+        raise NotLentNow(node.name, hours_of(node))
 
 
 @transaction.atomic
-def follow_windows(changes: WindowChanges) -> None:
+def follow_windows(changes: WindowChanges, now: datetime) -> None:
     """Drain the nodes that are given back, and return to service those that are lent again."""
     for node in changes.given_back:
-        reason = f"Given back to its owner: it is lent {Window.of(node)}"
-        ready = Node.objects.filter(pk=node.pk, state=Node.State.READY)
-        if ready.update(state=Node.State.DRAINING, reason=reason, given_back=True):
-            record(node, NodeEvent.Kind.DRAINED, reason)
+        if Node.objects.filter(pk=node.pk, state=Node.State.READY).update(**_given_back(node)):
+            record(node, NodeEvent.Kind.DRAINED, _given_back(node)["reason"])
+    for node in changes.woken:
+        wake(node, reason="its owner has it back", now=now)
     for node in changes.lent:
         out = Node.objects.filter(pk=node.pk, given_back=True, state__in=(Node.State.DRAINING, Node.State.DRAINED))
         if out.update(state=Node.State.READY, reason="", given_back=False):
             record(node, NodeEvent.Kind.RESUMED, "lent again")
+
+
+def _given_back(node: Node) -> dict[str, Any]:
+    """Columns of a node that its owner has back."""
+    reason = f"Given back to its owner: it is lent {hours_of(node)}"
+    return {"state": Node.State.DRAINING, "reason": reason, "given_back": True}
 
 
 @transaction.atomic
@@ -167,7 +174,8 @@ def keep_awake(node: Node, *, reason: str, now: datetime) -> None:
 
 @transaction.atomic
 def _return_to_service(node: Node, state: Node.State, now: datetime, message: str = "") -> None:
-    if Node.objects.filter(pk=node.pk, state=state).update(state=Node.State.READY, reason=""):
+    columns = {"state": Node.State.READY, "reason": ""} if takes_jobs(node, now) else _given_back(node)
+    if Node.objects.filter(pk=node.pk, state=state).update(**columns):
         NodePower.objects.filter(node=node).delete()
         begin_interval(node, now)
         record(node, NodeEvent.Kind.AWAKE, message)

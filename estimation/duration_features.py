@@ -43,6 +43,8 @@ class EndedSubmission(NamedTuple):
 
 
 Features = tuple[float, ...]
+FEATURES_VERSION = 1
+"""Raised with each change of what the features are: a model that was fitted to others is not used."""
 
 
 @dataclass

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from estimation.durations import Basis
-from jobs_app.permissions import jobs_seen_by
+from jobs_app.permissions import NotForJobs, jobs_seen_by
 from scheduler_app.explain.array_progress import ArrayProgress, array_progress
 from scheduler_app.templatetags.words import array_summary
 
@@ -43,7 +43,9 @@ class ArrayAnswer(serializers.Serializer[Any]):
 
 
 class ArrayView(APIView):
-    """An array of which the caller may see the jobs."""
+    """An array of which the caller may see the jobs; a job sees but itself of its array."""
+
+    permission_classes = (NotForJobs,)
 
     @extend_schema(responses=ArrayAnswer, summary="Get an array")
     def get(self, request: Request, pk: UUID) -> Response:

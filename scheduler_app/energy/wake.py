@@ -10,6 +10,7 @@ from django.db.models import Count
 
 from allocation.time_budget import UNLIMITED, TimeBudget
 from cluster_app.feasibility import NodeShape, Request, fits
+from cluster_app.lending import takes_jobs
 from cluster_app.models import POWERED_DOWN, Gpu, GpuType, Node
 from cluster_app.services import wake
 from cluster_app.storage import StoragePaths, runs
@@ -129,7 +130,7 @@ def wake_for_waiting_jobs(now: datetime) -> None:
     if not has_driver() or not Node.objects.filter(state=Node.State.SLEEPING).exists():
         return
     if waiting := read_waiting(now):
-        names = nodes_to_wake(waiting, read_pools(), read_reserve(), TimeBudget.after(LONGEST_S))
+        names = nodes_to_wake(waiting, read_pools(now), read_reserve(), TimeBudget.after(LONGEST_S))
         for node in Node.objects.filter(name__in=names, state=Node.State.SLEEPING):
             wake(node, reason=f"jobs that wait for nodes: {len(waiting)}", now=now)
 
@@ -140,8 +141,8 @@ def read_waiting(now: datetime) -> list[Request]:
     return [request_of(columns) for columns in jobs.values(*REQUESTED)[:MOST_JOBS]]
 
 
-def read_pools() -> NodePools:
-    """Nodes that are being woken, those that sleep, and what is free on the others."""
+def read_pools(now: datetime) -> NodePools:
+    """Nodes that are being woken, those that sleep, and what is free on the others; none that its owner has back."""
     usable = set(Node.objects.schedulable().values_list("pk", flat=True))
     gpus = dict(Gpu.objects.present().order_by().values_list("node").annotate(Count("pk")))
     claimed = dict(GpuClaim.objects.open().order_by().values_list("gpu__node").annotate(Count("gpu", distinct=True)))
@@ -149,7 +150,7 @@ def read_pools() -> NodePools:
     waking, sleeping, ready = Node.State.WAKING, Node.State.SLEEPING, Node.State.READY
     pools: dict[str, dict[str, NodeShape]] = {waking: {}, sleeping: {}, ready: {}}
     for node in nodes_with_gpus().select_related("gpu_type").order_by("name"):
-        if node.pk in usable or node.state in POWERED_DOWN:
+        if (node.pk in usable or node.state in POWERED_DOWN) and takes_jobs(node, now):
             left = gpus[node.pk] - claimed.get(node.pk, 0) - node.foreign_gpus
             pools[node.state][node.name] = _shape(node, max(left, 0), paths)
     return NodePools(coming=pools[waking], asleep=pools[sleeping], free=pools[ready])

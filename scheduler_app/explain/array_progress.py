@@ -71,7 +71,8 @@ def _each(array: UUID, tasks: int) -> Estimate | None:
 
 def _left_gpu_s(array: UUID, each: Estimate, unfinished: int, now: datetime) -> float:
     """GPU-seconds of smallest gangs on average GPUs; a task that has not begun to run counts in full."""
-    gpus = DurationForecast.objects.filter(array=array).aggregate(gpus=Max("gpus"))["gpus"] or 1
+    ended = DurationForecast.objects.filter(array=array, ended_at__isnull=False)  # as its index has them
+    gpus = ended.aggregate(gpus=Max("gpus"))["gpus"] or 1
     live = Attempt.objects.live().filter(job__array=array, started_at__isnull=False)
     ran = live.values_list("started_at", F("gpu_count") * F("relative_speed"))
     left_s = [each.mean_left(max((now - at).total_seconds(), 0) * speed / gpus) for at, speed in ran if at]

@@ -25,7 +25,7 @@ from estimation.boosted_durations import (
     ModelCard,
     fit_durations,
 )
-from estimation.duration_features import EndedSubmission
+from estimation.duration_features import FEATURES_VERSION, EndedSubmission
 from estimation.durations import Basis
 from estimation.gradient_boosting import QuantileTrees
 from scheduler_app.forecasts.duration_history import EndedJob, submission_of
@@ -107,6 +107,7 @@ def _store_failure(row: DurationModel, message: str) -> DurationModel:
 def _store(row: DurationModel, model: BoostedDurations, card: ModelCard, now: datetime) -> DurationModel:
     """Store the model in place of the last one, and drop the oldest cards."""
     row.fitted_at, row.jobs, row.trees, row.message = now, card.jobs, model.trees.to_bytes(), ""
+    row.features_version = FEATURES_VERSION
     row.comparisons = [_as_json(one) for one in card.comparisons]
     log.info("the model of durations was fitted to %s jobs", card.jobs)
     row.save()
@@ -147,8 +148,9 @@ def read_failure() -> str:
 
 
 def read_model() -> BoostedDurations | None:
-    """The newest model; None: there is none, or it is used for nothing."""
-    key = DurationModel.objects.exclude(trees=None).values_list("pk", "fitted_at").first()
+    """The newest model; None: there is none of the present features, or it is used for nothing."""
+    present = DurationModel.objects.exclude(trees=None).filter(features_version=FEATURES_VERSION)
+    key = present.values_list("pk", "fitted_at").first()
     return _model(*key) if key else None
 
 
@@ -158,12 +160,16 @@ def _model(day: date, fitted_at: datetime) -> BoostedDurations | None:
     row = DurationModel.objects.filter(pk=day, fitted_at=fitted_at).first()
     if row is None:  # the next night's has just replaced it
         return None
-    card = ModelCard(row.jobs, _comparisons(row.comparisons))
     try:
-        trees = QuantileTrees.from_bytes(bytes(row.trees or b""))
-    except (KeyError, ValueError, OSError):
+        return _model_of(row)
+    except Exception:  # whatever a damaged file raises: NumPy, zipfile and zlib have errors of their own
         log.exception("the stored model of durations cannot be read; the rolling estimate is used")
         return None
+
+
+def _model_of(row: DurationModel) -> BoostedDurations | None:
+    card = ModelCard(row.jobs, _comparisons(row.comparisons))
+    trees = QuantileTrees.from_bytes(bytes(row.trees or b""))
     return BoostedDurations(trees, row.jobs, card.used_for) if card.used_for else None
 
 

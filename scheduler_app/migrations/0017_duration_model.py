@@ -27,6 +27,7 @@ class Migration(migrations.Migration):
                 ('fitted_at', models.DateTimeField(help_text='Null: the fit has not ended, or failed.', null=True)),
                 ('jobs', models.PositiveIntegerField(default=0, help_text='Ended jobs that it learned from.')),
                 ('comparisons', models.JSONField(default=list, help_text="Errors beside the rolling estimate's on the jobs held out: of all, then of each pool.")),
+                ('features_version', models.PositiveSmallIntegerField(default=0, help_text='Of the features that it was fitted to (estimation.duration_features).')),
                 ('trees', models.BinaryField(help_text='NumPy arrays, without pickle.', null=True)),
                 ('message', models.CharField(blank=True, help_text='Why there is no model of this day.', max_length=500)),
             ],

@@ -16,6 +16,9 @@ class DurationModel(models.Model):
     comparisons = models.JSONField(
         default=list, help_text="Errors beside the rolling estimate's on the jobs held out: of all, then of each pool."
     )
+    features_version = models.PositiveSmallIntegerField(
+        default=0, help_text="Of the features that it was fitted to (estimation.duration_features)."
+    )
     trees = models.BinaryField(null=True, help_text="NumPy arrays, without pickle.")
     message = models.CharField(max_length=500, blank=True, help_text="Why there is no model of this day.")
 

@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from cluster_app.lending import Window
+from cluster_app.lending import hours_of
 from cluster_app.models import Gpu, Node, NodeInterval
 from estimation.node_lifetimes import kaplan_meier
 from scheduler_app.gpu_watch.history import GpuNow, course_of_node, gpus_now
@@ -38,7 +38,7 @@ def node(request: SignedInRequest, name: str) -> HttpResponse:
     of_its_own = known.observed.losses >= LEAST_LOSSES
     context: dict[str, Any] = {
         "node": seen,
-        "window": Window.of(seen),
+        "hours": hours_of(seen),
         "known": known,
         "survival": _survival(seen.intervals.all() if of_its_own else alike, now),
         "of_its_own": of_its_own,

@@ -58,7 +58,7 @@ def give_back_and_lend(fence: Fence, now: datetime) -> None:
     """Drain nodes whose window ends, and return to service those whose window begins. Idempotent."""
     if changes := window_changes(now):
         with fence.transaction():
-            follow_windows(changes)
+            follow_windows(changes, now)
 
 
 def send_commands(holder: str, now: datetime) -> bool:

@@ -12,7 +12,8 @@ from django.urls import reverse
 from cluster_app.errors import NotLentNow
 from cluster_app.lending import Window, window_changes
 from cluster_app.models import Node
-from cluster_app.services import cordon, drain, follow_windows, note_drained, resume
+from cluster_app.services import cordon, drain, follow_windows, note_awake, note_drained, put_to_sleep, resume
+from scheduler_app.energy.wake import read_pools
 from tests.rest_callers import Scope, caller
 from tests.service_lab import Lab
 
@@ -40,6 +41,22 @@ def test_so_long_is_left_of_a_window(window: Window, at: time, hours: float) -> 
     assert window.left(moment) == timedelta(hours=hours)
 
 
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("window", "at", "minutes"),
+    [
+        (Window(time(22), time(2, 30), BERLIN), "2026-10-25T02:00+02:00", 30),
+        (Window(time(22), time(2, 30), BERLIN), "2026-10-25T02:10+01:00", 0),  # it was given back an hour ago
+        (Window(time(22), time(3, 30), BERLIN), "2026-03-29T01:30+01:00", 60),  # there is no hour from 2 to 3
+        (Window(time(1), time(4), BERLIN), "2026-10-25T01:00+02:00", 240),
+    ],
+)
+def test_in_the_nights_in_which_clocks_are_set_real_time_counts(window: Window, at: str, minutes: int) -> None:
+    assert window.left(datetime.fromisoformat(at)) == timedelta(minutes=minutes)
+
+
 @pytest.fixture
 def lent(lab: Lab) -> Node:
     """A node that is lent at night, and wants two minutes' notice."""
@@ -59,7 +76,7 @@ def at(hour: int, minute: int = 0) -> datetime:
 
 
 def state_at(node: Node, now: datetime) -> str:
-    follow_windows(window_changes(now))
+    follow_windows(window_changes(now), now)
     node.refresh_from_db()
     return node.state
 
@@ -97,6 +114,28 @@ def test_without_its_window_it_returns_at_once(lent: Node) -> None:
     state_at(lent, at(12))
     Node.objects.update(lent_from=None, lent_until=None)
     assert state_at(lent, at(12)) == STATE.READY
+
+
+def test_with_a_time_zone_that_this_machine_does_not_know_it_is_not_lent(lent: Node) -> None:
+    Node.objects.update(lent_zone="Europe/Atlantis")
+    assert state_at(lent, at(20)) == STATE.DRAINING
+    assert lent.reason == "Given back to its owner: it is lent from 19:00 to 07:00 (Europe/Atlantis)"
+
+
+def test_one_that_sleeps_is_woken_for_its_owner_and_takes_no_job_then(lent: Node) -> None:
+    assert put_to_sleep(lent, reason="not needed", now=at(6))
+    assert state_at(lent, at(7)) == STATE.WAKING
+    note_awake(lent, at(7, 5))
+    lent.refresh_from_db()
+    assert (lent.state, lent.given_back) == (STATE.DRAINING, True)
+    assert state_at(lent, at(19)) == STATE.READY
+
+
+def test_no_job_wakes_it_while_its_owner_has_it(lent: Node) -> None:
+    Node.objects.update(health=Node.Health.HEALTHY)
+    put_to_sleep(lent, reason="not needed", now=at(6))
+    assert {*read_pools(at(6)).asleep} == {"n1"}
+    assert not read_pools(at(8)).asleep
 
 
 def test_it_cannot_be_resumed_while_its_owner_has_it(lent: Node) -> None:

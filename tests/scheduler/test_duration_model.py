@@ -12,6 +12,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from estimation.boosted_durations import FEWEST_JOBS
+from estimation.duration_features import FEATURES_VERSION
 from estimation.durations import Basis
 from scheduler_app.explain.remaining_work import remaining_work
 from scheduler_app.forecasts.boosted_model import TOO_FEW, claim_fit, fit_model, read_card, read_failure, read_model
@@ -103,10 +104,23 @@ def test_only_the_newest_model_and_a_month_of_cards_are_kept(lab: Lab) -> None:
     assert DurationModel.objects.exclude(fitted_at=None).count() == 2
 
 
-def test_with_a_model_that_cannot_be_read_the_rolling_estimate_is_used(cluster: Lab) -> None:
+@pytest.mark.parametrize("damage", ["empty", "cut", "a byte", "other features", "other pools", "no array"])
+def test_with_a_model_that_cannot_be_read_the_rolling_estimate_is_used(cluster: Lab, damage: str) -> None:
     ended_jobs(cluster)
-    fit_model(cluster.now)
-    DurationModel.objects.update(trees=b"not what was stored")
+    fitted = fit_model(cluster.now)
+    assert fitted.trees is not None
+    middle = len(fitted.trees) // 2
+    flipped = bytes([fitted.trees[middle] ^ 255])
+    DurationModel.objects.update(
+        **{
+            "empty": {"trees": b""},
+            "cut": {"trees": fitted.trees[:middle]},
+            "a byte": {"trees": fitted.trees[:middle] + flipped + fitted.trees[middle + 1 :]},
+            "other features": {"features_version": FEATURES_VERSION + 1},
+            "other pools": {"comparisons": [{**fitted.comparisons[0], "basis": "of_another_version"}]},
+            "no array": {"trees": b"not what was stored"},
+        }[damage]
+    )
     job = cluster.submit(UNTIL_LET_GO, name="train", time_limit=MINUTES)
     cluster.tick()
     assert DurationForecast.objects.get(pk=job.pk).submission_basis == Basis.SIMILAR
