@@ -20,6 +20,8 @@ except ImportError:
 MIB = 1024 * 1024
 NO_HANDLE = "the driver gives no handle to it: it has fallen off the bus, say"
 NO_ANSWER = "it does not answer the driver: it has fallen off the bus, say"
+MOST_ERRORS = 2**63 - 1
+"""Of a counter; a driver that cannot count says 2**64 - 1, which is no number of errors."""
 ECC_ERRORS = "{} uncorrectable memory errors (ECC) since it was last reset"
 _NOT_THE_MODEL = re.compile(
     r"nvidia|tesla|geforce|quadro|graphics|device|generation|edition|pci|pcie|sxm\d*|nvl|hbm\d\w*|\d+gb", re.IGNORECASE
@@ -119,9 +121,10 @@ def ecc_errors(handle: Any) -> int | None:
     """Uncorrectable memory errors since the driver was loaded or the GPU was reset; None: it does not count them."""
     try:
         kind, since = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
-        return int(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, since))
+        errors = int(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, since))
     except pynvml.NVMLError:
         return None
+    return errors if errors <= MOST_ERRORS else None
 
 
 def _text(value: str | bytes) -> str:

@@ -37,10 +37,20 @@ class Holder(NamedTuple):
 
 
 def watch_gpus(fence: Fence, now: datetime) -> None:
-    """Read all GPUs in one pass per engine if it is time, outside of transactions, and store what follows from it."""
+    """Read all GPUs if it is time, and store what follows; an error of it stops nothing else of a turn."""
     before = _read_before(now)
     if before is None:
         return
+    try:
+        _watch(fence, before, now)
+    except OF_NO_ITEM:
+        raise
+    except Exception:
+        log.exception("what was read of GPUs could not be stored")
+
+
+def _watch(fence: Fence, before: datetime, now: datetime) -> None:
+    """Read in one pass per engine, outside of transactions, and store readings, energy and what follows from them."""
     holders = _holders()
     watched = list(_watched(holders))
     parts = number_of_parts(len(watched))

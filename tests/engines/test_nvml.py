@@ -94,6 +94,14 @@ print(json.dumps([*said, this_machine().gpus[0].fault]))
     assert told == [[0, ""], [0, ""], [79, ""], [79, ""], errors]
 
 
+def test_a_counter_that_says_it_cannot_count_is_no_number_of_errors(tmp_path: Path) -> None:
+    """2**64 - 1 fits no column either, and would lose the readings of all GPUs."""
+    (tmp_path / "uncounted").touch()
+    env = {"LD_LIBRARY_PATH": str(compiled_driver(tmp_path)), "FIRST_GPU_CANNOT_COUNT_WITH": f"{tmp_path}/uncounted"}
+    assert ask(f"{READ}print(json.dumps([one.ecc_errors for one in reader.read(gpus[1:2])]))", **env) == [None]
+    assert ask(**env)["node"]["gpus"][0]["fault"] == ""
+
+
 READ = """
 import json, sys
 from pathlib import Path

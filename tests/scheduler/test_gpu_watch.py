@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
 
 from cluster_app.gpu_faults import STRAY_AFTER, cordon_gpu, return_gpu
 from cluster_app.models import Gpu, Node, NodeEvent
@@ -192,6 +194,42 @@ def test_by_the_rule_of_its_team_an_idle_job_is_stopped_gracefully(
     machine.exit(attempt.pk, 143)
     turns(timedelta(seconds=10))
     assert Job.objects.get(pk=job.pk).state == Job.State.TIMED_OUT
+
+
+@pytest.mark.parametrize("jump", [timedelta(hours=2), timedelta(minutes=5)])
+def test_after_a_time_without_watch_no_job_is_stopped_for_what_was_known_before(
+    lab: Lab, machine: MachineWithGpus, turns: Any, jump: timedelta
+) -> None:
+    """The scheduler was down, or its clock was set forward."""
+    lab.submit(gpus=8)
+    Team.objects.update(idle_gpus_limit_min=15)
+    machine.readings = dict.fromkeys(range(8), IDLE)
+    turns(timedelta(minutes=13), step=A_MINUTE)
+    assert Attempt.objects.get().idle_gpus == 8
+    machine.now += jump
+    turns(timedelta(seconds=40))
+    assert (machine.stopped, Attempt.objects.get().idle_gpus) == (set(), 0)
+
+
+def test_the_rule_of_a_team_is_from_ten_minutes_to_a_year(lab: Lab, machine: MachineWithGpus) -> None:
+    lab.submit(gpus=1)
+    team = Team.objects.get()
+    for minutes in (9, 525_601, 99_999_999):
+        team.idle_gpus_limit_min = minutes
+        with pytest.raises(ValidationError):
+            team.full_clean()
+        with pytest.raises(IntegrityError), transaction.atomic():
+            team.save()
+
+
+def test_readings_that_cannot_be_stored_stop_nothing_else_of_a_turn(
+    lab: Lab, machine: MachineWithGpus, turns: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.submit(gpus=1)
+    machine.readings = {0: replace(LOAD, ecc_errors=2**64 - 1)}
+    turns(timedelta(seconds=30))
+    assert Attempt.objects.get().state == Attempt.State.RUNNING
+    assert "what was read of GPUs could not be stored" in caplog.text
 
 
 def test_one_busy_gpu_keeps_a_job_of_that_team_running(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
