@@ -4,6 +4,7 @@ The rest of the node stays in use. A fault is taken back by its source alone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -68,7 +69,7 @@ def note_gpu_reports(engine: str, reported: Mapping[str, Mapping[str, ReportedGp
     for *known, uuid, node in rows.values_list(*columns):
         gpu = KnownGpu(*known)
         states[gpu] = _reported_state(gpu, reported[node].get(uuid, ReportedGpu(MISSING)))
-    _store(states)
+    store_states(states)
 
 
 def _reported_state(gpu: KnownGpu, report: ReportedGpu) -> State:
@@ -98,7 +99,7 @@ def note_stray_processes(found: Mapping[int, Sequence[int]], now: datetime) -> N
         if since[gpu.pk] == before:
             del since[gpu.pk]
     rewrite(Gpu, ("stray_since",), {pk: (at,) for pk, at in since.items()})
-    _store(states)
+    store_states(states)
 
 
 def _stray_state(gpu: KnownGpu, processes: Sequence[int], since: datetime | None, now: datetime) -> State:
@@ -112,11 +113,22 @@ def _stray_state(gpu: KnownGpu, processes: Sequence[int], since: datetime | None
     return f"no job accounts for the process{'es' * (len(processes) > 1)} {named} on it", Source.PROCESS
 
 
-def _store(states: Mapping[KnownGpu, State]) -> None:
-    """Store the states that have changed, each with an event of its node, which also wakes the scheduler."""
-    changed = {gpu: state for gpu, state in states.items() if state != gpu.state}
+def store_states(states: Mapping[KnownGpu, State]) -> None:
+    """Store the states that have changed, each with an event of its node, which also wakes the scheduler.
+
+    A GPU whose fault is no longer as it was read, as after a cordon meanwhile, is left for the next report.
+    """
+    news = {gpu: state for gpu, state in states.items() if state != gpu.state}
+    as_read = _locked(news) if news else frozenset()
+    changed = {gpu: state for gpu, state in news.items() if gpu in as_read}
     rewrite(Gpu, ("healthy", "fault", "fault_source"), {gpu.pk: (not any(s), *s) for gpu, s in changed.items()})
     insert_many(NodeEvent, list(_events(changed)))
+
+
+def _locked(gpus: Iterable[KnownGpu]) -> AbstractSet[KnownGpu]:
+    """These GPUs as they are now, locked; not against claims on them, which need only their keys."""
+    rows = Gpu.objects.select_for_update(no_key=True).filter(pk__in=[gpu.pk for gpu in gpus]).order_by("pk")
+    return {KnownGpu(*row) for row in rows.values_list("pk", "node_id", "index", "fault", "fault_source")}
 
 
 def _events(changed: Mapping[KnownGpu, State]) -> Iterable[dict[str, object]]:

@@ -56,13 +56,14 @@ def _watch(fence: Fence, before: datetime, now: datetime) -> None:
     parts = number_of_parts(len(watched))
     readings = _readings(watched[int(now.timestamp() / EVERY.total_seconds()) % parts :: parts])
     processes = _stray_processes(readings)
+    if minute_of(before) != minute_of(now):
+        with fence.transaction():  # of its own: it locks jobs, which must precede all writes to attempts
+            note_idle_gpus(now)
     with fence.transaction():
         SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES).update(watched_at=now)
         store_readings(readings, {gpu: holder.attempt for gpu, holder in holders.items()}, now)
-        _add_energy(readings, holders, parts * min(now - before, LONGEST_GAP))
         note_stray_processes(processes, now)
-        if minute_of(before) != minute_of(now):
-            note_idle_gpus(now)
+        _add_energy(readings, holders, parts * min(now - before, LONGEST_GAP))
 
 
 def _read_before(now: datetime) -> datetime | None:

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 
-from cluster_app.gpu_faults import STRAY_AFTER, cordon_gpu, return_gpu
+from cluster_app.gpu_faults import STRAY_AFTER, KnownGpu, cordon_gpu, return_gpu, store_states
 from cluster_app.models import Gpu, Node, NodeEvent
 from cluster_app.services import add_node
 from engines.protocol import GpuReading, GpuReport, NodeReport, Throttle, WatchedGpu
 from jobs_app.models import Attempt, Job, JobEvent, Team
-from scheduler_app.gpu_watch.idle import AttemptUse, idle_change
+from scheduler_app.gpu_watch.idle import AttemptUse, idle_change, note_idle_gpus
 from scheduler_app.gpu_watch.minutes import COLUMNS, Minute, merged
 from scheduler_app.models import GpuClaim, GpuMinute
 from scheduler_app.round import engine_registry as registry
@@ -178,6 +179,19 @@ def test_an_idle_gpu_warns_its_owner_after_ten_minutes_and_once(lab: Lab, machin
     assert Attempt.objects.get().idle_gpus == 0
 
 
+def test_jobs_are_locked_before_attempts_are_written(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
+    """Another order could deadlock with a cancel, which locks the job first."""
+    lab.submit(gpus=8)
+    machine.readings = {0: IDLE}
+    turns(timedelta(minutes=12), step=A_MINUTE)
+    Attempt.objects.update(idle_gpus=0)
+    machine.now += A_MINUTE
+    with CaptureQueriesContext(connection) as queries:
+        note_idle_gpus(machine.now)
+    touched = [q["sql"].split('"')[1] for q in queries if '"jobs_app_' in q["sql"] and "JOIN" not in q["sql"]]
+    assert touched[-3:] == ["jobs_app_job", "jobs_app_attempt", "jobs_app_jobevent"]
+
+
 def test_by_the_rule_of_its_team_an_idle_job_is_stopped_gracefully(
     lab: Lab, machine: MachineWithGpus, turns: Any
 ) -> None:
@@ -281,6 +295,15 @@ def test_a_gpu_that_was_taken_out_by_hand_stays_out(machine: MachineWithGpus, tu
     cordon_gpu(Gpu.objects.get(index=5), reason="bent connector", actor=None)
     turns(timedelta(seconds=20))
     assert faults() == {5: "bent connector"}
+
+
+def test_a_cordon_between_reading_and_writing_is_not_lost(machine: MachineWithGpus) -> None:
+    gpu = Gpu.objects.get(index=5)
+    before = KnownGpu(gpu.pk, gpu.node_id, gpu.index, "", "")
+    cordon_gpu(gpu, reason="bent connector", actor=None)
+    store_states({before: ("the driver does not list it", Gpu.FaultSource.DRIVER)})
+    assert faults() == {5: "bent connector"}
+    assert NodeEvent.objects.filter(kind="gpu").count() == 1
 
 
 def test_a_process_that_nobody_accounts_for_takes_its_gpu_out_while_it_is_there(
