@@ -5,13 +5,13 @@ The rest of the node stays in use. A fault is taken back by its source alone.
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
 
-from audit_app.models import Action
+from audit_app.models import Action, AuditEntry
 from audit_app.services import note
 from cluster_app.errors import ReasonMissing
 from cluster_app.models import Gpu, NodeEvent
@@ -24,6 +24,8 @@ MISSING = "the driver does not list it"
 XID = "critical error: XID {} (look it up in NVIDIA's list of XIDs)"
 STRAY_AFTER = timedelta(seconds=30)
 """A process is left so long before its GPU is taken out of service: the end of an attempt takes seconds."""
+LONGEST_GAP = timedelta(minutes=2)
+"""Between two looks for such processes."""
 MOST_OF_FAULT = 200
 
 
@@ -34,6 +36,8 @@ class ReportedGpu:
     fault: str = ""
     xid: int = 0
     """A critical error that no job causes; 0: none."""
+    xid_at: datetime | None = None
+    """When it was heard of; it is reported for a minute, so that one whose storing failed is not lost."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,17 @@ def note_gpu_reports(engine: str, reported: Mapping[str, Mapping[str, ReportedGp
     states = {}
     for *known, uuid, node in rows.values_list(*columns):
         gpu = KnownGpu(*known)
-        states[gpu] = _reported_state(gpu, reported[node].get(uuid, ReportedGpu(MISSING)))
+        report = reported[node].get(uuid, ReportedGpu(MISSING))
+        states[gpu] = _reported_state(gpu, replace(report, xid=0) if _is_over(gpu, report) else report)
     store_states(states)
+
+
+def _is_over(gpu: KnownGpu, report: ReportedGpu) -> bool:
+    """Whether an administrator has returned the GPU since its critical error; a query only where there is one."""
+    if not report.xid or report.xid_at is None or gpu.fault_source == Source.CORDON:
+        return False
+    returns = AuditEntry.objects.filter(action=Action.GPU_RETURN, target_id=str(gpu.pk))
+    return returns.filter(at__gte=report.xid_at).exists()
 
 
 def _reported_state(gpu: KnownGpu, report: ReportedGpu) -> State:
@@ -83,18 +96,20 @@ def _reported_state(gpu: KnownGpu, report: ReportedGpu) -> State:
     return ("", "") if gpu.fault_source == Source.DRIVER else gpu.state
 
 
-def note_stray_processes(found: Mapping[int, Sequence[int]], now: datetime) -> None:
+def note_stray_processes(found: Mapping[int, Sequence[int]], now: datetime, *, watched_at: datetime) -> None:
     """Store on which GPUs processes compute that no attempt accounts for: GPU → processes, empty if there are none.
 
-    After half a minute such a GPU is out of service, until the processes are gone.
+    After half a minute such a GPU is out of service, until the processes are gone. What was seen before GPUs went
+    unwatched, as they were last at `watched_at`, is not counted: the process may be another.
     """
+    is_gap = not timedelta() <= now - watched_at <= LONGEST_GAP
     strays = [pk for pk, processes in found.items() if processes]
     rows = Gpu.objects.filter(pk__in=strays) | Gpu.objects.filter(stray_since__isnull=False)
     columns = ("pk", "node_id", "index", "fault", "fault_source", "stray_since")
     since, states = {}, {}
     for *known, before in rows.filter(pk__in=list(found)).values_list(*columns):
         gpu = KnownGpu(*known)
-        since[gpu.pk] = (before or now) if found[gpu.pk] else None
+        since[gpu.pk] = (now if is_gap else before or now) if found[gpu.pk] else None
         states[gpu] = _stray_state(gpu, found[gpu.pk], since[gpu.pk], now)
         if since[gpu.pk] == before:
             del since[gpu.pk]

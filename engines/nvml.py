@@ -97,7 +97,7 @@ def _gpu(index: int) -> tuple[str, GpuReport] | None:
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
-        report = GpuReport(index, uuid=uuid, **_memory_and_fault(handle), xid=_xids.last(uuid, handle))
+        report = GpuReport(index, uuid=uuid, **_memory_and_fault(handle), **_critical_error(uuid, handle))
         _seen[index] = normal_gpu_type(_text(pynvml.nvmlDeviceGetName(handle))), report
     except pynvml.NVMLError:
         if index not in _seen:
@@ -115,6 +115,11 @@ def _memory_and_fault(handle: Any) -> dict[str, Any]:
         return {"fault": NO_ANSWER}
     errors = ecc_errors(handle)
     return {"memory_mib": memory_mib, "fault": ECC_ERRORS.format(errors) if errors else ""}
+
+
+def _critical_error(uuid: str, handle: Any) -> dict[str, Any]:
+    error = _xids.last(uuid, handle)
+    return {} if error is None else {"xid": error.xid, "xid_at": error.at}
 
 
 def ecc_errors(handle: Any) -> int | None:

@@ -127,7 +127,7 @@ def _store_nodes(fence: Fence, engine: str, nodes: Sequence[NodeReport], now: da
 
 
 def _gpus_of(node: NodeReport) -> dict[str, ReportedGpu]:
-    return {gpu.uuid: ReportedGpu(gpu.fault, gpu.xid) for gpu in node.gpus if gpu.uuid}
+    return {gpu.uuid: ReportedGpu(gpu.fault, gpu.xid, gpu.xid_at) for gpu in node.gpus if gpu.uuid}
 
 
 def conditions_of(nodes: Iterable[NodeReport]) -> dict[str, dict[str, Any]]:

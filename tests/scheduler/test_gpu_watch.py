@@ -9,6 +9,7 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from cluster_app.gpu_faults import STRAY_AFTER, KnownGpu, cordon_gpu, return_gpu, store_states
 from cluster_app.models import Gpu, Node, NodeEvent
@@ -122,7 +123,7 @@ def test_energy_is_power_times_time(lab: Lab, machine: MachineWithGpus, turns: A
     assert Attempt.objects.get().gpu_energy_j - before == pytest.approx(2 * 300 * 120)
 
 
-@pytest.mark.parametrize(("gpus", "parts"), [(0, 1), (8, 1), (1024, 1), (1025, 2), (6000, 6), (100_000, 6)])
+@pytest.mark.parametrize(("gpus", "parts"), [(0, 1), (8, 1), (1024, 1), (1025, 2), (5000, 5), (100_000, 5)])
 def test_many_gpus_are_read_in_parts_but_each_once_a_minute(gpus: int, parts: int) -> None:
     assert number_of_parts(gpus) == parts
 
@@ -137,6 +138,15 @@ def test_parts_together_read_every_gpu_and_count_its_energy_in_full(
     turns(timedelta(minutes=2))
     assert GpuMinute.objects.filter(attempt__isnull=False).values("gpu").distinct().count() == 8
     assert Attempt.objects.get().gpu_energy_j - before == pytest.approx(8 * 300 * 120)
+
+
+@pytest.mark.parametrize("step_s", [12, 20])
+def test_no_part_is_skipped_whatever_the_time_between_turns(
+    lab: Lab, machine: MachineWithGpus, turns: Any, monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    monkeypatch.setattr("scheduler_app.round.watch.MOST_READ", 2)
+    turns(timedelta(seconds=6 * step_s), step=timedelta(seconds=step_s))
+    assert GpuMinute.objects.values("gpu").distinct().count() == 8
 
 
 # -- idle ------------------------------------------------------------------------------------------------------------
@@ -291,6 +301,18 @@ def test_a_gpu_that_the_driver_finds_again_is_back_but_not_after_a_critical_erro
     assert (faults(), Gpu.objects.filter(healthy=False).count()) == ({}, 0)
 
 
+def test_a_returned_gpu_stays_in_service_while_its_error_is_still_told(machine: MachineWithGpus, turns: Any) -> None:
+    error = GpuReport(3, "GPU-3", xid=79, xid_at=timezone.now())
+    machine.reports = {3: error}
+    turns(timedelta(seconds=10))
+    return_gpu(Gpu.objects.get(index=3), actor=None)
+    turns(timedelta(seconds=10))
+    assert faults() == {}
+    machine.reports = {3: replace(error, xid_at=timezone.now())}
+    turns(timedelta(seconds=10))
+    assert [*faults()] == [3]
+
+
 def test_a_gpu_that_was_taken_out_by_hand_stays_out(machine: MachineWithGpus, turns: Any) -> None:
     cordon_gpu(Gpu.objects.get(index=5), reason="bent connector", actor=None)
     turns(timedelta(seconds=20))
@@ -317,6 +339,16 @@ def test_a_process_that_nobody_accounts_for_takes_its_gpu_out_while_it_is_there(
     machine.readings = {}
     turns(timedelta(seconds=10))
     assert faults() == {}
+
+
+def test_a_process_that_was_seen_before_a_time_without_watch_counts_anew(machine: MachineWithGpus, turns: Any) -> None:
+    machine.readings = {6: replace(LOAD, processes=(4711,))}
+    turns(timedelta(seconds=10))
+    machine.now += timedelta(hours=2)
+    turns(timedelta(seconds=20))
+    assert faults() == {}
+    turns(STRAY_AFTER)
+    assert [*faults()] == [6]
 
 
 def test_processes_of_a_running_job_are_accounted_for(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
