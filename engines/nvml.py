@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from engines.protocol import GpuReport, NodeReport
@@ -18,6 +19,8 @@ except ImportError:
     pynvml = None
 
 MIB = 1024 * 1024
+MPS_SERVER = "nvidia-cuda-mps-server"[:15]
+"""As Linux shortens it; it stays on a GPU that several processes share, also between their runs."""
 NO_HANDLE = "the driver gives no handle to it: it has fallen off the bus, say"
 NO_ANSWER = "it does not answer the driver: it has fallen off the bus, say"
 MOST_ERRORS = 2**63 - 1
@@ -48,9 +51,23 @@ def device_is_free(uuid: str) -> bool:
     if not driver_is_there():
         return True
     try:
-        return not pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByUUID(uuid))
+        return not compute_processes(pynvml.nvmlDeviceGetHandleByUUID(uuid))
     except pynvml.NVMLError:
         return False  # a GPU that does not respond is not given to the next job
+
+
+def compute_processes(handle: Any) -> list[int]:
+    """Processes that compute on this GPU, without MPS's server, which computes for others; raises `NVMLError`."""
+    listed = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    return [process.pid for process in listed if name_of_process(process.pid) != MPS_SERVER]
+
+
+def name_of_process(pid: int) -> str:
+    """The first 15 characters of its name; empty if it has ended, or is hidden from us."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def gpu_minors(uuids: Iterable[str]) -> list[int] | None:

@@ -17,7 +17,7 @@ from cluster_app.services import add_node
 from engines.protocol import GpuReading, GpuReport, NodeReport, Throttle, WatchedGpu
 from jobs_app.models import Attempt, Job, JobEvent, Team
 from scheduler_app.gpu_watch.idle import AttemptUse, idle_change, note_idle_gpus
-from scheduler_app.gpu_watch.minutes import COLUMNS, Minute, merged
+from scheduler_app.gpu_watch.minutes import COLUMNS, Minute, merged, store_readings
 from scheduler_app.models import GpuClaim, GpuMinute
 from scheduler_app.round import engine_registry as registry
 from scheduler_app.round.tick import engine_turn, tick
@@ -101,6 +101,14 @@ def test_what_the_driver_does_not_say_is_left_out_of_the_mean() -> None:
     minute = Minute().with_reading(GpuReading(1)).with_reading(LOAD)
     assert (minute.readings, minute.utilization.mean, minute.ecc_errors) == (2, 90.0, 0)
     assert Minute().with_reading(GpuReading(1)).utilization.mean is None
+
+
+def test_readings_without_figures_do_not_weigh_on_the_mean_of_the_others(machine: MachineWithGpus) -> None:
+    gpu = Gpu.objects.get(index=0)
+    for utilization in (None, None, None, None, 0.0, 100.0):
+        store_readings([GpuReading(gpu.pk, utilization)], {}, NOON)
+    minute = GpuMinute.objects.get()
+    assert (minute.readings, minute.utilization, minute.utilization_max) == (2, 50.0, 100.0)
 
 
 def test_readings_belong_to_the_attempt_that_holds_the_gpu(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
