@@ -4,13 +4,14 @@ The rest of the node stays in use. A fault is taken back by its source alone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
 
-from audit_app.models import Action
+from audit_app.models import Action, AuditEntry
 from audit_app.services import note
 from cluster_app.errors import ReasonMissing
 from cluster_app.models import Gpu, NodeEvent
@@ -23,6 +24,8 @@ MISSING = "the driver does not list it"
 XID = "critical error: XID {} (look it up in NVIDIA's list of XIDs)"
 STRAY_AFTER = timedelta(seconds=30)
 """A process is left so long before its GPU is taken out of service: the end of an attempt takes seconds."""
+LONGEST_GAP = timedelta(minutes=2)
+"""Between two looks for such processes."""
 MOST_OF_FAULT = 200
 
 
@@ -33,6 +36,8 @@ class ReportedGpu:
     fault: str = ""
     xid: int = 0
     """A critical error that no job causes; 0: none."""
+    xid_at: datetime | None = None
+    """When it was heard of; it is reported for a minute, so that one whose storing failed is not lost."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,17 @@ def note_gpu_reports(engine: str, reported: Mapping[str, Mapping[str, ReportedGp
     states = {}
     for *known, uuid, node in rows.values_list(*columns):
         gpu = KnownGpu(*known)
-        states[gpu] = _reported_state(gpu, reported[node].get(uuid, ReportedGpu(MISSING)))
-    _store(states)
+        report = reported[node].get(uuid, ReportedGpu(MISSING))
+        states[gpu] = _reported_state(gpu, replace(report, xid=0) if _is_over(gpu, report) else report)
+    store_states(states)
+
+
+def _is_over(gpu: KnownGpu, report: ReportedGpu) -> bool:
+    """Whether an administrator has returned the GPU since its critical error; a query only where there is one."""
+    if not report.xid or report.xid_at is None or gpu.fault_source == Source.CORDON:
+        return False
+    returns = AuditEntry.objects.filter(action=Action.GPU_RETURN, target_id=str(gpu.pk))
+    return returns.filter(at__gte=report.xid_at).exists()
 
 
 def _reported_state(gpu: KnownGpu, report: ReportedGpu) -> State:
@@ -82,23 +96,25 @@ def _reported_state(gpu: KnownGpu, report: ReportedGpu) -> State:
     return ("", "") if gpu.fault_source == Source.DRIVER else gpu.state
 
 
-def note_stray_processes(found: Mapping[int, Sequence[int]], now: datetime) -> None:
+def note_stray_processes(found: Mapping[int, Sequence[int]], now: datetime, *, watched_at: datetime) -> None:
     """Store on which GPUs processes compute that no attempt accounts for: GPU → processes, empty if there are none.
 
-    After half a minute such a GPU is out of service, until the processes are gone.
+    After half a minute such a GPU is out of service, until the processes are gone. What was seen before GPUs went
+    unwatched, as they were last at `watched_at`, is not counted: the process may be another.
     """
+    is_gap = not timedelta() <= now - watched_at <= LONGEST_GAP
     strays = [pk for pk, processes in found.items() if processes]
     rows = Gpu.objects.filter(pk__in=strays) | Gpu.objects.filter(stray_since__isnull=False)
     columns = ("pk", "node_id", "index", "fault", "fault_source", "stray_since")
     since, states = {}, {}
     for *known, before in rows.filter(pk__in=list(found)).values_list(*columns):
         gpu = KnownGpu(*known)
-        since[gpu.pk] = (before or now) if found[gpu.pk] else None
+        since[gpu.pk] = (now if is_gap else before or now) if found[gpu.pk] else None
         states[gpu] = _stray_state(gpu, found[gpu.pk], since[gpu.pk], now)
         if since[gpu.pk] == before:
             del since[gpu.pk]
     rewrite(Gpu, ("stray_since",), {pk: (at,) for pk, at in since.items()})
-    _store(states)
+    store_states(states)
 
 
 def _stray_state(gpu: KnownGpu, processes: Sequence[int], since: datetime | None, now: datetime) -> State:
@@ -112,11 +128,22 @@ def _stray_state(gpu: KnownGpu, processes: Sequence[int], since: datetime | None
     return f"no job accounts for the process{'es' * (len(processes) > 1)} {named} on it", Source.PROCESS
 
 
-def _store(states: Mapping[KnownGpu, State]) -> None:
-    """Store the states that have changed, each with an event of its node, which also wakes the scheduler."""
-    changed = {gpu: state for gpu, state in states.items() if state != gpu.state}
+def store_states(states: Mapping[KnownGpu, State]) -> None:
+    """Store the states that have changed, each with an event of its node, which also wakes the scheduler.
+
+    A GPU whose fault is no longer as it was read, as after a cordon meanwhile, is left for the next report.
+    """
+    news = {gpu: state for gpu, state in states.items() if state != gpu.state}
+    as_read = _locked(news) if news else frozenset()
+    changed = {gpu: state for gpu, state in news.items() if gpu in as_read}
     rewrite(Gpu, ("healthy", "fault", "fault_source"), {gpu.pk: (not any(s), *s) for gpu, s in changed.items()})
     insert_many(NodeEvent, list(_events(changed)))
+
+
+def _locked(gpus: Iterable[KnownGpu]) -> AbstractSet[KnownGpu]:
+    """These GPUs as they are now, locked; not against claims on them, which need only their keys."""
+    rows = Gpu.objects.select_for_update(no_key=True).filter(pk__in=[gpu.pk for gpu in gpus]).order_by("pk")
+    return {KnownGpu(*row) for row in rows.values_list("pk", "node_id", "index", "fault", "fault_source")}
 
 
 def _events(changed: Mapping[KnownGpu, State]) -> Iterable[dict[str, object]]:

@@ -8,7 +8,7 @@ from threading import Thread
 from typing import Any
 from zlib import crc32
 
-from engines.nvml import MIB, driver_is_there, ecc_errors
+from engines.nvml import MIB, compute_processes, driver_is_there, ecc_errors
 from engines.protocol import GpuReading, Throttle, WatchedGpu
 
 try:
@@ -65,7 +65,7 @@ def reading(handle: Any) -> GpuReading:
     power_mw = _asked(pynvml.nvmlDeviceGetPowerUsage, handle)
     temperature = _asked(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
     slowed = _asked(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
-    processes = _asked(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    processes = _asked(compute_processes, handle)
     return GpuReading(
         gpu=0,
         utilization=None if load is None else float(load.gpu),
@@ -74,7 +74,7 @@ def reading(handle: Any) -> GpuReading:
         temperature_c=None if temperature is None else float(temperature),
         ecc_errors=ecc_errors(handle),
         throttle=Throttle(int(slowed or 0) & sum(Throttle)),
-        processes=None if processes is None else tuple(process.pid for process in processes),
+        processes=None if processes is None else tuple(processes),
     )
 
 

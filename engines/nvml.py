@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from engines.protocol import GpuReport, NodeReport
@@ -18,8 +19,12 @@ except ImportError:
     pynvml = None
 
 MIB = 1024 * 1024
+MPS_SERVER = "nvidia-cuda-mps-server"[:15]
+"""As Linux shortens it; it stays on a GPU that several processes share, also between their runs."""
 NO_HANDLE = "the driver gives no handle to it: it has fallen off the bus, say"
 NO_ANSWER = "it does not answer the driver: it has fallen off the bus, say"
+MOST_ERRORS = 2**63 - 1
+"""Of a counter; a driver that cannot count says 2**64 - 1, which is no number of errors."""
 ECC_ERRORS = "{} uncorrectable memory errors (ECC) since it was last reset"
 _NOT_THE_MODEL = re.compile(
     r"nvidia|tesla|geforce|quadro|graphics|device|generation|edition|pci|pcie|sxm\d*|nvl|hbm\d\w*|\d+gb", re.IGNORECASE
@@ -46,9 +51,23 @@ def device_is_free(uuid: str) -> bool:
     if not driver_is_there():
         return True
     try:
-        return not pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByUUID(uuid))
+        return not compute_processes(pynvml.nvmlDeviceGetHandleByUUID(uuid))
     except pynvml.NVMLError:
         return False  # a GPU that does not respond is not given to the next job
+
+
+def compute_processes(handle: Any) -> list[int]:
+    """Processes that compute on this GPU, without MPS's server, which computes for others; raises `NVMLError`."""
+    listed = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    return [process.pid for process in listed if name_of_process(process.pid) != MPS_SERVER]
+
+
+def name_of_process(pid: int) -> str:
+    """The first 15 characters of its name; empty if it has ended, or is hidden from us."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def gpu_minors(uuids: Iterable[str]) -> list[int] | None:
@@ -95,7 +114,7 @@ def _gpu(index: int) -> tuple[str, GpuReport] | None:
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
-        report = GpuReport(index, uuid=uuid, **_memory_and_fault(handle), xid=_xids.last(uuid, handle))
+        report = GpuReport(index, uuid=uuid, **_memory_and_fault(handle), **_critical_error(uuid, handle))
         _seen[index] = normal_gpu_type(_text(pynvml.nvmlDeviceGetName(handle))), report
     except pynvml.NVMLError:
         if index not in _seen:
@@ -115,13 +134,19 @@ def _memory_and_fault(handle: Any) -> dict[str, Any]:
     return {"memory_mib": memory_mib, "fault": ECC_ERRORS.format(errors) if errors else ""}
 
 
+def _critical_error(uuid: str, handle: Any) -> dict[str, Any]:
+    error = _xids.last(uuid, handle)
+    return {} if error is None else {"xid": error.xid, "xid_at": error.at}
+
+
 def ecc_errors(handle: Any) -> int | None:
     """Uncorrectable memory errors since the driver was loaded or the GPU was reset; None: it does not count them."""
     try:
         kind, since = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
-        return int(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, since))
+        errors = int(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, since))
     except pynvml.NVMLError:
         return None
+    return errors if errors <= MOST_ERRORS else None
 
 
 def _text(value: str | bytes) -> str:

@@ -230,6 +230,8 @@ class GpuReport:
     """Why it must get no job, as long as the driver says so; empty: it is healthy."""
     xid: int = 0
     """Critical XID error of the last minute that no job causes; 0: none. The driver tells each once."""
+    xid_at: datetime | None = None
+    """When it was heard of."""
 
     @property
     def healthy(self) -> bool:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 try:
     import pynvml
@@ -19,6 +20,14 @@ MOST_EVENTS = 100
 """Of one look: a GPU in a loop of errors keeps nobody waiting."""
 
 
+class XidError(NamedTuple):
+    """A critical error, and when it was heard of: by the calendar, and by a clock that nobody sets."""
+
+    xid: int
+    at: datetime
+    at_s: float
+
+
 class XidWatch:
     """Collects critical XID errors; NVML tells each once, and only those since a GPU was registered."""
 
@@ -26,15 +35,15 @@ class XidWatch:
         self._now_s = now_s
         self._events: Any = None
         self._registered: set[str] = set()
-        self._last: dict[str, tuple[int, float]] = {}
+        self._last: dict[str, XidError] = {}
 
-    def last(self, uuid: str, handle: Any) -> int:
-        """The last critical XID of this GPU within a minute; 0: none."""
+    def last(self, uuid: str, handle: Any) -> XidError | None:
+        """The last critical XID of this GPU within a minute."""
         with suppress(pynvml.NVMLError):  # no driver of vGPUs or of WSL has events
             self._register(uuid, handle)
             self._collect()
-        xid, at_s = self._last.get(uuid, (0, 0.0))
-        return xid if self._now_s() - at_s < TOLD_FOR_S else 0
+        last = self._last.get(uuid)
+        return last if last is not None and self._now_s() - last.at_s < TOLD_FOR_S else None
 
     def _register(self, uuid: str, handle: Any) -> None:
         if self._events is None:
@@ -50,4 +59,4 @@ class XidWatch:
             if event.eventData not in CAUSED_BY_JOBS:
                 uuid = pynvml.nvmlDeviceGetUUID(event.device)
                 name = uuid.decode() if isinstance(uuid, bytes) else uuid
-                self._last[name] = int(event.eventData), self._now_s()
+                self._last[name] = XidError(int(event.eventData), datetime.now(UTC), self._now_s())

@@ -93,6 +93,7 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *
 }
 int nvmlDeviceGetTotalEccErrors(void *device, int kind, int since, unsigned long long *count) {
     *count = first(device, "FIRST_GPU_HAS_ECC_ERRORS_WITH") ? 3 : 0;
+    if (first(device, "FIRST_GPU_CANNOT_COUNT_WITH")) *count = ~0ULL;
     return lost(device) ? 15 : 0;
 }
 int nvmlEventSetCreate(void **set) { *set = (void *)1; return 0; }

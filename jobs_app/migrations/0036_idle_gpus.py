@@ -31,10 +31,10 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='team',
             name='idle_gpus_limit_min',
-            field=models.PositiveIntegerField(blank=True, help_text='A job of which no GPU has been in use for so long is stopped gracefully, so that it can save a checkpoint, and ends as timed out. Empty: its owner is only warned.', null=True, validators=[django.core.validators.MinValueValidator(10, 'Write 10 minutes or more.')], verbose_name='minutes of idle GPUs'),
+            field=models.PositiveIntegerField(blank=True, help_text='A job of which no GPU has been in use for so long is stopped gracefully, so that it can save a checkpoint, and ends as timed out. Empty: its owner is only warned.', null=True, validators=[django.core.validators.MinValueValidator(10, 'Write 10 minutes or more.'), django.core.validators.MaxValueValidator(525600, 'Write 525600 minutes, a year, or less.')], verbose_name='minutes of idle GPUs'),
         ),
         migrations.AddConstraint(
             model_name='team',
-            constraint=models.CheckConstraint(condition=models.Q(('idle_gpus_limit_min', None), ('idle_gpus_limit_min__gte', 10), _connector='OR'), name='team_idle_gpus_limit_long_enough', violation_error_message='GPUs are idle after 10 minutes at the earliest.'),
+            constraint=models.CheckConstraint(condition=models.Q(('idle_gpus_limit_min', None), ('idle_gpus_limit_min__range', (10, 525600)), _connector='OR'), name='team_idle_gpus_limit_in_range', violation_error_message='Minutes of idle GPUs are from 10 to 525600, a year.'),
         ),
     ]

@@ -13,6 +13,8 @@ from django.utils import timezone
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
 """Of teams and of jobs: beyond that the share of the smaller is rounding error."""
 WEIGHTS_IN_RANGE = "Write a weight from 0.000001 to 1000000."
+LEAST_IDLE_MIN, MOST_IDLE_MIN = 10, 525_600
+"""GPUs are idle after ten minutes at the earliest; a year in seconds fits the database's integers."""
 is_weight = (MinValueValidator(LEAST_WEIGHT, WEIGHTS_IN_RANGE), MaxValueValidator(MOST_WEIGHT, WEIGHTS_IN_RANGE))
 
 
@@ -47,7 +49,10 @@ class Team(models.Model):
         "minutes of idle GPUs",
         null=True,
         blank=True,
-        validators=[MinValueValidator(10, "Write 10 minutes or more.")],
+        validators=[
+            MinValueValidator(LEAST_IDLE_MIN, "Write 10 minutes or more."),
+            MaxValueValidator(MOST_IDLE_MIN, "Write 525600 minutes, a year, or less."),
+        ],
         help_text="A job of which no GPU has been in use for so long is stopped gracefully, so that it can save a "
         "checkpoint, and ends as timed out. Empty: its owner is only warned.",
     )
@@ -67,9 +72,9 @@ class Team(models.Model):
                 violation_error_message=WEIGHTS_IN_RANGE,
             ),
             models.CheckConstraint(
-                condition=Q(idle_gpus_limit_min=None) | Q(idle_gpus_limit_min__gte=10),
-                name="team_idle_gpus_limit_long_enough",
-                violation_error_message="GPUs are idle after 10 minutes at the earliest.",
+                condition=Q(idle_gpus_limit_min=None) | Q(idle_gpus_limit_min__range=(LEAST_IDLE_MIN, MOST_IDLE_MIN)),
+                name="team_idle_gpus_limit_in_range",
+                violation_error_message="Minutes of idle GPUs are from 10 to 525600, a year.",
             ),
         ]
 

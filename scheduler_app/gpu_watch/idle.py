@@ -1,6 +1,6 @@
 """GPUs that a running job does not use: below 5 % in each of the last ten minutes. Their owner is warned."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -9,7 +9,7 @@ from django.db.models import Count, Max
 
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
-from jobs_app.models import Attempt, JobEvent
+from jobs_app.models import Attempt, Job, JobEvent
 from scheduler_app.gpu_watch.minutes import minute_of
 from scheduler_app.models import GpuMinute
 
@@ -42,13 +42,17 @@ class IdleChange:
 
 
 def note_idle_gpus(now: datetime) -> None:
-    """Store how many GPUs of each running attempt are idle, and warn owners; once a minute, inside a transaction."""
+    """Store how many GPUs of each running attempt are idle, and warn owners; once a minute.
+
+    In a transaction that has written no attempt yet: it locks the jobs that get an event.
+    """
     since = minute_of(now) - WINDOW
     idle = _idle_gpus(since, minute_of(now))
     attempts = _attempts(idle)
     changes = {one: change for one in attempts if (change := idle_change(one, idle.get(one.pk, 0), since))}
-    rewrite(Attempt, ("idle_gpus", "idle_since"), {one.pk: (c.idle_gpus, c.idle_since) for one, c in changes.items()})
     warned = {one: change.warning for one, change in changes.items() if change.warning}
+    _lock_jobs({one.job for one in warned})
+    rewrite(Attempt, ("idle_gpus", "idle_since"), {one.pk: (c.idle_gpus, c.idle_since) for one, c in changes.items()})
     insert_many(
         JobEvent,
         [
@@ -56,6 +60,12 @@ def note_idle_gpus(now: datetime) -> None:
             for one, warning in warned.items()
         ],
     )
+
+
+def _lock_jobs(jobs: Collection[UUID]) -> None:
+    """Jobs before attempts, as everywhere: the insertion of an event would lock its job too late."""
+    if jobs:
+        list(Job.objects.select_for_update().filter(pk__in=jobs).order_by("pk").values_list("pk"))
 
 
 def idle_change(attempt: AttemptUse, idle: int, since: datetime) -> IdleChange | None:

@@ -17,7 +17,7 @@ class Figure(NamedTuple):
     highest: float | None = None
 
     def with_reading(self, value: float | None, readings: int) -> "Figure":
-        """With one more value, of so many readings in all."""
+        """With one more value, of so many readings in all; readings without it count as the mean of the others."""
         if value is None:
             return self
         if self.mean is None or self.highest is None:
@@ -83,9 +83,16 @@ def store_readings(readings: Iterable[GpuReading], holders: Mapping[int, int], n
     """
     minute = minute_of(now)
     known = _read(minute)
-    new, changed = merged(known, [((one.gpu, holders.get(one.gpu)), one) for one in readings])
+    telling = [((one.gpu, holders.get(one.gpu)), one) for one in readings if says_something(one)]
+    new, changed = merged(known, telling)
     insert_many(GpuMinute, [_row(key, minute, row) for key, row in new.items()])
     rewrite(GpuMinute, COLUMNS, changed)
+
+
+def says_something(one: GpuReading) -> bool:
+    """Whether the reading has a figure; else, as of a lost GPU, it does not count for means."""
+    figures = (one.utilization, one.memory_used_mib, one.power_w, one.temperature_c, one.ecc_errors)
+    return any(figure is not None for figure in figures)
 
 
 def merged(

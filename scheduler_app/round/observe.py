@@ -52,6 +52,8 @@ State = Attempt.State
 Item = TypeVar("Item")
 BACKOFF, LONGEST_BACKOFF = 5, timedelta(seconds=60)
 """An engine that does not answer is left alone for five times as long as it took to find out: others wait meanwhile."""
+FRESH_WATCH = timedelta(minutes=2)
+"""GPUs were last read so recently, or whether they are still idle is not known."""
 PER_TRANSACTION = 50
 """Attempts that are told to stop, or declared lost, in one transaction."""
 
@@ -125,7 +127,7 @@ def _store_nodes(fence: Fence, engine: str, nodes: Sequence[NodeReport], now: da
 
 
 def _gpus_of(node: NodeReport) -> dict[str, ReportedGpu]:
-    return {gpu.uuid: ReportedGpu(gpu.fault, gpu.xid) for gpu in node.gpus if gpu.uuid}
+    return {gpu.uuid: ReportedGpu(gpu.fault, gpu.xid, gpu.xid_at) for gpu in node.gpus if gpu.uuid}
 
 
 def conditions_of(nodes: Iterable[NodeReport]) -> dict[str, dict[str, Any]]:
@@ -267,9 +269,13 @@ def _idle(now: datetime) -> Iterator[DueStop]:
 
 
 def _gpus_idle(now: datetime) -> Iterator[DueStop]:
-    """Jobs of which no GPU has been in use for as long as the rule of their team allows."""
+    """Jobs of which no GPU has been in use for as long as the rule of their team allows.
+
+    After a time in which GPUs were not watched, or a clock was set, `idle_since` proves nothing: none is stopped then.
+    """
     limit_min = F("job__team__idle_gpus_limit_min")
-    idle = _running().filter(idle_gpus=F("gpu_count"), job__team__idle_gpus_limit_min__isnull=False)
+    watched = SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES, watched_at__range=(now - FRESH_WATCH, now))
+    idle = _running().filter(Exists(watched), idle_gpus=F("gpu_count"), job__team__idle_gpus_limit_min__isnull=False)
     due = idle.annotate(until=_seconds_after(F("idle_since"), limit_min * 60)).filter(until__lte=now)
     for job, minutes, team in due.values_list("job", "job__team__idle_gpus_limit_min", "job__team__name"):
         note = f"none of its GPUs was in use for {minutes} minutes, the limit of the team {team}"

@@ -4,6 +4,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import count
 from typing import NamedTuple
 
 from django.db.models import Q
@@ -25,8 +26,11 @@ log = logging.getLogger(__name__)
 EVERY = timedelta(seconds=10)
 LONGEST_GAP = timedelta(seconds=30)
 """A reading of power counts for the time since the one before, but no longer."""
-MOST_READ, MOST_PARTS = 1024, 6
-"""GPUs of one turn: more of them are read in parts, a part each turn, but each GPU once a minute at least."""
+MOST_READ, MOST_PARTS = 1024, 5
+"""GPUs of one turn: more of them are read in parts, a part each turn, but each GPU once a minute at least, where a
+turn that is due after ten seconds comes after twelve."""
+_looks = count()
+"""Of this process: parts follow one another whatever the time between turns."""
 
 
 class Holder(NamedTuple):
@@ -37,22 +41,33 @@ class Holder(NamedTuple):
 
 
 def watch_gpus(fence: Fence, now: datetime) -> None:
-    """Read all GPUs in one pass per engine if it is time, outside of transactions, and store what follows from it."""
+    """Read all GPUs if it is time, and store what follows; an error of it stops nothing else of a turn."""
     before = _read_before(now)
     if before is None:
         return
+    try:
+        _watch(fence, before, now)
+    except OF_NO_ITEM:
+        raise
+    except Exception:
+        log.exception("what was read of GPUs could not be stored")
+
+
+def _watch(fence: Fence, before: datetime, now: datetime) -> None:
+    """Read in one pass per engine, outside of transactions, and store readings, energy and what follows from them."""
     holders = _holders()
     watched = list(_watched(holders))
     parts = number_of_parts(len(watched))
-    readings = _readings(watched[int(now.timestamp() / EVERY.total_seconds()) % parts :: parts])
+    readings = _readings(watched[next(_looks) % parts :: parts])
     processes = _stray_processes(readings)
+    if minute_of(before) != minute_of(now):
+        with fence.transaction():  # of its own: it locks jobs, which must precede all writes to attempts
+            note_idle_gpus(now)
     with fence.transaction():
         SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES).update(watched_at=now)
         store_readings(readings, {gpu: holder.attempt for gpu, holder in holders.items()}, now)
+        note_stray_processes(processes, now, watched_at=before)
         _add_energy(readings, holders, parts * min(now - before, LONGEST_GAP))
-        note_stray_processes(processes, now)
-        if minute_of(before) != minute_of(now):
-            note_idle_gpus(now)
 
 
 def _read_before(now: datetime) -> datetime | None:

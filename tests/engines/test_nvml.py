@@ -5,11 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copy, which
 from typing import Any
 
 import pytest
 
-from engines.nvml import NO_ANSWER, NO_HANDLE, normal_gpu_type
+from engines.nvml import MPS_SERVER, NO_ANSWER, NO_HANDLE, name_of_process, normal_gpu_type
 from tests.nvml_driver import compiled_driver
 
 ROOT = Path(__file__).parent.parent.parent
@@ -94,6 +95,14 @@ print(json.dumps([*said, this_machine().gpus[0].fault]))
     assert told == [[0, ""], [0, ""], [79, ""], [79, ""], errors]
 
 
+def test_a_counter_that_says_it_cannot_count_is_no_number_of_errors(tmp_path: Path) -> None:
+    """2**64 - 1 fits no column either, and would lose the readings of all GPUs."""
+    (tmp_path / "uncounted").touch()
+    env = {"LD_LIBRARY_PATH": str(compiled_driver(tmp_path)), "FIRST_GPU_CANNOT_COUNT_WITH": f"{tmp_path}/uncounted"}
+    assert ask(f"{READ}print(json.dumps([one.ecc_errors for one in reader.read(gpus[1:2])]))", **env) == [None]
+    assert ask(**env)["node"]["gpus"][0]["fault"] == ""
+
+
 READ = """
 import json, sys
 from pathlib import Path
@@ -115,6 +124,21 @@ def test_all_gpus_are_read_in_one_pass(tmp_path: Path) -> None:
     )
     figures = [37, 12 * 1024, 250.5, 61, 0x20]
     assert found == {"12": [*figures, []], "10": [*figures, [4711]]}
+
+
+def test_the_server_of_mps_is_no_process_of_somebody(tmp_path: Path) -> None:
+    server = tmp_path / "nvidia-cuda-mps-server"
+    copy(str(which("cat")), server)
+    with subprocess.Popen([server], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        running.stdin.write(b"it has its name\n")
+        running.stdin.flush()
+        running.stdout.readline()
+        name = name_of_process(running.pid)
+        running.stdin.close()
+    assert name == MPS_SERVER
+    assert name_of_process(running.pid) == ""
 
 
 def test_a_gpu_that_hangs_delays_nobody_and_is_read_later(tmp_path: Path) -> None:

@@ -6,14 +6,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from cluster_app.gpu_faults import STRAY_AFTER, cordon_gpu, return_gpu
+from cluster_app.gpu_faults import STRAY_AFTER, KnownGpu, cordon_gpu, return_gpu, store_states
 from cluster_app.models import Gpu, Node, NodeEvent
 from cluster_app.services import add_node
 from engines.protocol import GpuReading, GpuReport, NodeReport, Throttle, WatchedGpu
 from jobs_app.models import Attempt, Job, JobEvent, Team
-from scheduler_app.gpu_watch.idle import AttemptUse, idle_change
-from scheduler_app.gpu_watch.minutes import COLUMNS, Minute, merged
+from scheduler_app.gpu_watch.idle import AttemptUse, idle_change, note_idle_gpus
+from scheduler_app.gpu_watch.minutes import COLUMNS, Minute, merged, store_readings
 from scheduler_app.models import GpuClaim, GpuMinute
 from scheduler_app.round import engine_registry as registry
 from scheduler_app.round.tick import engine_turn, tick
@@ -99,6 +103,14 @@ def test_what_the_driver_does_not_say_is_left_out_of_the_mean() -> None:
     assert Minute().with_reading(GpuReading(1)).utilization.mean is None
 
 
+def test_readings_without_figures_do_not_weigh_on_the_mean_of_the_others(machine: MachineWithGpus) -> None:
+    gpu = Gpu.objects.get(index=0)
+    for utilization in (None, None, None, None, 0.0, 100.0):
+        store_readings([GpuReading(gpu.pk, utilization)], {}, NOON)
+    minute = GpuMinute.objects.get()
+    assert (minute.readings, minute.utilization, minute.utilization_max) == (2, 50.0, 100.0)
+
+
 def test_readings_belong_to_the_attempt_that_holds_the_gpu(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
     lab.submit(gpus=2)
     turns(timedelta(minutes=3))
@@ -119,7 +131,7 @@ def test_energy_is_power_times_time(lab: Lab, machine: MachineWithGpus, turns: A
     assert Attempt.objects.get().gpu_energy_j - before == pytest.approx(2 * 300 * 120)
 
 
-@pytest.mark.parametrize(("gpus", "parts"), [(0, 1), (8, 1), (1024, 1), (1025, 2), (6000, 6), (100_000, 6)])
+@pytest.mark.parametrize(("gpus", "parts"), [(0, 1), (8, 1), (1024, 1), (1025, 2), (5000, 5), (100_000, 5)])
 def test_many_gpus_are_read_in_parts_but_each_once_a_minute(gpus: int, parts: int) -> None:
     assert number_of_parts(gpus) == parts
 
@@ -134,6 +146,15 @@ def test_parts_together_read_every_gpu_and_count_its_energy_in_full(
     turns(timedelta(minutes=2))
     assert GpuMinute.objects.filter(attempt__isnull=False).values("gpu").distinct().count() == 8
     assert Attempt.objects.get().gpu_energy_j - before == pytest.approx(8 * 300 * 120)
+
+
+@pytest.mark.parametrize("step_s", [12, 20])
+def test_no_part_is_skipped_whatever_the_time_between_turns(
+    lab: Lab, machine: MachineWithGpus, turns: Any, monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    monkeypatch.setattr("scheduler_app.round.watch.MOST_READ", 2)
+    turns(timedelta(seconds=6 * step_s), step=timedelta(seconds=step_s))
+    assert GpuMinute.objects.values("gpu").distinct().count() == 8
 
 
 # -- idle ------------------------------------------------------------------------------------------------------------
@@ -176,6 +197,19 @@ def test_an_idle_gpu_warns_its_owner_after_ten_minutes_and_once(lab: Lab, machin
     assert Attempt.objects.get().idle_gpus == 0
 
 
+def test_jobs_are_locked_before_attempts_are_written(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
+    """Another order could deadlock with a cancel, which locks the job first."""
+    lab.submit(gpus=8)
+    machine.readings = {0: IDLE}
+    turns(timedelta(minutes=12), step=A_MINUTE)
+    Attempt.objects.update(idle_gpus=0)
+    machine.now += A_MINUTE
+    with CaptureQueriesContext(connection) as queries:
+        note_idle_gpus(machine.now)
+    touched = [q["sql"].split('"')[1] for q in queries if '"jobs_app_' in q["sql"] and "JOIN" not in q["sql"]]
+    assert touched[-3:] == ["jobs_app_job", "jobs_app_attempt", "jobs_app_jobevent"]
+
+
 def test_by_the_rule_of_its_team_an_idle_job_is_stopped_gracefully(
     lab: Lab, machine: MachineWithGpus, turns: Any
 ) -> None:
@@ -192,6 +226,42 @@ def test_by_the_rule_of_its_team_an_idle_job_is_stopped_gracefully(
     machine.exit(attempt.pk, 143)
     turns(timedelta(seconds=10))
     assert Job.objects.get(pk=job.pk).state == Job.State.TIMED_OUT
+
+
+@pytest.mark.parametrize("jump", [timedelta(hours=2), timedelta(minutes=5)])
+def test_after_a_time_without_watch_no_job_is_stopped_for_what_was_known_before(
+    lab: Lab, machine: MachineWithGpus, turns: Any, jump: timedelta
+) -> None:
+    """The scheduler was down, or its clock was set forward."""
+    lab.submit(gpus=8)
+    Team.objects.update(idle_gpus_limit_min=15)
+    machine.readings = dict.fromkeys(range(8), IDLE)
+    turns(timedelta(minutes=13), step=A_MINUTE)
+    assert Attempt.objects.get().idle_gpus == 8
+    machine.now += jump
+    turns(timedelta(seconds=40))
+    assert (machine.stopped, Attempt.objects.get().idle_gpus) == (set(), 0)
+
+
+def test_the_rule_of_a_team_is_from_ten_minutes_to_a_year(lab: Lab, machine: MachineWithGpus) -> None:
+    lab.submit(gpus=1)
+    team = Team.objects.get()
+    for minutes in (9, 525_601, 99_999_999):
+        team.idle_gpus_limit_min = minutes
+        with pytest.raises(ValidationError):
+            team.full_clean()
+        with pytest.raises(IntegrityError), transaction.atomic():
+            team.save()
+
+
+def test_readings_that_cannot_be_stored_stop_nothing_else_of_a_turn(
+    lab: Lab, machine: MachineWithGpus, turns: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.submit(gpus=1)
+    machine.readings = {0: replace(LOAD, ecc_errors=2**64 - 1)}
+    turns(timedelta(seconds=30))
+    assert Attempt.objects.get().state == Attempt.State.RUNNING
+    assert "what was read of GPUs could not be stored" in caplog.text
 
 
 def test_one_busy_gpu_keeps_a_job_of_that_team_running(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
@@ -239,10 +309,31 @@ def test_a_gpu_that_the_driver_finds_again_is_back_but_not_after_a_critical_erro
     assert (faults(), Gpu.objects.filter(healthy=False).count()) == ({}, 0)
 
 
+def test_a_returned_gpu_stays_in_service_while_its_error_is_still_told(machine: MachineWithGpus, turns: Any) -> None:
+    error = GpuReport(3, "GPU-3", xid=79, xid_at=timezone.now())
+    machine.reports = {3: error}
+    turns(timedelta(seconds=10))
+    return_gpu(Gpu.objects.get(index=3), actor=None)
+    turns(timedelta(seconds=10))
+    assert faults() == {}
+    machine.reports = {3: replace(error, xid_at=timezone.now())}
+    turns(timedelta(seconds=10))
+    assert [*faults()] == [3]
+
+
 def test_a_gpu_that_was_taken_out_by_hand_stays_out(machine: MachineWithGpus, turns: Any) -> None:
     cordon_gpu(Gpu.objects.get(index=5), reason="bent connector", actor=None)
     turns(timedelta(seconds=20))
     assert faults() == {5: "bent connector"}
+
+
+def test_a_cordon_between_reading_and_writing_is_not_lost(machine: MachineWithGpus) -> None:
+    gpu = Gpu.objects.get(index=5)
+    before = KnownGpu(gpu.pk, gpu.node_id, gpu.index, "", "")
+    cordon_gpu(gpu, reason="bent connector", actor=None)
+    store_states({before: ("the driver does not list it", Gpu.FaultSource.DRIVER)})
+    assert faults() == {5: "bent connector"}
+    assert NodeEvent.objects.filter(kind="gpu").count() == 1
 
 
 def test_a_process_that_nobody_accounts_for_takes_its_gpu_out_while_it_is_there(
@@ -256,6 +347,16 @@ def test_a_process_that_nobody_accounts_for_takes_its_gpu_out_while_it_is_there(
     machine.readings = {}
     turns(timedelta(seconds=10))
     assert faults() == {}
+
+
+def test_a_process_that_was_seen_before_a_time_without_watch_counts_anew(machine: MachineWithGpus, turns: Any) -> None:
+    machine.readings = {6: replace(LOAD, processes=(4711,))}
+    turns(timedelta(seconds=10))
+    machine.now += timedelta(hours=2)
+    turns(timedelta(seconds=20))
+    assert faults() == {}
+    turns(STRAY_AFTER)
+    assert [*faults()] == [6]
 
 
 def test_processes_of_a_running_job_are_accounted_for(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
