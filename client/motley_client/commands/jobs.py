@@ -10,7 +10,7 @@ import typer
 
 from motley_client.client import Client
 from motley_client.completion import JobArgument, JobArguments, TeamOption, gpu_types
-from motley_client.errors import Conflict, NotFound
+from motley_client.errors import AuthError, Conflict, NotFound
 from motley_client.exit_codes import EXPECTED, report_error
 from motley_client.lookup import connect, find_job
 from motley_client.responses import ACTIVE_STATES, Array, Job, JobDetail, JobGpus, State
@@ -75,7 +75,7 @@ def _array_of(client: Client, array: str | None) -> Array | None:
     """Progress of the array; None where there is none, or its jobs are in the archive."""
     try:
         return client.array(array) if array else None
-    except NotFound:
+    except (AuthError, NotFound):  # a job's own token has no access
         return None
 
 
@@ -100,7 +100,7 @@ def _gpus_of(client: Client, job: JobDetail) -> JobGpus | None:
     """What was read of its GPUs; None: nothing, or it is in the archive, or the service is older than the command."""
     try:
         found = client.job_gpus(job["id"]) if job["attempts"] else None
-    except NotFound:
+    except (AuthError, NotFound):  # a job's own token has no access
         return None
     return found if found and found["gpus"] else None
 
