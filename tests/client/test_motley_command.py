@@ -10,6 +10,7 @@ from django.utils import timezone
 from cluster_app.models import Gpu
 from engines.protocol import GpuReading
 from jobs_app.models import Job
+from jobs_app.tokens import JobToken
 from scheduler_app.gpu_watch.minutes import store_readings
 from tests.live_service import Live
 from tests.motley_command import Motley
@@ -101,6 +102,14 @@ def test_show_tells_what_was_read_of_the_gpus_of_a_job(service: Live, motley: Mo
     (line,) = (line.split() for line in shown.splitlines() if "°C" in line)
     assert line == [gpu.node.name, str(gpu.index), "80%", "4", "GiB", "250", "W", "83", "°C", "0"]
     assert ("2 Wh" in shown, "1 of 1 GPUs, for " in shown) == (True, True)
+
+
+def test_a_task_of_an_array_shows_itself_by_its_own_token(service: Live, home: dict[str, str]) -> None:
+    task = service.lab.submit(name="grid", array={"start": 0, "end": 1})
+    attempt = service.attempt(task, state="running")
+    within = Motley({**home, "MOTLEY_URL": service.url, "MOTLEY_TOKEN": JobToken.issue(attempt.pk)})
+    shown = within("show", str(task.pk))
+    assert (shown.exit_code, "grid" in shown.stdout) == (0, True), shown.output
 
 
 def test_explain_gives_every_reason_and_the_rates(service: Live, motley: Motley) -> None:
