@@ -10,6 +10,9 @@ from allocation.types import Bools, Floats, Ints
 LOSS_CLASS_RATIO = 4.0
 """Between classes of nodes: estimates of rates are rough, and a finer order would cost tight placement."""
 
+SLOW_CLASS_RATIO = 1.1
+"""Between classes of GPUs by speed."""
+
 
 class InvalidInventory(ValueError):
     """An array of the inventory has the wrong length or names a node that does not exist."""
@@ -30,6 +33,8 @@ class Inventory:
     node_domain (N,): all nodes of a gang are of one domain, an engine. None: there is one.
 
     node_loss_rate (N,): expected losses of a node per second, above 0. None: of all nodes the same.
+
+    gpu_slower_by (G,): part of 1 by which a GPU is slower than its type. None: no GPU is known to be slow.
     """
 
     gpu_node: Ints
@@ -45,6 +50,7 @@ class Inventory:
     node_sets: Bools | None = None
     node_domain: Ints | None = None
     node_loss_rate: Floats | None = None
+    gpu_slower_by: Floats | None = None
 
     def __post_init__(self) -> None:
         G, N, m = len(self.gpu_node), len(self.node_type), len(self.uneven)
@@ -58,6 +64,8 @@ class Inventory:
             self._refuse_shape("node_domain", (N,))
         if self.node_loss_rate is not None:
             self._refuse_shape("node_loss_rate", (N,))
+        if self.gpu_slower_by is not None:
+            self._refuse_shape("gpu_slower_by", (G,))
         if G and not 0 <= self.gpu_node.min() <= self.gpu_node.max() < N:
             raise InvalidInventory("gpu_node names a node that does not exist")
         if G and not -1 <= self.holder.min() <= self.holder.max() < m:
@@ -104,6 +112,26 @@ class Inventory:
         ratio = self.node_loss_rate / self.node_loss_rate.min()
         classes: Ints = np.rint(np.log(ratio) / np.log(LOSS_CLASS_RATIO)).astype(np.int64)
         return classes
+
+    @cached_property
+    def slow_class(self) -> Ints:
+        """How slow GPUs (G,) are: 0 for those as fast as their type, 1 for those about 10 % slower, and so on."""
+        if self.gpu_slower_by is None:
+            return np.zeros(len(self.gpu_node), dtype=np.int64)
+        steps = np.rint(-np.log1p(-self.gpu_slower_by) / np.log(SLOW_CLASS_RATIO)).astype(np.int64)
+        classes: Ints = np.where(self.gpu_slower_by > 0, np.maximum(steps, 1), 0)
+        return classes
+
+    @cached_property
+    def slow_classes(self) -> int:
+        """Number of classes of GPUs by speed; 1: no GPU is slow."""
+        return int(self.slow_class.max(initial=0)) + 1
+
+    def by_slow_class(self, gpus: Bools) -> Ints:
+        """How many of these GPUs (G,) each node has of each class: (N, classes)."""
+        N, classes = len(self.node_type), self.slow_classes
+        place = self.gpu_node[gpus] * classes + self.slow_class[gpus]
+        return np.bincount(place, minlength=N * classes).reshape(N, classes)
 
     @cached_property
     def gpu_type(self) -> Ints:

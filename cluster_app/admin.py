@@ -57,7 +57,7 @@ class GpuTypeAdmin(Audited, admin.ModelAdmin[GpuType]):
 class GpuAdmin(admin.ModelAdmin[Gpu]):
     """GPUs with what is wrong with them; each is taken out of service, and returned, by itself."""
 
-    list_display = ("__str__", "uuid", "healthy", "fault", "fault_source", "present")
+    list_display = ("__str__", "uuid", "healthy", "fault", "fault_source", "slowness", "present")
     list_filter = ("healthy", "fault_source", "node__gpu_type")
     search_fields = ("node__name", "uuid")
     list_select_related = ("node",)

@@ -153,8 +153,10 @@ class NodeQuerySet(models.QuerySet["Node"]):
         return self.filter(in_service())
 
     def with_gpu_counts(self) -> "NodeQuerySet":
-        """Annotate `gpus`, the number of GPUs in the node."""
-        return self.annotate(gpus=models.Count("gpu", filter=Q(gpu__present=True)))
+        """Annotate `gpus`, the number of GPUs in the node, and `slow_gpus` of them."""
+        present = Q(gpu__present=True)
+        slow = models.Count("gpu", filter=present & Q(gpu__slower_by__gt=0))
+        return self.annotate(gpus=models.Count("gpu", filter=present), slow_gpus=slow)
 
 
 def in_service(path: str = "") -> Q:
@@ -375,6 +377,13 @@ class Gpu(models.Model):
     stray_since = models.DateTimeField(
         null=True, blank=True, editable=False, help_text="Since when a process is on it that no attempt accounts for."
     )
+    slower_by = models.FloatField(
+        default=0, editable=False, help_text="Part by which jobs ran slower on it than on others of its type; 0: none."
+    )
+    slower_by_jobs = models.PositiveIntegerField(default=0, editable=False, help_text="Jobs that tell it.")
+    speed_since = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Runs from before tell nothing of its speed; empty: all do."
+    )
     present = models.BooleanField(default=True)
 
     objects = GpuQuerySet.as_manager()
@@ -392,10 +401,20 @@ class Gpu(models.Model):
             models.CheckConstraint(
                 condition=Q(fault_source__in=("", "cordon", "driver", "process")), name="gpu_fault_source_known"
             ),
+            models.CheckConstraint(condition=Q(slower_by__gte=0, slower_by__lt=1), name="gpu_slower_by_a_part"),
         ]
 
     def __str__(self) -> str:
         return f"{self.node}/{self.index}"
+
+    @property
+    def slowness(self) -> str:
+        """`18 % slower than its kind, by 12 jobs`; empty: it is not known to be slow."""
+        return slowness_in_words(self.slower_by, self.slower_by_jobs)
+
+
+def slowness_in_words(slower_by: float, jobs: int) -> str:
+    return f"{slower_by:.0%} slower than its kind, by {jobs} jobs".replace("%", " %") if slower_by else ""
 
 
 class Storage(models.Model):
@@ -470,6 +489,7 @@ class NodeEvent(models.Model):
         AWAKE = "awake", "awake again"
         HEALTH = "health", "health changed"
         GPU = "gpu", "a GPU out of service or back"
+        SPEED = "speed", "a GPU slow or no longer"
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField(default=timezone.now)

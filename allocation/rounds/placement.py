@@ -21,8 +21,12 @@ def place_gangs(problem: Problem, assignment: Ints, inventory: Inventory, owner:
     """Place the gang of each assigned row beside those that own GPUs (G,) already; return the owner of each GPU (G,).
 
     Jobs that keep their configuration stay where they are; the others follow, the largest gang first, on the steadiest
-    of the nodes that hold them, and of these on the tightest: a gang is lost with the first of its nodes, and all of
-    its GPUs lose their work. A row gets its whole gang or nothing.
+    of the nodes that hold them, of these on those without slow GPUs, and of these on the tightest: a gang is lost with
+    the first of its nodes and is as fast as its slowest GPU [1]_. A row gets its whole gang or nothing.
+
+    References
+    ----------
+    .. [1] Jain et al., arXiv 2408.11919, "PAL: A Variability-Aware Policy for Scheduling ML Workloads in GPU Clusters".
     """
     placement = _Placement.start(problem, assignment, inventory, owner)
     placement.fill(np.flatnonzero(assignment >= 0))
@@ -70,6 +74,7 @@ class _Placement:
     has: Bools  # (m,) whether a row has its GPUs
     free: Ints  # (N,) GPUs without an owner
     vacant: Ints  # (N,) those of them that no job uses now
+    free_by_class: Ints  # (N, classes) GPUs without an owner by how slow they are; kept only where some are slow
     cpus: Floats  # (N,) left
     memory_mib: Floats  # (N,) left
     sizes: Ints  # (m,) how many a row holds now
@@ -88,6 +93,7 @@ class _Placement:
             has=np.zeros(m, dtype=np.bool_),
             free=np.bincount(inventory.gpu_node, minlength=N),
             vacant=np.bincount(inventory.gpu_node[inventory.vacant], minlength=N),
+            free_by_class=inventory.by_slow_class(np.ones(len(inventory.gpu_node), dtype=np.bool_)),
             cpus=inventory.node_cpus.astype(float),
             memory_mib=inventory.node_memory_mib.astype(float),
             sizes=np.bincount(inventory.holder[inventory.holder >= 0], minlength=m),
@@ -121,6 +127,7 @@ class _Placement:
         self.has[rows] = True
         self.free -= np.bincount(nodes, minlength=N)
         self.vacant -= np.bincount(nodes[self.inventory.vacant[taken]], minlength=N)
+        self.free_by_class -= self.inventory.by_slow_class(taken)
         self.cpus -= np.bincount(nodes, self.inventory.cpus_per_gpu[rows], N)
         self.memory_mib -= np.bincount(nodes, self.inventory.memory_per_gpu_mib[rows], N)
 
@@ -174,7 +181,7 @@ class _Placement:
         heapify(nodes)
         idle = self._idle_of(of_type)
         for i in rows.tolist():
-            seen, best = list[tuple[int, int, int, int]](), list[int]()
+            seen, best = list[tuple[int, int, int, int, int]](), list[int]()
             while nodes and len(best) < count:
                 seen.append(heappop(nodes))
                 best += [seen[-1][-1]] if self._serves(i, seen[-1][-1], each) else []
@@ -207,18 +214,24 @@ class _Placement:
         return same
 
     def _idle_of(self, nodes: Bools) -> dict[int, list[int]]:
-        """GPUs of these nodes (N,) without an owner, by node, to be popped: vacant ones first, in ascending order."""
+        """GPUs of these nodes (N,) without an owner, by node, to be popped: vacant ones first, then the fastest."""
         gpus = np.flatnonzero(nodes[self.inventory.gpu_node] & (self.owner < 0))[::-1]
-        gpus = gpus[np.argsort(self.inventory.vacant[gpus], kind="stable")]
+        gpus = gpus[np.lexsort((-self.inventory.slow_class[gpus], self.inventory.vacant[gpus]))]
         idle = defaultdict[int, list[int]](list)
         for gpu, node in zip(gpus.tolist(), self.inventory.gpu_node[gpus].tolist(), strict=True):
             idle[node].append(gpu)
         return idle
 
-    def _tightness(self, node: int, gang: int) -> tuple[int, int, int, int]:
-        """Sort key of a node: GPUs to be vacated for the gang, how often it is lost, GPUs without an owner, index."""
+    def _tightness(self, node: int, gang: int) -> tuple[int, int, int, int, int]:
+        """Sort key of a node: GPUs to vacate for the gang, how often it is lost, how slow it is, free GPUs, index."""
+        slow = int(self._slowness(np.array([node]), gang)[0]) if self.inventory.slow_classes > 1 else 0
         loss_class = int(self.inventory.loss_class[node])
-        return max(gang - int(self.vacant[node]), 0), loss_class, int(self.free[node]), node
+        return max(gang - int(self.vacant[node]), 0), loss_class, slow, int(self.free[node]), node
+
+    def _slowness(self, nodes: Ints, gang: int) -> Ints:
+        """How slow a gang is on its fastest GPUs of each node that has enough: the class of the slowest of them."""
+        slowness: Ints = (self.free_by_class[nodes].cumsum(axis=1) < gang).sum(axis=1)
+        return slowness
 
     def give(self, i: int, gpus: Ints) -> None:
         self.owner[gpus] = i
@@ -229,6 +242,8 @@ class _Placement:
         nodes = self.inventory.gpu_node[gpus]
         np.subtract.at(self.free, nodes, 1)
         np.subtract.at(self.vacant, nodes[self.inventory.vacant[gpus]], 1)
+        if self.inventory.slow_classes > 1:
+            np.subtract.at(self.free_by_class, (nodes, self.inventory.slow_class[gpus]), 1)
         np.subtract.at(self.cpus, nodes, self.inventory.cpus_per_gpu[i])
         np.subtract.at(self.memory_mib, nodes, self.inventory.memory_per_gpu_mib[i])
 
@@ -236,6 +251,8 @@ class _Placement:
         node = self.inventory.gpu_node[gpu]
         self.free[node] -= 1
         self.vacant[node] -= self.inventory.vacant[gpu]
+        if self.inventory.slow_classes > 1:
+            self.free_by_class[node, self.inventory.slow_class[gpu]] -= 1
         self.cpus[node] -= self.inventory.cpus_per_gpu[i]
         self.memory_mib[node] -= self.inventory.memory_per_gpu_mib[i]
 
@@ -299,20 +316,24 @@ class _Placement:
         return self._tightest(i, nodes, most, each=each, count=gang // each)
 
     def _tightest(self, i: int, nodes: Ints, most: Ints, *, each: int, count: int) -> Iterable[tuple[int, int]] | None:
-        """Nodes for equal parts: those that it holds, then where no job must leave, the steadiest, and the fullest."""
+        """Nodes for equal parts: those it holds, then where no job must leave, the steadiest, fastest and fullest."""
         enough = np.flatnonzero(most >= each)
         if enough.size < count:
             return None
         fit = nodes[enough]
         mine = np.bincount(self.inventory.gpu_node[self.held[i]], minlength=len(self.free))[fit]
         vacated = np.maximum(each - self.vacant[fit] - mine, 0)
-        best = np.lexsort((fit, self.free[fit], self.inventory.loss_class[fit], vacated, -mine))[:count]
+        keys = [fit, self.free[fit], self.inventory.loss_class[fit], vacated, -mine]
+        if self.inventory.slow_classes > 1:
+            keys.insert(2, self._slowness(fit, each))
+        best = np.lexsort(keys)[:count]
         return [(int(v), each) for v in fit[best]]
 
     def _choose(self, i: int, node: int, count: int) -> Ints:
-        """GPUs of a node without an owner: first those that the job holds, then vacant ones."""
+        """GPUs of a node without an owner: first those that the job holds, then vacant ones, then the fastest."""
         idle = self.on_node[node][self.owner[self.on_node[node]] < 0]
-        order = np.lexsort((idle, ~self.inventory.vacant[idle], self.inventory.holder[idle] != i))
+        slow, held = self.inventory.slow_class[idle], self.inventory.holder[idle] == i
+        order = np.lexsort((idle, slow, ~self.inventory.vacant[idle], ~held))
         chosen: Ints = idle[order[:count]]
         return chosen
 

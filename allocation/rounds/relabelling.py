@@ -52,10 +52,11 @@ def _jobs_on(of: Ints, inventory: Inventory, stays: Bools) -> dict[int, Counter[
 
 
 def _equal_nodes(inventory: Inventory, among: Bools) -> Iterator[Ints]:
-    """Nodes of the same type, size, CPUs, memory, sets and domain among some (N,), by group of two or more."""
+    """Nodes of equal type, size, CPUs, memory, slow GPUs, sets and domain among some (N,), by group of two or more."""
     chosen = np.flatnonzero(among)
     gpus = np.bincount(inventory.gpu_node, minlength=len(among))
-    more = [*([] if inventory.node_sets is None else inventory.node_sets), *inventory.domains]
+    slow = inventory.by_slow_class(np.ones(len(inventory.gpu_node), dtype=np.bool_)).T
+    more = [*slow, *([] if inventory.node_sets is None else inventory.node_sets), *inventory.domains]
     kinds = np.column_stack([inventory.node_type, gpus, inventory.node_cpus, inventory.node_memory_mib, *more])[chosen]
     _, group = np.unique(kinds, axis=0, return_inverse=True)
     for g in range(group.max(initial=-1) + 1):
@@ -87,5 +88,5 @@ def _move(owner: Ints, new: Ints, inventory: Inventory, content: int, place: int
             new[gpu] = holder
             wanted[holder] -= 1
     rest = gpus[new[gpus] < 0]
-    rest = rest[np.argsort(~inventory.vacant[rest], kind="stable")]
+    rest = rest[np.lexsort((inventory.slow_class[rest], ~inventory.vacant[rest]))]
     new[rest[: wanted.total()]] = sorted(wanted.elements())

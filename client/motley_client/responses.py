@@ -127,6 +127,7 @@ class GpuSummary(TypedDict):
     power_w: float | None
     temperature_max_c: float | None
     ecc_errors: int | None
+    slower_by: NotRequired[float]
 
 
 class GpuPoint(TypedDict):
@@ -284,6 +285,7 @@ class Node(TypedDict):
     name: str
     gpu_type: str
     gpus: int
+    slow_gpus: NotRequired[int]
     free_gpus: int
     state: str
     health: str

@@ -28,6 +28,7 @@ from scheduler_app.gpu_watch.history import (
 
 COURSE = timedelta(hours=24)
 """Of a node's GPUs."""
+SLOWER = "Part by which jobs run slower on it than on others of its type; 0: it is not known to be slow."
 NOT_SAID = "Null: the driver does not say."
 
 
@@ -51,6 +52,7 @@ class GpuSummaryAnswer(serializers.Serializer[Any]):
     power_w = serializers.FloatField(allow_null=True, help_text="Mean of the attempt.")
     temperature_max_c = serializers.FloatField(allow_null=True)
     ecc_errors = serializers.IntegerField(allow_null=True, help_text="Uncorrectable, since the GPU was last reset.")
+    slower_by = serializers.FloatField(help_text=SLOWER)
 
 
 class JobGpusAnswer(serializers.Serializer[Any]):
@@ -72,6 +74,8 @@ class GpuNowAnswer(serializers.Serializer[Any]):
     uuid = serializers.CharField(help_text="Empty: the driver is not known.")
     healthy = serializers.BooleanField(help_text="If not, it gets no new job; the others of its node do.")
     fault = serializers.CharField(help_text="Why it gets no new job.")
+    slower_by = serializers.FloatField(help_text=SLOWER)
+    slower_by_jobs = serializers.IntegerField(help_text="Jobs that tell it.")
     utilization = serializers.FloatField(allow_null=True, help_text=f"Per cent, mean of the last minute. {NOT_SAID}")
     memory_used_mib = serializers.FloatField(allow_null=True)
     power_w = serializers.FloatField(allow_null=True)
@@ -133,6 +137,8 @@ def _now(gpu: Gpu, read: GpuNow | None) -> dict[str, Any]:
         "uuid": gpu.uuid,
         "healthy": gpu.healthy,
         "fault": gpu.fault,
+        "slower_by": gpu.slower_by,
+        "slower_by_jobs": gpu.slower_by_jobs,
         "throttled_by": read.throttled_by if read else [],
         **{name: getattr(read, name, None) for name in figures},
     }

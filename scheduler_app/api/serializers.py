@@ -24,6 +24,7 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
     engine = serializers.CharField(source="engine_id", help_text="Name of the engine that runs jobs on it.")
     engine_message = serializers.SerializerMethodField()
     gpus = serializers.IntegerField()
+    slow_gpus = serializers.IntegerField(help_text="GPUs on which jobs run slower than on others of their type.")
     free_gpus = serializers.SerializerMethodField()
     jobs_running = serializers.SerializerMethodField()
     empty = serializers.SerializerMethodField()
@@ -35,6 +36,7 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
             "name",
             "gpu_type",
             "gpus",
+            "slow_gpus",
             "free_gpus",
             "state",
             "health",

@@ -57,6 +57,8 @@ class GpuSummary:
     power_w: float | None
     temperature_max_c: float | None
     ecc_errors: int | None
+    slower_by: float
+    """Than others of its type, a part of 1, as jobs tell now; 0: it is not known to be slow."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +120,8 @@ def _course(rows: QuerySet[GpuMinute], seconds: int, *, by_gpu: bool) -> list[Us
 def summaries(attempt: Attempt) -> list[GpuSummary]:
     """Each GPU of an attempt over its run, by node and index."""
     rows = GpuMinute.objects.filter(attempt=attempt).order_by().values_list("gpu__node__name", "gpu__index")
-    figures = rows.annotate(
-        Avg("utilization"), Max("memory_used_max_mib"), Avg("power_w"), Max("temperature_max_c"), Max("ecc_errors")
-    )
+    highest = (Max("temperature_max_c"), Max("ecc_errors"), Max("gpu__slower_by"))
+    figures = rows.annotate(Avg("utilization"), Max("memory_used_max_mib"), Avg("power_w"), *highest)
     return [GpuSummary(*row) for row in figures.order_by("gpu__node__name", "gpu__index")]
 
 

@@ -16,7 +16,7 @@ CONDITIONS = ("busy", "idle", "draining", "unhealthy")
 
 
 def nodes_with_gpus() -> QuerySet[Node]:
-    """Nodes annotated with `gpus` and `busy_gpus`."""
+    """Nodes annotated with `gpus`, `slow_gpus` and `busy_gpus`."""
     busy = (
         GpuClaim.objects.holding()
         .filter(gpu__node=OuterRef("pk"), gpu__present=True)

@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from allocation.decision import Status
-from cluster_app.models import Engine
+from cluster_app.models import Engine, Gpu
 from jobs_app.measurement.counters import BOUNDS, REST, SUM, Sums, totals
 from jobs_app.models import Attempt, Job, Metric, Reason
 from scheduler_app.fairness.usage_ledger import team_shares
@@ -48,6 +48,7 @@ class MetricsCollector(Collector):
         yield _jobs(added_up)
         yield _pending()
         yield _gpus()
+        yield _slow_gpus()
         yield from _gpu_readings(now)
         yield _engines()
         yield from _rounds(added_up, now)
@@ -90,6 +91,15 @@ def _gpus() -> Family:
     for count in gpu_counts():
         for condition in CONDITIONS:
             family.add_metric([count.gpu_type, condition], getattr(count, condition))
+    return family
+
+
+def _slow_gpus() -> Family:
+    words = "Part by which jobs run slower on a GPU than on others of its type, of GPUs that are slow."
+    family = GaugeMetricFamily("motley_gpu_slower_by_ratio", words, labels=["gpu", "node"])
+    slow = Gpu.objects.present().filter(slower_by__gt=0).order_by("node__name", "index")
+    for node, index, part in slow.values_list("node__name", "index", "slower_by"):
+        family.add_metric([str(index), node], part)
     return family
 
 

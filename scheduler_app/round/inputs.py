@@ -75,6 +75,8 @@ class GpuRow(NamedTuple):
     id: int
     node_id: int
     healthy: bool
+    slower_by: float = 0.0
+    """Than its type, a part of 1."""
 
 
 class AttemptRow(NamedTuple):

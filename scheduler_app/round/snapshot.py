@@ -238,6 +238,7 @@ def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> I
         uneven=np.array([job.uneven_gang for job in jobs], dtype=np.bool_),
         node_domain=_engine_of_nodes(rows),
         node_loss_rate=_loss_rates(rows),
+        gpu_slower_by=_slower_by(rows, service),
         **_node_sets(rows, jobs),
     )
 
@@ -248,6 +249,16 @@ def _loss_rates(rows: InputRows) -> Floats | None:
         return None
     steadiest = min(rows.loss_rates.values())
     return np.array([rows.loss_rates.get(node.name, steadiest) for node in rows.nodes])
+
+
+def _slower_by(rows: InputRows, service: InService) -> Floats | None:
+    """Part (G,) by which each GPU is slower than its type; None if none is slow.
+
+    A site that gives out its GPUs itself is told no GPU: there a slow one is known, and cannot be avoided.
+    """
+    chosen_here = {node.id for node in rows.nodes if node.tunes}
+    slower = [gpu.slower_by if gpu.node_id in chosen_here else 0.0 for gpu in service.gpus]
+    return np.array(slower) if any(slower) else None
 
 
 def _engine_of_nodes(rows: InputRows) -> Ints | None:

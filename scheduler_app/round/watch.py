@@ -1,4 +1,4 @@
-"""Watch of GPUs: read every ten seconds by their engines, stored by the minute, searched for idle GPUs and strays."""
+"""Watch of GPUs: read every ten seconds by their engines, stored by the minute; idle, slow and stray ones are found."""
 
 import logging
 from collections import defaultdict
@@ -16,6 +16,7 @@ from engines.protocol import EngineError, GpuReading, WatchedGpu
 from jobs_app.models import Attempt
 from scheduler_app.gpu_watch.idle import note_idle_gpus
 from scheduler_app.gpu_watch.minutes import minute_of, store_readings
+from scheduler_app.gpu_watch.speeds import is_due, note_gpu_speeds
 from scheduler_app.models import GpuClaim, SchedulerLease
 from scheduler_app.round.engine_registry import engines
 from scheduler_app.round.lease import Fence
@@ -63,6 +64,9 @@ def _watch(fence: Fence, before: datetime, now: datetime) -> None:
     if minute_of(before) != minute_of(now):
         with fence.transaction():  # of its own: it locks jobs, which must precede all writes to attempts
             note_idle_gpus(now)
+    if is_due(before, now):
+        with fence.transaction():
+            note_gpu_speeds(now)
     with fence.transaction():
         SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES).update(watched_at=now)
         store_readings(readings, {gpu: holder.attempt for gpu, holder in holders.items()}, now)

@@ -17,6 +17,8 @@ class PlannedRound:
 
     release_s (A,) are the seconds until the GPUs of a job that starts are free; None: they are free at once.
 
+    speed (A,) is how fast each job's GPUs are in relation to their type; None: all are as fast.
+
     steady: the plan of the next rounds is the same until a job arrives or finishes.
     """
 
@@ -25,11 +27,17 @@ class PlannedRound:
     steady: bool = False
     mates: Ints | None = None
     release_s: Floats | None = None
+    speed: Floats | None = None
 
     @property
     def shared_with(self) -> Ints:
         """The mates (A,), -1 for all jobs where no GPU is shared."""
         return np.full(len(self.assignment), -1) if self.mates is None else self.mates
+
+    @property
+    def speeds(self) -> Floats:
+        """How fast each job (A,) runs in relation to its rate."""
+        return np.ones(len(self.assignment)) if self.speed is None else self.speed
 
     @property
     def waits_s(self) -> Floats:

@@ -99,12 +99,14 @@ class Simulation:
         rows, k, mates = state.active[runs], planned.assignment[runs], planned.shared_with[runs]
         stopped = (state.held[state.active] >= 0) & (planned.starts | ~runs)
         self._start(rows, k, planned.starts[runs], planned.waits_s[runs])
-        length_s = self._length_s(rows, k, mates, float(planned.waits_s.max()) if stopped.any() else inf)
+        speed = planned.speeds[runs]
+        length_s = self._length_s(rows, k, mates, float(planned.waits_s.max()) if stopped.any() else inf, speed)
         restored_s = np.minimum(state.restoring_s[rows], length_s)
         state.restoring_s[rows] -= restored_s
         state.restored_gpu_s += float(restored_s @ state.jobs.configurations.gpus[k])
-        steps, ran_s = state.work.run(rows, k, state.left[rows], length_s - restored_s, mates)
-        stops_s = state.now_s + (restored_s + ran_s)
+        # A job on slow GPUs does in a second what its rate is for a part of a second.
+        steps, ran_s = state.work.run(rows, k, state.left[rows], (length_s - restored_s) * speed, mates)
+        stops_s = state.now_s + (restored_s + ran_s / speed)
         state.book(rows, k, steps, stops_s - state.now_s, mates)
         self._account(rows, steps, stops_s, length_s)
         state.held[state.active], state.mate[state.active] = planned.assignment, planned.shared_with
@@ -113,12 +115,12 @@ class Simulation:
         self._changed |= bool(stopped.any()) and self.rounds.event_delay_s is not None
         self._end_round(stops_s, length_s)
 
-    def _length_s(self, rows: Ints, k: Ints, mates: Ints, stops_s: float) -> float:
+    def _length_s(self, rows: Ints, k: Ints, mates: Ints, stops_s: float, speed: Floats) -> float:
         """Length of the round: until the next is due, or caused by a job that arrives, ends or has been stopped."""
         state, round_s, delay_s = self.state, self.rounds.round_s, self.rounds.event_delay_s
         if delay_s is None:
             return round_s
-        arrivals, left_s = state.jobs.arrival_s, state.work.seconds_left(rows, k, state.left[rows], mates)
+        arrivals, left_s = state.jobs.arrival_s, state.work.seconds_left(rows, k, state.left[rows], mates) / speed
         came_s = float(arrivals[self._next]) - state.now_s if self._next < len(arrivals) else inf
         ends_s = float((state.restoring_s[rows] + left_s).min(initial=inf))
         return min(round_s, min(came_s, ends_s, stops_s) + delay_s)

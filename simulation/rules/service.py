@@ -45,6 +45,10 @@ class ServiceRules:
     release_s: float = 0.0
     places_by_loss: bool = True
     """Whether the placement of gangs knows how often each node fails, as the service does."""
+    gpu_slower_by: Floats | None = None
+    """Part (G,) of 1 by which each GPU is slower than its type; a gang is as fast as its slowest GPU."""
+    places_by_speed: bool = True
+    """Whether the placement of gangs knows it, as the service does."""
     _decision: Decision | None = None
     _owner: Ints = field(init=False)
     _sharer: Ints = field(init=False)
@@ -102,7 +106,17 @@ class ServiceRules:
         mates[place] = np.where(mate >= 0, rows[mate], -1)
         release_s = np.zeros(len(state.active))
         release_s[place] = self.release_s * taken
-        return PlannedRound(assignment, started, steady, mates, release_s)
+        return PlannedRound(assignment, started, steady, mates, release_s, self._speeds(state))
+
+    def _speeds(self, state: State) -> Floats | None:
+        """How fast each active job (A,) is on the GPUs that it holds now: as the slowest of them."""
+        if self.gpu_slower_by is None:
+            return None
+        speed = np.ones(len(state.held) + 1)
+        for holders in (self._owner, self._sharer):
+            np.minimum.at(speed, holders, 1 - self.gpu_slower_by)
+        speeds: Floats = speed[state.active]
+        return speeds
 
     def _taken(self, state: State, rows: Ints, on: Ints) -> Bools:
         """Rows (m,) that are given a GPU which another unfinished job holds, or that hold others themselves."""
@@ -182,6 +196,7 @@ class ServiceRules:
             memory_per_gpu_mib=np.zeros(m),
             uneven=np.zeros(m, dtype=np.bool_),
             node_loss_rate=self._loss_rates(),
+            gpu_slower_by=self.gpu_slower_by[up] if self.gpu_slower_by is not None and self.places_by_speed else None,
         )
 
     def _loss_rates(self) -> Floats | None:

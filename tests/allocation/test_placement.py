@@ -357,3 +357,45 @@ def test_nodes_that_are_lost_about_as_often_are_filled_tightly():
     problem, assignment = one_type([1], [2, 1])
     inventory = build_inventory([[2, 1]], 1, node_loss_rate=[1.0, 1.5])
     assert place_gangs(problem, assignment, inventory).tolist() == [IDLE, IDLE, 0]
+
+
+def test_a_gang_goes_to_the_node_without_slow_gpus_though_another_is_tighter():
+    problem, assignment = one_type([2], [4, 2])
+    inventory = build_inventory([[4, 2]], 1, gpu_slower_by=[0, 0, 0, 0, 0, 0.2])
+    assert place(problem, assignment, inventory).tolist() == [0, 0, IDLE, IDLE, IDLE, IDLE]
+
+
+def test_a_gang_takes_the_fastest_gpus_of_its_node():
+    problem, assignment = one_type([2], [4])
+    inventory = build_inventory([[4]], 1, gpu_slower_by=[0.3, 0, 0.1, 0])
+    assert place(problem, assignment, inventory).tolist() == [IDLE, 0, IDLE, 0]
+
+
+def test_the_largest_gang_has_the_fast_gpus_and_the_others_take_the_rest():
+    problem, assignment = one_type([1, 2], [3])
+    inventory = build_inventory([[3]], 2, gpu_slower_by=[0, 0.3, 0])
+    assert place(problem, assignment, inventory).tolist() == [1, 0, 1]
+
+
+def test_a_gang_with_a_node_set_avoids_slow_gpus_too():
+    problem, assignment = one_type([2], [2, 2, 2])
+    sets = {"node_set": [0], "node_sets": [[True, True, False]]}
+    inventory = build_inventory([[2, 2, 2]], 1, gpu_slower_by=[0, 0.2, 0, 0, 0, 0], **sets)
+    assert place(problem, assignment, inventory).tolist() == [IDLE, IDLE, 0, 0, IDLE, IDLE]
+
+
+def test_a_job_stays_on_its_slow_gpu():
+    problem, assignment = one_type([1], [2])
+    inventory = build_inventory([[2]], 1, holder=[0, IDLE], gpu_slower_by=[0.4, 0])
+    assert place(holding(problem, assignment, [0]), assignment, inventory).tolist() == [0, IDLE]
+
+
+@given(clusters(max_jobs=20, busy=True), st.integers(0, 2**32 - 1))
+@few
+def test_gangs_are_placed_whole_whatever_gpus_are_slow(case, seed):
+    slower_by = np.random.default_rng(seed).choice([0, 0, 0.1, 0.5], len(case.inventory.gpu_node))
+    slow = replace(case.inventory, gpu_slower_by=slower_by)
+    plan = plan_round(case.problem, slow, Quotas.none(len(case.problem.weight)), srtf, round_s=60)
+    placed = np.bincount(plan.owner[plan.owner >= 0], minlength=len(case.problem.weight))
+    wants = np.where(plan.assignment >= 0, case.problem.gpus[plan.assignment], 0)
+    assert placed.tolist() == wants.tolist()

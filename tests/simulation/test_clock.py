@@ -206,3 +206,17 @@ def test_by_gavels_rules_types_are_filled_one_after_the_other_whatever_the_share
     for order, expected in (((0, 1), 0), ((1, 0), 1)):
         begun = RoundAssignment.start(problem, Quotas.none(1))
         assert fill_by_type(problem, decision, begun, order, np.zeros((1, 2)), round_s=ROUND_S).tolist() == [expected]
+
+
+def test_a_gang_is_as_fast_as_the_slowest_of_its_gpus():
+    simulation = prepare([job("a", 0, 100, gpus=2)], "slow=1x2")
+    simulation.rounds.gpu_slower_by = np.array([0.0, 0.2])
+    assert simulation.run().finish_s.tolist() == pytest.approx([100 / 2 / 0.8])
+
+
+@pytest.mark.parametrize(("by_speed", "seconds"), [(True, 50), (False, 62.5)])
+def test_a_gang_is_placed_on_the_fast_node_where_speeds_are_known(by_speed, seconds):
+    simulation = prepare([job("a", 0, 100, gpus=2)], "slow=2x2")
+    simulation.rounds.gpu_slower_by = np.array([0.0, 0.2, 0.0, 0.0])
+    simulation.rounds.places_by_speed = by_speed
+    assert simulation.run().finish_s.tolist() == pytest.approx([seconds])

@@ -74,7 +74,7 @@ def _node_row(node: Node, now: datetime) -> Sequence[Cell]:
         node["name"],
         node["gpu_type"] + (" (emulated)" if node["emulated"] else ""),
         str(node["free_gpus"]),
-        str(node["gpus"]),
+        f"{node['gpus']} ({node['slow_gpus']} slow)" if node.get("slow_gpus") else str(node["gpus"]),
         node["state"] if node["health"] == "healthy" else f"{node['state']}, {node['health']}",
         occupancy(node, now) if node["state"] in OUT_OF_SERVICE else str(node["jobs_running"]),
         str(node["cpus"]),

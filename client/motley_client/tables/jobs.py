@@ -87,7 +87,7 @@ def _watched(watched: JobGpus, now: datetime) -> list[tuple[str, Cell]]:
 
 def gpus_table(watched: JobGpus) -> RenderableType:
     """Each GPU over the run of the attempt."""
-    headings = ("NODE", "GPU", "UTILIZATION", "MEMORY MAX", "POWER", "TEMPERATURE MAX", "MEMORY ERRORS")
+    headings = ("NODE", "GPU", "UTILIZATION", "MEMORY MAX", "POWER", "TEMPERATURE MAX", "MEMORY ERRORS", "SLOWER BY")
     rows = [
         (
             gpu["node"],
@@ -97,6 +97,7 @@ def gpus_table(watched: JobGpus) -> RenderableType:
             number(gpu["power_w"], "{:.0f} W"),
             number(gpu["temperature_max_c"], "{:.0f} °C"),
             number(gpu["ecc_errors"], "{}"),
+            f"{gpu['slower_by']:.0%}" if gpu.get("slower_by") else "",
         )
         for gpu in watched["gpus"]
     ]
