@@ -1,8 +1,8 @@
 """Gangs on GPUs of unequal speed, placed with and without regard to it: `python -m benchmarks.slow_gpus`, as Markdown.
 
 Jobs made as Gavel makes its own, on 64 V100 of eight nodes, by the service's rules. A part of the GPUs, drawn by seed,
-is slow; a gang is as fast as its slowest GPU. Policies do not know the speeds, placement does in every second row. Needs
-the reference data, see CONTRIBUTING.md.
+is slow; a gang is as fast as its slowest GPU. Policies do not know the speeds; placement does in every second row.
+Needs the reference data, see CONTRIBUTING.md.
 """
 
 import argparse
@@ -52,8 +52,8 @@ def _write(slow: float, policy: str, runs: Sequence[Mapping[str, Any]]) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=120)
-    parser.add_argument("--per-hour", type=float, default=4)
+    parser.add_argument("--jobs", type=int, default=150)
+    parser.add_argument("--per-hour", type=float, default=2.5)
     parser.add_argument("--slow", type=float, nargs="*", default=[0.1, 0.3], help="parts of the GPUs that are slow")
     return parser.parse_args()
 

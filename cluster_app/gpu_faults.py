@@ -128,6 +128,21 @@ def _stray_state(gpu: KnownGpu, processes: Sequence[int], since: datetime | None
     return f"no job accounts for the process{'es' * (len(processes) > 1)} {named} on it", Source.PROCESS
 
 
+def note_failed_hooks(faults: Mapping[str, str]) -> None:
+    """Take GPUs (by UUID) out of service on which the site's hook before or after a job failed.
+
+    An administrator returns them: only a job would try them again.
+    """
+    if not faults:
+        return
+    rows = Gpu.objects.present().filter(uuid__in=faults).exclude(fault_source=Source.CORDON)
+    columns = ("pk", "node_id", "index", "fault", "fault_source", "uuid")
+    states = {}
+    for *known, uuid in rows.values_list(*columns):
+        states[KnownGpu(*known)] = (f"the site's hook failed: {faults[uuid]}"[:MOST_OF_FAULT], Source.CORDON)
+    store_states(states)
+
+
 def store_states(states: Mapping[KnownGpu, State]) -> None:
     """Store the states that have changed, each with an event of its node, which also wakes the scheduler.
 

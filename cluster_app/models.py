@@ -366,7 +366,7 @@ class Gpu(models.Model):
 
         DRIVER = "driver", "the driver: as long as it says so"
         PROCESS = "process", "a process that no attempt accounts for: as long as it is there"
-        CORDON = "cordon", "a critical error, or an administrator: until an administrator returns it"
+        CORDON = "cordon", "a critical error, a hook or an administrator: until an administrator returns it"
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE)
     index = models.PositiveSmallIntegerField(validators=[MaxValueValidator(MOST_GPUS_PER_NODE - 1)])

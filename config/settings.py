@@ -311,6 +311,10 @@ MOTLEY_NODE_SLEEP = env.str("MOTLEY_NODE_SLEEP", "")
 MOTLEY_NODE_WAKE = env.str("MOTLEY_NODE_WAKE", "")
 """Commands that put a node to sleep and wake it, with its name for `{node}`; with both, nodes sleep."""
 MOTLEY_NODE_POWER_TIMEOUT = env.timedelta("MOTLEY_NODE_POWER_TIMEOUT", timedelta(minutes=2), validate=_A_SECOND)
+MOTLEY_GPU_HOOK_BEFORE = env.str("MOTLEY_GPU_HOOK_BEFORE", "")
+MOTLEY_GPU_HOOK_AFTER = env.str("MOTLEY_GPU_HOOK_AFTER", "")
+"""Commands that are run for each GPU of a job before it starts and after it has ended, with its UUID for `{gpu}`."""
+MOTLEY_GPU_HOOK_TIMEOUT = env.timedelta("MOTLEY_GPU_HOOK_TIMEOUT", timedelta(minutes=1), validate=_A_SECOND)
 # How long things are kept, as 7d or 12h; `manage.py prune --dry-run` says what would go.
 _AN_HOUR = validate.Range(min=timedelta(hours=1))
 MOTLEY_KEEP_SNAPSHOTS = env.timedelta("MOTLEY_KEEP_SNAPSHOTS", timedelta(days=7), validate=_AN_HOUR)

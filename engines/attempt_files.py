@@ -78,6 +78,16 @@ class RankCommand(TypedDict):
     container: NotRequired[ContainerFile | None]
 
 
+class HooksFile(TypedDict):
+    """Commands of the site that are run for each GPU (see `engines.supervision.gpu_hooks`); empty: none."""
+
+    before: str
+    after: str
+    timeout_s: float
+    gpus: list[str]
+    """UUIDs."""
+
+
 class CodeFile(TypedDict):
     """Archive of code that the supervisor unpacks before it starts the ranks."""
 
@@ -100,6 +110,7 @@ class LaunchFile(TypedDict):
     code: CodeFile | None
     masked: NotRequired[list[str]]
     """Texts that are masked in logs; never written to the file."""
+    hooks: NotRequired[HooksFile | None]
 
 
 class StopFile(TypedDict):
@@ -133,6 +144,8 @@ class ExitFile(TypedDict):
     silent_nodes: NotRequired[list[str]]
     """Nodes whose rank left no outcome: processes may be left there, and only there."""
     missing_storage: NotRequired[dict[str, str]]
+    faulty_gpus: NotRequired[dict[str, str]]
+    """GPU (UUID) → why the site's hook before or after the job failed on it."""
     """Node → the storage that was missing there."""
 
 

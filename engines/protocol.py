@@ -45,6 +45,8 @@ class SiteReason(StrEnum):
     """It used more memory than it was given: an ending that the job can cause."""
     STORAGE_MISSING = "storage_missing"
     """A node did not have a storage under its path, or the account of jobs may not read it there."""
+    GPU_FAULT = "gpu_fault"
+    """The site's hook before the job failed on a GPU: the job was not started."""
 
 
 class CpuLimit(StrEnum):
@@ -213,6 +215,8 @@ class AttemptReport:
     """UUIDs of GPUs that are still in use, or lost, though no process of the attempt is left; its others are free."""
     missing_storage: Mapping[str, str] = field(default_factory=dict)
     """Node → the storage that was missing there; with it the reason is STORAGE_MISSING."""
+    faulty_gpus: Mapping[str, str] = field(default_factory=dict)
+    """UUID → why the site's hook before or after the job failed on this GPU."""
     devices: Mapping[str, str] = field(default_factory=dict)
     """Node → physical GPUs, where the site chose them: "0-1,3". Information; claims are not bound to them."""
     site_job: str = ""

@@ -44,11 +44,13 @@ from engines.supervision.engine_root import (
     read_progress,
     refuse_ended,
 )
+from engines.supervision.gpu_hooks import GpuHooks, hooks_file
 from engines.supervision.isolation import Isolation, best_isolation
 from engines.supervision.measure import sizes
 from engines.supervision.processes import any_process_is_exiting, kill, marked
 from engines.supervision.rank import PACKAGE_PARENT, PYTHON
 
+NO_HOOKS = GpuHooks()
 HERE = "127.0.0.1"
 """Address of rank 0: all nodes of this engine are this machine."""
 
@@ -59,7 +61,8 @@ class LocalEngine:
     `declared` names emulated nodes beside the GPUs that NVML finds. As root, jobs run as the account
     that their launch names, or as `job_user`.
     `path_prefix` is put before the PATH of jobs. `cgroup` is the folder of a subtree of cgroup v2 in which the service
-    may make cgroups, or `auto` or `none`. `containers` names the runtime of containers, or is `auto` or `none`.
+    may make cgroups, or `auto` or `none`. `containers` names the runtime of containers, or is `auto` or `none`. `hooks`
+    are the site's commands before and after jobs.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class LocalEngine:
         path_prefix: str = "",
         cgroup: str = "auto",
         containers: str = "auto",
+        hooks: GpuHooks = NO_HOOKS,
         isolation: Isolation | None = None,
     ) -> None:
         search_path = f"{path_prefix}:{SYSTEM_PATH}" if path_prefix else SYSTEM_PATH
@@ -80,6 +84,7 @@ class LocalEngine:
         self._asked_isolation = isolation
         self._cgroup_setting, self._containers = cgroup, containers
         self._found_cgroups: CgroupSubtree | None = None
+        self._hooks = hooks
         self._gpu_reader = GpuReader()
         self._root.make()
 
@@ -113,6 +118,8 @@ class LocalEngine:
                         cgroups=self._cgroups(),
                         runtime=self._runtime if launch.image is not None else NO_CONTAINERS,
                     )
+                    if hooks := hooks_file(self._hooks, _gpus_of(prepared)):
+                        prepared["hooks"] = hooks
                     write_json(folder.launch, prepared)
                     _start_supervisor(folder, descriptor)
 
@@ -261,6 +268,7 @@ def _ended(attempt: int, folder: AttemptFolder, ended: ExitFile) -> AttemptRepor
         message=ended["message"],
         reason=_reason_of(ended),
         missing_storage=ended.get("missing_storage", {}),
+        faulty_gpus=ended.get("faulty_gpus", {}),
     )
 
 
@@ -268,6 +276,8 @@ def _reason_of(ended: ExitFile) -> SiteReason | None:
     """The reason that lies with the node."""
     if ended.get("node_failed"):
         return SiteReason.NODE_FAILED
+    if ended.get("faulty_gpus") and ended["started_at"] is None:
+        return SiteReason.GPU_FAULT
     return SiteReason.STORAGE_MISSING if ended.get("missing_storage") else None
 
 
@@ -307,6 +317,10 @@ def _cgroup_files(launch: LaunchFile | None) -> list[CgroupFile | None]:
 def _busy_gpus(folder: AttemptFolder) -> list[str]:
     """GPUs of the attempt on which the driver still lists a process, or which it lost; emulated GPUs have no driver."""
     launch = folder.read_launch()
-    had = [plan["env"].get("CUDA_VISIBLE_DEVICES", "") for plan in launch["ranks"]] if launch is not None else []
-    uuids = [uuid for names in had for uuid in names.split(",") if uuid.startswith("GPU-")]
-    return [uuid for uuid in uuids if not device_is_free(uuid)]
+    return [uuid for uuid in _gpus_of(launch) if not device_is_free(uuid)] if launch is not None else []
+
+
+def _gpus_of(launch: LaunchFile) -> list[str]:
+    """UUIDs of the GPUs that a driver knows."""
+    had = [plan["env"].get("CUDA_VISIBLE_DEVICES", "") for plan in launch["ranks"]]
+    return [uuid for names in had for uuid in names.split(",") if uuid.startswith("GPU-")]

@@ -29,6 +29,7 @@ from engines.attempt_files import (
 from engines.linux import become_subreaper, process_space, seconds_since_boot
 from engines.log_file import masked_texts
 from engines.progress import MOST_COUNTED, ProgressTail, progress_to_json
+from engines.supervision.gpu_hooks import HookStopped, in_words, run_hooks
 from engines.supervision.processes import descendants, kill, marked, reap
 from engines.supervision.rank import Rank
 from engines.supervision.session_door import open_door
@@ -48,6 +49,8 @@ NOT_UNPACKED = 74
 """sysexits.h: EX_IOERR."""
 BAD_ARCHIVE = 65
 """sysexits.h: EX_DATAERR."""
+GPU_FAULT = 69
+"""sysexits.h: EX_UNAVAILABLE."""
 HINTS = {
     126: "The command could not be executed (exit 126): see stderr, and check that it is executable.",
     127: "The command was not found (exit 127): see stderr, give its full path, or set PATH in `env`.",
@@ -90,15 +93,18 @@ class Supervisor:
             self._door.close()
         self._sweep()
         self._close()
+        ran_s, ended_at = seconds_since_boot() - self._began_s, utc_now()
         write_exit(
             self._folder,
             exit_code=self._exit_code,
             started_at=self._started_at,
-            ran_s=seconds_since_boot() - self._began_s,
+            ran_s=ran_s,
+            ended_at=ended_at,
             message=self._message or HINTS.get(self._exit_code, ""),
             node_failed=self._node_failed,
             silent_nodes=[rank.silent_node for rank in self._ranks if rank.silent_node],
             missing_storage=self._missing,
+            faulty_gpus=run_hooks(self._launch, "after"),
         )
 
     def _begin(self) -> None:
@@ -222,20 +228,23 @@ def write_exit(
     exit_code: int,
     started_at: datetime | None,
     ran_s: float = 0.0,
+    ended_at: datetime | None = None,
     message: str,
     node_failed: bool = False,
     silent_nodes: Sequence[str] = (),
     missing_storage: Mapping[str, str] = MappingProxyType({}),
+    faulty_gpus: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     content = ExitFile(
         exit_code=exit_code,
         started_at=started_at.isoformat() if started_at else None,
-        ended_at=utc_now().isoformat(),
+        ended_at=(ended_at or utc_now()).isoformat(),
         ran_s=ran_s,
         message=message,
         node_failed=node_failed,
         silent_nodes=list(silent_nodes),
         missing_storage=dict(missing_storage),
+        faulty_gpus=dict(faulty_gpus),
     )
     _keep_trying(folder.exit, content)
     release_space(*folder.small_files)
@@ -257,26 +266,45 @@ def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank, *, has_door
     launch = folder.read_launch()
     if launch is None or folder.started.exists():
         return
-    if folder.read_stop() is not None:
-        folder.code.unlink(missing_ok=True)
-        folder.secrets.unlink(missing_ok=True)
-        write_exit(
-            folder,
-            exit_code=STOPPED_BEFORE_START,
-            started_at=None,
-            message="The attempt was stopped before it started.",
-        )
-        return
-    try:
-        unpack_code(launch)
-    except CodeNotUnpacked as error:
-        folder.code.unlink(missing_ok=True)
-        folder.secrets.unlink(missing_ok=True)
-        exit_code = NOT_UNPACKED if error.node_failed else BAD_ARCHIVE
-        write_exit(folder, exit_code=exit_code, started_at=None, message=str(error), node_failed=error.node_failed)
-        return
     become_subreaper()
+    try:
+        if folder.read_stop() is not None:
+            raise HookStopped
+        if faults := run_hooks(launch, "before", lambda: folder.read_stop() is not None):
+            message = in_words(faults, "before")
+            _end_unstarted(folder, exit_code=GPU_FAULT, message=message, faulty_gpus=faults)
+            return
+        unpack_code(launch)
+    except HookStopped:
+        message = "The attempt was stopped before it started."
+        _end_unstarted(folder, exit_code=STOPPED_BEFORE_START, message=message)
+        return
+    except CodeNotUnpacked as error:
+        exit_code = NOT_UNPACKED if error.node_failed else BAD_ARCHIVE
+        _end_unstarted(folder, exit_code=exit_code, message=str(error), node_failed=error.node_failed)
+        return
     Supervisor(folder, _with_secrets(launch, folder), start_rank, has_door=has_door).run()
+
+
+def _end_unstarted(
+    folder: AttemptFolder,
+    *,
+    exit_code: int,
+    message: str,
+    node_failed: bool = False,
+    faulty_gpus: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Write how an attempt ended of which no process was started."""
+    folder.code.unlink(missing_ok=True)
+    folder.secrets.unlink(missing_ok=True)
+    write_exit(
+        folder,
+        exit_code=exit_code,
+        started_at=None,
+        message=message,
+        node_failed=node_failed,
+        faulty_gpus=faulty_gpus,
+    )
 
 
 def _with_secrets(launch: LaunchFile, folder: AttemptFolder) -> LaunchFile:

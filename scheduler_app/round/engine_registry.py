@@ -29,6 +29,7 @@ from engines.protocol import (
 )
 from engines.slurm.engine import SlurmEngine
 from engines.slurm.options import SlurmOptions, refuse_unknown
+from engines.supervision.gpu_hooks import GpuHooks
 
 MOST_CACHED = 64
 
@@ -146,6 +147,11 @@ def _local(setup: EngineSetup) -> Engine:
         path_prefix=settings.MOTLEY_JOB_PATH,
         cgroup=settings.MOTLEY_CGROUP,
         containers=settings.MOTLEY_CONTAINERS,
+        hooks=GpuHooks(
+            settings.MOTLEY_GPU_HOOK_BEFORE,
+            settings.MOTLEY_GPU_HOOK_AFTER,
+            settings.MOTLEY_GPU_HOOK_TIMEOUT.total_seconds(),
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.db.models.functions import Coalesce, Greatest
 
 from cluster_app.engine_reports import note_missing_storage
+from cluster_app.gpu_faults import note_failed_hooks
 from database.bulk_update import rewrite
 from engines.protocol import AttemptReport, Engine, EngineError, Phase, Progress, SiteReason, StopReason
 from jobs_app.lifecycle.attempts import about_attempt, note_running, record_process_exit_proof, stop_attempt_of
@@ -201,6 +202,8 @@ def _store_over(reports: Sequence[AttemptReport], known: Known, now: datetime) -
     for ended in end_attempts(ends):
         with about_attempt(ended.attempt):
             log.info("the attempt ended: %s; its job is %s", ended.verdict.outcome.label, ended.verdict.state.label)
+    # With the end alone: reports of it are repeated until its GPUs are free, and one may have been returned meanwhile.
+    note_failed_hooks({gpu: fault for r in reports if r.attempt in ends for gpu, fault in r.faulty_gpus.items()})
 
 
 def _was_not_launched(known: StoredAttempt, report: AttemptReport) -> bool:
@@ -232,6 +235,7 @@ def _end_of(known: StoredAttempt, report: AttemptReport, now: datetime) -> Attem
         gone=report.proven_gone,
         by_site=report.reason in BY_SITE,
         no_storage=report.reason == SiteReason.STORAGE_MISSING,
+        node_fault=report.reason == SiteReason.GPU_FAULT,
         ran_s=report.ran_s,
         message=report.message,
     )

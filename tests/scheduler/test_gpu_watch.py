@@ -1,8 +1,9 @@
 """Watch of GPUs: readings by the minute, idle GPUs and the rule of a team, GPUs out of service one by one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from django.utils import timezone
 from cluster_app.gpu_faults import STRAY_AFTER, KnownGpu, cordon_gpu, return_gpu, store_states
 from cluster_app.models import Gpu, Node, NodeEvent
 from cluster_app.services import add_node
-from engines.protocol import GpuReading, GpuReport, NodeReport, Throttle, WatchedGpu
+from engines.protocol import AttemptReport, GpuReading, GpuReport, NodeReport, Throttle, WatchedGpu
 from jobs_app.models import Attempt, Job, JobEvent, Team
 from scheduler_app.gpu_watch.idle import AttemptUse, idle_change, note_idle_gpus
 from scheduler_app.gpu_watch.minutes import COLUMNS, Minute, merged, store_readings
@@ -39,6 +40,16 @@ class MachineWithGpus(PlayedEngine):
     """By index; else the load of a training."""
     reports: dict[int, GpuReport | None] = field(default_factory=dict)
     """By index; None: the driver does not list it."""
+
+    faulty: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Attempt → GPUs on which a hook of the site failed; other processes keep these GPUs busy."""
+
+    def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
+        found = super().poll(attempts)
+        return [
+            replace(one, faulty_gpus=self.faulty[one.attempt], proven_gone=False) if one.attempt in self.faulty else one
+            for one in found
+        ]
 
     def nodes(self) -> list[NodeReport]:
         reports = [self.reports.get(n, GpuReport(n, uuid=f"GPU-{n}")) for n in range(8)]
@@ -378,4 +389,44 @@ def test_a_gpu_in_another_slot_has_no_fault_of_the_one_before(machine: MachineWi
     cordon_gpu(Gpu.objects.get(index=5), reason="bent connector", actor=None)
     uuids = [f"GPU-{n}" for n in range(5)] + ["GPU-new", "GPU-6", "GPU-7"]
     add_node("n1", node.gpu_type, gpus=8, cpus=64, memory_mib=1024, uuids=uuids)
+    assert faults() == {}
+
+
+# -- hooks of the site -----------------------------------------------------------------------------------------------
+
+
+def test_a_gpu_that_fails_the_hook_before_a_job_is_out_and_the_job_runs_elsewhere(
+    lab: Lab, settings: Any, engine_root: Path
+) -> None:
+    hook = engine_root / "hook"
+    hook.write_text("#!/bin/sh\necho remap pending\ntest $1 != GPU-n1\n")
+    hook.chmod(0o755)
+    settings.MOTLEY_GPU_HOOK_BEFORE = f"{hook} {{gpu}}"
+    registry.engine_over.cache_clear()
+    for name in ("n1", "n2"):
+        lab.node(name, gpus=1)
+        Gpu.objects.filter(node__name=name).update(uuid=f"GPU-{name}")
+    job = lab.submit("true")
+    lab.until(lambda: Gpu.objects.filter(healthy=False).exists())
+    lab.ahead += timedelta(seconds=15)  # a job waits for ten after a start that failed by its node's fault
+    lab.until_state(job, Job.State.SUCCEEDED)
+    out = Gpu.objects.get(healthy=False)
+    assert (out.uuid, out.fault) == ("GPU-n1", "the site's hook failed: exit code 1: remap pending")
+    assert [attempt.nodes for attempt in lab.attempts(job)] == [["n1"], ["n2"]]
+    assert (job.failures, job.losses, job.requeues) == (0, 0, 0)
+
+
+def test_a_gpu_that_an_administrator_returned_is_not_taken_out_by_a_report_that_is_repeated(
+    lab: Lab, machine: MachineWithGpus, turns: Any
+) -> None:
+    lab.submit(gpus=1)
+    turns(timedelta(seconds=30))
+    attempt = Attempt.objects.get()
+    machine.exit(attempt.pk, 0)
+    (gpu,) = Gpu.objects.filter(claims__attempt=attempt)
+    machine.faulty = {attempt.pk: {gpu.uuid: "exit code 1"}}
+    turns(timedelta(seconds=10))
+    assert faults() == {gpu.index: "the site's hook failed: exit code 1"}
+    return_gpu(Gpu.objects.get(pk=gpu.pk), actor=None)
+    turns(timedelta(seconds=30))
     assert faults() == {}
