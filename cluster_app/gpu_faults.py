@@ -14,7 +14,7 @@ from django.db import transaction
 from audit_app.models import Action, AuditEntry
 from audit_app.services import note
 from cluster_app.errors import ReasonMissing
-from cluster_app.models import Gpu, NodeEvent
+from cluster_app.models import Gpu, Node, NodeEvent
 from cluster_app.services import record
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
@@ -22,8 +22,11 @@ from database.bulk_update import rewrite
 Source = Gpu.FaultSource
 MISSING = "the driver does not list it"
 XID = "critical error: XID {} (look it up in NVIDIA's list of XIDs)"
+NO_STRAY: Mapping[str, None] = {"stray_since": None, "stray_seen_at": None}
 STRAY_AFTER = timedelta(seconds=30)
 """A process is left so long before its GPU is taken out of service: the end of an attempt takes seconds."""
+UNCONFIRMED_AFTER = timedelta(minutes=10)
+"""A process that was not seen for so long, though the node answers, counts as gone: its GPU is no longer read."""
 LONGEST_GAP = timedelta(minutes=2)
 """Between two looks for such processes."""
 MOST_OF_FAULT = 200
@@ -96,25 +99,45 @@ def _reported_state(gpu: KnownGpu, report: ReportedGpu) -> State:
     return ("", "") if gpu.fault_source == Source.DRIVER else gpu.state
 
 
+@dataclass(frozen=True)
+class Stray:
+    """Since when a process has been on a GPU that no attempt accounts for, and when it was last seen."""
+
+    since: datetime | None
+    seen_at: datetime | None
+
+
 def note_stray_processes(found: Mapping[int, Sequence[int]], now: datetime, *, watched_at: datetime) -> None:
     """Store on which GPUs processes compute that no attempt accounts for: GPU → processes, empty if there are none.
 
-    After half a minute such a GPU is out of service, until the processes are gone. What was seen before GPUs went
-    unwatched, as they were last at `watched_at`, is not counted: the process may be another.
+    After half a minute such a GPU is out of service, until the processes are gone, or were not seen for ten minutes.
+    What was seen before GPUs went unwatched, as they were last at `watched_at`, is not counted: the process may be
+    another.
     """
     is_gap = not timedelta() <= now - watched_at <= LONGEST_GAP
     strays = [pk for pk, processes in found.items() if processes]
     rows = Gpu.objects.filter(pk__in=strays) | Gpu.objects.filter(stray_since__isnull=False)
-    columns = ("pk", "node_id", "index", "fault", "fault_source", "stray_since")
-    since, states = {}, {}
-    for *known, before in rows.filter(pk__in=list(found)).values_list(*columns):
-        gpu = KnownGpu(*known)
-        since[gpu.pk] = (now if is_gap else before or now) if found[gpu.pk] else None
-        states[gpu] = _stray_state(gpu, found[gpu.pk], since[gpu.pk], now)
-        if since[gpu.pk] == before:
-            del since[gpu.pk]
-    rewrite(Gpu, ("stray_since",), {pk: (at,) for pk, at in since.items()})
+    columns = ("pk", "node_id", "index", "fault", "fault_source", "node__health", "stray_since", "stray_seen_at")
+    times, states = {}, {}
+    for *known, health, since, seen_at in rows.values_list(*columns):
+        gpu, before = KnownGpu(*known), Stray(since, seen_at)
+        is_watched = not is_gap and health == Node.Health.HEALTHY
+        stray = stray_now(found.get(gpu.pk), before, now, is_watched=is_watched)
+        states[gpu] = _stray_state(gpu, found.get(gpu.pk, ()), stray.since, now)
+        if stray != before:
+            times[gpu.pk] = (stray.since, stray.seen_at)
+    rewrite(Gpu, ("stray_since", "stray_seen_at"), times)
     store_states(states)
+
+
+def stray_now(processes: Sequence[int] | None, before: Stray, now: datetime, *, is_watched: bool) -> Stray:
+    """What is known now; `processes` is None where the GPU was not read. Pure."""
+    if processes:
+        return Stray(before.since if is_watched and before.since else now, now)
+    if processes is not None:
+        return Stray(None, None)
+    seen_at = before.seen_at if is_watched and before.seen_at and before.seen_at <= now else now
+    return Stray(None, None) if now - seen_at > UNCONFIRMED_AFTER else Stray(before.since, seen_at)
 
 
 def _stray_state(gpu: KnownGpu, processes: Sequence[int], since: datetime | None, now: datetime) -> State:
@@ -122,7 +145,7 @@ def _stray_state(gpu: KnownGpu, processes: Sequence[int], since: datetime | None
         return gpu.state
     if since is None:
         return "", ""
-    if gpu.fault or now - since < STRAY_AFTER:
+    if gpu.fault or not processes or now - since < STRAY_AFTER:
         return gpu.state
     named = ", ".join(map(str, processes[:3]))
     return f"no job accounts for the process{'es' * (len(processes) > 1)} {named} on it", Source.PROCESS
@@ -184,6 +207,6 @@ def cordon_gpu(gpu: Gpu, *, reason: str, actor: AbstractBaseUser | None) -> None
 @transaction.atomic
 def return_gpu(gpu: Gpu, *, actor: AbstractBaseUser | None) -> None:
     """Return a GPU to service; if the driver still reports a fault, it is out again at the next report."""
-    Gpu.objects.filter(pk=gpu.pk).update(healthy=True, fault="", fault_source="", stray_since=None)
+    Gpu.objects.filter(pk=gpu.pk).update(healthy=True, fault="", fault_source="", **NO_STRAY)
     record(gpu.node, NodeEvent.Kind.GPU, in_words(gpu.index, ""), actor=actor)
     note(Action.GPU_RETURN, actor=actor, target=str(gpu), target_id=gpu.pk)

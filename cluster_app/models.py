@@ -365,7 +365,7 @@ class Gpu(models.Model):
         """Who found the fault, and takes it back when it is over."""
 
         DRIVER = "driver", "the driver: as long as it says so"
-        PROCESS = "process", "a process that no attempt accounts for: as long as it is there"
+        PROCESS = "process", "a process that no attempt accounts for: as long as it is seen"
         CORDON = "cordon", "a critical error, a hook or an administrator: until an administrator returns it"
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE)
@@ -376,6 +376,12 @@ class Gpu(models.Model):
     fault_source = models.CharField(max_length=20, choices=FaultSource.choices, blank=True, default="")
     stray_since = models.DateTimeField(
         null=True, blank=True, editable=False, help_text="Since when a process is on it that no attempt accounts for."
+    )
+    stray_seen_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="When such a process was last seen, as long as GPUs are watched.",
     )
     slower_by = models.FloatField(
         default=0, editable=False, help_text="Part by which jobs ran slower on it than on others of its type; 0: none."

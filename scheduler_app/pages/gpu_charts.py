@@ -8,6 +8,8 @@ import plotly.graph_objects as go
 from scheduler_app.gpu_watch.history import UsePoint
 from scheduler_app.pages.charts import Figure, line_of
 
+MOST_TICKS = 4
+"""Labels of times that lie side by side in a narrow chart; with more they would stand upright and be cut off."""
 FIGURES: dict[str, tuple[str, Callable[[UsePoint], float | None], list[float] | None]] = {
     "utilization": ("Utilization (%)", lambda point: point.utilization, [0, 103]),
     "memory": ("Memory used (GiB)", lambda point: _gib(point.memory_used_mib), None),
@@ -29,7 +31,7 @@ def _figure(points: Sequence[UsePoint], values: Sequence[float | None], name: st
     layout = {
         "template": "none",
         "yaxis": axis,
-        "xaxis": {"type": "date"},
+        "xaxis": {"type": "date", "nticks": MOST_TICKS, "tickangle": 0, "automargin": True},
         "hovermode": "x unified",
         "legend": {"orientation": "h", "y": -0.2},
         "margin": {"l": 56, "r": 16, "t": 8, "b": 40},

@@ -12,7 +12,16 @@ from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from cluster_app.gpu_faults import STRAY_AFTER, KnownGpu, cordon_gpu, return_gpu, store_states
+from cluster_app.gpu_faults import (
+    STRAY_AFTER,
+    UNCONFIRMED_AFTER,
+    KnownGpu,
+    Stray,
+    cordon_gpu,
+    return_gpu,
+    store_states,
+    stray_now,
+)
 from cluster_app.models import Gpu, Node, NodeEvent
 from cluster_app.services import add_node
 from engines.protocol import AttemptReport, GpuReading, GpuReport, NodeReport, Throttle, WatchedGpu
@@ -358,6 +367,25 @@ def test_a_process_that_nobody_accounts_for_takes_its_gpu_out_while_it_is_there(
     machine.readings = {}
     turns(timedelta(seconds=10))
     assert faults() == {}
+
+
+def test_a_process_that_can_no_longer_be_seen_counts_as_gone_after_ten_minutes(
+    machine: MachineWithGpus, turns: Any
+) -> None:
+    machine.readings = {6: replace(LOAD, processes=(4711,))}
+    turns(timedelta(minutes=1))
+    machine.readings = {6: replace(LOAD, processes=None)}  # the driver no longer says
+    turns(UNCONFIRMED_AFTER - timedelta(minutes=1), step=A_MINUTE)
+    assert [*faults()] == [6]
+    turns(timedelta(minutes=3), step=A_MINUTE)
+    assert faults() == {}
+    assert Gpu.objects.filter(stray_since__isnull=False).count() == 0
+
+
+def test_time_in_which_gpus_are_not_watched_or_the_node_is_silent_confirms_and_refutes_nothing() -> None:
+    before = Stray(NOON - timedelta(hours=2), NOON - timedelta(hours=1))
+    assert stray_now(None, before, NOON, is_watched=False) == Stray(before.since, NOON)
+    assert stray_now(None, before, NOON, is_watched=True) == Stray(None, None)
 
 
 def test_a_process_that_was_seen_before_a_time_without_watch_counts_anew(machine: MachineWithGpus, turns: Any) -> None:
