@@ -34,7 +34,7 @@ class GpuReader:
     def read(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
         """Readings of these GPUs by UUID; of those that the driver does not name none."""
         numbers = {gpu.uuid: gpu.gpu for gpu in gpus if gpu.uuid}
-        if not numbers or not driver_is_there():
+        if not numbers:
             return []
         return [replace(found, gpu=numbers[uuid]) for uuid, found in self._take(list(numbers)) if uuid in numbers]
 
@@ -52,7 +52,7 @@ class GpuReader:
         return [(uuid, replace(one, processes=None) if late else one) for uuid, one in found.items()]
 
     def _read_all(self, uuids: Sequence[str]) -> None:
-        for uuid in uuids:
+        for uuid in uuids if driver_is_there() else ():
             with suppress(pynvml.NVMLError):  # a GPU without a handle: the report on its node says so
                 one = reading(pynvml.nvmlDeviceGetHandleByUUID(uuid))
                 self._found[uuid] = one

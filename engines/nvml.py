@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
-from engines.protocol import GpuReport, NodeReport
+from engines.driver_questions import DriverIsLate, DriverQuestions
+from engines.protocol import GpuReport, NodeFault, NodeReport
 from engines.xid_errors import XidWatch
 
 try:
@@ -23,12 +25,43 @@ MPS_SERVER = "nvidia-cuda-mps-server"[:15]
 """As Linux shortens it; it stays on a GPU that several processes share, also between their runs."""
 NO_HANDLE = "the driver gives no handle to it: it has fallen off the bus, say"
 NO_ANSWER = "it does not answer the driver: it has fallen off the bus, say"
+HANGS = "the driver does not answer"
+DRIVER = DriverQuestions()
+PATIENCE_S, FIRST_PATIENCE_S = 1.0, 10.0
+"""An answer takes milliseconds; before the first the driver is loaded, which can take a second for each GPU."""
+HANGS_AFTER_S = 30.0
+"""Without an answer for so long, the GPUs are out of service."""
 MOST_ERRORS = 2**63 - 1
 """Of a counter; a driver that cannot count says 2**64 - 1, which is no number of errors."""
 ECC_ERRORS = "{} uncorrectable memory errors (ECC) since it was last reset"
 _NOT_THE_MODEL = re.compile(
     r"nvidia|tesla|geforce|quadro|graphics|device|generation|edition|pci|pcie|sxm\d*|nvl|hbm\d\w*|\d+gb", re.IGNORECASE
 )
+
+
+class MachineWatch:
+    """Reports on this machine though its driver may hang: then the last one, after a while with all GPUs at fault."""
+
+    def __init__(self, *, patience_s: float = PATIENCE_S, hangs_after_s: float = HANGS_AFTER_S) -> None:
+        self._patience_s, self._hangs_after_s = patience_s, hangs_after_s
+        self._last: NodeReport | None = None
+        self._heard_at_s: float | None = None
+
+    def report(self) -> NodeReport | None:
+        """None: it has no GPUs, or the driver has not answered yet."""
+        patience_s = self._patience_s if self._heard_at_s is not None else FIRST_PATIENCE_S
+        try:
+            self._last = DRIVER.ask(this_machine, patience_s=patience_s)
+        except DriverIsLate:
+            return self._last_known()
+        self._heard_at_s = monotonic()
+        return self._last
+
+    def _last_known(self) -> NodeReport | None:
+        heard_at_s = self._heard_at_s
+        if self._last is None or heard_at_s is None or monotonic() - heard_at_s < self._hangs_after_s:
+            return self._last
+        return replace(self._last, gpus=tuple(replace(gpu, fault=HANGS) for gpu in self._last.gpus))
 
 
 def this_machine() -> NodeReport | None:
@@ -48,6 +81,13 @@ def this_machine() -> NodeReport | None:
 
 def device_is_free(uuid: str) -> bool:
     """Whether the driver lists no compute process on this GPU; True without a driver."""
+    try:
+        return DRIVER.ask(lambda: _is_free(uuid), patience_s=PATIENCE_S)
+    except DriverIsLate:
+        return False
+
+
+def _is_free(uuid: str) -> bool:
     if not driver_is_there():
         return True
     try:
@@ -71,10 +111,18 @@ def name_of_process(pid: int) -> str:
 
 
 def gpu_minors(uuids: Iterable[str]) -> list[int] | None:
-    """Minor numbers of the device files of these GPUs; None if the driver does not say."""
-    uuids = list(uuids)
-    if not uuids:
-        return []
+    """Minor numbers of the device files of these GPUs; None if the driver does not say.
+
+    Raises `NodeFault` if it does not answer: the job is to go elsewhere.
+    """
+    wanted = list(uuids)
+    try:
+        return DRIVER.ask(lambda: _minors(wanted), patience_s=PATIENCE_S) if wanted else []
+    except DriverIsLate:
+        raise NodeFault(HANGS) from None
+
+
+def _minors(uuids: Iterable[str]) -> list[int] | None:
     if not driver_is_there():
         return None
     try:

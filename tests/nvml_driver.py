@@ -2,7 +2,8 @@
 
 The second is lost with a process on it, from the start or as soon as the file SECOND_GPU_IS_LOST_WITH is there; the
 first has the faults whose files are named: FIRST_GPU_HAS_ECC_ERRORS_WITH, FIRST_GPU_HAS_XID_WITH (the file holds the
-number, and the event is told once), FIRST_GPU_HAS_PROCESS_WITH, FIRST_GPU_HANGS_WITH.
+number, and the event is told once), FIRST_GPU_HAS_PROCESS_WITH, FIRST_GPU_HANGS_WITH. The
+whole driver hangs as long as the file DRIVER_HANGS_WITH is there.
 """
 
 import os
@@ -55,6 +56,7 @@ int nvmlDeviceGetUUID(void *device, char *uuid, unsigned size) {
     return 0;
 }
 int nvmlDeviceGetMemoryInfo(void *device, memory *info) {
+    while (named("DRIVER_HANGS_WITH")) usleep(10000);
     info->total = 141ULL << 30;
     info->used = 12ULL << 30;
     info->free = info->total - info->used;

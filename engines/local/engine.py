@@ -12,7 +12,7 @@ from pathlib import Path
 from engines.attempt_files import AttemptFolder, CgroupFile, ExitFile, LaunchFile, StartedFile, StopFile, write_json
 from engines.gpu_readings import GpuReader, emulated_readings
 from engines.linux import lock, process_space, seconds_since_boot
-from engines.nvml import device_is_free, this_machine
+from engines.nvml import MachineWatch, device_is_free
 from engines.protocol import (
     AttemptReport,
     EngineError,
@@ -85,11 +85,11 @@ class LocalEngine:
         self._cgroup_setting, self._containers = cgroup, containers
         self._found_cgroups: CgroupSubtree | None = None
         self._hooks = hooks
-        self._gpu_reader = GpuReader()
+        self._machine, self._gpu_reader = MachineWatch(), GpuReader()
         self._root.make()
 
     def nodes(self) -> list[NodeReport]:
-        found = this_machine()
+        found = self._machine.report()
         declared = [NodeReport(name) for name in self._declared if found is None or name != found.name]
         limits = self._cgroups().in_words()
         runtime = str(self._runtime)

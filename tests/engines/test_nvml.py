@@ -95,6 +95,33 @@ print(json.dumps([*said, this_machine().gpus[0].fault]))
     assert told == [[0, ""], [0, ""], [79, ""], [79, ""], errors]
 
 
+def test_a_driver_that_hangs_stops_nobody_and_takes_its_gpus_out_until_it_answers(tmp_path: Path) -> None:
+    hangs = tmp_path / "hangs"
+    env = {"LD_LIBRARY_PATH": str(compiled_driver(tmp_path)), "DRIVER_HANGS_WITH": str(hangs)}
+    script = f"""
+import json
+from pathlib import Path
+from engines import nvml
+hangs, said = Path({str(hangs)!r}), []
+machine = nvml.MachineWatch()
+def faults():
+    return [gpu.fault for gpu in machine.report().gpus]
+said.append(faults())
+hangs.touch()
+said.append(faults())
+machine._hangs_after_s = 0
+said.append(faults())
+said.append(nvml.device_is_free("GPU-0"))
+hangs.unlink()
+while nvml.HANGS in faults():
+    pass
+said.append(faults())
+print(json.dumps(said))
+"""
+    told = ask(script, **env, SECOND_GPU_IS_LOST_WITH=str(tmp_path / "never"))
+    assert told == [["", ""], ["", ""], ["the driver does not answer"] * 2, False, ["", ""]]
+
+
 def test_a_counter_that_says_it_cannot_count_is_no_number_of_errors(tmp_path: Path) -> None:
     """2**64 - 1 fits no column either, and would lose the readings of all GPUs."""
     (tmp_path / "uncounted").touch()

@@ -1,0 +1,47 @@
+"""Questions to a driver that may hang: each in a thread of its own, one at a time, waited for no longer than told."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from threading import Lock, Thread
+from typing import TypeVar
+
+Answer = TypeVar("Answer")
+
+
+class DriverIsLate(Exception):
+    """The driver has not answered in time, or still owes the answer to an earlier question."""
+
+
+class DriverQuestions:
+    """Asks the driver, and asks nothing more while it owes an answer: threads that hang do not pile up."""
+
+    def __init__(self) -> None:
+        self._asking = Lock()
+        self._is_late = False
+
+    def ask(self, question: Callable[[], Answer], *, patience_s: float) -> Answer:
+        """The answer, or what the question raises; raises `DriverIsLate` after `patience_s`.
+
+        While a late answer is outstanding, it raises at once.
+        """
+        if not self._asking.acquire(timeout=0 if self._is_late else patience_s):
+            self._is_late = True
+            raise DriverIsLate
+        answer: Future[Answer] = Future()
+        Thread(target=self._answer, args=(question, answer), daemon=True).start()
+        if not wait([answer], timeout=patience_s).done:
+            self._is_late = True
+            raise DriverIsLate
+        return answer.result()
+
+    def _answer(self, question: Callable[[], Answer], answer: "Future[Answer]") -> None:
+        try:
+            found, error = question(), None
+        except Exception as raised:
+            found, error = None, raised
+        self._is_late = False
+        self._asking.release()
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(found)  # type: ignore[arg-type]  # no error: it is an answer
