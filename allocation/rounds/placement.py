@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import accumulate
 from typing import Self
 
 import numpy as np
@@ -224,7 +225,7 @@ class _Placement:
 
     def _tightness(self, node: int, gang: int) -> tuple[int, int, int, int, int]:
         """Sort key of a node: GPUs to vacate for the gang, how often it is lost, how slow it is, free GPUs, index."""
-        slow = int(self._slowness(np.array([node]), gang)[0]) if self.inventory.slow_classes > 1 else 0
+        slow = self._slowness_of(node, gang) if self.inventory.slow_classes > 1 else 0
         loss_class = int(self.inventory.loss_class[node])
         return max(gang - int(self.vacant[node]), 0), loss_class, slow, int(self.free[node]), node
 
@@ -232,6 +233,11 @@ class _Placement:
         """How slow a gang is on its fastest GPUs of each node that has enough: the class of the slowest of them."""
         slowness: Ints = (self.free_by_class[nodes].cumsum(axis=1) < gang).sum(axis=1)
         return slowness
+
+    def _slowness_of(self, node: int, gang: int) -> int:
+        """As `_slowness`, for one node: NumPy's calls would take longer than the few additions."""
+        reach = accumulate(self.free_by_class[node].tolist())
+        return sum(free < gang for free in reach)
 
     def give(self, i: int, gpus: Ints) -> None:
         self.owner[gpus] = i
