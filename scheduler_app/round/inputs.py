@@ -63,6 +63,7 @@ class NodeRow(NamedTuple):
     """Its name."""
     storage_mib_s: int | None
     """Bandwidth of its storage; None: unknown."""
+    emulated: bool
     in_service: bool
     storage: frozenset[str] = frozenset()
     """Names of the storage that it has, none that was found missing lately; and `CONTAINERS`."""
@@ -87,6 +88,8 @@ class AttemptRow(NamedTuple):
     started_at: datetime | None
     cpus_per_gpu: int
     memory_per_gpu_mib: int
+    measures: bool
+    """Whether it was placed where it is to measure its rate there."""
 
 
 DeclaredFor = tuple[tuple[str, ...], ...]
