@@ -16,7 +16,8 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from jobs_app.models import Team
 from scheduler_app.models import DurationForecast
-owner, team, now = User.objects.get_or_create(username="ended")[0], Team.objects.get_or_create(name="ended")[0], timezone.now()
+owner, _ = User.objects.get_or_create(username="ended")
+team, now = Team.objects.get_or_create(name="ended")[0], timezone.now()
 rows = []
 for number in range({FEWEST_JOBS + 20}):
     limit, at = 1200 * (1 + 59 * (number % 2)), now - timedelta(days={FEWEST_JOBS + 20} - number)
