@@ -22,9 +22,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workflows", type=int, default=5000)
     workflows = parser.parse_args().workflows
-    sys.stdout.write(
-        "| spread of workflows, of stages | stage | history | corrected | plain ratio |\n| --- | ---: | ---: | ---: | ---: |\n"
-    )
+    sys.stdout.write("| spread of workflows, of stages | stage | history | corrected | plain ratio |\n")
+    sys.stdout.write("| --- | ---: | ---: | ---: | ---: |\n")
     for shared, own in SPREADS:
         error = np.array(errors(workflows, shared, own, np.random.default_rng(0)))
         for stage in range(1, STAGES):
@@ -34,10 +33,10 @@ def main() -> None:
 
 def errors(workflows: int, shared: float, own: float, rng: np.random.Generator) -> Floats:
     """Logarithms (W, K - 1, 3) of estimates over the truth, from the second stage: of history, corrected, plain."""
-    expected = 100.0 * 10.0 ** np.arange(STAGES)
+    expected = 100.0 * np.power(10.0, np.arange(STAGES, dtype=np.float64))
     off = shared * rng.standard_normal((workflows, 1)) + own * rng.standard_normal((workflows, STAGES))
-    took: Floats = expected * np.exp(off)
-    corrected = np.array([_corrected(expected, of_one) for of_one in took])
+    took = np.asarray(expected * np.exp(off), dtype=np.float64)
+    corrected = np.array([_corrected(expected, took[w]) for w in range(workflows)])
     ratio = took.cumsum(axis=1)[:, :-1] / expected.cumsum()[:-1]
     plain = np.clip(ratio, LEAST_RATIO, MOST_RATIO) * expected[1:]
     return np.log(np.stack([np.broadcast_to(expected[1:], plain.shape), corrected, plain], axis=2) / took[:, 1:, None])
