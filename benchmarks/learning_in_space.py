@@ -8,6 +8,7 @@ known. As many arrays of the same workloads had ended before. Completion times a
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +19,7 @@ from typing import Self
 
 import numpy as np
 
-from allocation.types import Floats
+from allocation.types import Floats, Ints
 from benchmarks.figures import percentile
 from estimation.durations import DurationHistory, JobTraits
 from simulation.clock.run import Simulation
@@ -51,6 +52,13 @@ class Knowledge:
     learns: bool = True
     sampled: bool = False
     declared: bool = False
+    singles_declared: bool = False
+    arrays_declared: bool = False
+    """Of jobs of one task, and of the others."""
+
+    def declares(self, tasks: int) -> bool:
+        """Whether jobs of so many tasks declare their lengths."""
+        return self.declared or (self.singles_declared if tasks == 1 else self.arrays_declared)
 
 
 KNOWN = (
@@ -61,6 +69,15 @@ KNOWN = (
     Knowledge("pilots, single jobs first", "slearn:single_first=true", sampled=True),
     Knowledge("all lengths known", declared=True, learns=False),
 )
+CAUSES = (
+    Knowledge("history at arrival"),
+    Knowledge("pilots", sampled=True),
+    Knowledge("history, single jobs known", singles_declared=True),
+    Knowledge("pilots, single jobs known", sampled=True, singles_declared=True),
+    Knowledge("arrays known", arrays_declared=True),
+    Knowledge("all lengths known", declared=True, learns=False),
+)
+"""By which what the lengths of single jobs are worth is told apart from what those of arrays are worth."""
 HISTORY, PILOTS, PUBLISHED = 1, 2, 4
 """Places among these; the last is the published rule."""
 
@@ -72,10 +89,16 @@ class Found:
     completion_s: Floats
     history_error: Floats
     pilots_error: Floats
+    tasks: Ints
+    """Of each array."""
 
     @property
     def mean_s(self) -> float:
         return float(self.completion_s.mean())
+
+    def part_s(self, *, single: bool) -> float:
+        """Mean over the jobs of one task, or over the others."""
+        return float(self.completion_s[(self.tasks == 1) == single].mean())
 
 
 @dataclass(frozen=True)
@@ -105,6 +128,9 @@ class World:
 
 def main() -> None:
     arguments = _arguments()
+    if arguments.causes:
+        write_causes(arguments)
+        return
     sys.stdout.write(f"{arguments.arrays} arrays on {GPUS} GPUs at a load of {LOAD}, {arguments.seeds} traces each\n\n")
     names = " | ".join(known.name for known in KNOWN)
     sys.stdout.write(
@@ -120,22 +146,41 @@ def main() -> None:
         sys.stdout.flush()
 
 
+def write_causes(arguments: argparse.Namespace) -> None:
+    """Mean completion times where history errs most, by whose lengths are known."""
+    tasks, history = SPREADS[2]
+    options = ArrayOptions(arrays=arguments.arrays, gpus=GPUS, load=LOAD, history_spread=history, task_spread=tasks)
+    with Pool(arguments.processes) as pool:
+        found = pool.map(partial(measured, options, known=CAUSES), range(arguments.seeds))
+    sys.stdout.write("| known | mean | single jobs | arrays | history / this |\n| --- | ---: | ---: | ---: | ---: |\n")
+    first = fmean(of_trace[0].mean_s for of_trace in found)
+    for place, known in enumerate(CAUSES):
+        mean = fmean(of_trace[place].mean_s for of_trace in found)
+        parts = (fmean(of_trace[place].part_s(single=single) for of_trace in found) for single in (True, False))
+        figures = " | ".join(f"{seconds:,.0f}" for seconds in (mean, *parts))
+        sys.stdout.write(f"| {known.name} | {figures} | {first / mean:.2f} |\n")
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arrays", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--causes", action="store_true", help="what is lost by which lengths, at a spread of 2")
     return parser.parse_args()
 
 
-def measured(options: ArrayOptions, seed: int) -> list[Found]:
+def measured(options: ArrayOptions, seed: int, known: Sequence[Knowledge] = KNOWN) -> list[Found]:
     """One trace by each knowledge."""
     world = World.of(options, seed)
-    return [simulated(world, known) for known in KNOWN]
+    return [simulated(world, one) for one in known]
 
 
 def simulated(world: World, known: Knowledge) -> Found:
-    jobs = tuple(replace(job, declared_length=1.0 if known.declared else inf) for job in world.trace.jobs)
+    tasks = Counter(job.array for job in world.trace.jobs)
+    jobs = tuple(
+        replace(job, declared_length=1.0 if known.declares(tasks[job.array]) else inf) for job in world.trace.jobs
+    )
     setting = Setting.read(policy=known.policy, rules="service", round_s=ROUND_S, seed=0, failures=None)
     cluster, rounds = setting.rounds(Cluster.parse(f"v100={GPUS // GPUS_PER_NODE}x{GPUS_PER_NODE}"))
     state = begin(Trace(jobs), cluster, BySpeed(), rounds, None)
@@ -147,12 +192,12 @@ def simulated(world: World, known: Knowledge) -> Found:
 
 def _found(state: State, arrays: SampledArrays) -> Found:
     true_s = [ended.seconds / ended.n for ended in arrays.ended]
-    errors = (
+    sampled = arrays.told
+    history, pilots = (
         np.array([found.mean / true_s[array] for array, found in told.items() if found and array in sampled])
-        for told in (arrays.history, arrays.told)
-        for sampled in (arrays.told,)
+        for told in (arrays.history, sampled)
     )
-    return Found(np.array(list(_completion_s(state))), *errors)
+    return Found(np.array(list(_completion_s(state))), history, pilots, np.array(arrays.tasks))
 
 
 def _completion_s(state: State) -> Iterator[float]:

@@ -2,10 +2,12 @@
 
 Throughput of the optimum, its bound and the greedy rule where jobs fill a cluster; and completion times on a generated
 trace, for the original's is not in the reference data: 100 jobs of one GPU at once, log-normal durations with the mean
-and the 99th percentile that it has without queueing, models drawn evenly. Needs the data, see CONTRIBUTING.md.
+and the 99th percentile that it has without queueing, models drawn evenly. `cost` tells what tuning itself takes, alone.
+Needs the data, see CONTRIBUTING.md.
 """
 
 import json
+import resource
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,6 +48,9 @@ Order = Callable[[Floats], Ints]
 
 
 def main() -> None:
+    if sys.argv[1:] == ["cost"]:
+        sys.stdout.write(f"{cost()}\n")
+        return
     sys.stdout.write("| jobs and GPUs | optimum, x proportional | bound above it | s | split by the spread | greedy: ")
     sys.stdout.write(" | ".join(FIRST) + " |\n| ---: | ---: | ---: | ---: | ---: |" + " ---: |" * len(FIRST) + "\n")
     for jobs in FULL:
@@ -94,7 +99,8 @@ def _range(values: Floats) -> str:
 
 
 def cost() -> str:
-    """CPU time of tuning jobs that are placed at random, as many as GPUs: what a round of the service does."""
+    """CPU time and memory of tuning jobs that are placed at random, as many as GPUs: the first round of a service."""
+    before_mib = _peak_mib()
     gpus = np.zeros((PLACED, PLACED // GPUS), dtype=np.int64)
     rng = np.random.default_rng(0)
     gpus[np.arange(PLACED), rng.permutation(np.repeat(np.arange(PLACED // GPUS), GPUS))] = 1
@@ -105,7 +111,12 @@ def cost() -> str:
     shares = tune(gpus, np.tile(share(), (PLACED, 1)), demand, np.tile(NODE, (PLACED // GPUS, 1)), order)
     seconds = process_time() - began
     reached = fmean(job.at(amount) for job, amount in zip(drawn, shares.amount, strict=True))
-    return f"{PLACED} placed jobs are tuned in {seconds:.1f} s of CPU time, to {reached:.3f} x proportional."
+    used = f"{seconds:.1f} s of CPU time and {_peak_mib() - before_mib:.0f} MiB"
+    return f"{PLACED} placed jobs on {PLACED // GPUS} nodes are tuned in {used}, to {reached:.3f} x proportional."
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 @dataclass(frozen=True)

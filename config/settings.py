@@ -278,6 +278,8 @@ MOTLEY_LIMIT_MEMORY = env.bool("MOTLEY_LIMIT_MEMORY", True)
 """Whether a job that uses more memory than it asked for by `memory_per_gpu` is ended."""
 MOTLEY_LIMIT_CPUS = env.str("MOTLEY_LIMIT_CPUS", "share", validate=validate.OneOf(["share", "quota", "none"]))
 """Where cgroups can be made: CPU time in proportion to what jobs asked for, or no more than that, or without limits."""
+MOTLEY_MEASURE_RATES = env.bool("MOTLEY_MEASURE_RATES", True)
+"""Whether a job may start on another GPU type than its policy chose, one that would idle, to measure its rate there."""
 MOTLEY_JOB_PROCESSES = env.int("MOTLEY_JOB_PROCESSES", 16384, validate=validate.Range(min=0))
 """Most processes and threads of a job on one machine, or of its account where no cgroup can be made; 0: no limit."""
 MOTLEY_CGROUP = env.str("MOTLEY_CGROUP", "auto", validate=validate.Regexp(r"\A(auto|none|/.+)\Z"))

@@ -116,6 +116,12 @@ class RateFactors:
         return self.mean + residual @ gain.T, self.covariance - gain @ shared.T
 
 
+def prior_factors(speed: Floats) -> RateFactors:
+    """The factors before any workload is known: those of the specification, as uncertain as it is."""
+    types = len(speed)
+    return RateFactors(speed, np.zeros(len(SPREADS) * types), _prior(types), NOISE, np.ones(types, dtype=np.bool_))
+
+
 def factors_of(speed: Floats, known: Iterable[Mapping[Place, float]]) -> RateFactors | None:
     """As `fit_factors`, and kept while no rate changes by more than a few percent."""
     rows = (tuple((place, rounded(rate, GRAIN)) for place, rate in sorted(rates.items())) for rates in known)

@@ -58,7 +58,7 @@ class JobTraits(NamedTuple):
 
 
 class Basis(StrEnum):
-    """What an estimate of a duration is based on: a declaration, a report, tasks of its array, ended jobs, a model."""
+    """What an estimate of a duration is based on: a declaration, a report, its array, ended jobs, a model, stages."""
 
     DECLARED = "declared"
     REPORTED = "reported"
@@ -68,6 +68,7 @@ class Basis(StrEnum):
     USER = "user"
     ALL = "all"
     BOOSTED = "boosted"
+    STAGES = "stages"
 
 
 class DurationEstimate(NamedTuple):

@@ -29,6 +29,8 @@ LEAST_GAIN = 1e-3
 """Relative: what gains less is not worth a start."""
 CERTAIN = 1e-9
 """A variance up to this is rounding: the cell was measured."""
+MEASUREMENT_S = 120.0
+"""Seconds that a measurement may take."""
 POINTS = 64
 """Of the quadrature over Z."""
 
@@ -37,7 +39,7 @@ POINTS = 64
 class ProbeBudget:
     """What may be spent on measurements of a workload before it runs where it runs best."""
 
-    seconds: float = 120.0
+    seconds: float = MEASUREMENT_S
     """Of one measurement."""
     gpu_s: float = np.inf
     """Of all measurements that are still to come, for example 1 % of the cluster's GPU time."""

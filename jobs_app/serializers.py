@@ -55,6 +55,7 @@ class AttemptAnswer(serializers.ModelSerializer[Attempt]):
             "rate",
             "rate_source",
             "measured_rate",
+            "measures",
             "batch_size",
             "cpus_per_gpu",
             "memory_per_gpu_mib",

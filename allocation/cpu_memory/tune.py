@@ -137,7 +137,8 @@ class _Books:
     left: Floats  # (N, 2)
     amount: Floats  # (m, 2)
     reverted: Bools  # (m,)
-    admitted: list[int] = field(default_factory=list)
+    place: dict[int, int] = field(default_factory=dict)
+    """Of each job admitted: how many were before."""
 
     @classmethod
     def start(cls, gpus: Ints, floor: Floats, demand: Floats, capacity: Floats) -> Self:
@@ -153,7 +154,7 @@ class _Books:
     def admit(self, i: int) -> None:
         """Give job i its demand if it fits, else its floor; peers that have more than theirs are lowered for it."""
         self._set(i, self.demand[i])
-        self.admitted.append(i)
+        self.place[i] = len(self.place)
         if self._overdrawn.any() and np.any(self.demand[i] > self.floor[i] + ROUNDING):
             self._revert(i)
         while self._overdrawn.any():
@@ -167,12 +168,14 @@ class _Books:
 
     def _next_to_lower(self) -> int:
         """The peer on the fewest nodes that has most CPUs, then most memory, above its floor on an overdrawn node."""
-        there = np.any(self.gpus[:, self._overdrawn] > 0, axis=1)
-        above = np.any(self.amount > self.floor + ROUNDING, axis=1)
-        peers = [i for i in self.admitted if there[i] and above[i]]
+        there = np.any(self.gpus[:, np.flatnonzero(self._overdrawn)] > 0, axis=1)
+        on_node = np.flatnonzero(there)
+        above = np.any(self.amount[on_node] > self.floor[on_node] + ROUNDING, axis=1)
+        peers = on_node[above].tolist()  # who is not admitted has nothing
         if not peers:
             raise FloorsDoNotFit("the floors of jobs on a node are more than it has")
-        return min(peers, key=lambda i: (np.count_nonzero(self.gpus[i]), *-self.amount[i]))
+        found: int = min(peers, key=lambda i: (np.count_nonzero(self.gpus[i]), *-self.amount[i], self.place[i]))
+        return found
 
     def _revert(self, i: int) -> None:
         self._set(i, self.floor[i])

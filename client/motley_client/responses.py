@@ -61,6 +61,7 @@ class Attempt(TypedDict):
     rate_source: str
     """Where `rate` comes from: measured, declared, completed, fitted or estimated."""
     measured_rate: float | None
+    measures: bool
     batch_size: int
     cpus_per_gpu: int
     memory_per_gpu_mib: int
@@ -234,6 +235,8 @@ class Explanation(TypedDict):
     rates_used: list[RateUsed]
     cpu_memory: str
     """Why it has its CPUs and memory; empty unless the round has chosen them."""
+    measurement: NotRequired[str]
+    """Why it measures its rate where it runs; empty if it does not."""
     round: int | None
     would_start: WouldStart | None
 

@@ -90,6 +90,7 @@ class Attempt(models.Model):
     round_number = models.PositiveBigIntegerField(help_text="The round that placed it.")
     rate = models.FloatField(default=0, help_text="Steps/s (of the initial batch) that the round counted on.")
     rate_source = models.CharField(max_length=20, choices=RateSource.choices, blank=True, default="")
+    measures = models.BooleanField(default=False, help_text="Placed on these GPUs to measure its rate on them.")
     batch_size = models.PositiveIntegerField(default=0, help_text="Samples of a step, as tuned; 0: the job's affair.")
     micro_batches = models.PositiveIntegerField(default=1, help_text="In how many parts a GPU does its share of them.")
     step_worth = models.FloatField(default=1, help_text="Steps of the initial batch that one of its steps is worth.")

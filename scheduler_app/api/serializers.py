@@ -199,6 +199,9 @@ class Explanation(serializers.Serializer[Any]):
         allow_blank=True,
         help_text="Why the running attempt has its CPUs and memory; empty unless the round has chosen them.",
     )
+    measurement = serializers.CharField(
+        allow_blank=True, help_text="Why the running attempt measures its rate where it runs; empty if it does not."
+    )
     round = serializers.IntegerField(allow_null=True)
     would_start = WouldStartAnswer(
         allow_null=True, help_text="What-if analysis; null unless requested with `would_start=true`."

@@ -8,6 +8,7 @@ from estimation.rates import Source
 from jobs_app.models import Job
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.explain.cpu_memory import explain_cpu_memory
+from scheduler_app.explain.rate_comparison import explain_measurement
 from scheduler_app.explain.remaining_work import remaining_work
 from scheduler_app.models import Round
 from scheduler_app.round.archive import Archived, archive_of
@@ -75,6 +76,7 @@ def rates_used(job: Job, archived: Archived | None) -> list[dict[str, Any]]:
 def explain_job(job: Job, now: datetime) -> dict[str, Any]:
     """Explain the job's state: how long it still runs, and the throughputs that the latest round used for it."""
     record = Round.objects.latest_committed()
+    attempt = job.attempts.live().select_related("gpu_type").order_by("-number").first()
     return {
         "state": job.state,
         "reason": job.reason,
@@ -82,7 +84,8 @@ def explain_job(job: Job, now: datetime) -> dict[str, Any]:
         "reasons": job.reasons,
         "remaining": remaining_work(job, list(job.attempts.all()), now),
         "rates_used": rates_used(job, archive_of(record)) if record else [],
-        "cpu_memory": explain_cpu_memory(job.attempts.live().order_by("-number").first()),
+        "cpu_memory": explain_cpu_memory(attempt),
+        "measurement": explain_measurement(attempt),
         "round": record.number if record else None,
         "would_start": None,
     }

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobs_app.models import Attempt
+
 
 @dataclass(frozen=True)
 class RateComparison:
@@ -56,6 +58,16 @@ def explain_placement(rows: Sequence[RateComparison]) -> str:
     if held.gpu_type == rows[0].gpu_type:
         return f"Throughput per GPU: {speeds}; it runs on {held.gpu_type.upper()}, its fastest type."
     return f"Throughput per GPU: {speeds}; it runs on {held.gpu_type.upper()} because {_because(rows, held)}."
+
+
+def explain_measurement(attempt: Attempt | None) -> str:
+    """One sentence on an attempt that was placed to measure its rate; empty for any other."""
+    if attempt is None or not attempt.measures:
+        return ""
+    return (
+        f"It is measuring on {attempt.gpu_type.name.upper()}: of the rates of its workload that are not known, "
+        "its rate there would change the choice of GPU type most."
+    )
 
 
 def _because(rows: Sequence[RateComparison], held: RateComparison) -> str:

@@ -8,11 +8,12 @@ from estimation.boosted_durations import DurationEstimator
 from estimation.duration_features import Submission
 from estimation.durations import Basis, DurationEstimate, JobTraits
 from estimation.estimate import HIGH, LOW
-from jobs_app.models import Attempt, Job
+from jobs_app.models import Attempt, Job, JobDependency
 from jobs_app.models.job import JobArray
 from scheduler_app.forecasts.array_samples import read_array_samples
 from scheduler_app.forecasts.boosted_model import read_model
 from scheduler_app.forecasts.duration_history import history_of, read_ended_jobs, request_of
+from scheduler_app.forecasts.stage_history import read_stage_ratios
 from scheduler_app.models import DurationForecast
 from scheduler_app.round.arrays import duration_of
 
@@ -50,6 +51,8 @@ def remaining_work(job: Job, attempts: Sequence[Attempt], now: datetime) -> Rema
     found = DurationEstimator(history_of(read_ended_jobs()), read_model()).estimate(_submission(job, gpus))
     if found is None or (found.basis == Basis.ALL and found.estimate.n < FEWEST_OF_ALL):
         return None
+    if before := read_stage_ratios(JobDependency.objects.filter(child=job)).get(job.pk):
+        found = before.corrected(found)
     return _of_similar(job, found, attempts, live, gpus=gpus, now=now)
 
 
@@ -107,6 +110,8 @@ def _jobs(found: DurationEstimate, owner: str) -> str:
         return f"{n:,} task{'s' * (n != 1)} of its array"
     if basis == Basis.BOOSTED:
         return f"a model of {n:,} jobs that ended"
+    if basis == Basis.STAGES:
+        return f"similar jobs, and how the {n:,} stage{'s' * (n != 1)} before took longer or shorter than such"
     similar = "similar " if basis in (Basis.SIMILAR, Basis.SIMILAR_OF_TEAM) else ""
     whose = {Basis.SIMILAR_OF_TEAM: "the team", Basis.ALL: "all teams"}.get(basis, owner)
     return f"{n:,} {similar}job{'s' * (n != 1)} of {whose}"

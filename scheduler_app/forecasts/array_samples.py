@@ -12,7 +12,7 @@ from estimation.estimate import Estimate
 from estimation.scaling import Source
 from scheduler_app.models import DurationForecast
 
-OF_HISTORY = (Basis.SIMILAR, Basis.SIMILAR_OF_TEAM, Basis.USER, Basis.ALL)
+OF_HISTORY = (Basis.SIMILAR, Basis.SIMILAR_OF_TEAM, Basis.USER, Basis.ALL, Basis.STAGES)
 """What a forecast is based on that no task of the array has told of."""
 
 

@@ -28,8 +28,8 @@ from estimation.boosted_durations import (
 from estimation.duration_features import FEATURES_VERSION, EndedSubmission
 from estimation.durations import Basis
 from estimation.gradient_boosting import QuantileTrees
-from scheduler_app.forecasts.duration_history import EndedJob, submission_of
-from scheduler_app.models import DurationForecast, DurationModel
+from scheduler_app.forecasts.duration_history import OBSERVED, EndedJob, observations, submission_of
+from scheduler_app.models import DurationModel
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def _night_of(now: datetime) -> date:
 
 
 def _enough_have_ended() -> bool:
-    return DurationForecast.objects.exclude(ended_at=None).order_by("-ended_at")[FEWEST_JOBS:].exists()
+    return observations()[FEWEST_JOBS:].exists()
 
 
 def _fit_in_a_process() -> None:
@@ -91,8 +91,7 @@ def fit_model(now: datetime) -> DurationModel:
 
 def _ended_submissions() -> list[EndedSubmission]:
     """Jobs that succeeded last; there may be ten times as many as a round reads."""
-    ended = DurationForecast.objects.exclude(ended_at=None).order_by("-ended_at")
-    rows = ended.values_list("ended_at", *EndedJob._fields)[:MOST_LEARNED]
+    rows = observations().values_list("ended_at", *OBSERVED)[:MOST_LEARNED]
     jobs = ((ended_at, EndedJob(*columns)) for ended_at, *columns in rows)
     return [EndedSubmission(submission_of(job), ended_at, job.seconds) for ended_at, job in jobs]
 

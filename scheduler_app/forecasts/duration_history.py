@@ -6,10 +6,13 @@ from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
+from django.db.models import QuerySet
+from django.db.models.functions import Coalesce
+
 from estimation.duration_features import FeatureHistory, Submission
 from estimation.durations import JobTraits
 from scheduler_app.models import DurationForecast
-from scheduler_app.models.duration_forecast import MOST_OF_REQUEST
+from scheduler_app.models.duration_forecast import MOST_OF_REQUEST, OBSERVATION
 
 MOST_ENDED = 2_000
 """A round and a page read so many at most."""
@@ -17,7 +20,10 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EndedJob(NamedTuple):
-    """A job that succeeded: its traits, its duration in seconds of its smallest gang on average GPUs, its request."""
+    """A job that succeeded: its traits, its duration in seconds of its smallest gang on average GPUs, its request.
+
+    Of an array it is the first task that ended, with the mean duration of all that did.
+    """
 
     job: UUID
     owner_id: int
@@ -29,10 +35,17 @@ class EndedJob(NamedTuple):
     time_limit_s: int | None
 
 
+OBSERVED = [Coalesce("array_mean_s", "seconds") if name == "seconds" else name for name in EndedJob._fields]
+
+
 def read_ended_jobs() -> list[EndedJob]:
-    """The jobs that succeeded last, the newest first."""
-    ended = DurationForecast.objects.exclude(ended_at=None).order_by("-ended_at")
-    return [EndedJob(*row) for row in ended.values_list(*EndedJob._fields)[:MOST_ENDED]]
+    """The jobs that succeeded last, the newest first; an array is one of them."""
+    return [EndedJob(*row) for row in observations().values_list(*OBSERVED)[:MOST_ENDED]]
+
+
+def observations() -> QuerySet[DurationForecast]:
+    """Rows that later jobs are estimated from, the newest end first."""
+    return DurationForecast.objects.filter(OBSERVATION).order_by("-ended_at")
 
 
 def read_open_forecasts() -> frozenset[UUID]:

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Avg, F
 
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 from estimation.durations import DurationEstimate
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import DurationForecast
+from scheduler_app.models.duration_forecast import OF_ENDED_TASK
 
 FIGURES = ("s", "spread", "basis", "n")
 
@@ -82,7 +83,20 @@ def close_forecasts(jobs: Collection[UUID]) -> None:
     ended = dict(succeeded.values_list("pk", "finished_at"))
     seconds = _durations_s(list(ended))
     rewrite(DurationForecast, ("seconds", "ended_at"), {job: (seconds[job], ended[job]) for job in ended})
+    _average_arrays(ended)
     DurationForecast.objects.filter(pk__in=set(jobs) - unfinished - ended.keys()).delete()
+
+
+def _average_arrays(ended: Collection[UUID]) -> None:
+    """Store the mean over the tasks that ended of each array with tasks among these, on the first that did.
+
+    Computed from all tasks each time: that is idempotent, and a task's end reads its own array alone.
+    """
+    tasks = DurationForecast.objects.filter(OF_ENDED_TASK).order_by("ended_at", "pk")
+    first = {array: pk for pk, array in tasks.filter(pk__in=ended).values_list("pk", "array").reverse()}
+    first |= dict(tasks.filter(array__in=first, array_mean_s__isnull=False).values_list("array", "pk"))
+    means = tasks.filter(array__in=first).order_by().values_list("array").annotate(Avg("seconds"))
+    rewrite(DurationForecast, ("array_mean_s",), {first[array]: (mean,) for array, mean in means})
 
 
 def _durations_s(jobs: Sequence[UUID]) -> dict[UUID, float]:

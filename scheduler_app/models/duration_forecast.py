@@ -10,6 +10,8 @@ MOST_OF_REQUEST = 200
 """Characters kept of requested GPU types: they say only whether two jobs request the same."""
 WITH_ITS_END = Q(seconds=None, ended_at=None) | Q(seconds__gte=0, ended_at__isnull=False)
 
+OBSERVATION = Q(ended_at__isnull=False) & (Q(array=None) | Q(array_mean_s__isnull=False))
+"""What later jobs are estimated from: an array is one observation, however many tasks it has."""
 OF_ENDED_TASK = Q(array__isnull=False, ended_at__isnull=False)
 
 
@@ -43,12 +45,16 @@ class DurationForecast(models.Model):
 
     seconds = models.FloatField(null=True, help_text="As it was; null: it has not ended.")
     ended_at = models.DateTimeField(null=True)
+    array_mean_s = models.FloatField(
+        null=True, help_text="Of the first task of an array that ended: mean of all that did; null for all others."
+    )
 
     class Meta:
         ordering = ("-job",)
         indexes = [
             models.Index(fields=("ended_at",), condition=Q(ended_at__isnull=False), name="forecast_by_end"),
             models.Index(fields=("job",), condition=Q(ended_at=None), name="forecast_open"),
+            models.Index(fields=("ended_at",), condition=OBSERVATION, name="forecast_observations"),
             models.Index(fields=("array",), condition=OF_ENDED_TASK, name="forecast_of_array"),
         ]
         constraints = [

@@ -139,7 +139,7 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
     live = [attempt for attempt in attempts if attempt.state != Attempt.State.ENDED]
     current = live[-1].gpu_type.name if live else None
     rows = compare_rates(explanation["rates_used"], current=current, prices=record.prices if record else {})
-    sentences = [explain_placement(rows), explanation["cpu_memory"]]
+    sentences = [explain_placement(rows), explanation["measurement"], explanation["cpu_memory"]]
     return {"rates": rows, "explain_placement": " ".join(filter(None, sentences)), "round": record}
 
 

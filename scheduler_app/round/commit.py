@@ -1,7 +1,7 @@
 """Commit a plan in one short transaction, with optimistic concurrency: its preconditions are read again first."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -22,7 +22,7 @@ from jobs_app.models import Attempt, Job, JobEvent, Reason
 from scheduler_app.energy.node_use import record_node_use
 from scheduler_app.fairness.usage_ledger import accrue
 from scheduler_app.models import GpuClaim, Round
-from scheduler_app.round.cpu_memory import AS_ASKED, AS_JOBS_ASKED, CpuMemory, CpuMemoryShares
+from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemory, CpuMemoryShares
 from scheduler_app.round.lease import check_fencing_token
 from scheduler_app.round.reason_texts import JobName, names_of
 from scheduler_app.round.snapshot import Snapshot
@@ -95,8 +95,12 @@ def commit_round(
     holder: str,
     now: datetime,
     shares: CpuMemoryShares = AS_JOBS_ASKED,
+    measuring: Collection[int] = (),
 ) -> None:
-    """Write the round, its preemptions and its starts. `LeaseLost` if the fencing token is no longer valid."""
+    """Write the round, its preemptions and its starts; rows that are `measuring` start to measure their rates.
+
+    `LeaseLost` if the fencing token is no longer valid.
+    """
     check_fencing_token(holder, record_of_round.number)
     changes = changes_of(snapshot, plan)
     accrue(now)
@@ -105,7 +109,8 @@ def commit_round(
     startable = {start.row for start in changes.starts if preconditions.hold_for(start)}
     stopped = _stop(snapshot, plan, changes, startable)
     chosen = [s for s in changes.starts if s.row in startable and (s.row not in changes.moves or s.row in stopped)]
-    _start(snapshot, plan, chosen, preconditions, shares, number=record_of_round.number, now=now)
+    beside = {start.row: {"measures": start.row in measuring, **shares.of(start.row)._asdict()} for start in chosen}
+    _start(snapshot, plan, chosen, preconditions, beside, number=record_of_round.number, now=now)
     _lower(shares.lowered_on({preconditions.gpus[gpu].node for start in chosen for gpu in start.gpus}))
     record_node_use(now)
     started = {start.row for start in chosen}
@@ -209,12 +214,15 @@ def _start(
     plan: Plan,
     chosen: Sequence[Start],
     preconditions: Preconditions,
-    shares: CpuMemoryShares,
+    beside: Mapping[int, Mapping[str, Any]],
     *,
     number: int,
     now: datetime,
 ) -> None:
-    """Create attempts with waiting claims; dispatch promotes the claims whose GPUs have no holder."""
+    """Create attempts with waiting claims; dispatch promotes the claims whose GPUs have no holder.
+
+    `beside`: further columns of the attempt of each row.
+    """
     rows = [
         _attempt_row(
             snapshot,
@@ -224,7 +232,7 @@ def _start(
             number=preconditions.attempt_counts[start.row] + 1,
         )
         | {"round_number": number, "claimed_at": now}
-        | shares.starting.get(start.row, AS_ASKED)._asdict()
+        | dict(beside[start.row])
         for start in chosen
     ]
     insert_many(Attempt, rows)
@@ -292,7 +300,8 @@ def _mark_starting(attempts: Sequence[Mapping[str, Any]]) -> None:
 
 def _words_of_placement(attempt: Mapping[str, Any]) -> str:
     gpus = f"{attempt['gpu_count']} GPU{'' if attempt['gpu_count'] == 1 else 's'}"
-    return f"{gpus} on {', '.join(attempt['nodes'])}, by round {attempt['round_number']}"
+    aim = ", to measure its rate there" if attempt["measures"] else ""
+    return f"{gpus} on {', '.join(attempt['nodes'])}, by round {attempt['round_number']}{aim}"
 
 
 def store_pending_reasons(reasons: ReasonsByJob) -> None:

@@ -64,6 +64,10 @@ class CpuMemoryShares:
     overdrawn: frozenset[str] = frozenset()
     """Names of nodes on which attempts have more than there is before anything starts."""
 
+    def of(self, row: int) -> CpuMemory:
+        """What a row that starts has."""
+        return self.starting.get(row, AS_ASKED)
+
     def lowered_on(self, nodes: Collection[str]) -> dict[int, CpuMemory]:
         """Attempts to lower if jobs start on these nodes only: those there, and on nodes that are overdrawn."""
         there = self.overdrawn.union(nodes)

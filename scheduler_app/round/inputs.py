@@ -18,11 +18,13 @@ from cluster_app.models import Engine, Gpu, GpuType, Node, NodeEvent
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import StoragePaths, missing_storage, needs_of, runs
 from estimation.boosted_durations import BoostedDurations
+from estimation.stages import StageRatio
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.forecasts.array_samples import ArraySample, read_array_samples
 from scheduler_app.forecasts.boosted_model import read_model
 from scheduler_app.forecasts.duration_history import EndedJob, read_ended_jobs, read_open_forecasts
+from scheduler_app.forecasts.stage_history import read_stage_ratios
 from scheduler_app.models import GpuClaim, TeamBacklog
 from scheduler_app.round.known_workloads import KnownRate, read_known_rates
 from scheduler_app.round.node_lifetimes import node_loss_rates
@@ -63,6 +65,7 @@ class NodeRow(NamedTuple):
     """Its name."""
     storage_mib_s: int | None
     """Bandwidth of its storage; None: unknown."""
+    emulated: bool
     in_service: bool
     storage: frozenset[str] = frozenset()
     """Names of the storage that it has, none that was found missing lately; and `CONTAINERS`."""
@@ -89,6 +92,8 @@ class AttemptRow(NamedTuple):
     started_at: datetime | None
     cpus_per_gpu: int
     memory_per_gpu_mib: int
+    measures: bool
+    """Whether it was placed where it is to measure its rate there."""
 
 
 DeclaredFor = tuple[tuple[str, ...], ...]
@@ -263,6 +268,8 @@ class InputRows:
     """Jobs that succeeded last, the newest first; none where every job tells its length."""
     duration_model: BoostedDurations | None = None
     """By which durations are estimated where it was better than those jobs alone."""
+    stages: Mapping[UUID, StageRatio] = field(default_factory=dict)
+    """Jobs that start after others → what these took beside what was expected of them."""
     forecasts: Collection[UUID] = ()
     """Jobs with an open forecast."""
     unreadable: Mapping[UUID, Exception] = field(default_factory=dict)
@@ -304,6 +311,7 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
         known_rates=read_known_rates(),
         ended=read_ended_jobs() if estimated else [],
         duration_model=read_model() if estimated else None,
+        stages=read_stage_ratios(JobDependency.objects.filter(child__finished_at=None)) if estimated else {},
         forecasts=read_open_forecasts(),
         loss_rates=node_loss_rates(now),
         unreadable=unreadable,

@@ -22,6 +22,7 @@ from estimation.fitted_models import Fits
 from estimation.goodput import BatchLimits, GradientNoise
 from estimation.gpu_specifications import GPU_SPECIFICATIONS
 from estimation.profile import GpuSpec, Knowledge, Measurement, Tuning
+from estimation.profiling import MEASUREMENT_S
 from estimation.rates import Machines, estimate_rates, valid_configurations
 from estimation.replicas import InReplicas
 from jobs_app.models import Attempt, Job
@@ -187,7 +188,7 @@ def _rates(
     rows: InputRows, service: InService, offered: Configurations, queue: Sequence[JobRow]
 ) -> tuple[Floats, Ints, list[Tuned | None]]:
     """Rates, their sources and tuned batches; jobs of equal replicas are estimated together, in replicas."""
-    specs = _gpu_specs(rows.types)
+    specs = gpu_specs(rows.types)
     machines, units = Machines(specs, offered.usage, offered.nodes), units_of(rows.types, queue)
     factors = rate_factors(rows.known_rates, [kind.id for kind in rows.types], specs)
     valid = _valid(machines, offered, queue) & _with_storage(rows, service, offered, queue)
@@ -199,7 +200,7 @@ def _rates(
         alike[unit.tobytes()].append(i)
     for members in alike.values():
         view = InReplicas.of(machines, units[members[0]])
-        known, workload = _knowledge(rows, [queue[i] for i in members])
+        known, workload = knowledge_of(rows, [queue[i] for i in members])
         known = [view.known(one) for one in known]
         told = factors if view.of_gpus else None  # what others measured is not by this job's replicas
         found = estimate_rates(view.machines, known, workload, valid[members][:, view.columns], told)
@@ -209,7 +210,7 @@ def _rates(
     return rate, source, tuned
 
 
-def _gpu_specs(types: Sequence[TypeRow]) -> list[GpuSpec]:
+def gpu_specs(types: Sequence[TypeRow]) -> list[GpuSpec]:
     """Specifications of the GPU types; one with unknown figures is taken to be as fast as the slowest known type."""
     known = [
         GpuSpec(t.name, t.tflops, t.bandwidth_gbs, t.memory_mib)
@@ -280,7 +281,7 @@ def _on_nodes_with(mounts: frozenset[str], rows: InputRows, service: InService, 
     return np.array(fits, dtype=np.bool_)
 
 
-def _knowledge(rows: InputRows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], Ints]:
+def knowledge_of(rows: InputRows, queue: Sequence[JobRow]) -> tuple[list[Knowledge], Ints]:
     """Knowledge of each distinct workload, and the index (m,) of each job's workload."""
     measured, places = _measured_in(rows), _places_in({row.name: j for j, row in enumerate(rows.types)})
     known: dict[tuple[Any, ...], tuple[int, Knowledge]] = {}
@@ -385,8 +386,8 @@ def _unlock_s(service: InService, queue: Sequence[JobRow], timing: Timing) -> Fl
 def _lock_s(attempt: AttemptRow | None, job: JobRow, timing: Timing) -> float:
     """Infinite for a job that is not preemptible; otherwise until it has run long enough to repay a restart.
 
-    The minimum is the time lost to preemptions so far: a job without checkpoints then runs at least twice as long
-    each time, and finishes.
+    One that measures its rate may move as soon as the rate may be known. The minimum is the time lost to preemptions
+    so far: a job without checkpoints then runs at least twice as long each time, and finishes.
     """
     if attempt is None:
         return 0.0
@@ -394,5 +395,6 @@ def _lock_s(attempt: AttemptRow | None, job: JobRow, timing: Timing) -> float:
         return np.inf
     ran_s = (timing.now - attempt.started_at).total_seconds() if attempt.started_at else 0.0
     least_s = timing.round_s if attempt.state in NOT_YET_RUNNING else 0.0
-    worth_s = max(timing.min_run_s, job.work_lost_gpu_s / attempt.gpu_count)
+    run_s = min(timing.min_run_s, MEASUREMENT_S) if attempt.measures else timing.min_run_s
+    worth_s = max(run_s, job.work_lost_gpu_s / attempt.gpu_count)
     return max(worth_s - ran_s, least_s)

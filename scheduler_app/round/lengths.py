@@ -10,6 +10,7 @@ from allocation.types import Floats
 from estimation.boosted_durations import DurationEstimator
 from estimation.duration_features import Submission
 from estimation.durations import DurationEstimate, JobTraits
+from estimation.stages import StageRatio
 from scheduler_app.forecasts.duration_history import request_of
 from scheduler_app.round.inputs import JobRow
 
@@ -28,10 +29,11 @@ class Lengths(NamedTuple):
 
 
 class EndedDurations(NamedTuple):
-    """What ended jobs tell: tasks of arrays that are sampled, of the others of each; and all jobs."""
+    """What ended jobs tell: tasks of arrays that are sampled, of the others of each; all jobs; the stages before."""
 
     of_arrays: Mapping[UUID, DurationEstimate]
     estimator: DurationEstimator
+    stages: Mapping[UUID, StageRatio]
 
 
 def lengths_of(
@@ -59,7 +61,8 @@ def _durations(
     silent = [i for i, duration in enumerate(found) if duration is None]
     submissions = [_submission(jobs[i], int(base_gpus[i])) for i in silent]
     for i, duration in zip(silent, ended.estimator.estimates(submissions), strict=True):
-        found[i] = duration
+        before = ended.stages.get(jobs[i].id)
+        found[i] = before.corrected(duration) if before and duration else duration
     return found
 
 

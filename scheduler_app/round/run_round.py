@@ -11,12 +11,14 @@ from time import perf_counter
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import DatabaseError, transaction
 from structlog.contextvars import bound_contextvars
 
 from allocation.decision import Decision, Status
-from allocation.plan_round import Plan, plan_round
+from allocation.plan_round import MOMENT_S, Plan, plan_round
 from allocation.rounds.mechanism import reset_due
+from allocation.time_budget import TimeBudget
 from cluster_app.feasibility import inventory
 from jobs_app.measurement.counters import Count, tally, total_up
 from jobs_app.models import Metric
@@ -34,6 +36,7 @@ from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemoryShares, share
 from scheduler_app.round.inputs import InputRows, newest_events, read_input_rows
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.lease import open_round
+from scheduler_app.round.measuring import Measuring, read_trials, starts_any, with_measurement
 from scheduler_app.round.reason_texts import (
     names_of,
     reason_texts,
@@ -94,7 +97,8 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
     with clock.step("snapshot"):
         snapshot, left_out, rows, shares_since = take_snapshot(opened.now, setting)
     with clock.step("decide"):
-        plan = decide(snapshot, setting.policy, setting.parameters)
+        measuring = decide_and_measure(setting, rows, snapshot, opened.now)
+        snapshot, plan = measuring.snapshot, measuring.plan
         shares = cpu_memory_shares(setting, rows, snapshot, plan)
     record = opened.record(Round.Result.COMMITTED, setting=setting, shares_since=shares_since)
     with ThreadPoolExecutor(1) as beside:  # compression releases the interpreter lock
@@ -105,7 +109,7 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
             _fill(record, snapshot, plan)
             record.archive = archive.result()
     with clock.step("commit"):
-        commit_round(record, snapshot, plan, holder=holder, now=opened.now, shares=shares)
+        commit_round(record, snapshot, plan, holder=holder, now=opened.now, shares=shares, measuring=measuring.rows)
     _record_forecasts(record, snapshot, plan, rows, clock)
     _follow_up(record, opened, reasons, clock)
     level = logging.INFO if record.starts or record.stops or record.moves else logging.DEBUG
@@ -219,6 +223,24 @@ def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Pl
     """Plan the round with the policy. Pure: the same snapshot gives the same plan."""
     function = policy_function(policy, parameters)
     return plan_round(snapshot.problem, snapshot.inventory, snapshot.quotas, function, round_s=snapshot.round_s)
+
+
+def decide_and_measure(setting: PolicySetting, rows: InputRows, snapshot: Snapshot, now: datetime) -> Measuring:
+    """Plan the round, with at most one job that starts where its workload's rate should be known.
+
+    Both plans together have the time limit of the round.
+    """
+    budget = TimeBudget.of(snapshot.problem)
+
+    def again(narrowed: Snapshot) -> Plan:
+        left_s = max(budget.left_s(), MOMENT_S)
+        limited = replace(narrowed, problem=replace(narrowed.problem, solve_limit_s=left_s))
+        return decide(limited, setting.policy, setting.parameters)
+
+    plan = decide(snapshot, setting.policy, setting.parameters)
+    if not settings.MOTLEY_MEASURE_RATES or not starts_any(snapshot, plan):
+        return Measuring(snapshot, plan)
+    return with_measurement(rows, snapshot, plan, read_trials(now), again)
 
 
 def cpu_memory_shares(setting: PolicySetting, rows: InputRows, snapshot: Snapshot, plan: Plan) -> CpuMemoryShares:

@@ -128,7 +128,8 @@ def _problem(
     base_gpus, base_rate = normaliser(options.rate, offered.usage, capacity, gpus_per_replica)
     held_s = _held_s(service, jobs, now)
     worked_s = _worked_s(options, held_s, base_gpus, base_rate)
-    ended = EndedDurations(sampled_durations(rows), DurationEstimator(history_of(rows.ended), rows.duration_model))
+    estimator = DurationEstimator(history_of(rows.ended), rows.duration_model)
+    ended = EndedDurations(sampled_durations(rows), estimator, rows.stages)
     lengths = lengths_of(jobs, ended, base_gpus=base_gpus, base_rate=base_rate, worked_s=worked_s)
     each_s = base_gpus / base_rate
     tasks = array_tasks(rows, jobs, options.held < 0)

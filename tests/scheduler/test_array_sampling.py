@@ -11,6 +11,8 @@ from estimation.durations import Basis
 from jobs_app.models import Attempt, Job
 from scheduler_app.explain.array_progress import array_progress
 from scheduler_app.forecasts.array_samples import read_array_samples
+from scheduler_app.forecasts.duration_history import read_ended_jobs
+from scheduler_app.forecasts.recording import close_forecasts
 from scheduler_app.models import DurationForecast, PolicySetting, Round
 from scheduler_app.round.archive import archive_of
 from scheduler_app.round.run_round import take_snapshot
@@ -159,3 +161,25 @@ def test_before_a_task_has_ended_no_time_is_told(cluster: Lab) -> None:
     assert found is not None
     assert (array_summary(found), found.each, found.left_gpu_s) == ("0 of 100 done", None, None)
     assert array_progress(tasks[0].pk, Job.objects.all(), cluster.now) is None
+
+
+def test_an_array_weighs_as_much_as_one_job_in_the_history(cluster: Lab) -> None:
+    cluster.succeeded("train", HOUR)
+    tasks = array(cluster, "train", 12)
+    for job in tasks:
+        DurationForecast.objects.create(
+            job=job.pk, owner=job.owner, team=job.team, name="train", gpus=1, array=job.array_id
+        )
+    for moment, half in enumerate((tasks[:6], tasks[6:])):
+        ended(cluster, half, seconds=(3 + 2 * moment) * HOUR)
+    assert [job.seconds for job in read_ended_jobs()] == pytest.approx([4 * HOUR, HOUR])
+
+
+def ended(lab: Lab, jobs: list[Job], *, seconds: float) -> None:
+    """Jobs that ran so long on one average GPU and succeeded; their forecasts are completed."""
+    for job in jobs:
+        start, end = lab.now - timedelta(seconds=seconds), lab.now
+        moments = {"started_at": start, "ended_at": end, "gone_at": end}
+        lab.attempt(job, state="ended", outcome="succeeded", **moments)
+        Job.objects.filter(pk=job.pk).update(state=Job.State.SUCCEEDED, finished_at=end)
+    close_forecasts([job.pk for job in jobs])

@@ -163,3 +163,29 @@ def test_durations_of_other_owners_count_only_where_the_owner_has_none_of_the_na
     cluster.tick()
     assert (forecast(job).submission_basis, forecast(job).submission_s) == (Basis.SIMILAR_OF_TEAM, pytest.approx(500))
     assert forecast(other).submission_basis == Basis.SIMILAR
+
+
+def test_a_job_that_starts_after_one_that_took_longer_is_expected_to_take_longer(cluster: Lab) -> None:
+    cluster.succeeded("prepare", 100)
+    cluster.succeeded("train", 500)
+    first = cluster.submit(name="prepare")
+    then = cluster.submit(UNTIL_LET_GO, name="train", after=[{"job": str(first.pk), "on": "success"}])
+    DurationForecast.objects.create(
+        job=first.pk,
+        owner=first.owner,
+        team=first.team,
+        name="prepare",
+        gpus=1,
+        submission_s=100,
+        submission_basis=Basis.SIMILAR,
+        seconds=400,
+        ended_at=cluster.now,
+    )
+    Job.objects.filter(pk=first.pk).update(state=Job.State.SUCCEEDED, finished_at=cluster.now)
+    cluster.running(then)
+    found = forecast(then)
+    assert (found.submission_basis, found.submission_s) == (Basis.STAGES, pytest.approx(1000))
+    told = remaining_work(then, [], cluster.now)
+    assert told is not None
+    assert told.seconds == pytest.approx(1000)
+    assert "the 1 stage before" in told.detail

@@ -157,6 +157,7 @@ def explanation(job: Job, answer: Explanation) -> RenderableType:
         ("message", answer["message"]),
         *(("reason", f"{reason['code']}: {reason['detail']}") for reason in answer["reasons"]),
         ("CPUs and memory", answer.get("cpu_memory", "")),
+        ("Measurement", answer.get("measurement", "")),
         *_remaining(answer.get("remaining")),
         ("round", number(answer["round"], "{}")),
         *_would_start(answer.get("would_start")),
