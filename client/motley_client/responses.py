@@ -149,10 +149,18 @@ class JobGpus(TypedDict):
     course: list[GpuPoint]
 
 
+class JobEnergy(TypedDict):
+    """Energy of the GPUs of a job's ended attempts; `source`: measured, or by the power of the GPU type."""
+
+    wh: float | None
+    source: str
+
+
 class JobDetail(Job):
     """A job with its attempts and entity tag, as the route of one job returns it."""
 
     attempts: list[Attempt]
+    energy: JobEnergy | None
     archived: bool
     etag: str
 
@@ -379,6 +387,8 @@ class Usage(TypedDict):
     gpu_hours: float
     work_gpu_hours: float
     cost: float
+    energy_kwh: float | None
+    energy_source: str
 
 
 class UsageReport(TypedDict):
@@ -450,8 +460,17 @@ class Round(TypedDict):
     prices: dict[str, float]
 
 
+class TypeConsumption(TypedDict):
+    """Energy of the GPUs of a type that jobs held from a round to the next."""
+
+    gpu_type: str
+    wh: float | None
+    energy_source: str
+
+
 class RoundDetail(Round):
     decisions: list[Decision]
+    energy: list[TypeConsumption]
 
 
 class Parameter(TypedDict):

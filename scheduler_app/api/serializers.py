@@ -8,10 +8,12 @@ from rest_framework import serializers
 from cluster_app.engine_reports import engine_message
 from cluster_app.models import Node
 from estimation.durations import Basis
+from jobs_app.measurement.energy import ENERGY_SOURCES
 from jobs_app.models import Attempt
 from jobs_app.serializers import ReasonAnswer
 from scheduler_app.explain.drain_estimate import NodeOccupancy
 from scheduler_app.explain.what_if import ChangeKind
+from scheduler_app.fairness.energy_ledger import energy_of_round
 from scheduler_app.models import Round
 
 WHEN_EMPTY = "Estimated time at which the last job leaves a node that is out of service; null if unknown."
@@ -141,12 +143,29 @@ class DecisionOnJob(serializers.Serializer[Any]):
     reasons = ReasonAnswer(many=True, help_text="Why the job waits; empty if it does not.")
 
 
+class TypeConsumptionAnswer(serializers.Serializer[Any]):
+    gpu_type = serializers.CharField()
+    wh = serializers.FloatField(source="energy.watt_hours", allow_null=True, help_text="Null: not known.")
+    energy_source = serializers.ChoiceField(
+        ENERGY_SOURCES,
+        source="energy.source",
+        help_text="As read of the GPUs, or by the power of their type.",
+    )
+
+
 class RoundInFull(RoundAnswer):
     decisions = serializers.SerializerMethodField()
+    energy = serializers.SerializerMethodField(
+        help_text="Energy of the GPUs that jobs held until the next round, per GPU type, from the ledger's minutes."
+    )
 
     class Meta(RoundAnswer.Meta):
-        fields = (*RoundAnswer.Meta.fields, "decisions")
+        fields = (*RoundAnswer.Meta.fields, "decisions", "energy")
         read_only_fields = fields
+
+    @extend_schema_field(TypeConsumptionAnswer(many=True))
+    def get_energy(self, record: Round) -> list[dict[str, Any]]:
+        return list(TypeConsumptionAnswer(energy_of_round(record), many=True).data)
 
     @extend_schema_field(DecisionOnJob(many=True))
     def get_decisions(self, record: Round) -> list[dict[str, Any]]:

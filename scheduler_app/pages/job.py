@@ -20,6 +20,7 @@ from django.views.decorators.http import require_safe
 
 from engines.protocol import EngineError, Stream
 from jobs_app.job_archive import archived_job
+from jobs_app.measurement.energy import EnergySource, energy_of_ended
 from jobs_app.models import Attempt, Job
 from jobs_app.submission.conversion import spec_of, write_yaml
 from scheduler_app.errors import TooManySolves
@@ -85,6 +86,7 @@ def _archived(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "events": [event | {"at": parse_datetime(event["at"])} for event in found.events],
         "label": Job.State(whole["state"]).label,
         "yaml": write_yaml(whole["spec"]),
+        "energy_words": EnergySource(whole["energy"]["source"]).words if whole.get("energy") else "",
     }
     return render(request, "scheduler_app/job/archived.html", context)
 
@@ -111,6 +113,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "checkpoints": checkpoint_outlook(job, attempts, now),
         "array": array_progress(job.array_id, Job.objects.all(), now) if job.array_id else None,
         "energy_j": energy_j(attempts),
+        "energy_of_ended": energy_of_ended(attempts),
         "waited_s": job.waited_s(now),
         "cpu_memory": amount_of(attempts[-1]) if attempts else "",
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
