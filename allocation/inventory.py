@@ -30,6 +30,8 @@ class Inventory:
     node_domain (N,): all nodes of a gang are of one domain, an engine. None: there is one.
 
     node_loss_rate (N,): expected losses of a node per second, above 0. None: of all nodes the same.
+
+    node_price (N,): price of a GPU of the node per hour. None: of all nodes of a type the same.
     """
 
     gpu_node: Ints
@@ -45,6 +47,7 @@ class Inventory:
     node_sets: Bools | None = None
     node_domain: Ints | None = None
     node_loss_rate: Floats | None = None
+    node_price: Floats | None = None
 
     def __post_init__(self) -> None:
         G, N, m = len(self.gpu_node), len(self.node_type), len(self.uneven)
@@ -54,10 +57,9 @@ class Inventory:
         if self.node_set is not None:
             self._refuse_shape("node_set", (m,))
             self._refuse_shape("node_sets", (int(self.node_set.max(initial=-1)) + 1, N))
-        if self.node_domain is not None:
-            self._refuse_shape("node_domain", (N,))
-        if self.node_loss_rate is not None:
-            self._refuse_shape("node_loss_rate", (N,))
+        for name in ("node_domain", "node_loss_rate", "node_price"):
+            if getattr(self, name) is not None:
+                self._refuse_shape(name, (N,))
         if G and not 0 <= self.gpu_node.min() <= self.gpu_node.max() < N:
             raise InvalidInventory("gpu_node names a node that does not exist")
         if G and not -1 <= self.holder.min() <= self.holder.max() < m:

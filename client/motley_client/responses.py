@@ -230,6 +230,14 @@ class Array(TypedDict):
     summary: str
 
 
+class PlacementOdds(TypedDict):
+    """Odds of a running job where it is and on other nodes of its GPU type."""
+
+    placed: dict[str, Any]
+    elsewhere: list[dict[str, Any]]
+    detail: str
+
+
 class Explanation(TypedDict):
     """Why a job waits, how long it still runs, and the rates that the scheduler assumes for it."""
 
@@ -238,6 +246,7 @@ class Explanation(TypedDict):
     message: str
     reasons: list[Reason]
     remaining: NotRequired[Remaining | None]
+    placement: NotRequired[PlacementOdds | None]
     rates_used: list[RateUsed]
     cpu_memory: str
     """Why it has its CPUs and memory; empty unless the round has chosen them."""
@@ -307,6 +316,7 @@ class Node(TypedDict):
     cpus: int
     memory_mib: int
     storage_mib_s: int | None
+    price_per_gpu_hour: float | None
     labels: dict[str, str]
     heard_at: str | None
     jobs_running: int

@@ -25,6 +25,7 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
     gpu_type = serializers.CharField(source="gpu_type.name")
     engine = serializers.CharField(source="engine_id", help_text="Name of the engine that runs jobs on it.")
     engine_message = serializers.SerializerMethodField()
+    price_per_gpu_hour = serializers.FloatField(allow_null=True, help_text="Null: that of its GPU type.")
     gpus = serializers.IntegerField()
     free_gpus = serializers.SerializerMethodField()
     jobs_running = serializers.SerializerMethodField()
@@ -46,6 +47,7 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
             "engine_message",
             "capacity_type",
             "notice_s",
+            "price_per_gpu_hour",
             "lent_from",
             "lent_until",
             "lent_zone",
@@ -203,6 +205,25 @@ class RemainingAnswer(serializers.Serializer[Any]):
     detail = serializers.CharField(help_text="What it is based on, in words.")
 
 
+class NodeOddsAnswer(serializers.Serializer[Any]):
+    node = serializers.CharField(help_text="For a gang elsewhere: as many nodes like it.")
+    mean_up_s = serializers.FloatField(help_text="Seconds until the first of its nodes is expected to go.")
+    done_in_s = serializers.FloatField(
+        allow_null=True, help_text="Expected seconds until the job is done, losses included; null: not known."
+    )
+    in_time = serializers.FloatField(
+        allow_null=True, help_text="Probability of being done before the deadline; null: it has none."
+    )
+
+
+class PlacementAnswer(serializers.Serializer[Any]):
+    """Odds of a running job where it is, and on the steadiest and the least steady other node of its GPU type."""
+
+    placed = NodeOddsAnswer()
+    elsewhere = NodeOddsAnswer(many=True)
+    detail = serializers.CharField(help_text="The same in words.")
+
+
 class Explanation(serializers.Serializer[Any]):
     """Why a job is in its state, and its throughput by configuration."""
 
@@ -211,6 +232,9 @@ class Explanation(serializers.Serializer[Any]):
     message = serializers.CharField()
     reasons = ReasonAnswer(many=True)
     remaining = RemainingAnswer(allow_null=True, help_text="Null for a job that has ended, or where nothing tells.")
+    placement = PlacementAnswer(
+        allow_null=True, help_text="Null unless it runs, and nodes of its type stay longer or shorter than its own."
+    )
     rates_used = RateUsed(many=True)
     cpu_memory = serializers.CharField(
         allow_blank=True,

@@ -28,6 +28,7 @@ from scheduler_app.explain.array_progress import array_progress
 from scheduler_app.explain.checkpoint_outlook import checkpoint_outlook
 from scheduler_app.explain.cpu_memory import amount_of
 from scheduler_app.explain.decisions import explain_job
+from scheduler_app.explain.placement_odds import placement_odds
 from scheduler_app.explain.preemption_cost import preemption_cost
 from scheduler_app.explain.rate_comparison import compare_rates, explain_placement
 from scheduler_app.explain.remaining_work import remaining_work
@@ -111,6 +112,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "stake": preemption_cost(job, now),
         "remaining": remaining_work(job, attempts, now),
         "checkpoints": checkpoint_outlook(job, attempts, now),
+        "placement": placement_odds(job, attempts, now),
         "array": array_progress(job.array_id, Job.objects.all(), now) if job.array_id else None,
         "energy_j": energy_j(attempts),
         "energy_of_ended": energy_of_ended(attempts),
@@ -142,7 +144,8 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
     live = [attempt for attempt in attempts if attempt.state != Attempt.State.ENDED]
     current = live[-1].gpu_type.name if live else None
     rows = compare_rates(explanation["rates_used"], current=current, prices=record.prices if record else {})
-    sentences = [explain_placement(rows), explanation["cpu_memory"]]
+    placed = explanation["placement"]
+    sentences = [explain_placement(rows), explanation["cpu_memory"], f"{placed.detail.capitalize()}." if placed else ""]
     return {"rates": rows, "explain_placement": " ".join(filter(None, sentences)), "round": record}
 
 

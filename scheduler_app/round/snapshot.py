@@ -238,6 +238,7 @@ def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> I
         uneven=np.array([job.uneven_gang for job in jobs], dtype=np.bool_),
         node_domain=_engine_of_nodes(rows),
         node_loss_rate=_loss_rates(rows),
+        node_price=_node_prices(rows),
         **_node_sets(rows, jobs),
     )
 
@@ -248,6 +249,16 @@ def _loss_rates(rows: InputRows) -> Floats | None:
         return None
     steadiest = min(rows.loss_rates.values())
     return np.array([rows.loss_rates.get(node.name, steadiest) for node in rows.nodes])
+
+
+def _node_prices(rows: InputRows) -> Floats | None:
+    """Price (N,) of a GPU of each node per hour; None where no node has one of its own."""
+    own = [node.price_per_gpu_hour for node in rows.nodes]
+    if all(price is None for price in own):
+        return None
+    of_type = {row.id: float(row.price_per_hour) for row in rows.types}
+    kinds = [node.gpu_type_id for node in rows.nodes]
+    return np.array([of_type[kind] if price is None else float(price) for kind, price in zip(kinds, own, strict=True)])
 
 
 def _engine_of_nodes(rows: InputRows) -> Ints | None:

@@ -8,6 +8,7 @@ from allocation.policies import POLICIES, REGISTRY
 from allocation.problem import Problem
 from allocation.quotas import Quotas
 from allocation.rounds.mechanism import RoundAssignment
+from simulation.clock.node_failures import RecordedFailures
 from simulation.clock.run import Simulation, Stalled
 from simulation.clock.state import State
 from simulation.cluster import Cluster
@@ -206,3 +207,16 @@ def test_by_gavels_rules_types_are_filled_one_after_the_other_whatever_the_share
     for order, expected in (((0, 1), 0), ((1, 0), 1)):
         begun = RoundAssignment.start(problem, Quotas.none(1))
         assert fill_by_type(problem, decision, begun, order, np.zeros((1, 2)), round_s=ROUND_S).tolist() == [expected]
+
+
+def test_recorded_nodes_go_and_come_back_as_they_did():
+    """The second node is up from 0 to 100 s and from 200 s on; the first has no record and never goes."""
+    recorded = RecordedFailures(np.full(2, 1e6), [[], [(0, 100), (200, 900)]])
+    assert recorded.down.tolist() == [False, False]
+    assert [(recorded.pass_until(now).tolist()[1], recorded.down.tolist()[1]) for now in (99, 100, 150, 200)] == [
+        (False, False),
+        (True, True),
+        (False, True),
+        (False, False),
+    ]
+    assert recorded.pass_until(1000).tolist() == [False, True]

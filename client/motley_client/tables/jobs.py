@@ -157,6 +157,7 @@ def explanation(job: Job, answer: Explanation) -> RenderableType:
         *(("reason", f"{reason['code']}: {reason['detail']}") for reason in answer["reasons"]),
         ("CPUs and memory", answer.get("cpu_memory", "")),
         *_remaining(answer.get("remaining")),
+        ("placement", placement["detail"] if (placement := answer.get("placement")) else ""),
         ("round", number(answer["round"], "{}")),
         *_would_start(answer.get("would_start")),
     ]
