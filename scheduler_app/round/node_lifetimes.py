@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from cluster_app.models import Node
-from cluster_app.node_history import Observed, observed_by_capacity_type, observed_by_node
+from cluster_app.node_history import Observed, by_capacity_type, observed_by_node
 from estimation.checkpoint_plan import CheckpointTerms
 from estimation.interrupted_work import Interruptions
 from estimation.node_lifetimes import PRIOR_ENDS, Exposure, NodeLifetime, gang_lifetime
@@ -34,7 +34,7 @@ class KnownLifetime:
 
 
 def known_lifetimes(names: Iterable[str], now: datetime) -> dict[str, KnownLifetime]:
-    """Lifetimes of the nodes of these names, in three queries."""
+    """Lifetimes of the nodes of these names, in four queries."""
     wanted = set(names)
     return _lifetimes(Node.objects.filter(name__in=wanted), now) if wanted else {}
 
@@ -47,8 +47,8 @@ def node_loss_rates(now: datetime) -> dict[str, float]:
 
 
 def _lifetimes(nodes: QuerySet[Node], now: datetime) -> dict[str, KnownLifetime]:
-    pools = {kind: lifetime_of(seen, USUAL[kind]) for kind, seen in observed_by_capacity_type(now).items()}
-    of_node = observed_by_node(nodes.order_by().values("pk"), now)
+    of_node = observed_by_node(now)
+    pools = {kind: lifetime_of(seen, USUAL[kind]) for kind, seen in by_capacity_type(of_node).items()}
     found = {}
     for pk, name, kind, notice_s in nodes.values_list("pk", "name", "capacity_type", "notice_s"):
         observed = of_node.get(pk, Observed())
