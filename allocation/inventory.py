@@ -35,6 +35,8 @@ class Inventory:
     node_loss_rate (N,): expected losses of a node per second, above 0. None: of all nodes the same.
 
     gpu_slower_by (G,): part of 1 by which a GPU is slower than its type. None: no GPU is known to be slow.
+
+    node_price (N,): price of a GPU of the node per hour. None: of all nodes of a type the same.
     """
 
     gpu_node: Ints
@@ -51,6 +53,7 @@ class Inventory:
     node_domain: Ints | None = None
     node_loss_rate: Floats | None = None
     gpu_slower_by: Floats | None = None
+    node_price: Floats | None = None
 
     def __post_init__(self) -> None:
         G, N, m = len(self.gpu_node), len(self.node_type), len(self.uneven)
@@ -60,10 +63,9 @@ class Inventory:
         if self.node_set is not None:
             self._refuse_shape("node_set", (m,))
             self._refuse_shape("node_sets", (int(self.node_set.max(initial=-1)) + 1, N))
-        if self.node_domain is not None:
-            self._refuse_shape("node_domain", (N,))
-        if self.node_loss_rate is not None:
-            self._refuse_shape("node_loss_rate", (N,))
+        for name in ("node_domain", "node_loss_rate", "node_price"):
+            if getattr(self, name) is not None:
+                self._refuse_shape(name, (N,))
         if self.gpu_slower_by is not None:
             self._refuse_shape("gpu_slower_by", (G,))
         if G and not 0 <= self.gpu_node.min() <= self.gpu_node.max() < N:

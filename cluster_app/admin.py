@@ -15,7 +15,7 @@ from import_export.formats.base_formats import CSV
 from import_export.results import Result
 
 from audit_app.admin import Audited
-from cluster_app.csv_import import FileInForm, NodeResource
+from cluster_app.csv_import import FileInForm, NodeResource, nodes_as_csv
 from cluster_app.errors import GpusInUse, NotLentNow, NotReported, ReasonMissing
 from cluster_app.gpu_faults import cordon_gpu, return_gpu
 from cluster_app.models import (
@@ -138,6 +138,7 @@ class NodeForm(forms.ModelForm[Node]):
             "emulated",
             "capacity_type",
             "notice_s",
+            "price_per_gpu_hour",
             "lent_from",
             "lent_until",
             "lent_zone",
@@ -192,7 +193,7 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
     search_fields = ("name",)
     list_select_related = ("gpu_type",)
     inlines = (NodeEventInline,)
-    actions = ("cordon_nodes", "drain_nodes", "resume_nodes")
+    actions = ("cordon_nodes", "drain_nodes", "resume_nodes", "export_nodes")
 
     def get_queryset(self, request: HttpRequest) -> NodeQuerySet:
         return Node.objects.with_gpu_counts()
@@ -250,6 +251,11 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
         if names:
             words = (f"{what}: {', '.join(which)}." for what, which in said.items() if which)
             self.message_user(request, " ".join(words))
+
+    @admin.action(description="Export as CSV: the columns of the import", permissions=["view"])
+    def export_nodes(self, request: HttpRequest, nodes: QuerySet[Node]) -> HttpResponse:
+        headers = {"Content-Disposition": 'attachment; filename="nodes.csv"'}
+        return HttpResponse(nodes_as_csv(nodes), content_type="text/csv", headers=headers)
 
     def _resume(self, request: HttpRequest, node: Node) -> bool:
         try:

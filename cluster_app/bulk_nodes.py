@@ -15,7 +15,20 @@ from cluster_app.node_history import censor_intervals
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 
-DECLARED = ("cpus", "memory_mib", "engine", "emulated", "labels", "storage_mib_s")
+DECLARED = (
+    "cpus",
+    "memory_mib",
+    "engine",
+    "emulated",
+    "labels",
+    "storage_mib_s",
+    "capacity_type",
+    "notice_s",
+    "price_per_gpu_hour",
+    "lent_from",
+    "lent_until",
+    "lent_zone",
+)
 """Columns of a node that may change once it is there."""
 
 

@@ -1,11 +1,10 @@
-"""CSV import of nodes: all rows or none, with row and column of each fault."""
+"""CSV import of nodes, all rows or none, with row and column of each fault; and their export in the same columns."""
 
 from collections import Counter
-from collections.abc import Mapping
 from copy import copy
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core import signing
@@ -18,87 +17,36 @@ from import_export.instance_loaders import CachedInstanceLoader
 from import_export.resources import ModelResource
 from import_export.results import Result, RowResult
 from import_export.tmp_storages import BaseStorage
-from import_export.widgets import BooleanWidget, ForeignKeyWidget, IntegerWidget, JSONWidget
 from tablib import Dataset
 
 from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.bulk_nodes import DeclaredNode, claimed_gpus, refuse_removal_of, write_nodes
+from cluster_app.csv_cells import (
+    KnownEngine,
+    KnownGpuType,
+    Labels,
+    OneOf,
+    PriceOrNone,
+    TimeOfDayOrNone,
+    TimeZone,
+    WholeNumber,
+    WholeNumberOrUnknown,
+    WholeNumberOrZero,
+    YesOrNo,
+)
 from cluster_app.errors import GpusInUse, NotReported
 from cluster_app.models import LOCAL_ENGINE, MOST_GPUS_PER_NODE, Engine, GpuType, Node
 from cluster_app.node_declaration import refuse_unreported
 
 NEEDED = ("name", "gpu_type", "gpus", "cpus", "memory_mib")
-OPTIONAL = ("engine", "emulated", "labels", "storage_mib_s")
+STAY = ("capacity_type", "notice_s", "price_per_gpu_hour", "lent_from", "lent_until", "lent_zone")
+"""Columns that say how long a node stays, at what price, and when its owner lends it."""
+OPTIONAL = ("engine", "emulated", "labels", "storage_mib_s", *STAY)
 MOST_ROWS = 10_000
 CONFIRMED_WITHIN = timedelta(hours=1)
 OPTIONS_OF_TRANSACTIONS = ("use_transactions", "collect_failed_rows", "rollback_on_validation_errors")
 """Of the library: here all rows are written or none, after all were checked."""
-YES, NO = ("1", "true", "yes"), ("0", "false", "no", "")
-
-
-class Known(ForeignKeyWidget):  # type: ignore[misc]  # the library has no types
-    """Foreign key by name; the other table is read once per file."""
-
-    @cached_property
-    def by_name(self) -> dict[str, Any]:
-        return {row.name: row for row in self.model._default_manager.all()}
-
-
-class KnownGpuType(Known):
-    """GPU type by name; an unknown name is refused with the list of known ones."""
-
-    def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> GpuType:
-        if kind := self.by_name.get(str(value).strip()):
-            return cast("GpuType", kind)
-        known = ", ".join(self.by_name) or "none yet; add it first"
-        raise ValueError(f"Unknown GPU type {str(value)!r}. Known types: {known}.")
-
-
-class KnownEngine(Known):
-    """Engine by name; the local one where the cell is empty."""
-
-    def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> Engine:
-        name = str(value or "").strip() or LOCAL_ENGINE
-        if engine := self.by_name.get(name):
-            return cast("Engine", engine)
-        raise ValueError(f"Unknown engine {name!r}. Known engines: {', '.join(self.by_name)}.")
-
-
-class WholeNumber(IntegerWidget):  # type: ignore[misc]
-    """Strict whole number: the library would read 2.7 as 2."""
-
-    def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> int:
-        text = str(value).strip()
-        if not (text.isascii() and text.isdigit() and len(text) < 10):
-            raise ValueError(f"Write a whole number, not {text!r}.")
-        return int(text)
-
-
-class WholeNumberOrUnknown(IntegerWidget):  # type: ignore[misc]
-    """The same, or an empty cell."""
-
-    def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> int | None:
-        return WholeNumber().clean(value) if str(value or "").strip() else None
-
-
-class YesOrNo(BooleanWidget):  # type: ignore[misc]
-    def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> bool:
-        text = str(value).strip().lower()
-        if text not in (*YES, *NO):
-            raise ValueError(f"Write yes or no, not {text!r}.")
-        return text in YES
-
-
-class Labels(JSONWidget):  # type: ignore[misc]
-    def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> dict[str, Any]:
-        try:
-            labels = super().clean(value) or {}
-        except ValueError as error:
-            raise ValueError('Write JSON, e.g. {"rack": "b2"}.') from error
-        if not isinstance(labels, dict):
-            raise ValueError('Write a map, e.g. {"rack": "b2"}.')
-        return labels
 
 
 class FileInForm(BaseStorage):  # type: ignore[misc]
@@ -131,6 +79,12 @@ class NodeResource(ModelResource):  # type: ignore[misc]
     emulated = Field("emulated", "emulated", widget=YesOrNo())
     labels = Field("labels", "labels", widget=Labels())
     storage_mib_s = Field("storage_mib_s", "storage_mib_s", widget=WholeNumberOrUnknown())
+    capacity_type = Field("capacity_type", "capacity_type", widget=OneOf(Node.CapacityType.values))
+    notice_s = Field("notice_s", "notice_s", widget=WholeNumberOrZero())
+    price_per_gpu_hour = Field("price_per_gpu_hour", "price_per_gpu_hour", widget=PriceOrNone())
+    lent_from = Field("lent_from", "lent_from", widget=TimeOfDayOrNone())
+    lent_until = Field("lent_until", "lent_until", widget=TimeOfDayOrNone())
+    lent_zone = Field("lent_zone", "lent_zone", widget=TimeZone())
 
     class Meta:
         model = Node
@@ -177,6 +131,8 @@ class NodeResource(ModelResource):  # type: ignore[misc]
         errors: dict[str, Any] = dict(import_validation_errors or {})
         try:
             instance.clean_fields(exclude={*errors, "gpu_type", "engine"})
+            if not errors.keys() & {"lent_from", "lent_until"}:
+                instance.clean()
         except ValidationError as error:
             errors = error.update_error_dict(errors)
         if errors:
@@ -250,6 +206,13 @@ class NodeResource(ModelResource):  # type: ignore[misc]
 
     def _cells(self, node: Node) -> list[Any]:
         return [field.get_value(node) for field in self.get_import_fields()]
+
+
+def nodes_as_csv(nodes: QuerySet[Node]) -> str:
+    """The nodes in the columns of the import: what was exported changes nothing when it is imported."""
+    resource = NodeResource()
+    text: str = resource.export(resource.get_queryset().filter(pk__in=nodes.values("pk")).order_by("name")).csv
+    return text
 
 
 def _refuse_unreported(node: Node) -> None:

@@ -226,6 +226,15 @@ class Node(models.Model):
         default=0,
         help_text="Seconds between the announcement that it goes, by a drain, and its end. 0: it goes without notice.",
     )
+    price_per_gpu_hour = models.DecimalField(
+        "price per GPU hour",
+        max_digits=8,
+        decimal_places=3,
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+        help_text="By which jobs prefer nodes of one GPU type; accounts are at the type's price. Empty: the type's.",
+    )
     lent_from = models.TimeField(
         null=True,
         blank=True,
@@ -310,6 +319,11 @@ class Node(models.Model):
             models.CheckConstraint(
                 condition=Q(state__in=("cordoned", "drained", "draining", "ready", "sleeping", "waking")),
                 name="node_state_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(price_per_gpu_hour=None) | Q(price_per_gpu_hour__gte=0),
+                name="node_price_not_negative",
+                violation_error_message="The price cannot be negative.",
             ),
             models.CheckConstraint(
                 condition=Q(capacity_type__in=("spot", "stable", "volunteer")), name="node_capacity_type_known"

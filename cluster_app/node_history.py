@@ -2,13 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import Count, DateTimeField, DurationField, ExpressionWrapper, F, Q, QuerySet, Sum, Value
+from django.db.models import Count, DateTimeField, F, Max, Q, QuerySet, Sum, Value
 from django.db.models.functions import Coalesce, Greatest
 
 from cluster_app.models import Node, NodeInterval, NodePower
+from database.time_bucket import Bucket
 
 End = NodeInterval.End
 OBSERVED_FOR = timedelta(days=30)
@@ -60,40 +62,71 @@ class Observed(NamedTuple):
     returns: int = 0
 
 
-def observed_by_node(nodes: Collection[int] | QuerySet[Node, Any], now: datetime) -> dict[int, Observed]:
-    """What was observed of each of these nodes, by primary key."""
-    return _observed(NodeInterval.objects.filter(node__in=nodes), "node", now)
+def observed_by_node(now: datetime) -> Mapping[int, Observed]:
+    """What was observed of each node, by primary key; sums of many intervals are kept for `KEPT_FOR`."""
+    newest = NodeInterval.objects.aggregate(newest=Max("pk"))["newest"] or 0
+    kept = _KEPT.get("sums")
+    if kept is None or not kept.holds(newest, now):
+        kept = _KEPT["sums"] = _read_sums(newest, now)
+    return kept.by_node
 
 
-def observed_by_capacity_type(now: datetime) -> dict[str, Observed]:
+def by_capacity_type(by_node: Mapping[int, Observed]) -> dict[str, Observed]:
     """What was observed of all nodes of each capacity type."""
-    return _observed(NodeInterval.objects.all(), "node__capacity_type", now)
+    found: dict[str, list[Observed]] = defaultdict(list)
+    for pk, kind in Node.objects.order_by().values_list("pk", "capacity_type"):
+        if pk in by_node:
+            found[kind].append(by_node[pk])
+    return {kind: Observed(*map(sum, zip(*some, strict=True))) for kind, some in found.items()}
 
 
-def _observed(intervals: QuerySet[NodeInterval], by: str, now: datetime) -> dict[Any, Observed]:
-    recent = intervals.filter(Q(ended_at=None) | Q(ended_at__gte=now - OBSERVED_FOR))
+KEPT_FOR = timedelta(hours=1)
+LEAST_KEPT, MOST_NEW = 10_000, 0.01
+"""Sums of at least so many intervals are kept, until a hundredth of them is new: the rates are hardly others then."""
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums of the intervals up to the newest of this primary key."""
+
+    by_node: Mapping[int, Observed]
+    intervals: int
+    newest: int
+    at: datetime
+
+    def holds(self, newest: int, now: datetime) -> bool:
+        few_new = 0 <= newest - self.newest <= MOST_NEW * self.intervals
+        return self.intervals >= LEAST_KEPT and few_new and self.at <= now < self.at + KEPT_FOR
+
+
+_KEPT: dict[str, _Sums] = {}
+"""Of this process."""
+
+
+def _read_sums(newest: int, now: datetime) -> _Sums:
+    recent = NodeInterval.objects.filter(Q(ended_at=None) | Q(ended_at__gte=now - OBSERVED_FOR))
     until = Coalesce("ended_at", Value(now, DateTimeField()))
-    length = ExpressionWrapper(until - F("started_at"), DurationField())
     rows = (
         recent.order_by()
-        .values(by, "up")
+        .values("node", "up")
         .annotate(
-            total=Sum(length),
+            # Of whole seconds: on SQLite the difference of timestamps is a function in Python.
+            total=Sum(Bucket(until, seconds=1) - Bucket(F("started_at"), seconds=1)),
+            intervals=Count("pk"),
             ends=Count("pk", Q(end__in=(End.CHANGED, End.ANNOUNCED))),
             announced=Count("pk", Q(end=End.ANNOUNCED)),
         )
     )
-    found: dict[Any, dict[bool, Mapping[str, Any]]] = defaultdict(dict)
+    found: dict[int, dict[bool, Mapping[str, Any]]] = defaultdict(dict)
     for row in rows:
-        found[row[by]][row["up"]] = row
-    return {key: _of_rows(sums.get(True, NONE), sums.get(False, NONE)) for key, sums in found.items()}
+        found[row["node"]][row["up"]] = row
+    sums = {node: _of_rows(of_node.get(True, NONE), of_node.get(False, NONE)) for node, of_node in found.items()}
+    return _Sums(sums, sum(row["intervals"] for of_node in found.values() for row in of_node.values()), newest, now)
 
 
-NONE: Mapping[str, Any] = {"total": timedelta(), "ends": 0, "announced": 0}
+NONE: Mapping[str, Any] = {"total": 0, "ends": 0, "announced": 0}
 
 
 def _of_rows(up: Mapping[str, Any], down: Mapping[str, Any]) -> Observed:
-    up_s, down_s = (
-        max(row["total"].total_seconds(), 0.0) for row in (up, down)
-    )  # below 0 by a clock that was set back
+    up_s, down_s = (max(float(row["total"]), 0.0) for row in (up, down))  # below 0 by a clock that was set back
     return Observed(up_s, up["ends"], up["announced"], down_s, down["ends"])

@@ -225,6 +225,7 @@ SPECTACULAR_SETTINGS = {
         "RoundResult": "scheduler_app.models.Round.Result",
         "RateSource": "jobs_app.models.Attempt.RateSource",
         "AttemptCpuMemory": "jobs_app.models.Attempt.CpuMemory",
+        "EnergySource": "jobs_app.measurement.energy.EnergySource",
         "PolicyCpuMemory": "scheduler_app.models.PolicySetting.CpuMemory",
     },
 }

@@ -7,6 +7,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from jobs_app.measurement.energy import ENERGY_SOURCES, energy_of_ended
 from jobs_app.models import Attempt, Job, JobEvent, Reason
 from jobs_app.submission.conversion import spec_of
 from jobs_app.submission.spec import JobSpec
@@ -167,18 +168,35 @@ class JobAnswer(serializers.ModelSerializer[Job]):
         return next((attempt for attempt in job.attempts.all() if attempt.state != Attempt.State.ENDED), None)
 
 
+class EnergyOfJob(serializers.Serializer[Any]):
+    """Energy of the GPUs of its attempts that have ended; null for a job that was archived before it was recorded."""
+
+    wh = serializers.FloatField(allow_null=True, help_text="Null: not known.")
+    source = serializers.ChoiceField(
+        ENERGY_SOURCES,  # type: ignore[assignment]  # a field's own
+        help_text="As read of the GPUs, or by the power of their type.",
+    )
+
+
 class JobInFull(JobAnswer):
     """One job, with all its attempts."""
 
     attempts = AttemptAnswer(many=True, read_only=True)
+    energy = serializers.SerializerMethodField()
     archived = serializers.SerializerMethodField(
         help_text="Whether it is in the archive, as it was when it left the lists; it cannot be changed."
     )
     etag = serializers.SerializerMethodField(help_text="Entity tag of this state; send it as `If-Match` with a change.")
 
     class Meta(JobAnswer.Meta):
-        fields = (*JobAnswer.Meta.fields, "attempts", "archived", "etag")
+        fields = (*JobAnswer.Meta.fields, "attempts", "energy", "archived", "etag")
         read_only_fields = fields
+
+    @extend_schema_field(EnergyOfJob(allow_null=True))
+    def get_energy(self, job: Job) -> dict[str, Any]:
+        """Without the running attempt: its energy grows, and the entity tag would change with each reading."""
+        ended = energy_of_ended(job.attempts.all())
+        return {"wh": ended.watt_hours, "source": ended.source.value}
 
     def get_archived(self, job: Job) -> bool:
         return False  # `jobs_app.job_archive` shows those of the archive

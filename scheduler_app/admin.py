@@ -18,7 +18,8 @@ from import_export.fields import Field
 
 from audit_app.admin import Audited
 from cluster_app.admin import NodeAdmin
-from cluster_app.csv_import import KnownGpuType, NodeResource
+from cluster_app.csv_cells import KnownGpuType
+from cluster_app.csv_import import NodeResource
 from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node
 from engines.protocol import EngineError, NodeState
 from jobs_app.models import Attempt

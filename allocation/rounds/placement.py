@@ -14,6 +14,7 @@ from allocation.inventory import Inventory
 from allocation.problem import Problem
 from allocation.quotas import Quotas
 from allocation.remaining_capacity import remaining_after
+from allocation.rounds.node_order import NodeOrder
 from allocation.rounds.relabelling import relabelled
 from allocation.types import Bools, Floats, Ints
 
@@ -21,15 +22,17 @@ from allocation.types import Bools, Floats, Ints
 def place_gangs(problem: Problem, assignment: Ints, inventory: Inventory, owner: Ints | None = None) -> Ints:
     """Place the gang of each assigned row beside those that own GPUs (G,) already; return the owner of each GPU (G,).
 
-    Jobs that keep their configuration stay where they are; the others follow, the largest gang first, on the steadiest
-    of the nodes that hold them, of these on those without slow GPUs, and of these on the tightest: a gang is lost with
-    the first of its nodes and is as fast as its slowest GPU [1]_. A row gets its whole gang or nothing.
+    Jobs that keep their configuration stay where they are; the others follow, the largest gang first, on those of the
+    nodes that hold them which they prefer (`allocation.rounds.node_order`), of these on those without slow GPUs, and of
+    these on the tightest: a gang is lost with the first of its nodes, and is as fast as its slowest GPU [1]_. Jobs that
+    are short of slack choose before larger gangs. A row gets its whole gang or nothing.
 
     References
     ----------
     .. [1] Jain et al., arXiv 2408.11919, "PAL: A Variability-Aware Policy for Scheduling ML Workloads in GPU Clusters".
     """
-    placement = _Placement.start(problem, assignment, inventory, owner)
+    order = NodeOrder.of(problem, assignment, inventory)
+    placement = _Placement.start(problem, assignment, inventory, owner, order)
     placement.fill(np.flatnonzero(assignment >= 0))
     lone = (problem.usage > 0).sum(axis=0) == 1
     kind = np.where((assignment >= 0) & lone[assignment], problem.usage.argmax(axis=0)[assignment], -1)
@@ -81,9 +84,17 @@ class _Placement:
     sizes: Ints  # (m,) how many a row holds now
     held: "_Groups"  # GPUs that a row holds now
     on_node: "_Groups"  # GPUs of a node
+    order: NodeOrder | None  # that rows prefer; None where nothing is placed anew
 
     @classmethod
-    def start(cls, problem: Problem, assignment: Ints, inventory: Inventory, owner: Ints | None) -> Self:
+    def start(
+        cls,
+        problem: Problem,
+        assignment: Ints,
+        inventory: Inventory,
+        owner: Ints | None,
+        order: NodeOrder | None = None,
+    ) -> Self:
         """Placement in which only the rows that stay have their GPUs."""
         m, N = len(assignment), len(inventory.node_type)
         placement = cls(
@@ -100,6 +111,7 @@ class _Placement:
             sizes=np.bincount(inventory.holder[inventory.holder >= 0], minlength=m),
             held=_Groups.of(inventory.holder, m),
             on_node=_Groups.of(inventory.gpu_node, N),
+            order=order,
         )
         placement._settle(owner)
         return placement
@@ -134,9 +146,15 @@ class _Placement:
 
     def fill(self, rows: Ints) -> None:
         """Place the configurations of these rows: those that not all nodes may serve before the others."""
-        restricted = self.inventory.restricted[rows]
-        self._fill_by_size(rows[restricted])
-        self._fill_by_size(rows[~restricted])
+        restricted, short = self.inventory.restricted[rows], self._orders.short_of_slack[rows]
+        for first in (restricted & short, restricted & ~short, ~restricted & short, ~restricted & ~short):
+            self._fill_by_size(rows[first])
+
+    @property
+    def _orders(self) -> NodeOrder:
+        if self.order is None:
+            raise ValueError("nothing is placed anew without an order of nodes")
+        return self.order
 
     def _fill_by_size(self, rows: Ints) -> None:
         """Place the largest gang first."""
@@ -147,9 +165,16 @@ class _Placement:
                 self._fill_in_turn(rivals)
 
     def _rivals(self, rows: Ints) -> list[Ints]:
-        """Split rows by the type of node that they want; no split if a row wants nodes of several types."""
+        """Split rows by the nodes that they prefer and the type that they want, if none wants nodes of several."""
         uses = self.problem.usage[:, self.assignment[rows]] > 0
-        return [rows[of_type] for of_type in uses if of_type.any()] if (uses.sum(axis=0) == 1).all() else [rows]
+        lone = (uses.sum(axis=0) == 1).all()
+        of_types = [rows[of_type] for of_type in uses if of_type.any()] if lone else [rows]
+        return [some for of_type in of_types for some in self._by_order(of_type)]
+
+    def _by_order(self, rows: Ints) -> list[Ints]:
+        """Split rows by the nodes that they prefer."""
+        order = self._orders.order[rows]
+        return [rows[order == one] for one in np.unique(order)]
 
     def _fill_in_turn(self, rows: Ints) -> None:
         if self._is_plain(rows):
@@ -178,7 +203,8 @@ class _Placement:
         """Best fit for plain rows, with the tightest nodes on top of a heap."""
         count = int(self.problem.nodes[k])
         each, of_type = int(self.problem.gpus[k]) // count, self.problem.usage[self.inventory.node_type, k] > 0
-        nodes = [self._tightness(v, each) for v in np.flatnonzero(of_type & (self.free >= each)).tolist()]
+        rank = self._orders.rank[self._orders.order[rows[0]]]
+        nodes = [self._tightness(v, each, rank) for v in np.flatnonzero(of_type & (self.free >= each)).tolist()]
         heapify(nodes)
         idle = self._idle_of(of_type)
         for i in rows.tolist():
@@ -188,7 +214,7 @@ class _Placement:
                 best += [seen[-1][-1]] if self._serves(i, seen[-1][-1], each) else []
             if len(best) == count:
                 self.give(i, np.array([idle[v].pop() for v in best for _ in range(each)]))
-                seen = [self._tightness(v, each) for *_, v in seen if self.free[v] >= each]
+                seen = [self._tightness(v, each, rank) for *_, v in seen if self.free[v] >= each]
             for node in seen:
                 heappush(nodes, node)
 
@@ -200,6 +226,7 @@ class _Placement:
             np.full_like(self.assignment, -1),
             self.inventory,
             np.where(np.isin(self.owner, movers), -1, self.owner),
+            self.order,
         )
         other.assignment = self.assignment
         other.fill(rows)
@@ -210,7 +237,7 @@ class _Placement:
         """The same placement after contents of equal nodes are exchanged so that most jobs keep their nodes."""
         stays = (self.assignment >= 0) & (self.assignment == self.problem.held)
         owner = relabelled(self.owner, self.inventory, stays, self.problem.locked)
-        same = _Placement.start(self.problem, np.full_like(self.assignment, -1), self.inventory, owner)
+        same = _Placement.start(self.problem, np.full_like(self.assignment, -1), self.inventory, owner, self.order)
         same.assignment = self.assignment
         return same
 
@@ -223,11 +250,10 @@ class _Placement:
             idle[node].append(gpu)
         return idle
 
-    def _tightness(self, node: int, gang: int) -> tuple[int, int, int, int, int]:
-        """Sort key of a node: GPUs to vacate for the gang, how often it is lost, how slow it is, free GPUs, index."""
+    def _tightness(self, node: int, gang: int, rank: Ints) -> tuple[int, int, int, int, int]:
+        """Sort key of a node: GPUs to vacate for the gang, its rank (N,), how slow it is, free GPUs, index."""
         slow = self._slowness_of(node, gang) if self.inventory.slow_classes > 1 else 0
-        loss_class = int(self.inventory.loss_class[node])
-        return max(gang - int(self.vacant[node]), 0), loss_class, slow, int(self.free[node]), node
+        return max(gang - int(self.vacant[node]), 0), int(rank[node]), slow, int(self.free[node]), node
 
     def _slowness(self, nodes: Ints, gang: int) -> Ints:
         """How slow a gang is on its fastest GPUs of each node that has enough: the class of the slowest of them."""
@@ -322,14 +348,15 @@ class _Placement:
         return self._tightest(i, nodes, most, each=each, count=gang // each)
 
     def _tightest(self, i: int, nodes: Ints, most: Ints, *, each: int, count: int) -> Iterable[tuple[int, int]] | None:
-        """Nodes for equal parts: those it holds, then where no job must leave, the steadiest, fastest and fullest."""
+        """Nodes for equal parts: those it holds, then where no job must leave, those it prefers, fastest, fullest."""
         enough = np.flatnonzero(most >= each)
         if enough.size < count:
             return None
         fit = nodes[enough]
         mine = np.bincount(self.inventory.gpu_node[self.held[i]], minlength=len(self.free))[fit]
         vacated = np.maximum(each - self.vacant[fit] - mine, 0)
-        keys = [fit, self.free[fit], self.inventory.loss_class[fit], vacated, -mine]
+        rank = self._orders.rank[self._orders.order[i]][fit]
+        keys = [fit, self.free[fit], rank, vacated, -mine]
         if self.inventory.slow_classes > 1:
             keys.insert(2, self._slowness(fit, each))
         best = np.lexsort(keys)[:count]

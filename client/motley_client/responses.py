@@ -151,10 +151,18 @@ class JobGpus(TypedDict):
     course: list[GpuPoint]
 
 
+class JobEnergy(TypedDict):
+    """Energy of the GPUs of a job's ended attempts; `source`: measured, or by the power of the GPU type."""
+
+    wh: float | None
+    source: str
+
+
 class JobDetail(Job):
     """A job with its attempts and entity tag, as the route of one job returns it."""
 
     attempts: list[Attempt]
+    energy: JobEnergy | None
     archived: bool
     etag: str
 
@@ -224,6 +232,14 @@ class Array(TypedDict):
     summary: str
 
 
+class PlacementOdds(TypedDict):
+    """Odds of a running job where it is and on other nodes of its GPU type."""
+
+    placed: dict[str, Any]
+    elsewhere: list[dict[str, Any]]
+    detail: str
+
+
 class Explanation(TypedDict):
     """Why a job waits, how long it still runs, and the rates that the scheduler assumes for it."""
 
@@ -232,6 +248,7 @@ class Explanation(TypedDict):
     message: str
     reasons: list[Reason]
     remaining: NotRequired[Remaining | None]
+    placement: NotRequired[PlacementOdds | None]
     rates_used: list[RateUsed]
     cpu_memory: str
     """Why it has its CPUs and memory; empty unless the round has chosen them."""
@@ -304,6 +321,7 @@ class Node(TypedDict):
     cpus: int
     memory_mib: int
     storage_mib_s: int | None
+    price_per_gpu_hour: float | None
     labels: dict[str, str]
     heard_at: str | None
     jobs_running: int
@@ -384,6 +402,8 @@ class Usage(TypedDict):
     gpu_hours: float
     work_gpu_hours: float
     cost: float
+    energy_kwh: float | None
+    energy_source: str
 
 
 class UsageReport(TypedDict):
@@ -455,8 +475,17 @@ class Round(TypedDict):
     prices: dict[str, float]
 
 
+class TypeConsumption(TypedDict):
+    """Energy of the GPUs of a type that jobs held from a round to the next."""
+
+    gpu_type: str
+    wh: float | None
+    energy_source: str
+
+
 class RoundDetail(Round):
     decisions: list[Decision]
+    energy: list[TypeConsumption]
 
 
 class Parameter(TypedDict):

@@ -8,10 +8,12 @@ from rest_framework import serializers
 from cluster_app.engine_reports import engine_message
 from cluster_app.models import Node
 from estimation.durations import Basis
+from jobs_app.measurement.energy import ENERGY_SOURCES
 from jobs_app.models import Attempt
 from jobs_app.serializers import ReasonAnswer
 from scheduler_app.explain.drain_estimate import NodeOccupancy
 from scheduler_app.explain.what_if import ChangeKind
+from scheduler_app.fairness.energy_ledger import energy_of_round
 from scheduler_app.models import Round
 
 WHEN_EMPTY = "Estimated time at which the last job leaves a node that is out of service; null if unknown."
@@ -23,6 +25,7 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
     gpu_type = serializers.CharField(source="gpu_type.name")
     engine = serializers.CharField(source="engine_id", help_text="Name of the engine that runs jobs on it.")
     engine_message = serializers.SerializerMethodField()
+    price_per_gpu_hour = serializers.FloatField(allow_null=True, help_text="Null: that of its GPU type.")
     gpus = serializers.IntegerField()
     slow_gpus = serializers.IntegerField(help_text="GPUs on which jobs run slower than on others of their type.")
     free_gpus = serializers.SerializerMethodField()
@@ -46,6 +49,7 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
             "engine_message",
             "capacity_type",
             "notice_s",
+            "price_per_gpu_hour",
             "lent_from",
             "lent_until",
             "lent_zone",
@@ -143,12 +147,29 @@ class DecisionOnJob(serializers.Serializer[Any]):
     reasons = ReasonAnswer(many=True, help_text="Why the job waits; empty if it does not.")
 
 
+class TypeConsumptionAnswer(serializers.Serializer[Any]):
+    gpu_type = serializers.CharField()
+    wh = serializers.FloatField(source="energy.watt_hours", allow_null=True, help_text="Null: not known.")
+    energy_source = serializers.ChoiceField(
+        ENERGY_SOURCES,
+        source="energy.source",
+        help_text="As read of the GPUs, or by the power of their type.",
+    )
+
+
 class RoundInFull(RoundAnswer):
     decisions = serializers.SerializerMethodField()
+    energy = serializers.SerializerMethodField(
+        help_text="Energy of the GPUs that jobs held until the next round, per GPU type, from the ledger's minutes."
+    )
 
     class Meta(RoundAnswer.Meta):
-        fields = (*RoundAnswer.Meta.fields, "decisions")
+        fields = (*RoundAnswer.Meta.fields, "decisions", "energy")
         read_only_fields = fields
+
+    @extend_schema_field(TypeConsumptionAnswer(many=True))
+    def get_energy(self, record: Round) -> list[dict[str, Any]]:
+        return list(TypeConsumptionAnswer(energy_of_round(record), many=True).data)
 
     @extend_schema_field(DecisionOnJob(many=True))
     def get_decisions(self, record: Round) -> list[dict[str, Any]]:
@@ -186,6 +207,25 @@ class RemainingAnswer(serializers.Serializer[Any]):
     detail = serializers.CharField(help_text="What it is based on, in words.")
 
 
+class NodeOddsAnswer(serializers.Serializer[Any]):
+    node = serializers.CharField(help_text="For a gang elsewhere: as many nodes like it.")
+    mean_up_s = serializers.FloatField(help_text="Seconds until the first of its nodes is expected to go.")
+    done_in_s = serializers.FloatField(
+        allow_null=True, help_text="Expected seconds until the job is done, losses included; null: not known."
+    )
+    in_time = serializers.FloatField(
+        allow_null=True, help_text="Probability of being done before the deadline; null: it has none."
+    )
+
+
+class PlacementAnswer(serializers.Serializer[Any]):
+    """Odds of a running job where it is, and on the steadiest and the least steady other node of its GPU type."""
+
+    placed = NodeOddsAnswer()
+    elsewhere = NodeOddsAnswer(many=True)
+    detail = serializers.CharField(help_text="The same in words.")
+
+
 class Explanation(serializers.Serializer[Any]):
     """Why a job is in its state, and its throughput by configuration."""
 
@@ -194,6 +234,9 @@ class Explanation(serializers.Serializer[Any]):
     message = serializers.CharField()
     reasons = ReasonAnswer(many=True)
     remaining = RemainingAnswer(allow_null=True, help_text="Null for a job that has ended, or where nothing tells.")
+    placement = PlacementAnswer(
+        allow_null=True, help_text="Null unless it runs, and nodes of its type stay longer or shorter than its own."
+    )
     rates_used = RateUsed(many=True)
     cpu_memory = serializers.CharField(
         allow_blank=True,

@@ -1,6 +1,5 @@
 """REST: usage of teams over days or months, for accounts."""
 
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from jobs_app.measurement.energy import ENERGY_SOURCES
 from jobs_app.permissions import NotForJobs, caller
 from rest.bodies import Text
 from rest.query import query_of
@@ -46,6 +46,11 @@ class UsageRow(serializers.Serializer[Any]):
         help_text="GPU hours weighted by the speed of the GPUs for the jobs; the cluster's average GPU counts as 1."
     )
     cost = serializers.FloatField(help_text="At the price per hour that the GPU type has now.")
+    energy_kwh = serializers.FloatField(allow_null=True, help_text="Of the GPUs; null: not known.")
+    energy_source = serializers.ChoiceField(
+        ENERGY_SOURCES,
+        help_text="As read of the GPUs, or by the power that the GPU type has now.",
+    )
 
 
 class UsageAnswer(serializers.Serializer[Any]):
@@ -60,10 +65,12 @@ class UsageView(APIView):
 
     permission_classes = (NotForJobs,)
 
-    @extend_schema(parameters=[UsageQuery], responses=UsageAnswer, summary="GPU hours and cost per team and GPU type")
+    @extend_schema(
+        parameters=[UsageQuery], responses=UsageAnswer, summary="GPU hours, energy and cost per team and GPU type"
+    )
     def get(self, request: Request) -> Response:
         asked = query_of(request, UsageQuery)
         first, last, by = asked["since"], asked["until"], Period(asked["by"])
         found = usage_between(first, last, caller(request), by=by, team=asked.get("team", ""))
-        answer = {"since": first, "until": last, "by": by.value, "rows": [asdict(row) for row in found]}
+        answer = {"since": first, "until": last, "by": by.value, "rows": found}
         return Response(UsageAnswer(answer).data)

@@ -13,10 +13,9 @@ from django.db.models import Count, Max
 from allocation.node_sleep import SleepParameters, SleepState, next_state
 from cluster_app.models import POWERED_DOWN, Node, NodeEvent
 from estimation.node_demand import MOST_SAMPLES_H, DemandModel, NodeDemand, fit_demand
-from scheduler_app.energy.driver import has_driver
 from scheduler_app.energy.idle_nodes import nodes_that_may_sleep
 from scheduler_app.energy.node_use import LONG_ENOUGH, STEP, read_node_demand, start_of, step_of
-from scheduler_app.energy.sleep import put_surplus_to_sleep
+from scheduler_app.energy.sleep import has_driver, put_surplus_to_sleep
 from scheduler_app.models import SleepAdvice
 
 PHILLY = SleepParameters()

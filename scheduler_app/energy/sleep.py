@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 
+from django.conf import settings
+
 from allocation.node_sleep import nodes_to_sleep
 from cluster_app.models import Node
 from cluster_app.services import put_to_sleep
@@ -12,6 +14,11 @@ from scheduler_app.energy.node_use import node_counts
 from scheduler_app.models import SleepAdvice
 
 WHY = "not needed: {awake} of the nodes of its type should be awake"
+
+
+def has_driver() -> bool:
+    """Whether the site has given both commands; else nobody puts a node to sleep. `scheduler_app.round.power` is it."""
+    return bool(settings.MOTLEY_NODE_SLEEP and settings.MOTLEY_NODE_WAKE)
 
 
 def put_surplus_to_sleep(advice: Iterable[SleepAdvice], now: datetime) -> None:

@@ -17,8 +17,8 @@ from cluster_app.storage import StoragePaths, runs
 from jobs_app.models import Job, Reason
 from jobs_app.submission.admission import request_of
 from scheduler_app.energy.advice import parameters_of
-from scheduler_app.energy.driver import has_driver
 from scheduler_app.energy.node_use import node_counts, nodes_with_gpus
+from scheduler_app.energy.sleep import has_driver
 from scheduler_app.models import GpuClaim
 
 MOST_JOBS = 1000

@@ -13,7 +13,7 @@ from estimation.checkpoint_plan import CheckpointTerms, daly_interval, with_noti
 from estimation.interrupted_work import Duration, Interruptions, duration_of, expected_loss
 from estimation.types import Floats
 from jobs_app.models import Attempt, Job
-from scheduler_app.round.checkpoint_terms import checkpoint_terms
+from scheduler_app.round.node_lifetimes import checkpoint_terms
 
 LEAST_ASSUMED_S = 1.0
 """Of a checkpoint that was not measured, where a restore is declared to take no time."""
@@ -52,11 +52,15 @@ class CheckpointOutlook:
 
 def checkpoint_outlook(job: Job, attempts: Sequence[Attempt], now: datetime) -> CheckpointOutlook | None:
     """The outlook of the job's running attempt, all of the job's attempts given; None if none runs."""
+    found = running_with_terms(attempts, now)
+    return outlook_of(job, *found, restore_s=restore_s_of(job, attempts), now=now) if found else None
+
+
+def running_with_terms(attempts: Sequence[Attempt], now: datetime) -> tuple[Attempt, CheckpointTerms] | None:
+    """The running attempt with its terms; None if none runs, or a node of it is no longer known."""
     running = [attempt for attempt in attempts if attempt.state == Attempt.State.RUNNING]
     terms = checkpoint_terms(running, now)
-    if not running or running[0].pk not in terms:
-        return None
-    return outlook_of(job, running[0], terms[running[0].pk], restore_s=_restore_s(job, attempts), now=now)
+    return (running[0], terms[running[0].pk]) if running and running[0].pk in terms else None
 
 
 def outlook_of(
@@ -102,7 +106,7 @@ def _work_left_s(job: Job, attempt: Attempt) -> float | None:
     return max(job.total_steps - max(attempt.step or 0, job.step or 0), 0) / rate
 
 
-def _restore_s(job: Job, attempts: Sequence[Attempt]) -> float:
+def restore_s_of(job: Job, attempts: Sequence[Attempt]) -> float:
     """Mean seconds from launch to first progress over the attempts that resumed; before the first, as declared."""
     took = [
         max((attempt.first_step_at - attempt.launched_at).total_seconds(), 0.0)

@@ -8,6 +8,7 @@ from estimation.rates import Source
 from jobs_app.models import Job
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.explain.cpu_memory import explain_cpu_memory
+from scheduler_app.explain.placement_odds import placement_odds
 from scheduler_app.explain.rate_comparison import explain_measurement
 from scheduler_app.explain.remaining_work import remaining_work
 from scheduler_app.models import Round
@@ -74,15 +75,16 @@ def rates_used(job: Job, archived: Archived | None) -> list[dict[str, Any]]:
 
 
 def explain_job(job: Job, now: datetime) -> dict[str, Any]:
-    """Explain the job's state: how long it still runs, and the throughputs that the latest round used for it."""
-    record = Round.objects.latest_committed()
+    """Explain the job's state: how long it still runs, its odds where it is placed, and the rates of the last round."""
+    record, attempts = Round.objects.latest_committed(), list(job.attempts.all())
     attempt = job.attempts.live().select_related("gpu_type").order_by("-number").first()
     return {
         "state": job.state,
         "reason": job.reason,
         "message": job.message,
         "reasons": job.reasons,
-        "remaining": remaining_work(job, list(job.attempts.all()), now),
+        "remaining": remaining_work(job, attempts, now),
+        "placement": placement_odds(job, attempts, now),
         "rates_used": rates_used(job, archive_of(record)) if record else [],
         "cpu_memory": explain_cpu_memory(attempt),
         "measurement": explain_measurement(attempt),

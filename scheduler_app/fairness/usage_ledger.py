@@ -52,7 +52,7 @@ def _accrue_teams(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) 
         work_gpu_s[run.team] += run.work_gpu_s
     whole_s = (now - since).total_seconds()
     _accrue_backlogs(entitled, work_gpu_s, whole_s)
-    _add(
+    add_amounts(
         TeamUsage,
         [
             TeamUsage(
@@ -88,7 +88,7 @@ def _accrue_types(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) 
         busy[run.gpu_type] += run.gpu_s
     present = dict(Gpu.objects.present().values_list("node__gpu_type").annotate(Count("pk")).order_by())
     whole_s = (now - since).total_seconds()
-    _add(
+    add_amounts(
         GpuTypeUsage,
         [
             GpuTypeUsage(
@@ -112,7 +112,7 @@ def _accrue_days(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -
         gpu_s[run.team, run.gpu_type] += run.gpu_s
         work_gpu_s[run.team, run.gpu_type] += run.work_gpu_s
     whole_s = (now - since).total_seconds()
-    _add(
+    add_amounts(
         DailyUsage,
         [
             DailyUsage(
@@ -199,14 +199,16 @@ def _ran_in_part(started: QuerySet[Attempt], since: datetime, now: datetime) -> 
 Usage = TypeVar("Usage", TeamUsage, GpuTypeUsage, DailyUsage)
 
 
-def _add(model: type[Usage], rows: Sequence[Usage], *, key: Sequence[str], amounts: Sequence[str]) -> None:
+def add_amounts(model: type[Usage], rows: Sequence[Usage], *, key: Sequence[str], amounts: Sequence[str]) -> None:
     """Add the amounts to the rows of their minutes or days, in two statements however long the interval is.
 
-    Reading and writing back is safe: the round's transaction holds the row lock of the lease.
+    Reading and writing back is safe: each amount has one writer, which holds the row lock of its lease. Two of them
+    write the same rows, so they lock them in the same order.
     """
     if not rows:
         return
     *_, period = key
+    rows = sorted(rows, key=lambda row: [getattr(row, name) for name in key])
     written = model._default_manager.filter(**{f"{period}__in": {getattr(row, period) for row in rows}})
     known = {tuple(row[name] for name in key): row for row in written.values(*key, *amounts)}
     for row in rows:

@@ -1,4 +1,4 @@
-"""Usage report: GPU hours and cost of each team on each GPU type, per day or month, from the daily ledger."""
+"""Usage report: GPU hours, energy and cost of each team on each GPU type, per day or month, from the daily ledger."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.db.models import F, QuerySet, Sum
 from django.db.models.functions import TruncMonth
 
+from jobs_app.measurement.energy import Energy, EnergySource
 from scheduler_app.models import DailyUsage
 
 
@@ -28,6 +29,17 @@ class Usage:
     """Weighted by the speed of the GPUs for the jobs; the cluster's average GPU counts as 1."""
     cost: float
     """At the price per hour that the GPU type has now."""
+    energy: Energy
+    """As read, and for the rest by the power that the GPU type has now."""
+
+    @property
+    def energy_kwh(self) -> float | None:
+        """None: not known."""
+        return None if (watt_hours := self.energy.watt_hours) is None else watt_hours / 1000
+
+    @property
+    def energy_source(self) -> EnergySource:
+        return self.energy.source
 
 
 def usage_between(first: date, last: date, user: User, *, by: Period, team: str = "") -> list[Usage]:
@@ -41,8 +53,11 @@ def usage_between(first: date, last: date, user: User, *, by: Period, team: str 
             name=F("team__name"),
             kind=F("gpu_type__name"),
             price=F("gpu_type__price_per_hour"),
+            power_w=F("gpu_type__power_w"),
         )
-        .annotate(gpu_s=Sum("gpu_s"), work_gpu_s=Sum("work_gpu_s"))
+        .annotate(
+            gpu_s=Sum("gpu_s"), work_gpu_s=Sum("work_gpu_s"), read_j=Sum("read_energy_j"), read_s=Sum("read_gpu_s")
+        )
         .order_by("-period", "name", "kind")
     )
     return [
@@ -53,6 +68,9 @@ def usage_between(first: date, last: date, user: User, *, by: Period, team: str 
             gpu_hours=row["gpu_s"] / 3600,
             work_gpu_hours=row["work_gpu_s"] / 3600,
             cost=row["gpu_s"] / 3600 * float(row["price"]),
+            energy=Energy.of(
+                read_j=row["read_j"], read_gpu_s=row["read_s"], gpu_s=row["gpu_s"], power_w=row["power_w"]
+            ),
         )
         for row in rows
     ]

@@ -42,6 +42,8 @@ class DailyUsage(models.Model):
     day = models.DateField()
     gpu_s = models.FloatField(default=0, help_text="GPU-seconds held.")
     work_gpu_s = models.FloatField(default=0, help_text="GPU-seconds weighted by speed; the average GPU counts as 1.")
+    read_energy_j = models.FloatField(default=0, help_text="Energy of its GPUs, as read.")
+    read_gpu_s = models.FloatField(default=0, help_text="GPU-seconds of which it was read.")
 
     class Meta:
         verbose_name_plural = "daily usage"
@@ -59,6 +61,8 @@ class GpuTypeUsage(models.Model):
     minute = models.DateTimeField()
     busy_gpu_s = models.FloatField(default=0)
     present_gpu_s = models.FloatField(default=0)
+    read_energy_j = models.FloatField(default=0, help_text="Energy of GPUs that jobs held, as read.")
+    read_gpu_s = models.FloatField(default=0, help_text="GPU-seconds of which it was read.")
 
     class Meta:
         indexes = [models.Index(fields=("minute",), name="type_usage_by_minute")]

@@ -20,6 +20,7 @@ from django.views.decorators.http import require_safe
 
 from engines.protocol import EngineError, Stream
 from jobs_app.job_archive import archived_job
+from jobs_app.measurement.energy import EnergySource, energy_of_ended
 from jobs_app.models import Attempt, Job
 from jobs_app.submission.conversion import spec_of, write_yaml
 from scheduler_app.errors import TooManySolves
@@ -27,6 +28,7 @@ from scheduler_app.explain.array_progress import array_progress
 from scheduler_app.explain.checkpoint_outlook import checkpoint_outlook
 from scheduler_app.explain.cpu_memory import amount_of
 from scheduler_app.explain.decisions import explain_job
+from scheduler_app.explain.placement_odds import placement_odds
 from scheduler_app.explain.preemption_cost import preemption_cost
 from scheduler_app.explain.rate_comparison import compare_rates, explain_placement
 from scheduler_app.explain.remaining_work import remaining_work
@@ -85,6 +87,7 @@ def _archived(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "events": [event | {"at": parse_datetime(event["at"])} for event in found.events],
         "label": Job.State(whole["state"]).label,
         "yaml": write_yaml(whole["spec"]),
+        "energy_words": EnergySource(whole["energy"]["source"]).words if whole.get("energy") else "",
     }
     return render(request, "scheduler_app/job/archived.html", context)
 
@@ -109,8 +112,10 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "stake": preemption_cost(job, now),
         "remaining": remaining_work(job, attempts, now),
         "checkpoints": checkpoint_outlook(job, attempts, now),
+        "placement": placement_odds(job, attempts, now),
         "array": array_progress(job.array_id, Job.objects.all(), now) if job.array_id else None,
         "energy_j": energy_j(attempts),
+        "energy_of_ended": energy_of_ended(attempts),
         "waited_s": job.waited_s(now),
         "cpu_memory": amount_of(attempts[-1]) if attempts else "",
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
@@ -139,7 +144,9 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
     live = [attempt for attempt in attempts if attempt.state != Attempt.State.ENDED]
     current = live[-1].gpu_type.name if live else None
     rows = compare_rates(explanation["rates_used"], current=current, prices=record.prices if record else {})
-    sentences = [explain_placement(rows), explanation["measurement"], explanation["cpu_memory"]]
+    placed = explanation["placement"]
+    odds = f"{placed.detail.capitalize()}." if placed else ""
+    sentences = [explain_placement(rows), explanation["measurement"], explanation["cpu_memory"], odds]
     return {"rates": rows, "explain_placement": " ".join(filter(None, sentences)), "round": record}
 
 

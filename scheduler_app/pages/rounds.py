@@ -9,11 +9,13 @@ from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
+from jobs_app.measurement.energy import Energy
 from jobs_app.models import Job
 from rest.pagination import ByNumber
 from scheduler_app.errors import NotReplayable, TooManySolves
 from scheduler_app.explain.decisions import decisions_of, rows_seen
 from scheduler_app.explain.solve_slots import solve_slots
+from scheduler_app.fairness.energy_ledger import energy_of_round
 from scheduler_app.models import Round
 from scheduler_app.pages.base import SignedInRequest, paginate, show_error
 from scheduler_app.round.archive import Archived, archive_of
@@ -51,11 +53,13 @@ def replay(request: SignedInRequest, number: int) -> HttpResponse:
 
 def _page(request: SignedInRequest, number: int, **more: Any) -> HttpResponse:
     record = get_object_or_404(Round.objects.defer("archive"), number=number)
-    archived = archive_of(record)
+    archived, energy = archive_of(record), energy_of_round(record)
     context = {
         "round": record,
         "archived": archived,
         "seconds": sum(record.seconds.values()),
+        "energy": energy,
+        "energy_in_all": Energy.sum(one.energy for one in energy),
         **more,
     }
     if archived:

@@ -1,4 +1,4 @@
-"""Usage page: GPU hours and cost of teams by month, as a table and as CSV."""
+"""Usage page: GPU hours, energy and cost of teams by month, as a table and as CSV."""
 
 import csv
 from datetime import date
@@ -10,10 +10,11 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from jobs_app.measurement.energy import Energy
 from scheduler_app.fairness.usage_report import Period, Usage, usage_between
 from scheduler_app.pages.base import SignedInRequest
 
-COLUMNS = ("month", "team", "gpu_type", "gpu_hours", "work_gpu_hours", "cost")
+COLUMNS = ("month", "team", "gpu_type", "gpu_hours", "work_gpu_hours", "cost", "energy_kwh", "energy_source")
 
 
 @login_required
@@ -29,6 +30,7 @@ def usage_page(request: SignedInRequest) -> HttpResponse:
         "gpu_hours": sum(row.gpu_hours for row in rows),
         "work_gpu_hours": sum(row.work_gpu_hours for row in rows),
         "cost": sum(row.cost for row in rows),
+        "energy": Energy.sum(row.energy for row in rows),
     }
     return render(request, "scheduler_app/usage.html", context)
 
@@ -46,5 +48,6 @@ def _as_csv(rows: list[Usage]) -> HttpResponse:
     written.writerow(COLUMNS)
     for row in rows:
         amounts = (round(row.gpu_hours, 3), round(row.work_gpu_hours, 3), round(row.cost, 2))
-        written.writerow((f"{row.period:%Y-%m}", row.team, row.gpu_type, *amounts))
+        energy = "" if row.energy_kwh is None else round(row.energy_kwh, 4)
+        written.writerow((f"{row.period:%Y-%m}", row.team, row.gpu_type, *amounts, energy, row.energy_source.value))
     return answer

@@ -28,10 +28,10 @@ from jobs_app.submission.images import may_fetch
 from jobs_app.tokens import JobToken
 from scheduler_app.errors import NoStorage
 from scheduler_app.models import GpuClaim
-from scheduler_app.round.checkpoint_terms import checkpoint_terms
 from scheduler_app.round.engine_registry import engines
 from scheduler_app.round.job_environment import LaunchGpu, LaunchSpec, launch_of, setup_of
 from scheduler_app.round.lease import Fence
+from scheduler_app.round.node_lifetimes import checkpoint_terms
 
 log = logging.getLogger(__name__)
 State = Attempt.State

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from decimal import Decimal
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple, Self, TypeVar
@@ -66,6 +67,8 @@ class NodeRow(NamedTuple):
     storage_mib_s: int | None
     """Bandwidth of its storage; None: unknown."""
     emulated: bool
+    price_per_gpu_hour: Decimal | None
+    """None: that of its GPU type."""
     in_service: bool
     storage: frozenset[str] = frozenset()
     """Names of the storage that it has, none that was found missing lately; and `CONTAINERS`."""

@@ -1,15 +1,18 @@
-"""Lifetimes of nodes: what was observed of each, shrunk to its capacity type, and that to what is usual."""
+"""Lifetimes of nodes: observed, shrunk to the capacity type and that to what is usual; attempts' checkpoint terms."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from django.db.models import QuerySet
 
 from cluster_app.models import Node
-from cluster_app.node_history import Observed, observed_by_capacity_type, observed_by_node
+from cluster_app.node_history import Observed, by_capacity_type, observed_by_node
+from estimation.checkpoint_plan import CheckpointTerms
 from estimation.interrupted_work import Interruptions
 from estimation.node_lifetimes import PRIOR_ENDS, Exposure, NodeLifetime, gang_lifetime
+from jobs_app.models import Attempt
 
 HOUR, DAY = 3600.0, 86400.0
 USUAL: Mapping[str, NodeLifetime] = {
@@ -31,7 +34,7 @@ class KnownLifetime:
 
 
 def known_lifetimes(names: Iterable[str], now: datetime) -> dict[str, KnownLifetime]:
-    """Lifetimes of the nodes of these names, in three queries."""
+    """Lifetimes of the nodes of these names, in four queries."""
     wanted = set(names)
     return _lifetimes(Node.objects.filter(name__in=wanted), now) if wanted else {}
 
@@ -44,8 +47,8 @@ def node_loss_rates(now: datetime) -> dict[str, float]:
 
 
 def _lifetimes(nodes: QuerySet[Node], now: datetime) -> dict[str, KnownLifetime]:
-    pools = {kind: lifetime_of(seen, USUAL[kind]) for kind, seen in observed_by_capacity_type(now).items()}
-    of_node = observed_by_node(nodes.order_by().values("pk"), now)
+    of_node = observed_by_node(now)
+    pools = {kind: lifetime_of(seen, USUAL[kind]) for kind, seen in by_capacity_type(of_node).items()}
     found = {}
     for pk, name, kind, notice_s in nodes.values_list("pk", "name", "capacity_type", "notice_s"):
         observed = of_node.get(pk, Observed())
@@ -69,3 +72,27 @@ def interruptions_of(gang: Iterable[KnownLifetime]) -> Interruptions:
     return Interruptions.of(
         gang_lifetime(member.lifetime for member in members), notice_s=min(member.notice_s for member in members)
     )
+
+
+def checkpoint_terms(attempts: Sequence[Attempt], now: datetime) -> dict[int, CheckpointTerms]:
+    """The terms of these attempts, by primary key; none of an attempt with a node that is no longer known."""
+    nodes = known_lifetimes((name for attempt in attempts for name in attempt.nodes), now)
+    costs = _costs(attempt.job_id for attempt in attempts if attempt.number > 1 or attempt.checkpoint_s is not None)
+    return {
+        attempt.pk: CheckpointTerms(interruptions_of(nodes[name] for name in attempt.nodes), costs.get(attempt.job_id))
+        for attempt in attempts
+        if attempt.nodes and all(name in nodes for name in attempt.nodes)
+    }
+
+
+def _costs(jobs: Iterable[UUID]) -> Mapping[UUID, float]:
+    """Seconds of the last measured checkpoint of each job."""
+    pks = set(jobs)
+    if not pks:
+        return {}
+    measured = Attempt.objects.filter(job__in=pks, checkpoint_s__isnull=False)
+    return {
+        job: seconds
+        for job, seconds in measured.order_by("pk").values_list("job", "checkpoint_s")
+        if seconds is not None
+    }

@@ -9,7 +9,7 @@ from django.conf import settings
 from cluster_app.models import FIRST_PAUSE, FOREIGN_USE, POWERED_DOWN, SUSPECT_AFTER, Node, NodePower
 from cluster_app.services import give_up_waking, keep_awake, note_awake
 from engines.power_commands import PowerCommandEnd, PowerCommands, PowerTask
-from scheduler_app.energy.driver import has_driver
+from scheduler_app.energy.sleep import has_driver
 from scheduler_app.models import SchedulerLease
 from scheduler_app.round.lease import Fence
 

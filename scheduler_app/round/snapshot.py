@@ -240,6 +240,7 @@ def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> I
         node_domain=_engine_of_nodes(rows),
         node_loss_rate=_loss_rates(rows),
         gpu_slower_by=_slower_by(rows, service),
+        node_price=_node_prices(rows),
         **_node_sets(rows, jobs),
     )
 
@@ -260,6 +261,16 @@ def _slower_by(rows: InputRows, service: InService) -> Floats | None:
     chosen_here = {node.id for node in rows.nodes if node.tunes}
     slower = [gpu.slower_by if gpu.node_id in chosen_here else 0.0 for gpu in service.gpus]
     return np.array(slower) if any(slower) else None
+
+
+def _node_prices(rows: InputRows) -> Floats | None:
+    """Price (N,) of a GPU of each node per hour; None where no node has one of its own."""
+    own = [node.price_per_gpu_hour for node in rows.nodes]
+    if all(price is None for price in own):
+        return None
+    of_type = {row.id: float(row.price_per_hour) for row in rows.types}
+    kinds = [node.gpu_type_id for node in rows.nodes]
+    return np.array([of_type[kind] if price is None else float(price) for kind, price in zip(kinds, own, strict=True)])
 
 
 def _engine_of_nodes(rows: InputRows) -> Ints | None:

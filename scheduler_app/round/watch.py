@@ -14,6 +14,7 @@ from cluster_app.models import Gpu, Node
 from database.bulk_update import rewrite
 from engines.protocol import EngineError, GpuReading, WatchedGpu
 from jobs_app.models import Attempt
+from scheduler_app.fairness.energy_ledger import ReadEnergy, add_energy_to_ledger
 from scheduler_app.gpu_watch.idle import note_idle_gpus
 from scheduler_app.gpu_watch.minutes import minute_of, store_readings
 from scheduler_app.gpu_watch.speeds import is_due, note_gpu_speeds
@@ -71,7 +72,10 @@ def _watch(fence: Fence, before: datetime, now: datetime) -> None:
         SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES).update(watched_at=now)
         store_readings(readings, {gpu: holder.attempt for gpu, holder in holders.items()}, now)
         note_stray_processes(processes, now, watched_at=before)
-        _add_energy(readings, holders, parts * min(now - before, LONGEST_GAP))
+        lasted = min(now - before, LONGEST_GAP)
+        energy = _add_energy(readings, holders, parts * lasted)
+    with fence.transaction():  # of its own: rounds lock these rows before they write attempts
+        add_energy_to_ledger(energy, now - lasted, now)
 
 
 def _read_before(now: datetime) -> datetime | None:
@@ -134,11 +138,14 @@ def _stray_processes(readings: Iterable[GpuReading]) -> dict[int, Sequence[int]]
     return {gpu: () if gpu in holders else processes for gpu, processes in known.items()}
 
 
-def _add_energy(readings: Iterable[GpuReading], holders: Mapping[int, Holder], lasted: timedelta) -> None:
+def _add_energy(readings: Iterable[GpuReading], holders: Mapping[int, Holder], lasted: timedelta) -> list[ReadEnergy]:
     """Add the energy since the last reading, power times time, to the attempts that hold the GPUs."""
-    joules: dict[int, float] = defaultdict(float)
+    watts: dict[int, list[float]] = defaultdict(list)
     for one in readings:
         if one.gpu in holders and one.power_w is not None:
-            joules[holders[one.gpu].attempt] += one.power_w * lasted.total_seconds()
-    before = dict(Attempt.objects.filter(pk__in=joules).values_list("pk", "gpu_energy_j"))
-    rewrite(Attempt, ("gpu_energy_j",), {pk: ((energy or 0.0) + joules[pk],) for pk, energy in before.items()})
+            watts[holders[one.gpu].attempt].append(one.power_w)
+    seconds = lasted.total_seconds()
+    attempts = Attempt.objects.filter(pk__in=watts).values_list("pk", "gpu_energy_j", "job__team", "gpu_type")
+    known = list(attempts)
+    rewrite(Attempt, ("gpu_energy_j",), {pk: ((before or 0.0) + seconds * sum(watts[pk]),) for pk, before, *_ in known})
+    return [ReadEnergy(team, kind, seconds * sum(watts[pk]), seconds * len(watts[pk])) for pk, _, team, kind in known]

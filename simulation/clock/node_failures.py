@@ -1,11 +1,49 @@
-"""Failures and repairs of nodes, drawn from exponential distributions."""
+"""Failures and repairs of nodes: drawn from exponential distributions, or as recorded."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 
 from allocation.types import Bools, Floats
+
+
+class Failures(Protocol):
+    """What the rules of rounds read: which nodes (N,) are down, and how long each is expected to stay up."""
+
+    mean_up_s: Floats
+    down: Bools
+
+    def pass_until(self, now_s: float) -> Bools:
+        """Advance time; returns the nodes (N,) that failed meanwhile, including those already repaired."""
+
+
+@dataclass(eq=False)
+class RecordedFailures:
+    """Each node is up in its recorded intervals (start, end) in seconds, in order and apart; mean_up_s is an estimate.
+
+    A node without intervals is always up.
+    """
+
+    mean_up_s: Floats
+    intervals: Sequence[Sequence[tuple[float, float]]]
+    down: Bools = field(init=False)
+    _now_s: float = -1.0
+
+    def __post_init__(self) -> None:
+        self.down = np.zeros(len(self.intervals), dtype=np.bool_)
+        self.pass_until(0.0)
+
+    def pass_until(self, now_s: float) -> Bools:
+        """Advance time; returns the nodes (N,) that failed meanwhile, including those already repaired."""
+        before_s, self._now_s = self._now_s, now_s
+        recorded = [bool(of_node) for of_node in self.intervals]
+        up = [any(start <= now_s < end for start, end in of_node) for of_node in self.intervals]
+        ended = [any(before_s < end <= now_s for _, end in of_node) for of_node in self.intervals]
+        self.down = np.array(recorded) & ~np.array(up)
+        failed: Bools = np.array(recorded) & np.array(ended)
+        return failed
 
 
 @dataclass(eq=False)

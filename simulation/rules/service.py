@@ -1,6 +1,6 @@
 """Rules of the service: the policy decides every round, and its assignment is placed on nodes."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from allocation.problem import runnable
 from allocation.quotas import Quotas
 from allocation.rounds.mechanism import reset_due
 from allocation.types import Bools, Floats, Ints
-from simulation.clock.node_failures import NodeFailures
+from simulation.clock.node_failures import Failures
 from simulation.clock.round_rules import PlannedRound
 from simulation.clock.state import State
 from simulation.cluster import Cluster
@@ -36,7 +36,7 @@ class ServiceRules:
     policy: Policy
     round_s: float
     timeless: bool = False
-    node_failures: NodeFailures | None = None
+    node_failures: Failures | None = None
     checkpoint_s: float = 0.0
     min_run_s: float = 0.0
     whole_steps: bool = False
@@ -49,6 +49,10 @@ class ServiceRules:
     """Part (G,) of 1 by which each GPU is slower than its type; a gang is as fast as its slowest GPU."""
     places_by_speed: bool = True
     """Whether the placement of gangs knows it, as the service does."""
+    places_by_deadline: bool = True
+    """Whether it knows deadlines, too."""
+    node_price: Floats | None = None
+    """Price (N,) of a GPU of each node per hour, by which it places."""
     _decision: Decision | None = None
     _owner: Ints = field(init=False)
     _sharer: Ints = field(init=False)
@@ -73,6 +77,8 @@ class ServiceRules:
         problem = state.problem(rows, capacity=self._capacity(), locked=unlock_s > 0, unlock_s=unlock_s)
         state.set_isolated(problem, rows)
         inventory = self._inventory(state, rows)
+        if not self.places_by_deadline:
+            problem = replace(problem, deadline_s=np.full(len(rows), np.inf))
         plan = plan_round(
             problem, inventory, Quotas.none(len(rows)), self._asked(changed=changed), round_s=self.round_s
         )
@@ -197,6 +203,7 @@ class ServiceRules:
             uneven=np.zeros(m, dtype=np.bool_),
             node_loss_rate=self._loss_rates(),
             gpu_slower_by=self.gpu_slower_by[up] if self.gpu_slower_by is not None and self.places_by_speed else None,
+            node_price=self.node_price,
         )
 
     def _loss_rates(self) -> Floats | None:

@@ -1,7 +1,10 @@
 """Nodes from a CSV file, as an administrator brings them in: a preview, then all rows or none."""
 
+import html
 import re
 import tempfile
+from datetime import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -317,3 +320,49 @@ def test_a_preview_is_confirmed_as_it_was_shown_or_not_at_all(admin: Client, kin
     forged = shown.replace('name="import_file_name" value="', 'name="import_file_name" value="x')
     assert "preview the file again" in confirm(admin, forged).content.decode()
     assert Node.objects.count() == 1
+
+
+STAY = "name,gpu_type,gpus,cpus,memory_mib,capacity_type,notice_s,price_per_gpu_hour,lent_from,lent_until,lent_zone\n"
+OF_N1 = ("capacity_type", "notice_s", "price_per_gpu_hour", "lent_from", "lent_until", "lent_zone")
+
+
+def test_how_long_a_node_stays_its_price_and_its_hours_are_columns(admin: Client, kind: str) -> None:
+    confirm(admin, preview(admin, STAY + f"n1,{kind},2,99,1024,volunteer,600,0.25,22:00,06:30,Europe/Berlin\n"))
+    values = Node.objects.values_list(*OF_N1).get()
+    assert values == ("volunteer", 600, Decimal("0.25"), time(22), time(6, 30), "Europe/Berlin")
+    confirm(admin, preview(admin, STAY + f"n1,{kind},2,99,1024,,,,,,\n"))
+    assert Node.objects.values_list(*OF_N1).get() == ("stable", 0, None, None, None, "UTC")
+
+
+@pytest.mark.parametrize(
+    ("cells", "column", "remedy"),
+    [
+        ("lent,,,,,", "capacity_type", "Write stable, spot or volunteer"),
+        ("spot,2 min,,,,", "notice_s", "Write a whole number"),
+        ("spot,,cheap,,,", "price_per_gpu_hour", "Write a price per GPU hour, as 1.25"),
+        ("spot,,-1,,,", "price_per_gpu_hour", "greater than or equal to 0"),
+        (",,,10 pm,06:00,", "lent_from", "Write a time of day, as 22:00"),
+        (",,,22:00,,", "lent_until", "Give both times"),
+        (",,,22:00,22:00,", "lent_until", "Both times are the same"),
+        (",,,22:00,06:00,Berlin", "lent_zone", "Berlin"),
+    ],
+)
+def test_a_fault_names_the_column_and_what_to_write(
+    admin: Client, kind: str, cells: str, column: str, remedy: str
+) -> None:
+    shown = html.unescape(preview(admin, STAY + f"n1,{kind},2,99,1024,{cells}\n"))
+    assert "Nothing was imported" in shown
+    assert f"<code>{column}</code>" in shown
+    assert remedy in shown
+
+
+def test_what_was_exported_changes_nothing_when_it_is_imported(admin: Client, kind: str) -> None:
+    confirm(admin, preview(admin, STAY + f"r1,{kind},4,9,1024,spot,120,0.9,22:00,06:30,Europe/Berlin\n"))
+    action = {"action": "export_nodes", "_selected_action": list(Node.objects.values_list("pk", flat=True))}
+    text = admin.post(reverse("admin:cluster_app_node_changelist"), action).content
+    assert text.decode().splitlines()[2].startswith(f"r1,{kind},4,9,1024,local,0,,,spot,120,0.900,22:00")
+    before = list(Node.objects.values())
+    shown = preview(admin, text)
+    assert "<del>" not in shown
+    confirm(admin, shown)
+    assert list(Node.objects.values()) == before

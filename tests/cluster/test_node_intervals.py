@@ -6,9 +6,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from cluster_app import node_history
 from cluster_app.engine_reports import record_heartbeats, update_node_health
 from cluster_app.models import LOCAL_ENGINE, LOST_AFTER, SUSPECT_AFTER, Node, NodeInterval
-from cluster_app.node_history import Observed, observed_by_capacity_type, observed_by_node
+from cluster_app.node_history import Observed, by_capacity_type, observed_by_node
 from cluster_app.services import drain, unknown_if_moved
 from jobs_app.models import Job
 from scheduler_app.round.node_lifetimes import USUAL, interruptions_of, known_lifetimes
@@ -86,7 +87,7 @@ def test_a_node_that_becomes_another_machine_neither_went_nor_came_back(watch: W
     moved.emulated = not moved.emulated
     unknown_if_moved(moved, Node.objects.get())
     assert [end for _, _, end in watch.intervals] == [End.CENSORED]
-    assert observed_by_node([moved.pk], watch.now)[moved.pk].losses == 0
+    assert observed_by_node(watch.now)[moved.pk].losses == 0
 
 
 def test_what_was_observed_is_summed_by_node_and_by_capacity_type(lab: Lab, watch: Watch) -> None:
@@ -94,8 +95,21 @@ def test_what_was_observed_is_summed_by_node_and_by_capacity_type(lab: Lab, watc
         watch.alive_for(HOUR)
         watch.silent_for(30 * MINUTE)
     expected = Observed(up_s=3 * 3600, losses=3, announced=0, down_s=3 * 1800, returns=2)
-    assert observed_by_node([watch.node.pk], watch.now) == {watch.node.pk: expected}
-    assert observed_by_capacity_type(watch.now) == {CapacityType.STABLE: expected}
+    assert observed_by_node(watch.now) == {watch.node.pk: expected}
+    assert by_capacity_type(observed_by_node(watch.now)) == {CapacityType.STABLE: expected}
+
+
+def test_sums_of_many_intervals_are_kept_for_an_hour_or_until_many_are_new(
+    lab: Lab, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_history, "LEAST_KEPT", 1)
+    monkeypatch.setattr(node_history, "_KEPT", {})
+    watch.alive_for(HOUR)
+    before = observed_by_node(watch.now)
+    assert observed_by_node(watch.now + 59 * MINUTE) is before
+    assert observed_by_node(watch.now + HOUR) is not before
+    watch.silent_for(30 * MINUTE)
+    assert observed_by_node(watch.now + 61 * MINUTE)[watch.node.pk].losses == 1
 
 
 def test_a_new_spot_node_is_expected_to_stay_as_long_as_other_spot_nodes_did(lab: Lab, watch: Watch) -> None:

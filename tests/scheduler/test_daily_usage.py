@@ -106,8 +106,8 @@ def test_the_page_shows_twelve_months_and_gives_them_as_csv(night: Lab) -> None:
     browser.force_login(night.user())
     assert f"{today:%B %Y}" in browser.get("/usage").content.decode()
     lines = browser.get("/usage?format=csv").content.decode().splitlines()
-    assert lines[0] == "month,team,gpu_type,gpu_hours,work_gpu_hours,cost"
-    assert f"{today:%Y-%m},vision,a100,2.0,0.0,6.0" in lines
+    assert lines[0] == "month,team,gpu_type,gpu_hours,work_gpu_hours,cost,energy_kwh,energy_source"
+    assert f"{today:%Y-%m},vision,a100,2.0,0.0,6.0,0.8,power" in lines
 
 
 def test_it_stays_when_the_jobs_are_archived_and_the_minutes_deleted(lab: Lab, settings: Settings) -> None:

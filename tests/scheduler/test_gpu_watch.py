@@ -28,7 +28,7 @@ from engines.protocol import AttemptReport, GpuReading, GpuReport, NodeReport, T
 from jobs_app.models import Attempt, Job, JobEvent, Team
 from scheduler_app.gpu_watch.idle import AttemptUse, idle_change, note_idle_gpus
 from scheduler_app.gpu_watch.minutes import COLUMNS, Minute, merged, store_readings
-from scheduler_app.models import GpuClaim, GpuMinute
+from scheduler_app.models import DailyUsage, GpuClaim, GpuMinute
 from scheduler_app.round import engine_registry as registry
 from scheduler_app.round.tick import engine_turn, tick
 from scheduler_app.round.watch import EVERY, number_of_parts
@@ -148,7 +148,9 @@ def test_energy_is_power_times_time(lab: Lab, machine: MachineWithGpus, turns: A
     turns(timedelta(minutes=1))
     before = Attempt.objects.get().gpu_energy_j
     turns(timedelta(minutes=2))
-    assert Attempt.objects.get().gpu_energy_j - before == pytest.approx(2 * 300 * 120)
+    attempt, day = Attempt.objects.get(), DailyUsage.objects.get()
+    assert attempt.gpu_energy_j - before == pytest.approx(2 * 300 * 120)
+    assert (day.team_id, day.read_energy_j) == (attempt.job.team_id, pytest.approx(attempt.gpu_energy_j))
 
 
 @pytest.mark.parametrize(("gpus", "parts"), [(0, 1), (8, 1), (1024, 1), (1025, 2), (5000, 5), (100_000, 5)])

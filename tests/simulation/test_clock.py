@@ -8,6 +8,7 @@ from allocation.policies import POLICIES, REGISTRY
 from allocation.problem import Problem
 from allocation.quotas import Quotas
 from allocation.rounds.mechanism import RoundAssignment
+from simulation.clock.node_failures import RecordedFailures
 from simulation.clock.run import Simulation, Stalled
 from simulation.clock.state import State
 from simulation.cluster import Cluster
@@ -220,3 +221,16 @@ def test_a_gang_is_placed_on_the_fast_node_where_speeds_are_known(by_speed, seco
     simulation.rounds.gpu_slower_by = np.array([0.0, 0.2, 0.0, 0.0])
     simulation.rounds.places_by_speed = by_speed
     assert simulation.run().finish_s.tolist() == pytest.approx([seconds])
+
+
+def test_recorded_nodes_go_and_come_back_as_they_did():
+    """The second node is up from 0 to 100 s and from 200 s on; the first has no record and never goes."""
+    recorded = RecordedFailures(np.full(2, 1e6), [[], [(0, 100), (200, 900)]])
+    assert recorded.down.tolist() == [False, False]
+    assert [(recorded.pass_until(now).tolist()[1], recorded.down.tolist()[1]) for now in (99, 100, 150, 200)] == [
+        (False, False),
+        (True, True),
+        (False, True),
+        (False, False),
+    ]
+    assert recorded.pass_until(1000).tolist() == [False, True]

@@ -159,6 +159,7 @@ def explanation(job: Job, answer: Explanation) -> RenderableType:
         ("CPUs and memory", answer.get("cpu_memory", "")),
         ("Measurement", answer.get("measurement", "")),
         *_remaining(answer.get("remaining")),
+        ("placement", placement["detail"] if (placement := answer.get("placement")) else ""),
         ("round", number(answer["round"], "{}")),
         *_would_start(answer.get("would_start")),
     ]

@@ -28,23 +28,31 @@ def shares_table(teams: Iterable[Team]) -> RenderableType:
 
 
 def usage_table(report: UsageReport) -> RenderableType:
-    """GPU hours and cost per period, team and GPU type, with their sums."""
+    """GPU hours, cost and energy per period, team and GPU type, with their sums."""
     rows = [
         (row["period"] if report["by"] == "day" else row["period"][:7], row["team"], row["gpu_type"], *_amounts([row]))
         for row in report["rows"]
     ]
     if len(rows) > 1:
         rows.append(("total", "", "", *_amounts(report["rows"])))
-    headings = (report["by"].upper(), "TEAM", "GPU TYPE", "GPU HOURS", "WEIGHTED BY SPEED", "COST")
+    headings = (report["by"].upper(), "TEAM", "GPU TYPE", "GPU HOURS", "WEIGHTED BY SPEED", "COST", "KWH", "ENERGY IS")
     return table(headings, rows, empty=f"No GPU was used from {report['since']} to {report['until']}.")
 
 
-def _amounts(rows: Sequence[Usage]) -> tuple[str, str, str]:
+def _amounts(rows: Sequence[Usage]) -> tuple[str, ...]:
     return (
         f"{sum(row['gpu_hours'] for row in rows):.1f}",
         f"{sum(row['work_gpu_hours'] for row in rows):.1f}",
         f"{sum(row['cost'] for row in rows):.2f}",
+        *_energy(rows),
     )
+
+
+def _energy(rows: Sequence[Usage]) -> tuple[str, str]:
+    """Energy as far as it is known, and where it comes from."""
+    known = [row["energy_kwh"] for row in rows if row["energy_kwh"] is not None]
+    sources = dict.fromkeys(row["energy_source"].replace("_", " ") for row in rows)
+    return f"{sum(known):.3g}" if known else "", " or ".join(sources)
 
 
 def rounds_table(rounds: Iterable[Round], *, now: datetime) -> RenderableType:

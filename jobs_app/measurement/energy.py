@@ -1,0 +1,96 @@
+"""Energy of GPUs over a time: as read of the GPUs, and for the rest the power of their type times the time."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import reduce
+
+from jobs_app.models import Attempt
+
+MOST_UNREAD = 0.05
+"""Part of the GPU time without readings, as of a start and an end, with which energy counts as measured."""
+
+
+class EnergySource(StrEnum):
+    """Where a figure of energy comes from."""
+
+    MEASURED = "measured"
+    PARTLY_MEASURED = "partly_measured"
+    POWER = "power"
+    INCOMPLETE = "incomplete"
+    UNKNOWN = "unknown"
+
+    @property
+    def words(self) -> str:
+        return SOURCE_WORDS[self]
+
+
+ENERGY_SOURCES = [(source.value, source.name) for source in EnergySource]
+"""Choices of REST; with the labels that the schema generator gives to a plain enum."""
+SOURCE_WORDS = {
+    EnergySource.MEASURED: "measured",
+    EnergySource.PARTLY_MEASURED: "partly measured, the rest by the type's power",
+    EnergySource.POWER: "by the type's power",
+    EnergySource.INCOMPLETE: "at least: not read in part, and the type's power is not known",
+    EnergySource.UNKNOWN: "not read, and the type's power is not known",
+}
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Energy in J, and the GPU seconds that it was read of, was estimated for, and is not known of."""
+
+    joules: float = 0.0
+    read_gpu_s: float = 0.0
+    estimated_gpu_s: float = 0.0
+    unknown_gpu_s: float = 0.0
+
+    @classmethod
+    def of(cls, *, read_j: float, read_gpu_s: float, gpu_s: float, power_w: float) -> "Energy":
+        """Of GPUs of one type that ran for `gpu_s`; `power_w` is of one GPU of it in use, 0 if it is not known."""
+        rest_s = max(gpu_s - read_gpu_s, 0.0)
+        if power_w > 0:
+            return cls(read_j + rest_s * power_w, read_gpu_s, rest_s, 0.0)
+        return cls(read_j, read_gpu_s, 0.0, rest_s)
+
+    @classmethod
+    def sum(cls, parts: Iterable["Energy"]) -> "Energy":
+        return reduce(cls.__add__, parts, cls())
+
+    def __add__(self, other: "Energy") -> "Energy":
+        return Energy(
+            self.joules + other.joules,
+            self.read_gpu_s + other.read_gpu_s,
+            self.estimated_gpu_s + other.estimated_gpu_s,
+            self.unknown_gpu_s + other.unknown_gpu_s,
+        )
+
+    @property
+    def source(self) -> EnergySource:
+        unread_s = self.estimated_gpu_s + self.unknown_gpu_s
+        if self.unknown_gpu_s > MOST_UNREAD * (self.read_gpu_s + unread_s):
+            return EnergySource.INCOMPLETE if self.joules else EnergySource.UNKNOWN
+        if unread_s <= MOST_UNREAD * (self.read_gpu_s + unread_s):
+            return EnergySource.MEASURED
+        return EnergySource.PARTLY_MEASURED if self.read_gpu_s else EnergySource.POWER
+
+    @property
+    def watt_hours(self) -> float | None:
+        """None: nothing is known of it."""
+        return None if self.source is EnergySource.UNKNOWN else self.joules / 3600
+
+
+def energy_of_ended(attempts: Iterable[Attempt]) -> Energy:
+    """Energy of the attempts that have ended, with their GPU types; of one that was read, for all of its run."""
+    return Energy.sum(_of(attempt) for attempt in attempts if attempt.ended_at is not None)
+
+
+def _of(attempt: Attempt) -> Energy:
+    gpu_s = attempt.gpu_count * attempt.ran_s(attempt.claimed_at)
+    read = attempt.gpu_energy_j is not None
+    return Energy.of(
+        read_j=attempt.gpu_energy_j or 0.0,
+        read_gpu_s=gpu_s if read else 0.0,
+        gpu_s=gpu_s,
+        power_w=attempt.gpu_type.power_w,
+    )
