@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
+from engines.lease_file import LeaseTerms
 from engines.linux import is_locked
 from engines.protocol import Stream
 
@@ -98,6 +99,10 @@ class LaunchFile(TypedDict):
     mark: str
     log_limit_bytes: int
     code: CodeFile | None
+    checkpoints: NotRequired[CodeFile]
+    """Archive of what an earlier attempt saved at another engine."""
+    lease: NotRequired[LeaseTerms]
+    """Lease without which the attempt stops by itself."""
     masked: NotRequired[list[str]]
     """Texts that are masked in logs; never written to the file."""
 
@@ -134,6 +139,8 @@ class ExitFile(TypedDict):
     """Nodes whose rank left no outcome: processes may be left there, and only there."""
     missing_storage: NotRequired[dict[str, str]]
     """Node → the storage that was missing there."""
+    lease_over: NotRequired[bool]
+    """Whether it stopped because the lease was over."""
 
 
 class AttemptFolder:
@@ -153,6 +160,8 @@ class AttemptFolder:
         self.exit = path / "exit.json"
         self.supervisor_log = path / "supervisor.log"
         self.code = path / "code.tar.gz"
+        self.checkpoints = path / "checkpoints.tar.gz"
+        self.restored = path / "restored"
         self.session_door = path / "session"
         self.job_writable = path / "job"
         """The only folder that the job may write to; all others belong to the service."""

@@ -26,9 +26,11 @@ from engines.attempt_files import (
     write_json,
     write_whole,
 )
+from engines.lease_file import LeaseFile
 from engines.linux import become_subreaper, process_space, seconds_since_boot
 from engines.log_file import masked_texts
 from engines.progress import MOST_COUNTED, ProgressTail, progress_to_json
+from engines.protocol import StopReason
 from engines.supervision.processes import descendants, kill, marked, reap
 from engines.supervision.rank import Rank
 from engines.supervision.session_door import open_door
@@ -81,6 +83,7 @@ class Supervisor:
         self._message = ""
         self._node_failed = False
         self._missing: dict[str, str] = {}
+        self._lease_over = False
 
     def run(self) -> None:
         self._begin()
@@ -99,6 +102,7 @@ class Supervisor:
             node_failed=self._node_failed,
             silent_nodes=[rank.silent_node for rank in self._ranks if rank.silent_node],
             missing_storage=self._missing,
+            lease_over=self._lease_over,
         )
 
     def _begin(self) -> None:
@@ -125,6 +129,7 @@ class Supervisor:
             if key.data.pump(key.fd) == 0:  # end of file
                 self._selector.unregister(key.fd)
         self._obey_stop()
+        self._obey_lease()
         self._enforce_deadline()
         self._collect()
         self._follow_progress()
@@ -133,12 +138,22 @@ class Supervisor:
 
     def _obey_stop(self) -> None:
         stop = self._folder.read_stop()
-        if stop is None:
-            return
+        if stop is not None:
+            self._say_why(stop["reason"])
+            self._stop_within(stop["grace_s"])
+
+    def _obey_lease(self) -> None:
+        """Stop when the lease runs out: the service may then start the job elsewhere."""
+        left_s = _lease_left_s(self._launch)
+        if left_s is not None:
+            self._lease_over |= self._deadline_s == inf
+            self._say_why(StopReason.DRAIN)
+            self._stop_within(left_s)
+
+    def _say_why(self, reason: str) -> None:
         if not self._folder.stop_reason.exists():
             with suppress(OSError):  # a broken disk: the job is stopped all the same
-                write_whole(self._folder.stop_reason, stop["reason"], mode=0o644)
-        self._stop_within(stop["grace_s"])
+                write_whole(self._folder.stop_reason, reason, mode=0o644)
 
     def _stop_within(self, grace_s: float) -> None:
         """Send SIGTERM with a deadline; a repeat can only bring the deadline forward."""
@@ -226,6 +241,7 @@ def write_exit(
     node_failed: bool = False,
     silent_nodes: Sequence[str] = (),
     missing_storage: Mapping[str, str] = MappingProxyType({}),
+    lease_over: bool = False,
 ) -> None:
     content = ExitFile(
         exit_code=exit_code,
@@ -236,6 +252,7 @@ def write_exit(
         node_failed=node_failed,
         silent_nodes=list(silent_nodes),
         missing_storage=dict(missing_storage),
+        lease_over=lease_over,
     )
     _keep_trying(folder.exit, content)
     release_space(*folder.small_files)
@@ -257,26 +274,43 @@ def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank, *, has_door
     launch = folder.read_launch()
     if launch is None or folder.started.exists():
         return
-    if folder.read_stop() is not None:
-        folder.code.unlink(missing_ok=True)
-        folder.secrets.unlink(missing_ok=True)
-        write_exit(
-            folder,
-            exit_code=STOPPED_BEFORE_START,
-            started_at=None,
-            message="The attempt was stopped before it started.",
-        )
+    if folder.read_stop() is not None or _lease_left_s(launch) is not None:
+        _end_before_start(folder)
         return
     try:
         unpack_code(launch)
     except CodeNotUnpacked as error:
-        folder.code.unlink(missing_ok=True)
-        folder.secrets.unlink(missing_ok=True)
+        _remove_input(folder)
         exit_code = NOT_UNPACKED if error.node_failed else BAD_ARCHIVE
         write_exit(folder, exit_code=exit_code, started_at=None, message=str(error), node_failed=error.node_failed)
         return
+    if _lease_left_s(launch) is not None:  # unpacking took so long
+        _end_before_start(folder)
+        return
     become_subreaper()
     Supervisor(folder, _with_secrets(launch, folder), start_rank, has_door=has_door).run()
+
+
+def _end_before_start(folder: AttemptFolder) -> None:
+    _remove_input(folder)
+    write_exit(
+        folder,
+        exit_code=STOPPED_BEFORE_START,
+        started_at=None,
+        message="The attempt was stopped before it started.",
+        lease_over=folder.read_stop() is None,
+    )
+
+
+def _remove_input(folder: AttemptFolder) -> None:
+    for path in (folder.code, folder.checkpoints, folder.secrets):
+        path.unlink(missing_ok=True)
+
+
+def _lease_left_s(launch: LaunchFile) -> float | None:
+    """Seconds to stop within, as the lease runs out; None: it goes on, or there is none."""
+    lease = launch.get("lease")
+    return LeaseFile(Path(lease["path"])).must_stop_within_s(lease["grace_s"]) if lease is not None else None
 
 
 def _with_secrets(launch: LaunchFile, folder: AttemptFolder) -> LaunchFile:
