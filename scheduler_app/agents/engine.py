@@ -72,6 +72,8 @@ class AgentEngine:
         agent = self._agent()
         if agent.revoked_at is not None:
             raise NodeFault(f"The machine {self._name} may no longer work here: its token was revoked.")
+        if launch.secrets and not agent.trusted:
+            raise NodeFault(f"The machine {self._name} is not trusted with secrets (any more).")
         facts = {"agent": agent, "job": UUID(launch.job), "launch": seal(json.dumps(encode(launch)))}
         AgentAttempt.objects.get_or_create(attempt=launch.attempt, defaults=facts)
 
