@@ -28,14 +28,18 @@ class LargerThanAllowed(Exception):
     """More bytes were sent than the service takes."""
 
 
+def agent_root() -> Path:
+    return settings.MOTLEY_AGENT_ROOT or settings.MOTLEY_ENGINE_ROOT / "agents"
+
+
 def attempt_folder(attempt: int) -> AttemptFolder:
     """Folder with the logs of an attempt."""
-    return AttemptFolder(settings.MOTLEY_AGENT_ROOT / "attempts" / str(int(attempt)))
+    return AttemptFolder(agent_root() / "attempts" / str(int(attempt)))
 
 
 def checkpoints_of(job: UUID) -> Path:
     """Archive of the job's checkpoints; it need not exist."""
-    return Path(settings.MOTLEY_AGENT_ROOT / "checkpoints" / f"{job}.tar.gz")
+    return agent_root() / "checkpoints" / f"{job}.tar.gz"
 
 
 def append_log(attempt: int, stream: Stream, offset: int, data: bytes, *, most: int) -> int:

@@ -24,6 +24,7 @@ from scheduler_app.agents.sync import LEAVING, Standing, answer_to
 from scheduler_app.models import Agent, AgentAttempt
 from scheduler_app.operations.join_agent import issue_join_token, revoke_agent
 from scheduler_app.round.engine_registry import engines
+from scheduler_app.round.observe import observe
 from tests.service_lab import Lab
 
 DESK = NodeReport("joining", "k80", [GpuReport(0), GpuReport(1)], cpus=8, memory_mib=32_768)
@@ -150,9 +151,10 @@ def test_a_machine_that_is_cut_off_has_its_job_run_elsewhere_once(desk: Played, 
     lab.running(job)
     lab.node("stays", "k80", gpus=1)
     forget_that_it_was_heard(desk)
-    for _ in range(20):  # the scheduler listens all the time
-        lab.ahead += timedelta(seconds=20)
-        lab.tick()
+    for _ in range(32):  # the scheduler listens all the time
+        lab.ahead += timedelta(seconds=10)
+        observe(lab.fence, lab.now)
+    assert Node.objects.get(name="desk").health == Node.Health.LOST
     lab.until(lambda: job.attempts.filter(number=2, state="running").exists())
     first, second = lab.attempts(job)
     assert (first.outcome, second.nodes) == ("lost", ["stays"])
