@@ -151,8 +151,8 @@ def test_a_machine_that_is_cut_off_has_its_job_run_elsewhere_once(desk: Played, 
     lab.running(job)
     lab.node("stays", "k80", gpus=1)
     forget_that_it_was_heard(desk)
-    for _ in range(32):  # the scheduler listens all the time
-        lab.ahead += timedelta(seconds=10)
+    for _ in range(40):  # the scheduler listens all the time
+        lab.ahead += timedelta(seconds=8)
         observe(lab.fence, lab.now)
     assert Node.objects.get(name="desk").health == Node.Health.LOST
     lab.until(lambda: job.attempts.filter(number=2, state="running").exists())
