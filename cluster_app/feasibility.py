@@ -8,7 +8,7 @@ from django.db.models import Count
 from allocation.gangs import fewest_nodes, holds_equal_parts, servable_gpus
 from cluster_app.models import Gpu, Node
 from cluster_app.replica_size import ONE_GPU, GpusPerReplica
-from cluster_app.storage import CONTAINERS, StoragePaths, runs
+from cluster_app.storage import CONTAINERS, NOT_STORAGE, PLACES, SITE, WORDS, StoragePaths, offers
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class NodeShape:
     memory_mib: int
     engine: str = ""
     storage: frozenset[str] = frozenset()
-    """Names of the storage that it has, and `CONTAINERS`."""
+    """Names of the storage that it has, and what it offers else (`cluster_app.storage.offers`)."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Request:
     uneven_gang: bool = False
     gpus_per_replica: GpusPerReplica = ONE_GPU
     mounts: tuple[str, ...] = ()
-    """Names of storage, and `CONTAINERS`."""
+    """Names of storage, and what its nodes must have and be else (`cluster_app.storage.needs_of`)."""
 
     @property
     def replicas(self) -> int:
@@ -73,9 +73,10 @@ def inventory() -> list[NodeShape]:
             cpus=node.cpus,
             memory_mib=node.memory_mib,
             engine=str(node.engine_id),
-            storage=frozenset(paths.on(str(node.engine_id), node.gpu_type.name)) | runs(node.containers),
+            storage=frozenset(paths.on(str(node.engine_id), node.gpu_type.name))
+            | offers(node.containers, node.engine.kind, trusted=node.engine.trusted),
         )
-        for node in Node.objects.select_related("gpu_type")
+        for node in Node.objects.select_related("gpu_type", "engine")
         if node.pk in gpus
     ]
 
@@ -86,7 +87,9 @@ def why_never(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
         return Refusal(
             "no_such_gpu", "/gpus", "The cluster has no GPUs yet: an administrator can add nodes in the administration."
         )
-    checks = (_wrong_type, _no_containers, _no_storage, _too_little, _too_large)
+    everywhere = frozenset.intersection(*{node.storage for node in nodes}) & PLACES
+    request = replace(request, mounts=tuple(name for name in request.mounts if name not in everywhere))
+    checks = (_wrong_type, _volunteers_only, _no_containers, _no_storage, _too_little, _too_large)
     return next((refusal for check in checks if (refusal := check(request, nodes))), None)
 
 
@@ -97,6 +100,16 @@ def _wrong_type(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
         return None
     pointer = "/gpus_per_replica" if request.gpus_per_replica.by_type else "/gpu_types"
     return Refusal("no_such_gpu", pointer, f"No node has {', '.join(unknown)}; there is {', '.join(known)}.")
+
+
+def _volunteers_only(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
+    """The allowed GPUs are on machines that joined, where the job may not run."""
+    places = PLACES.intersection(request.mounts)
+    if any(places <= node.storage for node in _of_type(request, nodes)):
+        return None
+    which = "machines that joined" if SITE in places else "machines that joined and are not trusted"
+    text = f"Only {which} have the allowed GPU types, and the job may not run there: see `volunteers`, and that of its"
+    return Refusal("volunteers_only", "/volunteers", f"{text} team; secrets and a workdir keep a job away, too.")
 
 
 def _no_containers(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
@@ -111,12 +124,12 @@ def _no_storage(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
     """A name that no node has, or names that no allowed node has together."""
     if not request.mounts or any(_has_storage(request, node) for node in _of_type(request, nodes)):
         return None
-    known = sorted(frozenset[str]().union(*(node.storage for node in nodes)) - {CONTAINERS})
-    unknown = [name for name in request.mounts if name not in {*known, CONTAINERS}]
+    known = sorted(frozenset[str]().union(*(node.storage for node in nodes)) - NOT_STORAGE)
+    unknown = [name for name in request.mounts if name not in {*known, *NOT_STORAGE}]
     if unknown:
         there = f"there is {', '.join(known)}" if known else "an administrator can add it in the administration"
         return Refusal("no_such_storage", "/mounts", f"No node has the storage {', '.join(unknown)}; {there}.")
-    asked = " and ".join("a container runtime" if name == CONTAINERS else name for name in request.mounts)
+    asked = " and ".join(WORDS.get(name, name) for name in request.mounts)
     where = sorted({f"{node.gpu_type} of {node.engine}" for node in nodes if _has_storage(request, node)})
     if not where:
         return Refusal("no_such_storage", "/mounts", f"No node has the storage {asked} together.")

@@ -113,6 +113,7 @@ class Engine(models.Model):
     class Kind(models.TextChoices):
         LOCAL = "local", "local: processes on this machine"
         SLURM = "slurm", "Slurm: jobs of a Slurm cluster"
+        AGENT = "agent", "agent: a machine that has joined with a token"
 
     name = models.CharField(max_length=40, unique=True, validators=[name_is_plain], help_text="As nodes name it: hpc.")
     kind = models.CharField(max_length=20, choices=Kind.choices)
@@ -122,6 +123,10 @@ class Engine(models.Model):
         help_text='A map. Local: empty. Slurm: at least the folder that all nodes share, {"root": "/shared/motley"}.',
     )
     enabled = models.BooleanField(default=True, help_text="If not, no new jobs are started there; running jobs go on.")
+    trusted = models.BooleanField(
+        default=True,
+        help_text="Its machines may have secrets of jobs. A machine that joined gets them only if trusted.",
+    )
     heard_at = models.DateTimeField("last heard", null=True, blank=True, editable=False)
     since = models.DateTimeField(
         null=True, blank=True, editable=False, help_text="Since when it has answered or, with a fault, has not."
@@ -132,7 +137,9 @@ class Engine(models.Model):
 
     class Meta:
         ordering = ("name",)
-        constraints = [models.CheckConstraint(condition=Q(kind__in=("local", "slurm")), name="engine_kind_known")]
+        constraints = [
+            models.CheckConstraint(condition=Q(kind__in=("agent", "local", "slurm")), name="engine_kind_known")
+        ]
 
     def __str__(self) -> str:
         return self.name

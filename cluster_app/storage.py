@@ -1,11 +1,13 @@
-"""Named storage: its paths on the nodes of an engine, and the nodes on which it was found missing."""
+"""What jobs need of nodes: named storage, containers, and whose machine it is; where storage was found missing."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cluster_app.models import MissingStorage, Node, Storage
+from django.db import models
+
+from cluster_app.models import Engine, MissingStorage, Node, Storage
 
 TRIED_AGAIN_AFTER = timedelta(minutes=5)
 """Time for which jobs stay away from a node that did not have their storage: a mount may come back by itself."""
@@ -15,14 +17,41 @@ CONTAINERS = "(containers)"
 """Stands among the storage of a node that runs containers: no storage can have this name."""
 
 
-def needs_of(mounts: Collection[str], image: str) -> tuple[str, ...]:
-    """What a node must have for a job with this storage and this image."""
-    return (*mounts, CONTAINERS) if image else tuple(mounts)
+SITE, TRUSTED = "(site)", "(trusted)"
+"""Stand among the storage of nodes of the site's own engines, and of those and machines that joined and are trusted."""
+PLACES = frozenset({SITE, TRUSTED})
+NOT_STORAGE = frozenset({CONTAINERS}) | PLACES
+WORDS = {CONTAINERS: "a container runtime", SITE: "a place at the site itself", TRUSTED: "the trust of the site"}
+"""For texts: a node has these, or has not."""
 
 
-def runs(containers: str) -> frozenset[str]:
-    """What a node with this container runtime has for `needs_of`."""
-    return frozenset({CONTAINERS} if containers else ())
+class Volunteers(models.TextChoices):
+    """On which machines that joined a job may run."""
+
+    NONE = "none", "none: on machines of the site only"
+    TRUSTED = "trusted", "trusted: on those that an administrator trusts"
+    ANY = "any", "any: on all that joined"
+
+
+def places_of(volunteers: str) -> tuple[str, ...]:
+    """What a node must be for a job that may run on these machines."""
+    return {Volunteers.NONE.value: (SITE,), Volunteers.TRUSTED.value: (TRUSTED,)}.get(volunteers, ())
+
+
+def needs_of(mounts: Collection[str], image: str, places: Iterable[str] = ()) -> tuple[str, ...]:
+    """What a node must have for a job with this storage and this image, and be (`places_of`)."""
+    return (*mounts, *([CONTAINERS] if image else []), *places)
+
+
+def offers(containers: str, kind: str, *, trusted: bool) -> frozenset[str]:
+    """What a node with this container runtime, of an engine of this kind, has for `needs_of` beside storage."""
+    own = kind != Engine.Kind.AGENT
+    return frozenset(
+        [*([CONTAINERS] if containers else []), *([SITE] if own else []), *([TRUSTED] if own or trusted else [])]
+    )
+
+
+OF_ENGINE = ("engine__kind", "engine__trusted")
 
 
 @dataclass(frozen=True)
@@ -55,10 +84,11 @@ def missing_storage() -> dict[int, frozenset[str]]:
 def nodes_with(needs: Collection[str]) -> set[int]:
     """Primary keys of the nodes that have all of this; on none of them was storage found missing lately."""
     paths, missing = StoragePaths.read(), missing_storage()
-    nodes = Node.objects.values_list("pk", "engine__name", "gpu_type__name", "containers")
+    nodes = Node.objects.values_list("pk", "engine__name", "gpu_type__name", "containers", *OF_ENGINE)
     has = {
-        pk: (paths.on(engine, gpu_type).keys() - missing.get(pk, frozenset())) | runs(containers)
-        for pk, engine, gpu_type, containers in nodes
+        pk: (paths.on(engine, gpu_type).keys() - missing.get(pk, frozenset()))
+        | offers(containers, kind, trusted=trusted)
+        for pk, engine, gpu_type, containers, kind, trusted in nodes
     }
     return {pk for pk, names in has.items() if {*needs} <= names}
 

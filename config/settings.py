@@ -260,6 +260,13 @@ CELERY_BEAT_SCHEDULE = {  # a queue for each loop of the scheduler, so that no c
 MOTLEY_ENGINE_ROOT: Path = env.path("MOTLEY_ENGINE_ROOT", VAR_DIR / "engine")
 MOTLEY_CODE_ROOT: Path | None = env.path("MOTLEY_CODE_ROOT", None)
 """Archives of code; None: `code` in the engine's root. Web and scheduler share it."""
+MOTLEY_AGENT_ROOT: Path | None = env.path("MOTLEY_AGENT_ROOT", None)
+"""Logs and checkpoints that machines which joined have sent; None: `agents` in the engine's root. Web and scheduler
+share it."""
+MOTLEY_AGENT_LEASE_S = env.int("MOTLEY_AGENT_LEASE_S", 240, validate=validate.Range(min=5, max=270))
+"""Time after which such a machine has stopped its jobs if it is not heard: less than that after which it is lost."""
+MOTLEY_AGENT_CHECKPOINT_BYTES = env.int("MOTLEY_AGENT_CHECKPOINT_BYTES", 8 << 30, validate=validate.Range(min=1))
+"""Largest archive of a job's checkpoints that is taken from such a machine."""
 MOTLEY_ARCHIVE_ROOT: Path = env.path("MOTLEY_ARCHIVE_ROOT", VAR_DIR / "archive")
 """Jobs that left the database, as compressed JSON lines. Web and scheduler share it."""
 _IS_ACCOUNT = validate.Regexp(

@@ -15,6 +15,7 @@ from rest_framework.routers import SimpleRouter
 
 from config import schema  # noqa: F401 - what it says of bodies is found when it has been imported
 from scheduler_app.api.account import MeView, TokenViewSet
+from scheduler_app.api.agents import AgentViewSet
 from scheduler_app.api.code import CodeViewSet
 from scheduler_app.api.engines import EngineViewSet
 from scheduler_app.api.gpu_types import GpuTypeViewSet
@@ -42,6 +43,7 @@ router = SimpleRouter(trailing_slash=False)
 router.register("jobs", JobViewSet, basename="job")
 router.register("nodes", NodeViewSet, basename="node")
 router.register("engines", EngineViewSet, basename="engine")
+router.register("agents", AgentViewSet, basename="agent")
 router.register("storage", StorageViewSet, basename="storage")
 router.register("rounds", RoundViewSet, basename="round")
 router.register("gpu-types", GpuTypeViewSet, basename="gpu-type")

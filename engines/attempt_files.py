@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
+from engines.lease_file import LeaseTerms
 from engines.linux import is_locked
 from engines.protocol import Stream
 
@@ -108,6 +109,10 @@ class LaunchFile(TypedDict):
     mark: str
     log_limit_bytes: int
     code: CodeFile | None
+    checkpoints: NotRequired[CodeFile]
+    """Archive of what an earlier attempt saved at another engine."""
+    lease: NotRequired[LeaseTerms]
+    """Lease without which the attempt stops by itself."""
     masked: NotRequired[list[str]]
     """Texts that are masked in logs; never written to the file."""
     hooks: NotRequired[HooksFile | None]
@@ -147,6 +152,8 @@ class ExitFile(TypedDict):
     faulty_gpus: NotRequired[dict[str, str]]
     """GPU (UUID) → why the site's hook before or after the job failed on it."""
     """Node → the storage that was missing there."""
+    lease_over: NotRequired[bool]
+    """Whether it stopped because the lease was over."""
 
 
 class AttemptFolder:
@@ -166,6 +173,8 @@ class AttemptFolder:
         self.exit = path / "exit.json"
         self.supervisor_log = path / "supervisor.log"
         self.code = path / "code.tar.gz"
+        self.checkpoints = path / "checkpoints.tar.gz"
+        self.restored = path / "restored"
         self.session_door = path / "session"
         self.job_writable = path / "job"
         """The only folder that the job may write to; all others belong to the service."""

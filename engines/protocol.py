@@ -134,6 +134,8 @@ class Launch:
     code: Path | None = None
     """Archive (.tar.gz) that is unpacked into the job's own working folder before its first attempt; its name without
     the suffix is its digest."""
+    checkpoints: Path | None = None
+    """Archive (.tar.gz) of what an earlier attempt saved at another engine: unpacked into `MOTLEY_CHECKPOINT_DIR`."""
     setup: Setup | None = None
     image: Image | None = None
     log_limit_bytes: int = 64 * 1024 * 1024

@@ -111,6 +111,19 @@ def rotate_secrets() -> int:
     return count
 
 
+def seal(text: str) -> str:
+    """The text encrypted with the first key: for what is to be in the database for a moment only."""
+    return _box().encrypt(text.encode()).decode()
+
+
+def unseal(sealed: str) -> str:
+    """The text that was sealed; raises `SecretGone` if its key is no longer here."""
+    try:
+        return _box().decrypt(sealed.encode()).decode()
+    except InvalidToken:
+        raise SecretGone("It was encrypted with a key that MOTLEY_SECRETS_KEYS no longer has.") from None
+
+
 def _refuse_stranger(team: Team | None, actor: User) -> None:
     if team is not None and not team.members.filter(pk=actor.pk).exists():
         raise NotAllowed(f"Only members of the team {team} set and delete its secrets.")

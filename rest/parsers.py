@@ -46,6 +46,15 @@ class Gzip(BaseParser):
         return {}
 
 
+class Bytes(BaseParser):
+    """Body that the view reads as it is from `request.stream`; it is not parsed."""
+
+    media_type = "application/octet-stream"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        return {}
+
+
 def _is_deeper(body: Any, most: int) -> bool:
     """Whether a parsed body has more levels of arrays and objects; level by level, without recursion."""
     level = [body] if isinstance(body, dict | list) else []

@@ -30,6 +30,18 @@ class NoStorage(SchedulerError):
     code = "no_storage"
 
 
+class NoSuchAgent(SchedulerError):
+    """The token of a machine, or its join token, is not good (any more)."""
+
+    code = "not_authenticated"
+
+
+class AgentRefused(SchedulerError):
+    """A machine that does not do, or not so, was to join or to be told something."""
+
+    code = "agent_refused"
+
+
 class NotReplayable(SchedulerError):
     """The round has no snapshot."""
 

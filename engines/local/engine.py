@@ -11,6 +11,7 @@ from pathlib import Path
 
 from engines.attempt_files import AttemptFolder, CgroupFile, ExitFile, LaunchFile, StartedFile, StopFile, write_json
 from engines.gpu_readings import GpuReader, emulated_readings
+from engines.lease_file import LeaseTerms
 from engines.linux import lock, process_space, seconds_since_boot
 from engines.nvml import MachineWatch, device_is_free
 from engines.protocol import (
@@ -63,6 +64,7 @@ class LocalEngine:
     `path_prefix` is put before the PATH of jobs. `cgroup` is the folder of a subtree of cgroup v2 in which the service
     may make cgroups, or `auto` or `none`. `containers` names the runtime of containers, or is `auto` or `none`. `hooks`
     are the site's commands before and after jobs.
+    `lease` is the file of a lease (`engines.lease_file`): attempts stop by themselves when it runs out.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class LocalEngine:
         containers: str = "auto",
         hooks: GpuHooks = NO_HOOKS,
         isolation: Isolation | None = None,
+        lease: Path | None = None,
     ) -> None:
         search_path = f"{path_prefix}:{SYSTEM_PATH}" if path_prefix else SYSTEM_PATH
         self._root = EngineRoot(root, job_user=job_user, create_accounts=create_accounts, search_path=search_path)
@@ -86,6 +89,7 @@ class LocalEngine:
         self._found_cgroups: CgroupSubtree | None = None
         self._hooks = hooks
         self._machine, self._gpu_reader = MachineWatch(), GpuReader()
+        self._lease = lease
         self._root.make()
 
     def nodes(self) -> list[NodeReport]:
@@ -120,6 +124,8 @@ class LocalEngine:
                     )
                     if hooks := hooks_file(self._hooks, _gpus_of(prepared)):
                         prepared["hooks"] = hooks
+                    if self._lease is not None:
+                        prepared["lease"] = LeaseTerms(path=str(self._lease), grace_s=launch.grace.total_seconds())
                     write_json(folder.launch, prepared)
                     _start_supervisor(folder, descriptor)
 
@@ -273,11 +279,13 @@ def _ended(attempt: int, folder: AttemptFolder, ended: ExitFile) -> AttemptRepor
 
 
 def _reason_of(ended: ExitFile) -> SiteReason | None:
-    """The reason that lies with the node."""
+    """The reason that lies with the node, or with its connection to the service."""
     if ended.get("node_failed"):
         return SiteReason.NODE_FAILED
     if ended.get("faulty_gpus") and ended["started_at"] is None:
         return SiteReason.GPU_FAULT
+    if ended.get("lease_over"):
+        return SiteReason.PREEMPTED
     return SiteReason.STORAGE_MISSING if ended.get("missing_storage") else None
 
 

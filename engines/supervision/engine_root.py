@@ -146,7 +146,7 @@ class EngineRoot:
         if launch.image is not None:
             folders = [work, checkpoints, folder.job_writable]
             ranks = [runtime.contained(rank, n, launch.image, folder, folders) for n, rank in enumerate(ranks)]
-        return LaunchFile(
+        prepared = LaunchFile(
             ranks=ranks,
             user=account.ids if account is not None else None,
             account=account.name if account is not None else "",
@@ -155,6 +155,9 @@ class EngineRoot:
             log_limit_bytes=launch.log_limit_bytes,
             code=_code_file(launch.code, folder, job) if launch.code is not None else None,
         )
+        if launch.checkpoints is not None:
+            prepared["checkpoints"] = _checkpoint_file(launch.checkpoints, folder, checkpoints)
+        return prepared
 
     def _rank_command(
         self,
@@ -220,14 +223,30 @@ def _code_file(archive: Path, folder: AttemptFolder, job: Path) -> CodeFile | No
     done = job / "unpacked"
     if done.exists():
         return None
-    folder.code.unlink(missing_ok=True)
     try:
-        os.link(archive, folder.code)
+        _put_beside(archive, folder.code)
     except FileNotFoundError as error:
         raise EngineError(f"The code archive {archive} is missing: check the folder MOTLEY_CODE_ROOT.") from error
-    except OSError:  # another file system
-        shutil.copyfile(archive, folder.code)
     return CodeFile(archive=str(folder.code), folder=str(job / "work"), done=str(done))
+
+
+def _checkpoint_file(archive: Path, folder: AttemptFolder, checkpoints: Path) -> CodeFile:
+    """Put the archive of checkpoints beside the other input of the attempt."""
+    try:
+        _put_beside(archive, folder.checkpoints)
+    except FileNotFoundError as error:
+        raise EngineError(f"The checkpoints {archive} are missing: check the folder MOTLEY_AGENT_ROOT.") from error
+    return CodeFile(archive=str(folder.checkpoints), folder=str(checkpoints), done=str(folder.restored))
+
+
+def _put_beside(archive: Path, path: Path) -> None:
+    path.unlink(missing_ok=True)
+    try:
+        os.link(archive, path)
+    except FileNotFoundError:
+        raise
+    except OSError:  # another file system
+        shutil.copyfile(archive, path)
 
 
 def make_folder(path: Path, mode: int) -> None:

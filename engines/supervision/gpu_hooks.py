@@ -20,8 +20,8 @@ PASSED_ON = ("MOTLEY_JOB_ID", "MOTLEY_ATTEMPT", "MOTLEY_TEAM")
 When = Literal["before", "after"]
 
 
-class HookStopped(Exception):
-    """The attempt was told to stop while its hooks ran."""
+class StoppedBeforeStart(Exception):
+    """The attempt was told to stop, or its lease runs out."""
 
 
 class GpuHooks(NamedTuple):
@@ -43,7 +43,7 @@ def hooks_file(hooks: GpuHooks, gpus: Iterable[str]) -> HooksFile | None:
 def run_hooks(launch: LaunchFile, when: When, told_to_stop: Callable[[], bool] = lambda: False) -> dict[str, str]:
     """Run the hook for every GPU and wait for all; returns GPU → what went wrong.
 
-    Raises `HookStopped`, and kills them, if the attempt is told to stop meanwhile.
+    Raises `StoppedBeforeStart`, and kills them, if the attempt is told to stop meanwhile.
     """
     hooks = launch.get("hooks")
     if not hooks or not hooks[when]:
@@ -59,7 +59,7 @@ def run_hooks(launch: LaunchFile, when: When, told_to_stop: Callable[[], bool] =
     stopped = _wait(running.values(), told_to_stop)
     ends = {gpu: fault_of(*command.end()) for gpu, command in running.items()}
     if stopped:
-        raise HookStopped
+        raise StoppedBeforeStart
     return faults | {gpu: fault for gpu, fault in ends.items() if fault}
 
 

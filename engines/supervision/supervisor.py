@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
@@ -26,10 +27,12 @@ from engines.attempt_files import (
     write_json,
     write_whole,
 )
+from engines.lease_file import LeaseFile
 from engines.linux import become_subreaper, process_space, seconds_since_boot
 from engines.log_file import masked_texts
 from engines.progress import MOST_COUNTED, ProgressTail, progress_to_json
-from engines.supervision.gpu_hooks import HookStopped, in_words, run_hooks
+from engines.protocol import StopReason
+from engines.supervision.gpu_hooks import StoppedBeforeStart, in_words, run_hooks
 from engines.supervision.processes import descendants, kill, marked, reap
 from engines.supervision.rank import Rank
 from engines.supervision.session_door import open_door
@@ -84,6 +87,7 @@ class Supervisor:
         self._message = ""
         self._node_failed = False
         self._missing: dict[str, str] = {}
+        self._lease_over = False
 
     def run(self) -> None:
         self._begin()
@@ -105,6 +109,7 @@ class Supervisor:
             silent_nodes=[rank.silent_node for rank in self._ranks if rank.silent_node],
             missing_storage=self._missing,
             faulty_gpus=run_hooks(self._launch, "after"),
+            lease_over=self._lease_over,
         )
 
     def _begin(self) -> None:
@@ -131,6 +136,7 @@ class Supervisor:
             if key.data.pump(key.fd) == 0:  # end of file
                 self._selector.unregister(key.fd)
         self._obey_stop()
+        self._obey_lease()
         self._enforce_deadline()
         self._collect()
         self._follow_progress()
@@ -139,12 +145,22 @@ class Supervisor:
 
     def _obey_stop(self) -> None:
         stop = self._folder.read_stop()
-        if stop is None:
-            return
+        if stop is not None:
+            self._say_why(stop["reason"])
+            self._stop_within(stop["grace_s"])
+
+    def _obey_lease(self) -> None:
+        """Stop when the lease runs out: the service may then start the job elsewhere."""
+        left_s = _lease_left_s(self._launch)
+        if left_s is not None:
+            self._lease_over |= self._deadline_s == inf
+            self._say_why(StopReason.DRAIN)
+            self._stop_within(left_s)
+
+    def _say_why(self, reason: str) -> None:
         if not self._folder.stop_reason.exists():
             with suppress(OSError):  # a broken disk: the job is stopped all the same
-                write_whole(self._folder.stop_reason, stop["reason"], mode=0o644)
-        self._stop_within(stop["grace_s"])
+                write_whole(self._folder.stop_reason, reason, mode=0o644)
 
     def _stop_within(self, grace_s: float) -> None:
         """Send SIGTERM with a deadline; a repeat can only bring the deadline forward."""
@@ -234,6 +250,7 @@ def write_exit(
     silent_nodes: Sequence[str] = (),
     missing_storage: Mapping[str, str] = MappingProxyType({}),
     faulty_gpus: Mapping[str, str] = MappingProxyType({}),
+    lease_over: bool = False,
 ) -> None:
     content = ExitFile(
         exit_code=exit_code,
@@ -245,6 +262,7 @@ def write_exit(
         silent_nodes=list(silent_nodes),
         missing_storage=dict(missing_storage),
         faulty_gpus=dict(faulty_gpus),
+        lease_over=lease_over,
     )
     _keep_trying(folder.exit, content)
     release_space(*folder.small_files)
@@ -268,22 +286,29 @@ def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank, *, has_door
         return
     become_subreaper()
     try:
-        if folder.read_stop() is not None:
-            raise HookStopped
-        if faults := run_hooks(launch, "before", lambda: folder.read_stop() is not None):
+        if _must_not_start(folder, launch):
+            raise StoppedBeforeStart
+        if faults := run_hooks(launch, "before", partial(_must_not_start, folder, launch)):
             message = in_words(faults, "before")
             _end_unstarted(folder, exit_code=GPU_FAULT, message=message, faulty_gpus=faults)
             return
         unpack_code(launch)
-    except HookStopped:
-        message = "The attempt was stopped before it started."
-        _end_unstarted(folder, exit_code=STOPPED_BEFORE_START, message=message)
+        if _must_not_start(folder, launch):  # unpacking took so long
+            raise StoppedBeforeStart
+    except StoppedBeforeStart:
+        message, lease_over = "The attempt was stopped before it started.", folder.read_stop() is None
+        _end_unstarted(folder, exit_code=STOPPED_BEFORE_START, message=message, lease_over=lease_over)
         return
     except CodeNotUnpacked as error:
         exit_code = NOT_UNPACKED if error.node_failed else BAD_ARCHIVE
         _end_unstarted(folder, exit_code=exit_code, message=str(error), node_failed=error.node_failed)
         return
     Supervisor(folder, _with_secrets(launch, folder), start_rank, has_door=has_door).run()
+
+
+def _must_not_start(folder: AttemptFolder, launch: LaunchFile) -> bool:
+    """Whether the attempt was told to stop, or its lease runs out."""
+    return folder.read_stop() is not None or _lease_left_s(launch) is not None
 
 
 def _end_unstarted(
@@ -293,10 +318,11 @@ def _end_unstarted(
     message: str,
     node_failed: bool = False,
     faulty_gpus: Mapping[str, str] = MappingProxyType({}),
+    lease_over: bool = False,
 ) -> None:
     """Write how an attempt ended of which no process was started."""
-    folder.code.unlink(missing_ok=True)
-    folder.secrets.unlink(missing_ok=True)
+    for path in (folder.code, folder.checkpoints, folder.secrets):
+        path.unlink(missing_ok=True)
     write_exit(
         folder,
         exit_code=exit_code,
@@ -304,7 +330,14 @@ def _end_unstarted(
         message=message,
         node_failed=node_failed,
         faulty_gpus=faulty_gpus,
+        lease_over=lease_over,
     )
+
+
+def _lease_left_s(launch: LaunchFile) -> float | None:
+    """Seconds to stop within, as the lease runs out; None: it goes on, or there is none."""
+    lease = launch.get("lease")
+    return LeaseFile(Path(lease["path"])).must_stop_within_s(lease["grace_s"]) if lease is not None else None
 
 
 def _with_secrets(launch: LaunchFile, folder: AttemptFolder) -> LaunchFile:

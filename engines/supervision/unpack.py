@@ -1,4 +1,4 @@
-"""Unpacking of a job's code into its working folder, as the job's user, by GNU tar."""
+"""Unpacking of a job's code into its working folder, and of its checkpoints, as the job's user, by GNU tar."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES,
 
 
 class CodeNotUnpacked(Exception):
-    """The code could not be unpacked; `node_failed`: because of the disk, not of the archive."""
+    """Code or checkpoints could not be unpacked; `node_failed`: because of the disk, not of the archive."""
 
     def __init__(self, message: str, *, node_failed: bool) -> None:
         super().__init__(message)
@@ -22,17 +22,20 @@ class CodeNotUnpacked(Exception):
 
 
 def unpack_code(launch: LaunchFile) -> None:
-    """Unpack the code of the launch, if it has some; an interrupted unpacking is repeated.
+    """Unpack the code and the checkpoints of the launch, if it has some; an interrupted unpacking is repeated.
 
     tar keeps to its folder: it takes no leading slash and no "..", and follows no link that it has made itself.
     """
-    code = launch.get("code")
-    if code is None or Path(code["done"]).exists():
-        return
+    for what, code in (("code", launch.get("code")), ("checkpoints", launch.get("checkpoints"))):
+        if code is not None and not Path(code["done"]).exists():
+            _unpack(what, code, launch["user"])
+
+
+def _unpack(what: str, code: CodeFile, user: list[int] | None) -> None:
     try:
-        _run_tar(code, launch["user"])
+        _run_tar(code, user)
     except (OSError, subprocess.CalledProcessError) as error:
-        message = f"The code could not be unpacked into {code['folder']}: {_words_of(error)}"
+        message = f"The {what} could not be unpacked into {code['folder']}: {_words_of(error)}"
         raise CodeNotUnpacked(message, node_failed=_is_of_the_node(error)) from error
     write_whole(Path(code["done"]), "")
     Path(code["archive"]).unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from cluster_app.replica_size import GpusPerReplica
+from cluster_app.storage import Volunteers
 from jobs_app.models.code_archive import CodeArchive
 from jobs_app.models.team import Team
 
@@ -149,6 +150,12 @@ class Job(models.Model):
     setup = models.TextField(blank=True, help_text="Makes the environment before the job starts; run by /bin/sh.")
     image = models.CharField(
         max_length=500, blank=True, default="", help_text="Image of the container in which it runs; empty: none."
+    )
+    volunteers = models.CharField(
+        max_length=10,
+        choices=Volunteers.choices,
+        default=Volunteers.TRUSTED,
+        help_text="On which machines that joined it may run.",
     )
     env = models.JSONField(default=dict, blank=True)
     mounts = models.JSONField(default=list, blank=True, help_text="Names of storage that its nodes must have.")

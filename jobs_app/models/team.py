@@ -10,6 +10,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from cluster_app.storage import Volunteers
+
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
 """Of teams and of jobs: beyond that the share of the smaller is rounding error."""
 WEIGHTS_IN_RANGE = "Write a weight from 0.000001 to 1000000."
@@ -55,6 +57,13 @@ class Team(models.Model):
         ],
         help_text="A job of which no GPU has been in use for so long is stopped gracefully, so that it can save a "
         "checkpoint, and ends as timed out. Empty: its owner is only warned.",
+    )
+    volunteers = models.CharField(
+        "machines that joined",
+        max_length=10,
+        choices=Volunteers.choices,
+        default=Volunteers.TRUSTED,
+        help_text="On which of them its jobs may run; a job may allow fewer. Their owners can read what runs there.",
     )
     files_bytes = models.PositiveBigIntegerField(
         default=0, editable=False, help_text="Of its jobs that ended, as added up at the last run of retention."

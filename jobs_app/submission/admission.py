@@ -14,11 +14,12 @@ from uuid_utils.compat import uuid7
 from cluster_app.acceptance import ACCEPTANCE
 from cluster_app.feasibility import NodeShape, Refusal, Request, inventory, why_never
 from cluster_app.replica_size import GpusPerReplica
-from cluster_app.storage import needs_of
+from cluster_app.storage import needs_of, places_of
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import CodeArchive, Job, Team
 from jobs_app.secrets import missing_secrets
 from jobs_app.submission.images import image_faults
+from jobs_app.submission.volunteers import volunteers_of
 from rest.errors import Fault
 
 MOST_IDS_PER_QUERY = 5000
@@ -76,6 +77,7 @@ class Admission:
         """Check a parsed spec; raise `InvalidSpec` with every fault."""
         columns = dict(asked.columns)
         team = self._team(columns.pop("team_name", None))
+        columns["volunteers"] = volunteers_of(columns, team)
         digest = columns.pop("code_digest", None)
         code = self._code(digest, team) if digest else None
         faults = [
@@ -162,7 +164,11 @@ def request_of(columns: dict[str, Any]) -> Request:
         memory_per_gpu_mib=columns.get("memory_per_gpu_mib", 0),
         uneven_gang=columns.get("uneven_gang", False),
         gpus_per_replica=GpusPerReplica.of(columns.get("gpus_per_replica", {})),
-        mounts=needs_of(columns.get("mounts", ()), columns.get("image", "")),
+        mounts=needs_of(
+            columns.get("mounts", ()),
+            columns.get("image", ""),
+            places_of(columns.get("volunteers", "")),
+        ),
     )
 
 

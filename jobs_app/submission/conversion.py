@@ -15,6 +15,7 @@ from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job
 from jobs_app.submission.spec import JobChange, JobSpec
 from jobs_app.submission.units import Memory, Seconds
+from jobs_app.submission.volunteers import volunteers_of
 from motley_client.plain_yaml import UnreadableYaml, read_yaml
 from rest.errors import faults_of
 
@@ -109,6 +110,10 @@ def _parsed(serializer: serializers.Serializer[Any]) -> dict[str, Any]:
     return dict(serializer.validated_data)
 
 
+def _volunteers_unasked(job: Job) -> str:
+    return volunteers_of({"workdir": job.workdir, "secrets": job.secrets}, job.team)
+
+
 def spec_of(job: Job) -> dict[str, Any]:
     """Spec of a job, without the fields that have their default."""
     written = {
@@ -118,6 +123,7 @@ def spec_of(job: Job) -> dict[str, Any]:
         "workdir": job.workdir,
         "code": job.code.digest if job.code else "",
         "image": job.image,
+        "volunteers": "" if job.volunteers == _volunteers_unasked(job) else job.volunteers,
         "setup": job.setup,
         "env": job.env,
         "secrets": job.secrets,

@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from cluster_app.replica_size import GpusPerReplica
+from cluster_app.storage import Volunteers
 from jobs_app.models import JobDependency
 from jobs_app.models.code_archive import DIGEST
 from jobs_app.models.job import LARGEST_ARRAY
@@ -137,6 +138,11 @@ class JobSpec(Strict):
         help_text="Digest of an archive of the team that is unpacked into the job's own working folder.",
     )
     image = Image()
+    volunteers = serializers.ChoiceField(
+        Volunteers.choices,
+        required=False,
+        help_text="On which machines that joined it may run: at most those that its team allows, the default.",
+    )
     setup = ShellText(
         required=False,
         help_text="Makes the job's environment in $MOTLEY_ENV_DIR, once per GPU type and list of packages.",

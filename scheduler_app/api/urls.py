@@ -1,7 +1,8 @@
-"""URLs of a job's explanation, GPUs, logs and sessions, of arrays, of a node's GPUs, and of the reports."""
+"""URLs of messages of agents, of a job's explanation, GPUs, logs and sessions, of arrays, nodes' GPUs, reports."""
 
 from django.urls import path
 
+from scheduler_app.api.agent_messages import CheckpointsView, CodeView, JoinView, LogsView, SyncView
 from scheduler_app.api.arrays import ArrayView
 from scheduler_app.api.energy import EnergyView
 from scheduler_app.api.estimates import EstimatesView
@@ -12,6 +13,11 @@ from scheduler_app.api.sessions import SessionView
 from scheduler_app.api.usage import UsageView
 
 urlpatterns = [
+    path("agent/join", JoinView.as_view(), name="agent-join"),
+    path("agent/sync", SyncView.as_view(), name="agent-sync"),
+    path("agent/attempts/<str:attempt>/logs/<str:stream>/<int:rank>", LogsView.as_view(), name="agent-logs"),
+    path("agent/attempts/<str:attempt>/code", CodeView.as_view(), name="agent-code"),
+    path("agent/attempts/<str:attempt>/checkpoints", CheckpointsView.as_view(), name="agent-checkpoints"),
     path("jobs/<uuid:pk>/explain", ExplainView.as_view(), name="job-explain"),
     path("jobs/<uuid:pk>/gpus", JobGpusView.as_view(), name="job-gpus"),
     path("nodes/<str:name>/gpus", NodeGpusView.as_view(), name="node-gpus"),

@@ -13,7 +13,7 @@ from cluster_app.feasibility import NodeShape, Request, fits
 from cluster_app.lending import takes_jobs
 from cluster_app.models import POWERED_DOWN, Gpu, GpuType, Node
 from cluster_app.services import wake
-from cluster_app.storage import StoragePaths, runs
+from cluster_app.storage import StoragePaths, offers
 from jobs_app.models import Job, Reason
 from jobs_app.submission.admission import request_of
 from scheduler_app.energy.advice import parameters_of
@@ -42,6 +42,7 @@ REQUESTED = (
     "gpus_per_replica",
     "mounts",
     "image",
+    "volunteers",
 )
 
 
@@ -149,7 +150,7 @@ def read_pools(now: datetime) -> NodePools:
     paths = StoragePaths.read()
     waking, sleeping, ready = Node.State.WAKING, Node.State.SLEEPING, Node.State.READY
     pools: dict[str, dict[str, NodeShape]] = {waking: {}, sleeping: {}, ready: {}}
-    for node in nodes_with_gpus().select_related("gpu_type").order_by("name"):
+    for node in nodes_with_gpus().select_related("gpu_type", "engine").order_by("name"):
         if (node.pk in usable or node.state in POWERED_DOWN) and takes_jobs(node, now):
             left = gpus[node.pk] - claimed.get(node.pk, 0) - node.foreign_gpus
             pools[node.state][node.name] = _shape(node, max(left, 0), paths)
@@ -164,7 +165,8 @@ def _shape(node: Node, gpus: int, paths: StoragePaths) -> NodeShape:
         cpus=node.cpus,
         memory_mib=node.memory_mib,
         engine=str(node.engine_id),
-        storage=frozenset(paths.on(str(node.engine_id), node.gpu_type.name)) | runs(node.containers),
+        storage=frozenset(paths.on(str(node.engine_id), node.gpu_type.name))
+        | offers(node.containers, node.engine.kind, trusted=node.engine.trusted),
     )
 
 

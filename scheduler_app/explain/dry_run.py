@@ -16,7 +16,7 @@ from django.utils import timezone
 from allocation.configurations import Configurations
 from allocation.gangs import holds_equal_parts, servable_gpus
 from cluster_app.models import Gpu, GpuType, Node
-from cluster_app.storage import nodes_with
+from cluster_app.storage import OF_ENGINE, PLACES, WORDS, nodes_with, offers, places_of
 from estimation.rates import Source
 from jobs_app.models import Attempt, Job, Team, Throughput
 from jobs_app.submission.admission import Admitted
@@ -152,7 +152,7 @@ def _smallest_and_fastest(options: Sequence[PlanOption]) -> list[PlanOption]:
 
 
 def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[list[float], list[int]]:
-    anywhere = job._replace(mounts=[], image="")  # there are no nodes in these rows
+    anywhere = job._replace(mounts=[], image="", volunteers=())  # there are no nodes in these rows
     rows = InputRows(
         types=list(inputs.types),
         nodes=[],
@@ -253,7 +253,8 @@ def _reason_never(job: JobRow, kind: TypeRow, nodes: Sequence[FreeOnNode]) -> st
     if not nodes:
         return "no node of this type is in service"
     if not any(node.has_storage for node in nodes):
-        missing = [*(["a container runtime"] if job.image else []), *(f"the storage {name}" for name in job.mounts)]
+        things = [name for name in job.needs if name not in PLACES]
+        missing = [WORDS.get(name, f"the storage {name}") for name in things or job.needs]
         return f"no node of this type in service has {' and '.join(missing)}"
     if kind.memory_mib < job.gpu_memory_mib:
         return f"has {kind.memory_mib} MiB of memory; the job needs {job.gpu_memory_mib} MiB"
@@ -296,7 +297,7 @@ def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
 
 
 def free_on_nodes(needs: Sequence[str] = ()) -> list[FreeOnNode]:
-    """Nodes in service, and whether each has this storage."""
+    """Nodes in service, and whether each has and is what is needed."""
     healthy = Gpu.objects.present().filter(healthy=True, node__in=Node.objects.schedulable())
     gpus = dict(healthy.order_by().values_list("node").annotate(Count("pk")))
     held: Mapping[int, tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0), _held_by_node())
@@ -307,8 +308,9 @@ def free_on_nodes(needs: Sequence[str] = ()) -> list[FreeOnNode]:
         F("cpus") - F("foreign_cpus"),
         F("memory_mib") - F("foreign_memory_mib"),
     )
-    nodes = Node.objects.schedulable().values_list(*columns, "foreign_gpus")
-    able = nodes_with(needs) if needs else gpus.keys()
+    nodes = Node.objects.schedulable().values_list(*columns, "foreign_gpus", *OF_ENGINE)
+    places = PLACES.intersection(needs)
+    able = nodes_with(needs) if len(needs) > len(places) else gpus.keys()
     return [
         FreeOnNode(
             kind,
@@ -317,9 +319,9 @@ def free_on_nodes(needs: Sequence[str] = ()) -> list[FreeOnNode]:
             max(gpus[pk] - held[pk][0] - foreign, 0),
             cpus - held[pk][1],
             memory - held[pk][2],
-            has_storage=pk in able,
+            has_storage=pk in able and places <= offers("", of_engine, trusted=trusted),
         )
-        for pk, kind, engine, cpus, memory, foreign in nodes
+        for pk, kind, engine, cpus, memory, foreign, of_engine, trusted in nodes
         if pk in gpus
     ]
 
@@ -351,4 +353,4 @@ def _row_of(job: Job) -> JobRow:
     """As a round would read it."""
     columns: dict[str, Any] = {name: getattr(job, name, None) for name in JobRow._fields}
     parsed = {"rates": DeclaredRates.of(job.rates), "sensitivity": DeclaredSensitivity.of(job.sensitivity)}
-    return JobRow(**columns | parsed | {"gpus_per_replica": job.replica})
+    return JobRow(**columns | parsed | {"gpus_per_replica": job.replica, "volunteers": places_of(job.volunteers)})

@@ -1,5 +1,6 @@
-"""Leases, rounds, claims, readings of GPUs, engine tests, policies, forecasts, usage, energy, retention, set-asides."""
+"""Leases, rounds, claims, agents, readings of GPUs, engine tests, policies, forecasts, usage, energy, retention."""
 
+from scheduler_app.models.agent import Agent, AgentAttempt
 from scheduler_app.models.duration_forecast import DurationForecast
 from scheduler_app.models.duration_model import DurationModel
 from scheduler_app.models.energy import NodeUse, SleepAdvice
@@ -14,6 +15,8 @@ from scheduler_app.models.round import Round
 from scheduler_app.models.set_aside import SetAside
 
 __all__ = [
+    "Agent",
+    "AgentAttempt",
     "DailyUsage",
     "DurationForecast",
     "DurationModel",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from math import ceil
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from django.conf import settings
@@ -26,6 +27,7 @@ from jobs_app.models import Attempt, Job
 from jobs_app.secrets import SecretGone, UsableSecrets
 from jobs_app.submission.images import may_fetch
 from jobs_app.tokens import JobToken
+from scheduler_app.agents.files import checkpoints_of
 from scheduler_app.errors import NoStorage
 from scheduler_app.models import GpuClaim
 from scheduler_app.round.engine_registry import engines
@@ -293,6 +295,7 @@ def launch_command(attempt: Attempt, inputs: LaunchInputs) -> Launch:
         workdir=job.workdir,
         secrets=inputs.secrets.of(job),
         code=path_of(job.code) if job.code is not None else None,
+        checkpoints=carried_checkpoints(attempt),
         setup=setup_of(job.setup, team=job.team_id, locks=locks, gpu_type=spec.gpu_type, image=job.image),
         image=Image(job.image, may_fetch(job.image)) if job.image else None,
         log_limit_bytes=settings.MOTLEY_LOG_LIMIT_BYTES,
@@ -300,6 +303,16 @@ def launch_command(attempt: Attempt, inputs: LaunchInputs) -> Launch:
         limits_cpus=CpuLimit(settings.MOTLEY_LIMIT_CPUS),
         most_processes=settings.MOTLEY_JOB_PROCESSES,
     )
+
+
+def carried_checkpoints(attempt: Attempt) -> Path | None:
+    """What the job's last attempt that ran has sent from a machine that joined; an engine of the site has its own."""
+    archive = checkpoints_of(attempt.job_id)
+    if attempt.number == 1 or not archive.exists():
+        return None
+    earlier = Attempt.objects.filter(job=attempt.job_id, number__lt=attempt.number, started_at__isnull=False)
+    last = earlier.order_by("-number").values_list("engine", flat=True).first()
+    return archive if EngineRow.objects.filter(name=last, kind=EngineRow.Kind.AGENT).exists() else None
 
 
 def _paths_of(attempt: Attempt) -> dict[str, str]:

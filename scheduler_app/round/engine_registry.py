@@ -30,6 +30,7 @@ from engines.protocol import (
 from engines.slurm.engine import SlurmEngine
 from engines.slurm.options import SlurmOptions, refuse_unknown
 from engines.supervision.gpu_hooks import GpuHooks
+from scheduler_app.agents.engine import AgentEngine
 
 MOST_CACHED = 64
 
@@ -175,8 +176,10 @@ class _AccountOptions(TypedDict):
 FACTORIES: dict[str, Callable[[EngineSetup], Engine]] = {
     EngineRow.Kind.LOCAL.value: _local,
     EngineRow.Kind.SLURM.value: _slurm,
+    EngineRow.Kind.AGENT.value: lambda setup: AgentEngine(setup.name),
 }
 OPTIONS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     EngineRow.Kind.LOCAL.value: lambda options: refuse_unknown(options, []),
     EngineRow.Kind.SLURM.value: SlurmOptions.of,
+    EngineRow.Kind.AGENT.value: lambda options: refuse_unknown(options, []),
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, NamedTuple, Self, TypeVar
 from uuid import UUID
@@ -17,7 +17,7 @@ from django.db.models.functions import Cast
 from allocation.cpu_memory.sensitivity import DataSet
 from cluster_app.models import Engine, Gpu, GpuType, Node, NodeEvent
 from cluster_app.replica_size import GpusPerReplica
-from cluster_app.storage import StoragePaths, missing_storage, needs_of, runs
+from cluster_app.storage import OF_ENGINE, SITE, StoragePaths, missing_storage, needs_of, offers, places_of
 from estimation.boosted_durations import BoostedDurations
 from estimation.stages import StageRatio
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
@@ -71,7 +71,7 @@ class NodeRow(NamedTuple):
     """None: that of its GPU type."""
     in_service: bool
     storage: frozenset[str] = frozenset()
-    """Names of the storage that it has, none that was found missing lately; and `CONTAINERS`."""
+    """Names of the storage that it has, none that was found missing lately; and what it offers else."""
     missing: frozenset[str] = frozenset()
     tunes: bool = True
     """Whether CPUs and memory may be given there beyond a fixed booking: Slurm books them once for all."""
@@ -149,6 +149,8 @@ class JobRow(NamedTuple):
     gpus_per_replica: GpusPerReplica
     mounts: list[str]
     image: str
+    volunteers: tuple[str, ...]
+    """What its nodes must be, as of `places_of`; empty where all nodes are."""
     gpu_types: list[str]
     gpu_memory_mib: int
     cpus_per_gpu: int
@@ -178,8 +180,8 @@ class JobRow(NamedTuple):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What its nodes must have: storage by name, and containers."""
-        return needs_of(self.mounts, self.image)
+        """What its nodes must have and be: storage by name, containers, and whose they are."""
+        return needs_of(self.mounts, self.image, self.volunteers)
 
 
 CACHE_SIZE = 50_000
@@ -290,13 +292,13 @@ class InputRows:
 
 
 def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
-    attempts = _attempts()
-    jobs, unreadable = _jobs(now)
+    attempts, nodes = _attempts(), _nodes()
+    jobs, unreadable = _jobs(now, nodes)
     estimated = any(job.steps_in_all is None for job in jobs)
     claims = list(GpuClaim.objects.open().values_list("gpu_id", "attempt_id", "held_from"))
     return InputRows(
         types=[TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)],
-        nodes=_nodes(),
+        nodes=nodes,
         gpus=[GpuRow(*r) for r in Gpu.objects.present().order_by("node__name", "index").values_list(*GpuRow._fields)],
         holders={gpu: attempt for gpu, attempt, held_from in claims if held_from},
         waiting_claims={gpu: attempt for gpu, attempt, held_from in claims if not held_from},
@@ -323,7 +325,7 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
 
 def _nodes() -> list[NodeRow]:
     usable = set(Node.objects.schedulable().values_list("pk", flat=True))
-    of_others = ("engine__name", "gpu_type__name", "containers", "engine__kind")
+    of_others = ("engine__name", "gpu_type__name", "containers", *OF_ENGINE)
     rows = Node.objects.order_by("name").values_list(*NodeRow._fields[:-4], *of_others)
     paths, missing = StoragePaths.read(), missing_storage()
     return [
@@ -331,12 +333,13 @@ def _nodes() -> list[NodeRow]:
             [
                 *row,
                 row[0] in usable,
-                frozenset(paths.on(engine, kind)) - missing.get(row[0], frozenset()) | runs(containers),
+                frozenset(paths.on(engine, kind)) - missing.get(row[0], frozenset())
+                | offers(containers, of_engine, trusted=trusted),
                 frozenset(paths.on(engine, kind)) & missing.get(row[0], frozenset()),
                 of_engine == Engine.Kind.LOCAL,
             ]
         )
-        for *row, engine, kind, containers, of_engine in rows
+        for *row, engine, kind, containers, of_engine, trusted in rows
     ]
 
 
@@ -345,13 +348,31 @@ def _attempts() -> dict[int, AttemptRow]:
     return {row.id: row for row in _parsed(AttemptRow, ATTEMPT_DOCUMENTS, rows, {})}
 
 
-def _jobs(now: datetime) -> tuple[list[JobRow], dict[UUID, Exception]]:
-    """Jobs of the round, and those whose columns cannot be read."""
+def _jobs(now: datetime, nodes: Sequence[NodeRow]) -> tuple[list[JobRow], dict[UUID, Exception]]:
+    """Jobs of the round, and those whose columns cannot be read.
+
+    Whose machines they may run on matters only where not all nodes are the site's.
+    """
     unreadable: dict[UUID, Exception] = {}
-    fields = [OF_ARRAYS.get(name, name) for name in _columns(JobRow, JOB_DOCUMENTS)]
+    everywhere = frozenset.intersection(*(node.storage for node in nodes)) if nodes else frozenset()
+    documents: dict[str, Callable[[str], Any]] = {**JOB_DOCUMENTS, "volunteers": partial(_places_beyond, everywhere)}
+    fields = [OF_ARRAYS.get(name, name) for name in _columns(JobRow, documents)]
     waiting = Q(pk__in=Job.objects.schedulable(now).values("pk"))
     rows = Job.objects.filter(waiting | Q(state__in=Job.ACTIVE)).order_by("id").values_list(*fields)
-    return list(_parsed(JobRow, JOB_DOCUMENTS, rows, unreadable)), unreadable
+    jobs = list(_parsed(JobRow, documents, rows, unreadable))
+    return (jobs if SITE in everywhere or not nodes else _with_bound_ones(jobs)), unreadable
+
+
+def _places_beyond(everywhere: frozenset[str], volunteers: str) -> tuple[str, ...]:
+    return tuple(place for place in places_of(volunteers) if place not in everywhere)
+
+
+def _with_bound_ones(jobs: Sequence[JobRow]) -> list[JobRow]:
+    """The jobs, those that have run at the site bound to it: what they saved is there."""
+    of_site = Attempt.objects.filter(started_at__isnull=False, job__finished_at=None)
+    agents = Engine.objects.filter(kind=Engine.Kind.AGENT).values("name")
+    bound = set(of_site.exclude(engine__in=agents).order_by().values_list("job", flat=True).distinct())
+    return [job._replace(volunteers=(SITE,)) if job.id in bound else job for job in jobs]
 
 
 def _columns(kind: type[Row], documents: Collection[str]) -> list[Any]:

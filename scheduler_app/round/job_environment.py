@@ -191,6 +191,7 @@ def launch_of(
     most_processes: int = 0,
     secrets: Mapping[str, str] = MappingProxyType({}),
     code: Path | None = None,
+    checkpoints: Path | None = None,
     setup: Setup | None = None,
     image: Image | None = None,
 ) -> Launch:
@@ -203,6 +204,7 @@ def launch_of(
         env=shared_env(spec),
         workdir=Path(workdir) if workdir else None,
         code=code,
+        checkpoints=checkpoints,
         setup=setup,
         image=image,
         log_limit_bytes=log_limit_bytes,

@@ -119,7 +119,7 @@ def _reason_text(reason: PendingReason, row: int, snapshot: Snapshot, names: Map
     if reason.rival is not None:
         rival = names.get(snapshot.jobs[reason.rival])
         numbers["rival"] = rival.shown_to(int(snapshot.problem.team[row])) if rival else "another job"
-    where = " on nodes with its storage" if snapshot.inventory.restricted[row] else ""
+    where = " on nodes that it may use" if snapshot.inventory.restricted[row] else ""
     words = _DashIfMissing(numbers, amount=_amount(numbers), where=where)
     return reason_text(reason.code, _sentence_of(reason).format_map(words), **numbers)
 
@@ -255,6 +255,7 @@ def _missing(names: Sequence[str], missing: Mapping[str, Sequence[str]]) -> Reas
 CODES_OF_REFUSALS = {
     "no_such_storage": ReasonCode.NO_STORAGE,
     "no_containers": ReasonCode.NO_HEALTHY_NODE,
+    "volunteers_only": ReasonCode.NO_HEALTHY_NODE,
     "gpu_memory_too_small": ReasonCode.GPU_MEMORY_TOO_SMALL,
     "insufficient_memory": ReasonCode.GANG_TOO_LARGE,
     "insufficient_cpus": ReasonCode.GANG_TOO_LARGE,

@@ -15,6 +15,7 @@ from jobs_app.models import ApiToken, Attempt, Job
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import JobToken
 from scheduler_app.models import PolicySetting
+from scheduler_app.operations.join_agent import issue_join_token
 from tests.rest_callers import Scope, caller, with_token
 from tests.service_lab import Lab
 
@@ -61,6 +62,7 @@ def world(lab: Lab, plain_static: None) -> World:
         "arrays": str(lab.submit(name="sweep", array={"start": 0, "end": 1}).array_id),
         "nodes": "n1",
         "engines": "local",
+        "agents": issue_join_token("attic", trusted=False, actor=root, now=lab.now)[0].name,
         "gpu-types": "a100",
         "teams": "vision",
         "code": stored_code(ada),

@@ -196,7 +196,7 @@ def test_a_job_waits_for_the_nodes_with_its_storage_and_says_so(cluster: Lab, st
     cluster.round()
     second.refresh_from_db()
     assert second.reason == Reason.INSUFFICIENT_GPUS
-    assert "0 left on nodes with its storage" in second.message
+    assert "0 left on nodes that it may use" in second.message
     cluster.let_go(first)
     cluster.until_state(second, State.SUCCEEDED)
 

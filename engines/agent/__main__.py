@@ -1,0 +1,213 @@
+"""Command line of the agent: `python -m engines.agent join | run | leave`.
+
+The token is read from a file or from the environment, never from the command line, which other users of the machine
+can see.
+"""
+
+import argparse
+import fcntl
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import time, timedelta
+from pathlib import Path
+from typing import IO, TypedDict
+
+from engines.agent.agent import Agent, lease_path, leave_path
+from engines.agent.connection import Connection, Refused, Unheard, checked_url
+from engines.agent.machine import EmulatedGpus, machine_digest, machine_report
+from engines.agent.messages import VERSION, Joining, Lending
+from engines.attempt_files import read_json, write_json, write_whole
+from engines.local.engine import LocalEngine
+from engines.protocol import EngineError, NodeReport
+from engines.supervision.engine_root import OWN, THROUGH
+
+log = logging.getLogger("engines.agent")
+
+DEFAULT_FOLDER = Path.home() / ".local" / "state" / "motley-agent"
+JOIN_TOKEN = "MOTLEY_JOIN_TOKEN"  # noqa: S105 - the name of a variable
+UNITS = {"s": 1, "m": 60, "h": 3600}
+FAILED, USAGE, REFUSED, BUSY = 1, 2, 3, 5
+
+
+class Identity(TypedDict):
+    """What `join` stores for `run`."""
+
+    url: str
+    token: str
+    name: str
+    gpus: str
+    """Emulated ones, as k80:4; empty: those of the driver."""
+    notice_s: float
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(words)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    try:
+        return int(given.act(given))
+    except Refused as error:
+        sys.stderr.write(f"The service refused: {error}\n")
+        return REFUSED
+    except (EngineError, Unheard, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return FAILED
+
+
+def join(given: argparse.Namespace) -> int:
+    """Join the service once, and store what `run` needs."""
+    if _identity(given.state) is not None:
+        raise ValueError(f"This machine has joined already: {_identity_path(given.state)} says where.")
+    given.state.mkdir(parents=True, exist_ok=True)
+    given.state.chmod(THROUGH if given.job_user else OWN)  # the account of jobs must pass
+    gpus = EmulatedGpus.of(given.gpus) if given.gpus else None
+    found = machine_report("joining", gpus, _engine(given, "joining").nodes())
+    joining = Joining(
+        VERSION,
+        machine_digest(),
+        _own_token(given.state),
+        found,
+        emulated=gpus is not None,
+        lending=_lending(given),
+        notice=given.notice,
+    )
+    joined = Connection(given.url, _join_token(given)).join(joining)
+    identity = Identity(
+        url=given.url,
+        token=joining.token,
+        name=joined.node,
+        gpus=given.gpus,
+        notice_s=given.notice.total_seconds(),
+    )
+    write_json(_identity_path(given.state), identity)
+    print(f"{joined.node} has joined {given.url} with {len(found.gpus)} x {found.gpu_type}.")  # noqa: T201
+    return 0
+
+
+def run(given: argparse.Namespace) -> int:
+    """Work for the service until the machine leaves."""
+    identity = _identity(given.state)
+    if identity is None:
+        raise ValueError(f"This machine has not joined: run `python -m engines.agent join --state {given.state}`.")
+    with _only_one(given.state):
+        with suppress(FileNotFoundError):
+            leave_path(given.state).unlink()  # of the time before
+        engine = _engine(given, identity["name"], lease=lease_path(given.state))
+        gpus = EmulatedGpus.of(identity["gpus"]) if identity["gpus"] else None
+        agent = Agent(
+            given.state,
+            Connection(identity["url"], identity["token"]),
+            engine,
+            lambda: _described(engine, identity["name"], gpus),
+            notice=timedelta(seconds=identity["notice_s"]),
+        )
+        return agent.run()
+
+
+def leave(given: argparse.Namespace) -> int:
+    """Have the running agent leave with its notice; it ends when its jobs are away."""
+    identity = _identity(given.state)
+    if identity is None:
+        raise ValueError("This machine has not joined.")
+    notice_s = given.notice.total_seconds() if given.notice is not None else identity["notice_s"]
+    write_whole(leave_path(given.state), str(notice_s))
+    print("The agent leaves: it ends when its jobs are away.")  # noqa: T201
+    return 0
+
+
+def _described(engine: LocalEngine, name: str, gpus: EmulatedGpus | None) -> NodeReport:
+    return machine_report(name, gpus, engine.nodes())
+
+
+def _engine(given: argparse.Namespace, name: str, *, lease: Path | None = None) -> LocalEngine:
+    if os.geteuid() == 0 and not given.job_user:
+        raise ValueError("As root, name the account that jobs run as: --job-user, one that owns nothing here.")
+    return LocalEngine(
+        given.state / "engine",
+        declared=[name],
+        job_user=given.job_user or None,
+        path_prefix=given.job_path,
+        lease=lease,
+    )
+
+
+def _own_token(folder: Path) -> str:
+    """The token that the machine will show; stored before it is sent, so that `join` can be repeated."""
+    path = folder / "token.json"
+    token: str = read_json(path) or f"agent_{secrets.token_urlsafe(32)}"
+    write_json(path, token)
+    return token
+
+
+def _join_token(given: argparse.Namespace) -> str:
+    text = given.token_file.read_text() if given.token_file is not None else os.environ.get(JOIN_TOKEN, "")
+    if not text.strip():
+        raise ValueError(f"The join token is missing: name its file with --token-file, or set {JOIN_TOKEN}.")
+    return text.strip()
+
+
+def _lending(given: argparse.Namespace) -> Lending | None:
+    if not given.lend:
+        return None
+    begins, _, ends = given.lend.partition("-")
+    try:
+        return Lending(time.fromisoformat(begins), time.fromisoformat(ends), given.zone)
+    except ValueError:
+        raise ValueError(f"{given.lend!r} are no hours, as 20:00-08:00.") from None
+
+
+def _identity_path(folder: Path) -> Path:
+    return folder / "identity.json"
+
+
+def _identity(folder: Path) -> Identity | None:
+    found: Identity | None = read_json(_identity_path(folder))
+    return found
+
+
+def _only_one(folder: Path) -> IO[str]:
+    """Lock of the folder, until it is closed."""
+    file = (folder / "agent.lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"Another agent works in {folder}.") from None
+    return file
+
+
+def _duration(text: str) -> timedelta:
+    """From `10m`, `90s` or `2h`."""
+    if text[-1:] not in UNITS or not text[:-1].isdigit():
+        raise argparse.ArgumentTypeError("write a number with s, m or h, as 10m")
+    return timedelta(seconds=int(text[:-1]) * UNITS[text[-1]])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m engines.agent", description="Lend this machine to Motley.")
+    acts = parser.add_subparsers(required=True)
+    joining = acts.add_parser("join", help="join a service, once, with a join token")
+    joining.add_argument("--url", required=True, type=checked_url, help="the service, as https://motley.example.org")
+    joining.add_argument(
+        "--token-file", type=Path, help=f"file with the join token; default: the variable {JOIN_TOKEN}"
+    )
+    joining.add_argument("--gpus", default="", help="emulated GPUs for a trial, as k80:4; default: those of the driver")
+    joining.add_argument("--lend", default="", help="hours at which the machine is lent, as 20:00-08:00")
+    joining.add_argument("--zone", default="UTC", help="time zone of these hours, as Europe/Berlin")
+    joining.add_argument("--notice", type=_duration, default=timedelta(minutes=5), help="as 10m; default 5m")
+    running = acts.add_parser("run", help="run jobs until the machine leaves; SIGTERM: leave with notice")
+    leaving = acts.add_parser("leave", help="have the agent of this machine leave with notice")
+    leaving.add_argument("--notice", type=_duration, help="as 10m; default: that of join")
+    for command, act in ((joining, join), (running, run), (leaving, leave)):
+        command.set_defaults(act=act)
+        command.add_argument("--state", type=Path, default=DEFAULT_FOLDER, help="folder of the agent")
+    for command in (joining, running):
+        command.add_argument("--job-user", default="", help="account that jobs run as, where the agent is root")
+        command.add_argument("--job-path", default="", help="put before the PATH of jobs: where their python is")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""The agent's loop: tell the service what this machine has and runs, and do what it answers.
+
+The jobs run under supervisors of their own, as those of any local engine: they outlive the agent, which finds them by
+their files when it is started again. They stop by themselves when the service has not been heard for the time of the
+lease, whether the agent lives or not.
+"""
+
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from engines.agent.connection import Connection, Refused, Unheard
+from engines.agent.machine import machine_digest
+from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
+from engines.agent.transfers import Transfers
+from engines.lease_file import LeaseFile
+from engines.linux import seconds_since_boot
+from engines.local.engine import LocalEngine
+from engines.protocol import AttemptReport, NodeReport, Phase, StopReason
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+FILES_PAUSE_S = 1.0
+OVER = (Phase.ENDED, Phase.LOST)
+
+
+class Agent:
+    """One machine at its service; its whole state is in files below `folder`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        connection: Connection,
+        engine: LocalEngine,
+        describe: Callable[[], NodeReport],
+        *,
+        notice: timedelta,
+    ) -> None:
+        self._connection, self._engine, self._describe, self._notice = connection, engine, describe, notice
+        self._lease = LeaseFile(lease_path(folder))
+        self._leave = leave_path(folder)
+        self._transfers = Transfers(folder, connection, engine, may_start=lambda: self._lease.left_s() > 0)
+        self._woken = threading.Event()
+        self._left_by_s: float | None = None
+        self._pause_s = FIRST_PAUSE_S
+
+    def run(self) -> int:
+        """Work until the machine has left; returns the exit status of the process."""
+        stopped = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: self.begin_to_leave())
+        files = threading.Thread(target=self._transfers.run, args=(stopped, FILES_PAUSE_S), daemon=True)
+        files.start()
+        try:
+            while not self.turn():
+                self._woken.wait(self._pause_s)
+                self._woken.clear()
+        except Refused as error:
+            log.error("the service refuses this machine, whose jobs are stopped: %s", error)
+            self._stop_all(self._notice)
+            return 3
+        finally:
+            stopped.set()
+        return 0
+
+    def begin_to_leave(self) -> None:
+        """Announce that the owner has the machine back: its jobs are moved away within the notice."""
+        if not self._leave.exists():
+            self._leave.write_text(str(self._notice.total_seconds()))
+        self._woken.set()
+
+    def turn(self) -> bool:
+        """Tell and obey once; whether the machine may go. Raises `Refused` if its token is worth nothing any more."""
+        self._watch_notice()
+        asked_at_s = seconds_since_boot()
+        try:
+            orders = self._connection.sync(self._news())
+        except Unheard as error:
+            log.warning("%s", error)
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            return False
+        self._lease.renew(asked_at_s, orders.lease.total_seconds())
+        self._pause_s = orders.pause.total_seconds()
+        self._obey(orders)
+        return orders.may_go and self._leave.exists()
+
+    def _news(self) -> Sync:
+        fetching = self._transfers.fetching
+        known = [attempt for attempt in self._engine.attempts() if attempt not in fetching]
+        waiting = [AttemptNews(AttemptReport(attempt, Phase.LAUNCHING), fetching=True) for attempt in fetching]
+        return Sync(
+            VERSION,
+            machine_digest(),
+            self._describe(),
+            attempts=[*map(self._news_of, self._engine.poll(known)), *waiting],
+            leaving=self._leaving(),
+        )
+
+    def _news_of(self, report: AttemptReport) -> AttemptNews:
+        return AttemptNews(report, handed_over=self._transfers.is_handed_over(report.attempt))
+
+    def _obey(self, orders: Orders) -> None:
+        """Do what the service orders; each of it may come again."""
+        self._forget(orders)
+        for stop in orders.stops:
+            self._engine.stop(stop.attempt, reason=stop.reason, grace=stop.grace)
+        known = self._engine.attempts()
+        for launch in orders.launches:
+            if launch.attempt not in known or next(iter(self._engine.poll([launch.attempt]))).phase is Phase.UNKNOWN:
+                self._transfers.add(launch)
+
+    def _forget(self, orders: Orders) -> None:
+        """Remove the files of attempts, and of their jobs unless a later attempt is here."""
+        for attempt in orders.forget:
+            self._transfers.forget(attempt)
+
+    def _watch_notice(self) -> None:
+        """Stop what still runs when the notice is over."""
+        notice = self._leaving()
+        if notice is None:
+            return
+        now_s = seconds_since_boot()
+        self._left_by_s = self._left_by_s or now_s + notice.total_seconds()
+        if now_s >= self._left_by_s:
+            self._stop_all(timedelta())
+
+    def _leaving(self) -> timedelta | None:
+        """The notice with which the owner has the machine back; None: it stays."""
+        try:
+            return timedelta(seconds=float(self._leave.read_text() or self._notice.total_seconds()))
+        except FileNotFoundError:
+            return None
+
+    def _stop_all(self, grace: timedelta) -> None:
+        for report in self._engine.poll(self._engine.attempts()):
+            if report.phase not in (*OVER, Phase.UNKNOWN):
+                self._engine.stop(report.attempt, reason=StopReason.DRAIN, grace=grace)
+
+
+def lease_path(folder: Path) -> Path:
+    return folder / "lease.json"
+
+
+def leave_path(folder: Path) -> Path:
+    return folder / "leave"

@@ -1,0 +1,59 @@
+"""What the machine of an agent is: its name for the service, its GPUs or emulated ones, its CPUs and memory."""
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from engines.nvml import this_machine
+from engines.protocol import EngineError, GpuReport, NodeReport
+
+MIB = 1 << 20
+MOST_EMULATED = 64
+
+
+class EmulatedGpus(NamedTuple):
+    """GPUs that are only declared, for trials."""
+
+    gpu_type: str
+    number: int
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """From `k80:4`; raises `ValueError`."""
+        gpu_type, _, count = text.partition(":")
+        if not gpu_type or not count.isdigit() or not 1 <= int(count) <= MOST_EMULATED:
+            raise ValueError(f"{text!r} is no type and number of GPUs, as k80:4.")
+        return cls(gpu_type, int(count))
+
+
+def machine_report(name: str, emulated: EmulatedGpus | None, reported: Iterable[NodeReport]) -> NodeReport:
+    """The machine's report under this name; `reported` is what its engine says, limits and faults of the disk too.
+
+    Raises `EngineError` for a machine without GPUs.
+    """
+    reports = list(reported)
+    if emulated is None:
+        found = this_machine()
+        if found is None or not found.gpus:
+            raise EngineError("This machine has no GPU that its driver reports: install it and nvidia-ml-py.")
+        return replace(next(one for one in reports if one.name == found.name), name=name)
+    declared = next(one for one in reports if one.name == name)
+    gpus = [GpuReport(index) for index in range(emulated.number)]
+    return replace(declared, gpu_type=emulated.gpu_type, gpus=gpus, cpus=os.cpu_count() or 1, memory_mib=_memory_mib())
+
+
+def machine_digest() -> str:
+    """Digest of the machine's id, the host's name where it has none: a token is of one machine."""
+    try:
+        identity = Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        identity = ""
+    return hashlib.sha256(f"motley agent {identity or socket.gethostname()}".encode()).hexdigest()
+
+
+def _memory_mib() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MIB

@@ -1,0 +1,93 @@
+"""Messages between an agent and its service. Every one is sent by the agent, and answered by the service."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import time, timedelta
+
+from engines.protocol import AttemptReport, Launch, NodeReport, StopReason
+
+VERSION = 1
+"""Of these messages. A service refuses an agent with another one."""
+
+
+@dataclass(frozen=True)
+class Lending:
+    """Hours of the day at which a machine is lent, in a time zone of the tz database."""
+
+    begins: time
+    ends: time
+    zone: str
+
+
+@dataclass(frozen=True)
+class Joining:
+    """The first message, with the join token: from now on the machine shows a token of its own."""
+
+    version: int
+    machine: str
+    """Digest of the machine's own id: a token is of one machine."""
+    token: str
+    """Chosen by the agent, so that a message that is sent again is the same."""
+    node: NodeReport
+    emulated: bool = False
+    """Whether its GPUs are emulated."""
+    lending: Lending | None = None
+    notice: timedelta = timedelta(minutes=5)
+    """Between the announcement that the machine goes and its end."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Answer to `Joining`."""
+
+    node: str
+    """The name that the administrator gave the machine."""
+
+
+@dataclass(frozen=True)
+class AttemptNews:
+    """What an agent says of one of its attempts."""
+
+    report: AttemptReport
+    fetching: bool = False
+    """Whether its code or its checkpoints are on their way; after a restart of the agent it is launched again."""
+    handed_over: bool = False
+    """Whether it has ended, and its logs and checkpoints are with the service."""
+
+
+@dataclass(frozen=True)
+class Sync:
+    """What the agent tells, every second or so."""
+
+    version: int
+    machine: str
+    node: NodeReport
+    attempts: Sequence[AttemptNews] = ()
+    leaving: timedelta | None = None
+    """The owner has the machine back: its notice. None: it stays."""
+
+
+@dataclass(frozen=True)
+class StopCommand:
+    """A stop, repeated until the end of the attempt is reported."""
+
+    attempt: int
+    reason: StopReason
+    grace: timedelta
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Answer to `Sync`."""
+
+    lease: timedelta
+    """For so long after it has sent `Sync` the agent may run jobs unheard; then no process of them is left."""
+    pause: timedelta
+    """Until the next `Sync`."""
+    launches: Sequence[Launch] = ()
+    """`code` and `checkpoints` stand for files that the service has; each is repeated until it is reported."""
+    stops: Sequence[StopCommand] = ()
+    forget: Sequence[int] = ()
+    """Attempts of which the service has everything: their files can be removed."""
+    may_go: bool = False
+    """Nothing of it is needed any more: the machine that is leaving can go."""

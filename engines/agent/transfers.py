@@ -1,0 +1,186 @@
+"""Files between an agent and its service: code and checkpoints come, logs and checkpoints go."""
+
+import logging
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from engines.agent.connection import Connection, Refused, Unheard
+from engines.attempt_files import AttemptFolder, write_json
+from engines.local.engine import LocalEngine
+from engines.protocol import EngineError, Launch, Phase, Stream
+from engines.supervision.engine_root import THROUGH, make_folder
+from engines.supervision.supervisor import write_exit
+
+log = logging.getLogger(__name__)
+
+PIECE_BYTES = 1 << 20
+NOT_STARTED = 126
+OVER = (Phase.ENDED, Phase.LOST)
+
+
+class Transfers:
+    """Moves files in a thread of its own, so that no large file delays what the agent tells and is told.
+
+    It starts attempts when their files have come, and notes those that are handed over in a file of their folder.
+    """
+
+    def __init__(
+        self, folder: Path, connection: Connection, engine: LocalEngine, may_start: Callable[[], bool]
+    ) -> None:
+        self._folder, self._connection, self._engine, self._may_start = folder, connection, engine, may_start
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Launch] = {}
+        self._sizes: dict[tuple[int, Stream], int] = {}
+        self._not_taken: set[int] = set()
+        """Attempts of which the service takes no files: it has declared them lost."""
+
+    def add(self, launch: Launch) -> None:
+        """Fetch what the launch needs, and start it."""
+        with self._lock:
+            self._waiting.setdefault(launch.attempt, launch)
+
+    @property
+    def fetching(self) -> list[int]:
+        with self._lock:
+            return list(self._waiting)
+
+    def run(self, stopped: threading.Event, pause_s: float) -> None:
+        """Work until stopped; what the service does not take now is sent again."""
+        while not stopped.is_set():
+            try:
+                self.turn()
+            except Unheard as error:
+                log.warning("files wait: %s", error)
+            except OSError:
+                log.exception("files could not be read or written")
+            stopped.wait(pause_s)
+
+    def turn(self) -> None:
+        """Start what waits, then send what is new of every attempt."""
+        for launch in list(self._waiting.values()):
+            self._start(launch)
+        for attempt in self._engine.attempts():
+            self._send(attempt)
+
+    def is_handed_over(self, attempt: int) -> bool:
+        return self._handed_over(attempt).exists()
+
+    def forget(self, attempt: int) -> None:
+        """Remove the files of an attempt; its job's too, unless another attempt of the job is here."""
+        job = self._job_of(attempt)
+        others = [one for one in self._engine.attempts() if one != attempt and self._job_of(one) == job]
+        if job and not others and job not in {one.job for one in self._waiting.values()}:
+            self._engine.discard({job: [attempt]})
+        else:
+            shutil.rmtree(self._attempt(attempt).path, ignore_errors=True)
+
+    def _job_of(self, attempt: int) -> str:
+        launch = self._attempt(attempt).read_launch()
+        return launch["ranks"][0]["env"].get("MOTLEY_JOB_ID", "") if launch is not None else ""
+
+    def _start(self, launch: Launch) -> None:
+        try:
+            with_files = self._fetched(launch)
+            if not self._may_start():
+                raise EngineError("The lease was over before its files had come.")
+            self._engine.launch(with_files)
+        except (Refused, EngineError) as error:
+            self._note_failure(launch, str(error))
+        with self._lock:
+            self._waiting.pop(launch.attempt, None)
+
+    def _fetched(self, launch: Launch) -> Launch:
+        """The launch with its files on this machine."""
+        files: dict[str, Path] = {}
+        for what, remote in (("code", launch.code), ("checkpoints", launch.checkpoints)):
+            if remote is not None:
+                files[what] = self._folder / "incoming" / f"{launch.attempt}.{what}.tar.gz"
+                files[what].parent.mkdir(mode=0o700, exist_ok=True)
+                self._connection.fetch(launch.attempt, what, files[what])
+        return replace(launch, **files)  # type: ignore[arg-type]  # the names of two fields
+
+    def _note_failure(self, launch: Launch, message: str) -> None:
+        """Report a start that failed: the job goes elsewhere."""
+        log.error("attempt %s could not be started: %s", launch.attempt, message)
+        folder = self._attempt(launch.attempt)
+        make_folder(folder.path, THROUGH)
+        write_exit(folder, exit_code=NOT_STARTED, started_at=None, message=message, node_failed=True)
+
+    def _send(self, attempt: int) -> None:
+        if self.is_handed_over(attempt):
+            return
+        report = next(iter(self._engine.poll([attempt])))
+        over = report.phase in OVER and report.proven_gone
+        if attempt not in self._not_taken:
+            self._send_files(attempt, checkpoints=over and report.started_at is not None)
+        if over:
+            write_json(self._handed_over(attempt), {})
+            self._clear(attempt)
+
+    def _send_files(self, attempt: int, *, checkpoints: bool) -> None:
+        try:
+            for stream in Stream:
+                self._send_log(attempt, stream)
+            if checkpoints:
+                self._send_checkpoints(attempt)
+        except Refused as error:
+            log.warning("the service takes no files of attempt %s: %s", attempt, error)
+            self._not_taken.add(attempt)
+
+    def _send_log(self, attempt: int, stream: Stream) -> None:
+        """Send what is new; the service says how much it has, which is less where it takes no more."""
+        key = attempt, stream
+        while data := self._engine.logs(attempt, stream, 0, before := self._sizes.get(key, 0), PIECE_BYTES).data:
+            self._sizes[key] = self._connection.append_log(attempt, stream, 0, before, data)
+            if self._sizes[key] == before:
+                break
+
+    def _send_checkpoints(self, attempt: int) -> None:
+        """Send the job's checkpoints as an archive, if it has any."""
+        checkpoints = self._checkpoints_of(attempt)
+        if checkpoints is None or not any(checkpoints.iterdir()):
+            return
+        archive = self._folder / "outgoing" / f"{attempt}.tar.gz"
+        archive.parent.mkdir(mode=0o700, exist_ok=True)
+        try:
+            pack(checkpoints, archive)
+            self._connection.send_checkpoints(attempt, archive)
+        finally:
+            archive.unlink(missing_ok=True)
+
+    def _checkpoints_of(self, attempt: int) -> Path | None:
+        launch = self._attempt(attempt).read_launch()
+        return Path(launch["ranks"][0]["env"]["MOTLEY_CHECKPOINT_DIR"]) if launch is not None else None
+
+    def _clear(self, attempt: int) -> None:
+        for path in (self._folder / "incoming").glob(f"{attempt}.*"):
+            path.unlink(missing_ok=True)
+
+    def _attempt(self, attempt: int) -> AttemptFolder:
+        return AttemptFolder(self._folder / "engine" / "attempts" / str(attempt))
+
+    def _handed_over(self, attempt: int) -> Path:
+        return self._attempt(attempt).path / "handed_over.json"
+
+
+def pack(folder: Path, archive: Path) -> None:
+    """Pack the content of a folder by GNU tar; of links the links, and nothing of another file system."""
+    subprocess.run(  # noqa: S603 - our own words and paths
+        [
+            "/bin/tar",
+            "--create",
+            "--one-file-system",
+            f"--file={archive}",
+            "--use-compress-program=gzip -1",
+            "-C",
+            folder,
+            ".",
+        ],
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+        stderr=subprocess.DEVNULL,
+    )

@@ -1,0 +1,78 @@
+"""Lease of an agent on its jobs: a file that says until when they may run though the service is not heard.
+
+The time is that of the machine since its boot (CLOCK_BOOTTIME), which nobody sets and which goes on while the machine
+sleeps. A lease of an earlier boot is over.
+"""
+
+import json
+import os
+from math import inf
+from pathlib import Path
+from typing import NamedTuple, TypedDict
+
+from engines.linux import seconds_since_boot
+
+GRACE_PART = 0.5
+"""Most of a lease that may be taken up by the grace period at its end."""
+
+
+class LeaseTerms(TypedDict):
+    """What the supervisor of an attempt needs to know of the lease."""
+
+    path: str
+    grace_s: float
+
+
+class Lease(NamedTuple):
+    """A lease as it is stored."""
+
+    until_s: float
+    length_s: float
+    boot: str
+
+    def left_s(self, now_s: float, boot: str) -> float:
+        """Seconds that are left at a moment of this boot; without end in the past if it was given in another one."""
+        return self.until_s - now_s if self.boot == boot else -inf
+
+    def grace_s(self, asked_s: float) -> float:
+        """The grace period at the end of the lease: as asked, but not the greater part of the lease."""
+        return min(asked_s, GRACE_PART * self.length_s)
+
+
+class LeaseFile:
+    """The file of a lease, renewed by the agent and read by the supervisors of its attempts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def renew(self, asked_at_s: float, length_s: float) -> None:
+        """Lease from the moment before the service was asked. No fsync: after a power cut it is over all the same."""
+        lease = Lease(asked_at_s + length_s, length_s, boot_id())
+        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        beside.write_text(json.dumps(lease))
+        beside.replace(self.path)
+
+    def read(self) -> Lease | None:
+        """The lease; None if there never was one."""
+        try:
+            return Lease(*json.loads(self.path.read_text()))
+        except FileNotFoundError:
+            return None
+
+    def left_s(self) -> float:
+        """Seconds until everything must be gone; negative if that moment is over."""
+        lease = self.read()
+        return lease.left_s(seconds_since_boot(), boot_id()) if lease is not None else -inf
+
+    def must_stop_within_s(self, grace_s: float) -> float | None:
+        """Seconds that an attempt has left to stop; None while it need not stop."""
+        lease = self.read()
+        if lease is None:
+            return 0.0
+        left_s = lease.left_s(seconds_since_boot(), boot_id())
+        return max(left_s, 0.0) if left_s <= lease.grace_s(grace_s) else None
+
+
+def boot_id() -> str:
+    """The kernel's name of this boot."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,0 +1,149 @@
+"""Engine of one machine that joined: commands are rows that its agent fetches, reports are rows that it wrote.
+
+No method waits for a network. A launch is withdrawn only while no agent can have it; after that, the agent says what
+became of it, or the lease has ended it (see `engines.lease_file`).
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from time import monotonic
+from uuid import UUID
+
+from django.db import transaction
+
+from engines.agent.codec import decode, encode
+from engines.protocol import (
+    AttemptReport,
+    EngineError,
+    GpuReading,
+    Launch,
+    LogChunk,
+    NodeFault,
+    NodeReport,
+    NodeShare,
+    NodeState,
+    Phase,
+    SessionCommand,
+    StopReason,
+    Stream,
+    WatchedGpu,
+)
+from engines.supervision.engine_root import read_log
+from jobs_app.secrets import seal
+from scheduler_app.agents.files import attempt_folder, discard, size_of
+from scheduler_app.models import Agent, AgentAttempt
+
+SILENT_AFTER_S = 10.0
+"""Without a new message for so long, the node is reported as silent: its heartbeats end."""
+OVER = (Phase.ENDED, Phase.LOST)
+
+
+class AgentEngine:
+    """The engine of the agent with this name.
+
+    Whether the agent is heard is told by the count of its messages and our own monotonic clock: no two clocks are
+    compared.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._last = (0, 0.0)
+        """Messages at the last look that found new ones, and when that was."""
+
+    def nodes(self) -> list[NodeReport]:
+        agent = self._agent()
+        report = decode(NodeReport, agent.node_report)
+        if agent.revoked_at is None and self._is_heard(agent.told):
+            return [report]
+        return [replace(report, state=NodeState.SILENT, reason="its agent has not been heard")]
+
+    def _is_heard(self, told: int) -> bool:
+        if told != self._last[0]:
+            self._last = (told, monotonic())
+        return bool(told) and monotonic() - self._last[1] <= SILENT_AFTER_S
+
+    def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
+        return {}  # its owner does with it as the owner likes
+
+    def launch(self, launch: Launch) -> None:
+        """Leave the launch for the agent, encrypted: it has the job's secrets."""
+        agent = self._agent()
+        if agent.revoked_at is not None:
+            raise NodeFault(f"The machine {self._name} may no longer work here: its token was revoked.")
+        if launch.secrets and not agent.trusted:
+            raise NodeFault(f"The machine {self._name} is not trusted with secrets (any more).")
+        facts = {"agent": agent, "job": UUID(launch.job), "launch": seal(json.dumps(encode(launch)))}
+        AgentAttempt.objects.get_or_create(attempt=launch.attempt, defaults=facts)
+
+    @transaction.atomic
+    def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
+        """Leave the stop for the agent; a launch that it cannot have is withdrawn. A repeat may shorten the grace."""
+        row = AgentAttempt.objects.select_for_update().filter(attempt=attempt).first()
+        if row is None:
+            return
+        grace_s = max(grace.total_seconds(), 0.0)
+        row.stop_grace_s = min(row.stop_grace_s, grace_s) if row.stop_reason else grace_s
+        row.stop_reason = row.stop_reason or reason
+        if row.delivered_at is None:
+            row.launch, row.forgotten = "", True
+        row.save(update_fields=["stop_reason", "stop_grace_s", "launch", "forgotten"])
+
+    def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+        """Nothing: what a job may use of such a machine is set when it starts."""
+
+    def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
+        wanted = list(attempts)
+        rows = {row.attempt: row for row in AgentAttempt.objects.filter(attempt__in=wanted)}
+        return [_report(attempt, rows.get(attempt)) for attempt in wanted]
+
+    def read_gpus(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
+        return []  # its agent sends no readings yet
+
+    def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:
+        row = AgentAttempt.objects.filter(attempt=attempt).first()
+        over = row is None or row.forgotten or row.handed_over
+        return read_log(attempt_folder(attempt), stream, rank, offset, limit, over=over)
+
+    def session(self, attempt: int, rank: int) -> SessionCommand:
+        raise EngineError("There are no sessions on a machine that joined: the service cannot reach it.")
+
+    def attempts(self) -> dict[int, bool]:
+        rows = AgentAttempt.objects.filter(agent__name=self._name)
+        return {row.attempt: row.forgotten or row.handed_over for row in rows}
+
+    def sizes(self, jobs: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        return {job: size_of(job, list(attempts)) for job, attempts in jobs.items()}
+
+    def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
+        for job, attempts in jobs.items():
+            discard(job, list(attempts))
+            AgentAttempt.objects.filter(attempt__in=list(attempts), forgotten=True).delete()
+
+    def _agent(self) -> Agent:
+        agent = Agent.objects.filter(name=self._name).first()
+        if agent is None:
+            raise EngineError(f"No machine has joined as {self._name}.")
+        return agent
+
+
+def _report(attempt: int, row: AgentAttempt | None) -> AttemptReport:
+    """What is known of the attempt. An end counts when logs and checkpoints are here: its job may go on elsewhere."""
+    if row is None or (row.forgotten and row.report is None):
+        return AttemptReport(attempt, Phase.UNKNOWN, proven_gone=True)
+    if row.report is None:
+        return AttemptReport(attempt, Phase.LAUNCHING)
+    report = decode(AttemptReport, row.report)
+    if report.phase is Phase.UNKNOWN and not row.stop_reason:  # its launch is on its way again
+        return AttemptReport(attempt, Phase.LAUNCHING)
+    if report.phase in OVER and not row.handed_over:
+        return AttemptReport(
+            attempt,
+            Phase.RUNNING if report.started_at is not None else Phase.LAUNCHING,
+            started_at=report.started_at,
+            ran_s=report.ran_s,
+            progress=report.progress,
+            invalid_lines=report.invalid_lines,
+        )
+    return report

@@ -1,0 +1,103 @@
+"""Files that agents have sent: logs by attempt and checkpoints by job, below `MOTLEY_AGENT_ROOT`."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Protocol
+from uuid import UUID
+
+from django.conf import settings
+
+from engines.attempt_files import AttemptFolder
+from engines.protocol import Stream
+
+OWN = 0o700
+CHUNK_BYTES = 1 << 20
+
+
+class Readable(Protocol):
+    """A body of a request."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class LargerThanAllowed(Exception):
+    """More bytes were sent than the service takes."""
+
+
+def agent_root() -> Path:
+    return settings.MOTLEY_AGENT_ROOT or settings.MOTLEY_ENGINE_ROOT / "agents"
+
+
+def attempt_folder(attempt: int) -> AttemptFolder:
+    """Folder with the logs of an attempt."""
+    return AttemptFolder(agent_root() / "attempts" / str(int(attempt)))
+
+
+def checkpoints_of(job: UUID) -> Path:
+    """Archive of the job's checkpoints; it need not exist."""
+    return agent_root() / "checkpoints" / f"{job}.tar.gz"
+
+
+def append_log(attempt: int, stream: Stream, offset: int, data: bytes, *, most: int) -> int:
+    """Append bytes that begin at the offset, and return the size; of those that are there already, nothing is done.
+
+    Beyond `most` nothing is stored: the engine of the agent marks and ends a log that long itself.
+    """
+    folder = attempt_folder(attempt)
+    _make(folder.path)
+    descriptor = os.open(folder.log(stream, 0), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        if offset == size and size + len(data) <= most:
+            size += file.write(data)
+        return size
+
+
+def store_checkpoints(job: UUID, body: Readable, *, most: int, still: Callable[[], bool]) -> bool:
+    """Store the archive in the place of the one before, if the sender is `still` the one who may; whether it was."""
+    target = checkpoints_of(job)
+    _make(target.parent)
+    with _received(body, target.parent, most) as path:
+        if not still():
+            return False
+        path.replace(target)
+    return True
+
+
+def size_of(job: str, attempts: list[int]) -> int:
+    """Bytes of what agents have sent of a job."""
+    logs = [path for attempt in attempts for path in attempt_folder(attempt).path.glob("*.log")]
+    return sum(path.stat().st_size for path in (*logs, checkpoints_of(UUID(job))) if path.exists())
+
+
+def discard(job: str, attempts: list[int]) -> None:
+    """Remove what agents have sent of a job. Idempotent."""
+    for attempt in attempts:
+        shutil.rmtree(attempt_folder(attempt).path, ignore_errors=True)
+    checkpoints_of(UUID(job)).unlink(missing_ok=True)
+
+
+@contextmanager
+def _received(body: Readable, folder: Path, most: int) -> Iterator[Path]:
+    with NamedTemporaryFile(dir=folder, prefix=".", delete=False) as file:
+        path = Path(file.name)
+        try:
+            size = 0
+            while chunk := body.read(CHUNK_BYTES):
+                size += len(chunk)
+                if size > most:
+                    raise LargerThanAllowed
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _make(folder: Path) -> None:
+    folder.mkdir(mode=OWN, parents=True, exist_ok=True)

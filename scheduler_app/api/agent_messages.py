@@ -1,0 +1,167 @@
+"""REST: messages of agents (`/agent/`). The token of a machine is good here and nowhere else.
+
+These routes are not in the schema: agents and service of one release speak by them (`engines.agent.messages`).
+"""
+
+import re
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any, TypeVar
+
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
+from django.http import FileResponse
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.exceptions import NotFound
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from engines.agent.codec import BadMessage, decode, encode
+from engines.agent.messages import Joined, Joining, Sync
+from engines.protocol import Launch, Stream
+from jobs_app.models import Attempt
+from rest.errors import Fault, InvalidRequest
+from rest.parsers import Bytes, Gzip, TooLarge
+from scheduler_app.agents.files import LargerThanAllowed, append_log, store_checkpoints
+from scheduler_app.agents.sync import hear, launch_stored
+from scheduler_app.errors import AgentRefused, NoSuchAgent
+from scheduler_app.models import Agent, AgentAttempt
+from scheduler_app.operations.join_agent import agent_of, join, refuse_other_machine
+
+Message = TypeVar("Message")
+ATTEMPT = re.compile(r"-?[0-9]{1,18}")
+"""Tests of engines have negative numbers."""
+LARGEST_PIECE = 1 << 20
+BEYOND_THE_LIMIT = 1 << 16
+"""Bytes of a log beyond its limit: the mark that says that it was cut."""
+
+
+class AgentToken(BaseAuthentication):
+    """`Authorization: Bearer <token of a machine that joined>`."""
+
+    def authenticate(self, request: Request) -> tuple[AnonymousUser, Agent]:
+        return AnonymousUser(), agent_of(bearer_of(request))
+
+    def authenticate_header(self, request: Request) -> str:
+        return 'Bearer realm="motley"'
+
+
+class IsAgent(BasePermission):
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        return isinstance(request.auth, Agent)
+
+
+class OfAgents(APIView):
+    """A route for the token of a machine alone; the pace of agents is theirs to keep."""
+
+    authentication_classes = (AgentToken,)
+    permission_classes = (IsAgent,)
+    throttle_classes = ()
+
+    def row(self, request: Request, attempt: str) -> AgentAttempt:
+        """The attempt, if it is at this agent."""
+        rows = AgentAttempt.objects.filter(agent=agent_in(request), forgotten=False)
+        found = rows.filter(attempt=attempt).first() if ATTEMPT.fullmatch(attempt) else None
+        if found is None:
+            raise NotFound(f"There is no attempt {attempt} at this machine.")
+        return found
+
+
+@extend_schema(exclude=True)
+class JoinView(APIView):
+    """The only route for join tokens."""
+
+    authentication_classes = ()
+    permission_classes = ()
+
+    def post(self, request: Request) -> Response:
+        agent = join(bearer_of(request), message_of(Joining, request), timezone.now())
+        return Response(encode(Joined(agent.name)))
+
+
+@extend_schema(exclude=True)
+class SyncView(OfAgents):
+    def post(self, request: Request) -> Response:
+        told = message_of(Sync, request)
+        refuse_other_machine(agent_in(request), version=told.version, machine=told.machine)
+        return Response(encode(hear(agent_in(request), told, timezone.now())))
+
+
+@extend_schema(exclude=True)
+class LogsView(OfAgents):
+    parser_classes = (Bytes,)
+
+    def put(self, request: Request, attempt: str, stream: str, rank: int) -> Response:
+        row, offset = self.row(request, attempt), request.query_params.get("offset", "")
+        if stream not in [one.value for one in Stream] or rank != 0 or not offset.isdigit():
+            raise NotFound("There is no such log.")
+        data = (request.stream or BytesIO()).read(LARGEST_PIECE + 1)
+        if len(data) > LARGEST_PIECE:
+            raise TooLarge(f"A piece of a log has at most {LARGEST_PIECE} bytes.")
+        most = settings.MOTLEY_LOG_LIMIT_BYTES + BEYOND_THE_LIMIT
+        return Response({"size": append_log(row.attempt, Stream(stream), int(offset), data, most=most)})
+
+
+@extend_schema(exclude=True)
+class CodeView(OfAgents):
+    def get(self, request: Request, attempt: str) -> FileResponse:
+        return _file(self.row(request, attempt), lambda launch: launch.code)
+
+
+@extend_schema(exclude=True)
+class CheckpointsView(OfAgents):
+    parser_classes = (Gzip,)
+
+    def get(self, request: Request, attempt: str) -> FileResponse:
+        return _file(self.row(request, attempt), lambda launch: launch.checkpoints)
+
+    def put(self, request: Request, attempt: str) -> Response:
+        """Store the job's checkpoints; refused once the attempt counts as ended, for a later one may have begun."""
+        row, most = self.row(request, attempt), settings.MOTLEY_AGENT_CHECKPOINT_BYTES
+        live = Attempt.objects.live().filter(pk=row.attempt)
+        try:
+            stored = store_checkpoints(row.job, request.stream or BytesIO(), most=most, still=live.exists)
+        except LargerThanAllowed:
+            raise TooLarge(f"The checkpoints of a job may have at most {most} bytes, packed.") from None
+        if not stored:
+            raise AgentRefused("The attempt has ended for the service.")
+        return Response({})
+
+
+def agent_in(request: Request) -> Agent:
+    """The machine that asks: `IsAgent` admits no other caller."""
+    agent: Any = request.auth
+    found: Agent = agent
+    return found
+
+
+def bearer_of(request: Request) -> str:
+    scheme, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
+    if scheme.lower() != "bearer":
+        raise NoSuchAgent("Show the machine's token: Authorization: Bearer.")
+    return text.strip()
+
+
+def message_of(kind: type[Message], request: Request) -> Message:
+    data: Any = request.data
+    try:
+        return decode(kind, data)
+    except BadMessage as error:
+        raise InvalidRequest([Fault(pointer="", code="invalid", detail=str(error))]) from error
+
+
+def _file(row: AgentAttempt, choose: Callable[[Launch], Path | None]) -> FileResponse:
+    launch = launch_stored(row)
+    path = choose(launch) if launch is not None else None
+    try:
+        file = path.open("rb") if path is not None else None
+    except FileNotFoundError:
+        file = None
+    if file is None:
+        raise NotFound("There is no such file of this attempt.")
+    return FileResponse(file, content_type=Gzip.media_type)

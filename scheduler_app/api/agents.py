@@ -1,0 +1,99 @@
+"""REST: machines that may join, or have joined (`/agents`). For administrators."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers, status, viewsets
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs_app.permissions import NotForJobs, caller, is_administrator
+from rest.bodies import Strict, Text, body_of
+from rest.pagination import ByName
+from rest.representation import ShowMany
+from scheduler_app.api.nodes import NAME
+from scheduler_app.models import Agent
+from scheduler_app.operations.join_agent import issue_join_token, revoke_agent
+
+LONGEST_HOURS = 24 * 30
+
+
+class ForAdministrators(NotForJobs):
+    message = "Only an administrator may do this, with a token of scope admin."
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return super().has_permission(request, view) and is_administrator(request)
+
+
+class AgentSpec(Strict):
+    """A machine that is to join."""
+
+    name = Text(max_length=40, help_text="Of its node and of its engine: lower-case letters, digits, '.', '_', '-'.")
+    trusted = serializers.BooleanField(default=False, help_text="Whether it may have secrets of jobs.")
+    hours = serializers.IntegerField(
+        default=24, min_value=1, max_value=LONGEST_HOURS, help_text="For so long the join token can be used."
+    )
+
+
+class AgentAnswer(serializers.ModelSerializer[Agent]):
+    """A machine: `joined_at` is null until it has used its join token."""
+
+    heard_at = serializers.DateTimeField(source="told_at", allow_null=True, read_only=True)
+
+    class Meta:
+        model = Agent
+        fields: tuple[str, ...] = (
+            "name",
+            "trusted",
+            "created_at",
+            "join_expires_at",
+            "joined_at",
+            "heard_at",
+            "left_at",
+            "revoked_at",
+        )
+        read_only_fields: tuple[str, ...] = fields
+
+
+class NewAgent(AgentAnswer):
+    token = serializers.CharField(read_only=True, help_text="The join token, shown this once.")
+
+    class Meta(AgentAnswer.Meta):
+        fields = (*AgentAnswer.Meta.fields, "token")
+        read_only_fields = fields
+
+
+@extend_schema_view(list=extend_schema(summary="List machines that join"))
+class AgentViewSet(ShowMany[Agent], viewsets.GenericViewSet[Agent]):
+    """Machines that may join or have joined, sorted by name."""
+
+    queryset = Agent.objects.all()
+    serializer_class = AgentAnswer
+    permission_classes = (ForAdministrators,)
+    pagination_class = ByName
+    lookup_field = "name"
+    lookup_value_regex = NAME
+
+    @extend_schema(summary="Make a join token", request=AgentSpec, responses={201: NewAgent})
+    def create(self, request: Request) -> Response:
+        """Make a token with which one machine may join as the node of this name. It is shown once.
+
+        For a name that has joined, another machine may take its place with it.
+        """
+        asked = body_of(request, AgentSpec)
+        agent, text = issue_join_token(
+            asked["name"],
+            trusted=asked["trusted"],
+            actor=caller(request),
+            now=timezone.now(),
+            lifetime=timedelta(hours=asked["hours"]),
+        )
+        return Response({**AgentAnswer(agent).data, "token": text}, status=status.HTTP_201_CREATED)
+
+    @extend_schema(summary="Revoke a machine's token", responses={204: None})
+    def destroy(self, request: Request, name: str) -> Response:
+        """Revoke the token of a machine, and its join token: it stops its jobs, which are queued again."""
+        revoke_agent(self.get_object(), actor=caller(request), now=timezone.now())
+        return Response(status=status.HTTP_204_NO_CONTENT)

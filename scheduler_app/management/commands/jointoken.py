@@ -1,0 +1,29 @@
+"""`manage.py jointoken NAME`: a token with which one machine may join."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+
+from scheduler_app.errors import AgentRefused
+from scheduler_app.operations.join_agent import issue_join_token
+
+
+class Command(BaseCommand):
+    help = "Print a token with which one machine may join as the node of this name."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name", help="of the node: lower-case letters, digits, '.', '_' and '-'")
+        parser.add_argument("--trusted", action="store_true", help="it may have secrets of jobs")
+        parser.add_argument("--hours", type=int, default=24, help="for so long the token can be used; default 24")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        lifetime = timedelta(hours=options["hours"])
+        try:
+            _, token = issue_join_token(
+                options["name"], trusted=options["trusted"], actor=None, now=timezone.now(), lifetime=lifetime
+            )
+        except AgentRefused as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(token)

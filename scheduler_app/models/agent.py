@@ -1,0 +1,64 @@
+"""Machines that join with a token, and what passes between them and the service."""
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from cluster_app.models import Engine
+
+
+class Agent(models.Model):
+    """One machine that may join, or has joined. Of its tokens only the hashes are stored."""
+
+    name = models.CharField(max_length=40, unique=True)
+    join_digest = models.CharField(max_length=64, unique=True, editable=False)
+    join_expires_at = models.DateTimeField()
+    trusted = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    engine = models.OneToOneField(Engine, null=True, blank=True, editable=False, on_delete=models.PROTECT)
+    digest = models.CharField(max_length=64, blank=True, editable=False, help_text="Empty until it has joined.")
+    machine = models.CharField(max_length=64, blank=True, editable=False, help_text="Digest of the machine's id.")
+    joined_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="When the join token was used; it cannot be used again."
+    )
+    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+    left_at = models.DateTimeField(null=True, blank=True, editable=False)
+    node_report = models.JSONField(default=dict, blank=True, editable=False)
+    told = models.PositiveBigIntegerField(default=0, editable=False, help_text="Messages so far.")
+    told_at = models.DateTimeField("last heard", null=True, blank=True, editable=False)
+
+    class Meta:
+        ordering = ("name",)
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(digest="", engine=None) | (~Q(digest="") & Q(engine__isnull=False)),
+                name="agent_joined_with_token_and_engine",
+            ),
+            models.UniqueConstraint(fields=("digest",), condition=~Q(digest=""), name="agent_token_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class AgentAttempt(models.Model):
+    """An attempt at an agent: what it is told, and what it reports. Keyed by the attempt's number at its engine."""
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="attempts")
+    attempt = models.BigIntegerField(unique=True)
+    job = models.UUIDField()
+    launch = models.TextField(blank=True, editable=False, help_text="Encrypted; empty once the agent has it.")
+    delivered_at = models.DateTimeField(null=True, editable=False)
+    stop_reason = models.CharField(max_length=20, blank=True, editable=False)
+    stop_grace_s = models.FloatField(default=0, editable=False)
+    report = models.JSONField(null=True, editable=False)
+    handed_over = models.BooleanField(default=False, editable=False)
+    forgotten = models.BooleanField(
+        default=False, editable=False, help_text="The agent was told to remove its files, or never had it."
+    )
+
+    class Meta:
+        indexes = [models.Index(fields=("agent",), name="agent_attempt_kept", condition=Q(forgotten=False))]
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt} at {self.agent_id}"

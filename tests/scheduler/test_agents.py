@@ -1,0 +1,266 @@
+"""Machines that join: tokens, where jobs may run, and that no job runs twice; the agents are played over REST."""
+
+from dataclasses import replace
+from datetime import time, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pytest_django import Settings
+from rest_framework.test import APIClient
+
+from cluster_app.models import Engine, Node
+from cluster_app.storage import Volunteers
+from engines.agent.codec import decode, encode
+from engines.agent.messages import VERSION, AttemptNews, Joining, Lending, Orders, Sync
+from engines.protocol import AttemptReport, GpuReport, NodeReport, Phase, StopReason
+from jobs_app.errors import InvalidSpec
+from jobs_app.lifecycle.commands import cancel_job
+from jobs_app.models import Job, Team
+from jobs_app.secrets import set_secret
+from scheduler_app.agents.files import checkpoints_of
+from scheduler_app.agents.sync import LEAVING, Standing, answer_to
+from scheduler_app.models import Agent, AgentAttempt
+from scheduler_app.operations.join_agent import issue_join_token, revoke_agent
+from scheduler_app.round.engine_registry import engines
+from scheduler_app.round.observe import observe
+from tests.service_lab import Lab
+
+DESK = NodeReport("joining", "k80", [GpuReport(0), GpuReport(1)], cpus=8, memory_mib=32_768)
+JOINING = Joining(VERSION, "machine", "agent_secret", DESK, emulated=True, notice=timedelta(minutes=10))
+
+
+class Played:
+    """An agent whose every message is the test's."""
+
+    def __init__(self, lab: Lab, name: str = "desk", *, trusted: bool = True, joining: Joining = JOINING) -> None:
+        self.lab, self.name, self.token = lab, name, joining.token
+        self.agent, self.join_token = issue_join_token(name, trusted=trusted, actor=None, now=lab.now)
+        self.joined = self.join(joining)
+
+    def join(self, joining: Joining) -> int:
+        return self.post("join", encode(joining), self.join_token)
+
+    def sync(self, *news: AttemptNews, **more: Any) -> Orders:
+        told = Sync(VERSION, "machine", replace(DESK, name=self.name), attempts=news, **more)
+        answer = self.client().post("/api/v1/agent/sync", encode(told), format="json")
+        assert answer.status_code == 200, answer.content
+        return decode(Orders, answer.json())
+
+    def post(self, path: str, body: Any, token: str) -> int:
+        return self.client(token).post(f"/api/v1/agent/{path}", body, format="json").status_code
+
+    def client(self, token: str = "") -> APIClient:
+        client = APIClient()
+        client.credentials(HTTP_AUTHORIZATION=f"Bearer {token or self.token}")
+        return client
+
+    def given(self) -> Orders:
+        """What it is told as soon as it is given a launch."""
+        return self.lab.until(lambda: orders if (orders := self.sync()).launches else None)
+
+
+@pytest.fixture
+def lab(lab: Lab, settings: Settings, tmp_path: Path) -> Lab:
+    settings.MOTLEY_AGENT_ROOT = tmp_path / "agents"
+    return lab
+
+
+@pytest.fixture
+def desk(lab: Lab) -> Played:
+    return Played(lab)
+
+
+def running(attempt: int, lab: Lab) -> AttemptNews:
+    return AttemptNews(AttemptReport(attempt, Phase.RUNNING, started_at=lab.now))
+
+
+def over(attempt: int, lab: Lab, **more: Any) -> AttemptNews:
+    report = AttemptReport(
+        attempt, Phase.ENDED, proven_gone=True, exit_code=143, started_at=lab.now, ended_at=lab.now, **more
+    )
+    return AttemptNews(report, handed_over=True)
+
+
+def test_a_machine_joins_as_a_node_with_its_window_and_its_notice(lab: Lab) -> None:
+    hours = Lending(time(20), time(8), "Europe/Berlin")
+    assert Played(lab, joining=replace(JOINING, lending=hours)).joined == 200
+    node = Node.objects.get(name="desk")
+    assert (str(node.gpu_type), node.gpu_set.count(), node.emulated) == ("k80", 2, True)
+    assert (node.lent_from, node.lent_until, node.lent_zone) == (time(20), time(8), "Europe/Berlin")
+    assert (node.capacity_type, node.notice_s) == (Node.CapacityType.VOLUNTEER, 600)
+
+
+def test_a_join_token_is_of_one_machine(desk: Played) -> None:
+    assert desk.join(JOINING) == 200  # the answer was lost, and it asks again
+    assert desk.join(replace(JOINING, token="agent_of_another")) == 401
+
+
+def test_an_expired_or_revoked_join_token_is_refused(lab: Lab) -> None:
+    _, text = issue_join_token("late", trusted=False, actor=None, now=lab.now - timedelta(days=2))
+    agent, revoked = issue_join_token("gone", trusted=False, actor=None, now=lab.now)
+    revoke_agent(agent, actor=None, now=lab.now)
+    client = APIClient()
+    for token in (text, revoked, "join_unknown"):
+        client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
+        assert client.post("/api/v1/agent/join", encode(JOINING), format="json").status_code == 401
+    assert not Engine.objects.filter(kind=Engine.Kind.AGENT).exists()
+
+
+def test_a_machines_token_is_good_for_nothing_else(desk: Played, lab: Lab) -> None:
+    job = lab.submit()
+    for path in ("jobs", f"jobs/{job.pk}", f"jobs/{job.pk}/logs", "nodes", "me", "agents", "secrets", "tokens"):
+        assert desk.client().get(f"/api/v1/{path}").status_code == 401, path
+    assert desk.client(desk.join_token).get("/api/v1/jobs").status_code == 401
+    assert desk.post("sync", {}, desk.join_token) == 401
+
+
+def test_a_token_that_came_to_another_machine_is_refused(desk: Played) -> None:
+    told = encode(Sync(VERSION, "another", DESK))
+    assert desk.post("sync", told, desk.token) == 409
+
+
+def test_no_machine_sees_the_launch_of_another(desk: Played, lab: Lab) -> None:
+    other = Played(lab, "attic", joining=replace(JOINING, token="agent_attic"))
+    lab.submit(gpu_types=["k80"])
+    (launch,) = lab.until(lambda: [*desk.sync().launches, *other.sync().launches] or None)
+    stranger = other if AgentAttempt.objects.get(attempt=launch.attempt).agent == desk.agent else desk
+    assert stranger.sync().launches == ()
+    put = stranger.client().put
+    path = f"/api/v1/agent/attempts/{launch.attempt}"
+    assert put(f"{path}/logs/stdout/0?offset=0", b"x", content_type="application/octet-stream").status_code == 404
+    assert put(f"{path}/checkpoints", b"x", content_type="application/gzip").status_code == 404
+
+
+def test_a_launch_is_repeated_until_it_is_reported_and_is_encrypted_meanwhile(desk: Played, lab: Lab) -> None:
+    job = lab.submit("echo very-private", gpu_types=["k80"])
+    (launch,) = desk.given().launches
+    assert "very-private" not in AgentAttempt.objects.get(attempt=launch.attempt).launch
+    assert desk.sync().launches == (launch,)
+    assert desk.sync(running(launch.attempt, lab)).launches == ()
+    assert AgentAttempt.objects.get(attempt=launch.attempt).launch == ""
+    lab.running(job)
+
+
+def test_a_machine_that_is_cut_off_has_its_job_run_elsewhere_once(desk: Played, lab: Lab) -> None:
+    """What it says when it is back is of an old attempt: it saves nothing over the new one's work, and is forgotten."""
+    job = lab.submit("sleep 60", gpu_types=["k80"])
+    (launch,) = desk.given().launches
+    desk.sync(running(launch.attempt, lab))
+    lab.running(job)
+    lab.node("stays", "k80", gpus=1)
+    forget_that_it_was_heard(desk)
+    for _ in range(40):  # the scheduler listens all the time
+        lab.ahead += timedelta(seconds=8)
+        observe(lab.fence, lab.now)
+    assert Node.objects.get(name="desk").health == Node.Health.LOST
+    lab.until(lambda: job.attempts.filter(number=2, state="running").exists())
+    first, second = lab.attempts(job)
+    assert (first.outcome, second.nodes) == ("lost", ["stays"])
+    path = f"/api/v1/agent/attempts/{launch.attempt}/checkpoints"
+    assert desk.client().put(path, b"old", content_type="application/gzip").status_code == 409
+    assert not checkpoints_of(UUID(str(job.pk))).exists()
+    desk.sync(over(launch.attempt, lab))
+    lab.until(lambda: launch.attempt in desk.sync(over(launch.attempt, lab)).forget)
+    assert [attempt.state for attempt in lab.attempts(job)] == ["ended", "running"]
+
+
+def forget_that_it_was_heard(desk: Played) -> None:
+    """As after a long silence: the engine has seen no new message for its own while."""
+    engine: Any = engines()[desk.name]
+    engine._last = (Agent.objects.get(name=desk.name).told, -1e9)
+
+
+def test_an_end_counts_when_logs_and_checkpoints_have_come(desk: Played, lab: Lab) -> None:
+    job = lab.submit("sleep 60", gpu_types=["k80"])
+    (launch,) = desk.given().launches
+    desk.sync(running(launch.attempt, lab))
+    lab.running(job)
+    desk.sync(replace(over(launch.attempt, lab), handed_over=False))
+    lab.tick()
+    job.refresh_from_db()
+    assert job.state == Job.State.RUNNING
+    put = desk.client().put
+    path = f"/api/v1/agent/attempts/{launch.attempt}"
+    assert put(f"{path}/checkpoints", b"saved", content_type="application/gzip").status_code == 200
+    pieces = [(0, b"one\n"), (0, b"one\n"), (4, b"two\n")]
+    for offset, data in pieces:
+        put(f"{path}/logs/stdout/0?offset={offset}", data, content_type="application/octet-stream")
+    desk.sync(over(launch.attempt, lab))
+    lab.until_state(job, Job.State.FAILED)
+    assert lab.output(job) == "one\ntwo\n"
+    assert checkpoints_of(UUID(str(job.pk))).read_bytes() == b"saved"
+
+
+def test_a_stop_before_the_launch_was_fetched_withdraws_it(desk: Played, lab: Lab) -> None:
+    desk.sync()
+    job = lab.submit(gpu_types=["k80"])
+    lab.until(AgentAttempt.objects.exists)
+    cancel_job(job, actor=job.owner)
+    lab.until_state(job, Job.State.CANCELLED)
+    assert desk.sync() == replace(desk.sync(), launches=())
+
+
+def test_a_machine_that_leaves_is_drained_goes_and_comes_back(desk: Played, lab: Lab) -> None:
+    job = lab.submit("sleep 60", gpu_types=["k80"])
+    (launch,) = desk.given().launches
+    desk.sync(running(launch.attempt, lab))
+    lab.running(job)
+    leaving = {"leaving": timedelta(minutes=1)}
+    assert not desk.sync(running(launch.attempt, lab), **leaving).may_go
+    stop = lab.until(lambda: next(iter(desk.sync(running(launch.attempt, lab), **leaving).stops), None))
+    assert (stop.attempt, stop.reason) == (launch.attempt, StopReason.DRAIN)
+    lab.until(lambda: desk.sync(over(launch.attempt, lab), **leaving).may_go)
+    job.refresh_from_db()
+    assert (job.state, Node.objects.get(name="desk").reason) == (Job.State.QUEUED, LEAVING)
+    desk.sync()
+    assert Node.objects.get(name="desk").state == Node.State.READY
+
+
+@pytest.mark.parametrize(
+    ("team", "spec", "trusted", "goes"),
+    [
+        ("trusted", {}, True, True),
+        ("trusted", {}, False, False),
+        ("any", {}, False, True),
+        ("any", {"volunteers": "none"}, True, False),
+        ("none", {"volunteers": "any"}, True, False),
+        ("any", {"workdir": "/tmp"}, True, False),
+        ("any", {"secrets": ["KEY_OF_ADA"]}, False, False),
+        ("any", {"secrets": ["KEY_OF_ADA"]}, True, True),
+    ],
+)
+def test_whether_a_job_goes_to_a_machine_that_joined(
+    lab: Lab, team: str, spec: dict[str, Any], trusted: bool, goes: bool
+) -> None:
+    desk, ada = Played(lab, trusted=trusted), lab.user()
+    Team.objects.update(volunteers=Volunteers(team))
+    set_secret("KEY_OF_ADA", "long enough", team=None, actor=ada)
+    lab.node("stays", "v100", gpus=1)
+    Node.objects.filter(name="stays").update(state=Node.State.CORDONED, reason="kept away")
+    desk.sync()
+    job = lab.submit(**spec)
+    for _ in range(3):
+        desk.sync()
+        lab.round()
+    job.refresh_from_db()
+    assert (job.state == Job.State.STARTING) == goes, job.reasons
+
+
+def test_a_job_for_the_gpus_of_volunteers_alone_is_refused_with_the_reason(lab: Lab) -> None:
+    Played(lab, trusted=False)
+    lab.node("n1")
+    lab.user()
+    with pytest.raises(InvalidSpec, match="the job may not run there") as refusal:
+        lab.submit(gpu_types=["k80"])
+    assert [fault["code"] for fault in refusal.value.faults] == ["volunteers_only"]
+
+
+def test_what_the_service_does_not_know_is_stopped_and_forgotten() -> None:
+    news = {
+        1: AttemptNews(AttemptReport(1, Phase.RUNNING)),
+        2: AttemptNews(AttemptReport(2, Phase.ENDED), handed_over=True),
+    }
+    answer = answer_to(news, {3: Standing(launch=True, stop=None, stored=False)})
+    assert ([stop.attempt for stop in answer.stops], answer.forget, answer.launches) == ([1], [2], [3])

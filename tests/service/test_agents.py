@@ -1,0 +1,176 @@
+"""Machines that join with a token: an agent of its own process and folder, beside a live service."""
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from engines.attempt_files import AttemptFolder
+from engines.supervision.processes import kill, marked
+from tests.deployment import ROOT, others, told, wait_for
+from tests.service.running_service import Service, a_service
+
+pytestmark = pytest.mark.xdist_group("agents")
+COUNTS = (
+    'at=$(cat "$MOTLEY_CHECKPOINT_DIR/step" 2>/dev/null || echo 0); '
+    "trap 'echo $at > \"$MOTLEY_CHECKPOINT_DIR/step\"; exit 143' TERM; "
+    'while [ "$MOTLEY_ATTEMPT" = 1 ] || [ "$at" -lt $((start + 3)) ]; do '
+    'at=$((at + 1)); : "${start:=$at}"; echo "step $at"; sleep 0.05; done'
+)
+"""Counts steps, and saves the last one when it is told to stop. Its second attempt does a few more, and ends."""
+UNTIL_LET_GO = 'while [ ! -e "$MOTLEY_CHECKPOINT_DIR/go" ]; do sleep 0.05; done'
+
+ANOTHER_K80 = (
+    "from cluster_app.models import GpuType\n"
+    "from cluster_app.services import add_node\n"
+    "k80 = GpuType.objects.get(name='k80')\n"
+    "add_node('stays', k80, gpus=1, cpus=8, memory_mib=2**15, emulated=True)"
+)
+
+
+class AgentProcess:
+    """An agent, as its owner starts it."""
+
+    def __init__(self, service: Service, folder: Path, job_user: str) -> None:
+        self._service, self._folder, self._user = service, folder, job_user
+        self._log = folder.with_suffix(".log")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def join(self, name: str, gpus: str, *more: str) -> None:
+        told_once = self._service.manage("jointoken", name, "--trusted")
+        assert told_once.returncode == 0, told_once.stderr
+        words = ["--url", self._service.url, "--gpus", gpus, "--notice", "60s", *self._jobs_as, *more]
+        token = {"MOTLEY_JOIN_TOKEN": told_once.stdout.strip()}
+        subprocess.run(self._command("join", *words), env=self._environment | token, cwd=ROOT, check=True, timeout=60)
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            command = self._command("run", *self._jobs_as)
+            self.process = subprocess.Popen(command, env=self._environment, cwd=ROOT, stdout=log, stderr=log)
+
+    def send(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """As a crash of the agent: its jobs and their supervisors live on."""
+        self.send(signal.SIGKILL)
+        assert self.process is not None
+        self.process.wait(30)
+
+    def exit_status(self) -> int:
+        assert self.process is not None
+        return self.process.wait(60)
+
+    def clear_away(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.kill()
+        while left := [*self._supervisors(), *self.jobs()]:
+            kill(left)
+        self._log.unlink(missing_ok=True)
+
+    def _supervisors(self) -> list[int]:
+        return [pid for pid in others() if str(self._folder).encode() in told(pid, "cmdline")]
+
+    def let_go(self, job: str) -> None:
+        (self._folder / "engine" / "jobs" / job / "checkpoints" / "go").touch()
+
+    def jobs(self) -> list[int]:
+        folders = [AttemptFolder(path) for path in (self._folder / "engine" / "attempts").glob("*")]
+        launches = [launch for folder in folders if (launch := folder.read_launch()) is not None]
+        return [pid for launch in launches for pid in marked(launch["mark"])]
+
+    @property
+    def _jobs_as(self) -> list[str]:
+        return ["--job-user", self._user] if os.geteuid() == 0 else []
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "HOME": str(self._folder)}
+
+    def _command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "engines.agent", *words, "--state", str(self._folder)]
+
+
+@pytest.fixture(scope="module")
+def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
+    """One whose agents have a lease of a few seconds."""
+    with a_service(prepared=data_folder, MOTLEY_AGENT_LEASE_S="8") as running:
+        running.declare(v100=1)
+        yield running
+
+
+@pytest.fixture
+def agent(service: Service, job_user: str) -> Iterator[AgentProcess]:
+    folder = Path(f"/tmp/motley-agent-{secrets.token_hex(4)}")
+    one = AgentProcess(service, folder, job_user)
+    try:
+        yield one
+    finally:
+        one.clear_away()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_volunteer_that_leaves_with_notice_loses_no_step(service: Service, agent: AgentProcess) -> None:
+    agent.join("ada-desk", "k80:2")
+    agent.start()
+    job = service.submit(COUNTS, gpu_types=["k80"])
+    wait_for("it counts on the volunteer's machine", lambda: "step 3\n" in log_of(service, job, 1))
+    service.python(ANOTHER_K80)
+    agent.send(signal.SIGTERM)
+    assert agent.exit_status() == 0
+    service.wait_for_state(job, "succeeded")
+    steps = [int(line.split()[1]) for n in (1, 2) for line in log_of(service, job, n).splitlines()]
+    assert steps == list(range(1, len(steps) + 1))
+    assert nodes_of(service, job) == [["ada-desk"], ["stays"]]
+
+
+def test_an_agent_that_is_killed_finds_its_job_again(service: Service, agent: AgentProcess) -> None:
+    agent.join("bob-desk", "p100:1")
+    agent.start()
+    job = service.submit(f"echo begun; {UNTIL_LET_GO}; echo over", gpu_types=["p100"])
+    wait_for("it runs on the volunteer's machine", lambda: log_of(service, job, 1) == "begun\n")
+    agent.kill()
+    agent.start()
+    agent.let_go(job)
+    service.wait_for_state(job, "succeeded")
+    assert log_of(service, job, 1) == "begun\nover\n"
+    assert nodes_of(service, job) == [["bob-desk"]]
+
+
+def test_a_job_whose_agent_stands_still_stops_before_it_may_start_elsewhere(
+    service: Service, agent: AgentProcess
+) -> None:
+    """The lease runs out in the supervisor, whatever has become of the agent."""
+    agent.join("eve-desk", "t4:1")
+    agent.start()
+    job = service.submit(COUNTS, gpu_types=["t4"], checkpoint={"grace_seconds": 1})
+    wait_for("it counts on the volunteer's machine", lambda: "step 3\n" in log_of(service, job, 1))
+    agent.send(signal.SIGSTOP)
+    wait_for("nothing of it runs", lambda: not agent.jobs())
+    agent.send(signal.SIGCONT)
+    service.wait_for_state(job, "succeeded")
+    steps = [int(line.split()[1]) for n in (1, 2) for line in log_of(service, job, n).splitlines()]
+    assert steps == list(range(1, len(steps) + 1))
+
+
+def nodes_of(service: Service, job: str) -> list[list[str]]:
+    """Of each of its attempts."""
+    headers = {"Authorization": f"Bearer {service.token}"}
+    answer = httpx.get(f"{service.url}/api/v1/jobs/{job}/attempts", headers=headers).json()
+    return [attempt["nodes"] for attempt in sorted(answer["results"], key=lambda attempt: attempt["number"])]
+
+
+def log_of(service: Service, job: str, attempt: int) -> str:
+    headers = {"Authorization": f"Bearer {service.token}"}
+    answer = httpx.get(
+        f"{service.url}/api/v1/jobs/{job}/logs", params={"attempt": attempt, "limit": 1_000_000}, headers=headers
+    )
+    return answer.text if answer.status_code == 200 else ""
