@@ -122,9 +122,14 @@ def _known_outcomes(state: State, asked: Sequence[Asked]) -> Iterator[tuple[Fore
     for one in asked:
         began_s, finish_s = float(state.began_s[one.row]), float(state.finish_s[one.row])
         if one.waits and not np.isnan(began_s):
-            yield _class("start", one.start_s, one.known), KnownOutcome(*one.start_s, began_s - one.now_s)
+            yield _class("start", one.start_s, one.known), _known(one.start_s, began_s - one.now_s)
         if not np.isnan(finish_s):
-            yield _class("finish", one.finish_s, one.known), KnownOutcome(*one.finish_s, finish_s - one.now_s)
+            yield _class("finish", one.finish_s, one.known), _known(one.finish_s, finish_s - one.now_s)
+
+
+def _known(quantiles_s: Floats, true_s: float) -> KnownOutcome:
+    low_s, median_s, high_s = quantiles_s.tolist()
+    return KnownOutcome(low_s, median_s, high_s, true_s)
 
 
 def _class(event: str, quantiles_s: Floats, known: bool) -> ForecastClass:

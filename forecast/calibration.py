@@ -1,19 +1,19 @@
-r"""Correction of intervals by how forecasts turned out: conformal quantiles of their scores, by class.
+r"""Correction of intervals by how earlier forecasts turned out: conformal quantiles of their scores, by class.
 
-The score of an outcome y under the quantiles q10, q50, q90 is where it lies on their scale, 0 at the median and 1 and -1
-at the ends of the interval, on logarithms:
+The score of an outcome y under the quantiles q10, q50, q90 is where it lies on their scale, 0 at the median and 1 and
+-1 at the ends of the interval, on logarithms:
 
 .. math::
     s = \frac{\ell(y) - \ell(q_{50})}{w}, \qquad
     w = \begin{cases} \ell(q_{90}) - \ell(q_{50}) + f & y \ge q_{50} \\ \ell(q_{50}) - \ell(q_{10}) + f & y < q_{50}
     \end{cases}, \qquad \ell(x) = \ln(x + 1\ \text{min})
 
-A corrected quantile p lies where the quantile p of the scores does. f is a least width, for futures that all agree. While
-little is known the scores of a perfect forecast count as `PRIOR` outcomes beside those that were seen.
+A corrected quantile p lies where the quantile p of the scores does. f is a least width, for futures that all agree.
+While little is known the scores of a perfect forecast count as `PRIOR` outcomes beside those that were seen.
 
 References
 ----------
-.. [1] Romano, Patterson and Candès, NeurIPS 2019, "Conformalized Quantile Regression" (asymmetric, by the scaled score).
+.. [1] Romano, Patterson and Candès, NeurIPS 2019, "Conformalized Quantile Regression". Here asymmetric and scaled.
 """
 
 from collections import defaultdict
@@ -28,8 +28,8 @@ from estimation.types import Floats
 from forecast.intervals import QUANTILES
 
 MINUTE_S = 60.0
-LEAST_WIDTH = 0.02
-PRIOR = 30
+LEAST_WIDTH = 0.05
+PRIOR = 10
 """Outcomes as which the scores of a perfect forecast count; with fewer seen, an interval is hardly corrected."""
 MOST_SCORES = 1_000
 """Of the newest outcomes of a class."""
@@ -67,7 +67,7 @@ def score(outcome: Outcome) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """Scores (3,) at which the corrected quantiles of each class lie; those of a perfect forecast where none is known."""
+    """Scores (3,) at which the corrected quantiles of each class lie; a class without outcomes is not corrected."""
 
     scores: Mapping[ForecastClass, Floats]
 

@@ -1,11 +1,11 @@
 """Draws of what is not known: how much of each job is left, how fast it is, and which jobs arrive.
 
 Lengths are log-normal estimates (`estimation.estimate`), given that the job has run for so long; speeds are log-normal
-around the rates that policies are told. Jobs arrive as they did: each coming hour repeats the submissions of a past hour
-of the same time of day, so that days, teams and bursts stay as they were.
+around the rates that policies are told. Jobs arrive as they did: each coming hour repeats the submissions of a past
+hour of the same time of day, so that days, teams and bursts stay as they were.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,14 +52,30 @@ class Unknowns:
     submitted_s: Floats
 
 
-def draw_future(present: Present, unknowns: Unknowns, *, until_s: float, seed: int) -> Draw:
-    """Draw one future: what is left of each job, how fast it is, and which jobs arrive until then."""
-    chance = np.random.default_rng(seed)
-    sample, arrival_s = arrivals(unknowns.submitted_s, until_s, chance)
-    rows = np.concatenate([np.arange(present.jobs), present.jobs + sample])
-    left = _left(present, unknowns, rows, chance.uniform(LEAST_P, 1 - LEAST_P, len(rows)))
-    speed = np.exp(unknowns.rate_spread[rows] * chance.standard_normal(len(rows)))
-    return Draw(rows, np.concatenate([np.zeros(present.jobs), arrival_s]), left, speed)
+def draw_futures(present: Present, unknowns: Unknowns, *, draws: int, until_s: float, seed: int) -> Iterator[Draw]:
+    """Draw futures: what is left of each job, how fast it is, and which jobs arrive until then.
+
+    Of a job that is there, each of as many parts of equal probability is drawn once: quantiles settle with few draws.
+    """
+    from scipy.special import ndtri  # takes longer to load than all else here
+
+    chance, m = np.random.default_rng(seed), present.jobs
+    lengths, speeds = (stratified(chance, draws, m) for _ in range(2))
+    for length, speed in zip(lengths, speeds, strict=True):
+        sample, arrival_s = arrivals(unknowns.submitted_s, until_s, chance)
+        rows = np.concatenate([np.arange(m), m + sample])
+        p, q = (
+            np.concatenate([column, chance.uniform(LEAST_P, 1 - LEAST_P, len(sample))]) for column in (length, speed)
+        )
+        faster = np.exp(unknowns.rate_spread[rows] * ndtri(q))
+        yield Draw(rows, np.concatenate([np.zeros(m), arrival_s]), _left(present, unknowns, rows, p), faster)
+
+
+def stratified(chance: np.random.Generator, draws: int, columns: int) -> Floats:
+    """Probabilities (draws, columns), each column one from each of as many equal parts, in an order of its own."""
+    part = chance.permuted(np.tile(np.arange(draws), (columns, 1)), axis=1).T
+    p: Floats = (part + chance.uniform(LEAST_P, 1 - LEAST_P, part.shape)) / draws
+    return p
 
 
 def _left(present: Present, unknowns: Unknowns, rows: Ints, p: Floats) -> Floats:

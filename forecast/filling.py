@@ -78,18 +78,23 @@ class Filling:
         usage, nodes = self.problem.usage[:, k], int(self.problem.nodes[k])
         if (usage > 0).sum() > 1 or (nodes > 1 and self.inventory.domains):
             return None  # a decision finds these
-        on = self.free & (self.inventory.gpu_type == usage.argmax()) & self.inventory.open_to(row)[self.inventory.gpu_node]
-        each = -(-int(usage.max()) // nodes)
-        there = np.bincount(self.inventory.gpu_node[on], minlength=len(self.inventory.node_type))
-        able = np.flatnonzero(there >= each)
-        if len(able) < nodes:
-            return None
-        chosen = able[np.argsort(there[able], kind="stable")[:nodes]]
-        parts = [np.flatnonzero(on & (self.inventory.gpu_node == node))[:each] for node in chosen.tolist()]
-        return np.concatenate(parts)[: int(usage.max())]
+        gpu_node, gpus = self.inventory.gpu_node, int(usage.max())
+        on_type, open_to = self.inventory.gpu_type == usage.argmax(), self.inventory.open_to(row)
+        return on_fullest_nodes(gpu_node, self.free & on_type & open_to[gpu_node], gpus=gpus, nodes=nodes)
 
     def _take(self, start: Start) -> None:
         self.free[start.gpus] = False
         for group in self.quotas.group[start.row].tolist():
             if group >= 0:
                 self.quota_left[group] -= len(start.gpus)
+
+
+def on_fullest_nodes(gpu_node: Ints, free: Bools, *, gpus: int, nodes: int) -> Ints | None:
+    """So many of the free GPUs, in equal parts on so many nodes, those with the fewest free ones; None: too few."""
+    each = -(-gpus // nodes)
+    there = np.bincount(gpu_node[free], minlength=int(gpu_node.max(initial=-1)) + 1)
+    able = np.flatnonzero(there >= each)
+    if len(able) < nodes:
+        return None
+    chosen = able[np.argsort(there[able], kind="stable")[:nodes]].tolist()
+    return np.concatenate([np.flatnonzero(free & (gpu_node == node))[:each] for node in chosen])[:gpus]

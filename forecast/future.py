@@ -1,9 +1,9 @@
 """One future: rounds of the policy, played forward from a draw until the jobs that are there have ended.
 
-A round is decided by `plan_round`, as in the service and in the simulator. Rounds are fewer the farther they lie in the
-future: none is shorter than a part of the time from now (`DECISIONS`). Between two of them jobs that wait start on GPUs
-that become free, in order (`forecast.filling`), at times that are as coarse (`FILLINGS`); they are taken to have started
-when the GPUs became free, as in a round that their release would have caused.
+A round is decided by `plan_round`, as in the service and in the simulator. Decisions are fewer the farther they lie in
+the future: the time between two is at least a part of that from now (`DECISIONS`). Between them jobs that wait start on
+GPUs that become free, in order (`forecast.filling`), at times that are not so coarse (`FILLINGS`). They are taken to
+have started when the GPUs became free, as in a round that this would have caused.
 """
 
 from dataclasses import dataclass, field, replace
@@ -21,13 +21,13 @@ from forecast.present import Draw, Present, inventory_of, weights_among
 
 DECISIONS, FILLINGS = 0.25, 0.02
 """Least time between two decisions, and between two fillings, as a part of the time from now to them."""
-DEBOUNCE_S = 1.0
-"""Least length of a round near to now."""
+NEAR_DECISIONS_S, NEAR_FILLINGS_S = 10.0, 1.0
+"""The same in seconds, near to now."""
 DAY_S = 86_400.0
 HORIZON_S = 3 * DAY_S
 """Jobs that have not ended by then have no end in this future."""
 SOLVE_LIMIT_S = 1e-3
-"""Time limit of a decision far from now: what is certified at once is as good as what is best of an uncertain future."""
+"""Time limit of a decision: of an uncertain future, what is certified at once is as good as the best."""
 LEAST_LEFT = 0.05
 """Of what was expected of a job, the part that is still expected of one that has outlived it."""
 
@@ -67,8 +67,8 @@ def play(present: Present, draw: Draw, rounds: Rounds, *, horizon_s: float = HOR
 class Future:
     """State of one future: columns of its L rows, of the T teams and of the G GPUs.
 
-    left (L,) true steps; told (L,) those that the policy is told; held (L,) configuration or -1; ready_s (L,) when a job
-    that was started works; since_s (L,) of its start; booked_s (L,) up to which its work is counted; owner (G,) row or -1;
+    left (L,) true steps; told (L,) those that the policy is told; held (L,) configuration or -1; since_s (L,) of the
+    last start, ready_s (L,) from which it works, booked_s (L,) up to which its work is counted; owner (G,) row or -1;
     free_s (G,) when a GPU was released.
     """
 
@@ -144,7 +144,7 @@ class Future:
         self._renew_shares()
         plan = self._plan(active)
         self._apply(active, plan.assignment, np.where(plan.owner >= 0, active[plan.owner], -1))
-        self._next_decision_s = self.now_s + max(DECISIONS * self.now_s, min(self.rounds.round_s, DEBOUNCE_S))
+        self._next_decision_s = self.now_s + max(DECISIONS * self.now_s, NEAR_DECISIONS_S)
 
     def _fill(self, active: Ints) -> None:
         present = self.present
@@ -236,7 +236,7 @@ class Future:
 
     def _next_s(self) -> float:
         """When jobs are started next: at the next arrival or end, or, while jobs wait, at the next decision."""
-        least_s = max(FILLINGS * self.now_s, DEBOUNCE_S)
+        least_s = max(FILLINGS * self.now_s, NEAR_FILLINGS_S)
         came_s = self.draw.arrival_s[self.draw.arrival_s > self.now_s].min(initial=np.inf)
         ends_s = self._ends_s(np.flatnonzero(self.held >= 0)).min(initial=np.inf)
         event_s = min(came_s, ends_s) - self.now_s
@@ -250,9 +250,9 @@ class Future:
 
     def _ends_s(self, running: Ints) -> Floats:
         """When each of these is done, or at its limit."""
-        works_s = np.maximum(self.ready_s[running], self.booked_s[running])
-        left_s = np.minimum(self.left[running] / self._rate(running), self.limit_s[running])
-        ends_s: Floats = works_s + left_s
+        booked_s = self.booked_s[running]
+        done_s = np.maximum(self.ready_s[running], booked_s) + self.left[running] / self._rate(running)
+        ends_s: Floats = np.minimum(done_s, booked_s + self.limit_s[running])
         return ends_s
 
     def _run_until(self, until_s: float, active: Ints) -> None:

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from estimation.types import Floats, Ints
-from forecast.draws import Unknowns, draw_future
+from forecast.draws import Unknowns, draw_futures
 from forecast.future import HORIZON_S, Played, Rounds, play
 from forecast.present import Present
 
@@ -22,8 +22,8 @@ LEAST_DRAWS = 8
 class Intervals:
     """Quantiles (m, 3), 10, 50 and 90 %, of start and finish of m jobs, in seconds from now; inf: beyond the horizon.
 
-    gpu_type (m,) is the type on which most futures start the job, or it is, and type_part (m,) their part of all; -1: it
-    starts in none. place (m,) is its place among waiting jobs by median start, from 1; 0: it runs.
+    gpu_type (m,) is the type that it holds or on which most futures start it, and type_part (m,) their part of all; -1:
+    it starts in none. place (m,) is its place among waiting jobs by median start, from 1; 0: it runs.
     """
 
     start_s: Floats
@@ -56,11 +56,10 @@ def forecast(
 ) -> Intervals:
     """Forecast start and finish of the jobs that are there: so many futures, fewer when the time budget is spent."""
     began, futures = monotonic(), list[Played]()
-    for number in range(draws):
-        if number >= LEAST_DRAWS and monotonic() - began > budget_s:
-            break
-        draw = draw_future(present, unknowns, until_s=horizon_s, seed=seed + number)
+    for draw in draw_futures(present, unknowns, draws=draws, until_s=horizon_s, seed=seed):
         futures.append(play(present, draw, rounds, horizon_s=horizon_s))
+        if len(futures) >= LEAST_DRAWS and monotonic() - began > budget_s:
+            break
     return Intervals.over(futures, len(present.problem.capacity))
 
 
@@ -72,7 +71,7 @@ def _quantiles(columns: Sequence[Floats]) -> Floats:
 
 def _places(start_s: Floats) -> Ints:
     """Place (m,) of each waiting job by its median start, then by its mean one, so that few jobs have the same."""
-    waits = (start_s > 0).all(axis=0)
+    waits = np.asarray((start_s > 0).all(axis=0))
     finite = np.where(np.isfinite(start_s), start_s, HORIZON_S)
     order = np.lexsort((finite.mean(axis=0), np.median(finite, axis=0)))
     place = np.zeros(start_s.shape[1], dtype=np.int64)

@@ -10,8 +10,6 @@ from allocation.problem import LEAST_WEIGHT, Problem
 from allocation.quotas import Quotas
 from estimation.types import Floats, Ints
 
-UNLIMITED = np.inf
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Present:
@@ -69,16 +67,17 @@ def weights_among(team_weight: Floats, job_weight: Floats, team: Ints) -> Floats
     """Weights (m,) of unfinished jobs: that of the team, split by theirs; the mean is 1."""
     of_team = np.unique(team, return_inverse=True)[1]
     weight = team_weight * job_weight / np.bincount(of_team, job_weight)[of_team]
-    return np.maximum(weight / weight.mean(), LEAST_WEIGHT)
+    weights: Floats = np.maximum(weight / weight.mean(), LEAST_WEIGHT)
+    return weights
 
 
 @dataclass(frozen=True, eq=False)
 class Draw:
     """One draw of what is not known, for L rows.
 
-    rows (L,) are those of the present, first the jobs that are there, then arrivals, of which one sample may be several;
-    arrival_s (L,), 0 for the first; left (L,) steps until each is done; speed (L,), by which true rates differ from
-    those that the policy is told.
+    rows (L,) are those of the present, first the jobs that are there, then arrivals, of which one sample may be
+    several; arrival_s (L,), 0 for the first; left (L,) steps until each is done; speed (L,), by which true rates differ
+    from those that the policy is told.
     """
 
     rows: Ints
