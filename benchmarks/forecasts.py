@@ -1,0 +1,349 @@
+"""Forecasts of starts and ends beside what happened: `python -m benchmarks.forecasts`, as Markdown.
+
+Generated jobs that resemble Philly's run in the simulator by the service's rules. At intervals what the service would
+know then is played forward (`forecast`), and the intervals are kept until the truth is known. Lengths are declared, or
+known only from jobs of the same workload, team and size that have ended. Beside it, for ends: the interval of how long
+jobs of the same workload and size took before, from submission to end; for starts: the mean wait of those that started
+last from as long a queue, and a plan of the queue in the order of submission without further arrivals, as
+`squeue --start` makes it.
+"""
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from allocation.policies import POLICIES, REGISTRY
+from allocation.policies.fifo import fifo
+from allocation.quotas import Quotas
+from allocation.types import Floats, Ints
+from estimation.durations import DurationHistory
+from forecast.calibration import Correction, ForecastClass
+from forecast.calibration import Outcome as KnownOutcome
+from forecast.draws import Unknowns
+from forecast.future import Rounds, play
+from forecast.intervals import forecast
+from forecast.present import Draw, Present
+from simulation.clock.round_rules import PlannedRound
+from simulation.clock.run import Simulation
+from simulation.clock.state import State
+from simulation.cluster import Cluster
+from simulation.rules.service import ServiceRules
+from simulation.scenario.generator import generate
+from simulation.scenario.generator_options import GeneratorOptions
+from simulation.scenario.setting import begin
+from simulation.traces.trace import Trace
+from simulation.workloads.rate_sources import BySpeed
+
+CLUSTER = "v100=6x4,t4=6x4"
+JOBS, TEAMS = 1000, 4
+LONGEST_S = 12 * 3600.0
+LOADS = (0.5, 0.7, 0.9)
+SEEDS = (0, 1)
+ROUND_S, MIN_RUN_S, RESTART_S, DELAY_S = 60.0, 300.0, 60.0, 1.0
+FIRST_S, EVERY_S, LAST_S = 24 * 3600.0, 4 * 3600.0, 24 * 3600.0
+"""Seconds from the first arrival to the first forecast, between two, and from the last to the last arrival."""
+SAMPLES_S = 7 * 86_400.0
+HORIZONS = {"to 30 min": 1800.0, "to 2 h": 7200.0, "to 8 h": 28_800.0, "to 24 h": 86_400.0, "later": inf}
+LEAST_ENDED = 10
+"""Jobs of the same size that have ended, without which those of all sizes count."""
+
+
+class Asked(NamedTuple):
+    """A forecast of one job at one time: quantiles (3,) in seconds from then, and what simpler rules say."""
+
+    row: int
+    now_s: float
+    waits: bool
+    known: bool
+    start_s: Floats
+    finish_s: Floats
+    corrected_start_s: Floats
+    corrected_finish_s: Floats
+    by_history_s: Floats
+    mean_wait_s: float
+    planned_s: float
+
+
+@dataclass(eq=False)
+class Forecaster:
+    """Asks at intervals, and keeps the answers."""
+
+    policy: str
+    draws: int
+    every_s: float
+    until_s: float
+    next_s: float = FIRST_S
+    asked: list[Asked] = field(default_factory=list)
+    seconds: list[tuple[int, float]] = field(default_factory=list)
+
+    def ask(self, state: State, rules: "ForecastingRules") -> None:
+        self.next_s = state.now_s + self.every_s
+        if state.now_s > self.until_s:
+            return
+        rows, samples = state.active, _samples(state)
+        present, unknowns = rules.present(state, rows, samples), _unknowns(state, rows, samples)
+        rounds = Rounds(rules.policy, ROUND_S, MIN_RUN_S, strict=REGISTRY[self.policy].strict_queue)
+        began = perf_counter()
+        found = forecast(present, unknowns, rounds, draws=self.draws, seed=int(state.now_s))
+        self.seconds.append((len(rows), perf_counter() - began))
+        planned_s, waits = _planned(present, unknowns), state.held[rows] < 0
+        mean_wait_s, correction = _mean_wait_s(state, int(waits.sum())), self._correction(state)
+        for at, row in enumerate(rows.tolist()):
+            age_s = state.now_s - float(state.jobs.arrival_s[row])
+            self.asked.append(
+                Asked(
+                    row,
+                    state.now_s,
+                    bool(waits[at] and np.isnan(state.began_s[row])),
+                    known := bool(np.isfinite(state.jobs.declared_steps[row])),
+                    found.start_s[at],
+                    found.finish_s[at],
+                    correction.corrected(_class("start", found.start_s[at], known), found.start_s[at]),
+                    correction.corrected(_class("finish", found.finish_s[at], known), found.finish_s[at]),
+                    _by_history(state, row, age_s),
+                    max(mean_wait_s - age_s, 0.0),
+                    float(planned_s[at]),
+                )
+            )
+
+    def _correction(self, state: State) -> Correction:
+        """By what is known now of the forecasts before."""
+        return Correction.of(_known_outcomes(state, self.asked))
+
+
+def _known_outcomes(state: State, asked: Sequence[Asked]) -> Iterator[tuple[ForecastClass, KnownOutcome]]:
+    for one in asked:
+        began_s, finish_s = float(state.began_s[one.row]), float(state.finish_s[one.row])
+        if one.waits and not np.isnan(began_s):
+            yield _class("start", one.start_s, one.known), _known(one.start_s, began_s - one.now_s)
+        if not np.isnan(finish_s):
+            yield _class("finish", one.finish_s, one.known), _known(one.finish_s, finish_s - one.now_s)
+
+
+def _known(quantiles_s: Floats, true_s: float) -> KnownOutcome:
+    low_s, median_s, high_s = quantiles_s.tolist()
+    return KnownOutcome(low_s, median_s, high_s, true_s)
+
+
+def _class(event: str, quantiles_s: Floats, known: bool) -> ForecastClass:
+    return ForecastClass.of(event, float(quantiles_s[1]), known_length=known)
+
+
+@dataclass(eq=False)
+class ForecastingRules(ServiceRules):
+    """The service's rules; at intervals, before a round is planned, what comes is forecast."""
+
+    asks: Forecaster = field(default_factory=lambda: Forecaster("fifo", 0, inf, 0.0))
+
+    def plan(self, state: State, *, changed: bool) -> PlannedRound:
+        if state.now_s >= self.asks.next_s and state.active.size:
+            self.asks.ask(state, self)
+        return super().plan(state, changed=changed)
+
+    def present(self, state: State, rows: Ints, samples: Ints) -> Present:
+        """What a round now would see, with samples of arrivals behind."""
+        every, m = np.concatenate([rows, samples]), len(rows)
+        there = np.arange(len(every)) < m
+        seen = state.problem(every)
+        unlock_s = np.where(there, self._unlock_s(state, every), 0.0)
+        fresh: dict[str, Any] = {
+            name: np.where(there if column.ndim == 1 else there[:, None], column, np.zeros_like(column))
+            for name in ("held_s", "received_s", "attained_gpu_s", "isolated_s", "restarts", "age_s")
+            if (column := getattr(seen, name)) is not None
+        }
+        problem = replace(
+            seen,
+            held=np.where(there, seen.held, -1),
+            locked=unlock_s > 0,
+            unlock_s=unlock_s,
+            remaining_steps=np.where(there, seen.remaining_steps, _told_in_all(state, every)),
+            **fresh,
+        )
+        return Present(
+            problem=problem,
+            inventory=replace(self._inventory(state, every), holder=self._inventory(state, rows).holder),
+            quotas=Quotas.none(len(every)),
+            jobs=m,
+            team_weight=state.jobs.team_weight[every],
+            limit_s=np.full(len(every), inf),
+        )
+
+
+def _told_in_all(state: State, rows: Ints) -> Floats:
+    """Steps in all that a policy is told of jobs that arrive: what they declare, or their true number."""
+    declared: Floats = state.jobs.declared_steps[rows]
+    return np.where(np.isinf(declared), state.jobs.steps[rows], declared)
+
+
+def _samples(state: State) -> Ints:
+    """Jobs that were submitted in the last days."""
+    arrival_s = state.jobs.arrival_s
+    return np.flatnonzero((arrival_s <= state.now_s) & (arrival_s > state.now_s - SAMPLES_S) & state.jobs.runnable)
+
+
+def _unknowns(state: State, rows: Ints, samples: Ints) -> Unknowns:
+    """What is not known: lengths that are not declared, of jobs that have not ended."""
+    jobs, every = state.jobs, np.concatenate([rows, samples])
+    there = np.arange(len(every)) < len(rows)
+    declared = np.isfinite(jobs.declared_steps[every])
+    ended = ~np.isnan(state.finish_s[every])
+    left = np.where(there, state.left[every], jobs.steps[every])
+    history = state.durations
+    durations = [history.estimate(jobs.traits(row)) if history else None for row in every.tolist()]
+    return Unknowns(
+        left=np.where(declared | (ended & ~there), left, np.nan),
+        duration=[found.estimate if found else None for found in durations],
+        done_s=np.where(there, jobs.steps[every] - state.left[every], 0) / jobs.base_rate[every],
+        rate_spread=np.zeros(len(every)),
+        submitted_s=jobs.arrival_s[samples] - state.now_s,
+    )
+
+
+def _planned(present: Present, unknowns: Unknowns) -> Floats:
+    """Starts (m,) of a plan in the order of submission without arrivals, by the lengths that are expected."""
+    rows = np.arange(present.jobs)
+    expected = np.minimum(present.problem.remaining_steps[rows], 1e12)
+    draw = Draw(rows, np.zeros(len(rows)), expected, np.ones(len(rows)))
+    return play(present, draw, Rounds(fifo, ROUND_S, strict=True)).start_s
+
+
+def _mean_wait_s(state: State, waiting: int) -> float:
+    """Mean wait of the jobs that started in the last day, scaled by how long the queue is."""
+    began = np.flatnonzero(state.began_s > state.now_s - 86_400)
+    if not began.size:
+        return 0.0
+    waits_s, arrival_s = state.began_s[began] - state.jobs.arrival_s[began], state.jobs.arrival_s
+    queues = [((arrival_s <= arrival_s[row]) & ~(state.began_s <= arrival_s[row])).sum() for row in began.tolist()]
+    return float(waits_s.mean() * waiting / max(float(np.mean(queues)), 1.0))
+
+
+def _by_history(state: State, row: int, age_s: float) -> Floats:
+    """What is left of the times from submission to end of jobs of the same size that have taken longer than this."""
+    jobs, ended = state.jobs, np.flatnonzero(~np.isnan(state.finish_s))
+    took_s = (state.finish_s - jobs.arrival_s)[ended]
+    alike = (jobs.base_gpus[ended] == jobs.base_gpus[row]) & (took_s > age_s)
+    pool = took_s[alike] if alike.sum() >= LEAST_ENDED else took_s[took_s > age_s]
+    return np.quantile(pool, (0.1, 0.5, 0.9)) - age_s if pool.size else np.full(3, np.nan)
+
+
+def generated(load: float, seed: int) -> Trace:
+    """Philly-like jobs, those longer than half a day shortened to it, which come sooner for that."""
+    options = GeneratorOptions(like="philly", jobs=JOBS, load=load, cluster=CLUSTER, teams=TEAMS)
+    jobs = generate(options, seed).jobs
+    most = [LONGEST_S * options.rate(job.program.workload, job.gangs[0]) for job in jobs]
+    steps = [min(job.total_steps or 0, longest) for job, longest in zip(jobs, most, strict=True)]
+    sooner = sum(steps) / sum(job.total_steps or 0 for job in jobs)
+    return Trace.of(
+        replace(job, arrival_s=sooner * job.arrival_s, total_steps=left) for job, left in zip(jobs, steps, strict=True)
+    )
+
+
+def simulated(load: float, seed: int, policy: str, *, declared: bool, draws: int) -> tuple[State, Forecaster]:
+    trace = generated(load, seed)
+    if not declared:
+        trace = Trace.of(replace(job, declared_length=inf) for job in trace.jobs)
+    cluster = Cluster.parse(CLUSTER)
+    asks = Forecaster(policy, draws, EVERY_S, trace.jobs[-1].arrival_s - LAST_S)
+    rules = ForecastingRules(
+        cluster,
+        POLICIES[policy],
+        ROUND_S,
+        REGISTRY[policy].timeless,
+        min_run_s=MIN_RUN_S,
+        first_start_s=None,
+        event_delay_s=DELAY_S,
+        asks=asks,
+    )
+    state = begin(trace, cluster, BySpeed(), rules, None, restart_s=RESTART_S)
+    if not declared:
+        state.durations = DurationHistory()
+    return Simulation(state, rules).run(), asks
+
+
+class Outcome(NamedTuple):
+    """Quantiles (3,) in seconds, what happened, and the width of the interval by history alone."""
+
+    quantiles_s: Floats
+    true_s: float
+    by_history_s: Floats
+
+
+def outcomes(state: State, asks: Forecaster) -> tuple[list[Outcome], list[tuple[Outcome, Asked]]]:
+    """Of ends and of starts."""
+    ends = [
+        Outcome(one.corrected_finish_s, state.finish_s[one.row] - one.now_s, one.by_history_s) for one in asks.asked
+    ]
+    starts = [
+        (Outcome(one.corrected_start_s, state.began_s[one.row] - one.now_s, one.by_history_s), one)
+        for one in asks.asked
+        if one.waits
+    ]
+    return ends, starts
+
+
+def lines(name: str, found: Sequence[Outcome]) -> Iterator[str]:
+    """By horizon: part within the interval, median error of the median, median width over that by history."""
+    by_horizon: dict[str, list[Outcome]] = defaultdict(list)
+    for one in found:
+        if np.isfinite(one.true_s):
+            by_horizon[next(h for h, most_s in HORIZONS.items() if one.quantiles_s[1] <= most_s)].append(one)
+    for horizon in HORIZONS:
+        if of_horizon := by_horizon[horizon]:
+            yield f"| {name} | {horizon} | {' | '.join(figures(of_horizon))} |"
+
+
+def figures(found: Sequence[Outcome]) -> list[str]:
+    q, true_s = np.array([one.quantiles_s for one in found]), np.array([one.true_s for one in found])
+    history = np.array([one.by_history_s for one in found])
+    within = (q[:, 0] - 1 <= true_s) & (true_s <= q[:, 2] + 1)
+    width, wide = q[:, 2] - q[:, 0], history[:, 2] - history[:, 0]
+    known = np.isfinite(width) & np.isfinite(wide)
+    share = float(np.median(width[known]) / np.median(wide[known])) if known.any() else np.nan
+    error_min = float(np.median(np.abs(q[:, 1] - true_s))) / 60
+    above, below = float((true_s > q[:, 2] + 1).mean()), float((true_s < q[:, 0] - 1).mean())
+    return [str(len(found)), f"{within.mean():.0%}", f"{below:.0%}", f"{above:.0%}", f"{error_min:.1f}", f"{share:.2f}"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policy", default="motley", choices=POLICIES)
+    parser.add_argument("--loads", type=float, nargs="*", default=LOADS)
+    parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS)
+    parser.add_argument("--draws", type=int, default=32)
+    options = parser.parse_args()
+    sys.stdout.write("| | horizon | forecasts | within | before | after | median error, min | width |\n")
+    for declared in (True, False):
+        for load in options.loads:
+            ends, starts, seconds = list[Outcome](), list[tuple[Outcome, Asked]](), list[tuple[int, float]]()
+            for seed in options.seeds:
+                state, asks = simulated(load, seed, options.policy, declared=declared, draws=options.draws)
+                of_ends, of_starts = outcomes(state, asks)
+                ends, starts, seconds = ends + of_ends, starts + of_starts, seconds + asks.seconds
+            known = "declared" if declared else "unknown"
+            for line in lines(f"end, lengths {known}, load {load}", ends):
+                sys.stdout.write(line + "\n")
+            for line in lines(f"start, lengths {known}, load {load}", [one for one, _ in starts]):
+                sys.stdout.write(line + "\n")
+            errors = np.array(
+                [
+                    (abs(o.quantiles_s[1] - o.true_s), abs(a.mean_wait_s - o.true_s), abs(a.planned_s - o.true_s))
+                    for o, a in starts
+                ]
+            )
+            sys.stdout.write(f"starts, {len(errors)}: median errors in min {np.median(errors, axis=0) / 60}\n")
+            jobs, took = np.array(seconds).T
+            sys.stdout.write(
+                f"{len(took)} forecasts of {jobs.mean():.0f} jobs: {took.mean():.2f} s, {took.max():.2f} s\n"
+            )
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+r"""Correction of intervals by how earlier forecasts turned out: conformal quantiles of their scores, by class.
+
+The score of an outcome y under the quantiles q10, q50, q90 is where it lies on their scale, 0 at the median and 1 and
+-1 at the ends of the interval, on logarithms:
+
+.. math::
+    s = \frac{\ell(y) - \ell(q_{50})}{w}, \qquad
+    w = \begin{cases} \ell(q_{90}) - \ell(q_{50}) + f & y \ge q_{50} \\ \ell(q_{50}) - \ell(q_{10}) + f & y < q_{50}
+    \end{cases}, \qquad \ell(x) = \ln(x + 1\ \text{min})
+
+A corrected quantile p lies where the quantile p of the scores does. f is a least width, for futures that all agree.
+While little is known the scores of a perfect forecast count as `PRIOR` outcomes beside those that were seen.
+
+References
+----------
+.. [1] Romano, Patterson and Candès, NeurIPS 2019, "Conformalized Quantile Regression". Here asymmetric and scaled.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from estimation.types import Floats
+from forecast.intervals import QUANTILES
+
+MINUTE_S = 60.0
+LEAST_WIDTH = 0.05
+PRIOR = 10
+"""Outcomes as which the scores of a perfect forecast count; with fewer seen, an interval is hardly corrected."""
+MOST_SCORES = 1_000
+"""Of the newest outcomes of a class."""
+HORIZONS_S = (600.0, 3600.0, 6 * 3600.0)
+"""Limits of the classes by median, in seconds."""
+
+
+class ForecastClass(NamedTuple):
+    """Forecasts that are corrected together: of start or finish, by horizon, and by whether the length is known."""
+
+    event: str
+    horizon: int
+    known_length: bool
+
+    @classmethod
+    def of(cls, event: str, median_s: float, *, known_length: bool) -> Self:
+        return cls(event, int(np.searchsorted(HORIZONS_S, median_s, side="right")), known_length)
+
+
+class Outcome(NamedTuple):
+    """Quantiles in seconds from the forecast, as they were played, and the seconds that it was."""
+
+    low_s: float
+    median_s: float
+    high_s: float
+    true_s: float
+
+
+def score(outcome: Outcome) -> float:
+    """Where the outcome lies: 0 at the median, 1 at the upper end of the interval, -1 at the lower."""
+    low, median, high, true = np.log(np.maximum(outcome, 0) + MINUTE_S).tolist()
+    width = (high - median if true >= median else median - low) + LEAST_WIDTH
+    return float((true - median) / width)
+
+
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """Scores (3,) at which the corrected quantiles of each class lie; a class without outcomes is not corrected."""
+
+    scores: Mapping[ForecastClass, Floats]
+
+    @classmethod
+    def of(cls, outcomes: Iterable[tuple[ForecastClass, Outcome]]) -> Self:
+        """From the outcomes that are known, the newest last; those beyond a horizon are left out."""
+        seen: dict[ForecastClass, list[float]] = defaultdict(list)
+        for of_class, outcome in outcomes:
+            if np.isfinite(outcome).all():
+                seen[of_class].append(score(outcome))
+        return cls({of_class: _scores(newest[-MOST_SCORES:]) for of_class, newest in seen.items()})
+
+    def corrected(self, of_class: ForecastClass, quantiles_s: Floats) -> Floats:
+        """The quantiles (3,) in seconds, corrected and in order."""
+        at = self.scores.get(of_class)
+        if at is None or not np.isfinite(quantiles_s).all():
+            return quantiles_s
+        low, median, high = np.log(np.maximum(quantiles_s, 0) + MINUTE_S).tolist()
+        width = np.where(at >= 0, high - median, median - low) + LEAST_WIDTH
+        found: Floats = np.maximum.accumulate(np.maximum(np.exp(median + at * width) - MINUTE_S, 0.0))
+        return found
+
+
+def _scores(seen: list[float]) -> Floats:
+    usual = NormalDist().inv_cdf(QUANTILES[-1])
+    perfect = [NormalDist().inv_cdf((n + 0.5) / PRIOR) / usual for n in range(PRIOR)]
+    found: Floats = np.quantile([*perfect, *seen], QUANTILES)
+    return found

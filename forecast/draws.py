@@ -1,0 +1,110 @@
+"""Draws of what is not known: how much of each job is left, how fast it is, and which jobs arrive.
+
+Lengths are log-normal estimates (`estimation.estimate`), given that the job has run for so long; speeds are log-normal
+around the rates that policies are told. Jobs arrive as they did: each coming hour repeats the submissions of a past
+hour of the same time of day, so that days, teams and bursts stay as they were.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from estimation.estimate import Estimate
+from estimation.scaling import Source
+from estimation.types import Floats, Ints
+from forecast.present import Draw, Present
+
+HOUR_S = 3600.0
+HOURS_OF_DAY = 24
+NEAR_HOURS = 1
+"""Past hours whose time of day differs by no more than this are like a coming hour."""
+LEAST_ALIKE = 3
+"""With fewer past hours that are like it, a coming hour repeats any past hour."""
+NOTHING_KNOWN = Estimate(HOUR_S, 1.5, Source.COMPLETED, 0)
+"""Duration of a job of which nothing is known: nine of ten are between 2 min and 4 h."""
+LEAST_P = 1e-6
+LEAST_STEPS = 1e-9
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Unknowns:
+    """What is not known of the rows of a present, and how far.
+
+    Parameters
+    ----------
+    left
+        Steps (M,) that are left of each row where they are known; nan: they are drawn.
+    duration
+        Of each row (M), its duration in seconds on its smallest gang of average GPUs; None: nothing is known.
+    done_s
+        Seconds (M,) that such a gang would have taken for what the row has done.
+    rate_spread
+        Standard deviation (M,) of the logarithm of the true rate over the one that is told.
+    submitted_s
+        Seconds (g,) from now to the submission of each sample of arrivals, all negative; the rows after the first m.
+    """
+
+    left: Floats
+    duration: Sequence[Estimate | None]
+    done_s: Floats
+    rate_spread: Floats
+    submitted_s: Floats
+
+
+def draw_futures(present: Present, unknowns: Unknowns, *, draws: int, until_s: float, seed: int) -> Iterator[Draw]:
+    """Draw futures: what is left of each job, how fast it is, and which jobs arrive until then.
+
+    Of a job that is there, each of as many parts of equal probability is drawn once: quantiles settle with few draws.
+    """
+    from scipy.special import ndtri  # takes longer to load than all else here
+
+    chance, m = np.random.default_rng(seed), present.jobs
+    lengths, speeds = (stratified(chance, draws, m) for _ in range(2))
+    for length, speed in zip(lengths, speeds, strict=True):
+        sample, arrival_s = arrivals(unknowns.submitted_s, until_s, chance)
+        rows = np.concatenate([np.arange(m), m + sample])
+        p, q = (
+            np.concatenate([column, chance.uniform(LEAST_P, 1 - LEAST_P, len(sample))]) for column in (length, speed)
+        )
+        faster = np.exp(unknowns.rate_spread[rows] * ndtri(q))
+        yield Draw(rows, np.concatenate([np.zeros(m), arrival_s]), _left(present, unknowns, rows, p), faster)
+
+
+def stratified(chance: np.random.Generator, draws: int, columns: int) -> Floats:
+    """Probabilities (draws, columns), each column one from each of as many equal parts, in an order of its own."""
+    part = chance.permuted(np.tile(np.arange(draws), (columns, 1)), axis=1).T
+    p: Floats = (part + chance.uniform(LEAST_P, 1 - LEAST_P, part.shape)) / draws
+    return p
+
+
+def _left(present: Present, unknowns: Unknowns, rows: Ints, p: Floats) -> Floats:
+    """Steps (L,) that are left of these rows: those that are known, or the quantiles p of their durations."""
+    left = unknowns.left[rows]
+    for at in np.flatnonzero(np.isnan(left)).tolist():
+        row = int(rows[at])
+        left_s = (unknowns.duration[row] or NOTHING_KNOWN).quantile_left(float(p[at]), float(unknowns.done_s[row]))
+        left[at] = left_s * present.problem.base_rate[row]
+    return np.maximum(left, LEAST_STEPS)
+
+
+def arrivals(submitted_s: Floats, until_s: float, chance: np.random.Generator) -> tuple[Ints, Floats]:
+    """Samples that arrive and when: each coming hour repeats a past hour of about the same time of day."""
+    past_hours = int(np.ceil(-submitted_s.min(initial=0) / HOUR_S))
+    if not past_hours:
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    hour_of = np.minimum((-submitted_s / HOUR_S).astype(np.int64), past_hours - 1)  # 0: the hour before now
+    coming = [_alike(hour, past_hours, chance) for hour in range(int(np.ceil(until_s / HOUR_S)))]
+    picked = [(np.flatnonzero(hour_of == past), (hour + past + 1) * HOUR_S) for hour, past in enumerate(coming)]
+    sample = np.concatenate([jobs for jobs, _ in picked])
+    when_s = np.concatenate([submitted_s[jobs] + shift_s for jobs, shift_s in picked])
+    order = np.argsort(when_s, kind="stable")
+    return sample[order], when_s[order]
+
+
+def _alike(hour: int, past_hours: int, chance: np.random.Generator) -> int:
+    """A past hour, counted back from now, that is like the coming hour of this number."""
+    past = np.arange(past_hours)
+    apart = (hour + past + 1) % HOURS_OF_DAY
+    alike = past[np.minimum(apart, HOURS_OF_DAY - apart) <= NEAR_HOURS]
+    return int(chance.choice(alike if len(alike) >= LEAST_ALIKE else past))

@@ -1,0 +1,86 @@
+"""What is known at the moment of a forecast, and one draw of what is not."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from allocation.inventory import Inventory
+from allocation.problem import LEAST_WEIGHT, Problem
+from allocation.quotas import Quotas
+from estimation.types import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Present:
+    """A round's input with M rows: first the m jobs that are there, then samples of jobs that may arrive.
+
+    Parameters
+    ----------
+    problem, inventory, quotas
+        As a round has them; samples of arrivals hold nothing, and have received nothing.
+    jobs
+        m, the number of jobs that are there.
+    team_weight
+        Weight (M,) of each row's team, which its unfinished jobs share.
+    limit_s
+        Seconds (M,) for which each row may still run; inf: without limit.
+    """
+
+    problem: Problem
+    inventory: Inventory
+    quotas: Quotas
+    jobs: int
+    team_weight: Floats
+    limit_s: Floats
+
+    def rows(self, kept: Ints) -> Self:
+        """The same moment for some of the rows, in the order named; those that are held must be among them."""
+        position = np.full(len(self.team_weight) + 1, -1)
+        position[kept] = np.arange(len(kept))
+        return replace(
+            self,
+            problem=self.problem.subset(kept),
+            inventory=inventory_of(self.inventory, kept, position[self.inventory.holder]),
+            quotas=replace(self.quotas, group=self.quotas.group[kept]),
+            jobs=int((kept < self.jobs).sum()),
+            team_weight=self.team_weight[kept],
+            limit_s=self.limit_s[kept],
+        )
+
+
+def inventory_of(inventory: Inventory, rows: Ints, holder: Ints) -> Inventory:
+    """The inventory for some of the rows, whose GPUs are held as told (G,)."""
+    sets = None if inventory.node_set is None else inventory.node_set[rows]
+    return replace(
+        inventory,
+        holder=holder,
+        cpus_per_gpu=inventory.cpus_per_gpu[rows],
+        memory_per_gpu_mib=inventory.memory_per_gpu_mib[rows],
+        uneven=inventory.uneven[rows],
+        node_set=sets,
+        node_sets=None if sets is None or inventory.node_sets is None else inventory.node_sets[: sets.max() + 1],
+    )
+
+
+def weights_among(team_weight: Floats, job_weight: Floats, team: Ints) -> Floats:
+    """Weights (m,) of unfinished jobs: that of the team, split by theirs; the mean is 1."""
+    of_team = np.unique(team, return_inverse=True)[1]
+    weight = team_weight * job_weight / np.bincount(of_team, job_weight)[of_team]
+    weights: Floats = np.maximum(weight / weight.mean(), LEAST_WEIGHT)
+    return weights
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """One draw of what is not known, for L rows.
+
+    rows (L,) are those of the present, first the jobs that are there, then arrivals, of which one sample may be
+    several; arrival_s (L,), 0 for the first; left (L,) steps until each is done; speed (L,), by which true rates differ
+    from those that the policy is told.
+    """
+
+    rows: Ints
+    arrival_s: Floats
+    left: Floats
+    speed: Floats

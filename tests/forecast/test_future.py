@@ -1,0 +1,95 @@
+"""One future played forward: starts and ends on a cluster small enough to reckon by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from allocation.policies import POLICIES
+from allocation.policies.fifo import fifo
+from allocation.quotas import Quotas
+from forecast.future import HORIZON_S, Rounds, play
+from forecast.present import Draw
+from tests.forecast.cluster import HOUR_S, as_told, present_of
+
+FIFO = Rounds(fifo, 60.0, strict=True)
+
+
+def test_running_jobs_end_when_their_work_is_done() -> None:
+    present = present_of([600.0, 4 * HOUR_S], running=[0, 1])
+    played = play(present, as_told(present), FIFO)
+    assert played.start_s.tolist() == [0, 0]
+    assert played.finish_s == pytest.approx([600, 4 * HOUR_S])
+
+
+def test_a_waiting_job_starts_when_gpus_become_free_however_far_that_is() -> None:
+    """Decisions are coarse hours from now; the start is not."""
+    present = present_of([7 * HOUR_S, 7.1 * HOUR_S, 7.2 * HOUR_S, 7.3 * HOUR_S, 600.0], running=[0, 1, 2, 3])
+    played = play(present, as_told(present), FIFO)
+    assert played.start_s[4] == pytest.approx(7 * HOUR_S)
+    assert played.finish_s[4] == pytest.approx(7 * HOUR_S + 600)
+
+
+def test_a_short_job_between_two_decisions_leaves_its_gpu_to_the_next() -> None:
+    """Ten jobs of six minutes, one after the other on the only free GPU, hours from now."""
+    others = [6 * HOUR_S, 48 * HOUR_S, 48 * HOUR_S, 48 * HOUR_S]
+    present = present_of([*others, *[360.0] * 10], running=[0, 1, 2, 3])
+    played = play(present, as_told(present), FIFO)
+    ends = 6 * HOUR_S + 360 * np.arange(1, 11)
+    assert np.sort(played.finish_s[4:]) == pytest.approx(ends, rel=0.03)
+
+
+def test_a_gang_waits_for_all_its_gpus_on_one_node() -> None:
+    present = present_of([600.0, 1200.0, 900.0, 3000.0, 60.0], gpus=[1, 1, 1, 1, 2], running=[0, 1, 2, 3])
+    played = play(present, as_told(present), FIFO)
+    assert played.start_s[4] == pytest.approx(1200)  # two GPUs are free after 900 s, but on different nodes
+
+
+def test_a_restart_takes_its_time_before_work_goes_on() -> None:
+    present = present_of([600.0])
+    present = replace(present, problem=replace(present.problem, restart_s=np.array([30.0])))
+    assert play(present, as_told(present), FIFO).finish_s[0] == pytest.approx(630)
+
+
+def test_a_job_ends_at_its_time_limit() -> None:
+    present = replace(present_of([np.inf], running=[0]), limit_s=np.array([900.0]))
+    draw = Draw(np.zeros(1, dtype=np.int64), np.zeros(1), np.array([1e9]), np.ones(1))
+    assert play(present, draw, FIFO).finish_s[0] == pytest.approx(900)
+
+
+def test_a_slower_gpu_than_told_ends_later() -> None:
+    present = present_of([600.0], running=[0])
+    draw = replace(as_told(present), speed=np.array([0.5]))
+    assert play(present, draw, FIFO).finish_s[0] == pytest.approx(1200)
+
+
+def test_a_job_beyond_the_horizon_has_no_end() -> None:
+    present = present_of([10 * HORIZON_S], running=[0])
+    played = play(present, as_told(present), FIFO)
+    assert played.start_s[0] == 0
+    assert np.isinf(played.finish_s[0])
+
+
+def test_a_quota_holds_between_decisions_too() -> None:
+    """A team may use one GPU; its second job starts when the first has ended, although three GPUs are free."""
+    quotas = Quotas(np.zeros((2, 1), dtype=np.int64), np.array([1]), np.array([0]))
+    present = present_of([5 * HOUR_S, 600.0], running=[0], quotas=quotas)
+    assert play(present, as_told(present), FIFO).start_s[1] == pytest.approx(5 * HOUR_S)
+
+
+def test_arrivals_take_gpus_from_jobs_that_come_behind_them() -> None:
+    """In the order of least service a job that arrives goes before one that was stopped; in that of submission not."""
+    present = present_of([HOUR_S, HOUR_S, HOUR_S, HOUR_S, HOUR_S, HOUR_S], running=[0, 1, 2, 3], samples=1)
+    draw = Draw(np.arange(6), np.array([0, 0, 0, 0, 0, 300.0]), np.full(6, HOUR_S), np.ones(6))
+    played = play(present, draw, FIFO)
+    assert played.start_s[4] == pytest.approx(HOUR_S)
+    assert len(played.start_s) == 5
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_every_policy_plays_all_jobs_to_their_end(policy: str) -> None:
+    present = present_of([900.0, 1800.0, 300.0, 600.0, 1200.0, 60.0], gpus=[1, 2, 1, 1, 4, 1], running=[0, 1])
+    played = play(present, as_told(present), Rounds(POLICIES[policy], 60.0))
+    assert np.isfinite(played.finish_s).all()
+    assert (played.finish_s >= played.start_s).all()
+    assert (played.gpu_type == 0).all()
