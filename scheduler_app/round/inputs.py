@@ -293,7 +293,7 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
         waiting_for=_waiting_for(),
         teams={row[0]: TeamRow(*row) for row in Team.objects.values_list(*TeamRow._fields)},
         backlog_s=dict(TeamBacklog.objects.filter(cluster_s__gt=0).values_list("team", "cluster_s")),
-        measured=_measured(jobs),
+        measured=read_measured(jobs),
         noise=noise_of(job.workload for job in jobs if job.batch_size),
         received=[*_received(attempts.values()), *_received_before(shares_since)],
         busy_in_arrays=_in_arrays(Job.objects.active()),
@@ -335,10 +335,16 @@ def _attempts() -> dict[int, AttemptRow]:
 def _jobs(now: datetime) -> tuple[list[JobRow], dict[UUID, Exception]]:
     """Jobs of the round, and those whose columns cannot be read."""
     unreadable: dict[UUID, Exception] = {}
-    fields = [OF_ARRAYS.get(name, name) for name in _columns(JobRow, JOB_DOCUMENTS)]
     waiting = Q(pk__in=Job.objects.schedulable(now).values("pk"))
-    rows = Job.objects.filter(waiting | Q(state__in=Job.ACTIVE)).order_by("id").values_list(*fields)
-    return list(_parsed(JobRow, JOB_DOCUMENTS, rows, unreadable)), unreadable
+    jobs = Job.objects.filter(waiting | Q(state__in=Job.ACTIVE))
+    return read_job_rows(jobs, unreadable), unreadable
+
+
+def read_job_rows(jobs: JobQuerySet, unreadable: dict[UUID, Exception]) -> list[JobRow]:
+    """The rows of these jobs in the order of submission; those whose columns cannot be read are noted."""
+    fields = [OF_ARRAYS.get(name, name) for name in _columns(JobRow, JOB_DOCUMENTS)]
+    rows = jobs.order_by("id").values_list(*fields)
+    return list(_parsed(JobRow, JOB_DOCUMENTS, rows, unreadable))
 
 
 def _columns(kind: type[Row], documents: Collection[str]) -> list[Any]:
@@ -370,7 +376,8 @@ def _waiting_for() -> dict[UUID, list[str]]:
     return waiting
 
 
-def _measured(jobs: Iterable[JobRow]) -> list[tuple[Any, ...]]:
+def read_measured(jobs: Iterable[JobRow]) -> list[tuple[Any, ...]]:
+    """Measured rates of the workloads of these jobs."""
     workloads = {job.workload for job in jobs}
     return list(Throughput.objects.filter(workload__in=workloads).values_list(*MEASURED))
 
