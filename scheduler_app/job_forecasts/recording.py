@@ -7,7 +7,7 @@ turned out that were kept before.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -68,7 +68,7 @@ class Ending(NamedTuple):
 def record_forecasts(asked: ForecastInput, found: Intervals | None, now: datetime) -> None:
     """Write the forecasts of all jobs anew, close what has come true, and keep what is due; None: there are no jobs."""
     _close(read_open())
-    made = made_forecasts(asked, found, Correction.of(read_outcomes())) if found else []
+    made = made_forecasts(asked, found, Correction.of(read_outcomes("played"))) if found else []
     _write_present(made, now)
     due = forecasts_due(made, read_open(), now)
     insert_many(KeptForecast, [row for one, occasion in due for row in _kept_rows(one, occasion, now)])
@@ -176,10 +176,10 @@ def read_open() -> list[OpenForecast]:
     return [OpenForecast(*row) for row in rows.values_list(*OpenForecast._fields)]
 
 
-def read_outcomes() -> list[tuple[ForecastClass, Outcome]]:
-    """How the newest forecasts, as they were played, turned out; the newest last."""
-    known = KeptForecast.objects.filter(happened_at__isnull=False, played_high_s__isnull=False)
-    columns = ("event", "known_length", "made_at", "happened_at", *(f"played_{name}_s" for name in QUANTILE_NAMES))
+def read_outcomes(quantiles: Literal["played", "shown"]) -> list[tuple[ForecastClass, Outcome]]:
+    """How the newest forecasts turned out, as they were played or shown; the newest last."""
+    known = KeptForecast.objects.filter(happened_at__isnull=False, **{f"{quantiles}_high_s__isnull": False})
+    columns = ("event", "known_length", "made_at", "happened_at", *(f"{quantiles}_{name}_s" for name in QUANTILE_NAMES))
     newest = list(known.order_by("-happened_at", "-pk").values_list(*columns)[:MOST_OUTCOMES])
     return [
         (ForecastClass.of(event, median_s, known_length=length), Outcome(low_s, median_s, high_s, _seconds(made, came)))
