@@ -26,7 +26,7 @@ class IntervalAnswer(serializers.Serializer[Any]):
     high = serializers.DateTimeField(allow_null=True)
 
 
-class ForecastAnswer(serializers.Serializer[Any]):
+class QueueForecastAnswer(serializers.Serializer[Any]):
     """When a job starts and ends, from futures of the queue that were played."""
 
     made_at = serializers.DateTimeField(help_text="When the queue was read.")
@@ -39,7 +39,7 @@ class ForecastAnswer(serializers.Serializer[Any]):
 
 
 class JobForecastAnswer(serializers.Serializer[Any]):
-    forecast = ForecastAnswer(allow_null=True)
+    forecast = QueueForecastAnswer(allow_null=True)
     why_none = serializers.CharField(help_text="Why there is no forecast; empty if there is one.")
 
 
