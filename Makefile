@@ -6,7 +6,7 @@ ON_POSTGRESQL := -m database $(addprefix tests/,cluster config jobs pages rest s
 IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
 # Lines that the tests' own processes run, in per cent over both databases; those of child processes are not seen.
 COVERAGE := .cache/coverage
-PACKAGES := allocation,audit_app,cluster_app,config,database,engines,estimation,jobs_app,rest,scheduler_app,simulation
+PACKAGES := allocation,audit_app,cluster_app,config,database,engines,estimation,forecast,jobs_app,rest,scheduler_app,simulation
 # Programs that only child processes run: tests of sessions, of Slurm (batch, node_start), of the service and the stack drive them.
 UNSEEN := engines/sessions/enter.py,engines/sessions/session.py,engines/sessions/through.py,engines/supervision/session_door.py
 UNSEEN := $(UNSEEN),engines/slurm/batch.py,engines/slurm/node_start.py

@@ -20,7 +20,7 @@ HOURS_OF_DAY = 24
 NEAR_HOURS = 1
 """Past hours whose time of day differs by no more than this are like a coming hour."""
 LEAST_ALIKE = 3
-"""With fewer past hours that are like it, a coming hour repeats any past hour."""
+"""With fewer past hours that are like it, a coming hour repeats any past hour; with fewer at all, nothing arrives."""
 NOTHING_KNOWN = Estimate(HOUR_S, 1.5, Source.COMPLETED, 0)
 """Duration of a job of which nothing is known: nine of ten are between 2 min and 4 h."""
 LEAST_P = 1e-6
@@ -91,7 +91,7 @@ def _left(present: Present, unknowns: Unknowns, rows: Ints, p: Floats) -> Floats
 def arrivals(submitted_s: Floats, until_s: float, chance: np.random.Generator) -> tuple[Ints, Floats]:
     """Samples that arrive and when: each coming hour repeats a past hour of about the same time of day."""
     past_hours = int(np.ceil(-submitted_s.min(initial=0) / HOUR_S))
-    if not past_hours:
+    if past_hours < LEAST_ALIKE:  # the burst with which a cluster begins would come again every hour
         return np.zeros(0, dtype=np.int64), np.zeros(0)
     hour_of = np.minimum((-submitted_s / HOUR_S).astype(np.int64), past_hours - 1)  # 0: the hour before now
     coming = [_alike(hour, past_hours, chance) for hour in range(int(np.ceil(until_s / HOUR_S)))]

@@ -3,8 +3,9 @@
 from celery import shared_task
 from django.utils import timezone
 
+from scheduler_app.job_forecasts.runs import round_turn_and_forecasts
 from scheduler_app.round.lease import holder_name
-from scheduler_app.round.tick import engine_turn, round_turn
+from scheduler_app.round.tick import engine_turn
 
 
 @shared_task  # type: ignore[untyped-decorator]
@@ -15,5 +16,5 @@ def run_engine_turn() -> bool:
 
 @shared_task  # type: ignore[untyped-decorator]
 def run_round_turn() -> bool:
-    """Run a round if one is due; of overlapping turns only the lease holder's does anything."""
-    return round_turn(holder_name(), timezone.now())
+    """Run a round if one is due, and start forecasts; of overlapping turns only the lease holder's does anything."""
+    return round_turn_and_forecasts(holder_name(), timezone.now())

@@ -30,6 +30,7 @@ from motley_client.responses import (
     GpuType,
     Job,
     JobDetail,
+    JobForecast,
     JobGpus,
     LogChunk,
     Me,
@@ -187,6 +188,10 @@ class Client(Connection):
     def job_gpus(self, job_id: str) -> JobGpus:
         """What was read of a job's GPUs; `NotFound` also where the service is older than this route."""
         return cast("JobGpus", self._json("GET", url_path("jobs", job_id, "gpus")))
+
+    def job_forecast(self, job_id: str) -> JobForecast:
+        """When the job starts and ends; `NotFound` also where the service is older than this route."""
+        return cast("JobForecast", self._json("GET", url_path("jobs", job_id, "forecast")))
 
     def events(self, job_id: str) -> Iterator[Event]:
         """Events of the job, oldest first."""

@@ -158,6 +158,33 @@ class JobEnergy(TypedDict):
     source: str
 
 
+class Interval(TypedDict):
+    """Moments before which an event comes with 10, 50 and 90 %; None: it is more than three days away."""
+
+    low: str | None
+    median: str | None
+    high: str | None
+
+
+class QueueForecast(TypedDict):
+    """When a job starts, None if it holds GPUs, and when it ends; its place among the jobs that wait."""
+
+    made_at: str
+    start: Interval | None
+    finish: Interval
+    gpu_type: str
+    type_part: float
+    place: int
+    queue: int
+
+
+class JobForecast(TypedDict):
+    """The forecast of a job, or why there is none."""
+
+    forecast: QueueForecast | None
+    why_none: str
+
+
 class JobDetail(Job):
     """A job with its attempts and entity tag, as the route of one job returns it."""
 

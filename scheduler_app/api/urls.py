@@ -6,6 +6,7 @@ from scheduler_app.api.agent_messages import CheckpointsView, CodeView, JoinView
 from scheduler_app.api.arrays import ArrayView
 from scheduler_app.api.energy import EnergyView
 from scheduler_app.api.estimates import EstimatesView
+from scheduler_app.api.forecasts import ForecastAccuracyView, ForecastView
 from scheduler_app.api.gpus import JobGpusView, NodeGpusView
 from scheduler_app.api.jobs import ExplainView
 from scheduler_app.api.logs import LogView
@@ -19,6 +20,8 @@ urlpatterns = [
     path("agent/attempts/<str:attempt>/code", CodeView.as_view(), name="agent-code"),
     path("agent/attempts/<str:attempt>/checkpoints", CheckpointsView.as_view(), name="agent-checkpoints"),
     path("jobs/<uuid:pk>/explain", ExplainView.as_view(), name="job-explain"),
+    path("jobs/<uuid:pk>/forecast", ForecastView.as_view(), name="job-forecast"),
+    path("forecasts/accuracy", ForecastAccuracyView.as_view(), name="forecasts-accuracy"),
     path("jobs/<uuid:pk>/gpus", JobGpusView.as_view(), name="job-gpus"),
     path("nodes/<str:name>/gpus", NodeGpusView.as_view(), name="node-gpus"),
     path("jobs/<uuid:pk>/session", SessionView.as_view(), name="job-session"),

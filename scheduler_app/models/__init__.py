@@ -5,8 +5,11 @@ from scheduler_app.models.duration_forecast import DurationForecast
 from scheduler_app.models.duration_model import DurationModel
 from scheduler_app.models.energy import NodeUse, SleepAdvice
 from scheduler_app.models.engine_probe import EngineProbe
+from scheduler_app.models.forecast_run import ForecastRun
 from scheduler_app.models.gpu_claim import GpuClaim
 from scheduler_app.models.gpu_minute import GpuMinute
+from scheduler_app.models.job_forecast import JobForecast
+from scheduler_app.models.kept_forecast import KeptForecast
 from scheduler_app.models.lease import SchedulerLease
 from scheduler_app.models.ledger import DailyUsage, GpuTypeUsage, TeamBacklog, TeamUsage
 from scheduler_app.models.policy_setting import PolicySetting, policy_names
@@ -21,9 +24,12 @@ __all__ = [
     "DurationForecast",
     "DurationModel",
     "EngineProbe",
+    "ForecastRun",
     "GpuClaim",
     "GpuMinute",
     "GpuTypeUsage",
+    "JobForecast",
+    "KeptForecast",
     "NodeUse",
     "PolicySetting",
     "RetentionRun",

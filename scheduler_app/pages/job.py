@@ -36,6 +36,7 @@ from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.explain.timeline import CAUSES, bar_segments, seconds_by_state, state_spans
 from scheduler_app.explain.what_if import WouldStart, what_would_start
 from scheduler_app.gpu_watch.history import course_of_attempt, energy_j, latest_watched, summaries
+from scheduler_app.job_forecasts.showing import read_forecast
 from scheduler_app.logs.reading import log_tail, read_log, readable
 from scheduler_app.models import Round
 from scheduler_app.pages.base import SignedInRequest, emulated_nodes
@@ -68,6 +69,7 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "latest": attempts[-1] if attempts else None,
         "segments": bar_segments(spans),
         "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
+        "forecast": read_forecast(seen),
         "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
         "tab": tab,
         "tabs": list(TABS),

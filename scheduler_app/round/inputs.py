@@ -307,7 +307,7 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
         waiting_for=_waiting_for(),
         teams={row[0]: TeamRow(*row) for row in Team.objects.values_list(*TeamRow._fields)},
         backlog_s=dict(TeamBacklog.objects.filter(cluster_s__gt=0).values_list("team", "cluster_s")),
-        measured=_measured(jobs),
+        measured=read_measured(jobs),
         noise=noise_of(job.workload for job in jobs if job.batch_size),
         received=[*_received(attempts.values()), *_received_before(shares_since)],
         busy_in_arrays=_in_arrays(Job.objects.active()),
@@ -354,13 +354,25 @@ def _jobs(now: datetime, nodes: Sequence[NodeRow]) -> tuple[list[JobRow], dict[U
     Whose machines they may run on matters only where not all nodes are the site's.
     """
     unreadable: dict[UUID, Exception] = {}
-    everywhere = frozenset.intersection(*(node.storage for node in nodes)) if nodes else frozenset()
-    documents: dict[str, Callable[[str], Any]] = {**JOB_DOCUMENTS, "volunteers": partial(_places_beyond, everywhere)}
-    fields = [OF_ARRAYS.get(name, name) for name in _columns(JobRow, documents)]
     waiting = Q(pk__in=Job.objects.schedulable(now).values("pk"))
-    rows = Job.objects.filter(waiting | Q(state__in=Job.ACTIVE)).order_by("id").values_list(*fields)
-    jobs = list(_parsed(JobRow, documents, rows, unreadable))
-    return (jobs if SITE in everywhere or not nodes else _with_bound_ones(jobs)), unreadable
+    jobs = read_job_rows(Job.objects.filter(waiting | Q(state__in=Job.ACTIVE)), nodes, unreadable)
+    of_site_alone = not nodes or SITE in _everywhere(nodes)
+    return (jobs if of_site_alone else _with_bound_ones(jobs)), unreadable
+
+
+def read_job_rows(jobs: JobQuerySet, nodes: Sequence[NodeRow], unreadable: dict[UUID, Exception]) -> list[JobRow]:
+    """The rows of these jobs in the order of submission; those whose columns cannot be read are noted."""
+    documents: dict[str, Callable[[str], Any]] = {
+        **JOB_DOCUMENTS,
+        "volunteers": partial(_places_beyond, _everywhere(nodes)),
+    }
+    fields = [OF_ARRAYS.get(name, name) for name in _columns(JobRow, documents)]
+    return list(_parsed(JobRow, documents, jobs.order_by("id").values_list(*fields), unreadable))
+
+
+def _everywhere(nodes: Sequence[NodeRow]) -> frozenset[str]:
+    """What all nodes offer."""
+    return frozenset.intersection(*(node.storage for node in nodes)) if nodes else frozenset()
 
 
 def _places_beyond(everywhere: frozenset[str], volunteers: str) -> tuple[str, ...]:
@@ -404,7 +416,8 @@ def _waiting_for() -> dict[UUID, list[str]]:
     return waiting
 
 
-def _measured(jobs: Iterable[JobRow]) -> list[tuple[Any, ...]]:
+def read_measured(jobs: Iterable[JobRow]) -> list[tuple[Any, ...]]:
+    """Measured rates of the workloads of these jobs."""
     workloads = {job.workload for job in jobs}
     return list(Throughput.objects.filter(workload__in=workloads).values_list(*MEASURED))
 

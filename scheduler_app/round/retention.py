@@ -20,6 +20,7 @@ from scheduler_app.models import (
     DurationForecast,
     GpuMinute,
     GpuTypeUsage,
+    KeptForecast,
     NodeUse,
     RetentionRun,
     Round,
@@ -170,6 +171,13 @@ def _forecasts(before: datetime) -> QuerySet[Any]:
     return ended.filter(Q(ended_at__lt=before) | Q(ended_at__lte=Subquery(beyond)))
 
 
+def _kept_forecasts(before: datetime) -> QuerySet[Any]:
+    """Those of events before the cutoff, and all but the newest of the others."""
+    known = KeptForecast.objects.exclude(happened_at=None)
+    beyond = known.order_by("-happened_at").values("happened_at")[MOST_FORECASTS : MOST_FORECASTS + 1]
+    return known.filter(Q(happened_at__lt=before) | Q(happened_at__lte=Subquery(beyond)))
+
+
 def _forget_snapshots(rounds: QuerySet[Any]) -> object:
     return rounds.update(archive=None)
 
@@ -216,6 +224,7 @@ RETENTION_RULES = (
         "runs of retention", "MOTLEY_KEEP_ROUNDS", lambda day: RetentionRun.objects.filter(at__lt=day), _delete
     ),
     RetentionRule("forecasts of jobs that ended", "MOTLEY_KEEP_FORECASTS", _forecasts, _delete),
+    RetentionRule("forecasts of starts and ends", "MOTLEY_KEEP_FORECASTS", _kept_forecasts, _delete),
     RetentionRule("audit entries", "MOTLEY_KEEP_AUDIT", lambda day: AuditEntry.objects.filter(at__lt=day), _delete),
     RetentionRule("API tokens that expired or were revoked", "MOTLEY_KEEP_TOKENS", _expired_tokens, _delete),
 )

@@ -127,7 +127,7 @@ def _problem(
     gpus_per_replica = np.maximum(units_of(rows.types, jobs), 1)
     base_gpus, base_rate = normaliser(options.rate, offered.usage, capacity, gpus_per_replica)
     held_s = _held_s(service, jobs, now)
-    worked_s = _worked_s(options, held_s, base_gpus, base_rate)
+    worked_s = seconds_worked(jobs, options.rate, options.held, held_s, base_gpus=base_gpus, base_rate=base_rate)
     estimator = DurationEstimator(history_of(rows.ended), rows.duration_model)
     ended = EndedDurations(sampled_durations(rows), estimator, rows.stages)
     lengths = lengths_of(jobs, ended, base_gpus=base_gpus, base_rate=base_rate, worked_s=worked_s)
@@ -195,14 +195,16 @@ def _held_s(service: InService, jobs: Sequence[JobRow], now: datetime) -> Floats
     return np.array([max((now - start).total_seconds(), 0.0) if start else 0.0 for start in started])
 
 
-def _worked_s(options: JobOptions, held_s: Floats, base_gpus: Floats, base_rate: Floats) -> Floats:
+def seconds_worked(
+    jobs: Sequence[JobRow], rate: Floats, held: Ints, held_s: Floats, *, base_gpus: Floats, base_rate: Floats
+) -> Floats:
     """Seconds (m,) that the smallest gang on average GPUs would have taken for what each job has done.
 
     How fast the GPUs of ended attempts were is not known here: they count as average ones.
     """
-    ended_s = np.array([job.attained_gpu_s for job in options.jobs]) / base_gpus
-    rate = np.take_along_axis(options.rate, np.maximum(options.held, 0)[:, None], axis=1)[:, 0]
-    worked_s: Floats = ended_s + np.where(options.held >= 0, held_s * rate / base_rate, 0)
+    ended_s = np.array([job.attained_gpu_s for job in jobs]) / base_gpus
+    of_held = np.take_along_axis(rate, np.maximum(held, 0)[:, None], axis=1)[:, 0]
+    worked_s: Floats = ended_s + np.where(held >= 0, held_s * of_held / base_rate, 0)
     return worked_s
 
 

@@ -10,12 +10,14 @@ from django.utils.safestring import SafeString
 
 from allocation.policies.parameters import Parameter
 from scheduler_app.explain.array_progress import ArrayProgress
+from scheduler_app.job_forecasts.showing import Interval
 from scheduler_app.policy.catalogue import kind_of
 
 register = template.Library()
 
 UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 LEAST_PERCENT = 1e-5
+BEYOND = "more than 3 days"
 NOTHING = "\N{EN DASH}"
 LEAST_SHOWN, LEAST_PLAIN, MOST_PLAIN, LEAST_WHOLE_MS = 0.05, 0.001, 1e6, 0.01
 
@@ -51,6 +53,23 @@ def ago(at: datetime | None) -> SafeString | str:
     seconds = (timezone.now() - at).total_seconds()
     words = f"{_largest(abs(seconds))} ago" if seconds >= 0 else f"in {_largest(abs(seconds))}"
     return _time(at, words)
+
+
+@register.filter
+def coming(interval: Interval) -> SafeString | str:
+    """When an event is expected, e.g. in about 4 min (2 min to 9 min); the median's time on hover."""
+    least, median, most = (_from_now(at) for at in (interval.low, interval.median, interval.high))
+    if interval.median is None:
+        return f"in {BEYOND}" if interval.low is None else f"in {BEYOND} ({least} at the earliest)"
+    return _time(interval.median, f"in about {median} ({least} to {most})")
+
+
+def _from_now(at: datetime | None) -> str:
+    """Time from now, from a minute on in whole minutes; None: beyond the horizon of forecasts."""
+    if at is None:
+        return BEYOND
+    seconds = max((at - timezone.now()).total_seconds(), 0.0)
+    return duration(round(seconds / 60) * 60 if seconds >= 60 else round(seconds))
 
 
 @register.filter

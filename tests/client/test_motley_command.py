@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 import yaml
@@ -12,6 +13,7 @@ from engines.protocol import GpuReading
 from jobs_app.models import Job
 from jobs_app.tokens import JobToken
 from scheduler_app.gpu_watch.minutes import store_readings
+from scheduler_app.models import JobForecast
 from tests.live_service import Live
 from tests.motley_command import Motley
 
@@ -102,6 +104,20 @@ def test_show_tells_what_was_read_of_the_gpus_of_a_job(service: Live, motley: Mo
     (line,) = (line.split() for line in shown.splitlines() if "°C" in line)
     assert line == [gpu.node.name, str(gpu.index), "80%", "4", "GiB", "250", "W", "83", "°C", "0"]
     assert ("2 Wh" in shown, "1 of 1 GPUs, for " in shown) == (True, True)
+
+
+def test_show_tells_when_a_job_starts_and_ends(service: Live, motley: Motley) -> None:
+    job = service.add("resnet")
+    assert "starts" not in motley("show", "resnet").stdout
+    # half a minute from the next one: what is shown depends on no second
+    start = dict(zip(("low", "median", "high"), (150, 270, 570), strict=True))
+    moments = {f"start_{name}": timezone.now() + timedelta(seconds=seconds) for name, seconds in start.items()}
+    JobForecast.objects.create(
+        job=job.pk, made_at=timezone.now(), **moments, gpu_type="a100", type_part=1.0, place=8, queue=25
+    )
+    shown = " ".join(motley("show", "resnet").stdout.split())
+    assert "starts in about 4m (2m to 9m) on a100; 8 of 25 that wait (forecast " in shown
+    assert "ends in more than 3d" in shown
 
 
 def test_a_task_of_an_array_shows_itself_by_its_own_token(service: Live, home: dict[str, str]) -> None:

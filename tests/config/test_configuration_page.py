@@ -9,8 +9,8 @@ from django.conf import settings
 
 ROOT = Path(settings.BASE_DIR)
 PACKAGES = (
-    *("allocation", "audit_app", "benchmarks", "client", "cluster_app", "config", "engines", "estimation", "jobs_app"),
-    *("database", "rest", "scheduler_app", "simulation"),
+    *("allocation", "audit_app", "benchmarks", "client", "cluster_app", "config", "engines", "estimation", "forecast"),
+    *("database", "jobs_app", "rest", "scheduler_app", "simulation"),
 )
 OTHER_FILES = ("Makefile", "bootstrap.sh", "docker-compose.yml", "Dockerfile", ".env.example", ".ci/run")
 NAME = re.compile(r"MOTLEY_[A-Z][A-Z_]*[A-Z]")

@@ -60,6 +60,7 @@ PAGES: dict[str, Row] = {
     "energy": LIST,
     "usage": LIST,
     "estimates": LIST,
+    "forecasts": LIST,
     "retention": Row(member=403, stranger=403),
     "secrets": LIST,
     "delete-secret": Row(of="secret", stranger=404, member=302, staff=302, post={}),

@@ -32,6 +32,7 @@ class Service(Deployment):
             "MOTLEY_PORT": str(self.port),
             "MOTLEY_TEST_MARK": self.mark,
             "DEMO": "0",
+            "MOTLEY_FORECASTS": "0",
             **environment,
         }
         self.log = folder / "service.log"

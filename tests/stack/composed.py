@@ -71,7 +71,7 @@ class Member:
         self._ports = ports
         self._places = {"/motley": str(ROOT), **self._volumes(), **self._tmpfs()}
         path = f"{ROOT}/.venv/bin:{SYSTEM_PATH}" if "build" in spec else SYSTEM_PATH
-        image = {"MOTLEY_VAR": self._made("image")} if "build" in spec else {}
+        image = {"MOTLEY_VAR": self._made("image"), "MOTLEY_FORECASTS": "0"} if "build" in spec else {}
         given = {key: self._here(str(text)) for key, text in spec.get("environment", {}).items()}
         self.environment = {"PATH": path, "HOME": "/nonexistent", **image, **given, "MOTLEY_TEST_MARK": mark}
         self.log = folder / f"{name}.log"

@@ -13,7 +13,7 @@ from motley_client.completion import JobArgument, JobArguments, TeamOption, gpu_
 from motley_client.errors import AuthError, Conflict, NotFound
 from motley_client.exit_codes import EXPECTED, report_error
 from motley_client.lookup import connect, find_job
-from motley_client.responses import ACTIVE_STATES, Array, Job, JobDetail, JobGpus, State
+from motley_client.responses import ACTIVE_STATES, Array, Job, JobDetail, JobGpus, QueueForecast, State
 from motley_client.spec import SpecError, merged, pairs_of
 from motley_client.tables.jobs import attempts_table, events_table, explanation, job_details, jobs_table
 from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
@@ -91,9 +91,21 @@ def show(
             watch=watch,
             names=lambda job: [job["id"]],
             table=lambda job: job_details(
-                job, now=now(), array=_array_of(client, job["array"]), watched=_gpus_of(client, job)
+                job,
+                now=now(),
+                array=_array_of(client, job["array"]),
+                watched=_gpus_of(client, job),
+                coming=_forecast_of(client, job),
             ),
         )
+
+
+def _forecast_of(client: Client, job: JobDetail) -> QueueForecast | None:
+    """When it starts and ends; None: there is no forecast, or the service is older than the command."""
+    try:
+        return client.job_forecast(job["id"])["forecast"] if job["state"] in ACTIVE_STATES else None
+    except (AuthError, NotFound):
+        return None
 
 
 def _gpus_of(client: Client, job: JobDetail) -> JobGpus | None:

@@ -12,11 +12,13 @@ from motley_client.responses import (
     Attempt,
     Event,
     Explanation,
+    Interval,
     Job,
     JobDetail,
     JobGpus,
     Plan,
     PlanOption,
+    QueueForecast,
     RateUsed,
     Remaining,
     WouldStart,
@@ -46,9 +48,14 @@ def jobs_table(jobs: Iterable[Job], *, now: datetime, array: Array | None = None
 
 
 def job_details(
-    job: JobDetail, *, now: datetime, array: Array | None = None, watched: JobGpus | None = None
+    job: JobDetail,
+    *,
+    now: datetime,
+    array: Array | None = None,
+    watched: JobGpus | None = None,
+    coming: QueueForecast | None = None,
 ) -> RenderableType:
-    """One job: its state, reasons for waiting, progress, attempts, and what was read of its GPUs."""
+    """One job: its state, reasons for waiting, what is forecast, progress, attempts, and what was read of its GPUs."""
     lines: list[tuple[str, Cell]] = [
         ("name", job["name"]),
         ("id", job["id"]),
@@ -56,6 +63,7 @@ def job_details(
         ("state", _state(job)),
         ("message", job["message"]),
         *(("reason", f"{reason['code']}: {reason['detail']}") for reason in job["reasons"]),
+        *(_coming(coming, now) if coming else []),
         ("GPUs", gpus(job)),
         ("nodes", ", ".join(job["nodes"])),
         ("CPUs and memory", _cpus_and_memory(job["attempts"])),
@@ -73,6 +81,26 @@ def job_details(
     attempts = [Text(""), attempts_table(job["attempts"], now=now)] if job["attempts"] else []
     gpus_read = [Text(""), gpus_table(watched)] if watched else []
     return Group(key_values(lines), *attempts, *gpus_read)
+
+
+def _coming(found: QueueForecast, now: datetime) -> list[tuple[str, Cell]]:
+    """When it starts and ends: `in about 4m (2m to 9m) on a100; 8 of 25 that wait (forecast 12s ago)`."""
+    made = f" (forecast {age(found['made_at'], now)} ago)"
+    where = f" on {found['gpu_type']}" if found["gpu_type"] else ""
+    place = f"; {found['place']} of {found['queue']} that wait" if found["place"] else ""
+    starts = f"{_interval(found['start'], now)}{where}{place}{made}" if found["start"] else ""
+    return [("starts", starts), ("ends", _interval(found["finish"], now) + ("" if starts else made))]
+
+
+def _interval(found: Interval, now: datetime) -> str:
+    """Time to an event with its limits; beyond three days nothing is known."""
+    low, median, high = (
+        duration(max((datetime.fromisoformat(at) - now).total_seconds(), 0)) if at else "more than 3d"
+        for at in (found["low"], found["median"], found["high"])
+    )
+    if found["median"]:
+        return f"in about {median} ({low} to {high})"
+    return f"in {median} ({low} at the earliest)" if found["low"] else f"in {median}"
 
 
 def _watched(watched: JobGpus, now: datetime) -> list[tuple[str, Cell]]:

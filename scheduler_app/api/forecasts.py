@@ -1,0 +1,81 @@
+"""REST: when a job starts and ends, and how good such forecasts were."""
+
+from dataclasses import asdict
+from typing import Any
+
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from jobs_app.models import Job
+from jobs_app.permissions import NotForJobs, jobs_seen_by
+from scheduler_app.job_forecasts.accuracy import judge_job_forecasts
+from scheduler_app.job_forecasts.showing import read_forecast, why_none
+from scheduler_app.models import KeptForecast
+
+
+class IntervalAnswer(serializers.Serializer[Any]):
+    """Moments before which the event comes with 10, 50 and 90 %; null: it is more than three days away."""
+
+    low = serializers.DateTimeField(allow_null=True)
+    median = serializers.DateTimeField(allow_null=True)
+    high = serializers.DateTimeField(allow_null=True)
+
+
+class QueueForecastAnswer(serializers.Serializer[Any]):
+    """When a job starts and ends, from futures of the queue that were played."""
+
+    made_at = serializers.DateTimeField(help_text="When the queue was read.")
+    start = IntervalAnswer(allow_null=True, help_text="Null: it holds GPUs.")
+    finish = IntervalAnswer()
+    gpu_type = serializers.CharField(help_text="On which it most likely runs; empty: it starts in no future.")
+    type_part = serializers.FloatField(help_text="Part of the futures that start it there, 0 to 1.")
+    place = serializers.IntegerField(help_text="Among the jobs that wait, by median start; 0: it holds GPUs.")
+    queue = serializers.IntegerField(help_text="Jobs that wait.")
+
+
+class JobForecastAnswer(serializers.Serializer[Any]):
+    forecast = QueueForecastAnswer(allow_null=True)
+    why_none = serializers.CharField(help_text="Why there is no forecast; empty if there is one.")
+
+
+class ForecastView(GenericAPIView[Job]):
+    queryset = Job.objects.none()
+    serializer_class = JobForecastAnswer
+
+    @extend_schema(responses=JobForecastAnswer, summary="When a job starts and ends")
+    def get(self, request: Request, pk: str) -> Response:
+        """Forecast of the job's start and end, as intervals; null with the reason where there is none."""
+        job = get_object_or_404(jobs_seen_by(request), pk=pk)
+        found = read_forecast(job)
+        answer = {"forecast": asdict(found) if found else None, "why_none": "" if found else why_none(job)}
+        return Response(JobForecastAnswer(answer).data)
+
+
+class ForecastJudgementAnswer(serializers.Serializer[Any]):
+    """Forecasts of one event, horizon and kind of length, beside when the events came."""
+
+    event = serializers.ChoiceField(KeptForecast.Event.choices)
+    from_s = serializers.FloatField(help_text="Least time to the median of the forecast.")
+    until_s = serializers.FloatField(allow_null=True, help_text="Most time to it; null: no limit.")
+    known_length = serializers.BooleanField(help_text="Whether the jobs declared or reported their steps.")
+    outcomes = serializers.IntegerField(help_text="Forecasts of events that have happened since.")
+    too_few = serializers.BooleanField(help_text="Whether these are too few for the figures to say anything.")
+    coverage = serializers.FloatField(help_text="Part of the events within the interval; 0.8 would be right.")
+    pinball_s = serializers.FloatField(help_text="Mean pinball loss of the three quantiles, in seconds.")
+    median_error_s = serializers.FloatField(help_text="Half of the events were no farther from the median.")
+
+
+class ForecastAccuracyView(APIView):
+    """How good forecasts of starts and ends were, over the newest 2,000 events of the jobs of all teams."""
+
+    permission_classes = (NotForJobs,)
+
+    @extend_schema(responses=ForecastJudgementAnswer(many=True), summary="Accuracy of forecasts of starts and ends")
+    def get(self, request: Request) -> Response:
+        judged = [one._asdict() | {"too_few": one.too_few} for one in judge_job_forecasts()]
+        return Response(ForecastJudgementAnswer(judged, many=True).data)

@@ -1,0 +1,78 @@
+r"""How good forecasts of starts and ends were: coverage, pinball loss and error of the median, by class.
+
+The pinball loss of the quantile q with the value x, when it was y, is
+
+.. math::
+    L_q(x, y) = \max(q (y - x),\ (q - 1) (y - x)),
+
+and that of an interval the mean over its three quantiles, in seconds.
+
+References
+----------
+.. [1] Koenker and Bassett, Econometrica 1978, "Regression Quantiles".
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from estimation.accuracy import FEWEST
+from forecast.calibration import HORIZONS_S, ForecastClass, Outcome
+from forecast.intervals import QUANTILES
+from scheduler_app.job_forecasts.recording import MOST_OUTCOMES, read_outcomes
+
+COVERED = QUANTILES[-1] - QUANTILES[0]
+"""Part of the events that lie in the interval, if forecasts are right."""
+
+
+class Judgement(NamedTuple):
+    """How the forecasts of one class turned out: of start or finish, by horizon, of known or unknown length."""
+
+    event: str
+    from_s: float
+    until_s: float | None
+    """Limits of the median of the forecast; None: without limit."""
+    known_length: bool
+    outcomes: int
+    coverage: float
+    """Part of the events within the interval from 10 to 90 %."""
+    pinball_s: float
+    median_error_s: float
+    """Half of the events were no farther from the median of the forecast."""
+
+    @classmethod
+    def of(cls, group: ForecastClass, outcomes: Iterable[Outcome]) -> Self:
+        """Judge the outcomes of one class."""
+        values = np.array(list(outcomes), dtype=float)
+        quantiles, true = values[:, :3], values[:, 3]
+        over, q = true[:, None] - quantiles, np.array(QUANTILES)
+        limits = (0.0, *HORIZONS_S, None)
+        return cls(
+            group.event,
+            limits[group.horizon] or 0.0,
+            limits[group.horizon + 1],
+            group.known_length,
+            len(values),
+            float(((quantiles[:, 0] <= true) & (true <= quantiles[:, 2])).mean()),
+            float(np.maximum(q * over, (q - 1) * over).mean()),
+            float(np.median(np.abs(over[:, 1]))),
+        )
+
+    @property
+    def too_few(self) -> bool:
+        """Whether these are too few outcomes for the figures to say anything."""
+        return self.outcomes < FEWEST
+
+
+def judge_job_forecasts() -> list[Judgement]:
+    """Judge the newest outcomes, as they were shown, by class, in one query."""
+    groups: dict[ForecastClass, list[Outcome]] = defaultdict(list)
+    for group, outcome in read_outcomes("shown"):
+        groups[group].append(outcome)
+    order = sorted(groups, key=lambda group: (group.event != "start", not group.known_length, group.horizon))
+    return [Judgement.of(group, groups[group]) for group in order]
+
+
+__all__ = ["COVERED", "FEWEST", "MOST_OUTCOMES", "Judgement", "judge_job_forecasts"]

@@ -1,0 +1,192 @@
+"""Input of a run of forecasts: a round's snapshot with samples of arrivals behind, and what is not known of its rows.
+
+Samples are the newest jobs of the last two weeks, as fresh copies in the queue: futures draw their arrivals from them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+import numpy as np
+
+from allocation.policies import REGISTRY
+from allocation.problem import Problem
+from estimation.scaling import Source
+from estimation.types import Bools, Floats
+from forecast.draws import Unknowns
+from forecast.future import Rounds
+from forecast.present import Present
+from jobs_app.models import Job
+from scheduler_app.forecasts.boosted_model import read_model
+from scheduler_app.forecasts.duration_history import read_ended_jobs
+from scheduler_app.models import PolicySetting
+from scheduler_app.policy.settings import policy_function
+from scheduler_app.round.inputs import InputRows, JobRow, NodeRow, read_job_rows, read_measured
+from scheduler_app.round.run_round import read_for_round
+from scheduler_app.round.set_aside import Kind, set_aside_at
+from scheduler_app.round.snapshot import Snapshot, build_snapshot, seconds_worked
+
+SAMPLED = timedelta(days=14)
+MOST_SAMPLES = 500
+RATE_SPREADS = {Source.MEASURED: 0.05, Source.DECLARED: 0.15}
+"""Standard deviation of the logarithm of the true rate over the one that is told, by the source of that."""
+OTHER_SPREAD = 0.3
+
+
+class Sample(NamedTuple):
+    """A job that was submitted in the last weeks: its copy in the queue, and what became of it."""
+
+    row: JobRow
+    submitted_at: datetime
+    took_gpu_s: float | None
+    """GPU-seconds that it received; None: it has not ended."""
+
+
+@dataclass(frozen=True, eq=False)
+class ForecastInput:
+    """What is played, and the m jobs behind its first rows."""
+
+    present: Present
+    unknowns: Unknowns
+    rounds: Rounds
+    jobs: Sequence[JobRow]
+    types: Sequence[str]
+    """Names of the GPU types."""
+
+    @property
+    def runs(self) -> Bools:
+        """Jobs (m,) that hold GPUs."""
+        holds: Bools = self.present.problem.held[: len(self.jobs)] >= 0
+        return holds
+
+
+def read_forecast_input(now: datetime) -> ForecastInput:
+    """Read the queue as a round would now, and samples of arrivals."""
+    setting = PolicySetting.objects.current()
+    rows, timing = read_for_round(now, setting)
+    aside = {UUID(key) for key in set_aside_at(Kind.JOB, now)} | rows.unreadable.keys()
+    pinned = frozenset(attempt.id for attempt in rows.attempts.values() if attempt.job_id in aside)
+    samples = read_samples(now, rows.nodes)
+    snapshot, _ = build_snapshot(_with_samples(rows.without(aside), samples), timing, pinned=pinned)
+    policy = policy_function(setting.policy, setting.parameters)
+    strict = REGISTRY[setting.policy].strict_queue
+    rounds = Rounds(policy, setting.round_length_s, setting.min_run_s, strict=strict)
+    return forecast_input(snapshot, rows, samples, rounds, ran_s=_ran_s(), now=now)
+
+
+def read_samples(now: datetime, nodes: Sequence[NodeRow]) -> list[Sample]:
+    """The newest jobs of the last two weeks, in the order of submission."""
+    newest = Job.objects.filter(created_at__gt=now - SAMPLED, created_at__lte=now).order_by("-pk")
+    pks = list(newest.values_list("pk", flat=True)[:MOST_SAMPLES])
+    ended = set(Job.objects.filter(pk__in=pks, state__in=Job.FINAL).values_list("pk", flat=True))
+    rows = read_job_rows(Job.objects.filter(pk__in=pks), nodes, {})
+    return [_sample(row, now, ended=row.id in ended) for row in rows]
+
+
+def _sample(row: JobRow, now: datetime, *, ended: bool) -> Sample:
+    fresh = row._replace(
+        id=uuid4(),
+        state=Job.State.QUEUED,
+        array_id=None,
+        at_a_time=None,
+        array_tasks=None,
+        step=0,
+        deadline=None,
+        created_at=now,
+        attained_gpu_s=0.0,
+        work_lost_gpu_s=0.0,
+        attempt_count=0,
+    )
+    return Sample(fresh, row.created_at, row.attained_gpu_s if ended else None)
+
+
+def _with_samples(rows: InputRows, samples: Sequence[Sample]) -> InputRows:
+    """The rows of a round with the samples behind its jobs, and what is measured of their workloads."""
+    jobs = [*rows.jobs, *(sample.row for sample in samples)]
+    estimated = any(job.steps_in_all is None for job in jobs)
+    return replace(
+        rows,
+        jobs=jobs,
+        measured=read_measured(jobs),
+        ended=read_ended_jobs() if estimated else [],
+        duration_model=read_model() if estimated else None,
+    )
+
+
+def _ran_s() -> dict[UUID, float]:
+    """Seconds that the ended attempts of each unfinished job with a time limit ran."""
+    return dict(Job.objects.unfinished().filter(time_limit_s__isnull=False).values_list("pk", "ran_s"))
+
+
+# -- what is played: pure ------------------------------------------------------------------------------------------
+
+
+def forecast_input(
+    snapshot: Snapshot,
+    rows: InputRows,
+    samples: Sequence[Sample],
+    rounds: Rounds,
+    *,
+    ran_s: dict[UUID, float],
+    now: datetime,
+) -> ForecastInput:
+    """The present and its unknowns, from a snapshot whose last rows are those samples that can run."""
+    there, sampled = {job.id: job for job in rows.jobs}, {sample.row.id: sample for sample in samples}
+    ids = [UUID(key) for key in snapshot.jobs]
+    able = [sampled[key] for key in ids if key in sampled]
+    jobs = [there[key] for key in ids if key in there]
+    every = [*jobs, *(sample.row for sample in able)]
+    present = Present(
+        problem=snapshot.problem,
+        inventory=snapshot.inventory,
+        quotas=snapshot.quotas,
+        jobs=len(jobs),
+        team_weight=np.array([rows.teams[job.team_id].weight for job in every], dtype=float),
+        limit_s=_limits_s(every, snapshot.problem, ran_s),
+    )
+    return ForecastInput(present, _unknowns(snapshot, jobs, able, now), rounds, jobs, snapshot.types)
+
+
+def _limits_s(jobs: Sequence[JobRow], problem: Problem, ran_s: dict[UUID, float]) -> Floats:
+    """Seconds (M,) for which each may still run by its time limit; inf: it has none."""
+    limits = [np.inf if job.time_limit_s is None else job.time_limit_s - ran_s.get(job.id, 0.0) for job in jobs]
+    left_s: Floats = np.maximum(np.array(limits, dtype=float) - problem.held_s, 0.0)
+    return left_s
+
+
+def _unknowns(snapshot: Snapshot, jobs: Sequence[JobRow], samples: Sequence[Sample], now: datetime) -> Unknowns:
+    problem, every = snapshot.problem, [*jobs, *(sample.row for sample in samples)]
+    done_s = seconds_worked(
+        every, problem.rate, problem.held, problem.held_s, base_gpus=problem.base_gpus, base_rate=problem.base_rate
+    )
+    submitted_s = [(sample.submitted_at - now).total_seconds() for sample in samples]
+    return Unknowns(
+        left=_left(problem, every, samples),
+        duration=[found.estimate if found else None for found in snapshot.durations],
+        done_s=done_s,
+        rate_spread=_rate_spreads(snapshot),
+        submitted_s=np.array(submitted_s, dtype=float),
+    )
+
+
+def _left(problem: Problem, every: Sequence[JobRow], samples: Sequence[Sample]) -> Floats:
+    """Steps (M,) that are left of each row: those that it declares, those that a sample took; nan: not known."""
+    told = np.array([job.steps_in_all is not None for job in every], dtype=np.bool_)
+    left: Floats = np.where(told, problem.remaining_steps, np.nan)
+    first = len(every) - len(samples)
+    for row, sample in enumerate(samples, start=first):
+        if sample.took_gpu_s is not None:
+            left[row] = sample.took_gpu_s / problem.base_gpus[row] * problem.base_rate[row]
+    return left
+
+
+def _rate_spreads(snapshot: Snapshot) -> Floats:
+    """Spread (M,) of the rate that each row has, or would have where it is fastest."""
+    problem = snapshot.problem
+    if not len(snapshot.jobs):
+        return np.zeros(0)
+    column = np.where(problem.held >= 0, problem.held, problem.rate.argmax(axis=1))
+    source = np.take_along_axis(snapshot.source, column[:, None], axis=1)[:, 0]
+    return np.array([RATE_SPREADS.get(Source(one), OTHER_SPREAD) for one in source.tolist()], dtype=float)

@@ -1,0 +1,221 @@
+"""Forecasts are written for those who wait, and kept, thinned, until the truth is known.
+
+Kept are a forecast at the submission, one at the start, and one each hour. What is shown is corrected by how those
+turned out that were kept before.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+import numpy as np
+
+from database.bulk_insert import insert_many
+from database.bulk_update import rewrite
+from estimation.types import Floats
+from forecast.calibration import Correction, ForecastClass, Outcome
+from forecast.intervals import Intervals
+from jobs_app.models import Job
+from scheduler_app.job_forecasts.reading import ForecastInput
+from scheduler_app.models import JobForecast, KeptForecast
+
+Event = KeptForecast.Event
+Occasion = KeptForecast.Occasion
+QUANTILE_NAMES = ("low", "median", "high")
+MOST_OUTCOMES = 2_000
+"""Newest outcomes by which forecasts are corrected and judged."""
+EVERY = timedelta(hours=1)
+"""Least time between two kept forecasts of one job that are neither at its submission nor at its start."""
+
+
+@dataclass(frozen=True, eq=False)
+class MadeForecast:
+    """Forecast of one job: quantiles (3,) of each event in seconds, as they were played and as they are shown."""
+
+    job: UUID
+    team_id: int
+    known_length: bool
+    runs: bool
+    started_before: bool
+    """Whether it has held GPUs before: its first start is no event to come."""
+    played_s: Mapping[Event, Floats]
+    shown_s: Mapping[Event, Floats]
+    gpu_type: str
+    type_part: float
+    place: int
+
+
+class OpenForecast(NamedTuple):
+    """A kept forecast whose truth is not known yet."""
+
+    pk: int
+    job: UUID
+    event: str
+    occasion: str
+    made_at: datetime
+
+
+class Ending(NamedTuple):
+    """What is known of a job by now."""
+
+    state: str
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+def record_forecasts(asked: ForecastInput, found: Intervals | None, now: datetime) -> None:
+    """Write the forecasts of all jobs anew, close what has come true, and keep what is due; None: there are no jobs."""
+    _close(read_open())
+    made = made_forecasts(asked, found, Correction.of(read_outcomes("played"))) if found else []
+    _write_present(made, now)
+    due = forecasts_due(made, read_open(), now)
+    insert_many(KeptForecast, [row for one, occasion in due for row in _kept_rows(one, occasion, now)])
+
+
+# -- decide: pure --------------------------------------------------------------------------------------------------
+
+
+def made_forecasts(asked: ForecastInput, found: Intervals, correction: Correction) -> list[MadeForecast]:
+    """The forecast of each job, corrected by how those before turned out."""
+    made = []
+    for at, job in enumerate(asked.jobs):
+        runs, known = bool(asked.runs[at]), job.steps_in_all is not None
+        played = ({} if runs else {Event.START: found.start_s[at]}) | {Event.FINISH: found.finish_s[at]}
+        shown = {
+            event: correction.corrected(ForecastClass.of(event, float(s[1]), known_length=known), s)
+            for event, s in played.items()
+        }
+        kind = int(found.gpu_type[at])
+        made.append(
+            MadeForecast(
+                job=job.id,
+                team_id=job.team_id,
+                known_length=known,
+                runs=runs,
+                started_before=job.attempt_count > 0,
+                played_s=played,
+                shown_s=shown,
+                gpu_type=asked.types[kind] if kind >= 0 else "",
+                type_part=float(found.type_part[at]),
+                place=0 if runs else max(int(found.place[at]), 1),
+            )
+        )
+    return made
+
+
+def forecasts_due(
+    made: Iterable[MadeForecast], kept: Iterable[OpenForecast], now: datetime
+) -> Iterator[tuple[MadeForecast, Occasion]]:
+    """Those forecasts that are kept, and on what occasion."""
+    occasions: dict[UUID, set[str]] = {}
+    newest: dict[UUID, datetime] = {}
+    for one in kept:
+        occasions.setdefault(one.job, set()).add(one.occasion)
+        newest[one.job] = max(newest.get(one.job, one.made_at), one.made_at)
+    for forecast in made:
+        before = occasions.get(forecast.job, set())
+        if forecast.runs and Occasion.START not in before:
+            yield forecast, Occasion.START
+        elif not before and not forecast.started_before:
+            yield forecast, Occasion.SUBMISSION
+        elif forecast.job not in newest or now - newest[forecast.job] >= EVERY:
+            yield forecast, Occasion.HOURLY
+
+
+def _kept_rows(one: MadeForecast, occasion: Occasion, now: datetime) -> Iterator[dict[str, Any]]:
+    for event, played_s in one.played_s.items():
+        if event == Event.START and one.started_before:
+            continue
+        yield {
+            "job": one.job,
+            "team_id": one.team_id,
+            "event": event,
+            "occasion": occasion,
+            "made_at": now,
+            "known_length": one.known_length,
+            **_columns("played", played_s),
+            **_columns("shown", one.shown_s[event]),
+        }
+
+
+def _columns(of: str, quantiles_s: Floats) -> dict[str, float | None]:
+    seconds = [float(value) if np.isfinite(value) else None for value in quantiles_s]
+    return {f"{of}_{name}_s": value for name, value in zip(QUANTILE_NAMES, seconds, strict=True)}
+
+
+def came_true(kept: Iterable[OpenForecast], jobs: Mapping[UUID, Ending]) -> tuple[dict[int, datetime], list[int]]:
+    """When what was forecast has happened, by the forecast's key; and those of what never will.
+
+    How long a job would have taken that failed or was cancelled is not known.
+    """
+    happened, never = dict[int, datetime](), list[int]()
+    for one in kept:
+        ending = jobs.get(one.job)
+        at = _at(one.event, ending) if ending else None
+        if at is not None:
+            happened[one.pk] = at
+        elif ending is None or ending.finished_at is not None:
+            never.append(one.pk)
+    return happened, never
+
+
+def _at(event: str, ending: Ending) -> datetime | None:
+    if event == Event.START:
+        return ending.started_at
+    return ending.finished_at if ending.state == Job.State.SUCCEEDED else None
+
+
+# -- read ----------------------------------------------------------------------------------------------------------
+
+
+def read_open() -> list[OpenForecast]:
+    """The forecasts whose truth is not known."""
+    rows = KeptForecast.objects.filter(happened_at=None).order_by("pk")
+    return [OpenForecast(*row) for row in rows.values_list(*OpenForecast._fields)]
+
+
+def read_outcomes(quantiles: Literal["played", "shown"]) -> list[tuple[ForecastClass, Outcome]]:
+    """How the newest forecasts turned out, as they were played or shown; the newest last."""
+    known = KeptForecast.objects.filter(happened_at__isnull=False, **{f"{quantiles}_high_s__isnull": False})
+    columns = ("event", "known_length", "made_at", "happened_at", *(f"{quantiles}_{name}_s" for name in QUANTILE_NAMES))
+    newest = list(known.order_by("-happened_at", "-pk").values_list(*columns)[:MOST_OUTCOMES])
+    return [
+        (ForecastClass.of(event, median_s, known_length=length), Outcome(low_s, median_s, high_s, _seconds(made, came)))
+        for event, length, made, came, low_s, median_s, high_s in reversed(newest)
+    ]
+
+
+def _seconds(made_at: datetime, happened_at: datetime) -> float:
+    return max((happened_at - made_at).total_seconds(), 0.0)
+
+
+def _endings(jobs: Iterable[UUID]) -> dict[UUID, Ending]:
+    rows = Job.objects.filter(pk__in=set(jobs)).values_list("pk", *Ending._fields)
+    return {pk: Ending(*row) for pk, *row in rows}
+
+
+# -- write ---------------------------------------------------------------------------------------------------------
+
+
+def _close(kept: Sequence[OpenForecast]) -> None:
+    happened, never = came_true(kept, _endings(one.job for one in kept))
+    rewrite(KeptForecast, ("happened_at",), {pk: (at,) for pk, at in happened.items()})
+    KeptForecast.objects.filter(pk__in=never).delete()
+
+
+def _write_present(made: Sequence[MadeForecast], now: datetime) -> None:
+    queue = sum(not one.runs for one in made)
+    JobForecast.objects.all().delete()
+    insert_many(JobForecast, [_present_row(one, queue, now) for one in made])
+
+
+def _present_row(one: MadeForecast, queue: int, now: datetime) -> dict[str, Any]:
+    moments = {
+        f"{event}_{name}": now + timedelta(seconds=float(seconds)) if np.isfinite(seconds) else None
+        for event, quantiles in one.shown_s.items()
+        for name, seconds in zip(QUANTILE_NAMES, quantiles, strict=True)
+    }
+    about = {"gpu_type": one.gpu_type, "type_part": one.type_part, "place": one.place, "queue": queue}
+    return {"job": one.job, "made_at": now, **moments, **about}

@@ -1,0 +1,354 @@
+"""When jobs start and end, as it is forecast after rounds: read, played, written, and kept until the truth is known."""
+
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from django.utils import timezone
+from pytest_django import Settings
+
+from cluster_app.models import Gpu
+from estimation.accuracy import FEWEST
+from jobs_app.models import Attempt, Job, Reason
+from scheduler_app.job_forecasts.reading import read_forecast_input
+from scheduler_app.job_forecasts.recording import (
+    Ending,
+    Event,
+    MadeForecast,
+    Occasion,
+    OpenForecast,
+    came_true,
+    forecasts_due,
+    read_outcomes,
+)
+from scheduler_app.job_forecasts.runs import LEAST_PAUSE, LONGEST_RUN, claim_run, forecast_jobs
+from scheduler_app.job_forecasts.showing import Interval
+from scheduler_app.models import ForecastRun, GpuClaim, JobForecast, KeptForecast, Round
+from scheduler_app.round.retention import delete_expired
+from scheduler_app.templatetags.words import coming
+from tests.service_lab import Lab
+
+RATE = 10.0
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def cluster(lab: Lab) -> Lab:
+    """One GPU, in the order of submission."""
+    lab.node("n1", "a100", gpus=1)
+    lab.policy("fifo", round_s=60)
+    return lab
+
+
+def submitted(lab: Lab, *, minutes: float | None = None, **spec: object) -> Job:
+    """A job that declares to take so long on the GPU; None: it declares nothing."""
+    declared = {} if minutes is None else {"total_steps": int(minutes * 60 * RATE), "rates": {"a100": RATE}}
+    return lab.submit(**(declared | spec))
+
+
+def running(lab: Lab, job: Job, *, since: timedelta = timedelta()) -> Attempt:
+    """It holds the first GPU that is free."""
+    attempt = lab.attempt(
+        job, state=Attempt.State.RUNNING, launched_at=lab.now - since, started_at=lab.now - since, nodes=["n1"]
+    )
+    free = Gpu.objects.get(node__name="n1", index=0)
+    GpuClaim.objects.create(gpu=free, attempt=attempt, held_from=lab.now - since)
+    Job.objects.filter(pk=job.pk).update(state=Job.State.RUNNING, attempt_count=1, started_at=lab.now - since)
+    return attempt
+
+
+def a_round(lab: Lab, number: int = 1) -> Round:
+    return Round.objects.create(
+        number=number, started_at=lab.now, result=Round.Result.COMMITTED, policy="fifo", shares_since=lab.now
+    )
+
+
+def forecast_now(lab: Lab, number: int = 1) -> ForecastRun:
+    a_round(lab, number)
+    run = ForecastRun.objects.create(round=number, started_at=lab.now)
+    return forecast_jobs(run, lab.now)
+
+
+def shown(job: Job) -> JobForecast:
+    return JobForecast.objects.get(pk=job.pk)
+
+
+# -- read ----------------------------------------------------------------------------------------------------------
+
+
+def test_jobs_of_the_last_two_weeks_are_samples_of_those_to_come(cluster: Lab) -> None:
+    ended, old, waiting = (submitted(cluster, minutes=10) for _ in range(3))
+    Job.objects.filter(pk=ended.pk).update(
+        state=Job.State.SUCCEEDED,
+        finished_at=cluster.now,
+        created_at=cluster.now - 3 * MINUTE,
+        attained_gpu_s=120.0,
+    )
+    Job.objects.filter(pk=old.pk).update(
+        state=Job.State.SUCCEEDED, finished_at=cluster.now, created_at=cluster.now - timedelta(days=15)
+    )
+    found = read_forecast_input(cluster.now)
+    assert [job.id for job in found.jobs] == [waiting.pk]
+    assert found.present.jobs == 1
+    assert len(found.unknowns.submitted_s) == 2
+    assert found.unknowns.submitted_s[0] == pytest.approx(-180, abs=60)
+    declared, took, of_waiting = found.unknowns.left.tolist()
+    assert declared == of_waiting == pytest.approx(600 * RATE)
+    assert took == pytest.approx(120 * RATE)
+
+
+def test_the_length_of_a_job_that_declares_none_is_drawn_from_its_estimate(cluster: Lab) -> None:
+    cluster.succeeded("train", *[3600.0] * 10)
+    submitted(cluster, name="train")
+    found = read_forecast_input(cluster.now).unknowns
+    assert np.isnan(found.left).all()
+    estimate = found.duration[0]
+    assert estimate is not None
+    assert estimate.mean == pytest.approx(3600)
+
+
+def test_a_time_limit_counts_from_what_has_run(cluster: Lab) -> None:
+    job = submitted(cluster, minutes=60, time_limit=600)
+    running(cluster, job, since=2 * MINUTE)
+    Job.objects.filter(pk=job.pk).update(ran_s=60.0)
+    of_job, of_sample = read_forecast_input(cluster.now).present.limit_s.tolist()
+    assert of_job == pytest.approx(600 - 60 - 120, abs=30)
+    assert of_sample == 600
+
+
+# -- run -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_starts_when_the_one_before_it_ends(cluster: Lab) -> None:
+    first, second = submitted(cluster, minutes=10), submitted(cluster, minutes=20)
+    running(cluster, first)
+    run = forecast_now(cluster)
+    assert (run.message, run.jobs, run.draws) == ("", 2, 32)
+    before, after = shown(first), shown(second)
+    assert before.runs
+    assert before.start_median is None
+    assert before.finish_median
+    assert after.start_low
+    assert after.start_median
+    assert after.start_high
+    assert after.start_low <= before.made_at + 10 * MINUTE <= after.start_high
+    assert after.start_low < after.start_median < after.start_high
+    assert after.start_median == pytest.approx(before.finish_median, abs=MINUTE)
+    assert (after.place, after.queue, after.gpu_type, after.type_part) == (1, 1, "a100", 1.0)
+
+
+def test_a_run_without_jobs_deletes_the_forecasts_of_those_that_ended(cluster: Lab) -> None:
+    job = submitted(cluster, minutes=10)
+    forecast_now(cluster)
+    assert JobForecast.objects.count() == 1
+    Job.objects.filter(pk=job.pk).update(state=Job.State.CANCELLED, finished_at=cluster.now)
+    run = forecast_now(cluster, number=2)
+    assert (run.message, run.jobs, JobForecast.objects.count()) == ("", 0, 0)
+
+
+def test_a_run_that_fails_says_why_and_leaves_the_last_forecasts(cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = submitted(cluster, minutes=10)
+    forecast_now(cluster)
+    monkeypatch.setattr("scheduler_app.job_forecasts.runs.BUDGET_S", "no number")
+    run = forecast_now(cluster, number=2)
+    assert run.message.startswith("TypeError")
+    assert run.finished_at is not None
+    assert shown(job)
+
+
+def test_one_run_at_a_time_after_a_new_round_and_a_pause(cluster: Lab) -> None:
+    now = cluster.now
+    submitted(cluster, minutes=10)
+    assert claim_run(now) is None, "no round"
+    a_round(cluster, 1)
+    run = claim_run(now)
+    assert run is not None
+    a_round(cluster, 2)
+    assert claim_run(now + LEAST_PAUSE) is None, "it runs"
+    ForecastRun.objects.update(finished_at=now + timedelta(seconds=20))
+    assert claim_run(now + timedelta(seconds=99)) is None, "a fifth of the time at most"
+    second = claim_run(now + timedelta(seconds=100))
+    assert second is not None
+    assert second.round == 2
+    ForecastRun.objects.update(finished_at=now + timedelta(seconds=101))
+    assert claim_run(now + timedelta(hours=1)) is None, "no new round"
+    a_round(cluster, 3)
+    assert claim_run(now + timedelta(hours=1)) is not None
+    a_round(cluster, 4)
+    assert claim_run(now + timedelta(hours=1) + LONGEST_RUN) is not None, "the last one is lost"
+
+
+def test_the_command_runs_what_was_claimed(cluster: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(cluster, minutes=10)
+    a_round(cluster)
+    run = claim_run(cluster.now)
+    assert run is not None
+    call_command("forecastjobs", str(run.pk))
+    assert "1 jobs forecast from 32 futures" in capsys.readouterr().out
+    run.refresh_from_db()
+    assert run.finished_at is not None
+
+
+# -- keep ----------------------------------------------------------------------------------------------------------
+
+
+def made(job: UUID, *, runs: bool = False, started_before: bool = False) -> MadeForecast:
+    quantiles = {Event.FINISH: np.array([1.0, 2.0, 3.0])}
+    return MadeForecast(job, 1, True, runs, started_before, quantiles, quantiles, "a100", 1.0, 0)
+
+
+def test_one_forecast_is_kept_per_occasion_and_hour(cluster: Lab) -> None:
+    job, now = uuid4(), cluster.now
+
+    def due(one: MadeForecast, *kept: tuple[Occasion, timedelta]) -> list[Occasion]:
+        before = [OpenForecast(0, job, Event.FINISH, occasion, now - age) for occasion, age in kept]
+        return [occasion for _, occasion in forecasts_due([one], before, now)]
+
+    at_submission = (Occasion.SUBMISSION, 59 * MINUTE)
+    assert due(made(job)) == [Occasion.SUBMISSION]
+    assert due(made(job), at_submission) == []
+    assert due(made(job), (Occasion.SUBMISSION, 60 * MINUTE)) == [Occasion.HOURLY]
+    assert due(made(job, runs=True), at_submission) == [Occasion.START]
+    assert due(made(job, runs=True), at_submission, (Occasion.START, MINUTE)) == []
+    assert due(made(job, started_before=True)) == [Occasion.HOURLY]
+
+
+def test_the_truth_is_known_at_the_start_and_at_a_good_end(cluster: Lab) -> None:
+    now = cluster.now
+    jobs = {name: uuid4() for name in ("waits", "runs", "succeeded", "cancelled", "gone")}
+    endings = {
+        jobs["waits"]: Ending(Job.State.QUEUED, None, None),
+        jobs["runs"]: Ending(Job.State.RUNNING, now, None),
+        jobs["succeeded"]: Ending(Job.State.SUCCEEDED, now, now + MINUTE),
+        jobs["cancelled"]: Ending(Job.State.CANCELLED, None, now),
+    }
+
+    def events(event: Event) -> Iterable[OpenForecast]:
+        return (OpenForecast(pk, job, event, Occasion.HOURLY, now) for pk, job in enumerate(jobs.values()))
+
+    assert came_true(events(Event.START), endings) == ({1: now, 2: now}, [3, 4])
+    assert came_true(events(Event.FINISH), endings) == ({2: now + MINUTE}, [3, 4])
+
+
+def test_a_kept_forecast_is_closed_and_corrects_the_next(cluster: Lab) -> None:
+    first, second = submitted(cluster, minutes=10), submitted(cluster, minutes=20)
+    running(cluster, first)
+    forecast_now(cluster)
+    kept = KeptForecast.objects
+    assert set(kept.filter(job=first.pk).values_list("event", "occasion")) == {("finish", "start")}
+    assert set(kept.filter(job=second.pk).values_list("event", "occasion")) == {
+        ("start", "submission"),
+        ("finish", "submission"),
+    }
+    end = cluster.now + 12 * MINUTE
+    Attempt.objects.all().delete()
+    Job.objects.filter(pk=first.pk).update(state=Job.State.SUCCEEDED, finished_at=end)
+    Job.objects.filter(pk=second.pk).update(started_at=end)
+    forecast_now(cluster, number=2)
+    assert kept.get(job=first.pk).happened_at == end
+    assert kept.get(job=second.pk, event="start").happened_at == end
+    assert kept.get(job=second.pk, event="finish").happened_at is None
+    (_, of_end), (_, of_start) = read_outcomes("played")
+    assert of_start.true_s == pytest.approx(of_end.true_s)
+    assert of_end.low_s < of_end.median_s < of_end.high_s
+
+
+# -- show ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("plain_static")
+def test_page_and_rest_show_the_interval_and_its_age(cluster: Lab, client: Client) -> None:
+    first, second = submitted(cluster, minutes=10), submitted(cluster, minutes=20)
+    running(cluster, first)
+    forecast_now(cluster)
+    client.force_login(cluster.user())
+    page = " ".join(client.get(f"/jobs/{second.pk}").content.decode().split())
+    assert "<b>Forecast:</b> starts <time" in page
+    assert re.search(r">in about \d+ min \(\d+ min to \d+ min\)</time>, ends <time", page)
+    assert "most likely on A100; 1st of 1 that wait." in page
+    running_page = " ".join(client.get(f"/jobs/{first.pk}").content.decode().split())
+    assert "<b>Forecast:</b> ends <time" in running_page
+    assert "that wait" not in running_page
+    answer = client.get(f"/api/v1/jobs/{second.pk}/forecast").json()
+    assert answer["why_none"] == ""
+    told = answer["forecast"]
+    assert told["start"]["low"] < told["start"]["median"] < told["start"]["high"] < told["finish"]["high"]
+    assert (told["gpu_type"], told["place"], told["queue"]) == ("a100", 1, 1)
+    assert client.get(f"/api/v1/jobs/{first.pk}/forecast").json()["forecast"]["start"] is None
+
+
+def test_rest_says_why_a_job_has_no_forecast(cluster: Lab, client: Client, settings: Settings) -> None:
+    client.force_login(cluster.user())
+    held, child, ended, fresh = (submitted(cluster, minutes=10) for _ in range(4))
+    Job.objects.filter(pk=held.pk).update(held=True)
+    Job.objects.filter(pk=child.pk).update(reason=Reason.DEPENDENCY)
+    Job.objects.filter(pk=ended.pk).update(state=Job.State.FAILED, finished_at=cluster.now)
+
+    def why(job: Job) -> str:
+        answer = client.get(f"/api/v1/jobs/{job.pk}/forecast").json()
+        assert answer["forecast"] is None
+        return str(answer["why_none"])
+
+    assert "held" in why(held)
+    assert "waits for other jobs" in why(child)
+    assert "ended" in why(ended)
+    assert "may be new" in why(fresh)
+    settings.MOTLEY_FORECASTS = False
+    assert "switched off" in why(fresh)
+
+
+def test_a_job_that_nobody_sees_in_time_is_more_than_three_days_away() -> None:
+    at = timezone.now() + 90 * MINUTE + timedelta(seconds=20)
+    assert coming(Interval(None, None, None)) == "in more than 3 days"
+    assert coming(Interval(at, None, None)) == "in more than 3 days (1 h 30 min at the earliest)"
+    assert ">in about 1 h 30 min (1 h 30 min to more than 3 days)</time>" in coming(Interval(at, at, None))
+
+
+def kept(lab: Lab, number: int, *, true_s: float, event: str = "start", median_s: float = 300.0) -> None:
+    made_at = lab.now - timedelta(hours=1) + number * timedelta(seconds=1)
+    seconds = {"low": median_s / 2, "median": median_s, "high": median_s * 2}
+    KeptForecast.objects.create(
+        job=uuid4(),
+        team=lab.team(),
+        event=event,
+        occasion="submission",
+        made_at=made_at,
+        known_length=True,
+        happened_at=made_at + timedelta(seconds=true_s),
+        **{f"{of}_{name}_s": value for of in ("played", "shown") for name, value in seconds.items()},
+    )
+
+
+@pytest.mark.usefixtures("plain_static")
+def test_how_good_forecasts_were_is_told_once_there_are_enough_outcomes(lab: Lab, client: Client) -> None:
+    client.force_login(lab.user())
+    assert "No start and no end that was forecast has come yet." in client.get("/forecasts").content.decode()
+    for number in range(FEWEST - 1):
+        kept(lab, number, true_s=360.0 if number % 3 else 1000.0)
+    assert f"too few outcomes ({FEWEST - 1} of {FEWEST})" in client.get("/forecasts").content.decode()
+    kept(lab, FEWEST, true_s=360.0)
+    kept(lab, FEWEST, true_s=7000.0, event="finish", median_s=7000.0)
+    starts, ends = client.get("/api/v1/forecasts/accuracy").json()
+    assert (starts["event"], starts["from_s"], starts["until_s"], starts["outcomes"]) == ("start", 0, 600, FEWEST)
+    assert (starts["too_few"], ends["too_few"]) == (False, True)
+    assert starts["coverage"] == pytest.approx(2 / 3)
+    assert starts["median_error_s"] == pytest.approx(60)
+    of_near, of_far = (0.1 * 210 + 0.5 * 60 + 0.1 * 240) / 3, (0.1 * 850 + 0.5 * 700 + 0.9 * 400) / 3
+    assert starts["pinball_s"] == pytest.approx((2 * of_near + of_far) / 3)
+    assert (ends["from_s"], ends["until_s"], ends["coverage"]) == (3600, 21600, 1)
+    page = client.get("/forecasts").content.decode()
+    assert "67 %" in page
+    assert "1 min" in page
+
+
+def test_kept_forecasts_expire(lab: Lab) -> None:
+    kept(lab, 0, true_s=360.0)
+    kept(lab, 1, true_s=360.0, event="finish")
+    KeptForecast.objects.filter(event="start").update(happened_at=lab.now - timedelta(days=400))
+    delete_expired(lab.now)
+    assert [one.event for one in KeptForecast.objects.all()] == ["finish"]
