@@ -78,11 +78,7 @@ class Filling:
         usage, nodes = self.problem.usage[:, k], int(self.problem.nodes[k])
         if (usage > 0).sum() > 1 or (nodes > 1 and self.inventory.domains):
             return None  # a decision finds these
-        on = (
-            self.free
-            & (self.inventory.gpu_type == usage.argmax())
-            & self.inventory.open_to(row)[self.inventory.gpu_node]
-        )
+        on = self.free & (self.inventory.gpu_type == usage.argmax()) & self.inventory.open_to(row)[self.inventory.gpu_node]
         each = -(-int(usage.max()) // nodes)
         there = np.bincount(self.inventory.gpu_node[on], minlength=len(self.inventory.node_type))
         able = np.flatnonzero(there >= each)
