@@ -28,7 +28,7 @@ from scheduler_app.job_forecasts.recording import (
 )
 from scheduler_app.job_forecasts.runs import LEAST_PAUSE, LONGEST_RUN, claim_run, forecast_jobs
 from scheduler_app.job_forecasts.showing import Interval
-from scheduler_app.models import ForecastRun, GpuClaim, JobForecast, KeptForecast, Round
+from scheduler_app.models import ForecastRun, GpuClaim, JobForecast, KeptForecast, PolicySetting, Round
 from scheduler_app.round.retention import delete_expired
 from scheduler_app.templatetags.words import coming
 from tests.service_lab import Lab
@@ -151,12 +151,22 @@ def test_a_run_without_jobs_deletes_the_forecasts_of_those_that_ended(cluster: L
     assert (run.message, run.jobs, JobForecast.objects.count()) == ("", 0, 0)
 
 
-def test_a_run_that_fails_says_why_and_leaves_the_last_forecasts(cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_that_can_run_nowhere_have_no_forecast_and_stop_no_run(cluster: Lab) -> None:
     job = submitted(cluster, minutes=10)
     forecast_now(cluster)
-    monkeypatch.setattr("scheduler_app.job_forecasts.runs.BUDGET_S", "no number")
+    assert shown(job)
+    Gpu.objects.update(healthy=False)
     run = forecast_now(cluster, number=2)
-    assert run.message.startswith("TypeError")
+    assert (run.message, run.jobs) == ("", 0)
+    assert not JobForecast.objects.exists()
+
+
+def test_a_run_that_fails_says_why_and_leaves_the_last_forecasts(cluster: Lab) -> None:
+    job = submitted(cluster, minutes=10)
+    forecast_now(cluster)
+    PolicySetting.objects.update(parameters={"gone": 1})
+    run = forecast_now(cluster, number=2)
+    assert run.message.startswith("InvalidParameter")
     assert run.finished_at is not None
     assert shown(job)
 
