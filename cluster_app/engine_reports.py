@@ -1,16 +1,19 @@
 """What engines report is recorded here: that they answer, their nodes, heartbeats, the health of nodes and of GPUs."""
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
+from django.db import DataError, IntegrityError, transaction
 from django.db.models import Q
 
 from cluster_app.models import FOREIGN_USE, POWERED_DOWN, SUSPECT_AFTER, Engine, MissingStorage, Node, NodeEvent
 from cluster_app.node_history import note_health
 from cluster_app.services import record
 
+log = logging.getLogger(__name__)
 Inventory = Mapping[str, Mapping[str, Any]]
 """Reported nodes: name → the columns of `scheduler_app.round.observe.inventory_of`."""
 
@@ -91,6 +94,16 @@ def _store_conditions(engine: str, reported: Inventory) -> None:
     stored = Node.objects.filter(engine__name=engine).values_list("name", *CONDITION)
     now = {name: (before, _condition(reported.get(name, {}))) for name, *before in stored}
     changed = {name: condition for name, (before, condition) in now.items() if before != condition}
+    if not changed:
+        return
+    try:
+        with transaction.atomic():
+            _store_changed(engine, changed)
+    except (DataError, IntegrityError):  # of this engine alone: the conditions of others' nodes are stored all the same
+        log.exception("the conditions of the nodes of the engine %s could not be stored", engine)
+
+
+def _store_changed(engine: str, changed: Mapping[str, Sequence[Any]]) -> None:
     for node in Node.objects.filter(engine__name=engine, name__in=changed):
         reason, *_ = changed[node.name]
         Node.objects.filter(pk=node.pk).update(**dict(zip(CONDITION, changed[node.name], strict=True)))

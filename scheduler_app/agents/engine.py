@@ -7,12 +7,14 @@ became of it, or the lease has ended it (see `engines.lease_file`).
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from time import monotonic
 from uuid import UUID
 
 from django.db import transaction
+from django.utils import timezone
 
+from cluster_app.models import Gpu
 from engines.agent.codec import decode, encode
 from engines.protocol import (
     AttemptReport,
@@ -24,7 +26,6 @@ from engines.protocol import (
     NodeReport,
     NodeShare,
     NodeState,
-    Phase,
     SessionCommand,
     StopReason,
     Stream,
@@ -33,11 +34,13 @@ from engines.protocol import (
 from engines.supervision.engine_root import read_log
 from jobs_app.secrets import seal
 from scheduler_app.agents.files import attempt_folder, discard, size_of
+from scheduler_app.agents.reports import OwnMachine, report_of
 from scheduler_app.models import Agent, AgentAttempt
 
 SILENT_AFTER_S = 10.0
 """Without a new message for so long, the node is reported as silent: its heartbeats end."""
-OVER = (Phase.ENDED, Phase.LOST)
+last_news: dict[str, tuple[tuple[int, datetime | None], float]] = {}
+"""By the agent's name: its last new message, and when this process found it. Engines are made anew at will."""
 
 
 class AgentEngine:
@@ -49,20 +52,15 @@ class AgentEngine:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._last = (0, 0.0)
-        """Messages at the last look that found new ones, and when that was."""
 
     def nodes(self) -> list[NodeReport]:
+        """The machine under its own name; what others use of it is its owner's business, and is not asked."""
         agent = self._agent()
-        report = decode(NodeReport, agent.node_report)
-        if agent.revoked_at is None and self._is_heard(agent.told):
+        own = {"name": self._name, "foreign_gpus": 0, "foreign_cpus": 0, "foreign_memory_mib": 0}
+        report = replace(decode(NodeReport, agent.node_report), **own)  # type: ignore[arg-type]  # names of fields
+        if agent.revoked_at is None and _is_heard(agent):
             return [report]
         return [replace(report, state=NodeState.SILENT, reason="its agent has not been heard")]
-
-    def _is_heard(self, told: int) -> bool:
-        if told != self._last[0]:
-            self._last = (told, monotonic())
-        return bool(told) and monotonic() - self._last[1] <= SILENT_AFTER_S
 
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
         return {}  # its owner does with it as the owner likes
@@ -96,7 +94,8 @@ class AgentEngine:
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         wanted = list(attempts)
         rows = {row.attempt: row for row in AgentAttempt.objects.filter(attempt__in=wanted)}
-        return [_report(attempt, rows.get(attempt)) for attempt in wanted]
+        own, now = OwnMachine(self._name, self._uuids), timezone.now()
+        return [report_of(attempt, rows.get(attempt), own, now) for attempt in wanted]
 
     def read_gpus(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
         return []  # its agent sends no readings yet
@@ -121,6 +120,9 @@ class AgentEngine:
             discard(job, list(attempts))
             AgentAttempt.objects.filter(attempt__in=list(attempts), forgotten=True).delete()
 
+    def _uuids(self) -> set[str]:
+        return set(Gpu.objects.filter(node__engine__name=self._name).exclude(uuid="").values_list("uuid", flat=True))
+
     def _agent(self) -> Agent:
         agent = Agent.objects.filter(name=self._name).first()
         if agent is None:
@@ -128,22 +130,11 @@ class AgentEngine:
         return agent
 
 
-def _report(attempt: int, row: AgentAttempt | None) -> AttemptReport:
-    """What is known of the attempt. An end counts when logs and checkpoints are here: its job may go on elsewhere."""
-    if row is None or (row.forgotten and row.report is None):
-        return AttemptReport(attempt, Phase.UNKNOWN, proven_gone=True)
-    if row.report is None:
-        return AttemptReport(attempt, Phase.LAUNCHING)
-    report = decode(AttemptReport, row.report)
-    if report.phase is Phase.UNKNOWN and not row.stop_reason:  # its launch is on its way again
-        return AttemptReport(attempt, Phase.LAUNCHING)
-    if report.phase in OVER and not row.handed_over:
-        return AttemptReport(
-            attempt,
-            Phase.RUNNING if report.started_at is not None else Phase.LAUNCHING,
-            started_at=report.started_at,
-            ran_s=report.ran_s,
-            progress=report.progress,
-            invalid_lines=report.invalid_lines,
-        )
-    return report
+def _is_heard(agent: Agent) -> bool:
+    """Whether there has been a new message for a short while; the times of messages are only compared for equality."""
+    news = agent.told, agent.told_at
+    known, at = last_news.get(agent.name, (None, 0.0))
+    if news != known:
+        at = monotonic()
+        last_news[agent.name] = news, at
+    return bool(agent.told) and monotonic() - at <= SILENT_AFTER_S

@@ -100,7 +100,7 @@ def _has_ended(one: AttemptNews | None) -> bool:
 def _store(rows: Mapping[int, AgentAttempt], news: Mapping[int, AttemptNews]) -> None:
     """Store reports that differ; the launch is deleted when the agent can start it after any restart."""
     for attempt, row in rows.items():
-        if (one := news.get(attempt)) is None:
+        if (one := news.get(attempt)) is None or row.delivered_at is None:  # it cannot know of the latter
             continue
         before = row.report, row.handed_over, row.launch
         row.report, row.handed_over = encode(one.report), row.handed_over or one.handed_over

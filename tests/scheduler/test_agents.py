@@ -19,11 +19,11 @@ from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Job, Team
 from jobs_app.secrets import set_secret
+from scheduler_app.agents.engine import last_news
 from scheduler_app.agents.files import checkpoints_of
 from scheduler_app.agents.sync import LEAVING, Standing, answer_to
-from scheduler_app.models import Agent, AgentAttempt
+from scheduler_app.models import AgentAttempt
 from scheduler_app.operations.join_agent import issue_join_token, revoke_agent
-from scheduler_app.round.engine_registry import engines
 from scheduler_app.round.observe import observe
 from tests.service_lab import Lab
 
@@ -168,8 +168,8 @@ def test_a_machine_that_is_cut_off_has_its_job_run_elsewhere_once(desk: Played, 
 
 def forget_that_it_was_heard(desk: Played) -> None:
     """As after a long silence: the engine has seen no new message for its own while."""
-    engine: Any = engines()[desk.name]
-    engine._last = (Agent.objects.get(name=desk.name).told, -1e9)
+    news, _ = last_news[desk.name]
+    last_news[desk.name] = news, -1e9
 
 
 def test_an_end_counts_when_logs_and_checkpoints_have_come(desk: Played, lab: Lab) -> None:

@@ -1,0 +1,98 @@
+"""What an agent says counts for its own machine and since its launch; wrong words of one harm no other."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pytest_django import Settings
+
+from cluster_app.models import Engine, Node
+from engines.agent.codec import encode
+from engines.protocol import AttemptReport, NodeReport, NodeState, Phase
+from jobs_app.models import Job
+from scheduler_app.agents import engine as module
+from scheduler_app.agents.engine import AgentEngine
+from scheduler_app.agents.reports import OwnMachine, within
+from scheduler_app.models import Agent
+from scheduler_app.round.observe import observe
+from tests.scheduler.test_agents import DESK
+from tests.service_lab import Lab
+
+NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
+DELIVERED = NOW - timedelta(minutes=10)
+OWN = OwnMachine("desk", lambda: {"GPU-desk"})
+
+
+@pytest.fixture
+def agent(lab: Lab, settings: Settings, tmp_path: Path) -> Agent:
+    settings.MOTLEY_AGENT_ROOT = tmp_path / "agents"
+    engine = Engine.objects.create(name="desk", kind=Engine.Kind.AGENT)
+    lab.node("desk", "k80")
+    Node.objects.filter(name="desk").update(engine=engine)
+    return Agent.objects.create(
+        name="desk",
+        join_digest="1",
+        join_expires_at=lab.now,
+        engine=engine,
+        digest="2",
+        node_report=encode(replace(DESK, name="desk")),
+        told=1,
+        told_at=lab.now,
+    )
+
+
+def says(agent: Agent, report: NodeReport) -> None:
+    Agent.objects.filter(pk=agent.pk).update(node_report=encode(report))
+
+
+@pytest.mark.parametrize("cpus", [-1, 10**12])
+def test_impossible_figures_of_one_machine_stop_no_other_engine(agent: Agent, lab: Lab, cpus: int) -> None:
+    says(agent, replace(DESK, name="of-another", foreign_cpus=cpus, foreign_gpus=cpus, foreign_memory_mib=cpus))
+    lab.node("n1")
+    job = lab.submit("true", gpu_types=["a100"])
+    lab.until_state(job, Job.State.SUCCEEDED)
+    (report,) = AgentEngine("desk").nodes()
+    assert (report.name, report.foreign_cpus) == ("desk", 0)
+
+
+def test_an_engine_whose_figures_cannot_be_stored_leaves_those_of_others(
+    agent: Agent, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an engine of the site with a fault of its own would."""
+    lab.node("n1")
+    bad = [NodeReport("desk", foreign_cpus=-1, state=NodeState.CORDONED, reason="broken")]
+    monkeypatch.setattr(AgentEngine, "nodes", lambda _: bad)
+    Node.objects.filter(name="n1").update(limits="of before")
+    observe(lab.fence, lab.now)
+    assert Node.objects.get(name="desk").engine_reason == ""
+    assert Node.objects.get(name="n1").limits != "of before"
+
+
+def test_times_of_an_attempt_lie_between_its_launch_and_now() -> None:
+    report = AttemptReport(
+        1, Phase.ENDED, started_at=NOW - timedelta(days=9), ended_at=NOW + timedelta(days=9), ran_s=1e12
+    )
+    held = within(report, OWN, DELIVERED, NOW)
+    assert (held.started_at, held.ended_at, held.ran_s) == (DELIVERED, NOW, 600.0)
+    assert within(replace(report, ran_s=-1e12), OWN, DELIVERED, NOW).ran_s == 0
+    assert within(replace(report, ran_s=None, started_at=None), OWN, DELIVERED, NOW).started_at is None
+
+
+def test_an_agent_reports_no_storage_and_no_gpu_of_another_machine() -> None:
+    storage = {"n1": "data", "desk": "data"}
+    report = AttemptReport(1, Phase.ENDED, missing_storage=storage, faulty_gpus={"GPU-n1": "bad", "GPU-desk": "bad"})
+    held = within(report, OWN, DELIVERED, NOW)
+    assert (held.missing_storage, held.faulty_gpus) == ({"desk": "data"}, {"GPU-desk": "bad"})
+
+
+def test_a_silent_machine_is_silent_for_an_engine_that_is_made_anew_at_each_turn(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr(module, "monotonic", lambda: now_s)
+    assert AgentEngine("desk").nodes()[0].state == NodeState.OK
+    now_s += module.SILENT_AFTER_S + 1
+    assert AgentEngine("desk").nodes()[0].state == NodeState.SILENT
+    Agent.objects.filter(pk=agent.pk).update(told=2)
+    assert AgentEngine("desk").nodes()[0].state == NodeState.OK
