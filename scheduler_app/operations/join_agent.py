@@ -30,7 +30,8 @@ def issue_join_token(
 ) -> tuple[Agent, str]:
     """Make a token with which one machine may join as the node of this name, and return its text, shown this once.
 
-    For a name that has joined, it lets another machine take its place, or the same one join anew.
+    For a name that has joined, it lets another machine take its place, or the same one join anew. Until then the
+    machine of before is not trusted more than it was, and one that was revoked stays so; trust is withdrawn at once.
     """
     known = Agent.objects.select_for_update().filter(name=name).first()
     if known is None:
@@ -39,15 +40,25 @@ def issue_join_token(
     facts = {
         "join_digest": digest_of(text),
         "join_expires_at": now + lifetime,
-        "trusted": trusted,
+        "join_trusted": trusted,
         "joined_at": None,
         "revoked_at": None,
     }
-    agent, _ = Agent.objects.update_or_create(name=name, defaults=facts)
-    Engine.objects.filter(agent=agent).update(trusted=trusted)
+    agent, _ = Agent.objects.update_or_create(name=name, defaults=facts | _of_the_machine(known, trusted=trusted))
+    if not trusted:
+        Engine.objects.filter(agent=agent).update(trusted=False)
     said = f"lets a machine join, {'trusted' if trusted else 'not trusted'}"
     note(Action.TOKEN_CREATE, actor=actor, target=name, target_id=agent.pk, message=said)
     return agent, text
+
+
+def _of_the_machine(known: Agent | None, *, trusted: bool) -> dict[str, Any]:
+    """What a join token changes for the machine that has joined: it may lose trust; a revoked token stays worthless."""
+    has_joined = known is not None and known.engine is not None
+    columns: dict[str, Any] = {} if has_joined and trusted else {"trusted": trusted}
+    if known is not None and known.digest and known.revoked_at is not None:
+        columns["digest"] = digest_of(secrets.token_urlsafe(32))  # of a token that nobody has
+    return columns
 
 
 @transaction.atomic
@@ -72,10 +83,11 @@ def join(text: str, joining: Joining, now: datetime) -> Agent:
         raise NoSuchAgent("The join token was used by another machine.")
     _refuse_machine(joining)
     engine, _ = Engine.objects.update_or_create(
-        name=agent.name, defaults={"kind": Engine.Kind.AGENT, "trusted": agent.trusted}
+        name=agent.name, defaults={"kind": Engine.Kind.AGENT, "trusted": agent.join_trusted}
     )
     _register_node(agent.name, joining)
     agent.engine, agent.digest, agent.machine, agent.joined_at = engine, digest, joining.machine, now
+    agent.trusted = agent.join_trusted
     agent.node_report = encode(joining.node) | {"name": agent.name}
     agent.save()
     return agent

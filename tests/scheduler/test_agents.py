@@ -22,7 +22,7 @@ from jobs_app.secrets import set_secret
 from scheduler_app.agents.engine import last_news
 from scheduler_app.agents.files import checkpoints_of
 from scheduler_app.agents.sync import LEAVING, Standing, answer_to
-from scheduler_app.models import AgentAttempt
+from scheduler_app.models import Agent, AgentAttempt
 from scheduler_app.operations.join_agent import issue_join_token, revoke_agent
 from scheduler_app.round.observe import observe
 from tests.service_lab import Lab
@@ -106,6 +106,28 @@ def test_an_expired_or_revoked_join_token_is_refused(lab: Lab) -> None:
         client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
         assert client.post("/api/v1/agent/join", encode(JOINING), format="json").status_code == 401
     assert not Engine.objects.filter(kind=Engine.Kind.AGENT).exists()
+
+
+def test_a_new_join_token_revives_no_machine_that_was_revoked(desk: Played, lab: Lab) -> None:
+    revoke_agent(desk.agent, actor=None, now=lab.now)
+    _, text = issue_join_token("desk", trusted=True, actor=None, now=lab.now)
+    told = encode(Sync(VERSION, "machine", DESK))
+    assert desk.post("sync", told, desk.token) == 401
+    assert desk.post("join", encode(replace(JOINING, token="agent_new")), text) == 200
+    assert (desk.post("sync", told, "agent_new"), desk.post("sync", told, desk.token)) == (200, 401)
+
+
+def test_trust_comes_with_the_machine_that_joins_and_goes_at_once(lab: Lab) -> None:
+    def trust() -> tuple[bool, bool]:
+        return Agent.objects.get(name="desk").trusted, Engine.objects.get(name="desk").trusted
+
+    desk = Played(lab, trusted=False)
+    _, text = issue_join_token("desk", trusted=True, actor=None, now=lab.now)
+    assert trust() == (False, False)
+    assert desk.post("join", encode(replace(JOINING, token="agent_new")), text) == 200
+    assert trust() == (True, True)
+    issue_join_token("desk", trusted=False, actor=None, now=lab.now)
+    assert trust() == (False, False)
 
 
 def test_a_machines_token_is_good_for_nothing_else(desk: Played, lab: Lab) -> None:
