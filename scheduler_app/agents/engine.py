@@ -26,12 +26,14 @@ from engines.protocol import (
     NodeReport,
     NodeShare,
     NodeState,
+    Phase,
     SessionCommand,
     StopReason,
     Stream,
     WatchedGpu,
 )
 from engines.supervision.engine_root import read_log
+from jobs_app.models import Attempt
 from jobs_app.secrets import seal
 from scheduler_app.agents.files import attempt_folder, discard, size_of
 from scheduler_app.agents.reports import OwnMachine, report_of
@@ -65,22 +67,28 @@ class AgentEngine:
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
         return {}  # its owner does with it as the owner likes
 
+    @transaction.atomic
     def launch(self, launch: Launch) -> None:
-        """Leave the launch for the agent, encrypted: it has the job's secrets."""
+        """Leave the launch for the agent, encrypted: it has the job's secrets. One that was stopped is not started."""
+        row = AgentAttempt.objects.select_for_update().filter(attempt=launch.attempt).first()
+        if row is not None and not _is_lost(row):
+            return
         agent = self._agent()
         if agent.revoked_at is not None:
             raise NodeFault(f"The machine {self._name} may no longer work here: its token was revoked.")
         if launch.secrets and not agent.trusted:
             raise NodeFault(f"The machine {self._name} is not trusted with secrets (any more).")
-        facts = {"agent": agent, "job": UUID(launch.job), "launch": seal(json.dumps(encode(launch)))}
-        AgentAttempt.objects.get_or_create(attempt=launch.attempt, defaults=facts)
+        facts = {"agent": agent, "job": UUID(launch.job), "launch": seal(json.dumps(encode(launch))), "report": None}
+        AgentAttempt.objects.update_or_create(attempt=launch.attempt, defaults=facts)
 
     @transaction.atomic
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
-        """Leave the stop for the agent; a launch that it cannot have is withdrawn. A repeat may shorten the grace."""
-        row = AgentAttempt.objects.select_for_update().filter(attempt=attempt).first()
-        if row is None:
-            return
+        """Leave the stop for the agent; a launch that it cannot have is withdrawn. A repeat may shorten the grace.
+
+        Of an attempt that was not launched, a row stays behind: a launch that comes late finds it.
+        """
+        new = {"agent": self._agent(), "job": _job_of(attempt)}
+        row, _ = AgentAttempt.objects.select_for_update().get_or_create(attempt=attempt, defaults=new)
         grace_s = max(grace.total_seconds(), 0.0)
         row.stop_grace_s = min(row.stop_grace_s, grace_s) if row.stop_reason else grace_s
         row.stop_reason = row.stop_reason or reason
@@ -128,6 +136,17 @@ class AgentEngine:
         if agent is None:
             raise EngineError(f"No machine has joined as {self._name}.")
         return agent
+
+
+def _is_lost(row: AgentAttempt) -> bool:
+    """Whether neither the service nor the agent has the launch any more, and it is still wanted."""
+    unknown = row.report is not None and row.report["phase"] == Phase.UNKNOWN
+    return unknown and not (row.launch or row.stop_reason or row.forgotten)
+
+
+def _job_of(attempt: int) -> UUID:
+    """A test of the engine, whose number is negative, has no job."""
+    return Attempt.objects.filter(pk=attempt).values_list("job_id", flat=True).first() or UUID(int=0)
 
 
 def _is_heard(agent: Agent) -> bool:

@@ -3,18 +3,22 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from django.utils import timezone
 from pytest_django import Settings
 
 from cluster_app.models import Engine, Node
 from engines.agent.codec import encode
-from engines.protocol import AttemptReport, NodeReport, NodeState, Phase
+from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
+from engines.protocol import AttemptReport, Launch, NodeFault, NodeLaunch, NodeReport, NodeState, Phase, StopReason
 from jobs_app.models import Job
 from scheduler_app.agents import engine as module
 from scheduler_app.agents.engine import AgentEngine
 from scheduler_app.agents.reports import OwnMachine, within
-from scheduler_app.models import Agent
+from scheduler_app.agents.sync import hear
+from scheduler_app.models import Agent, AgentAttempt
 from scheduler_app.round.observe import observe
 from tests.scheduler.test_agents import DESK
 from tests.service_lab import Lab
@@ -96,3 +100,47 @@ def test_a_silent_machine_is_silent_for_an_engine_that_is_made_anew_at_each_turn
     assert AgentEngine("desk").nodes()[0].state == NodeState.SILENT
     Agent.objects.filter(pk=agent.pk).update(told=2)
     assert AgentEngine("desk").nodes()[0].state == NodeState.OK
+
+
+def launch_of(attempt: int) -> Launch:
+    return Launch(attempt, job=str(uuid4()), command="true", tasks=[NodeLaunch("desk", {})])
+
+
+def stored(attempt: int) -> AgentAttempt:
+    return AgentAttempt.objects.get(attempt=attempt)
+
+
+def hears(agent: Agent, *news: AttemptNews) -> Orders:
+    return hear(agent, Sync(VERSION, "machine", DESK, attempts=news), timezone.now())
+
+
+def test_a_stop_that_comes_before_its_launch_holds(agent: Agent) -> None:
+    engine = AgentEngine("desk")
+    engine.stop(7, reason=StopReason.CANCEL, grace=timedelta())
+    engine.launch(launch_of(7))
+    assert hears(agent).launches == []
+    assert [(one.phase, one.proven_gone) for one in engine.poll([7])] == [(Phase.UNKNOWN, True)]
+
+
+def test_a_launch_that_is_out_already_is_not_refused_when_trust_goes(agent: Agent) -> None:
+    """To be refused would mean that it did not start, and it may run."""
+    engine = AgentEngine("desk")
+    engine.launch(launch_of(7))
+    Agent.objects.update(revoked_at=timezone.now())
+    engine.launch(launch_of(7))
+    with pytest.raises(NodeFault):
+        engine.launch(launch_of(8))
+
+
+def test_a_launch_that_was_lost_after_it_was_acknowledged_is_made_again(agent: Agent) -> None:
+    """As where the agent's supervisor dies before it has noted the start."""
+    engine = AgentEngine("desk")
+    engine.launch(launch_of(7))
+    assert [one.attempt for one in hears(agent).launches] == [7]
+    hears(agent, AttemptNews(AttemptReport(7, Phase.LAUNCHING)))
+    lost = AttemptNews(AttemptReport(7, Phase.UNKNOWN, proven_gone=True))
+    hears(agent, lost)
+    assert engine.poll([7])[0].phase == Phase.UNKNOWN
+    engine.launch(launch_of(7))
+    assert engine.poll([7])[0].phase == Phase.LAUNCHING
+    assert [one.attempt for one in hears(agent, lost).launches] == [7]
