@@ -16,6 +16,7 @@ from cluster_app.services import add_node
 from engines.agent.codec import encode
 from engines.agent.messages import VERSION, Joining
 from jobs_app.models.team import digest_of
+from scheduler_app.agents.succession import leave_attempts_behind
 from scheduler_app.errors import AgentRefused, NoSuchAgent
 from scheduler_app.models import Agent
 from scheduler_app.operations.register_machine import registered_gpu_type
@@ -73,7 +74,7 @@ def join(text: str, joining: Joining, now: datetime) -> Agent:
     """Register the machine that shows this join token, as an engine with one node. The same message may come again.
 
     Raises `NoSuchAgent` for a token that is unknown, expired, revoked or used, `AgentRefused` for a machine that does
-    not do.
+    not do, and while that of before may still run jobs.
     """
     agent = Agent.objects.select_for_update().filter(join_digest=digest_of(text), revoked_at=None).first()
     if agent is None or now >= agent.join_expires_at:
@@ -82,6 +83,8 @@ def join(text: str, joining: Joining, now: datetime) -> Agent:
     if agent.joined_at is not None and agent.digest != digest:
         raise NoSuchAgent("The join token was used by another machine.")
     _refuse_machine(joining)
+    if agent.digest != digest:
+        leave_attempts_behind(agent, now)
     engine, _ = Engine.objects.update_or_create(
         name=agent.name, defaults={"kind": Engine.Kind.AGENT, "trusted": agent.join_trusted}
     )

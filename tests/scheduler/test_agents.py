@@ -7,6 +7,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.conf import settings
+from django.utils import timezone
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
@@ -128,6 +130,34 @@ def test_trust_comes_with_the_machine_that_joins_and_goes_at_once(lab: Lab) -> N
     assert trust() == (True, True)
     issue_join_token("desk", trusted=False, actor=None, now=lab.now)
     assert trust() == (False, False)
+
+
+def test_a_machine_that_takes_the_place_of_another_inherits_no_attempt(desk: Played, lab: Lab) -> None:
+    """It joins only when the lease of the one before is over; what that one ran is lost, and runs again."""
+    job = lab.submit("sleep 60", gpu_types=["k80"])
+    (launch,) = desk.given().launches
+    desk.sync(running(launch.attempt, lab))
+    lab.running(job)
+    _, text = issue_join_token("desk", trusted=True, actor=None, now=lab.now)
+    new = encode(replace(JOINING, token="agent_new"))
+    assert desk.post("join", new, text) == 409
+    Agent.objects.update(told_at=timezone.now() - timedelta(seconds=settings.MOTLEY_AGENT_LEASE_S + 1))
+    assert desk.post("join", new, text) == 200
+    desk.token = "agent_new"
+    again = desk.given().launches
+    first, second = lab.attempts(job)
+    assert (first.outcome, first.gone_at is not None) == ("lost", True)
+    assert [one.attempt for one in again] == [second.pk]
+
+
+def test_a_launch_that_no_machine_has_had_goes_to_the_next_one(desk: Played, lab: Lab) -> None:
+    desk.sync()
+    job = lab.submit(gpu_types=["k80"])
+    lab.until(AgentAttempt.objects.exists)
+    _, text = issue_join_token("desk", trusted=True, actor=None, now=lab.now)
+    assert desk.post("join", encode(replace(JOINING, token="agent_new")), text) == 200
+    desk.token = "agent_new"
+    assert [one.attempt for one in desk.given().launches] == [one.pk for one in lab.attempts(job)]
 
 
 def test_a_machines_token_is_good_for_nothing_else(desk: Played, lab: Lab) -> None:
