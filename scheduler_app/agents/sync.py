@@ -1,7 +1,8 @@
 """One message of an agent and its answer: store what it reports, and order what the rows call for."""
 
 import json
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,10 +16,12 @@ from cluster_app.models import Node
 from cluster_app.services import drain, resume
 from engines.agent.codec import decode, encode
 from engines.agent.messages import AttemptNews, Orders, StopCommand, Sync
-from engines.protocol import Launch, Phase, StopReason
+from engines.protocol import AttemptReport, Launch, Phase, StopReason
 from jobs_app.models import Attempt
-from jobs_app.secrets import unseal
+from jobs_app.secrets import SecretGone, unseal
 from scheduler_app.models import Agent, AgentAttempt, EngineProbe, GpuClaim
+
+log = logging.getLogger(__name__)
 
 LEAVING = "Its owner has it back: the agent leaves"
 AGENTS_PER_SECOND = 20
@@ -56,12 +59,13 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
     news = {one.report.attempt: one for one in told.attempts}
     _store(rows, news)
     answer = answer_to(news, _standing(rows))
-    _note_answered(rows, answer, now)
+    launches = _outgoing(agent, [rows[attempt] for attempt in answer.launches])
+    _note_answered(rows, answer._replace(launches=[*launches]), now)
     may_go = _follow_leaving(agent, told.leaving, now)
     return Orders(
         lease=timedelta(seconds=settings.MOTLEY_AGENT_LEASE_S),
         pause=_pause(),
-        launches=[_for_the_agent(rows[attempt]) for attempt in answer.launches],
+        launches=[*launches.values()],
         stops=answer.stops,
         forget=answer.forget,
         may_go=may_go and not rows.keys() - {*answer.forget},
@@ -142,9 +146,32 @@ def _note_answered(rows: Mapping[int, AgentAttempt], answer: Answer, now: dateti
     AgentAttempt.objects.filter(attempt__in=[one for one in answer.forget if one in rows]).update(forgotten=True)
 
 
-def _for_the_agent(row: AgentAttempt) -> Launch:
-    """The launch without what is of this machine: paths of files, and the account of the team."""
-    launch = decode(Launch, json.loads(unseal(row.launch)))
+def _outgoing(agent: Agent, rows: Sequence[AgentAttempt]) -> dict[int, Launch]:
+    """Launches as the agent gets them. Those that cannot go out are unknown from now on: the service makes them anew.
+
+    That is so where a key is gone or the form of launches has changed, and where trust has gone since.
+    """
+    found = {row.attempt: _for_the_agent(row) for row in rows}
+    withheld = [row for row in rows if not _may_go_out(found[row.attempt], row, agent)]
+    for row in withheld:
+        row.launch, row.report = "", encode(AttemptReport(row.attempt, Phase.UNKNOWN, proven_gone=True))
+    AgentAttempt.objects.bulk_update(withheld, ["launch", "report"])
+    kept = {row.attempt for row in withheld}
+    return {attempt: launch for attempt, launch in found.items() if launch is not None and attempt not in kept}
+
+
+def _may_go_out(launch: Launch | None, row: AgentAttempt, agent: Agent) -> bool:
+    """Whether it can be read, and its secrets may go to this machine, or have gone there already."""
+    return launch is not None and (not launch.secrets or agent.trusted or row.delivered_at is not None)
+
+
+def _for_the_agent(row: AgentAttempt) -> Launch | None:
+    """The launch without what is of this machine: paths of files, and the account of the team; None: unreadable."""
+    try:
+        launch = decode(Launch, json.loads(unseal(row.launch)))
+    except (SecretGone, ValueError):
+        log.exception("the launch of attempt %s cannot be read", row.attempt)
+        return None
     code, checkpoints = (REMOTE if path is not None else None for path in (launch.code, launch.checkpoints))
     return replace(launch, code=code, checkpoints=checkpoints, account="")
 
@@ -155,22 +182,30 @@ def launch_stored(row: AgentAttempt) -> Launch | None:
 
 
 def _follow_leaving(agent: Agent, notice: timedelta | None, now: datetime) -> bool:
-    """Drain the node of a machine that leaves, and return that of one that is back; whether it is empty."""
+    """Drain the node of a machine that leaves, and return that of one that is back; whether it is empty.
+
+    One that an administrator has taken out of service stays so, with its reason.
+    """
     node = Node.objects.filter(engine=agent.engine).first()
     if node is None:
         return notice is not None
     if notice is None:
-        if node.reason == LEAVING:
-            resume(node, actor=None, reason="its agent is back")
-            Agent.objects.filter(pk=agent.pk).update(left_at=None)
+        _return(agent, node)
         return False
-    if node.reason != LEAVING:
+    if node.state == Node.State.READY:
         Node.objects.filter(pk=node.pk).update(notice_s=int(notice.total_seconds()))
         drain(node, reason=LEAVING, actor=None)
     empty = not GpuClaim.objects.open().filter(gpu__node=node).exists()
     if empty:
         Agent.objects.filter(pk=agent.pk, left_at=None).update(left_at=now)
     return empty
+
+
+def _return(agent: Agent, node: Node) -> None:
+    if agent.left_at is not None:
+        Agent.objects.filter(pk=agent.pk).update(left_at=None)
+    if node.reason == LEAVING:
+        resume(node, actor=None, reason="its agent is back")
 
 
 def _pause() -> timedelta:

@@ -106,10 +106,6 @@ def launch_of(attempt: int) -> Launch:
     return Launch(attempt, job=str(uuid4()), command="true", tasks=[NodeLaunch("desk", {})])
 
 
-def stored(attempt: int) -> AgentAttempt:
-    return AgentAttempt.objects.get(attempt=attempt)
-
-
 def hears(agent: Agent, *news: AttemptNews) -> Orders:
     return hear(agent, Sync(VERSION, "machine", DESK, attempts=news), timezone.now())
 
@@ -144,3 +140,24 @@ def test_a_launch_that_was_lost_after_it_was_acknowledged_is_made_again(agent: A
     engine.launch(launch_of(7))
     assert engine.poll([7])[0].phase == Phase.LAUNCHING
     assert [one.attempt for one in hears(agent, lost).launches] == [7]
+
+
+def test_secrets_do_not_leave_once_trust_has_gone(agent: Agent) -> None:
+    Agent.objects.update(trusted=True)
+    engine, secret = AgentEngine("desk"), replace(launch_of(7), secrets={"KEY": "long enough"})
+    engine.launch(secret)
+    Agent.objects.update(trusted=False)
+    assert hears(agent).launches == []
+    assert engine.poll([7])[0].phase == Phase.UNKNOWN
+    with pytest.raises(NodeFault):
+        engine.launch(secret)
+
+
+def test_a_launch_that_cannot_be_read_is_made_anew_and_delays_no_other(agent: Agent) -> None:
+    engine = AgentEngine("desk")
+    engine.launch(launch_of(7))
+    engine.launch(launch_of(8))
+    AgentAttempt.objects.filter(attempt=7).update(launch="sealed with a key that is gone")
+    assert [one.attempt for one in hears(agent).launches] == [8]
+    engine.launch(launch_of(7))
+    assert [one.attempt for one in hears(agent).launches] == [7, 8]

@@ -13,6 +13,7 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from cluster_app.models import Engine, Node
+from cluster_app.services import cordon
 from cluster_app.storage import Volunteers
 from engines.agent.codec import decode, encode
 from engines.agent.messages import VERSION, AttemptNews, Joining, Lending, Orders, Sync
@@ -268,6 +269,16 @@ def test_a_machine_that_leaves_is_drained_goes_and_comes_back(desk: Played, lab:
     assert (job.state, Node.objects.get(name="desk").reason) == (Job.State.QUEUED, LEAVING)
     desk.sync()
     assert Node.objects.get(name="desk").state == Node.State.READY
+
+
+def test_a_machine_that_leaves_and_returns_stays_cordoned(desk: Played) -> None:
+    node = Node.objects.get(name="desk")
+    cordon(node, reason="its fan is loud", actor=None)
+    assert desk.sync(leaving=timedelta(minutes=1)).may_go
+    desk.sync()
+    node.refresh_from_db()
+    assert (node.state, node.reason) == (Node.State.CORDONED, "its fan is loud")
+    assert Agent.objects.get(name="desk").left_at is None
 
 
 @pytest.mark.parametrize(
