@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from engines.agent.connection import Connection, Refused, Unheard
+from engines.agent.connection import CONFLICT, UNAUTHORIZED, Connection, Refused, Unheard
 from engines.agent.machine import machine_digest
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
 from engines.agent.transfers import Transfers
@@ -74,14 +74,23 @@ class Agent:
 
     def turn(self) -> bool:
         """Tell and obey once; whether the machine may go. Raises `Refused` if its token is worth nothing any more."""
-        self._watch_notice()
-        asked_at_s = seconds_since_boot()
         try:
-            orders = self._connection.sync(self._news())
+            return self._tell_and_obey()
+        except Refused as error:
+            if error.status in (UNAUTHORIZED, CONFLICT):
+                raise
+            log.warning("%s", error)
         except Unheard as error:
             log.warning("%s", error)
-            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
-            return False
+        except Exception:  # of a full disk, or of a driver: it may pass, and the jobs run on until their lease is over
+            log.exception("the turn failed")
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        return False
+
+    def _tell_and_obey(self) -> bool:
+        self._watch_notice()
+        asked_at_s = seconds_since_boot()
+        orders = self._connection.sync(self._news())
         self._lease.renew(asked_at_s, orders.lease.total_seconds())
         self._pause_s = orders.pause.total_seconds()
         self._obey(orders)

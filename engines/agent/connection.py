@@ -1,10 +1,10 @@
 """HTTPS connection of an agent to its service."""
 
 import json
-import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
@@ -16,24 +16,30 @@ Answer = TypeVar("Answer")
 TIMEOUT_S = 20.0
 LONG_TIMEOUT_S = 600.0
 """For files."""
-NOT_OURS = (401, 403)
+PIECE_BYTES = 1 << 20
+UNAUTHORIZED, CONFLICT, TOO_LARGE = 401, 409, 413
+REFUSALS = (UNAUTHORIZED, 404, CONFLICT)
+"""Answers of the service by which repeating is no use. Those of a proxy are not the service's."""
+PROBLEM = "application/problem+json"
+NOT_HEARD = (OSError, HTTPException)
+"""urllib's own errors and those of sockets, and answers that are none, or are cut short."""
 ON_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
 class Unheard(Exception):
-    """The service cannot be reached, or has an error of its own: worth repeating."""
+    """The service cannot be reached, or it or a proxy has an error or a limit of its own: worth repeating."""
+
+
+class ArchiveTooLarge(Unheard):
+    """More than the service, or a proxy, takes at present: worth repeating after a while."""
 
 
 class Refused(Exception):
-    """The service refuses the request; `token`: because of the token."""
+    """The service itself refuses the request."""
 
     def __init__(self, message: str, *, status: int) -> None:
         super().__init__(message)
         self.status = status
-
-    @property
-    def token(self) -> bool:
-        return self.status in NOT_OURS
 
 
 def checked_url(url: str) -> str:
@@ -60,7 +66,11 @@ class Connection:
     def append_log(self, attempt: int, stream: str, rank: int, offset: int, data: bytes) -> int:
         """Send bytes of a log; returns how many of it the service has now, from where to go on."""
         path = f"attempts/{attempt}/logs/{stream}/{rank}?offset={offset}"
-        return int(json.loads(self._request("PUT", path, data, content_type="application/octet-stream"))["size"])
+        answer = self._request("PUT", path, data, content_type="application/octet-stream")
+        try:
+            return int(json.loads(answer)["size"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise Unheard(f"The answer of the service was not understood: {error}") from error
 
     def send_checkpoints(self, attempt: int, archive: Path) -> None:
         with archive.open("rb") as file:
@@ -68,17 +78,20 @@ class Connection:
             self._request("PUT", f"attempts/{attempt}/checkpoints", file, content_type="application/gzip", more=size)
 
     def fetch(self, attempt: int, what: str, path: Path) -> None:
-        """Store the attempt's `code` or `checkpoints` in a file."""
+        """Store the attempt's `code` or `checkpoints` in a file; raises `Unheard` if the answer was cut short."""
         beside = path.with_name(f".{path.name}")
         with self._open("GET", f"attempts/{attempt}/{what}") as answer, beside.open("wb") as file:
-            shutil.copyfileobj(answer, file)
+            while piece := _read(answer, PIECE_BYTES):
+                file.write(piece)
+            if answer.length:  # bytes that are still to come
+                raise Unheard(f"The {what} of attempt {attempt} were cut short: {answer.length} bytes are missing.")
         beside.replace(path)
 
     def _ask(self, path: str, message: object, kind: type[Answer]) -> Answer:
         body = json.dumps(encode(message)).encode()
         try:
             return decode(kind, json.loads(self._request("POST", path, body, timeout_s=TIMEOUT_S)))
-        except (BadMessage, json.JSONDecodeError) as error:
+        except (BadMessage, ValueError) as error:
             raise Unheard(f"The answer of the service was not understood: {error}") from error
 
     def _request(
@@ -93,8 +106,7 @@ class Connection:
     ) -> bytes:
         headers = {"Content-Type": content_type, **(more or {})}
         with self._open(method, path, body, headers, timeout_s) as answer:
-            content: bytes = answer.read()
-            return content
+            return _read(answer)
 
     def _open(
         self,
@@ -112,8 +124,8 @@ class Connection:
             return _opener.open(request, timeout=timeout_s)
         except urllib.error.HTTPError as error:
             raise _refusal(error) from error
-        except OSError as error:  # urllib's own errors and those of sockets
-            raise Unheard(f"The service does not answer: {getattr(error, 'reason', error)}") from error
+        except NOT_HEARD as error:
+            raise _unheard(error) from error
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -126,9 +138,30 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 _opener = urllib.request.build_opener(_NoRedirect)
 
 
+def _read(answer: Any, most: int | None = None) -> bytes:
+    try:
+        content: bytes = answer.read(most)
+    except NOT_HEARD as error:
+        raise _unheard(error) from error
+    return content
+
+
+def _unheard(error: Exception) -> Unheard:
+    return Unheard(f"The service does not answer: {getattr(error, 'reason', error)}")
+
+
 def _refusal(error: urllib.error.HTTPError) -> Exception:
+    """`Refused` only for what the service itself says: a proxy's 302, 404 or 407 passes."""
+    text, is_ours = _problem_in(error)
+    if error.code == TOO_LARGE:
+        return ArchiveTooLarge(text)
+    return Refused(text, status=error.code) if is_ours and error.code in REFUSALS else Unheard(text)
+
+
+def _problem_in(error: urllib.error.HTTPError) -> tuple[str, bool]:
+    """What the answer says, and whether it is a problem in the form of the service."""
     try:
         text = str(json.loads(error.read())["detail"])
-    except (OSError, ValueError, KeyError, TypeError):
-        text = f"the service answered {error.code}"
-    return Unheard(text) if error.code >= 500 or error.code == 429 else Refused(text, status=error.code)
+    except (*NOT_HEARD, ValueError, KeyError, TypeError):
+        return f"the service, or a proxy, answered {error.code}", False
+    return text, error.headers.get_content_type() == PROBLEM

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
-from engines.agent.connection import Connection, Refused, Unheard
+from engines.agent.connection import UNAUTHORIZED, ArchiveTooLarge, Connection, Refused, Unheard
 from engines.attempt_files import AttemptFolder, write_json
 from engines.local.engine import LocalEngine
 from engines.protocol import EngineError, Launch, Phase, Stream
@@ -19,6 +20,7 @@ log = logging.getLogger(__name__)
 
 PIECE_BYTES = 1 << 20
 NOT_STARTED = 126
+FAILED_PAUSE_S, TOO_LARGE_PAUSE_S = 15.0, 600.0
 OVER = (Phase.ENDED, Phase.LOST)
 
 
@@ -37,6 +39,8 @@ class Transfers:
         self._sizes: dict[tuple[int, Stream], int] = {}
         self._not_taken: set[int] = set()
         """Attempts of which the service takes no files: it has declared them lost."""
+        self._not_before_s: dict[int, float] = {}
+        """When to send again what failed, or was larger than is taken, by our monotonic clock."""
 
     def add(self, launch: Launch) -> None:
         """Fetch what the launch needs, and start it."""
@@ -49,22 +53,32 @@ class Transfers:
             return list(self._waiting)
 
     def run(self, stopped: threading.Event, pause_s: float) -> None:
-        """Work until stopped; what the service does not take now is sent again."""
+        """Work until stopped; what could not be moved now is moved again."""
         while not stopped.is_set():
             try:
                 self.turn()
-            except Unheard as error:
-                log.warning("files wait: %s", error)
-            except OSError:
-                log.exception("files could not be read or written")
+            except Exception:  # the list of attempts could not be read
+                log.exception("files wait")
             stopped.wait(pause_s)
 
     def turn(self) -> None:
-        """Start what waits, then send what is new of every attempt."""
+        """Start what waits, then send what is new of every attempt; one that fails delays no other."""
         for launch in list(self._waiting.values()):
-            self._start(launch)
+            self._alone(launch.attempt, lambda launch=launch: self._start(launch))  # type: ignore[misc]
         for attempt in self._engine.attempts():
-            self._send(attempt)
+            self._alone(attempt, lambda attempt=attempt: self._send(attempt))  # type: ignore[misc]
+
+    def _alone(self, attempt: int, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except ArchiveTooLarge as error:
+            self._not_before_s[attempt] = monotonic() + TOO_LARGE_PAUSE_S
+            log.error("the checkpoints of attempt %s are kept here: %s", attempt, error)
+        except Unheard as error:
+            log.warning("files of attempt %s wait: %s", attempt, error)
+        except Exception:
+            self._not_before_s[attempt] = monotonic() + FAILED_PAUSE_S
+            log.exception("files of attempt %s could not be moved", attempt)
 
     def is_handed_over(self, attempt: int) -> bool:
         return self._handed_over(attempt).exists()
@@ -88,7 +102,9 @@ class Transfers:
             if not self._may_start():
                 raise EngineError("The lease was over before its files had come.")
             self._engine.launch(with_files)
-        except (Refused, EngineError) as error:
+        except Unheard:
+            raise
+        except Exception as error:  # the job goes elsewhere
             self._note_failure(launch, str(error))
         with self._lock:
             self._waiting.pop(launch.attempt, None)
@@ -111,7 +127,7 @@ class Transfers:
         write_exit(folder, exit_code=NOT_STARTED, started_at=None, message=message, node_failed=True)
 
     def _send(self, attempt: int) -> None:
-        if self.is_handed_over(attempt):
+        if self.is_handed_over(attempt) or monotonic() < self._not_before_s.get(attempt, 0.0):
             return
         report = next(iter(self._engine.poll([attempt])))
         over = report.phase in OVER and report.proven_gone
@@ -128,6 +144,8 @@ class Transfers:
             if checkpoints:
                 self._send_checkpoints(attempt)
         except Refused as error:
+            if error.status == UNAUTHORIZED:
+                raise
             log.warning("the service takes no files of attempt %s: %s", attempt, error)
             self._not_taken.add(attempt)
 
@@ -142,7 +160,7 @@ class Transfers:
     def _send_checkpoints(self, attempt: int) -> None:
         """Send the job's checkpoints as an archive, if it has any."""
         checkpoints = self._checkpoints_of(attempt)
-        if checkpoints is None or not any(checkpoints.iterdir()):
+        if checkpoints is None or not checkpoints.is_dir() or not any(checkpoints.iterdir()):
             return
         archive = self._folder / "outgoing" / f"{attempt}.tar.gz"
         archive.parent.mkdir(mode=0o700, exist_ok=True)

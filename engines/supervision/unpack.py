@@ -36,7 +36,8 @@ def _unpack(what: str, code: CodeFile, user: list[int] | None) -> None:
         _run_tar(code, user)
     except (OSError, subprocess.CalledProcessError) as error:
         message = f"The {what} could not be unpacked into {code['folder']}: {_words_of(error)}"
-        raise CodeNotUnpacked(message, node_failed=_is_of_the_node(error)) from error
+        # What went wrong with an archive of checkpoints is no failure of the job: it did not make the archive.
+        raise CodeNotUnpacked(message, node_failed=what == "checkpoints" or _is_of_the_node(error)) from error
     write_whole(Path(code["done"]), "")
     Path(code["archive"]).unlink(missing_ok=True)
 

@@ -25,7 +25,7 @@ class Readable(Protocol):
 
 
 class LargerThanAllowed(Exception):
-    """More bytes were sent than the service takes."""
+    """More bytes were announced than the service takes."""
 
 
 def agent_root() -> Path:
@@ -57,11 +57,20 @@ def append_log(attempt: int, stream: Stream, offset: int, data: bytes, *, most: 
         return size
 
 
-def store_checkpoints(job: UUID, body: Readable, *, most: int, still: Callable[[], bool]) -> bool:
-    """Store the archive in the place of the one before, if the sender is `still` the one who may; whether it was."""
+class CutShort(Exception):
+    """Fewer bytes came than were announced."""
+
+
+def store_checkpoints(job: UUID, body: Readable, *, size: int, most: int, still: Callable[[], bool]) -> bool:
+    """Store the archive of this size in the place of the one before, if the sender still may; whether it may.
+
+    Raises `LargerThanAllowed` above `most`, and `CutShort` where the transfer was.
+    """
+    if size > most:
+        raise LargerThanAllowed
     target = checkpoints_of(job)
     _make(target.parent)
-    with _received(body, target.parent, most) as path:
+    with _received(body, target.parent, size) as path:
         if not still():
             return False
         path.replace(target)
@@ -82,16 +91,15 @@ def discard(job: str, attempts: list[int]) -> None:
 
 
 @contextmanager
-def _received(body: Readable, folder: Path, most: int) -> Iterator[Path]:
+def _received(body: Readable, folder: Path, size: int) -> Iterator[Path]:
     with NamedTemporaryFile(dir=folder, prefix=".", delete=False) as file:
         path = Path(file.name)
         try:
-            size = 0
-            while chunk := body.read(CHUNK_BYTES):
-                size += len(chunk)
-                if size > most:
-                    raise LargerThanAllowed
-                file.write(chunk)
+            left = size
+            while left and (chunk := body.read(min(CHUNK_BYTES, left))):
+                left -= file.write(chunk)
+            if left:
+                raise CutShort
             file.flush()
             os.fsync(file.fileno())
             yield path

@@ -15,7 +15,7 @@ from django.http import FileResponse
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
-from rest_framework.exceptions import NotFound
+from rest_framework.exceptions import APIException, NotFound, ParseError
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -27,7 +27,7 @@ from engines.protocol import Launch, Stream
 from jobs_app.models import Attempt
 from rest.errors import Fault, InvalidRequest
 from rest.parsers import Bytes, Gzip, TooLarge
-from scheduler_app.agents.files import LargerThanAllowed, append_log, store_checkpoints
+from scheduler_app.agents.files import CutShort, LargerThanAllowed, append_log, store_checkpoints
 from scheduler_app.agents.sync import hear, launch_stored
 from scheduler_app.errors import AgentRefused, NoSuchAgent
 from scheduler_app.models import Agent, AgentAttempt
@@ -122,15 +122,32 @@ class CheckpointsView(OfAgents):
 
     def put(self, request: Request, attempt: str) -> Response:
         """Store the job's checkpoints; refused once the attempt counts as ended, for a later one may have begun."""
-        row, most = self.row(request, attempt), settings.MOTLEY_AGENT_CHECKPOINT_BYTES
+        row, most, size = self.row(request, attempt), settings.MOTLEY_AGENT_CHECKPOINT_BYTES, _size_of(request)
         live = Attempt.objects.live().filter(pk=row.attempt)
         try:
-            stored = store_checkpoints(row.job, request.stream or BytesIO(), most=most, still=live.exists)
+            stored = store_checkpoints(row.job, request.stream or BytesIO(), size=size, most=most, still=live.exists)
         except LargerThanAllowed:
             raise TooLarge(f"The checkpoints of a job may have at most {most} bytes, packed.") from None
+        except CutShort:
+            raise ParseError("The archive was cut short: send it again.") from None
         if not stored:
             raise AgentRefused("The attempt has ended for the service.")
         return Response({})
+
+
+class LengthRequired(APIException):
+    """Without a length, nobody can tell an archive from the beginning of one."""
+
+    status_code = 411
+    default_code = "length_required"
+    default_detail = "Say the length of the archive: Content-Length."
+
+
+def _size_of(request: Request) -> int:
+    text = request.META.get("CONTENT_LENGTH") or ""
+    if not text.isdigit():
+        raise LengthRequired
+    return int(text)
 
 
 def agent_in(request: Request) -> Agent:

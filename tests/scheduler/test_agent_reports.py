@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,6 +17,7 @@ from engines.protocol import AttemptReport, Launch, NodeFault, NodeLaunch, NodeR
 from jobs_app.models import Job
 from scheduler_app.agents import engine as module
 from scheduler_app.agents.engine import AgentEngine
+from scheduler_app.agents.files import CutShort, LargerThanAllowed, checkpoints_of, store_checkpoints
 from scheduler_app.agents.reports import OwnMachine, within
 from scheduler_app.agents.sync import hear
 from scheduler_app.models import Agent, AgentAttempt
@@ -161,3 +163,14 @@ def test_a_launch_that_cannot_be_read_is_made_anew_and_delays_no_other(agent: Ag
     assert [one.attempt for one in hears(agent).launches] == [8]
     engine.launch(launch_of(7))
     assert [one.attempt for one in hears(agent).launches] == [7, 8]
+
+
+def test_an_archive_that_was_cut_short_replaces_no_whole_one(agent: Agent) -> None:
+    job = uuid4()
+    assert store_checkpoints(job, BytesIO(b"whole"), size=5, most=9, still=lambda: True)
+    with pytest.raises(CutShort):
+        store_checkpoints(job, BytesIO(b"ha"), size=4, most=9, still=lambda: True)
+    with pytest.raises(LargerThanAllowed):
+        store_checkpoints(job, BytesIO(b"too large"), size=10, most=9, still=lambda: True)
+    assert checkpoints_of(job).read_bytes() == b"whole"
+    assert len(list(checkpoints_of(job).parent.iterdir())) == 1

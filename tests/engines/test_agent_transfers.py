@@ -1,0 +1,179 @@
+"""An agent and a service, or a proxy, that answers badly: what is final, what is sent again, and what is kept."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import NamedTuple
+from uuid import uuid4
+
+import pytest
+
+from engines.agent.agent import Agent
+from engines.agent.connection import PROBLEM, ArchiveTooLarge, Connection, Refused, Unheard
+from engines.agent.transfers import Transfers
+from engines.attempt_files import AttemptFolder, write_json
+from engines.local.engine import LocalEngine
+from engines.protocol import NodeReport
+from engines.supervision.supervisor import write_exit
+from engines.supervision.unpack import CodeNotUnpacked, unpack_code
+
+SAID = {"detail": "No."}
+OURS, OF_A_PROXY = {"Content-Type": PROBLEM}, {"Content-Type": "application/json", "Location": "/login"}
+
+
+class Said(NamedTuple):
+    """An answer; `more`: bytes that are announced, and do not come."""
+
+    status: int = 200
+    body: bytes = b'{"size": 0}'
+    headers: dict[str, str] = {}
+    more: int = 0
+
+
+class Service:
+    """The other side of the connection: it says what it was told to, by path."""
+
+    def __init__(self) -> None:
+        self.says: Callable[[str], Said] = lambda _: Said()
+        self.asked: list[str] = []
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                service.asked.append(self.path)
+                said = service.says(self.path)
+                self.send_response(said.status)
+                for name, value in {**said.headers, "Content-Length": str(len(said.body) + said.more)}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(said.body)
+
+            do_GET = do_POST = do_PUT = answer  # noqa: N815 - the names that http.server calls
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.connection = Connection(f"http://127.0.0.1:{self.server.server_port}", "agent_secret")
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    one = Service()
+    Thread(target=one.server.serve_forever, daemon=True).start()
+    yield one
+    one.server.shutdown()
+    one.server.server_close()
+
+
+def ended(folder: Path, attempt: int) -> None:
+    """An attempt that ran, and left a checkpoint."""
+    files = AttemptFolder(folder / "engine" / "attempts" / str(attempt))
+    checkpoints = folder / "engine" / "jobs" / str(attempt) / "checkpoints"
+    for path in (files.path, checkpoints):
+        path.mkdir(parents=True)
+    (checkpoints / "step").write_text("7")
+    env = {"MOTLEY_CHECKPOINT_DIR": str(checkpoints), "MOTLEY_JOB_ID": str(uuid4())}
+    write_json(files.launch, {"ranks": [{"env": env}]})
+    write_exit(files, exit_code=0, started_at=datetime.now(UTC), message="")
+
+
+@pytest.fixture
+def transfers(service: Service, tmp_path: Path) -> Transfers:
+    engine = LocalEngine(tmp_path / "engine")
+    ended(tmp_path, 1)
+    ended(tmp_path, 2)
+    return Transfers(tmp_path, service.connection, engine, may_start=lambda: True)
+
+
+def handed_over(transfers: Transfers) -> list[bool]:
+    return [transfers.is_handed_over(attempt) for attempt in (1, 2)]
+
+
+def test_an_answer_that_is_cut_short_leaves_no_file(service: Service, tmp_path: Path) -> None:
+    service.says = lambda _: Said(body=b"half", more=4)
+    with pytest.raises(Unheard, match="4 bytes are missing"):
+        service.connection.fetch(1, "code", tmp_path / "code")
+    assert not (tmp_path / "code").exists()
+    with pytest.raises(Unheard):
+        service.connection.append_log(1, "stdout", 0, 0, b"x")
+
+
+def test_one_attempt_whose_checkpoints_cannot_be_packed_delays_no_other(transfers: Transfers, tmp_path: Path) -> None:
+    (tmp_path / "outgoing" / "1.tar.gz").mkdir(parents=True)
+    transfers.turn()
+    assert handed_over(transfers) == [False, True]
+
+
+def test_a_job_that_removes_its_checkpoints_is_handed_over_all_the_same(transfers: Transfers, tmp_path: Path) -> None:
+    (tmp_path / "engine/jobs/1/checkpoints/step").unlink()
+    (tmp_path / "engine/jobs/1/checkpoints").rmdir()
+    transfers.turn()
+    assert handed_over(transfers) == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_over"),
+    [
+        (Said(409, json.dumps(SAID).encode(), OURS), True),
+        (Said(404, json.dumps(SAID).encode(), OURS), True),
+        (Said(404, json.dumps(SAID).encode(), OF_A_PROXY), False),
+        (Said(407, b"log in", OF_A_PROXY), False),
+        (Said(302, b"", OF_A_PROXY), False),
+        (Said(413, b"too large"), False),
+        (Said(413, json.dumps(SAID).encode(), OURS), False),
+    ],
+)
+def test_checkpoints_are_given_up_only_where_the_service_itself_takes_none(
+    service: Service, transfers: Transfers, said: Said, is_over: bool
+) -> None:
+    service.says = lambda path: said if "attempts/1/checkpoints" in path else Said()
+    transfers.turn()
+    assert handed_over(transfers) == [is_over, True]
+
+
+def test_an_archive_that_is_too_large_is_not_sent_at_every_turn(service: Service, transfers: Transfers) -> None:
+    service.says = lambda path: Said(413) if "checkpoints" in path else Said()
+    transfers.turn()
+    transfers.turn()
+    assert len([path for path in service.asked if "attempts/1/checkpoints" in path]) == 1
+    with pytest.raises(ArchiveTooLarge):
+        service.connection.append_log(1, "checkpoints", 0, 0, b"x")
+
+
+@pytest.mark.parametrize("status", [302, 400, 403, 404, 407, 408, 413, 429, 502])
+def test_what_a_proxy_says_ends_no_agent(service: Service, tmp_path: Path, status: int) -> None:
+    service.says = lambda _: Said(status, json.dumps(SAID).encode(), OF_A_PROXY)
+    assert agent_in(tmp_path, service).turn() is False
+
+
+@pytest.mark.parametrize("status", [401, 409])
+def test_an_agent_ends_when_the_service_itself_refuses_its_token(service: Service, tmp_path: Path, status: int) -> None:
+    service.says = lambda _: Said(status, json.dumps(SAID).encode(), OURS)
+    with pytest.raises(Refused, match="No"):
+        agent_in(tmp_path, service).turn()
+
+
+def test_an_error_of_the_machine_ends_no_agent(service: Service, tmp_path: Path) -> None:
+    def broken() -> NodeReport:
+        raise StopIteration
+
+    assert agent_in(tmp_path, service, broken).turn() is False
+
+
+def agent_in(folder: Path, service: Service, describe: Callable[[], NodeReport] = lambda: NodeReport("desk")) -> Agent:
+    return Agent(folder, service.connection, LocalEngine(folder / "engine"), describe, notice=timedelta())
+
+
+def test_checkpoints_that_cannot_be_unpacked_are_no_failure_of_the_job(tmp_path: Path) -> None:
+    archive = tmp_path / "cut.tar.gz"
+    archive.write_bytes(b"\x1f\x8b cut short")
+    files = {"archive": str(archive), "folder": str(tmp_path), "done": str(tmp_path / "done")}
+    launch = {"checkpoints": files, "user": None}
+    with pytest.raises(CodeNotUnpacked) as raised:
+        unpack_code(launch)
+    assert raised.value.node_failed
