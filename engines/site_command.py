@@ -14,6 +14,8 @@ from typing import IO, Self
 MOST_OUTPUT = 2000
 """Bytes of a command's output that are kept, the last ones."""
 NOT_FOUND = 127
+AFTER_KILL_S = 5.0
+"""For so long the end of a killed command is waited for."""
 
 
 def words_of(template: str, **values: str) -> Sequence[str]:
@@ -69,7 +71,8 @@ class SiteCommand:
         if exit_code is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+            with suppress(subprocess.TimeoutExpired):  # it waits for a driver, where no signal reaches it
+                self.process.wait(AFTER_KILL_S)
         return exit_code, self._last_output()
 
     def _last_output(self) -> str:

@@ -1,7 +1,9 @@
 """Hooks before and after jobs: run for each GPU, beside no job, and a GPU on which one fails is named."""
 
+import subprocess
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from engines.local.engine import LocalEngine
 from engines.protocol import NodeLaunch, Phase, SiteReason, StopReason
-from engines.site_command import words_of
+from engines.site_command import SiteCommand, fault_of, words_of
 from engines.supervision.gpu_hooks import GpuHooks
 from engines.supervision.isolation import Isolation
 from tests.engines.engine_lab import Lab, until
@@ -115,3 +117,19 @@ def test_emulated_gpus_have_no_hooks(place: Path, lab_with: Callable[..., HookLa
 
 def test_a_value_is_one_word_whatever_is_in_it() -> None:
     assert words_of("check --gpu {gpu} 'a b'", gpu="x; rm -rf $HOME") == ["check", "--gpu", "x; rm -rf $HOME", "a b"]
+
+
+class Unkillable(subprocess.Popen[bytes]):
+    """A process in uninterruptible sleep, as one that waits for a driver: it does not end, whoever waits."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        assert timeout is not None, "this would wait for ever"
+        raise subprocess.TimeoutExpired(self.args, timeout)
+
+
+def test_a_command_that_even_a_kill_does_not_end_is_waited_for_no_longer_than_a_while() -> None:
+    process = Unkillable(["/bin/sleep", "60"], start_new_session=True)
+    command = SiteCommand(process, BytesIO(), 0.0)
+    assert command.is_over
+    assert fault_of(*command.end()) == "its time was up"
+    subprocess.Popen.wait(process)
