@@ -28,7 +28,11 @@ class DriverQuestions:
             self._is_late = True
             raise DriverIsLate
         answer: Future[Answer] = Future()
-        Thread(target=self._answer, args=(question, answer), daemon=True).start()
+        try:
+            Thread(target=self._answer, args=(question, answer), daemon=True).start()
+        except RuntimeError:  # no more threads now
+            self._asking.release()
+            raise
         if not wait([answer], timeout=patience_s).done:
             self._is_late = True
             raise DriverIsLate

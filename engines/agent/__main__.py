@@ -18,11 +18,11 @@ from typing import IO, TypedDict
 
 from engines.agent.agent import Agent, lease_path, leave_path
 from engines.agent.connection import Connection, Refused, Unheard, checked_url
-from engines.agent.machine import EmulatedGpus, machine_digest, machine_report
+from engines.agent.machine import EmulatedGpus, MachineReports, machine_digest, machine_report
 from engines.agent.messages import VERSION, Joining, Lending
 from engines.attempt_files import read_json, write_json, write_whole
 from engines.local.engine import LocalEngine
-from engines.protocol import EngineError, NodeReport
+from engines.protocol import EngineError
 from engines.supervision.engine_root import OWN, THROUGH
 
 log = logging.getLogger("engines.agent")
@@ -101,7 +101,7 @@ def run(given: argparse.Namespace) -> int:
             given.state,
             Connection(identity["url"], identity["token"]),
             engine,
-            lambda: _described(engine, identity["name"], gpus),
+            MachineReports(identity["name"], gpus, engine.nodes),
             notice=timedelta(seconds=identity["notice_s"]),
         )
         return agent.run()
@@ -116,10 +116,6 @@ def leave(given: argparse.Namespace) -> int:
     write_whole(leave_path(given.state), str(notice_s))
     print("The agent leaves: it ends when its jobs are away.")  # noqa: T201
     return 0
-
-
-def _described(engine: LocalEngine, name: str, gpus: EmulatedGpus | None) -> NodeReport:
-    return machine_report(name, gpus, engine.nodes())
 
 
 def _engine(given: argparse.Namespace, name: str, *, lease: Path | None = None) -> LocalEngine:

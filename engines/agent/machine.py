@@ -3,12 +3,11 @@
 import hashlib
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from engines.nvml import this_machine
 from engines.protocol import EngineError, GpuReport, NodeReport
 
 MIB = 1 << 20
@@ -33,17 +32,34 @@ class EmulatedGpus(NamedTuple):
 def machine_report(name: str, emulated: EmulatedGpus | None, reported: Iterable[NodeReport]) -> NodeReport:
     """The machine's report under this name; `reported` is what its engine says, limits and faults of the disk too.
 
-    Raises `EngineError` for a machine without GPUs.
+    The driver is asked by the engine alone, which waits for it no longer than a while. Raises `EngineError` for a
+    machine without GPUs.
     """
     reports = list(reported)
     if emulated is None:
-        found = this_machine()
-        if found is None or not found.gpus:
+        found = next((one for one in reports if one.gpus), None)
+        if found is None:
             raise EngineError("This machine has no GPU that its driver reports: install it and nvidia-ml-py.")
-        return replace(next(one for one in reports if one.name == found.name), name=name)
+        return replace(found, name=name)
     declared = next(one for one in reports if one.name == name)
     gpus = [GpuReport(index) for index in range(emulated.number)]
     return replace(declared, gpu_type=emulated.gpu_type, gpus=gpus, cpus=os.cpu_count() or 1, memory_mib=_memory_mib())
+
+
+class MachineReports:
+    """Reports of the machine while the agent runs: the last one where the engine has none of its GPUs now."""
+
+    def __init__(self, name: str, emulated: EmulatedGpus | None, look: Callable[[], Iterable[NodeReport]]) -> None:
+        self._name, self._emulated, self._look = name, emulated, look
+        self._last: NodeReport | None = None
+
+    def __call__(self) -> NodeReport:
+        try:
+            self._last = machine_report(self._name, self._emulated, self._look())
+        except EngineError:
+            if self._last is None:
+                raise
+        return self._last
 
 
 def machine_digest() -> str:

@@ -1,6 +1,6 @@
 """Questions to a driver that may hang: nobody waits for ever, and threads do not pile up."""
 
-from threading import Event, active_count
+from threading import Event, Thread, active_count
 
 import pytest
 
@@ -35,3 +35,16 @@ def _answer(driver: DriverQuestions) -> int | None:
         return driver.ask(lambda: 7, patience_s=LONG_S)
     except DriverIsLate:
         return None
+
+
+def test_a_question_that_gets_no_thread_leaves_the_driver_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = DriverQuestions()
+
+    def no_more(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Thread, "start", no_more)
+        with pytest.raises(RuntimeError):
+            driver.ask(lambda: 7, patience_s=LONG_S)
+    assert driver.ask(lambda: 7, patience_s=LONG_S) == 7
