@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from django.db.models import Case, F, Value, When
+
 from cluster_app.storage import Volunteers
 from jobs_app.models import Team
 
@@ -14,3 +16,10 @@ def volunteers_of(columns: Mapping[str, Any], team: Team) -> Volunteers:
     asked = Volunteers(columns.get("volunteers", team.volunteers))
     most = Volunteers.NONE if columns.get("workdir") else Volunteers.TRUSTED if columns.get("secrets") else asked
     return min(asked, Volunteers(team.volunteers), most, key=WIDTH.index)
+
+
+def volunteers_now() -> Case:
+    """Expression over jobs: those that a job and its team allow now; the team may have allowed more when it came."""
+    allows = [(Volunteers.NONE, WIDTH), (Volunteers.TRUSTED, [Volunteers.ANY])]
+    narrowed = [When(team__volunteers=team, volunteers__in=wider, then=Value(team)) for team, wider in allows]
+    return Case(*narrowed, default=F("volunteers"))

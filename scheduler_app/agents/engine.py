@@ -15,6 +15,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from cluster_app.models import Gpu
+from cluster_app.storage import Volunteers
 from engines.agent.codec import decode, encode
 from engines.protocol import (
     AttemptReport,
@@ -33,8 +34,9 @@ from engines.protocol import (
     WatchedGpu,
 )
 from engines.supervision.engine_root import read_log
-from jobs_app.models import Attempt
+from jobs_app.models import Attempt, Job
 from jobs_app.secrets import seal
+from jobs_app.submission.volunteers import volunteers_now
 from scheduler_app.agents.files import attempt_folder, discard, size_of
 from scheduler_app.agents.reports import OwnMachine, report_of
 from scheduler_app.models import Agent, AgentAttempt
@@ -78,6 +80,8 @@ class AgentEngine:
             raise NodeFault(f"The machine {self._name} may no longer work here: its token was revoked.")
         if launch.secrets and not agent.trusted:
             raise NodeFault(f"The machine {self._name} is not trusted with secrets (any more).")
+        if _is_withheld(launch.attempt, agent):
+            raise NodeFault(f"The job, or its team, does not allow it on the machine {self._name} (any more).")
         facts = {"agent": agent, "job": UUID(launch.job), "launch": seal(json.dumps(encode(launch))), "report": None}
         AgentAttempt.objects.update_or_create(attempt=launch.attempt, defaults=facts)
 
@@ -142,6 +146,12 @@ def _is_lost(row: AgentAttempt) -> bool:
     """Whether neither the service nor the agent has the launch any more, and it is still wanted."""
     unknown = row.report is not None and row.report["phase"] == Phase.UNKNOWN
     return unknown and not (row.launch or row.stop_reason or row.forgotten)
+
+
+def _is_withheld(attempt: int, agent: Agent) -> bool:
+    """Whether the attempt's job and its team, as they are now, keep it away; a test of the engine has none."""
+    allowed = Job.objects.filter(attempts=attempt).values_list(volunteers_now(), flat=True).first()
+    return allowed == Volunteers.NONE or (allowed == Volunteers.TRUSTED and not agent.trusted)
 
 
 def _job_of(attempt: int) -> UUID:

@@ -22,6 +22,7 @@ from estimation.boosted_durations import BoostedDurations
 from estimation.stages import StageRatio
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
 from jobs_app.models.job import JobQuerySet
+from jobs_app.submission.volunteers import volunteers_now
 from scheduler_app.forecasts.array_samples import ArraySample, read_array_samples
 from scheduler_app.forecasts.boosted_model import read_model
 from scheduler_app.forecasts.duration_history import EndedJob, read_ended_jobs, read_open_forecasts
@@ -220,8 +221,12 @@ JOB_DOCUMENTS: Parsers = {
     "rates": _declared,
     "batch_size": _document,
 }
-OF_ARRAYS: Mapping[Any, Any] = {"at_a_time": "array__at_a_time", "array_tasks": F("array__end") - F("array__start") + 1}
-"""Columns of a job's row that its array has."""
+OF_OTHERS: Mapping[Any, Any] = {
+    "at_a_time": "array__at_a_time",
+    "array_tasks": F("array__end") - F("array__start") + 1,
+    "volunteers": volunteers_now(),
+}
+"""Columns of a job's row that its array has, or its team may narrow."""
 Row = TypeVar("Row", AttemptRow, JobRow)
 
 
@@ -366,7 +371,7 @@ def read_job_rows(jobs: JobQuerySet, nodes: Sequence[NodeRow], unreadable: dict[
         **JOB_DOCUMENTS,
         "volunteers": partial(_places_beyond, _everywhere(nodes)),
     }
-    fields = [OF_ARRAYS.get(name, name) for name in _columns(JobRow, documents)]
+    fields = [OF_OTHERS.get(name, name) for name in _columns(JobRow, JOB_DOCUMENTS)]
     return list(_parsed(JobRow, documents, jobs.order_by("id").values_list(*fields), unreadable))
 
 

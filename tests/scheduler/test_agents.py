@@ -17,7 +17,7 @@ from cluster_app.services import cordon
 from cluster_app.storage import Volunteers
 from engines.agent.codec import decode, encode
 from engines.agent.messages import VERSION, AttemptNews, Joining, Lending, Orders, Sync
-from engines.protocol import AttemptReport, GpuReport, NodeReport, Phase, StopReason
+from engines.protocol import AttemptReport, GpuReport, Launch, NodeFault, NodeReport, Phase, StopReason
 from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Job, Team
@@ -27,6 +27,7 @@ from scheduler_app.agents.files import checkpoints_of
 from scheduler_app.agents.sync import LEAVING, Standing, answer_to
 from scheduler_app.models import Agent, AgentAttempt
 from scheduler_app.operations.join_agent import issue_join_token, revoke_agent
+from scheduler_app.round.engine_registry import engines
 from scheduler_app.round.observe import observe
 from tests.service_lab import Lab
 
@@ -309,6 +310,33 @@ def test_whether_a_job_goes_to_a_machine_that_joined(
         lab.round()
     job.refresh_from_db()
     assert (job.state == Job.State.STARTING) == goes, job.reasons
+
+
+@pytest.mark.parametrize(("now", "goes"), [("any", True), ("trusted", False), ("none", False)])
+def test_a_team_that_allows_fewer_machines_keeps_its_queued_jobs_from_them(lab: Lab, now: str, goes: bool) -> None:
+    desk = Played(lab, trusted=False)
+    lab.node("stays", "v100", gpus=1)
+    Node.objects.filter(name="stays").update(state=Node.State.CORDONED, reason="kept away")
+    lab.user()
+    Team.objects.update(volunteers=Volunteers.ANY)
+    desk.sync()
+    job = lab.submit()
+    Team.objects.update(volunteers=Volunteers(now))
+    for _ in range(3):
+        desk.sync()
+        lab.round()
+    job.refresh_from_db()
+    assert (job.state == Job.State.STARTING) == goes, job.reasons
+
+
+def test_a_team_that_allows_fewer_machines_keeps_a_placed_job_from_them(desk: Played, lab: Lab) -> None:
+    desk.sync()
+    job = lab.submit(gpu_types=["k80"])
+    attempt = lab.attempt(job, engine="desk")
+    Team.objects.update(volunteers=Volunteers.NONE)
+    launch = Launch(attempt.pk, job=str(job.pk), command="true", tasks=[])
+    with pytest.raises(NodeFault, match="does not allow"):
+        engines()["desk"].launch(launch)
 
 
 def test_a_job_for_the_gpus_of_volunteers_alone_is_refused_with_the_reason(lab: Lab) -> None:
