@@ -145,7 +145,7 @@ def test_a_changed_password_is_on_the_list_without_the_password(mia, web):
 
 def test_what_is_changed_in_the_admin_is_on_the_list_with_the_fields(staff, member, web):
     team = member.teams.get(name="vision")
-    limits = {"max_job_weight": team.max_job_weight, "max_code_mib": team.max_code_mib}
+    limits = {name: getattr(team, name) for name in ("max_job_weight", "max_code_mib", "volunteers")}
     fields = {"name": "vision", "weight": 3, **limits, "members": [member.pk]}
     web(staff).post(reverse("admin:jobs_app_team_change", args=[team.pk]), fields)
     entry = AuditEntry.objects.get(action="admin.change")

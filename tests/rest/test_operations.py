@@ -52,6 +52,7 @@ def test_every_metric_that_is_promised_is_there(cluster: Lab, running: Job, prob
         *(f"DCGM_FI_DEV_{name}" for name in ("GPU_UTIL", "FB_USED", "POWER_USAGE", "GPU_TEMP")),
         "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
         "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+        "motley_gpu_slower_by_ratio",
         "motley_jobs",
         "motley_set_aside",
         "motley_forecast_jobs",
@@ -148,7 +149,7 @@ def test_a_job_that_had_all_to_itself_was_treated_fairly(
 def test_a_million_finished_jobs_are_not_counted_again(
     cluster: Lab, probe: Client, django_assert_max_num_queries
 ) -> None:
-    with django_assert_max_num_queries(18) as asked:
+    with django_assert_max_num_queries(19) as asked:
         probe.get("/metrics")
     assert not [query for query in asked.captured_queries if "succeeded" in query["sql"]]
 

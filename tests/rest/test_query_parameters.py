@@ -77,7 +77,7 @@ def is_refused(world: World, parameter: Parameter, value: str) -> bool:
         with transaction.atomic():
             answer: Any = getattr(client, method)(address, ROUTES[parameter.route].body, format="json")
             transaction.set_rollback(True)
-        if answer.status_code != 404:
+        if answer.status_code not in (403, 404):
             break
     faults = answer.json()["errors"] if answer.status_code == 400 else []
     return any(fault["pointer"] == f"/{parameter.name}" for fault in faults)

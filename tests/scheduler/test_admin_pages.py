@@ -252,7 +252,7 @@ def test_a_token_is_revoked(lab: Lab, admin: Client) -> None:
 
 
 def test_a_team_is_added_with_its_members(lab: Lab, admin: Client) -> None:
-    team = {"name": "speech", "weight": 2, "max_job_weight": 4, "members": [lab.user().pk]}
+    team = {"name": "speech", "weight": 2, "max_job_weight": 4, "volunteers": "none", "members": [lab.user().pk]}
     post(admin, reverse("admin:jobs_app_team_add"), **team)
     assert lab.submit(team="speech").team.name == "speech"
 
