@@ -29,7 +29,7 @@ from scheduler_app.round.set_aside import Kind, set_aside_at
 from scheduler_app.round.snapshot import Snapshot, build_snapshot, seconds_worked
 
 SAMPLED = timedelta(days=14)
-MOST_SAMPLES = 500
+MOST_SAMPLES = 2_000
 RATE_SPREADS = {Source.MEASURED: 0.05, Source.DECLARED: 0.15}
 """Standard deviation of the logarithm of the true rate over the one that is told, by the source of that."""
 OTHER_SPREAD = 0.3

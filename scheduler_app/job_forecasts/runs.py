@@ -27,6 +27,8 @@ BUDGET_S = 20.0
 LONGEST_RUN = timedelta(minutes=5)
 """A run that has not ended by then is taken to be lost."""
 MOST_KEPT = 100
+MOST_JOBS = 2_000
+"""Of more unfinished jobs a future takes minutes, and none is forecast."""
 
 
 # -- when ----------------------------------------------------------------------------------------------------------
@@ -109,10 +111,15 @@ def forecast_jobs(run: ForecastRun, now: datetime) -> ForecastRun:
 
 
 def _read_forecast_and_record(run: ForecastRun, now: datetime) -> None:
+    run.jobs, run.draws, run.message = Job.objects.unfinished().count(), 0, ""
+    if run.jobs > MOST_JOBS:
+        JobForecast.objects.all().delete()
+        run.message = f"No job is forecast while more than {MOST_JOBS:,} are unfinished: there are {run.jobs:,}."
+        return
     asked = read_forecast_input(now)
     found = None
     if asked.jobs:
         found = forecast(asked.present, asked.unknowns, asked.rounds, budget_s=BUDGET_S, seed=run.round)
     with transaction.atomic():
         record_forecasts(asked, found, now)
-    run.jobs, run.draws, run.message = len(asked.jobs), found.draws if found else 0, ""
+    run.jobs, run.draws = len(asked.jobs), found.draws if found else 0

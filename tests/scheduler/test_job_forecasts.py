@@ -15,6 +15,7 @@ from pytest_django import Settings
 from cluster_app.models import Gpu
 from estimation.accuracy import FEWEST
 from jobs_app.models import Attempt, Job, Reason
+from scheduler_app.job_forecasts import runs
 from scheduler_app.job_forecasts.reading import read_forecast_input
 from scheduler_app.job_forecasts.recording import (
     Ending,
@@ -79,6 +80,18 @@ def shown(job: Job) -> JobForecast:
 
 
 # -- read ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_too_long_for_futures_is_not_forecast_and_the_run_says_so(
+    cluster: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MOST_JOBS", 1)
+    first = submitted(cluster, minutes=1)
+    assert forecast_now(cluster, 1).message == ""
+    assert shown(first).place == 1
+    submitted(cluster, minutes=1)
+    assert forecast_now(cluster, 2).message.startswith("No job is forecast while more than 1 are unfinished")
+    assert not JobForecast.objects.exists()
 
 
 def test_jobs_of_the_last_two_weeks_are_samples_of_those_to_come(cluster: Lab) -> None:
