@@ -7,13 +7,12 @@ import threading
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import transaction
 from django.utils import timezone
 
 from forecast.intervals import forecast
 from jobs_app.models import Job
 from scheduler_app.job_forecasts.reading import read_forecast_input
-from scheduler_app.job_forecasts.recording import record_forecasts
+from scheduler_app.job_forecasts.recording import close_outcomes, record_forecasts
 from scheduler_app.models import ForecastRun, JobForecast, Round
 from scheduler_app.round.tick import round_turn
 
@@ -111,6 +110,7 @@ def forecast_jobs(run: ForecastRun, now: datetime) -> ForecastRun:
 
 
 def _read_forecast_and_record(run: ForecastRun, now: datetime) -> None:
+    close_outcomes()  # of its own: what has come true stays known where the forecast fails
     run.jobs, run.draws, run.message = Job.objects.unfinished().count(), 0, ""
     if run.jobs > MOST_JOBS:
         JobForecast.objects.all().delete()
@@ -120,6 +120,5 @@ def _read_forecast_and_record(run: ForecastRun, now: datetime) -> None:
     found = None
     if asked.jobs:
         found = forecast(asked.present, asked.unknowns, asked.rounds, budget_s=BUDGET_S, seed=run.round)
-    with transaction.atomic():
-        record_forecasts(asked, found, now)
+    record_forecasts(asked, found, now)
     run.jobs, run.draws = len(asked.jobs), found.draws if found else 0

@@ -7,7 +7,7 @@ from scipy.special import ndtri
 from allocation.policies.fifo import fifo
 from estimation.estimate import Estimate
 from estimation.scaling import Source
-from forecast.calibration import Correction, ForecastClass, Outcome, score
+from forecast.calibration import MOST_SCORE, Correction, ForecastClass, Outcome, score
 from forecast.draws import arrivals, draw_futures
 from forecast.future import HORIZON_S, Rounds
 from forecast.intervals import forecast
@@ -99,3 +99,11 @@ def test_scores_are_one_at_the_ends_of_the_interval() -> None:
     assert score(Outcome(1000, 2000, 4000, 2000)) == 0
     assert score(Outcome(1000, 2000, 4000, 4000)) == pytest.approx(1, abs=0.1)
     assert score(Outcome(1000, 2000, 4000, 1000)) == pytest.approx(-1, abs=0.1)
+
+
+def test_forecasts_of_no_width_that_failed_correct_the_next_to_no_more_than_the_horizon() -> None:
+    """Each was hours off an interval of seconds: a score of 30 without a limit."""
+    correction = Correction.of([(CLASS, Outcome(7200, 7200, 7200, 40_000))] * 100)
+    assert score(Outcome(7200, 7200, 7200, 1e9)) == MOST_SCORE
+    assert (correction.corrected(CLASS, np.array([7200.0, 7200.0, 7200.0])) < 3 * HOUR_S).all()
+    assert np.isinf(correction.corrected(CLASS, np.array([7000.0, 7200.0, 200_000.0]))).all()

@@ -8,14 +8,17 @@ from uuid import UUID, uuid4
 import numpy as np
 import pytest
 from django.core.management import call_command
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
 
 from cluster_app.models import Gpu
 from estimation.accuracy import FEWEST
+from forecast.calibration import Correction, ForecastClass, Outcome
 from jobs_app.models import Attempt, Job, Reason
-from scheduler_app.job_forecasts import runs
+from scheduler_app.job_forecasts import recording, runs
 from scheduler_app.job_forecasts.reading import read_forecast_input
 from scheduler_app.job_forecasts.recording import (
     Ending,
@@ -26,6 +29,7 @@ from scheduler_app.job_forecasts.recording import (
     came_true,
     forecasts_due,
     read_outcomes,
+    shown_quantiles,
 )
 from scheduler_app.job_forecasts.runs import LEAST_PAUSE, LONGEST_RUN, claim_run, forecast_jobs
 from scheduler_app.job_forecasts.showing import Interval
@@ -258,6 +262,50 @@ def test_the_truth_is_known_at_the_start_and_at_a_good_end(cluster: Lab) -> None
     assert came_true(events(Event.FINISH), endings) == ({2: now + MINUTE}, [3, 4])
 
 
+def test_a_start_is_shown_no_later_than_the_end() -> None:
+    outcomes = [(ForecastClass.of("start", 7200.0, known_length=True), Outcome(7000, 7200, 7400, 9000))] * 100
+    played = {Event.START: np.array([7000.0, 7200.0, 7400.0]), Event.FINISH: np.array([7060.0, 7260.0, 7460.0])}
+    shown = shown_quantiles(played, Correction.of(outcomes), known_length=True)
+    assert (shown[Event.START] <= shown[Event.FINISH]).all()
+    assert shown[Event.FINISH].tolist() == played[Event.FINISH].tolist()
+
+
+def test_hourly_forecasts_are_kept_of_the_same_few_jobs(cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "MOST_HOURLY", 2)
+    jobs = [made(uuid4(), started_before=True) for _ in range(10)]
+    first, again = ([one.job for one, _ in forecasts_due(some, [], cluster.now)] for some in (jobs, jobs[::-1]))
+    assert len(first) == 2
+    assert set(first) == set(again)
+
+
+def test_what_never_comes_is_deleted_in_batches_and_nothing_is_read_in_the_transaction(
+    cluster: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "ROWS_PER_BATCH", 10)
+    team, columns = cluster.team(), {"known_length": True, "made_at": cluster.now, "occasion": "hourly"}
+    KeptForecast.objects.bulk_create(KeptForecast(job=uuid4(), team=team, event="finish", **columns) for _ in range(35))
+    submitted(cluster, minutes=10)
+    with CaptureQueriesContext(connection) as queries:
+        assert forecast_now(cluster).message == ""
+    table = KeptForecast._meta.db_table
+    told = [query["sql"] for query in queries if table in query["sql"]]
+    assert sum(sql.startswith("DELETE") for sql in told) == 4
+    assert max(at for at, sql in enumerate(told) if sql.startswith("SELECT")) < min(
+        at for at, sql in enumerate(told) if sql.startswith("INSERT")
+    )
+    assert {one.occasion for one in KeptForecast.objects.all()} == {"submission"}
+
+
+def test_what_has_come_true_stays_known_where_the_forecast_fails(cluster: Lab) -> None:
+    job = submitted(cluster, minutes=10)
+    forecast_now(cluster)
+    started_at = cluster.now
+    Job.objects.filter(pk=job.pk).update(started_at=started_at)
+    PolicySetting.objects.update(parameters={"gone": 1})
+    assert forecast_now(cluster, number=2).message
+    assert KeptForecast.objects.get(job=job.pk, event="start").happened_at == started_at
+
+
 def test_a_kept_forecast_is_closed_and_corrects_the_next(cluster: Lab) -> None:
     first, second = submitted(cluster, minutes=10), submitted(cluster, minutes=20)
     running(cluster, first)
@@ -375,3 +423,13 @@ def test_kept_forecasts_expire(lab: Lab) -> None:
     KeptForecast.objects.filter(event="start").update(happened_at=lab.now - timedelta(days=400))
     delete_expired(lab.now)
     assert [one.event for one in KeptForecast.objects.all()] == ["finish"]
+
+
+def test_kept_forecasts_of_what_does_not_come_expire(lab: Lab) -> None:
+    kept(lab, 0, true_s=360.0)
+    KeptForecast.objects.update(happened_at=None)
+    delete_expired(lab.now)
+    assert KeptForecast.objects.count() == 1
+    KeptForecast.objects.update(made_at=lab.now - timedelta(days=400))
+    delete_expired(lab.now)
+    assert not KeptForecast.objects.exists()
