@@ -9,7 +9,7 @@ from estimation.estimate import Estimate
 from estimation.scaling import Source
 from forecast.calibration import MOST_SCORE, Correction, ForecastClass, Outcome, score
 from forecast.draws import arrivals, draw_futures
-from forecast.future import HORIZON_S, Rounds
+from forecast.future import HORIZON_S, OutOfTime, Rounds
 from forecast.intervals import forecast
 from tests.forecast.cluster import HOUR_S, known, present_of
 
@@ -24,6 +24,12 @@ def test_what_is_known_has_no_width() -> None:
     assert found.finish_s[4] == pytest.approx([900] * 3)
     assert found.gpu_type.tolist() == [0] * 5
     assert found.type_part.tolist() == [1] * 5
+
+
+def test_a_forecast_without_time_for_one_future_says_so() -> None:
+    present = present_of([600.0, 300.0], running=[0])
+    with pytest.raises(OutOfTime, match="no future of 2 jobs was played to its end"):
+        forecast(present, known(present), FIFO, budget_s=-1.0)
 
 
 def test_places_in_the_queue_follow_the_starts() -> None:

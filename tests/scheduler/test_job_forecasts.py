@@ -1,6 +1,7 @@
 """When jobs start and end, as it is forecast after rounds: read, played, written, and kept until the truth is known."""
 
 import re
+import subprocess
 from collections.abc import Iterable
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -31,7 +32,17 @@ from scheduler_app.job_forecasts.recording import (
     read_outcomes,
     shown_quantiles,
 )
-from scheduler_app.job_forecasts.runs import LEAST_PAUSE, LONGEST_RUN, claim_run, forecast_jobs
+from scheduler_app.job_forecasts.runs import (
+    LEAST_PAUSE,
+    LONGEST_PAUSE,
+    LONGEST_RUN,
+    STOPPED_AFTER,
+    ForecastsAreRunning,
+    claim_run,
+    forecast_jobs,
+    note_failed,
+    run_now,
+)
 from scheduler_app.job_forecasts.showing import Interval
 from scheduler_app.models import ForecastRun, GpuClaim, JobForecast, KeptForecast, PolicySetting, Round
 from scheduler_app.round.retention import delete_expired
@@ -208,6 +219,46 @@ def test_one_run_at_a_time_after_a_new_round_and_a_pause(cluster: Lab) -> None:
     assert claim_run(now + timedelta(hours=1)) is not None
     a_round(cluster, 4)
     assert claim_run(now + timedelta(hours=1) + LONGEST_RUN) is not None, "the last one is lost"
+
+
+def test_a_run_whose_process_was_stopped_is_followed_by_a_pause(cluster: Lab) -> None:
+    now = cluster.now
+    submitted(cluster, minutes=10)
+    a_round(cluster, 1)
+    run = claim_run(now)
+    assert run is not None
+    note_failed(run.pk, subprocess.TimeoutExpired("forecastjobs", 240), now + STOPPED_AFTER)
+    run.refresh_from_db()
+    assert "timed out" in run.message
+    a_round(cluster, 2)
+    assert claim_run(now + LONGEST_RUN) is None
+    assert claim_run(now + LONGEST_PAUSE) is not None, "but no longer than ten minutes"
+
+
+def test_a_clock_that_was_set_back_stops_no_runs(cluster: Lab) -> None:
+    now = cluster.now
+    submitted(cluster, minutes=10)
+    a_round(cluster, 1)
+    ForecastRun.objects.create(round=1, started_at=now + timedelta(days=1), finished_at=now + timedelta(days=1))
+    a_round(cluster, 2)
+    assert claim_run(now) is not None
+    ForecastRun.objects.filter(round=2).update(finished_at=now)
+    a_round(cluster, 3)
+    assert claim_run(now + timedelta(seconds=1)) is None, "it pauses after the newest one"
+
+
+def test_a_run_by_hand_begins_now_and_not_beside_another(cluster: Lab) -> None:
+    now = cluster.now
+    submitted(cluster, minutes=10)
+    a_round(cluster)
+    claimed = claim_run(now)
+    assert claimed is not None
+    with pytest.raises(ForecastsAreRunning):
+        run_now(now + MINUTE)
+    ForecastRun.objects.update(finished_at=now + MINUTE)
+    again = run_now(now + 60 * MINUTE)
+    assert again is not None
+    assert (again.pk, again.started_at, again.finished_at) == (claimed.pk, now + 60 * MINUTE, None)
 
 
 def test_the_command_runs_what_was_claimed(cluster: Lab, capsys: pytest.CaptureFixture[str]) -> None:
