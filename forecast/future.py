@@ -192,6 +192,7 @@ class Future:
         problem = self.present.problem.subset(active)
         held = self.held[active] >= 0
         kept_s = self.since_s[active] + self.rounds.min_run_s - self.now_s
+        kept_s[~self.present.preemptible[active]] = np.inf
         unlock_s = np.where(held, np.maximum(np.maximum(problem.unlock_s - self.now_s, kept_s), 0), 0)
         told = np.maximum(self.told[active], LEAST_LEFT * problem.remaining_steps)
         return replace(

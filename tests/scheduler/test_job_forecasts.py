@@ -4,6 +4,7 @@ import re
 import subprocess
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -19,7 +20,7 @@ from cluster_app.models import Gpu
 from estimation.accuracy import FEWEST
 from forecast.calibration import Correction, ForecastClass, Outcome
 from jobs_app.models import Attempt, Job, Reason
-from scheduler_app.job_forecasts import recording, runs
+from scheduler_app.job_forecasts import reading, recording, runs
 from scheduler_app.job_forecasts.reading import read_forecast_input
 from scheduler_app.job_forecasts.recording import (
     Ending,
@@ -45,7 +46,9 @@ from scheduler_app.job_forecasts.runs import (
 )
 from scheduler_app.job_forecasts.showing import Interval
 from scheduler_app.models import ForecastRun, GpuClaim, JobForecast, KeptForecast, PolicySetting, Round
+from scheduler_app.round.inputs import InputRows
 from scheduler_app.round.retention import delete_expired
+from scheduler_app.round.set_aside import Kind, set_aside
 from scheduler_app.templatetags.words import coming
 from tests.service_lab import Lab
 
@@ -128,6 +131,43 @@ def test_jobs_of_the_last_two_weeks_are_samples_of_those_to_come(cluster: Lab) -
     declared, took, of_waiting = found.unknowns.left.tolist()
     assert declared == of_waiting == pytest.approx(600 * RATE)
     assert took == pytest.approx(120 * RATE)
+
+
+def test_a_cluster_with_more_submissions_than_samples_knows_how_far_they_go_back(
+    cluster: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MOST_SAMPLES", 2)
+    jobs, now = [submitted(cluster, minutes=10) for _ in range(3)], cluster.now
+    for job, age in zip(jobs, (timedelta(days=9), 3 * MINUTE, MINUTE), strict=True):
+        Job.objects.filter(pk=job.pk).update(created_at=now - age)
+    found = read_forecast_input(now).unknowns
+    assert (len(found.submitted_s), found.known_s, found.history_s) == (2, 180, 9 * 86_400)
+    monkeypatch.setattr(reading, "MOST_SAMPLES", 4)
+    assert read_forecast_input(now).unknowns.known_s == 9 * 86_400
+
+
+def test_a_job_that_was_set_aside_does_not_come_back_as_a_sample(cluster: Lab) -> None:
+    aside, waiting = (submitted(cluster, minutes=10) for _ in range(2))
+    set_aside(Kind.JOB, {str(aside.pk): ValueError("unreadable")}, cluster.now)
+    found = read_forecast_input(cluster.now)
+    assert [job.id for job in found.jobs] == [waiting.pk]
+    assert len(found.unknowns.submitted_s) == 1
+
+
+def test_samples_with_which_no_snapshot_can_be_built_are_left_out(
+    cluster: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of a sample of a job that ended is set aside by no round."""
+    waiting, build = submitted(cluster, minutes=10), reading.build_snapshot
+
+    def failing(rows: InputRows, *args: Any, **kwargs: Any) -> Any:
+        if len(rows.jobs) > 1:
+            raise FloatingPointError
+        return build(rows, *args, **kwargs)
+
+    monkeypatch.setattr(reading, "build_snapshot", failing)
+    assert forecast_now(cluster).message == ""
+    assert shown(waiting)
 
 
 def test_the_length_of_a_job_that_declares_none_is_drawn_from_its_estimate(cluster: Lab) -> None:
