@@ -19,7 +19,7 @@ from pytest_django import Settings
 from cluster_app.models import Gpu
 from estimation.accuracy import FEWEST
 from forecast.calibration import Correction, ForecastClass, Outcome
-from jobs_app.models import Attempt, Job, Reason
+from jobs_app.models import Attempt, Job, JobArray, Reason
 from scheduler_app.job_forecasts import reading, recording, runs
 from scheduler_app.job_forecasts.reading import read_forecast_input
 from scheduler_app.job_forecasts.recording import (
@@ -49,6 +49,7 @@ from scheduler_app.models import ForecastRun, GpuClaim, JobForecast, KeptForecas
 from scheduler_app.round.inputs import InputRows
 from scheduler_app.round.retention import delete_expired
 from scheduler_app.round.set_aside import Kind, set_aside
+from scheduler_app.round.snapshot import build_snapshot
 from scheduler_app.templatetags.words import coming
 from tests.service_lab import Lab
 
@@ -158,12 +159,12 @@ def test_samples_with_which_no_snapshot_can_be_built_are_left_out(
     cluster: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error of a sample of a job that ended is set aside by no round."""
-    waiting, build = submitted(cluster, minutes=10), reading.build_snapshot
+    waiting = submitted(cluster, minutes=10)
 
     def failing(rows: InputRows, *args: Any, **kwargs: Any) -> Any:
         if len(rows.jobs) > 1:
             raise FloatingPointError
-        return build(rows, *args, **kwargs)
+        return build_snapshot(rows, *args, **kwargs)
 
     monkeypatch.setattr(reading, "build_snapshot", failing)
     assert forecast_now(cluster).message == ""
@@ -460,6 +461,14 @@ def test_rest_says_why_a_job_has_no_forecast(cluster: Lab, client: Client, setti
     assert "waits for other jobs" in why(child)
     assert "ended" in why(ended)
     assert "may be new" in why(fresh)
+    throttled = submitted(cluster, minutes=10)
+    array = JobArray.objects.create(start=0, end=9, at_a_time=1)
+    Job.objects.filter(pk=throttled.pk).update(reason=Reason.QUOTA, array=array, array_index=0)
+    assert "limit of tasks at a time" in why(throttled)
+    forecast_now(cluster)
+    JobForecast.objects.update(made_at=cluster.now - 31 * MINUTE)
+    assert "older than 30 min" in why(fresh)
+    JobForecast.objects.update(made_at=cluster.now)
     settings.MOTLEY_FORECASTS = False
     assert "switched off" in why(fresh)
 
