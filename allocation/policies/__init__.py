@@ -73,6 +73,7 @@ REGISTRY: dict[str, Registered] = {
 }
 
 POLICIES: dict[str, Policy] = {name: registered.policy for name, registered in REGISTRY.items()}
+KEEP_RUNNING = frozenset(name for name, registered in REGISTRY.items() if registered.keeps_running)
 
 PLAIN_PROGRAMS: dict[str, Policy] = {
     "finish_time_fairness": plain_finish_time_fairness,

@@ -17,7 +17,7 @@ from structlog.contextvars import bound_contextvars
 
 from allocation.decision import Decision, Status
 from allocation.plan_round import MOMENT_S, Plan, plan_round
-from allocation.policies import REGISTRY
+from allocation.policies import KEEP_RUNNING
 from allocation.rounds.mechanism import reset_due
 from allocation.time_budget import TimeBudget
 from cluster_app.feasibility import inventory
@@ -239,7 +239,7 @@ def decide_and_measure(setting: PolicySetting, rows: InputRows, snapshot: Snapsh
         return decide(limited, setting.policy, setting.parameters)
 
     plan = decide(snapshot, setting.policy, setting.parameters)
-    if not settings.MOTLEY_MEASURE_RATES or REGISTRY[setting.policy].keeps_running or not starts_any(snapshot, plan):
+    if not settings.MOTLEY_MEASURE_RATES or setting.policy in KEEP_RUNNING or not starts_any(snapshot, plan):
         return Measuring(snapshot, plan)
     try:
         return with_measurement(rows, snapshot, plan, read_trials(now), again)
