@@ -173,6 +173,7 @@ class ForecastingRules(ServiceRules):
             jobs=m,
             team_weight=state.jobs.team_weight[every],
             limit_s=np.full(len(every), inf),
+            preemptible=np.ones(len(every), dtype=np.bool_),
         )
 
 
@@ -203,6 +204,8 @@ def _unknowns(state: State, rows: Ints, samples: Ints) -> Unknowns:
         done_s=np.where(there, jobs.steps[every] - state.left[every], 0) / jobs.base_rate[every],
         rate_spread=np.zeros(len(every)),
         submitted_s=jobs.arrival_s[samples] - state.now_s,
+        known_s=min(state.now_s, SAMPLES_S),
+        history_s=state.now_s,
     )
 
 

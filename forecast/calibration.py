@@ -25,12 +25,15 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from estimation.types import Floats
+from forecast.future import HORIZON_S
 from forecast.intervals import QUANTILES
 
 MINUTE_S = 60.0
 LEAST_WIDTH = 0.05
 PRIOR = 10
 """Outcomes as which the scores of a perfect forecast count; with fewer seen, an interval is hardly corrected."""
+MOST_SCORE = 5.0
+"""A score beyond this counts as this: one forecast of no width that failed must not widen all others without limit."""
 MOST_SCORES = 1_000
 """Of the newest outcomes of a class."""
 HORIZONS_S = (600.0, 3600.0, 6 * 3600.0)
@@ -59,10 +62,10 @@ class Outcome(NamedTuple):
 
 
 def score(outcome: Outcome) -> float:
-    """Where the outcome lies: 0 at the median, 1 at the upper end of the interval, -1 at the lower."""
+    """Where the outcome lies: 0 at the median, 1 at the upper end of the interval, -1 at the lower; 5 at most."""
     low, median, high, true = np.log(np.maximum(outcome, 0) + MINUTE_S).tolist()
     width = (high - median if true >= median else median - low) + LEAST_WIDTH
-    return float((true - median) / width)
+    return float(np.clip((true - median) / width, -MOST_SCORE, MOST_SCORE))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +84,14 @@ class Correction:
         return cls({of_class: _scores(newest[-MOST_SCORES:]) for of_class, newest in seen.items()})
 
     def corrected(self, of_class: ForecastClass, quantiles_s: Floats) -> Floats:
-        """The quantiles (3,) in seconds, corrected and in order."""
+        """The quantiles (3,) in seconds, corrected and in order; inf: beyond the horizon."""
         at = self.scores.get(of_class)
         if at is None or not np.isfinite(quantiles_s).all():
             return quantiles_s
         low, median, high = np.log(np.maximum(quantiles_s, 0) + MINUTE_S).tolist()
         width = np.where(at >= 0, high - median, median - low) + LEAST_WIDTH
         found: Floats = np.maximum.accumulate(np.maximum(np.exp(median + at * width) - MINUTE_S, 0.0))
-        return found
+        return np.where(found > HORIZON_S, np.inf, found)
 
 
 def _scores(seen: list[float]) -> Floats:

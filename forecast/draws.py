@@ -20,7 +20,9 @@ HOURS_OF_DAY = 24
 NEAR_HOURS = 1
 """Past hours whose time of day differs by no more than this are like a coming hour."""
 LEAST_ALIKE = 3
-"""With fewer past hours that are like it, a coming hour repeats any past hour; with fewer at all, nothing arrives."""
+"""With fewer past hours that are like it, a coming hour repeats any past hour."""
+MOST_ARRIVALS = 20_000
+"""In one future, the first ones: of a cluster with so many submissions the first hours count."""
 NOTHING_KNOWN = Estimate(HOUR_S, 1.5, Source.COMPLETED, 0)
 """Duration of a job of which nothing is known: nine of ten are between 2 min and 4 h."""
 LEAST_P = 1e-6
@@ -43,6 +45,10 @@ class Unknowns:
         Standard deviation (M,) of the logarithm of the true rate over the one that is told.
     submitted_s
         Seconds (g,) from now to the submission of each sample of arrivals, all negative; the rows after the first m.
+    known_s
+        Seconds before now since which all submissions are among the samples.
+    history_s
+        Seconds since the first submission of all.
     """
 
     left: Floats
@@ -50,6 +56,8 @@ class Unknowns:
     done_s: Floats
     rate_spread: Floats
     submitted_s: Floats
+    known_s: float
+    history_s: float
 
 
 def draw_futures(present: Present, unknowns: Unknowns, *, draws: int, until_s: float, seed: int) -> Iterator[Draw]:
@@ -62,7 +70,9 @@ def draw_futures(present: Present, unknowns: Unknowns, *, draws: int, until_s: f
     chance, m = np.random.default_rng(seed), present.jobs
     lengths, speeds = (stratified(chance, draws, m) for _ in range(2))
     for length, speed in zip(lengths, speeds, strict=True):
-        sample, arrival_s = arrivals(unknowns.submitted_s, until_s, chance)
+        sample, arrival_s = arrivals(
+            unknowns.submitted_s, until_s, chance, known_s=unknowns.known_s, history_s=unknowns.history_s
+        )
         rows = np.concatenate([np.arange(m), m + sample])
         p, q = (
             np.concatenate([column, chance.uniform(LEAST_P, 1 - LEAST_P, len(sample))]) for column in (length, speed)
@@ -88,18 +98,36 @@ def _left(present: Present, unknowns: Unknowns, rows: Ints, p: Floats) -> Floats
     return np.maximum(left, LEAST_STEPS)
 
 
-def arrivals(submitted_s: Floats, until_s: float, chance: np.random.Generator) -> tuple[Ints, Floats]:
-    """Samples that arrive and when: each coming hour repeats a past hour of about the same time of day."""
-    past_hours = int(np.ceil(-submitted_s.min(initial=0) / HOUR_S))
-    if past_hours < LEAST_ALIKE:  # the burst with which a cluster begins would come again every hour
+def arrivals(
+    submitted_s: Floats, until_s: float, chance: np.random.Generator, *, known_s: float, history_s: float
+) -> tuple[Ints, Floats]:
+    """Samples that arrive and when, the first `MOST_ARRIVALS`: each coming hour repeats a past hour of its time of day.
+
+    Where samples go back for less than three hours, they come again and again as they came. Before three hours of
+    history nothing arrives: the burst with which a cluster begins would come again every hour.
+    """
+    if not submitted_s.size or np.ceil(history_s / HOUR_S) < LEAST_ALIKE:
         return np.zeros(0, dtype=np.int64), np.zeros(0)
-    hour_of = np.minimum((-submitted_s / HOUR_S).astype(np.int64), past_hours - 1)  # 0: the hour before now
-    coming = [_alike(hour, past_hours, chance) for hour in range(int(np.ceil(until_s / HOUR_S)))]
-    picked = [(np.flatnonzero(hour_of == past), (hour + past + 1) * HOUR_S) for hour, past in enumerate(coming)]
-    sample = np.concatenate([jobs for jobs, _ in picked])
-    when_s = np.concatenate([submitted_s[jobs] + shift_s for jobs, shift_s in picked])
-    order = np.argsort(when_s, kind="stable")
+    past_hours = int(known_s // HOUR_S)
+    if past_hours < LEAST_ALIKE:
+        sample, when_s = _all_again(submitted_s, until_s, max(known_s, 1.0))
+    else:
+        hour_of = (-submitted_s / HOUR_S).astype(np.int64)  # 0: the hour before now
+        coming = [_alike(hour, past_hours, chance) for hour in range(int(np.ceil(until_s / HOUR_S)))]
+        picked = [(np.flatnonzero(hour_of == past), (hour + past + 1) * HOUR_S) for hour, past in enumerate(coming)]
+        sample = np.concatenate([jobs for jobs, _ in picked])
+        when_s = np.concatenate([submitted_s[jobs] + shift_s for jobs, shift_s in picked])
+    order = np.argsort(when_s, kind="stable")[:MOST_ARRIVALS]
     return sample[order], when_s[order]
+
+
+def _all_again(submitted_s: Floats, until_s: float, known_s: float) -> tuple[Ints, Floats]:
+    """All samples, as they came in the last `known_s` seconds, again and again until then."""
+    of_these = np.flatnonzero(submitted_s >= -known_s)
+    times = min(np.ceil(until_s / known_s), np.ceil(MOST_ARRIVALS / max(of_these.size, 1)))
+    turn = np.repeat(np.arange(1, int(times) + 1), of_these.size)
+    sample = np.tile(of_these, int(times))
+    return sample, submitted_s[sample] + turn * known_s
 
 
 def _alike(hour: int, past_hours: int, chance: np.random.Generator) -> int:

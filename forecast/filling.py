@@ -3,8 +3,8 @@
 CPUs and memory are looked at by the next decision only.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from allocation.inventory import Inventory
 from allocation.problem import Problem
 from allocation.quotas import Quotas
-from estimation.types import Bools, Floats, Ints
+from estimation.types import Bools, Ints
 
 
 class Start(NamedTuple):
@@ -34,6 +34,16 @@ class Filling:
     """GPUs (G,) that no job holds."""
     quota_left: Ints
     """GPUs (L,) that each group may still take."""
+    _nodes_of: Ints = field(init=False)
+    """The set of nodes that each row (M,) may use, from 1; 0: all."""
+    _in_vain: Bools = field(init=False)
+    """Configurations (sets of nodes + 1, K) for which no GPUs were found: fewer and fewer are free."""
+
+    def __post_init__(self) -> None:
+        rows, K = self.problem.rate.shape
+        node_set = self.inventory.node_set
+        self._nodes_of = np.zeros(rows, dtype=np.int64) if node_set is None else node_set + 1
+        self._in_vain = np.zeros((int(self._nodes_of.max(initial=0)) + 1, K), dtype=np.bool_)
 
     @classmethod
     def of(cls, problem: Problem, inventory: Inventory, quotas: Quotas, held: Ints, owner: Ints) -> "Filling":
@@ -45,33 +55,43 @@ class Filling:
         return cls(problem, inventory, quotas, owner < 0, used)
 
     def starts(self, queue: Ints, *, strict: bool) -> Iterator[Start]:
-        """Start rows in this order; a strict queue stops at the first that does not fit."""
-        for row in queue.tolist():
-            if not self.free.any():
+        """Start rows in this order; a strict queue stops at the first that does not fit.
+
+        Rows that cannot fit are passed over at once, and one that fits by number is tried once for all that are alike:
+        the steps grow with the starts, not with the queue.
+        """
+        while (able := np.flatnonzero(self._fits(queue).any(axis=1))).size:
+            first = int(able[0])
+            if strict and first > 0:
                 return
-            if (start := self._start(row)) is not None:
+            start = self._start(int(queue[first]))
+            if start is not None:
                 self._take(start)
                 yield start
+                queue = queue[first + 1 :]
             elif strict:
                 return
 
     def _start(self, row: int) -> Start | None:
-        rate, gpus = self.problem.rate[row], self.problem.gpus
-        free = np.bincount(self.inventory.gpu_type[self.free], minlength=len(self.problem.capacity))
-        fits = (rate > 0) & (self.problem.usage <= free[:, None]).all(axis=0) & (gpus <= self._quota_of(row))
-        for k in self._best_first(rate, fits):
+        """Start a row where it is fastest; None: nowhere, which holds for all rows that may use the same nodes."""
+        rate, fits = self.problem.rate[row], self._fits(np.array([row]))[0]
+        able = np.flatnonzero(fits)
+        for k in able[np.argsort(-rate[able], kind="stable")].tolist():
             if (found := self._gpus_for(row, k)) is not None:
                 return Start(row, k, found)
+            self._in_vain[self._nodes_of[row], k] = True
         return None
 
-    @staticmethod
-    def _best_first(rate: Floats, fits: Bools) -> Sequence[int]:
-        able = np.flatnonzero(fits)
-        return [int(k) for k in able[np.argsort(-rate[able], kind="stable")]]
-
-    def _quota_of(self, row: int) -> float:
-        groups = self.quotas.group[row]
-        return float(min((self.quota_left[g] for g in groups.tolist() if g >= 0), default=np.inf))
+    def _fits(self, queue: Ints) -> Bools:
+        """Configurations (q, K) for which enough GPUs are free and within quotas, and that were not tried in vain."""
+        free = np.bincount(self.inventory.gpu_type[self.free], minlength=len(self.problem.capacity))
+        quota = np.append(self.quota_left.astype(float), np.inf)[self.quotas.group[queue]].min(axis=1, initial=np.inf)
+        possible = np.asarray((self.problem.usage <= free[:, None]).all(axis=0))
+        if not possible.any():
+            return np.zeros((len(queue), len(possible)), dtype=np.bool_)
+        within = self.problem.gpus <= quota[:, None]
+        fits: Bools = possible & (self.problem.rate[queue] > 0) & within & ~self._in_vain[self._nodes_of[queue]]
+        return fits
 
     def _gpus_for(self, row: int, k: int) -> Ints | None:
         """Free GPUs for the configuration, on the fullest nodes that hold its parts; None: there are none."""

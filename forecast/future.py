@@ -7,6 +7,7 @@ have started when the GPUs became free, as in a round that this would have cause
 """
 
 from dataclasses import dataclass, field, replace
+from time import monotonic
 
 import numpy as np
 
@@ -55,10 +56,24 @@ class Rounds:
     """Whether jobs are served in the order of submission, and the first that does not fit stops the queue."""
 
 
-def play(present: Present, draw: Draw, rounds: Rounds, *, horizon_s: float = HORIZON_S) -> Played:
-    """Play the rounds of one future until all jobs that are there have ended, or to the horizon."""
+class OutOfTime(Exception):
+    """A future was given up before its jobs had ended."""
+
+
+def play(
+    present: Present, draw: Draw, rounds: Rounds, *, horizon_s: float = HORIZON_S, deadline: float = np.inf
+) -> Played:
+    """Play the rounds of one future until all jobs that are there have ended, or to the horizon.
+
+    Raises
+    ------
+    OutOfTime
+        `time.monotonic` reached the deadline.
+    """
     future = Future(present.rows(draw.rows), draw, rounds)
     while future.now_s < horizon_s and future.unfinished:
+        if monotonic() >= deadline:
+            raise OutOfTime(f"a future was given up {future.now_s:,.0f} s from now")
         future.run_round()
     return future.played()
 
@@ -177,6 +192,7 @@ class Future:
         problem = self.present.problem.subset(active)
         held = self.held[active] >= 0
         kept_s = self.since_s[active] + self.rounds.min_run_s - self.now_s
+        kept_s[~self.present.preemptible[active]] = np.inf
         unlock_s = np.where(held, np.maximum(np.maximum(problem.unlock_s - self.now_s, kept_s), 0), 0)
         told = np.maximum(self.told[active], LEAST_LEFT * problem.remaining_steps)
         return replace(

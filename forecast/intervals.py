@@ -1,6 +1,7 @@
 """Intervals of start and end over many futures."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Self
@@ -9,13 +10,14 @@ import numpy as np
 
 from estimation.types import Floats, Ints
 from forecast.draws import Unknowns, draw_futures
-from forecast.future import HORIZON_S, Played, Rounds, play
+from forecast.future import HORIZON_S, OutOfTime, Played, Rounds, play
 from forecast.present import Present
 
 QUANTILES = (0.1, 0.5, 0.9)
 DRAWS = 32
 LEAST_DRAWS = 8
-"""Futures that are played however long each takes."""
+"""Futures that are played beyond the time budget, as long as `MOST_BUDGETS` of it are not spent."""
+MOST_BUDGETS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +56,22 @@ def forecast(
     horizon_s: float = HORIZON_S,
     seed: int = 0,
 ) -> Intervals:
-    """Forecast start and finish of the jobs that are there: so many futures, fewer when the time budget is spent."""
+    """Forecast start and finish of the jobs that are there: so many futures, fewer when the time budget is spent.
+
+    Raises
+    ------
+    OutOfTime
+        No future was played to its end within `MOST_BUDGETS` budgets.
+    """
     began, futures = monotonic(), list[Played]()
     for draw in draw_futures(present, unknowns, draws=draws, until_s=horizon_s, seed=seed):
-        futures.append(play(present, draw, rounds, horizon_s=horizon_s))
-        if len(futures) >= LEAST_DRAWS and monotonic() - began > budget_s:
+        with suppress(OutOfTime):  # it counts for nothing: what became of its jobs is not known
+            futures.append(play(present, draw, rounds, horizon_s=horizon_s, deadline=began + MOST_BUDGETS * budget_s))
+        spent_s = monotonic() - began
+        if spent_s > budget_s and (len(futures) >= LEAST_DRAWS or spent_s > MOST_BUDGETS * budget_s):
             break
+    if not futures:
+        raise OutOfTime(f"no future of {present.jobs:,} jobs was played to its end in {MOST_BUDGETS * budget_s:.0f} s")
     return Intervals.over(futures, len(present.problem.capacity))
 
 

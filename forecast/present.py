@@ -8,7 +8,7 @@ import numpy as np
 from allocation.inventory import Inventory
 from allocation.problem import LEAST_WEIGHT, Problem
 from allocation.quotas import Quotas
-from estimation.types import Floats, Ints
+from estimation.types import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -25,6 +25,8 @@ class Present:
         Weight (M,) of each row's team, which its unfinished jobs share.
     limit_s
         Seconds (M,) for which each row may still run; inf: without limit.
+    preemptible
+        Rows (M,) that may be stopped or moved once they run.
     """
 
     problem: Problem
@@ -33,6 +35,7 @@ class Present:
     jobs: int
     team_weight: Floats
     limit_s: Floats
+    preemptible: Bools
 
     def rows(self, kept: Ints) -> Self:
         """The same moment for some of the rows, in the order named; those that are held must be among them."""
@@ -46,6 +49,7 @@ class Present:
             jobs=int((kept < self.jobs).sum()),
             team_weight=self.team_weight[kept],
             limit_s=self.limit_s[kept],
+            preemptible=self.preemptible[kept],
         )
 
 

@@ -45,6 +45,8 @@ class Registered:
     """Whether the decision is independent of the time that jobs waited and ran, and of their remaining work."""
     strict_queue: bool = False
     """Whether the first job that does not fit stops the queue, so that idle GPUs are not lent to other jobs."""
+    keeps_running: bool = False
+    """Whether a running job keeps its GPUs to its end: it never leaves a GPU type on which it is slow."""
 
 
 REGISTRY: dict[str, Registered] = {
@@ -58,12 +60,12 @@ REGISTRY: dict[str, Registered] = {
     "max_sum_throughput": Registered(max_sum_throughput, timeless=True),
     "min_cost": Registered(min_cost, timeless=True),
     "min_cost_slo": Registered(min_cost_slo),
-    "allox": Registered(allox),
-    "qssf": Registered(qssf, strict_queue=True),
-    "slearn": Registered(slearn, strict_queue=True),
+    "allox": Registered(allox, keeps_running=True),
+    "qssf": Registered(qssf, strict_queue=True, keeps_running=True),
+    "slearn": Registered(slearn, strict_queue=True, keeps_running=True),
     "srtf": Registered(srtf),
     "las": Registered(las),
-    "fifo": Registered(fifo, timeless=True, strict_queue=True),
+    "fifo": Registered(fifo, timeless=True, strict_queue=True, keeps_running=True),
     "fifo_fastest": Registered(fifo_fastest, timeless=True, strict_queue=True),
     "proportional": Registered(proportional, timeless=True),
     "isolated": Registered(isolated, timeless=True),
@@ -71,6 +73,7 @@ REGISTRY: dict[str, Registered] = {
 }
 
 POLICIES: dict[str, Policy] = {name: registered.policy for name, registered in REGISTRY.items()}
+KEEP_RUNNING = frozenset(name for name, registered in REGISTRY.items() if registered.keeps_running)
 
 PLAIN_PROGRAMS: dict[str, Policy] = {
     "finish_time_fairness": plain_finish_time_fairness,

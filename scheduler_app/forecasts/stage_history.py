@@ -5,14 +5,12 @@ from collections.abc import Collection
 from uuid import UUID
 
 from estimation.durations import Basis
-from estimation.stages import EndedStage, StageRatio, stage_ratios
+from estimation.stages import MOST_LEVELS, EndedStage, StageRatio, stage_ratios
 from jobs_app.models import JobDependency
 from jobs_app.models.job import JobDependencyQuerySet
 from scheduler_app.forecasts.array_samples import OF_HISTORY
 from scheduler_app.models import DurationForecast
 
-MOST_LEVELS = 8
-"""Stages further back are not looked at."""
 EXPECTED = (*OF_HISTORY, Basis.BOOSTED)
 """What a forecast is based on that ended jobs told of: of declared lengths no ratio is learned."""
 

@@ -3,7 +3,8 @@
 Samples are the newest jobs of the last two weeks, as fresh copies in the queue: futures draw their arrivals from them.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -24,12 +25,15 @@ from scheduler_app.forecasts.duration_history import read_ended_jobs
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import policy_function
 from scheduler_app.round.inputs import InputRows, JobRow, NodeRow, read_job_rows, read_measured
+from scheduler_app.round.job_options import Timing
 from scheduler_app.round.run_round import read_for_round
 from scheduler_app.round.set_aside import Kind, set_aside_at
 from scheduler_app.round.snapshot import Snapshot, build_snapshot, seconds_worked
 
+log = logging.getLogger(__name__)
+
 SAMPLED = timedelta(days=14)
-MOST_SAMPLES = 500
+MOST_SAMPLES = 2_000
 RATE_SPREADS = {Source.MEASURED: 0.05, Source.DECLARED: 0.15}
 """Standard deviation of the logarithm of the true rate over the one that is told, by the source of that."""
 OTHER_SPREAD = 0.3
@@ -42,6 +46,14 @@ class Sample(NamedTuple):
     submitted_at: datetime
     took_gpu_s: float | None
     """GPU-seconds that it received; None: it has not ended."""
+
+
+class History(NamedTuple):
+    """Samples: all jobs that were submitted in the last `known_s` seconds, of `history_s` since the first of all."""
+
+    samples: Sequence[Sample]
+    known_s: float
+    history_s: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,21 +80,34 @@ def read_forecast_input(now: datetime) -> ForecastInput:
     rows, timing = read_for_round(now, setting)
     aside = {UUID(key) for key in set_aside_at(Kind.JOB, now)} | rows.unreadable.keys()
     pinned = frozenset(attempt.id for attempt in rows.attempts.values() if attempt.job_id in aside)
-    samples = read_samples(now, rows.nodes)
-    snapshot, _ = build_snapshot(_with_samples(rows.without(aside), samples), timing, pinned=pinned)
+    history = read_history(now, rows.nodes, without=aside)
+    snapshot, history = _snapshot(rows.without(aside), history, timing, pinned)
     policy = policy_function(setting.policy, setting.parameters)
     strict = REGISTRY[setting.policy].strict_queue
     rounds = Rounds(policy, setting.round_length_s, setting.min_run_s, strict=strict)
-    return forecast_input(snapshot, rows, samples, rounds, ran_s=_ran_s(), now=now)
+    return forecast_input(snapshot, rows, history, rounds, ran_s=_ran_s(), now=now)
 
 
-def read_samples(now: datetime, nodes: Sequence[NodeRow]) -> list[Sample]:
-    """The newest jobs of the last two weeks, in the order of submission."""
+def read_history(now: datetime, nodes: Sequence[NodeRow], *, without: Collection[UUID]) -> History:
+    """The newest jobs of the last two weeks, in the order of submission, but for some."""
     newest = Job.objects.filter(created_at__gt=now - SAMPLED, created_at__lte=now).order_by("-pk")
-    pks = list(newest.values_list("pk", flat=True)[:MOST_SAMPLES])
+    submitted = dict(newest.values_list("pk", "created_at")[:MOST_SAMPLES])
+    pks = submitted.keys() - without
     ended = set(Job.objects.filter(pk__in=pks, state__in=Job.FINAL).values_list("pk", flat=True))
     rows = read_job_rows(Job.objects.filter(pk__in=pks), nodes, {})
-    return [_sample(row, now, ended=row.id in ended) for row in rows]
+    first = Job.objects.order_by("created_at").values_list("created_at", flat=True).first() or now
+    since = min(submitted.values()) if len(submitted) == MOST_SAMPLES else max(first, now - SAMPLED)
+    samples = [_sample(row, now, ended=row.id in ended) for row in rows]
+    return History(samples, known_s=(now - since).total_seconds(), history_s=(now - first).total_seconds())
+
+
+def _snapshot(rows: InputRows, history: History, timing: Timing, pinned: frozenset[int]) -> tuple[Snapshot, History]:
+    """The snapshot with the samples behind; without them, and nothing arrives, where one of them makes it fail."""
+    try:
+        return build_snapshot(_with_samples(rows, history.samples), timing, pinned=pinned)[0], history
+    except Exception:
+        log.exception("jobs are forecast without arrivals")
+        return build_snapshot(_with_samples(rows, ()), timing, pinned=pinned)[0], history._replace(samples=[])
 
 
 def _sample(row: JobRow, now: datetime, *, ended: bool) -> Sample:
@@ -126,14 +151,14 @@ def _ran_s() -> dict[UUID, float]:
 def forecast_input(
     snapshot: Snapshot,
     rows: InputRows,
-    samples: Sequence[Sample],
+    history: History,
     rounds: Rounds,
     *,
     ran_s: dict[UUID, float],
     now: datetime,
 ) -> ForecastInput:
     """The present and its unknowns, from a snapshot whose last rows are those samples that can run."""
-    there, sampled = {job.id: job for job in rows.jobs}, {sample.row.id: sample for sample in samples}
+    there, sampled = {job.id: job for job in rows.jobs}, {sample.row.id: sample for sample in history.samples}
     ids = [UUID(key) for key in snapshot.jobs]
     able = [sampled[key] for key in ids if key in sampled]
     jobs = [there[key] for key in ids if key in there]
@@ -145,8 +170,10 @@ def forecast_input(
         jobs=len(jobs),
         team_weight=np.array([rows.teams[job.team_id].weight for job in every], dtype=float),
         limit_s=_limits_s(every, snapshot.problem, ran_s),
+        preemptible=np.array([job.preemptible for job in every], dtype=np.bool_),
     )
-    return ForecastInput(present, _unknowns(snapshot, jobs, able, now), rounds, jobs, snapshot.types)
+    unknowns = _unknowns(snapshot, jobs, history._replace(samples=able), now)
+    return ForecastInput(present, unknowns, rounds, jobs, snapshot.types)
 
 
 def _limits_s(jobs: Sequence[JobRow], problem: Problem, ran_s: dict[UUID, float]) -> Floats:
@@ -156,8 +183,9 @@ def _limits_s(jobs: Sequence[JobRow], problem: Problem, ran_s: dict[UUID, float]
     return left_s
 
 
-def _unknowns(snapshot: Snapshot, jobs: Sequence[JobRow], samples: Sequence[Sample], now: datetime) -> Unknowns:
-    problem, every = snapshot.problem, [*jobs, *(sample.row for sample in samples)]
+def _unknowns(snapshot: Snapshot, jobs: Sequence[JobRow], history: History, now: datetime) -> Unknowns:
+    problem, samples = snapshot.problem, history.samples
+    every = [*jobs, *(sample.row for sample in samples)]
     done_s = seconds_worked(
         every, problem.rate, problem.held, problem.held_s, base_gpus=problem.base_gpus, base_rate=problem.base_rate
     )
@@ -168,6 +196,8 @@ def _unknowns(snapshot: Snapshot, jobs: Sequence[JobRow], samples: Sequence[Samp
         done_s=done_s,
         rate_spread=_rate_spreads(snapshot),
         submitted_s=np.array(submitted_s, dtype=float),
+        known_s=history.known_s,
+        history_s=history.history_s,
     )
 
 

@@ -1,16 +1,19 @@
 """Forecasts are written for those who wait, and kept, thinned, until the truth is known.
 
-Kept are a forecast at the submission, one at the start, and one each hour. What is shown is corrected by how those
-turned out that were kept before.
+Kept are a forecast at the submission, one at the start, and of some jobs one each hour. What is shown is corrected
+by how those turned out that were kept before.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from heapq import nsmallest
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
+from zlib import crc32
 
 import numpy as np
+from django.db import transaction
 
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
@@ -26,6 +29,9 @@ Occasion = KeptForecast.Occasion
 QUANTILE_NAMES = ("low", "median", "high")
 MOST_OUTCOMES = 2_000
 """Newest outcomes by which forecasts are corrected and judged."""
+MOST_HOURLY = 500
+"""Jobs of which a forecast is kept each hour, chosen by a hash of their ids, so that they stay the same."""
+ROWS_PER_BATCH = 500
 EVERY = timedelta(hours=1)
 """Least time between two kept forecasts of one job that are neither at its submission nor at its start."""
 
@@ -66,12 +72,24 @@ class Ending(NamedTuple):
 
 
 def record_forecasts(asked: ForecastInput, found: Intervals | None, now: datetime) -> None:
-    """Write the forecasts of all jobs anew, close what has come true, and keep what is due; None: there are no jobs."""
-    _close(read_open())
+    """Write the forecasts of all jobs anew, and keep what is due; None: there are no jobs.
+
+    All is read before the transaction, which on SQLite keeps everybody else from writing.
+    """
     made = made_forecasts(asked, found, Correction.of(read_outcomes("played"))) if found else []
-    _write_present(made, now)
-    due = forecasts_due(made, read_open(), now)
-    insert_many(KeptForecast, [row for one, occasion in due for row in _kept_rows(one, occasion, now)])
+    due = list(forecasts_due(made, read_open(), now))
+    kept = [row for one, occasion in due for row in _kept_rows(one, occasion, now)]
+    with transaction.atomic():
+        _write_present(made, now)
+        insert_many(KeptForecast, kept)
+
+
+def close_outcomes() -> None:
+    """Write down what has come true of the forecasts that are kept, and delete those that never will, in batches."""
+    happened, never = came_true(read_open(), _endings())
+    rewrite(KeptForecast, ("happened_at",), {pk: (at,) for pk, at in happened.items()})
+    for first in range(0, len(never), ROWS_PER_BATCH):
+        KeptForecast.objects.filter(pk__in=never[first : first + ROWS_PER_BATCH]).delete()
 
 
 # -- decide: pure --------------------------------------------------------------------------------------------------
@@ -83,10 +101,6 @@ def made_forecasts(asked: ForecastInput, found: Intervals, correction: Correctio
     for at, job in enumerate(asked.jobs):
         runs, known = bool(asked.runs[at]), job.steps_in_all is not None
         played = ({} if runs else {Event.START: found.start_s[at]}) | {Event.FINISH: found.finish_s[at]}
-        shown = {
-            event: correction.corrected(ForecastClass.of(event, float(s[1]), known_length=known), s)
-            for event, s in played.items()
-        }
         kind = int(found.gpu_type[at])
         made.append(
             MadeForecast(
@@ -96,7 +110,7 @@ def made_forecasts(asked: ForecastInput, found: Intervals, correction: Correctio
                 runs=runs,
                 started_before=job.attempt_count > 0,
                 played_s=played,
-                shown_s=shown,
+                shown_s=shown_quantiles(played, correction, known_length=known),
                 gpu_type=asked.types[kind] if kind >= 0 else "",
                 type_part=float(found.type_part[at]),
                 place=0 if runs else max(int(found.place[at]), 1),
@@ -105,10 +119,23 @@ def made_forecasts(asked: ForecastInput, found: Intervals, correction: Correctio
     return made
 
 
+def shown_quantiles(
+    played_s: Mapping[Event, Floats], correction: Correction, *, known_length: bool
+) -> dict[Event, Floats]:
+    """The quantiles (3,) of each event, corrected; a start is corrected to no later than the end."""
+    shown = {
+        event: correction.corrected(ForecastClass.of(event, float(s[1]), known_length=known_length), s)
+        for event, s in played_s.items()
+    }
+    return {event: np.minimum(s, shown[Event.FINISH]) for event, s in shown.items()}
+
+
 def forecasts_due(
     made: Iterable[MadeForecast], kept: Iterable[OpenForecast], now: datetime
 ) -> Iterator[tuple[MadeForecast, Occasion]]:
     """Those forecasts that are kept, and on what occasion."""
+    made = list(made)
+    each_hour = set(nsmallest(MOST_HOURLY, (one.job for one in made), key=lambda job: crc32(job.bytes)))
     occasions: dict[UUID, set[str]] = {}
     newest: dict[UUID, datetime] = {}
     for one in kept:
@@ -120,7 +147,7 @@ def forecasts_due(
             yield forecast, Occasion.START
         elif not before and not forecast.started_before:
             yield forecast, Occasion.SUBMISSION
-        elif forecast.job not in newest or now - newest[forecast.job] >= EVERY:
+        elif forecast.job in each_hour and (forecast.job not in newest or now - newest[forecast.job] >= EVERY):
             yield forecast, Occasion.HOURLY
 
 
@@ -191,18 +218,14 @@ def _seconds(made_at: datetime, happened_at: datetime) -> float:
     return max((happened_at - made_at).total_seconds(), 0.0)
 
 
-def _endings(jobs: Iterable[UUID]) -> dict[UUID, Ending]:
-    rows = Job.objects.filter(pk__in=set(jobs)).values_list("pk", *Ending._fields)
+def _endings() -> dict[UUID, Ending]:
+    """Of the jobs of all forecasts whose truth is not known."""
+    of_open = KeptForecast.objects.filter(happened_at=None).values("job")
+    rows = Job.objects.filter(pk__in=of_open).values_list("pk", *Ending._fields)
     return {pk: Ending(*row) for pk, *row in rows}
 
 
 # -- write ---------------------------------------------------------------------------------------------------------
-
-
-def _close(kept: Sequence[OpenForecast]) -> None:
-    happened, never = came_true(kept, _endings(one.job for one in kept))
-    rewrite(KeptForecast, ("happened_at",), {pk: (at,) for pk, at in happened.items()})
-    KeptForecast.objects.filter(pk__in=never).delete()
 
 
 def _write_present(made: Sequence[MadeForecast], now: datetime) -> None:

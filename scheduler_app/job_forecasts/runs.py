@@ -7,26 +7,37 @@ import threading
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection
 from django.utils import timezone
 
 from forecast.intervals import forecast
 from jobs_app.models import Job
 from scheduler_app.job_forecasts.reading import read_forecast_input
-from scheduler_app.job_forecasts.recording import record_forecasts
+from scheduler_app.job_forecasts.recording import close_outcomes, record_forecasts
 from scheduler_app.models import ForecastRun, JobForecast, Round
 from scheduler_app.round.tick import round_turn
 
 log = logging.getLogger(__name__)
+
+
+class ForecastsAreRunning(Exception):
+    """Only one run of forecasts is made at a time."""
+
 
 LEAST_PAUSE = timedelta(seconds=30)
 PART = 5
 """Between the beginnings of two runs lie so many durations of the first: a fifth of one core at most."""
 BUDGET_S = 20.0
 """Time after which no further future is played."""
+LONGEST_PAUSE = timedelta(minutes=10)
+"""Between the beginnings of two runs at most, however long the first took."""
+STOPPED_AFTER = timedelta(minutes=4)
+"""A process that has not ended by then is stopped."""
 LONGEST_RUN = timedelta(minutes=5)
-"""A run that has not ended by then is taken to be lost."""
+"""A run that has not ended by then is taken to be lost, with the scheduler that began it."""
 MOST_KEPT = 100
+MOST_JOBS = 2_000
+"""Of more unfinished jobs a future takes minutes, and none is forecast."""
 
 
 # -- when ----------------------------------------------------------------------------------------------------------
@@ -48,8 +59,8 @@ def forecast_when_due(now: datetime) -> None:
 
 def claim_run(now: datetime) -> ForecastRun | None:
     """The run that is due; the first to ask has it. None: none is due."""
-    last = ForecastRun.objects.first()
-    if last is not None and now < _next_at(last):
+    last = ForecastRun.objects.order_by("-round").first()
+    if last is not None and last.started_at <= now < _next_at(last):  # it starts after now: a clock was set back
         return None
     newest = _newest_round()
     if newest is None or (last is not None and newest <= last.round) or not _is_wanted():
@@ -62,7 +73,8 @@ def _next_at(last: ForecastRun) -> datetime:
     """When the next run may begin."""
     if last.finished_at is None:
         return last.started_at + LONGEST_RUN
-    return last.started_at + max(LEAST_PAUSE, PART * (last.finished_at - last.started_at))
+    pause = max(LEAST_PAUSE, PART * (last.finished_at - last.started_at))
+    return last.started_at + min(pause, LONGEST_PAUSE)
 
 
 def _newest_round() -> int | None:
@@ -76,22 +88,40 @@ def _is_wanted() -> bool:
 
 def _run_in_a_process(pk: int) -> None:
     command = ["nice", sys.executable, str(settings.BASE_DIR / "manage.py"), "forecastjobs", str(pk), "--skip-checks"]
-    at_most_s, nowhere = LONGEST_RUN.total_seconds(), subprocess.DEVNULL
+    at_most_s, nowhere = STOPPED_AFTER.total_seconds(), subprocess.DEVNULL
     try:
         subprocess.run(command, check=True, timeout=at_most_s, cwd=settings.BASE_DIR, stdout=nowhere)  # noqa: S603
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError) as error:
         log.exception("jobs were not forecast; a later round tries again")
+        note_failed(pk, error, timezone.now())
+    finally:
+        connection.close()  # of this thread
+
+
+def note_failed(pk: int, error: Exception, now: datetime) -> None:
+    """End the run of a process that did not end it, so that the next waits as after any other."""
+    message = f"Its process was lost. {type(error).__name__}: {error}"[:500]
+    ForecastRun.objects.filter(pk=pk, finished_at=None).update(finished_at=now, message=message)
 
 
 # -- run -----------------------------------------------------------------------------------------------------------
 
 
 def run_now(now: datetime) -> ForecastRun | None:
-    """A run that nobody has claimed, for a command by hand; None: no round has been committed yet."""
+    """A run for a command by hand, which begins now; None: no round has been committed yet.
+
+    Raises
+    ------
+    ForecastsAreRunning
+        A run has not ended yet, and is not taken to be lost.
+    """
+    if ForecastRun.objects.filter(finished_at=None, started_at__gt=now - LONGEST_RUN, started_at__lte=now).exists():
+        raise ForecastsAreRunning("a run of forecasts has not ended yet")
     newest = _newest_round()
     if newest is None:
         return None
-    return ForecastRun.objects.get_or_create(round=newest, defaults={"started_at": now})[0]
+    begun = {"started_at": now, "finished_at": None}
+    return ForecastRun.objects.update_or_create(round=newest, defaults=begun)[0]
 
 
 def forecast_jobs(run: ForecastRun, now: datetime) -> ForecastRun:
@@ -109,10 +139,15 @@ def forecast_jobs(run: ForecastRun, now: datetime) -> ForecastRun:
 
 
 def _read_forecast_and_record(run: ForecastRun, now: datetime) -> None:
+    close_outcomes()  # of its own: what has come true stays known where the forecast fails
+    run.jobs, run.draws, run.message = Job.objects.unfinished().count(), 0, ""
+    if run.jobs > MOST_JOBS:
+        JobForecast.objects.all().delete()
+        run.message = f"No job is forecast while more than {MOST_JOBS:,} are unfinished: there are {run.jobs:,}."
+        return
     asked = read_forecast_input(now)
     found = None
     if asked.jobs:
         found = forecast(asked.present, asked.unknowns, asked.rounds, budget_s=BUDGET_S, seed=run.round)
-    with transaction.atomic():
-        record_forecasts(asked, found, now)
-    run.jobs, run.draws, run.message = len(asked.jobs), found.draws if found else 0, ""
+    record_forecasts(asked, found, now)
+    run.jobs, run.draws = len(asked.jobs), found.draws if found else 0

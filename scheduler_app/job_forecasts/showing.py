@@ -1,13 +1,17 @@
 """The present forecast of one job as its page and REST show it, or why there is none."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Self
 
 from django.conf import settings
+from django.utils import timezone
 
 from jobs_app.models import Job, Reason
 from scheduler_app.models import JobForecast
+
+SHOWN_FOR = timedelta(minutes=30)
+"""What is older says little of the queue as it is."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,17 @@ class ShownForecast:
         return cls(row.made_at, start, finish, row.gpu_type, row.type_part, place, row.queue)
 
 
+def _is_old(row: JobForecast) -> bool:
+    return timezone.now() - row.made_at > SHOWN_FOR
+
+
 def read_forecast(job: Job) -> ShownForecast | None:
     """The present forecast of the job; None: there is none, and `why_none` says why."""
-    if job.is_final or job.held:
+    if job.is_final or job.held or not settings.MOTLEY_FORECASTS:
         return None
     row = JobForecast.objects.filter(pk=job.pk).first()
     waits = job.state == Job.State.QUEUED
-    if row is None or (waits and row.runs):  # stopped since: the next run has it in the queue
+    if row is None or _is_old(row) or (waits and row.runs):  # stopped since: the next run has it in the queue
         return None
     return ShownForecast.of(row, waits=waits)
 
@@ -59,6 +67,16 @@ def why_none(job: Job) -> str:
         return "The job is held: it has no place in the queue."
     if not settings.MOTLEY_FORECASTS:
         return "Forecasts are switched off on this site."
+    return _why_not_now(job)
+
+
+def _why_not_now(job: Job) -> str:
+    """Why the last runs have no forecast of a job that waits or runs."""
+    row = JobForecast.objects.filter(pk=job.pk).first()
+    if row is not None and _is_old(row):
+        return f"The last forecast of the job is older than {SHOWN_FOR.seconds // 60} min: no run has ended since."
     if job.reason == Reason.DEPENDENCY:
         return "The job waits for other jobs: it has no place in the queue yet."
+    if job.reason == Reason.QUOTA and job.array is not None and job.array.at_a_time is not None:
+        return "Its array's limit of tasks at a time is reached: it has no place in the queue yet."
     return "No forecast has included the job yet: it may be new, or no node in service can run it."

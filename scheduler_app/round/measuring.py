@@ -148,8 +148,9 @@ def measurements(rows: InputRows, snapshot: Snapshot, plan: Plan, trials: Trials
     factors = rate_factors(rows.known_rates, [kind.id for kind in rows.types], specs) or prior_factors(machines.speed)
     budget = ProbeBudget(gpu_s=GPU_TIME_PART * len(snapshot.gpus) * WINDOW.total_seconds() - trials.gpu_s)
     possible = _idle_on_real_gpus(rows, snapshot, plan)
-    for row, job in candidates.items():
-        measured = knowledge_of(rows, [job])[0][0].measured
+    known, of_job = knowledge_of(rows, list(candidates.values()))
+    for (row, job), workload in zip(candidates.items(), of_job.tolist(), strict=True):
+        measured = known[workload].measured
         if measured.usable:  # of a program that reports nothing nothing can be measured
             tried = _tried(rows, trials.of((job.team_id, job.workload)))
             beliefs = _Beliefs(snapshot.problem, factors, measured, tried, budget)
@@ -171,8 +172,9 @@ def _candidates(rows: InputRows, snapshot: Snapshot, plan: Plan, trials: Trials)
 
 
 def _may_measure(job: JobRow) -> bool:
-    """Whether it may leave the cell again, and its rate depends on GPU type, GPUs and nodes alone."""
-    return job.preemptible and not (job.gpus_per_replica.several or job.batch_size or job.uneven_gang)
+    """Whether it may leave the cell again, at little cost, and its rate depends on GPU type, GPUs and nodes alone."""
+    may_leave = job.preemptible and job.deadline is None and job.restore_s < MEASUREMENT_S
+    return may_leave and not (job.gpus_per_replica.several or job.batch_size or job.uneven_gang)
 
 
 def _idle_on_real_gpus(rows: InputRows, snapshot: Snapshot, plan: Plan) -> Bools:

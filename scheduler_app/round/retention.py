@@ -178,6 +178,13 @@ def _kept_forecasts(before: datetime) -> QuerySet[Any]:
     return known.filter(Q(happened_at__lt=before) | Q(happened_at__lte=Subquery(beyond)))
 
 
+def _open_forecasts(before: datetime) -> QuerySet[Any]:
+    """Those made before the cutoff of events that have not come, and all but the newest of the others."""
+    unknown = KeptForecast.objects.filter(happened_at=None)
+    beyond = unknown.order_by("-made_at").values("made_at")[MOST_FORECASTS : MOST_FORECASTS + 1]
+    return unknown.filter(Q(made_at__lt=before) | Q(made_at__lte=Subquery(beyond)))
+
+
 def _forget_snapshots(rounds: QuerySet[Any]) -> object:
     return rounds.update(archive=None)
 
@@ -225,6 +232,7 @@ RETENTION_RULES = (
     ),
     RetentionRule("forecasts of jobs that ended", "MOTLEY_KEEP_FORECASTS", _forecasts, _delete),
     RetentionRule("forecasts of starts and ends", "MOTLEY_KEEP_FORECASTS", _kept_forecasts, _delete),
+    RetentionRule("forecasts of what has not come", "MOTLEY_KEEP_FORECASTS", _open_forecasts, _delete),
     RetentionRule("audit entries", "MOTLEY_KEEP_AUDIT", lambda day: AuditEntry.objects.filter(at__lt=day), _delete),
     RetentionRule("API tokens that expired or were revoked", "MOTLEY_KEEP_TOKENS", _expired_tokens, _delete),
 )

@@ -17,6 +17,7 @@ from structlog.contextvars import bound_contextvars
 
 from allocation.decision import Decision, Status
 from allocation.plan_round import MOMENT_S, Plan, plan_round
+from allocation.policies import KEEP_RUNNING
 from allocation.rounds.mechanism import reset_due
 from allocation.time_budget import TimeBudget
 from cluster_app.feasibility import inventory
@@ -44,7 +45,7 @@ from scheduler_app.round.reason_texts import (
     reasons_of,
     rivals_named,
 )
-from scheduler_app.round.set_aside import Kind, isolate, set_aside, set_aside_at, words_of
+from scheduler_app.round.set_aside import OF_NO_ITEM, Kind, isolate, set_aside, set_aside_at, words_of
 from scheduler_app.round.snapshot import LeftOut, Snapshot, build_snapshot
 
 log = logging.getLogger(__name__)
@@ -228,7 +229,7 @@ def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Pl
 def decide_and_measure(setting: PolicySetting, rows: InputRows, snapshot: Snapshot, now: datetime) -> Measuring:
     """Plan the round, with at most one job that starts where its workload's rate should be known.
 
-    Both plans together have the time limit of the round.
+    Both plans together have the time limit of the round. Nothing is measured where the job could not leave again.
     """
     budget = TimeBudget.of(snapshot.problem)
 
@@ -238,9 +239,15 @@ def decide_and_measure(setting: PolicySetting, rows: InputRows, snapshot: Snapsh
         return decide(limited, setting.policy, setting.parameters)
 
     plan = decide(snapshot, setting.policy, setting.parameters)
-    if not settings.MOTLEY_MEASURE_RATES or not starts_any(snapshot, plan):
+    if not settings.MOTLEY_MEASURE_RATES or setting.policy in KEEP_RUNNING or not starts_any(snapshot, plan):
         return Measuring(snapshot, plan)
-    return with_measurement(rows, snapshot, plan, read_trials(now), again)
+    try:
+        return with_measurement(rows, snapshot, plan, read_trials(now), again)
+    except OF_NO_ITEM:
+        raise
+    except Exception:  # nothing depends on a measurement, and the plan without it stands
+        log.exception("no job measures its rate in this round")
+        return Measuring(snapshot, plan)
 
 
 def cpu_memory_shares(setting: PolicySetting, rows: InputRows, snapshot: Snapshot, plan: Plan) -> CpuMemoryShares:

@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import count
 from typing import NamedTuple
@@ -62,12 +62,6 @@ def _watch(fence: Fence, before: datetime, now: datetime) -> None:
     parts = number_of_parts(len(watched))
     readings = _readings(watched[next(_looks) % parts :: parts])
     processes = _stray_processes(readings)
-    if minute_of(before) != minute_of(now):
-        with fence.transaction():  # of its own: it locks jobs, which must precede all writes to attempts
-            note_idle_gpus(now)
-    if is_due(before, now):
-        with fence.transaction():
-            note_gpu_speeds(now)
     with fence.transaction():
         SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES).update(watched_at=now)
         store_readings(readings, {gpu: holder.attempt for gpu, holder in holders.items()}, now)
@@ -76,6 +70,24 @@ def _watch(fence: Fence, before: datetime, now: datetime) -> None:
         energy = _add_energy(readings, holders, parts * lasted)
     with fence.transaction():  # of its own: rounds lock these rows before they write attempts
         add_energy_to_ledger(energy, now - lasted, now)
+    if minute_of(before) != minute_of(now):
+        _note(fence, note_idle_gpus, now)
+    if is_due(before, now):
+        _note(fence, note_gpu_speeds, now)
+
+
+def _note(fence: Fence, note: Callable[[datetime], None], now: datetime) -> None:
+    """Note what follows from readings of before, in a transaction of its own: it locks jobs before attempts.
+
+    An error of it must not keep what was read now from being stored, or the next turn would begin with the same error.
+    """
+    try:
+        with fence.transaction():
+            note(now)
+    except OF_NO_ITEM:
+        raise
+    except Exception:
+        log.exception("%s failed", note.__name__)
 
 
 def _read_before(now: datetime) -> datetime | None:

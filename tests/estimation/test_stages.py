@@ -1,11 +1,13 @@
 """Stages of a workflow are corrected by the ratio of those that have ended."""
 
+import tracemalloc
+
 import pytest
 
 from estimation.durations import Basis, DurationEstimate
 from estimation.estimate import Estimate
 from estimation.scaling import Source
-from estimation.stages import MOST_RATIO, EndedStage, stage_ratios
+from estimation.stages import MOST_LEVELS, MOST_RATIO, MOST_STAGES, EndedStage, stage_ratios
 
 CHAIN = {"second": frozenset({"first"}), "third": frozenset({"second"})}
 
@@ -42,3 +44,25 @@ def test_of_stages_without_a_forecast_nothing_is_learned() -> None:
 def test_the_order_of_the_jobs_does_not_matter(order: tuple[str, str]) -> None:
     ended = {"first": EndedStage(100, False, 400), "second": EndedStage(100, True, 200)}
     assert stage_ratios({job: CHAIN[job] for job in order}, ended)["third"].ratio == pytest.approx(4 ** (2 / 3))
+
+
+def chain(jobs: int) -> dict[int, frozenset[int]]:
+    """Each starts after the one before; the last comes first, as a query may give them."""
+    return {job: frozenset({job - 1}) for job in range(jobs, 0, -1)}
+
+
+@pytest.mark.parametrize("ended", [{}, {job: EndedStage(100, False, 200) for job in range(4_000)}])
+def test_a_long_chain_costs_memory_by_its_length_alone(ended: dict[int, EndedStage]) -> None:
+    tracemalloc.start()
+    found = stage_ratios(chain(5_000), ended)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6
+    assert len(found) == (3_999 + MOST_LEVELS if ended else 0)
+
+
+def test_of_many_stages_the_nearest_count() -> None:
+    parents = {"join": frozenset(range(1_000)), "last": frozenset({"join", -1})}
+    ended = {job: EndedStage(100, False, 200) for job in [*range(1_000), -1]}
+    found = stage_ratios(parents, ended)
+    assert found["join"].stages == found["last"].stages == MOST_STAGES

@@ -63,6 +63,7 @@ def present_of(
         jobs=m - samples,
         team_weight=np.ones(m),
         limit_s=np.full(m, np.inf),
+        preemptible=np.ones(m, dtype=np.bool_),
     )
 
 
@@ -73,7 +74,7 @@ def as_told(present: Present) -> Draw:
 
 
 def known(present: Present, *, submitted_s: Sequence[float] = ()) -> Unknowns:
-    """All lengths are known; samples were submitted so many seconds before now (negative)."""
+    """All lengths are known; samples were submitted so many seconds before now (negative), in the last three hours."""
     m = len(present.team_weight)
     nothing: list[Estimate | None] = [None] * m
     return Unknowns(
@@ -82,4 +83,6 @@ def known(present: Present, *, submitted_s: Sequence[float] = ()) -> Unknowns:
         done_s=np.zeros(m),
         rate_spread=np.zeros(m),
         submitted_s=np.array(submitted_s, dtype=float),
+        known_s=3 * HOUR_S,
+        history_s=3 * HOUR_S,
     )

@@ -7,6 +7,7 @@ import pytest
 
 from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
+from allocation.policies.srtf import srtf
 from allocation.quotas import Quotas
 from forecast.future import HORIZON_S, Rounds, play
 from forecast.present import Draw
@@ -84,6 +85,17 @@ def test_arrivals_take_gpus_from_jobs_that_come_behind_them() -> None:
     played = play(present, draw, FIFO)
     assert played.start_s[4] == pytest.approx(HOUR_S)
     assert len(played.start_s) == 5
+
+
+@pytest.mark.parametrize(("preemptible", "ends_s"), [(False, HOUR_S), (True, HOUR_S + 600)])
+def test_a_job_that_may_not_be_stopped_is_not_stopped_in_the_future_either(preemptible: bool, ends_s: float) -> None:
+    """A shorter job arrives for all four GPUs after ten minutes."""
+    present = present_of([HOUR_S, 600.0], gpus=[4, 4], samples=1)
+    problem = replace(present.problem, unlock_s=np.zeros(2))
+    present = replace(present, problem=problem, preemptible=np.array([preemptible, True]))
+    draw = Draw(np.arange(2), np.array([0.0, 600.0]), np.array([HOUR_S, 600.0]), np.ones(2))
+    played = play(present, draw, Rounds(srtf, 60.0))
+    assert played.finish_s[0] == pytest.approx(ends_s, rel=0.05)
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))

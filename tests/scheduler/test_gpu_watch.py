@@ -28,8 +28,9 @@ from engines.protocol import AttemptReport, GpuReading, GpuReport, NodeReport, T
 from jobs_app.models import Attempt, Job, JobEvent, Team
 from scheduler_app.gpu_watch.idle import AttemptUse, idle_change, note_idle_gpus
 from scheduler_app.gpu_watch.minutes import COLUMNS, Minute, merged, store_readings
-from scheduler_app.models import DailyUsage, GpuClaim, GpuMinute
+from scheduler_app.models import DailyUsage, GpuClaim, GpuMinute, SchedulerLease
 from scheduler_app.round import engine_registry as registry
+from scheduler_app.round import watch
 from scheduler_app.round.tick import engine_turn, tick
 from scheduler_app.round.watch import EVERY, number_of_parts
 from tests.scheduler.played_engine import PlayedEngine
@@ -103,6 +104,20 @@ def faults() -> dict[int, str]:
 
 def warnings(job: Job) -> list[str]:
     return list(job.events.filter(kind=JobEvent.Kind.WARNING).values_list("message", flat=True))
+
+
+@pytest.mark.parametrize("note", ["note_idle_gpus", "note_gpu_speeds"])
+def test_an_error_of_what_follows_from_readings_keeps_none_from_being_stored(
+    turns: Callable[..., datetime], monkeypatch: pytest.MonkeyPatch, note: str
+) -> None:
+    def failing(_: datetime) -> None:
+        raise FloatingPointError
+
+    failing.__name__ = note
+    monkeypatch.setattr(watch, note, failing)
+    turns(10 * A_MINUTE, step=A_MINUTE)
+    assert SchedulerLease.objects.get(pk=SchedulerLease.Loop.ENGINES).watched_at == NOON + 10 * A_MINUTE
+    assert GpuMinute.objects.filter(minute=NOON + 10 * A_MINUTE).exists()
 
 
 # -- by the minute ---------------------------------------------------------------------------------------------------

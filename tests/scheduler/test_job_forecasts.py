@@ -1,20 +1,26 @@
 """When jobs start and end, as it is forecast after rounds: read, played, written, and kept until the truth is known."""
 
 import re
+import subprocess
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
 from django.core.management import call_command
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
 
 from cluster_app.models import Gpu
 from estimation.accuracy import FEWEST
-from jobs_app.models import Attempt, Job, Reason
+from forecast.calibration import Correction, ForecastClass, Outcome
+from jobs_app.models import Attempt, Job, JobArray, Reason
+from scheduler_app.job_forecasts import reading, recording, runs
 from scheduler_app.job_forecasts.reading import read_forecast_input
 from scheduler_app.job_forecasts.recording import (
     Ending,
@@ -25,11 +31,25 @@ from scheduler_app.job_forecasts.recording import (
     came_true,
     forecasts_due,
     read_outcomes,
+    shown_quantiles,
 )
-from scheduler_app.job_forecasts.runs import LEAST_PAUSE, LONGEST_RUN, claim_run, forecast_jobs
+from scheduler_app.job_forecasts.runs import (
+    LEAST_PAUSE,
+    LONGEST_PAUSE,
+    LONGEST_RUN,
+    STOPPED_AFTER,
+    ForecastsAreRunning,
+    claim_run,
+    forecast_jobs,
+    note_failed,
+    run_now,
+)
 from scheduler_app.job_forecasts.showing import Interval
 from scheduler_app.models import ForecastRun, GpuClaim, JobForecast, KeptForecast, PolicySetting, Round
+from scheduler_app.round.inputs import InputRows
 from scheduler_app.round.retention import delete_expired
+from scheduler_app.round.set_aside import Kind, set_aside
+from scheduler_app.round.snapshot import build_snapshot
 from scheduler_app.templatetags.words import coming
 from tests.service_lab import Lab
 
@@ -81,6 +101,18 @@ def shown(job: Job) -> JobForecast:
 # -- read ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_queue_too_long_for_futures_is_not_forecast_and_the_run_says_so(
+    cluster: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MOST_JOBS", 1)
+    first = submitted(cluster, minutes=1)
+    assert forecast_now(cluster, 1).message == ""
+    assert shown(first).place == 1
+    submitted(cluster, minutes=1)
+    assert forecast_now(cluster, 2).message.startswith("No job is forecast while more than 1 are unfinished")
+    assert not JobForecast.objects.exists()
+
+
 def test_jobs_of_the_last_two_weeks_are_samples_of_those_to_come(cluster: Lab) -> None:
     ended, old, waiting = (submitted(cluster, minutes=10) for _ in range(3))
     Job.objects.filter(pk=ended.pk).update(
@@ -100,6 +132,43 @@ def test_jobs_of_the_last_two_weeks_are_samples_of_those_to_come(cluster: Lab) -
     declared, took, of_waiting = found.unknowns.left.tolist()
     assert declared == of_waiting == pytest.approx(600 * RATE)
     assert took == pytest.approx(120 * RATE)
+
+
+def test_a_cluster_with_more_submissions_than_samples_knows_how_far_they_go_back(
+    cluster: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MOST_SAMPLES", 2)
+    jobs, now = [submitted(cluster, minutes=10) for _ in range(3)], cluster.now
+    for job, age in zip(jobs, (timedelta(days=9), 3 * MINUTE, MINUTE), strict=True):
+        Job.objects.filter(pk=job.pk).update(created_at=now - age)
+    found = read_forecast_input(now).unknowns
+    assert (len(found.submitted_s), found.known_s, found.history_s) == (2, 180, 9 * 86_400)
+    monkeypatch.setattr(reading, "MOST_SAMPLES", 4)
+    assert read_forecast_input(now).unknowns.known_s == 9 * 86_400
+
+
+def test_a_job_that_was_set_aside_does_not_come_back_as_a_sample(cluster: Lab) -> None:
+    aside, waiting = (submitted(cluster, minutes=10) for _ in range(2))
+    set_aside(Kind.JOB, {str(aside.pk): ValueError("unreadable")}, cluster.now)
+    found = read_forecast_input(cluster.now)
+    assert [job.id for job in found.jobs] == [waiting.pk]
+    assert len(found.unknowns.submitted_s) == 1
+
+
+def test_samples_with_which_no_snapshot_can_be_built_are_left_out(
+    cluster: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of a sample of a job that ended is set aside by no round."""
+    waiting = submitted(cluster, minutes=10)
+
+    def failing(rows: InputRows, *args: Any, **kwargs: Any) -> Any:
+        if len(rows.jobs) > 1:
+            raise FloatingPointError
+        return build_snapshot(rows, *args, **kwargs)
+
+    monkeypatch.setattr(reading, "build_snapshot", failing)
+    assert forecast_now(cluster).message == ""
+    assert shown(waiting)
 
 
 def test_the_length_of_a_job_that_declares_none_is_drawn_from_its_estimate(cluster: Lab) -> None:
@@ -193,6 +262,46 @@ def test_one_run_at_a_time_after_a_new_round_and_a_pause(cluster: Lab) -> None:
     assert claim_run(now + timedelta(hours=1) + LONGEST_RUN) is not None, "the last one is lost"
 
 
+def test_a_run_whose_process_was_stopped_is_followed_by_a_pause(cluster: Lab) -> None:
+    now = cluster.now
+    submitted(cluster, minutes=10)
+    a_round(cluster, 1)
+    run = claim_run(now)
+    assert run is not None
+    note_failed(run.pk, subprocess.TimeoutExpired("forecastjobs", 240), now + STOPPED_AFTER)
+    run.refresh_from_db()
+    assert "timed out" in run.message
+    a_round(cluster, 2)
+    assert claim_run(now + LONGEST_RUN) is None
+    assert claim_run(now + LONGEST_PAUSE) is not None, "but no longer than ten minutes"
+
+
+def test_a_clock_that_was_set_back_stops_no_runs(cluster: Lab) -> None:
+    now = cluster.now
+    submitted(cluster, minutes=10)
+    a_round(cluster, 1)
+    ForecastRun.objects.create(round=1, started_at=now + timedelta(days=1), finished_at=now + timedelta(days=1))
+    a_round(cluster, 2)
+    assert claim_run(now) is not None
+    ForecastRun.objects.filter(round=2).update(finished_at=now)
+    a_round(cluster, 3)
+    assert claim_run(now + timedelta(seconds=1)) is None, "it pauses after the newest one"
+
+
+def test_a_run_by_hand_begins_now_and_not_beside_another(cluster: Lab) -> None:
+    now = cluster.now
+    submitted(cluster, minutes=10)
+    a_round(cluster)
+    claimed = claim_run(now)
+    assert claimed is not None
+    with pytest.raises(ForecastsAreRunning):
+        run_now(now + MINUTE)
+    ForecastRun.objects.update(finished_at=now + MINUTE)
+    again = run_now(now + 60 * MINUTE)
+    assert again is not None
+    assert (again.pk, again.started_at, again.finished_at) == (claimed.pk, now + 60 * MINUTE, None)
+
+
 def test_the_command_runs_what_was_claimed(cluster: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     submitted(cluster, minutes=10)
     a_round(cluster)
@@ -243,6 +352,50 @@ def test_the_truth_is_known_at_the_start_and_at_a_good_end(cluster: Lab) -> None
 
     assert came_true(events(Event.START), endings) == ({1: now, 2: now}, [3, 4])
     assert came_true(events(Event.FINISH), endings) == ({2: now + MINUTE}, [3, 4])
+
+
+def test_a_start_is_shown_no_later_than_the_end() -> None:
+    outcomes = [(ForecastClass.of("start", 7200.0, known_length=True), Outcome(7000, 7200, 7400, 9000))] * 100
+    played = {Event.START: np.array([7000.0, 7200.0, 7400.0]), Event.FINISH: np.array([7060.0, 7260.0, 7460.0])}
+    shown = shown_quantiles(played, Correction.of(outcomes), known_length=True)
+    assert (shown[Event.START] <= shown[Event.FINISH]).all()
+    assert shown[Event.FINISH].tolist() == played[Event.FINISH].tolist()
+
+
+def test_hourly_forecasts_are_kept_of_the_same_few_jobs(cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "MOST_HOURLY", 2)
+    jobs = [made(uuid4(), started_before=True) for _ in range(10)]
+    first, again = ([one.job for one, _ in forecasts_due(some, [], cluster.now)] for some in (jobs, jobs[::-1]))
+    assert len(first) == 2
+    assert set(first) == set(again)
+
+
+def test_what_never_comes_is_deleted_in_batches_and_nothing_is_read_in_the_transaction(
+    cluster: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "ROWS_PER_BATCH", 10)
+    team, columns = cluster.team(), {"known_length": True, "made_at": cluster.now, "occasion": "hourly"}
+    KeptForecast.objects.bulk_create(KeptForecast(job=uuid4(), team=team, event="finish", **columns) for _ in range(35))
+    submitted(cluster, minutes=10)
+    with CaptureQueriesContext(connection) as queries:
+        assert forecast_now(cluster).message == ""
+    table = KeptForecast._meta.db_table
+    told = [query["sql"] for query in queries if table in query["sql"]]
+    assert sum(sql.startswith("DELETE") for sql in told) == 4
+    assert max(at for at, sql in enumerate(told) if sql.startswith("SELECT")) < min(
+        at for at, sql in enumerate(told) if sql.startswith("INSERT")
+    )
+    assert {one.occasion for one in KeptForecast.objects.all()} == {"submission"}
+
+
+def test_what_has_come_true_stays_known_where_the_forecast_fails(cluster: Lab) -> None:
+    job = submitted(cluster, minutes=10)
+    forecast_now(cluster)
+    started_at = cluster.now
+    Job.objects.filter(pk=job.pk).update(started_at=started_at)
+    PolicySetting.objects.update(parameters={"gone": 1})
+    assert forecast_now(cluster, number=2).message
+    assert KeptForecast.objects.get(job=job.pk, event="start").happened_at == started_at
 
 
 def test_a_kept_forecast_is_closed_and_corrects_the_next(cluster: Lab) -> None:
@@ -308,6 +461,14 @@ def test_rest_says_why_a_job_has_no_forecast(cluster: Lab, client: Client, setti
     assert "waits for other jobs" in why(child)
     assert "ended" in why(ended)
     assert "may be new" in why(fresh)
+    throttled = submitted(cluster, minutes=10)
+    array = JobArray.objects.create(start=0, end=9, at_a_time=1)
+    Job.objects.filter(pk=throttled.pk).update(reason=Reason.QUOTA, array=array, array_index=0)
+    assert "limit of tasks at a time" in why(throttled)
+    forecast_now(cluster)
+    JobForecast.objects.update(made_at=cluster.now - 31 * MINUTE)
+    assert "older than 30 min" in why(fresh)
+    JobForecast.objects.update(made_at=cluster.now)
     settings.MOTLEY_FORECASTS = False
     assert "switched off" in why(fresh)
 
@@ -362,3 +523,13 @@ def test_kept_forecasts_expire(lab: Lab) -> None:
     KeptForecast.objects.filter(event="start").update(happened_at=lab.now - timedelta(days=400))
     delete_expired(lab.now)
     assert [one.event for one in KeptForecast.objects.all()] == ["finish"]
+
+
+def test_kept_forecasts_of_what_does_not_come_expire(lab: Lab) -> None:
+    kept(lab, 0, true_s=360.0)
+    KeptForecast.objects.update(happened_at=None)
+    delete_expired(lab.now)
+    assert KeptForecast.objects.count() == 1
+    KeptForecast.objects.update(made_at=lab.now - timedelta(days=400))
+    delete_expired(lab.now)
+    assert not KeptForecast.objects.exists()

@@ -14,6 +14,7 @@ from estimation.profiling import MEASUREMENT_S
 from jobs_app.models import Attempt, Job, JobEvent, Throughput
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.models import Round
+from scheduler_app.round import measuring
 from scheduler_app.round.lease import acquire_lease
 from scheduler_app.round.measuring import GPU_TIME_PART, WINDOW
 from scheduler_app.round.run_round import run_round
@@ -91,6 +92,30 @@ def test_emulated_gpus_measure_nothing(cluster: Lab) -> None:
 def test_a_site_may_switch_measurements_off(cluster: Lab, settings: Settings) -> None:
     settings.MOTLEY_MEASURE_RATES = False
     assert _placed(cluster, "second").gpu_type.name == "a100"
+
+
+@pytest.mark.parametrize("policy", ["fifo", "allox"])
+def test_nothing_is_measured_under_a_policy_that_moves_no_running_job(cluster: Lab, policy: str) -> None:
+    """It would stay to its end on a type on which it may be slow."""
+    cluster.policy(policy, min_run_s=300)
+    _placed(cluster, "second")
+    assert not Attempt.objects.filter(measures=True).exists()
+
+
+@pytest.mark.parametrize("changed", [{"restore_s": MEASUREMENT_S + 1}, {"deadline": timezone.now() + WINDOW}])
+def test_a_job_that_would_lose_by_it_measures_nothing(cluster: Lab, changed: dict[str, Any]) -> None:
+    job = cluster.submit(name="second", workload="new")
+    Job.objects.filter(pk=job.pk).update(**changed)
+    _round(cluster)
+    assert [attempt.measures for attempt in cluster.attempts(job)] == [False]
+
+
+def test_an_error_of_a_measurement_stops_no_round(cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise FloatingPointError
+
+    monkeypatch.setattr(measuring, "choose_cell", failing)
+    assert _placed(cluster, "second").measures is False
 
 
 def test_measurements_end_where_their_part_of_the_gpu_time_is_used(cluster: Lab) -> None:

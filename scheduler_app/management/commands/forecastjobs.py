@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
-from scheduler_app.job_forecasts.runs import forecast_jobs, run_now
+from scheduler_app.job_forecasts.runs import ForecastsAreRunning, forecast_jobs, run_now
 from scheduler_app.models import ForecastRun
 
 
@@ -17,7 +17,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         now, pk = timezone.now(), options["run"]
-        run = run_now(now) if pk is None else ForecastRun.objects.filter(pk=pk).first()
+        try:
+            run = run_now(now) if pk is None else ForecastRun.objects.filter(pk=pk).first()
+        except ForecastsAreRunning as error:
+            raise CommandError(str(error)) from None
         if run is None:
             raise CommandError("no round has been committed yet" if pk is None else f"there is no run {pk}")
         run = forecast_jobs(run, now)
