@@ -126,7 +126,7 @@ class Inventory:
 
     @cached_property
     def slow_classes(self) -> int:
-        """Number of classes of GPUs by speed; 1: no GPU is slow."""
+        """Number of speed classes of the GPUs; 1 if no GPU is slow."""
         return int(self.slow_class.max(initial=0)) + 1
 
     def by_slow_class(self, gpus: Bools) -> Ints:

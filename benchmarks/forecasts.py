@@ -52,7 +52,7 @@ FIRST_S, EVERY_S, LAST_S = 24 * 3600.0, 4 * 3600.0, 24 * 3600.0
 SAMPLES_S = 7 * 86_400.0
 HORIZONS = {"to 30 min": 1800.0, "to 2 h": 7200.0, "to 8 h": 28_800.0, "to 24 h": 86_400.0, "later": inf}
 LEAST_ENDED = 10
-"""Jobs of the same size that have ended, without which those of all sizes count."""
+"""With fewer ended jobs of the same size, the history of all sizes is used."""
 
 
 class Asked(NamedTuple):
@@ -114,7 +114,7 @@ class Forecaster:
             )
 
     def _correction(self, state: State) -> Correction:
-        """By what is known now of the forecasts before."""
+        """Correction from the outcomes of earlier forecasts that are known now."""
         return Correction.of(_known_outcomes(state, self.asked))
 
 
@@ -178,7 +178,7 @@ class ForecastingRules(ServiceRules):
 
 
 def _told_in_all(state: State, rows: Ints) -> Floats:
-    """Steps in all that a policy is told of jobs that arrive: what they declare, or their true number."""
+    """Total steps of arriving jobs as the policy sees them: declared steps, or the true number if none are declared."""
     declared: Floats = state.jobs.declared_steps[rows]
     return np.where(np.isinf(declared), state.jobs.steps[rows], declared)
 
@@ -210,7 +210,7 @@ def _unknowns(state: State, rows: Ints, samples: Ints) -> Unknowns:
 
 
 def _planned(present: Present, unknowns: Unknowns) -> Floats:
-    """Starts (m,) of a plan in the order of submission without arrivals, by the lengths that are expected."""
+    """Planned start times (m,) under FIFO with expected lengths and no further arrivals."""
     rows = np.arange(present.jobs)
     expected = np.minimum(present.problem.remaining_steps[rows], 1e12)
     draw = Draw(rows, np.zeros(len(rows)), expected, np.ones(len(rows)))
@@ -237,7 +237,7 @@ def _by_history(state: State, row: int, age_s: float) -> Floats:
 
 
 def generated(load: float, seed: int) -> Trace:
-    """Philly-like jobs, those longer than half a day shortened to it, which come sooner for that."""
+    """Philly-like jobs, truncated to half a day; interarrival times are scaled so that the load stays the same."""
     options = GeneratorOptions(like="philly", jobs=JOBS, load=load, cluster=CLUSTER, teams=TEAMS)
     jobs = generate(options, seed).jobs
     most = [LONGEST_S * options.rate(job.program.workload, job.gangs[0]) for job in jobs]
@@ -292,7 +292,7 @@ def outcomes(state: State, asks: Forecaster) -> tuple[list[Outcome], list[tuple[
 
 
 def lines(name: str, found: Sequence[Outcome]) -> Iterator[str]:
-    """By horizon: part within the interval, median error of the median, median width over that by history."""
+    """Table rows by horizon: coverage, median absolute error, and median interval width relative to history alone."""
     by_horizon: dict[str, list[Outcome]] = defaultdict(list)
     for one in found:
         if np.isfinite(one.true_s):

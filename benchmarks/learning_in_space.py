@@ -77,7 +77,7 @@ CAUSES = (
     Knowledge("arrays known", arrays_declared=True),
     Knowledge("all lengths known", declared=True, learns=False),
 )
-"""By which what the lengths of single jobs are worth is told apart from what those of arrays are worth."""
+"""Variants that separate the gain from known lengths of single jobs from that of known lengths of arrays."""
 HISTORY, PILOTS, PUBLISHED = 1, 2, 4
 """Places among these; the last is the published rule."""
 
@@ -147,7 +147,7 @@ def main() -> None:
 
 
 def write_causes(arguments: argparse.Namespace) -> None:
-    """Mean completion times where history errs most, by whose lengths are known."""
+    """Mean completion times at the largest error of history, for each set of jobs whose lengths are known."""
     tasks, history = SPREADS[2]
     options = ArrayOptions(arrays=arguments.arrays, gpus=GPUS, load=LOAD, history_spread=history, task_spread=tasks)
     with Pool(arguments.processes) as pool:

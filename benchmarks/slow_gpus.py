@@ -26,7 +26,7 @@ POLICIES = ("motley", "srtf", "fifo")
 SEEDS = (0, 1, 2)
 RESTART_S = 60.0
 SLOWEST, LEAST = 0.5, 0.05
-"""A slow GPU is slower by a part drawn evenly between these."""
+"""Limits of the uniform distribution from which the slowdown of a slow GPU is drawn."""
 FIGURES = ("avg_jct_h", "makespan_h")
 
 

@@ -138,7 +138,7 @@ class _Books:
     amount: Floats  # (m, 2)
     reverted: Bools  # (m,)
     place: dict[int, int] = field(default_factory=dict)
-    """Of each job admitted: how many were before."""
+    """Number of jobs admitted before each admitted job."""
 
     @classmethod
     def start(cls, gpus: Ints, floor: Floats, demand: Floats, capacity: Floats) -> Self:

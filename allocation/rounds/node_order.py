@@ -1,4 +1,4 @@
-r"""Order in which jobs prefer nodes: by the price of their time there, losses included, and the chance to be in time.
+r"""Preference order of nodes for each job: expected cost of running there, and probability of meeting its deadline.
 
 Nodes with about the same rate of losses and price are a class c. A job with W seconds of work left on g nodes of the
 class, which loses them at the rate :math:`\lambda = g \lambda_c` (a gang is lost with the first of its nodes), saves
@@ -41,7 +41,7 @@ NOTICED_AFTER_S = 300.0
 LATE_COST = 10.0
 """L: a missed deadline counts as much as ten times the work. Our own choice."""
 SHORT_OF_SLACK = 0.05
-"""A job with a deadline chooses before larger gangs if its chances differ by so much between nodes. Our own choice."""
+"""Difference in P(finish by deadline) between nodes above which a job is placed before larger gangs. Our choice."""
 LEAST_CHECKPOINT_S = 1.0
 """Where a restart is declared to take no time."""
 PRICE_STEP, LEAST_PRICE = 1.1, 0.01
@@ -49,7 +49,7 @@ PRICE_STEP, LEAST_PRICE = 1.1, 0.01
 
 
 class Expected(NamedTuple):
-    """Expected seconds until a job is done, and the probability that it is by then; arrays of one shape."""
+    """Expected completion time in seconds, and probability of finishing by the deadline; arrays of one shape."""
 
     time_s: Floats
     in_time: Floats
@@ -83,7 +83,7 @@ class NodeOrder:
 
     @classmethod
     def of(cls, problem: Problem, assignment: Ints, inventory: Inventory) -> Self:
-        """The order of each job in its assigned configuration; all nodes alike where losses and prices are."""
+        """Rank nodes for each job in its assigned configuration; those of equal loss rate and price rank equally."""
         classes = NodeClasses.of(inventory)
         m, N = len(assignment), len(inventory.node_type)
         if len(classes.loss_rate) < 2:

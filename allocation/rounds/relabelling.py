@@ -52,7 +52,7 @@ def _jobs_on(of: Ints, inventory: Inventory, stays: Bools) -> dict[int, Counter[
 
 
 def _equal_nodes(inventory: Inventory, among: Bools) -> Iterator[Ints]:
-    """Nodes of equal type, size, CPUs, memory, slow GPUs, sets and domain among some (N,), by group of two or more."""
+    """Groups of interchangeable nodes (N,): equal in type, size, CPUs, memory, slow GPUs, sets and domain."""
     chosen = np.flatnonzero(among)
     gpus = np.bincount(inventory.gpu_node, minlength=len(among))
     slow = inventory.by_slow_class(np.ones(len(inventory.gpu_node), dtype=np.bool_)).T
