@@ -1,6 +1,8 @@
 """Code that comes with a launch: unpacked into the job's own working folder before its first attempt."""
 
 import os
+import subprocess
+import sys
 import tarfile
 from dataclasses import replace
 from io import BytesIO
@@ -10,7 +12,6 @@ import pytest
 
 from engines.attempt_files import AttemptFolder, CodeFile, LaunchFile, StopFile, write_json
 from engines.protocol import EngineError
-from engines.supervision.supervisor import supervise
 from engines.supervision.unpack import CodeNotUnpacked, unpack_code
 from tests.engines.engine_lab import Lab
 
@@ -89,9 +90,16 @@ def test_the_archive_goes_if_the_attempt_is_stopped_before(tmp_path: Path) -> No
     files = CodeFile(archive=str(folder.code), folder=str(tmp_path), done=str(tmp_path / "unpacked"))
     write_json(folder.launch, launch_with(files))
     write_json(folder.stop, StopFile(reason="cancel", grace_s=0.0))
-    supervise(folder)
+    supervised_by_another_process(folder)
     assert folder.exit.exists()
     assert not folder.code.exists()
+
+
+def supervised_by_another_process(folder: AttemptFolder) -> None:
+    """Run the attempt under a supervisor of its own: this process must not become a child subreaper."""
+    with Path(os.devnull).open("rb") as lock:
+        command = [sys.executable, "-m", "engines.supervision.supervisor", folder.path, str(lock.fileno())]
+        subprocess.run(command, pass_fds=[lock.fileno()], check=True)
 
 
 def test_a_missing_archive_is_refused_with_the_folder_that_has_none(lab: Lab, tmp_path: Path) -> None:
