@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from audit_app.admin import Audited
 from jobs_app.errors import JobsError
 from jobs_app.lifecycle.commands import cancel_job
-from jobs_app.models import ApiToken, Attempt, GradientNoise, Job, JobEvent, Team, Throughput
+from jobs_app.models import ApiToken, Attempt, CpuRate, GradientNoise, Job, JobEvent, Team, Throughput
 from jobs_app.tokens import note_issued, revoke_token
 
 
@@ -115,6 +115,25 @@ class ThroughputAdmin(Unchangeable, admin.ModelAdmin[Throughput]):
         "gpu_type",
         "gpus",
         "nodes",
+        "batch_size",
+        "steps_per_second",
+        "reports",
+        "spread",
+    )
+    list_filter = ("gpu_type", "team")
+    search_fields = ("workload__startswith",)
+    list_select_related = ("team", "gpu_type")
+
+
+@admin.register(CpuRate)
+class CpuRateAdmin(Unchangeable, admin.ModelAdmin[CpuRate]):
+    list_display = (
+        "workload",
+        "team",
+        "gpu_type",
+        "gpus",
+        "nodes",
+        "cpus_per_gpu",
         "batch_size",
         "steps_per_second",
         "reports",

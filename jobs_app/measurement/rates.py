@@ -1,25 +1,23 @@
 """Measured throughput: progress reports update attempts, and the mean rate of each workload and configuration."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
-from math import sqrt
 from typing import NamedTuple
 from uuid import UUID
 
 from django.db import transaction
 
 from database.bulk_update import rewrite
+from jobs_app.measurement.cpu_rates import CpuNews, CpuRateKey, learn_cpu_rates
 from jobs_app.measurement.gradient_noise import Gradients, learn_noise
 from jobs_app.models import Attempt, Job, JobEvent, Throughput
 from jobs_app.submission.fields import LARGEST_BATCH, LARGEST_RATE
 
 MOST_BATCHES = 32
 """Batch sizes kept per gang of a workload: a program that reports another each time cannot fill the table."""
-MOST_REPORTS = 200
-"""Window of the fading mean of a rate: older reports lose weight, so that a changed program shows."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,9 @@ def note_progress(advances: Iterable[Advance]) -> None:
     by_attempt = {advance.attempt: advance for advance in advances}
     known = _stored_progress(by_attempt)
     fresh = [(before, by_attempt[before.pk]) for before in known if by_attempt[before.pk].reports > before.reports]
-    _learn(fresh)
+    news = list(_rates(fresh))
+    _learn(news)
+    learn_cpu_rates(_of_cpus(one) for one in news if one.attempt.cpus_per_gpu)
     learn_noise(_gradients(fresh))
     _write_jobs((attempt, advance) for attempt, advance in fresh if attempt.state != Attempt.State.ENDED)
     _write_attempts(fresh)  # after the jobs, as everywhere: another lock order could deadlock
@@ -63,6 +63,8 @@ class StoredProgress(NamedTuple):
     gpu_type: int
     gpu_count: int
     nodes: list[str]
+    cpus_per_gpu: int
+    """As Motley set them; 0: it did not."""
     state: str
     reports: int
     step: int | None
@@ -132,25 +134,38 @@ class ThroughputKey(NamedTuple):
     batch_size: int
 
 
-def _learn(fresh: Fresh) -> None:
+class News(NamedTuple):
+    """A rate since the last report, and the number of reports behind it."""
+
+    attempt: StoredProgress
+    place: ThroughputKey
+    steps_per_s: float
+    reports: int
+
+
+def _learn(news: Sequence[News]) -> None:
     """Merge the rates since the last report into the workloads' means (West's incremental variance)."""
-    news = list(_rates(fresh))
-    known = _known_rates({place for place, _, _ in news})
-    for place, rate, reports in news:
+    known = _known_rates({place for _, place, _, _ in news})
+    for _, place, rate, reports in news:
         if place in known:
-            merge(known[place], rate=rate, reports=reports)
+            known[place].add(rate=rate, reports=reports)
     old = {t.pk: (t.steps_per_second, t.spread, t.reports) for t in known.values() if t.pk}
     rewrite(Throughput, ("steps_per_second", "spread", "reports"), old)
     Throughput.objects.bulk_create([throughput for throughput in known.values() if not throughput.pk])
 
 
-def _rates(fresh: Fresh) -> Iterator[tuple[ThroughputKey, float, int]]:
-    """Steps/s since the last stored report and the number of reports behind it; implausible rates are dropped."""
+def _rates(fresh: Fresh) -> Iterator[News]:
+    """Rates since the last stored report; implausible ones are dropped."""
     for attempt, advance in fresh:
         seconds = (advance.at - (attempt.step_at or advance.first_at)).total_seconds()
         steps = advance.step - (attempt.step if attempt.step is not None else advance.first_step)
         if seconds > 0 and 0 <= steps <= LARGEST_RATE * seconds:
-            yield _key_of(attempt, advance), steps / seconds, advance.reports - attempt.reports
+            yield News(attempt, _key_of(attempt, advance), steps / seconds, advance.reports - attempt.reports)
+
+
+def _of_cpus(news: News) -> CpuNews:
+    key = CpuRateKey(*news.place[:-1], news.attempt.cpus_per_gpu, news.place.batch_size)
+    return CpuNews(key, news.steps_per_s, news.reports)
 
 
 def _key_of(attempt: StoredProgress, advance: Advance) -> ThroughputKey:
@@ -194,13 +209,3 @@ def _blank(place: ThroughputKey) -> Throughput:
         batch_size=place.batch_size,
         steps_per_second=0.0,
     )
-
-
-def merge(known: Throughput, *, rate: float, reports: int) -> None:
-    """Update mean and standard deviation with a new rate, weighted by the reports behind it."""
-    old = min(known.reports, MOST_REPORTS)
-    share = reports / (old + reports)
-    delta = rate - known.steps_per_second
-    variance = (1 - share) * (known.spread**2 + share * delta**2) if old else 0.0
-    known.steps_per_second += share * delta
-    known.spread, known.reports = sqrt(variance), known.reports + reports

@@ -8,12 +8,13 @@ from jobs_app.models.job_event import JobEvent
 from jobs_app.models.secret import Secret
 from jobs_app.models.tally import Metric, Tally, Total
 from jobs_app.models.team import ApiToken, Team
-from jobs_app.models.throughput import GradientNoise, Throughput
+from jobs_app.models.throughput import CpuRate, GradientNoise, Throughput
 
 __all__ = [
     "ApiToken",
     "Attempt",
     "CodeArchive",
+    "CpuRate",
     "GradientNoise",
     "IdempotencyKey",
     "Job",

@@ -66,6 +66,7 @@ class Attempt(models.Model):
         """How the round chose its CPUs and memory; empty: as the job asked."""
 
         TUNED = "tuned", "by what they gain the job"
+        TRIED = "tried", "more than were tried before, to measure what they gain"
         PROPORTIONAL = "proportional", "the node's share of its GPUs"
         REVERTED = "reverted", "the node's share of its GPUs, for want of more"
 
@@ -160,7 +161,8 @@ class Attempt(models.Model):
                 name="attempt_outcome_known",
             ),
             models.CheckConstraint(
-                condition=Q(cpu_memory__in=("", "tuned", "proportional", "reverted")), name="attempt_cpu_memory_known"
+                condition=Q(cpu_memory__in=("", "tuned", "tried", "proportional", "reverted")),
+                name="attempt_cpu_memory_known",
             ),
             models.CheckConstraint(
                 condition=Q(rate_source__in=("", "measured", "declared", "completed", "fitted", "estimated")),

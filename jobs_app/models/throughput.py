@@ -1,14 +1,19 @@
 """Throughput and gradient noise measured from running jobs, shared by the jobs of a workload."""
 
+from math import sqrt
+
 from django.db import models
 from django.db.models import Q
 
 from cluster_app.models import GpuType
 from jobs_app.models.team import Team
 
+MOST_REPORTS = 200
+"""Window of the fading mean of a rate: older reports lose weight, so that a changed program shows."""
 
-class Throughput(models.Model):
-    """Throughput of a workload in one configuration (GPU type, GPUs, nodes): a running mean over attempts.
+
+class MeasuredRate(models.Model):
+    """Rate of a workload in one configuration (GPU type, GPUs, nodes): a fading mean over attempts.
 
     A step has `batch_size` samples, so samples/s are the product.
     """
@@ -25,6 +30,22 @@ class Throughput(models.Model):
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
+        abstract = True
+
+    def add(self, *, rate: float, reports: int) -> None:
+        """Update mean and standard deviation with a new rate, weighted by the reports behind it; nothing is saved."""
+        old = min(self.reports, MOST_REPORTS)
+        share = reports / (old + reports)
+        delta = rate - self.steps_per_second
+        variance = (1 - share) * (self.spread**2 + share * delta**2) if old else 0.0
+        self.steps_per_second += share * delta
+        self.spread, self.reports = sqrt(variance), self.reports + reports
+
+
+class Throughput(MeasuredRate):
+    """Throughput of a workload in one configuration, whatever CPUs its attempts had."""
+
+    class Meta:
         constraints = [
             models.UniqueConstraint(
                 fields=("team", "workload", "gpu_type", "gpus", "nodes", "batch_size"),
@@ -38,6 +59,27 @@ class Throughput(models.Model):
 
     def __str__(self) -> str:
         return f"{self.workload} on {self.gpus} x {self.gpu_type}: {self.steps_per_second:.3g} steps/s"
+
+
+class CpuRate(MeasuredRate):
+    """Throughput of a workload in one configuration with one number of CPUs per GPU, as rounds gave it."""
+
+    cpus_per_gpu = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=("team", "workload", "gpu_type", "gpus", "nodes", "cpus_per_gpu", "batch_size"),
+                name="cpu_rate_once_per_configuration",
+            ),
+            models.CheckConstraint(
+                condition=Q(gpus__gt=0, nodes__gt=0, cpus_per_gpu__gt=0, steps_per_second__gte=0, spread__gte=0),
+                name="cpu_rate_in_range",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.workload} with {self.cpus_per_gpu} CPUs per GPU: {self.steps_per_second:.3g} steps/s"
 
 
 class GradientNoise(models.Model):

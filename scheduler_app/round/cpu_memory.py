@@ -1,4 +1,7 @@
-"""CPUs and memory of a round's attempts by Synergy-TUNE, on the GPUs that its plan gives them. Pure."""
+"""CPUs and memory of a round's attempts by Synergy-TUNE, on the GPUs that its plan gives them.
+
+What CPUs gain a job is what it declares, else what was measured of its workload; only `read_cpu_curves` reads.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +25,8 @@ from allocation.cpu_memory.tune import (
 )
 from allocation.plan_round import Plan
 from allocation.types import Bools, Floats, Ints
-from jobs_app.models import Attempt
+from estimation.cpu_curve import CpuSample, cpu_curve, with_next_trial
+from jobs_app.models import Attempt, CpuRate
 from scheduler_app.round.inputs import AttemptRow, DeclaredSensitivity, InputRows, JobRow
 from scheduler_app.round.snapshot import Snapshot
 
@@ -77,6 +81,41 @@ class CpuMemoryShares:
 AS_JOBS_ASKED = CpuMemoryShares()
 
 
+class Gang(NamedTuple):
+    """A workload on GPUs of one type."""
+
+    team_id: int
+    workload: str
+    gpu_type_id: int
+    gpus: int
+    nodes: int
+
+
+class MeasuredCurve(NamedTuple):
+    """What was measured of a workload with other numbers of CPUs, and what may be tried next."""
+
+    sensitivity: DeclaredSensitivity
+    most_tried: int
+    """CPUs per GPU."""
+
+
+CpuCurves = Mapping[Gang, MeasuredCurve]
+
+
+def read_cpu_curves(workloads: Collection[str]) -> dict[Gang, MeasuredCurve]:
+    """The curves of workloads with these names, each of one gang."""
+    samples = defaultdict[Gang, list[CpuSample]](list)
+    columns = (*Gang._fields, "cpus_per_gpu", "batch_size", "steps_per_second", "reports")
+    for row in CpuRate.objects.filter(workload__in=workloads).values_list(*columns):
+        samples[Gang._make(row[:5])].append(CpuSample(*row[5:]))
+    curves = {gang: cpu_curve(of_gang) for gang, of_gang in samples.items()}
+    return {
+        gang: MeasuredCurve(DeclaredSensitivity(tuple(with_next_trial(curve).items()), None), max(curve))
+        for gang, curve in curves.items()
+        if curve
+    }
+
+
 @dataclass(frozen=True)
 class Occupant:
     """A job that will hold GPUs after the round: as an attempt that it has, or as a row of the snapshot that starts."""
@@ -86,6 +125,18 @@ class Occupant:
     """Node, by its place among the rows → GPUs there."""
     row: int = -1
     attempt: AttemptRow | None = None
+    measured: MeasuredCurve | None = None
+
+    @property
+    def sensitivity(self) -> DeclaredSensitivity | None:
+        """As the job declares, else as measured; None: unknown."""
+        return self.job.sensitivity or (self.measured.sensitivity if self.measured else None)
+
+    def how(self, cpus: float) -> Attempt.CpuMemory:
+        """How these CPUs per GPU were chosen, if not for want of more."""
+        if self.job.sensitivity is None and self.measured is not None and cpus > self.measured.most_tried:
+            return How.TRIED
+        return How.TUNED if self.sensitivity else How.PROPORTIONAL
 
     @property
     def fixed(self) -> Floats:
@@ -108,14 +159,16 @@ class Occupant:
 
 
 def share_cpus_and_memory(
-    rows: InputRows, snapshot: Snapshot, plan: Plan, *, starting: Collection[int]
+    rows: InputRows, snapshot: Snapshot, plan: Plan, *, starting: Collection[int], curves: CpuCurves
 ) -> CpuMemoryShares:
-    """Tune the jobs of the rows that start, and lower those that run on where a floor needs it.
+    """Tune the jobs of the rows that start, and lower those that run on where a floor needs it. Pure.
 
     Only nodes on which a row starts or attempts have more than there is are looked at, and the jobs on them: what
     these have elsewhere is never raised.
     """
-    there = [one for one in _occupants(rows, snapshot, plan, starting) if all(rows.nodes[v].tunes for v in one.gpus)]
+    there = [
+        one for one in _occupants(rows, snapshot, plan, starting, curves) if all(rows.nodes[v].tunes for v in one.gpus)
+    ]
     overdrawn = _overdrawn(there, rows)
     nodes = sorted(overdrawn.union(*(one.gpus for one in there if one.row >= 0)))
     jobs = [one for one in there if not one.gpus.keys().isdisjoint(nodes)]
@@ -137,7 +190,9 @@ def _shares(jobs: Sequence[Occupant], rows: InputRows, nodes: Sequence[int]) -> 
     return tune(gpus, least, demand, np.maximum(capacity, gpus.T @ least), _order(jobs, gpus, demand))
 
 
-def _occupants(rows: InputRows, snapshot: Snapshot, plan: Plan, starting: Collection[int]) -> Iterator[Occupant]:
+def _occupants(
+    rows: InputRows, snapshot: Snapshot, plan: Plan, starting: Collection[int], curves: CpuCurves
+) -> Iterator[Occupant]:
     """Rows with GPUs by the plan, and attempts that hold others or wait for them.
 
     An attempt that stops, or that the plan stops, holds what it has until it is gone.
@@ -151,12 +206,20 @@ def _occupants(rows: InputRows, snapshot: Snapshot, plan: Plan, starting: Collec
         holders, key = (planned, owner[gpu.id]) if gpu.id in owner else (others, held_by)
         holders[key][place[gpu.node_id]] += 1
     for row, on in planned.items():
-        attempt = None if row in starting else rows.attempts.get(snapshot.attempts[row])
-        yield Occupant(jobs[snapshot.jobs[row]], on, row if row in starting else -1, attempt)
+        job = jobs[snapshot.jobs[row]]
+        if row in starting:
+            yield Occupant(job, on, row, measured=curves.get(_gang_of(job, on, rows)))
+        else:
+            yield Occupant(job, on, attempt=rows.attempts.get(snapshot.attempts[row]))
     for pk, on in others.items():
         known = rows.attempts.get(pk)
         if known is not None and str(known.job_id) in jobs:
             yield Occupant(jobs[str(known.job_id)], on, attempt=known)
+
+
+def _gang_of(job: JobRow, on: Counter[int], rows: InputRows) -> Gang:
+    gpu_type = rows.nodes[next(iter(on))].gpu_type_id
+    return Gang(job.team_id, job.workload, gpu_type, on.total(), len(on))
 
 
 def _overdrawn(jobs: Iterable[Occupant], rows: InputRows) -> set[int]:
@@ -192,12 +255,12 @@ def _demand(one: Occupant, rows: InputRows, floor: Floats, most: Floats) -> Floa
     """Demand (2,) per GPU: what an attempt has, what is best for a job that starts, else the floor."""
     if one.attempt is not None:
         return np.where((one.shared > 0) & (one.fixed == 0), one.shared, floor)
-    if one.job.sensitivity is None:
+    if one.sensitivity is None:
         return floor
     bandwidth = min(rows.nodes[v].storage_mib_s or 0 for v in one.gpus)
     storage = Storage(bandwidth * MIB, max(one.gpus.values())) if bandwidth else None
     limit = np.where(one.fixed > 0, floor, most)
-    best = _best_case(one.job.sensitivity, tuple(floor.tolist()), tuple(limit.tolist()), storage)
+    best = _best_case(one.sensitivity, tuple(floor.tolist()), tuple(limit.tolist()), storage)
     return np.where(one.fixed > 0, floor, best)
 
 
@@ -226,7 +289,7 @@ def _order(jobs: Sequence[Occupant], gpus: Ints, demand: Floats) -> Ints:
 
 def _starting(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, CpuMemory]]:
     for one, amount, reverted in zip(jobs, shares.amount, shares.reverted.tolist(), strict=True):
-        how = How.REVERTED if reverted else How.TUNED if one.job.sensitivity else How.PROPORTIONAL
+        how = How.REVERTED if reverted else one.how(amount[CPUS])
         share = _given(one, amount, how)
         if one.row >= 0 and (share.cpus_per_gpu or share.memory_per_gpu_mib):
             yield one.row, share

@@ -33,7 +33,7 @@ from scheduler_app.models.round import AFTER_COMMIT
 from scheduler_app.policy.settings import policy_function, with_defaults
 from scheduler_app.round.archive import pack
 from scheduler_app.round.commit import ReasonsByJob, changes_of, commit_round, store_pending_reasons
-from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemoryShares, share_cpus_and_memory
+from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemoryShares, read_cpu_curves, share_cpus_and_memory
 from scheduler_app.round.inputs import InputRows, newest_events, read_input_rows
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.lease import open_round
@@ -255,7 +255,9 @@ def cpu_memory_shares(setting: PolicySetting, rows: InputRows, snapshot: Snapsho
     if setting.cpu_memory != PolicySetting.CpuMemory.TUNE:
         return AS_JOBS_ASKED
     starting = {start.row for start in changes_of(snapshot, plan).starts}
-    return share_cpus_and_memory(rows, snapshot, plan, starting=starting)
+    started = {snapshot.jobs[row] for row in starting}
+    undeclared = {job.workload for job in rows.jobs if job.sensitivity is None and str(job.id) in started}
+    return share_cpus_and_memory(rows, snapshot, plan, starting=starting, curves=read_cpu_curves(undeclared))
 
 
 def _shares_since(now: datetime, setting: PolicySetting, *, changed: bool) -> datetime:

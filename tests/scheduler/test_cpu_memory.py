@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rest_framework.test import APIClient
 
 from cluster_app.models import Engine, Node
 from engines.attempt_files import AttemptFolder
+from jobs_app.measurement.rates import Advance, note_progress
 from jobs_app.models import Attempt, Job
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.models import PolicySetting, Round
@@ -212,6 +214,65 @@ def test_a_job_whose_sensitivity_makes_no_sense_is_set_aside(tuned: Lab) -> None
     placed(tuned)
     assert share_of(tuned, other) == (3, 0, How.PROPORTIONAL)
     assert not tuned.attempts(senseless)
+
+
+# -- what is measured --------------------------------------------------------------------------------------------
+
+
+def shares_while_measured(lab: Lab, steps_per_s: dict[int, float], *, jobs: int, **spec: Any) -> list[Share]:
+    """Of jobs of one workload, one after the other, each of which reports the rate that its CPUs per GPU give it."""
+    shares = []
+    for _ in range(jobs):
+        job = lab.submit(UNTIL_LET_GO, workload="hungry", **spec)
+        lab.running(job)
+        shares.append(share_of(lab, job))
+        report_rate(lab, job, steps_per_s[shares[-1][0]])
+        lab.let_go(job)
+        lab.until_state(job, Job.State.SUCCEEDED)
+    return shares
+
+
+def report_rate(lab: Lab, job: Job, steps_per_s: float) -> None:
+    (attempt,) = lab.attempts(job)
+    start, seconds = lab.now, 1000
+    end, steps = start + timedelta(seconds=seconds), round(steps_per_s * seconds)
+    note_progress([Advance(attempt.pk, 10, 0, start, steps, end, None)])
+
+
+def test_cpus_are_doubled_from_job_to_job_for_as_long_as_that_gains_enough(tuned: Lab) -> None:
+    shares = shares_while_measured(tuned, {3: 1.0, 6: 1.8, 12: 1.85}, jobs=4)
+    assert shares == [(3, 0, How.PROPORTIONAL), (6, 0, How.TRIED), (12, 0, How.TRIED), (6, 0, How.TUNED)]
+
+
+def test_a_workload_that_more_cpus_do_not_help_has_its_proportional_share_again(tuned: Lab) -> None:
+    shares = shares_while_measured(tuned, {3: 1.0, 6: 1.02}, jobs=3)
+    assert shares == [(3, 0, How.PROPORTIONAL), (6, 0, How.TRIED), (3, 0, How.TUNED)]
+
+
+def test_nothing_is_tried_for_a_job_that_says_what_it_needs(tuned: Lab) -> None:
+    assert shares_while_measured(tuned, {1: 1.0}, jobs=2, sensitivity=MODEST) == [(1, 0, How.TUNED)] * 2
+
+
+def test_cpus_that_others_need_are_not_tried(tuned: Lab) -> None:
+    shares_while_measured(tuned, {3: 1.0}, jobs=1)
+    jobs = placed(tuned, *[{}] * 3, {"workload": "hungry"})
+    assert share_of(tuned, jobs[-1]) == (3, 0, How.REVERTED)
+
+
+def test_another_team_is_told_nothing_by_the_rates_of_a_workload(tuned: Lab) -> None:
+    shares_while_measured(tuned, {3: 1.0}, jobs=1)
+    (job,) = placed(tuned, {"workload": "hungry", "owner": tuned.user("bob", "speech")})
+    assert share_of(tuned, job) == (3, 0, How.PROPORTIONAL)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "words"),
+    [(2, "It has 6 CPUs per GPU: more CPUs than jobs of its workload had"), (3, "It has 3 CPUs per GPU: more gained")],
+)
+def test_why_says_what_was_measured(tuned: Lab, jobs: int, words: str) -> None:
+    shares_while_measured(tuned, {3: 1.0, 6: 1.02}, jobs=jobs - 1)
+    (job,) = placed(tuned, {"workload": "hungry"})
+    assert explain_job(job, tuned.now)["cpu_memory"].startswith(words)
 
 
 # -- what is told and shown --------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from jobs_app.measurement.rates import merge
 from jobs_app.models import Job, Throughput
 from scheduler_app.explain.decisions import explain_job
 from tests.service_lab import Lab
@@ -82,12 +81,12 @@ def test_the_sample_trains_at_no_more_than_the_emulated_rate(lab: Lab, job_pytho
 
 def test_rates_are_merged_by_the_reports_behind_them() -> None:
     known = Throughput(steps_per_second=10, reports=3)
-    merge(known, rate=20, reports=1)
+    known.add(rate=20, reports=1)
     assert (known.steps_per_second, known.reports) == (12.5, 4)
 
 
 def test_the_spread_is_that_of_the_reports() -> None:
     known = Throughput(steps_per_second=0, reports=0)
     for rate in (10, 20):
-        merge(known, rate=rate, reports=1)
+        known.add(rate=rate, reports=1)
     assert known.spread == pytest.approx(5)
