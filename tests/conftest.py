@@ -3,7 +3,10 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
+from heapq import nlargest
+from operator import itemgetter
 from pathlib import Path
 
 import hypothesis
@@ -67,6 +70,8 @@ SLOW = (
 )
 """Modules, or folders of them, that `make test-fast` leaves out (marker `slow`); `make test` starts with them."""
 
+WORTH_A_LIST_S, MODULES_LISTED = 300, 30
+
 hypothesis.settings.register_profile("any machine", deadline=None)  # a busy one is no fault of an example
 hypothesis.settings.load_profile("any machine")
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=USUAL // 10)
@@ -76,6 +81,19 @@ def pytest_configure() -> None:
     """Accept Ctrl-C even where a script started pytest in the background, with SIGINT ignored."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the modules in which workers spent most time: one of many short tests is on no list of slow tests."""
+    seconds = defaultdict[str, float](float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.split("::")[0]] += report.duration
+    if sum(seconds.values()) > WORTH_A_LIST_S:
+        terminalreporter.section(f"slowest modules of {sum(seconds.values()):.0f} s on all workers")
+        for module, spent in nlargest(MODULES_LISTED, seconds.items(), key=itemgetter(1)):
+            terminalreporter.write_line(f"{spent:7.1f}s {module}")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
