@@ -239,7 +239,7 @@ def _report(attempt: int, folder: AttemptFolder) -> AttemptReport:
         progress=progress,
         invalid_lines=invalid_lines,
     )
-    return report if supervised else _lost(report, folder)
+    return report if supervised else _lost(report, folder, started)
 
 
 def _ran_s(started: StartedFile) -> float | None:
@@ -289,14 +289,19 @@ def _reason_of(ended: ExitFile) -> SiteReason | None:
     return SiteReason.STORAGE_MISSING if ended.get("missing_storage") else None
 
 
-def _lost(report: AttemptReport, folder: AttemptFolder) -> AttemptReport:
-    """Its supervisor was killed: kill the remaining processes of the job; gone once none is left."""
+def _lost(report: AttemptReport, folder: AttemptFolder, started: StartedFile) -> AttemptReport:
+    """Its supervisor was killed: kill the remaining processes of the job; gone once none is left.
+
+    A process that started before the job's is not its own, even if it hangs in its exit, as under a broken driver.
+    """
     launch = folder.read_launch()
     cgroups = _cgroups_of(launch)
     left = marked(launch["mark"]) if launch is not None else []
     left_in_cgroups = [path for path in cgroups if kill_members(path)]
     owners = {os.geteuid(), *(launch["user"][:1] if launch is not None and launch["user"] else ())}
-    dying = any_process_is_exiting(owners)  # after `marked`: an exiting process that has lost its mark is seen here
+    dying = any_process_is_exiting(
+        owners, since_s=started.get("boot_s", 0.0)
+    )  # after `marked`: an exiting process that has lost its mark is seen here
     kill(left)
     message = (
         "The supervisor of this attempt was killed, and the job with it: see the log of the machine for the cause."

@@ -11,6 +11,7 @@ MARK = "MOTLEY_ATTEMPT_MARK"
 
 _PROC = Path("/proc")
 _PF_KTHREAD = 0x00200000
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def marked(mark: str) -> list[int]:
@@ -34,16 +35,18 @@ def user_ids(pid: int) -> set[int]:
     return {int(word) for line in lines if line.startswith("Uid:") for word in line.split()[1:]}
 
 
-def any_process_is_exiting(users: Container[int]) -> bool:
-    """Whether a process of these users is exiting: it has lost its environment and its mark, but may be process 1 of a
-    PID namespace that the kernel is still emptying."""
-    return any(_is_exiting(pid) and any(user in users for user in user_ids(pid)) for pid in _pids())
+def any_process_is_exiting(users: Container[int], *, since_s: float = 0.0) -> bool:
+    """Whether a process of these users that started since then (seconds since boot) is exiting.
+
+    It has lost its environment and its mark, but may be process 1 of a PID namespace that the kernel is still emptying.
+    """
+    return any(_is_exiting(pid, since_s) and any(user in users for user in user_ids(pid)) for pid in _pids())
 
 
-def _is_exiting(pid: int) -> bool:
+def _is_exiting(pid: int, since_s: float) -> bool:
     """Whether the process lives and no thread of it has memory: one whose first thread has ended is not exiting."""
     stat = _stat(_PROC / str(pid))
-    if stat is None or not stat.is_alive or stat.has_memory or stat.is_of_the_kernel:
+    if stat is None or not stat.is_alive or stat.has_memory or stat.is_of_the_kernel or stat.started_s < since_s:
         return False
     return not any(thread.has_memory for path in _threads(pid) if (thread := _stat(path)) is not None)
 
@@ -111,6 +114,8 @@ class _Stat(NamedTuple):
     """A zombie with other running threads is alive."""
     has_memory: bool
     is_of_the_kernel: bool
+    started_s: float
+    """Seconds since boot, rounded up to the kernel's next tick."""
 
 
 def _stat(path: Path) -> _Stat | None:
@@ -120,10 +125,11 @@ def _stat(path: Path) -> _Stat | None:
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()  # from field 3 on: the name before it may hold spaces and brackets
-    state, parent, flags, threads, virtual_bytes = (fields[number - 3] for number in (3, 4, 9, 20, 23))
+    state, parent, flags, threads, ticks, virtual_bytes = (fields[number - 3] for number in (3, 4, 9, 20, 22, 23))
     return _Stat(
         parent=int(parent),
         is_alive=state not in "ZX" or int(threads) > 1,
         has_memory=virtual_bytes != "0",
         is_of_the_kernel=bool(int(flags) & _PF_KTHREAD),
+        started_s=(int(ticks) + 1) / _TICKS_PER_S,
     )

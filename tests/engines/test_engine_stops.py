@@ -3,6 +3,8 @@
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from engines.protocol import Phase, StopReason, Stream
 from engines.supervision.isolation import Isolation
-from engines.supervision.processes import kill
+from engines.supervision.processes import any_process_is_exiting, kill
 from tests.engines.engine_lab import Lab, python, running, until
 
 AN_HOUR = timedelta(hours=1)
@@ -188,6 +190,35 @@ def test_another_process_whose_first_thread_has_ended_keeps_no_gpu_of_a_lost_att
             until(lambda: lab.report(attempt).proven_gone)
         finally:
             stranger.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may enter a PID namespace")
+def test_a_process_that_hung_in_its_exit_before_keeps_no_gpu_of_a_lost_attempt(lab: Lab) -> None:
+    with hanging_in_its_exit():
+        attempt = lab.launch("exec sleep 3600")
+        until(lambda: lab.report(attempt).phase is Phase.RUNNING)
+        kill(lab.supervisors())
+        lab.loss_of(attempt)
+
+
+@contextmanager
+def hanging_in_its_exit() -> Iterator[None]:
+    """Process 1 of a PID namespace that waits in its exit for a zombie, whose parent is outside and halted."""
+    with subprocess.Popen(["unshare", "--pid", "--fork", "sleep", "3600"]) as outside:
+        first = until(lambda: children_of(outside.pid))[0]
+        with subprocess.Popen(["nsenter", "--target", str(first), "--pid", "sleep", "3600"]) as parent:
+            until(lambda: children_of(parent.pid))
+            parent.send_signal(signal.SIGSTOP)
+            kill([first])
+            until(lambda: any_process_is_exiting({0}))
+            try:
+                yield
+            finally:
+                kill([parent.pid, outside.pid])
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_a_job_dies_with_its_supervisor_without_a_poll(lab: Lab) -> None:
