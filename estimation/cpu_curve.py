@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from estimation.profile import USABLE_REPORTS
+SURE_REPORTS = 10
+"""Progress reports from which on a rate is a point of the curve: until then the same CPUs are tried again."""
 
 GAIN = 0.1
 """Part of the throughput that more CPUs must gain to count: less is taken for noise."""
@@ -25,7 +26,7 @@ class CpuSample(NamedTuple):
 def cpu_curve(samples: Iterable[CpuSample]) -> dict[int, float]:
     """Throughput by CPUs per GPU, of the batch size with most reports; it never falls, and rises by 10 % or not at all.
 
-    Rates with fewer than `USABLE_REPORTS` reports are left out; {} if none is left.
+    Rates with fewer than `SURE_REPORTS` reports are left out; {} if none is left.
     """
     by_batch = defaultdict[int, list[CpuSample]](list)
     for sample in samples:
@@ -33,7 +34,7 @@ def cpu_curve(samples: Iterable[CpuSample]) -> dict[int, float]:
     known = max(by_batch.values(), key=lambda listed: sum(sample.reports for sample in listed), default=[])
     curve, level = dict[int, float](), 0.0
     for sample in sorted(known):
-        if sample.reports >= USABLE_REPORTS and sample.steps_per_s > 0:
+        if sample.reports >= SURE_REPORTS and sample.steps_per_s > 0:
             level = sample.steps_per_s if sample.steps_per_s >= (1 + GAIN) * level else level
             curve[sample.cpus_per_gpu] = level
     return curve

@@ -48,7 +48,7 @@ def learn_cpu_rates(news: Iterable[CpuNews]) -> None:
 
 def _known(keys: AbstractSet[CpuRateKey]) -> dict[CpuRateKey, CpuRate]:
     """Stored or new row of each key, up to `MOST_POINTS` per gang."""
-    rows = CpuRate.objects.filter(workload__in={key.workload for key in keys})
+    rows = CpuRate.objects.filter(team__in={key.team for key in keys}, workload__in={key.workload for key in keys})
     found = {
         CpuRateKey(r.team_id, r.workload, r.gpu_type_id, r.gpus, r.nodes, r.cpus_per_gpu, r.batch_size): r for r in rows
     }

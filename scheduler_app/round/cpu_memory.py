@@ -6,11 +6,13 @@ What CPUs gain a job is what it declares, else what was measured of its workload
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
+from django.utils import timezone
 
 from allocation.cpu_memory.sensitivity import CPUS, MEMORY, Storage, best_case_demand, sensitivity_of_curve
 from allocation.cpu_memory.tune import (
@@ -33,6 +35,8 @@ from scheduler_app.round.snapshot import Snapshot
 MIB = 2**20
 DEMANDS = 10_000
 """Best-case demands that are remembered from round to round."""
+FORGOTTEN_AFTER = timedelta(days=30)
+"""A rate to which no report came for so long counts no more: the program may have changed, or the trial gone badly."""
 How = Attempt.CpuMemory
 LEAST = np.array([1.0, 0.0])
 """CPUs and GiB per GPU that are given at least: attempts have whole CPUs, and 0 is no choice."""
@@ -102,11 +106,13 @@ class MeasuredCurve(NamedTuple):
 CpuCurves = Mapping[Gang, MeasuredCurve]
 
 
-def read_cpu_curves(workloads: Collection[str]) -> dict[Gang, MeasuredCurve]:
-    """The curves of workloads with these names, each of one gang."""
+def read_cpu_curves(workloads: Collection[tuple[int, str]]) -> dict[Gang, MeasuredCurve]:
+    """The curves of these workloads (team and name), each of one gang, without rates that are too old."""
     samples = defaultdict[Gang, list[CpuSample]](list)
     columns = (*Gang._fields, "cpus_per_gpu", "batch_size", "steps_per_second", "reports")
-    for row in CpuRate.objects.filter(workload__in=workloads).values_list(*columns):
+    teams, names = {team for team, _ in workloads}, {name for _, name in workloads}
+    fresh = CpuRate.objects.filter(updated_at__gt=timezone.now() - FORGOTTEN_AFTER)
+    for row in fresh.filter(team__in=teams, workload__in=names).values_list(*columns):
         samples[Gang._make(row[:5])].append(CpuSample(*row[5:]))
     curves = {gang: cpu_curve(of_gang) for gang, of_gang in samples.items()}
     return {

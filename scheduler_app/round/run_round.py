@@ -256,7 +256,9 @@ def cpu_memory_shares(setting: PolicySetting, rows: InputRows, snapshot: Snapsho
         return AS_JOBS_ASKED
     starting = {start.row for start in changes_of(snapshot, plan).starts}
     started = {snapshot.jobs[row] for row in starting}
-    undeclared = {job.workload for job in rows.jobs if job.sensitivity is None and str(job.id) in started}
+    undeclared = {
+        (job.team_id, job.workload) for job in rows.jobs if job.sensitivity is None and str(job.id) in started
+    }
     return share_cpus_and_memory(rows, snapshot, plan, starting=starting, curves=read_cpu_curves(undeclared))
 
 

@@ -17,11 +17,11 @@ def test_rates_that_differ_by_less_than_a_tenth_are_one_level() -> None:
 
 
 def test_a_rate_with_few_reports_is_no_point() -> None:
-    assert cpu_curve([sample(3, 1.0), sample(6, 9.0, reports=2)]) == {3: 1}
+    assert cpu_curve([sample(3, 1.0), sample(6, 9.0, reports=9)]) == {3: 1}
 
 
 def test_rates_of_another_batch_size_are_not_compared() -> None:
-    assert cpu_curve([sample(3, 1.0, batch=32), sample(6, 5.0, batch=64, reports=4), sample(6, 1.5, batch=32)]) == {
+    assert cpu_curve([sample(3, 1.0, batch=32), sample(6, 5.0, batch=64, reports=12), sample(6, 1.5, batch=32)]) == {
         3: 1,
         6: 1.5,
     }

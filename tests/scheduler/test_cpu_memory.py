@@ -15,10 +15,11 @@ from rest_framework.test import APIClient
 from cluster_app.models import Engine, Node
 from engines.attempt_files import AttemptFolder
 from jobs_app.measurement.rates import Advance, note_progress
-from jobs_app.models import Attempt, Job
+from jobs_app.models import Attempt, CpuRate, Job
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
+from scheduler_app.round.cpu_memory import FORGOTTEN_AFTER
 from scheduler_app.round.dispatch import note_lowered
 from scheduler_app.round.lease import acquire_lease, open_round
 from scheduler_app.round.run_round import cpu_memory_shares, decide, run_round, take_snapshot
@@ -210,6 +211,7 @@ def test_a_job_whose_sensitivity_makes_no_sense_is_set_aside(tuned: Lab) -> None
     senseless, other = tuned.submit(sensitivity=HUNGRY), tuned.submit(name="other")
     Job.objects.filter(pk=senseless.pk).update(sensitivity={"cpu_curve": {"1": -5}})
     assert acquire_lease("lab", tuned.now)
+
     assert run_round("lab", tuned.now).result == Round.Result.FAILED
     placed(tuned)
     assert share_of(tuned, other) == (3, 0, How.PROPORTIONAL)
@@ -247,6 +249,12 @@ def test_cpus_are_doubled_from_job_to_job_for_as_long_as_that_gains_enough(tuned
 def test_a_workload_that_more_cpus_do_not_help_has_its_proportional_share_again(tuned: Lab) -> None:
     shares = shares_while_measured(tuned, {3: 1.0, 6: 1.02}, jobs=3)
     assert shares == [(3, 0, How.PROPORTIONAL), (6, 0, How.TRIED), (3, 0, How.TUNED)]
+
+
+def test_a_trial_that_went_badly_is_forgotten(tuned: Lab) -> None:
+    shares_while_measured(tuned, {3: 1.0, 6: 1.02}, jobs=2)
+    CpuRate.objects.filter(cpus_per_gpu=6).update(updated_at=tuned.now - FORGOTTEN_AFTER - timedelta(days=1))
+    assert shares_while_measured(tuned, {6: 1.8}, jobs=1) == [(6, 0, How.TRIED)]
 
 
 def test_nothing_is_tried_for_a_job_that_says_what_it_needs(tuned: Lab) -> None:
