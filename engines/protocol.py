@@ -298,6 +298,15 @@ class NodeState(StrEnum):
     """The site takes no new jobs there: drained, reserved, or about to reboot."""
     SILENT = "silent"
     """The engine does not hear from it."""
+    SLEEPING = "sleeping"
+    """The site has switched it off to save energy, or is doing so."""
+    WAKING = "waking"
+    """The site is switching it on: it has not answered yet."""
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the node answers its engine."""
+        return self in (NodeState.OK, NodeState.CORDONED)
 
 
 @dataclass(frozen=True)
@@ -343,6 +352,15 @@ class SessionCommand:
     env: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class PowerCommand:
+    """Command line that puts a node to sleep or wakes it, to be run on the service's machine."""
+
+    argv: Sequence[str]
+    folder: Path | None
+    env: Mapping[str, str]
+
+
 class EngineError(Exception):
     """A command to an engine failed; the message says what an administrator can do."""
 
@@ -366,6 +384,12 @@ class Engine(Protocol):
 
         `wanted`: every node that the engine is given → why it is out of service, empty for one in service. Only drains
         of the service itself are changed. Returns the nodes of which the site refused it, and why.
+        """
+
+    def power_command(self, node: str, *, wake: bool) -> PowerCommand | None:
+        """Command by which the site puts the node to sleep, or wakes it; None: the engine has none.
+
+        It may be repeated. That for sleep ends when the node is off, and fails if jobs of others use the node.
         """
 
     def launch(self, launch: Launch) -> None:

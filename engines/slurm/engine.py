@@ -21,6 +21,7 @@ from engines.protocol import (
     LogChunk,
     NodeReport,
     NodeShare,
+    PowerCommand,
     SessionCommand,
     StopReason,
     Stream,
@@ -47,6 +48,7 @@ from engines.supervision.engine_root import (
     refuse_ended,
 )
 from engines.supervision.measure import sizes
+from engines.supervision.rank import PACKAGE_PARENT, PYTHON
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +90,13 @@ class SlurmEngine:
 
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
         return self._site.sync_drains(wanted) if self._options.drain else {}
+
+    def power_command(self, node: str, *, wake: bool) -> PowerCommand | None:
+        if not self._options.power_saving:
+            return None
+        name, verb = self._site.node(node).name, "wake" if wake else "sleep"
+        argv = [*PYTHON, "engines.slurm.power", verb, name, self._site.drain_mark]
+        return PowerCommand(argv, PACKAGE_PARENT, self._site.slurm.env)
 
     def launch(self, launch: Launch) -> None:
         """Submit the attempt once. A submission whose answer was lost is found by its name."""

@@ -316,6 +316,21 @@ def test_a_drain_that_slurm_refuses_is_told_in_its_words(lab: SlurmLab, draining
     assert drain_of(lab, "n1") is None
 
 
+def test_a_node_that_a_job_of_others_has_is_not_powered_down(lab: SlurmLab, foreign) -> None:
+    foreign("-w", "n1", "-c", "1")
+    lab.options = replace(lab.options, power_saving=True)
+    command = lab.another_engine().power_command("n1", wake=False)
+    done = subprocess.run(
+        command.argv, cwd=command.folder, env=command.env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.strip()) == (1, "Slurm has given it to a job: it is not powered down.")
+    assert node(lab, "n1").state is NodeState.OK
+
+
+def test_without_the_option_slurm_powers_no_node_down(lab: SlurmLab) -> None:
+    assert lab.engine.power_command("n1", wake=False) is None
+
+
 def test_a_launch_that_slurm_refuses_says_so_and_leaves_nothing(lab: SlurmLab) -> None:
     order = lab.order(WAITS, tasks=gang(("n1", 9)))
     with pytest.raises(EngineError, match="node configuration is not available"):
