@@ -267,6 +267,8 @@ class WatchedGpu:
     emulated: bool = False
     busy: bool = False
     """Whether an attempt runs on it: an emulated GPU has no other load."""
+    attempt: int | None = None
+    """The attempt whose claim holds it; where the site chooses the devices, that may have another of the node."""
     memory_mib: int = 0
     power_w: float = 0
     """Power limit of its type."""
@@ -288,6 +290,8 @@ class GpuReading:
     throttle: Throttle = Throttle.NONE
     processes: Sequence[int] | None = None
     """Processes that compute on it now, by the numbers of the machine; None: not known."""
+    attempt: int | None = None
+    """The attempt to which the site gave this GPU, where the site chooses; None: the one whose claim holds it."""
 
 
 class NodeState(StrEnum):

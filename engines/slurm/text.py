@@ -199,8 +199,16 @@ def _expand_one(part: str) -> list[str]:
     found = re.search(r"\[([^\]]*)\]", part)
     if found is None:
         return [part]
-    numbers = [number for span in found.group(1).split(",") for number in _numbers_in(span)]
-    return [name for number in numbers for name in _expand_one(part[: found.start()] + number + part[found.end() :])]
+    return [
+        name
+        for number in expand_numbers(found.group(1))
+        for name in _expand_one(part[: found.start()] + number + part[found.end() :])
+    ]
+
+
+def expand_numbers(text: str) -> list[str]:
+    """Numbers in a list such as `0-1,3`, with their leading zeros."""
+    return [number for span in text.split(",") for number in _numbers_in(span)]
 
 
 def _numbers_in(span: str) -> list[str]:
