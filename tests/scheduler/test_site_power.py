@@ -1,17 +1,21 @@
 """Nodes that their site powers down and up: what the engine reports, and what becomes of the nodes."""
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from pytest_django import Settings
 
 from cluster_app.engine_reports import update_node_health
 from cluster_app.models import Engine, GpuType, Node, NodeEvent, NodePower
-from cluster_app.services import cordon, put_to_sleep
-from engines.protocol import NodeState
+from cluster_app.services import cordon, put_to_sleep, resume
+from engines.local.engine import LocalEngine
+from engines.protocol import EngineError, NodeReport, NodeState, PowerCommand
 from jobs_app.models import Job
 from scheduler_app.energy.drivers import driven, is_driven
 from scheduler_app.energy.sleep import put_surplus_to_sleep
 from scheduler_app.models import SleepAdvice
+from scheduler_app.round import engine_registry
 from scheduler_app.round.power import sleep_as_reported, was_switched_on
 from tests.service_lab import UNTIL_LET_GO, Lab
 
@@ -109,3 +113,39 @@ def test_only_nodes_of_the_engine_that_saves_power_have_a_driver_and_are_put_to_
         "n2": State.SLEEPING,
         "n3": State.READY,
     }
+
+
+class PoweringEngine(LocalEngine):
+    """An engine with commands of its own for n1; it knows no other node."""
+
+    def nodes(self) -> list[NodeReport]:
+        return [NodeReport("n1"), NodeReport("n2")]
+
+    def power_command(self, node: str, *, wake: bool) -> PowerCommand:
+        if node != "n1":
+            raise EngineError(f"Slurm knows no node {node}.")
+        verb = "wake" if wake else "sleep"
+        return PowerCommand(["sh", "-c", f"echo {verb} $NODE >>told"], self._root.path, {"NODE": node})
+
+
+@pytest.fixture
+def powering(lab: Lab, nodes: None, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which the engine's commands write; the site's commands, which fail, are for other engines."""
+    settings.MOTLEY_NODE_SLEEP = settings.MOTLEY_NODE_WAKE = "false"
+    monkeypatch.setitem(engine_registry.FACTORIES, Engine.Kind.SLURM.value, lambda _: PoweringEngine(lab.root))
+    return lab.root
+
+
+def test_nodes_of_an_engine_that_saves_power_are_put_to_sleep_and_woken_by_its_commands(
+    lab: Lab, powering: Path
+) -> None:
+    put_to_sleep(Node.objects.get(name="n1"), reason="test", now=lab.now)
+    lab.until(lambda: NodePower.objects.exclude(done_at=None).exists())
+    resume(Node.objects.get(name="n1"), actor=None)
+    lab.until(lambda: NodePower.objects.exclude(done_at=None).exists())
+    assert (powering / "told").read_text().splitlines() == ["sleep n1", "wake n1"]
+
+
+def test_a_command_that_the_engine_refuses_is_a_fault_that_staff_see(lab: Lab, powering: Path) -> None:
+    put_to_sleep(Node.objects.get(name="n2"), reason="test", now=lab.now)
+    lab.until(lambda: "Slurm knows no node n2." in NodePower.objects.get().fault)
