@@ -14,6 +14,7 @@ from engines.protocol import (
     NodeReport,
     NodeShare,
     Phase,
+    PowerCommand,
     Progress,
     SessionCommand,
     StopReason,
@@ -40,6 +41,9 @@ class InstantEngine:
 
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
         return {}
+
+    def power_command(self, node: str, *, wake: bool) -> PowerCommand | None:
+        return None
 
     def launch(self, launch: Launch) -> None:
         self.running.setdefault(launch.attempt, self.now)

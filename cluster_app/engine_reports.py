@@ -9,7 +9,7 @@ from typing import Any
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import Q
 
-from cluster_app.models import FOREIGN_USE, POWERED_DOWN, SUSPECT_AFTER, Engine, MissingStorage, Node, NodeEvent
+from cluster_app.models import FOREIGN_USE, POWERED_DOWN, SUSPECT_AFTER, Engine, Gpu, MissingStorage, Node, NodeEvent
 from cluster_app.node_history import note_health
 from cluster_app.services import record
 
@@ -20,6 +20,8 @@ Inventory = Mapping[str, Mapping[str, Any]]
 
 CORDONED = "cordoned"
 """The state in which the engine gives a node no new jobs, as of `engines.protocol.NodeState`."""
+OFF = frozenset({"sleeping", "waking"})
+"""The states in which the site has the node switched off, or is about to: it is silent, and not lost."""
 HEARTBEAT_RESOLUTION = timedelta(seconds=2)
 """A heartbeat that is younger than this is not written again: thousands of nodes are heard twice a second."""
 MOST_NAMED = 6
@@ -63,7 +65,7 @@ def update_node_health(
 ) -> None:
     """Derive each node's health from its last heartbeat; a change is recorded as an event, and in its intervals.
 
-    The silence of a node that sleeps, or is being woken, says nothing.
+    The silence of a node that sleeps or is being woken, here or at its site, says nothing, unless a job is there.
 
     `conditions`: what the engines that answered have reported of their nodes now, by the engine's name.
     """
@@ -72,6 +74,7 @@ def update_node_health(
     for node in (
         Node.objects.exclude(stays_healthy)
         .exclude(state__in=POWERED_DOWN)
+        .exclude(name__in=_off_without_jobs(conditions))
         .only("name", "engine_id", "state", "health", "heard_at")
     ):
         engine = engines[str(node.engine_id)]
@@ -83,6 +86,15 @@ def update_node_health(
             note_health(node, health, now)
     for name, reported in conditions.items():
         _store_conditions(name, reported)
+
+
+def _off_without_jobs(conditions: Mapping[str, Inventory]) -> set[str]:
+    """Nodes that are reported as switched off, and of which no GPU is claimed."""
+    off = {name for nodes in conditions.values() for name, one in nodes.items() if one.get("state") in OFF}
+    if not off:
+        return off
+    claimed = Gpu.objects.filter(node__name__in=off, claims__isnull=False, claims__released_at=None)
+    return off - set(claimed.values_list("node__name", flat=True))
 
 
 CONDITION = ("engine_reason", "limits", "containers", *FOREIGN_USE)

@@ -149,6 +149,11 @@ class Engine(models.Model):
         """Whether it answered when it was last asked."""
         return self.heard_at is not None and not self.fault
 
+    @property
+    def saves_power(self) -> bool:
+        """Whether its site puts nodes to sleep and wakes them, by an option that only some kinds have."""
+        return self.options.get("power_saving") is True
+
 
 LOCAL_ENGINE = "local"
 """Name of the engine of this machine, which a migration adds."""

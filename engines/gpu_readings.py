@@ -78,6 +78,35 @@ def reading(handle: Any) -> GpuReading:
     )
 
 
+def site_readings(given: Sequence[int]) -> dict[int, GpuReading]:
+    """Readings of the GPUs that a site gave us, by its numbers of them; nothing without a driver.
+
+    Whose the processes on them are is not known: the service has other numbers of them.
+    """
+    handles = _visible() if driver_is_there() else []
+    places = places_of(given, [_asked(pynvml.nvmlDeviceGetMinorNumber, handle) for handle in handles])
+    return {number: replace(reading(handles[place]), processes=None) for number, place in places.items()}
+
+
+def places_of(given: Sequence[int], minors: Sequence[int | None]) -> dict[int, int]:
+    """Number of each given GPU → its place among the visible ones, of which the minor numbers are known. Pure.
+
+    A site's numbers are usually those of the device files. Where they are not, and only what was given is visible,
+    the order tells.
+    """
+    if set(given) <= set(minors):
+        return {number: minors.index(number) for number in given}
+    return {number: place for place, number in enumerate(sorted(given))} if len(given) == len(minors) else {}
+
+
+def _visible() -> list[Any]:
+    """Handles of the GPUs that we may use; of a lost one the driver gives none."""
+    handles = (
+        _asked(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(_asked(pynvml.nvmlDeviceGetCount) or 0)
+    )
+    return [handle for handle in handles if handle is not None]
+
+
 def _asked(question: Any, *arguments: Any) -> Any:
     """The driver's answer; None: this GPU, or this driver, has none."""
     try:

@@ -19,6 +19,13 @@ def die_with_parent(signal_number: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal_number)
 
 
+def die_with(parent: int, signal_number: int) -> None:
+    """Receive this signal when the parent, which started us just now, dies, even if it is dead already."""
+    die_with_parent(signal_number)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal_number)
+
+
 def become_subreaper() -> None:
     """Become a child subreaper: orphaned descendants become our children (PR_SET_CHILD_SUBREAPER)."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)

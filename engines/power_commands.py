@@ -1,11 +1,12 @@
 """Commands that put nodes to sleep and wake them: they run beside the scheduler, each within a time limit."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from engines.protocol import EngineError, PowerCommand
 from engines.site_command import NOT_FOUND, SiteCommand, fault_of, words_of
 
 PASSED_ON = ("PATH", "HOME", "LANG")
@@ -19,6 +20,12 @@ class PowerTask(NamedTuple):
     since: datetime
     """When the node was put to sleep, or began to be woken."""
     sent_at: datetime
+
+
+def command_of_site(template: str, node: str) -> PowerCommand:
+    """The command that the site gave for all nodes, for this one; raises `ValueError` for quotes that do not end."""
+    env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return PowerCommand(words_of(template, node=node), None, env)
 
 
 @dataclass(frozen=True)
@@ -47,12 +54,12 @@ class PowerCommands:
         """Nodes with a command under way."""
         return {*self._running}
 
-    def start(self, task: PowerTask, template: str, *, timeout_s: float) -> None:
+    def start(self, task: PowerTask, make: Callable[[], PowerCommand], *, timeout_s: float) -> None:
         """Start the command for a node without a shell; one that cannot be started is among the next ends."""
-        env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         try:
-            command = SiteCommand.start(words_of(template, node=task.node), timeout_s=timeout_s, env=env)
-        except (OSError, ValueError) as error:  # no such program; quotes that do not end
+            made = make()
+            command = SiteCommand.start(made.argv, timeout_s=timeout_s, env=made.env, folder=made.folder)
+        except (OSError, ValueError, EngineError) as error:  # no such program; quotes that do not end; no such node
             self._unstarted.append(PowerCommandEnd(task, NOT_FOUND, str(error)))
         else:
             self._running[task.node] = task, command

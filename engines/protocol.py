@@ -267,6 +267,8 @@ class WatchedGpu:
     emulated: bool = False
     busy: bool = False
     """Whether an attempt runs on it: an emulated GPU has no other load."""
+    attempt: int | None = None
+    """The attempt whose claim holds it; where the site chooses the devices, that may have another of the node."""
     memory_mib: int = 0
     power_w: float = 0
     """Power limit of its type."""
@@ -288,6 +290,8 @@ class GpuReading:
     throttle: Throttle = Throttle.NONE
     processes: Sequence[int] | None = None
     """Processes that compute on it now, by the numbers of the machine; None: not known."""
+    attempt: int | None = None
+    """The attempt to which the site gave this GPU, where the site chooses; None: the one whose claim holds it."""
 
 
 class NodeState(StrEnum):
@@ -298,6 +302,15 @@ class NodeState(StrEnum):
     """The site takes no new jobs there: drained, reserved, or about to reboot."""
     SILENT = "silent"
     """The engine does not hear from it."""
+    SLEEPING = "sleeping"
+    """The site has switched it off to save energy, or is doing so."""
+    WAKING = "waking"
+    """The site is switching it on: it has not answered yet."""
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the node answers its engine."""
+        return self in (NodeState.OK, NodeState.CORDONED)
 
 
 @dataclass(frozen=True)
@@ -343,6 +356,15 @@ class SessionCommand:
     env: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class PowerCommand:
+    """Command line that puts a node to sleep or wakes it, to be run on the service's machine."""
+
+    argv: Sequence[str]
+    folder: Path | None
+    env: Mapping[str, str]
+
+
 class EngineError(Exception):
     """A command to an engine failed; the message says what an administrator can do."""
 
@@ -366,6 +388,12 @@ class Engine(Protocol):
 
         `wanted`: every node that the engine is given → why it is out of service, empty for one in service. Only drains
         of the service itself are changed. Returns the nodes of which the site refused it, and why.
+        """
+
+    def power_command(self, node: str, *, wake: bool) -> PowerCommand | None:
+        """Command by which the site puts the node to sleep, or wakes it; None: the engine has none.
+
+        It may be repeated. That for sleep ends when the node is off, and fails if jobs of others use the node.
         """
 
     def launch(self, launch: Launch) -> None:

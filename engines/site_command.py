@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from typing import IO, Self
 
@@ -43,13 +44,16 @@ class SiteCommand:
     end_at_s: float
 
     @classmethod
-    def start(cls, words: Sequence[str], *, timeout_s: float, env: Mapping[str, str]) -> Self:
+    def start(
+        cls, words: Sequence[str], *, timeout_s: float, env: Mapping[str, str], folder: Path | None = None
+    ) -> Self:
         """Start it; raises `OSError` or `ValueError` if that is not possible."""
         output = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the command
         try:
             process = subprocess.Popen(  # noqa: S603 - the site's own words, through no shell
                 words,
                 env=env,
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

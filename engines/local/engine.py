@@ -23,6 +23,7 @@ from engines.protocol import (
     NodeReport,
     NodeShare,
     Phase,
+    PowerCommand,
     SessionCommand,
     SiteReason,
     StopReason,
@@ -105,6 +106,9 @@ class LocalEngine:
 
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
         return {}  # nobody else gives out what is on this machine
+
+    def power_command(self, node: str, *, wake: bool) -> PowerCommand | None:
+        return None
 
     def launch(self, launch: Launch) -> None:
         """Start the attempt once: under its lock, which the supervisor inherits."""

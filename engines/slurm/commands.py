@@ -96,6 +96,12 @@ class SlurmCommands:
         """End the drain; unlike State=RESUME it brings up no node that is down."""
         self._run("scontrol", "update", f"NodeName={','.join(nodes)}", "State=UNDRAIN")
 
+    def node(self, name: str) -> SlurmNode:
+        return parse_node(self._run("scontrol", "show", "node", "-d", "-o", name).splitlines()[0])
+
+    def set_power(self, name: str, state: str) -> None:
+        self._run("scontrol", "update", f"NodeName={name}", f"State={state}")
+
     def config(self) -> dict[str, str]:
         """The cluster's configuration."""
         pairs = (line.split("=", 1) for line in self._run("scontrol", "show", "config").splitlines() if "=" in line)

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from engines.protocol import NodeState
 from engines.slurm.text import SlurmNode
 
 
@@ -37,7 +36,7 @@ def _is_to_change(node: SlurmNode, note: str, mark: str) -> bool:
     is_drained = "DRAIN" in node.flags
     if is_drained and node.note.startswith(mark):
         return node.note != note
-    return bool(note) and not is_drained and node.state is not NodeState.SILENT
+    return bool(note) and not is_drained and node.state.is_heard
 
 
 def _note(reason: str, mark: str) -> str:

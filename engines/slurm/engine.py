@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 from engines.attempt_files import AttemptFolder, StopFile, write_json, write_whole
+from engines.gpu_readings import emulated_readings
+from engines.linux import seconds_since_boot
 from engines.protocol import (
     AttemptReport,
     EngineError,
@@ -21,6 +23,7 @@ from engines.protocol import (
     LogChunk,
     NodeReport,
     NodeShare,
+    PowerCommand,
     SessionCommand,
     StopReason,
     Stream,
@@ -32,6 +35,7 @@ from engines.slurm.options import SlurmOptions
 from engines.slurm.rank import step_command
 from engines.slurm.reports import Reports
 from engines.slurm.runtime import install_runtime
+from engines.slurm.samples import Samples
 from engines.slurm.site import Site
 from engines.slurm.submission import batch_script, launch_file, sbatch_options
 from engines.slurm.text import SlurmNode
@@ -47,6 +51,7 @@ from engines.supervision.engine_root import (
     refuse_ended,
 )
 from engines.supervision.measure import sizes
+from engines.supervision.rank import PACKAGE_PARENT, PYTHON
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +83,7 @@ class SlurmEngine:
         self._root.make()
         slurm = SlurmCommands(conf=options.slurm_conf, timeout_s=timeout_s)
         self._site = Site(slurm, root=self._root.path, partition=options.partition, reservation=options.reservation)
+        self._samples = Samples(self._root)
         self._reports = Reports(self._root, self._site, late_disk_s=options.late_disk_s)
 
     def nodes(self) -> list[NodeReport]:
@@ -88,6 +94,13 @@ class SlurmEngine:
 
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
         return self._site.sync_drains(wanted) if self._options.drain else {}
+
+    def power_command(self, node: str, *, wake: bool) -> PowerCommand | None:
+        if not self._options.power_saving:
+            return None
+        name, verb = self._site.node(node).name, "wake" if wake else "sleep"
+        argv = [*PYTHON, "engines.slurm.power", verb, name, self._site.drain_mark]
+        return PowerCommand(argv, PACKAGE_PARENT, self._site.slurm.env)
 
     def launch(self, launch: Launch) -> None:
         """Submit the attempt once. A submission whose answer was lost is found by its name."""
@@ -130,7 +143,7 @@ class SlurmEngine:
         return [report for report in reports if report is not None]
 
     def read_gpus(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
-        return []  # the drivers of a site's nodes answer on those nodes only
+        return [*self._samples.read(gpus), *emulated_readings(gpus, seconds_since_boot())]
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:
         folder = self._root.attempt(attempt)

@@ -53,6 +53,10 @@ class SlurmFiles:
     def rank(self, rank: int) -> Path:
         return self._path / f"rank.{rank}.json"
 
+    def samples(self, rank: int) -> Path:
+        """What the sampler beside the rank read of its GPUs last."""
+        return self._path / f"gpus.{rank}.json"
+
     def heartbeats(self) -> list[Path]:
         return list(self._path.glob("alive.*"))
 

@@ -38,6 +38,8 @@ class SlurmOptions:
     """Seconds for which the report of an attempt may be missing after Slurm said that it is over (network disks)."""
     drain: bool = False
     """Whether nodes that are cordoned or drained in Motley are drained in Slurm, too."""
+    power_saving: bool = False
+    """Whether nodes that are not needed are powered down in Slurm, and powered up for jobs."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
@@ -109,4 +111,5 @@ _PARSERS: dict[str, Callable[[str, Any], object]] = {
     "search_path": _search_path,
     "late_disk_s": _count,
     "drain": _flag,
+    "power_saving": _flag,
 }

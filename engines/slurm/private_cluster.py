@@ -60,6 +60,26 @@ PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 {accounting}
 JobCompType=jobcomp/none
+SuspendProgram={base}/suspend
+ResumeProgram={base}/resume
+SuspendTime=31536000
+SuspendTimeout=1
+ResumeTimeout=60
+SuspendRate=0
+ResumeRate=0
+"""
+"""Nodes are powered down only when Slurm is told to."""
+POWER_PROGRAMS = {
+    "suspend": 'kill "$(cat {base}/slurmd-$node.pid)"; rm -f {base}/slurmd-$node.pid',
+    "resume": "slurmd -N $node -b </dev/null >/dev/null 2>&1",
+}
+"""What Slurm runs for each node that is powered down or up: a machine is its slurmd."""
+POWER_SCRIPT = """\
+#!/bin/sh
+export PATH={path} LANG=C.UTF-8
+for node in $(scontrol show hostnames "$1"); do
+  {program}
+done
 """
 
 
@@ -203,10 +223,17 @@ class PrivateCluster:
             accounting=self._accounting_lines(),
         )
         self.conf.write_text(head + nodes + partition)
+        self._write_power_programs()
         (self.base / "gres.conf").write_text(gres)
         (self.base / "cgroup.conf").write_text("CgroupAutomount=no\n")
         for path in self.base.glob("*.conf"):
             path.chmod(0o644)  # whatever the umask: every user may submit jobs
+
+    def _write_power_programs(self) -> None:
+        for name, program in POWER_PROGRAMS.items():
+            path = self.base / name
+            path.write_text(POWER_SCRIPT.format(path=SEARCH_PATH, program=program.format(base=self.base)))
+            path.chmod(0o755)
 
     def _accounting_lines(self) -> str:
         if self._accounting_port is None:

@@ -7,7 +7,7 @@ import time
 from functools import partial
 
 from engines.attempt_files import AttemptFolder, LaunchFile, read_json
-from engines.linux import die_with_parent
+from engines.linux import die_with
 from engines.slurm.files import SlurmFiles, SlurmLaunchFile
 from engines.supervision.init_process import RankExit, RankStart
 from engines.supervision.processes import MARK
@@ -20,13 +20,6 @@ OF_THE_JOB = (
 """Variables of the batch script that srun would take for options of the step."""
 LOOK_S = 5.0
 FIRST_BEAT_WITHIN_S = 300.0
-
-
-def _die_with(supervisor: int) -> None:
-    """End with the supervisor: srun would wait for ever for a rank whose slurmstepd was killed, too."""
-    die_with_parent(signal.SIGKILL)
-    if os.getppid() != supervisor:  # it died before it was to be noticed
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class SlurmRank(Rank):
@@ -59,7 +52,8 @@ class SlurmRank(Rank):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            preexec_fn=partial(_die_with, os.getpid()),  # noqa: PLW1509 - the supervisor has one thread
+            # With the supervisor: srun would wait for ever for a rank whose slurmstepd was killed, too.
+            preexec_fn=partial(die_with, os.getpid(), signal.SIGKILL),  # noqa: PLW1509 - it has one thread
         )
 
     def start_input(self, launch: LaunchFile) -> RankStart:

@@ -1,10 +1,18 @@
-"""The part of Motley that runs on nodes: the package `engines` (standard library only), copied to the shared folder."""
+"""The part of Motley that runs on nodes, copied to the shared folder: the package `engines`, and NVIDIA's for NVML.
+
+Both need the standard library only.
+"""
 
 import hashlib
 import os
 import shutil
 import tempfile
 from pathlib import Path
+
+try:
+    import pynvml
+except ImportError:
+    pynvml = None
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -16,6 +24,8 @@ def install_runtime(root: Path) -> Path:
     other.
     """
     sources = {path.relative_to(PACKAGE.parent): path.read_bytes() for path in sorted(PACKAGE.rglob("*.py"))}
+    if pynvml is not None:
+        sources |= {Path("pynvml.py"): Path(pynvml.__file__).read_bytes()}
     target = root / "runtime" / _fingerprint(sources)
     if not target.exists():
         target.parent.mkdir(mode=0o755, exist_ok=True)

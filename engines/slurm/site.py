@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from engines.protocol import EngineError, EngineUnreachable, NodeState
+from engines.protocol import EngineError, EngineUnreachable
 from engines.slurm.commands import SlurmCommands
 from engines.slurm.drains import DrainChange, drain_changes
 from engines.slurm.text import Allocation, SlurmJob, SlurmNode
@@ -68,7 +68,7 @@ class Site:
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
         """Make Motley's own drains those of `wanted`; returns the nodes of which Slurm refused it, and why."""
         refusals: dict[str, str] = {}
-        for change in drain_changes(self._known, wanted, mark=f"Motley {self._instance}:"):
+        for change in drain_changes(self._known, wanted, mark=self.drain_mark):
             try:
                 self._set_drain(change)
             except EngineUnreachable:
@@ -77,6 +77,11 @@ class Site:
                 verb = "drain" if change.note else "end the drain of"
                 refusals |= dict.fromkeys(change.nodes, f"Slurm refused to {verb} it: {error}")
         return refusals
+
+    @property
+    def drain_mark(self) -> str:
+        """Beginning of the reason of a drain of ours."""
+        return f"Motley {self._instance}:"
 
     def unproven(self, names: Iterable[str]) -> list[str]:
         """Those of the nodes on which something of an attempt that Slurm has ended may be left."""
@@ -87,7 +92,7 @@ class Site:
     def is_down(self, name: str) -> bool:
         """Whether Slurm did not hear from the node when it was last asked."""
         node = self._known.get(name)
-        return node is None or node.state is NodeState.SILENT
+        return node is None or not node.state.is_heard
 
     def _set_drain(self, change: DrainChange) -> None:
         names = [self._known[name].name for name in change.nodes]
@@ -115,4 +120,4 @@ class Site:
 
 
 def _has_ended_all(node: SlurmNode) -> bool:
-    return node.state is not NodeState.SILENT and "COMPLETING" not in node.flags
+    return node.state.is_heard and "COMPLETING" not in node.flags

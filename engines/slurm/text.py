@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from engines.protocol import NodeState, SiteReason
+from engines.slurm.node_states import ALLOCATED, node_state, state_flags
 
 ACTIVE = frozenset(
     {
@@ -41,19 +42,6 @@ _WAITING_REASONS = {
     "JobHeldAdmin": (SiteReason.HELD, "an administrator holds it (JobHeldAdmin)"),
     "JobHeldUser": (SiteReason.HELD, "it is held (JobHeldUser)"),
 }
-_SILENT = {
-    "DOWN",
-    "UNKNOWN",
-    "FUTURE",
-    "NOT_RESPONDING",
-    "POWERED_DOWN",
-    "POWERING_DOWN",
-    "REBOOT_ISSUED",
-    "INVALID_REG",
-}
-_CLOSED = {"DRAIN", "FAIL", "REBOOT_REQUESTED"}
-"""Not MAINTENANCE or RESERVED: Slurm adds them late, and to our own reservation, too."""
-_SUFFIXES = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN"}
 _FIELD = re.compile(r" (?=[A-Za-z]+=)")  # OS= contains spaces
 _REASON = re.compile(r" Reason=(.*) \[[^\[\]]*@[^\[\]]*\](?= Comment=|$)")
 """Free text, with who set it and when."""
@@ -87,6 +75,11 @@ class SlurmNode:
     @property
     def gpu_count(self) -> int:
         return sum(self.gpus.values())
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether a job has something of it, or has not left it altogether."""
+        return bool(self.flags & ALLOCATED)
 
 
 @dataclass(frozen=True)
@@ -206,8 +199,16 @@ def _expand_one(part: str) -> list[str]:
     found = re.search(r"\[([^\]]*)\]", part)
     if found is None:
         return [part]
-    numbers = [number for span in found.group(1).split(",") for number in _numbers_in(span)]
-    return [name for number in numbers for name in _expand_one(part[: found.start()] + number + part[found.end() :])]
+    return [
+        name
+        for number in expand_numbers(found.group(1))
+        for name in _expand_one(part[: found.start()] + number + part[found.end() :])
+    ]
+
+
+def expand_numbers(text: str) -> list[str]:
+    """Numbers in a list such as `0-1,3`, with their leading zeros."""
+    return [number for span in text.split(",") for number in _numbers_in(span)]
 
 
 def _numbers_in(span: str) -> list[str]:
@@ -223,7 +224,7 @@ def parse_node(line: str) -> SlurmNode:
     flags = state_flags(fields["State"])
     gpus = parse_gpus(fields.get("Gres", ""))
     note = said.group(1) if said else fields.get("Reason", "")
-    state, reason = _state_of(flags, note, gpus)
+    state, reason = node_state(flags, note, gpus)
     return SlurmNode(
         name=fields["NodeName"],
         address=fields.get("NodeAddr") or fields.get("NodeHostName") or fields["NodeName"],
@@ -252,30 +253,6 @@ def parse_gpus(gres: str) -> dict[str, int]:
         name = rest[0] if rest else ""
         found[name] = found.get(name, 0) + int(count)
     return {name: count for name, count in found.items() if count}
-
-
-def state_flags(text: str) -> frozenset[str]:
-    """Words of a node's state: `IDLE+DRAIN`, or `mixed*` for one that does not respond."""
-    words: set[str] = set()
-    for word in text.split("+"):
-        bare = word.rstrip("*~#!%$@^-")
-        words.add(bare.upper())
-        words |= {_SUFFIXES[mark] for mark in word[len(bare) :] if mark in _SUFFIXES}
-    return frozenset(words)
-
-
-def _state_of(flags: frozenset[str], note: str, gpus: dict[str, int]) -> tuple[NodeState, str]:
-    """State of the node for Motley, and why."""
-    for state, bad in ((NodeState.SILENT, flags & _SILENT), (NodeState.CORDONED, flags & _CLOSED)):
-        if bad:
-            words = "+".join(sorted(bad)).lower()
-            return state, f"Slurm says {words}: {note}" if note else f"Slurm says {words}"
-    if len(gpus) > 1:
-        return (
-            NodeState.CORDONED,
-            f"it has GPUs of {len(gpus)} types ({', '.join(gpus)}): Motley places on nodes of one",
-        )
-    return NodeState.OK, ""
 
 
 def waiting_reason(reason: str) -> tuple[SiteReason, str]:

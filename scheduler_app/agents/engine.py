@@ -28,6 +28,7 @@ from engines.protocol import (
     NodeShare,
     NodeState,
     Phase,
+    PowerCommand,
     SessionCommand,
     StopReason,
     Stream,
@@ -68,6 +69,9 @@ class AgentEngine:
 
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
         return {}  # its owner does with it as the owner likes
+
+    def power_command(self, node: str, *, wake: bool) -> PowerCommand | None:
+        return None
 
     @transaction.atomic
     def launch(self, launch: Launch) -> None:

@@ -13,9 +13,10 @@ from django.db.models import Count, Max
 from allocation.node_sleep import SleepParameters, SleepState, next_state
 from cluster_app.models import POWERED_DOWN, Node, NodeEvent
 from estimation.node_demand import MOST_SAMPLES_H, DemandModel, NodeDemand, fit_demand
+from scheduler_app.energy.drivers import driven
 from scheduler_app.energy.idle_nodes import nodes_that_may_sleep
-from scheduler_app.energy.node_use import LONG_ENOUGH, STEP, read_node_demand, start_of, step_of
-from scheduler_app.energy.sleep import has_driver, put_surplus_to_sleep
+from scheduler_app.energy.node_use import LONG_ENOUGH, STEP, nodes_with_gpus, read_node_demand, start_of, step_of
+from scheduler_app.energy.sleep import put_surplus_to_sleep
 from scheduler_app.models import SleepAdvice
 
 PHILLY = SleepParameters()
@@ -40,6 +41,8 @@ class TypeDemand:
     before: SleepAdvice | None
     woken_at: datetime | None = None
     """When a node of the type was last woken, by a job or by a person; None: not lately."""
+    is_driven: bool = False
+    """Whether nodes of the type really sleep."""
 
 
 def advise_when_due(now: datetime) -> None:
@@ -48,8 +51,7 @@ def advise_when_due(now: datetime) -> None:
     if not SleepAdvice.objects.filter(at=at).exists():
         advice = [advise(one, at) for one in read_demand(at)]
         store_advice(advice)
-        if has_driver():
-            put_surplus_to_sleep(advice, now)
+        put_surplus_to_sleep(advice, now)
 
 
 def read_demand(at: datetime) -> Iterator[TypeDemand]:
@@ -59,13 +61,15 @@ def read_demand(at: datetime) -> Iterator[TypeDemand]:
         dict(nodes.order_by().values_list("gpu_type").annotate(Count("pk")))
         for nodes in (nodes_that_may_sleep(), *(Node.objects.filter(state=state) for state in POWERED_DOWN))
     )
+    really = set(driven(nodes_with_gpus()).values_list("gpu_type", flat=True))
     for kind in sorted(awake.keys() | asleep.keys() | waking.keys()):
         last = before.get(kind)
         back = timedelta(hours=MOST_SAMPLES_H) if fit_is_due(last, at) else LONG_ENOUGH
         demand = read_node_demand(kind, since=at - back, until=at)
         if demand is not None:
             powered_down = asleep.get(kind, 0), waking.get(kind, 0)
-            yield TypeDemand(kind, awake.get(kind, 0) + sum(powered_down), *powered_down, demand, last, woken.get(kind))
+            total = awake.get(kind, 0) + sum(powered_down)
+            yield TypeDemand(kind, total, *powered_down, demand, last, woken.get(kind), kind in really)
 
 
 def _last_wakes(at: datetime) -> dict[int, datetime]:
@@ -114,7 +118,7 @@ def state_of(one: TypeDemand) -> SleepState:
     woken_until = step_of(one.woken_at) + PHILLY.keep_steps if one.woken_at else 0
     frozen_until = max(decided_until, woken_until)
     decided = one.before.awake if one.before else one.total
-    return SleepState(one.total - one.asleep if has_driver() else decided, frozen_until)
+    return SleepState(one.total - one.asleep if one.is_driven else decided, frozen_until)
 
 
 def parameters_of(total: int) -> SleepParameters:

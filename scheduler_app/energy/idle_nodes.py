@@ -34,12 +34,13 @@ def unclaimed(nodes: QuerySet[Node]) -> QuerySet[Node]:
     return nodes.filter(~claimed, **dict.fromkeys(FOREIGN_USE, 0))
 
 
-def read_idle_nodes(now: datetime) -> dict[int, list[IdleNode]]:
+def read_idle_nodes(now: datetime, among: QuerySet[Node] | None = None) -> dict[int, list[IdleNode]]:
     """Idle nodes that may sleep, by GPU type: idle since a job last left them, or they came into service."""
+    nodes = nodes_that_may_sleep() if among is None else among
     longest_ago = now - LONGEST_IDLE
     released, returned = _last_releases(longest_ago), _last_returns(longest_ago)
     found: dict[int, list[IdleNode]] = defaultdict(list)
-    for pk, name, kind in unclaimed(nodes_that_may_sleep()).values_list("pk", "name", "gpu_type"):
+    for pk, name, kind in unclaimed(nodes).values_list("pk", "name", "gpu_type"):
         since = max(released.get(pk, longest_ago), returned.get(pk, longest_ago))
         found[kind].append(IdleNode(name, (now - since).total_seconds()))
     return found

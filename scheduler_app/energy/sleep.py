@@ -1,14 +1,13 @@
-"""Idle nodes that are not needed are put to sleep, as the controller decided; with the site's commands only."""
+"""Idle nodes that are not needed are put to sleep, as the controller decided; only those that a driver can wake."""
 
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 
-from django.conf import settings
-
 from allocation.node_sleep import nodes_to_sleep
 from cluster_app.models import Node
 from cluster_app.services import put_to_sleep
+from scheduler_app.energy.drivers import driven
 from scheduler_app.energy.idle_nodes import IdleNode, nodes_that_may_sleep, read_idle_nodes
 from scheduler_app.energy.node_use import node_counts
 from scheduler_app.models import SleepAdvice
@@ -16,14 +15,9 @@ from scheduler_app.models import SleepAdvice
 WHY = "not needed: {awake} of the nodes of its type should be awake"
 
 
-def has_driver() -> bool:
-    """Whether the site has given both commands; else nobody puts a node to sleep. `scheduler_app.round.power` is it."""
-    return bool(settings.MOTLEY_NODE_SLEEP and settings.MOTLEY_NODE_WAKE)
-
-
 def put_surplus_to_sleep(advice: Iterable[SleepAdvice], now: datetime) -> None:
     """Put to sleep what each advice does not want awake."""
-    counts, idle, awake = node_counts(), read_idle_nodes(now), awake_counts()
+    counts, idle, awake = node_counts(), read_idle_nodes(now, driven(nodes_that_may_sleep())), awake_counts()
     for one in advice:
         kind = one.gpu_type_id
         if kind not in counts:  # its last node was removed meanwhile

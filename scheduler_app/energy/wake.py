@@ -11,14 +11,14 @@ from django.db.models import Count
 from allocation.time_budget import UNLIMITED, TimeBudget
 from cluster_app.feasibility import NodeShape, Request, fits
 from cluster_app.lending import takes_jobs
-from cluster_app.models import POWERED_DOWN, Gpu, GpuType, Node
+from cluster_app.models import Gpu, GpuType, Node
 from cluster_app.services import wake
 from cluster_app.storage import StoragePaths, offers
 from jobs_app.models import Job, Reason
 from jobs_app.submission.admission import request_of
 from scheduler_app.energy.advice import parameters_of
+from scheduler_app.energy.drivers import driven, is_driven
 from scheduler_app.energy.node_use import node_counts, nodes_with_gpus
-from scheduler_app.energy.sleep import has_driver
 from scheduler_app.models import GpuClaim
 
 MOST_JOBS = 1000
@@ -128,7 +128,7 @@ def nodes_to_wake(
 
 def wake_for_waiting_jobs(now: datetime) -> None:
     """After a round: wake the nodes that jobs need which it left waiting for capacity. Idempotent."""
-    if not has_driver() or not Node.objects.filter(state=Node.State.SLEEPING).exists():
+    if not driven(Node.objects.filter(state=Node.State.SLEEPING)).exists():
         return
     if waiting := read_waiting(now):
         names = nodes_to_wake(waiting, read_pools(now), read_reserve(), TimeBudget.after(LONGEST_S))
@@ -150,8 +150,9 @@ def read_pools(now: datetime) -> NodePools:
     paths = StoragePaths.read()
     waking, sleeping, ready = Node.State.WAKING, Node.State.SLEEPING, Node.State.READY
     pools: dict[str, dict[str, NodeShape]] = {waking: {}, sleeping: {}, ready: {}}
-    for node in nodes_with_gpus().select_related("gpu_type", "engine").order_by("name"):
-        if (node.pk in usable or node.state in POWERED_DOWN) and takes_jobs(node, now):
+    for node in nodes_with_gpus().select_related("gpu_type", "engine").defer("engine__inventory").order_by("name"):
+        comes = node.state == waking or (node.state == sleeping and is_driven(node))
+        if (node.pk in usable or comes) and takes_jobs(node, now):
             left = gpus[node.pk] - claimed.get(node.pk, 0) - node.foreign_gpus
             pools[node.state][node.name] = _shape(node, max(left, 0), paths)
     return NodePools(coming=pools[waking], asleep=pools[sleeping], free=pools[ready])

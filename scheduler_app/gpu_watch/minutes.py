@@ -83,10 +83,15 @@ def store_readings(readings: Iterable[GpuReading], holders: Mapping[int, int], n
     """
     minute = minute_of(now)
     known = _read(minute)
-    telling = [((one.gpu, holders.get(one.gpu)), one) for one in readings if says_something(one)]
+    telling = [((one.gpu, attempt_of(one, holders)), one) for one in readings if says_something(one)]
     new, changed = merged(known, telling)
     insert_many(GpuMinute, [_row(key, minute, row) for key, row in new.items()])
     rewrite(GpuMinute, COLUMNS, changed)
+
+
+def attempt_of(one: GpuReading, holders: Mapping[int, int]) -> int | None:
+    """The attempt that has the GPU: a site may give it another GPU of the node than the one of its claim."""
+    return one.attempt if one.attempt is not None else holders.get(one.gpu)
 
 
 def says_something(one: GpuReading) -> bool:

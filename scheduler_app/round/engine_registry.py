@@ -22,6 +22,7 @@ from engines.protocol import (
     LogChunk,
     NodeReport,
     NodeShare,
+    PowerCommand,
     SessionCommand,
     StopReason,
     Stream,
@@ -104,6 +105,9 @@ class UnusableEngine:
         self._refuse()
 
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
+        self._refuse()
+
+    def power_command(self, node: str, *, wake: bool) -> PowerCommand | None:
         self._refuse()
 
     def launch(self, launch: Launch) -> None:

@@ -36,7 +36,7 @@ from cluster_app.models import FOREIGN_USE, Node, NodeQuerySet
 from cluster_app.models import Engine as EngineRow
 from cluster_app.services import note_drained
 from cluster_app.storage import forget_missing_storage
-from engines.protocol import Engine, EngineError, NodeReport, NodeState
+from engines.protocol import Engine, EngineError, NodeReport
 from jobs_app.lifecycle.attempts import about_attempt, stop_attempt_of
 from jobs_app.lifecycle.dependencies import settle_dependencies
 from jobs_app.lifecycle.endings import AttemptEnd, end_attempts
@@ -44,6 +44,7 @@ from jobs_app.models import Attempt, Job
 from scheduler_app.models import GpuClaim, SchedulerLease
 from scheduler_app.round.engine_registry import engines, registered_engines
 from scheduler_app.round.lease import Fence
+from scheduler_app.round.power import sleep_as_reported
 from scheduler_app.round.reports import hear_attempts
 from scheduler_app.round.set_aside import OF_NO_ITEM, Kind, forget_recovered, isolate, set_aside, set_aside_at, words_of
 
@@ -67,6 +68,7 @@ def observe(fence: Fence, now: datetime) -> None:
             listening_since=SchedulerLease.objects.get(pk=SchedulerLease.Loop.ENGINES).listening_since,
             conditions={name: conditions for name, conditions in heard.items() if conditions is not None},
         )
+        sleep_as_reported(heard, now)
         forget_missing_storage(now)
     _end_attempts_on_lost_nodes(fence, now)
     _stop(fence, [*_over_their_time_limit(now), *_idle(now), *_gpus_idle(now), *_on_draining_nodes()])
@@ -119,7 +121,7 @@ def _store_nodes(fence: Fence, engine: str, nodes: Sequence[NodeReport], now: da
 
     def store(names: Sequence[str]) -> None:
         with fence.transaction():
-            record_heartbeats(engine, [n for n in names if reports[n].state != NodeState.SILENT], now=now)
+            record_heartbeats(engine, [n for n in names if reports[n].state.is_heard], now=now)
             note_gpu_reports(engine, {name: _gpus_of(reports[name]) for name in names})
 
     if poison := isolate([name for name in reports if name not in aside], store):

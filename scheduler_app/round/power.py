@@ -1,16 +1,20 @@
-"""Driver of nodes that sleep: the site's commands are started, their ends are recorded, and what wakes is followed."""
+"""Driver of nodes that sleep: commands are started, their ends are recorded, and what wakes is followed."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.conf import settings
 
-from cluster_app.models import FIRST_PAUSE, FOREIGN_USE, POWERED_DOWN, SUSPECT_AFTER, Node, NodePower
-from cluster_app.services import give_up_waking, keep_awake, note_awake
-from engines.power_commands import PowerCommandEnd, PowerCommands, PowerTask
-from scheduler_app.energy.sleep import has_driver
+from cluster_app.engine_reports import OFF, Inventory
+from cluster_app.models import FIRST_PAUSE, FOREIGN_USE, POWERED_DOWN, SUSPECT_AFTER, Engine, Node, NodePower
+from cluster_app.services import give_up_waking, keep_awake, note_awake, put_to_sleep, wake
+from engines.power_commands import PowerCommandEnd, PowerCommands, PowerTask, command_of_site
+from engines.protocol import NodeState, PowerCommand
+from scheduler_app.energy.drivers import is_driven
 from scheduler_app.models import SchedulerLease
+from scheduler_app.round.engine_registry import engine_named
 from scheduler_app.round.lease import Fence
 
 log = logging.getLogger(__name__)
@@ -18,6 +22,8 @@ State = Node.State
 COMMANDS = PowerCommands()
 """Of this process. After its end a command that nobody heard of is started again: it must be safe to repeat."""
 MOST_AT_ONCE = 16
+LONGEST_REASON = 200
+"""Characters of `Node.reason`."""
 LONGEST_PAUSE = timedelta(minutes=10)
 BOOT_TIMES = 3
 """A node that does not report within so many boot times needs a person."""
@@ -29,27 +35,47 @@ def drive_power(fence: Fence, now: datetime) -> None:
         with fence.transaction():
             _record_end(end, now)
     powered_down = NodePower.objects.filter(node__state__in=POWERED_DOWN)
-    rows = list(powered_down.select_related("node__gpu_type", "node__engine"))
+    rows = list(powered_down.select_related("node__gpu_type", "node__engine").defer("node__engine__inventory"))
     if not rows:
         return
     listening_since = SchedulerLease.objects.get(pk=SchedulerLease.Loop.ENGINES).listening_since
+    reported = reported_states(row.node.engine.name for row in rows)
     with fence.transaction():
-        followed = [row for row in rows if _follow(row, now, listening_since)]
-    if has_driver():
-        for row in due_commands(followed, COMMANDS.nodes, now):
-            _start(fence, row, now)
+        followed = [row for row in rows if _follow(row, reported.get(row.node.name, ""), now, listening_since)]
+    for row in due_commands([row for row in followed if is_driven(row.node)], COMMANDS.nodes, now):
+        _start(fence, row, now)
 
 
-def _follow(row: NodePower, now: datetime, listening_since: datetime) -> bool:
-    """Act on what its engine reports of the node; False: it sleeps or wakes no more."""
+def reported_states(engines: Iterable[str]) -> dict[str, str]:
+    """Node → the state that its engine reported last."""
+    found = Engine.objects.filter(name__in=set(engines)).values_list("inventory", flat=True)
+    return {name: one.get("state", "") for nodes in found for name, one in nodes.items()}
+
+
+def sleep_as_reported(conditions: Mapping[str, Inventory | None], now: datetime) -> None:
+    """Nodes in service that their site has switched off sleep from now on; not those of which a GPU is claimed.
+
+    Slurm, say, may power down idle nodes by itself.
+    """
+    for engine, nodes in conditions.items():
+        off = {name: one["reason"] for name, one in (nodes or {}).items() if one["state"] in OFF}
+        ready = Node.objects.filter(engine__name=engine, name__in=off, state=State.READY) if off else ()
+        for node in ready:
+            put_to_sleep(node, reason=off[node.name][:LONGEST_REASON] or "its engine says so", now=now)
+
+
+def _follow(row: NodePower, reported: str, now: datetime, listening_since: datetime) -> bool:
+    """Act on what its engine reports of the node; False: it sleeps or wakes no more, or does the other now."""
     if is_awake(row):
         note_awake(row.node, now)
     elif is_overdue(row, now, listening_since):
         _give_up(row)
     elif is_in_use(row):
         keep_awake(row.node, reason="in use outside Motley", now=now)
+    elif was_switched_on(row, reported):
+        wake(row.node, reason="it was switched on outside Motley", now=now)
     else:
-        if fell_silent(row, now, listening_since):
+        if fell_silent(row, reported, now, listening_since):
             NodePower.objects.filter(pk=row.pk, since=row.since).update(silent_at=now)
         return True
     return False
@@ -61,7 +87,7 @@ def is_awake(row: NodePower) -> bool:
     An engine may report a node for minutes after it was switched off: until its silence was noticed, what is reported
     within a boot time after the wake is taken for that.
     """
-    woken_at = row.done_at if has_driver() else row.since
+    woken_at = row.done_at if is_driven(row.node) else row.since
     if row.node.state != State.WAKING or woken_at is None or row.node.heard_at is None:
         return False
     if row.silent_at is None:
@@ -74,7 +100,7 @@ def is_overdue(row: NodePower, now: datetime, listening_since: datetime) -> bool
 
     Counted from the end of the wake command, or from its first failure.
     """
-    began = row.done_at or row.failed_at if has_driver() else row.since
+    began = row.done_at or row.failed_at if is_driven(row.node) else row.since
     if row.node.state != State.WAKING or began is None or row.node.engine.fault:
         return False
     return now - max(began, _hearing_since(row, listening_since)) > BOOT_TIMES * _boot_time(row)
@@ -86,9 +112,23 @@ def is_in_use(row: NodePower) -> bool:
     return untold and any(getattr(row.node, name) for name in FOREIGN_USE)
 
 
-def fell_silent(row: NodePower, now: datetime, listening_since: datetime) -> bool:
+def was_switched_on(row: NodePower, reported: str) -> bool:
+    """Whether a node that sleeps was off and is on, or on its way: the site has woken it for others, say. Pure.
+
+    Not while it is being switched off.
+    """
+    is_told = row.done_at is not None or row.sent_at is None
+    sleeps = row.node.state == State.SLEEPING and row.silent_at is not None and is_told
+    return sleeps and reported in {NodeState.OK, NodeState.CORDONED, NodeState.WAKING}
+
+
+def fell_silent(row: NodePower, reported: str, now: datetime, listening_since: datetime) -> bool:
     """Whether the node's silence is new, and that of its engine or of the scheduler does not explain it. Pure."""
-    if row.silent_at is not None or row.node.heard_at is None or row.node.engine.fault:
+    if row.silent_at is not None or row.node.engine.fault:
+        return False
+    if reported in OFF:
+        return True
+    if row.node.heard_at is None:
         return False
     return now - max(row.node.heard_at, _hearing_since(row, listening_since)) > SUSPECT_AFTER
 
@@ -134,9 +174,15 @@ def _start(fence: Fence, row: NodePower, now: datetime) -> None:
             return
     is_wake = row.node.state == State.WAKING
     log.info("%s is told to %s", row.node.name, "wake" if is_wake else "sleep")
-    template = settings.MOTLEY_NODE_WAKE if is_wake else settings.MOTLEY_NODE_SLEEP
+    command = partial(_command, row.node, wake=is_wake)
     timeout_s = settings.MOTLEY_NODE_POWER_TIMEOUT.total_seconds()
-    COMMANDS.start(PowerTask(row.node.name, row.since, now), template, timeout_s=timeout_s)
+    COMMANDS.start(PowerTask(row.node.name, row.since, now), command, timeout_s=timeout_s)
+
+
+def _command(node: Node, *, wake: bool) -> PowerCommand:
+    """The command of the node's engine, else that of the site."""
+    own = engine_named(node.engine.name).power_command(node.name, wake=wake) if node.engine.saves_power else None
+    return own or command_of_site(settings.MOTLEY_NODE_WAKE if wake else settings.MOTLEY_NODE_SLEEP, node.name)
 
 
 def _claim(row: NodePower, now: datetime) -> bool:

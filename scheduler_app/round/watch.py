@@ -16,7 +16,7 @@ from engines.protocol import EngineError, GpuReading, WatchedGpu
 from jobs_app.models import Attempt
 from scheduler_app.fairness.energy_ledger import ReadEnergy, add_energy_to_ledger
 from scheduler_app.gpu_watch.idle import note_idle_gpus
-from scheduler_app.gpu_watch.minutes import minute_of, store_readings
+from scheduler_app.gpu_watch.minutes import attempt_of, minute_of, store_readings
 from scheduler_app.gpu_watch.speeds import is_due, note_gpu_speeds
 from scheduler_app.models import GpuClaim, SchedulerLease
 from scheduler_app.round.engine_registry import engines
@@ -60,14 +60,15 @@ def _watch(fence: Fence, before: datetime, now: datetime) -> None:
     holders = _holders()
     watched = list(_watched(holders))
     parts = number_of_parts(len(watched))
-    readings = _readings(watched[next(_looks) % parts :: parts])
+    readings = _readings(part_of(watched, next(_looks) % parts, parts))
     processes = _stray_processes(readings)
+    attempts = {gpu: holder.attempt for gpu, holder in holders.items()}
     with fence.transaction():
         SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES).update(watched_at=now)
-        store_readings(readings, {gpu: holder.attempt for gpu, holder in holders.items()}, now)
+        store_readings(readings, attempts, now)
         note_stray_processes(processes, now, watched_at=before)
         lasted = min(now - before, LONGEST_GAP)
-        energy = _add_energy(readings, holders, parts * lasted)
+        energy = _add_energy(readings, attempts, parts * lasted)
     with fence.transaction():  # of its own: rounds lock these rows before they write attempts
         add_energy_to_ledger(energy, now - lasted, now)
     if minute_of(before) != minute_of(now):
@@ -107,6 +108,12 @@ def number_of_parts(gpus: int) -> int:
     return min(max(1, -(-gpus // MOST_READ)), MOST_PARTS)
 
 
+def part_of(watched: Sequence[tuple[str, WatchedGpu]], part: int, parts: int) -> list[tuple[str, WatchedGpu]]:
+    """The GPUs of a part of the nodes; those of one node together: a site may have given others of them than ours."""
+    places = {node: place for place, node in enumerate(dict.fromkeys(gpu.node for _, gpu in watched))}
+    return [(engine, gpu) for engine, gpu in watched if places[gpu.node] % parts == part]
+
+
 def _readings(watched: Iterable[tuple[str, WatchedGpu]]) -> list[GpuReading]:
     """Of every engine that has GPUs to read; one that does not answer stops no other."""
     by_engine: dict[str, list[WatchedGpu]] = defaultdict(list)
@@ -126,16 +133,19 @@ def _readings(watched: Iterable[tuple[str, WatchedGpu]]) -> list[GpuReading]:
 
 
 def _watched(holders: Mapping[int, Holder]) -> Iterator[tuple[str, WatchedGpu]]:
-    """GPUs of nodes that are up, with their engines: those that a driver knows, and emulated ones."""
+    """GPUs of nodes that are up, with their engines: those that a driver knows, emulated ones, those beside a claim."""
     up = Gpu.objects.present().filter(node__health=Node.Health.HEALTHY)
-    readable = up.filter(~Q(uuid="") | Q(node__emulated=True)).order_by("node", "index")
+    held = GpuClaim.objects.holding().values("gpu__node")
+    readable = up.filter(~Q(uuid="") | Q(node__emulated=True) | Q(node__in=held)).order_by("node", "index")
     kind = "node__gpu_type__"
     columns = ("node__name", "index", "uuid", "node__emulated", f"{kind}memory_mib", f"{kind}power_w")
     for engine, pk, node, index, uuid, emulated, memory_mib, power_w in readable.values_list(
         "node__engine__name", "pk", *columns
     ):
-        busy = pk in holders and holders[pk].state == Attempt.State.RUNNING
-        yield engine, WatchedGpu(pk, node, index, uuid, emulated, busy, memory_mib, power_w)
+        holder = holders.get(pk)
+        busy = holder is not None and holder.state == Attempt.State.RUNNING
+        attempt = holder.attempt if holder is not None else None
+        yield engine, WatchedGpu(pk, node, index, uuid, emulated, busy, attempt, memory_mib, power_w)
 
 
 def _stray_processes(readings: Iterable[GpuReading]) -> dict[int, Sequence[int]]:
@@ -150,14 +160,14 @@ def _stray_processes(readings: Iterable[GpuReading]) -> dict[int, Sequence[int]]
     return {gpu: () if gpu in holders else processes for gpu, processes in known.items()}
 
 
-def _add_energy(readings: Iterable[GpuReading], holders: Mapping[int, Holder], lasted: timedelta) -> list[ReadEnergy]:
-    """Add the energy since the last reading, power times time, to the attempts that hold the GPUs."""
+def _add_energy(readings: Iterable[GpuReading], holders: Mapping[int, int], lasted: timedelta) -> list[ReadEnergy]:
+    """Add the energy since the last reading, power times time, to the attempts that have the GPUs."""
     watts: dict[int, list[float]] = defaultdict(list)
     for one in readings:
-        if one.gpu in holders and one.power_w is not None:
-            watts[holders[one.gpu].attempt].append(one.power_w)
+        if (attempt := attempt_of(one, holders)) is not None and one.power_w is not None:
+            watts[attempt].append(one.power_w)
     seconds = lasted.total_seconds()
-    attempts = Attempt.objects.filter(pk__in=watts).values_list("pk", "gpu_energy_j", "job__team", "gpu_type")
-    known = list(attempts)
+    rows = Attempt.objects.filter(pk__in=watts).values_list("pk", "gpu_energy_j", "job__team", "gpu_type")
+    known = list(rows)
     rewrite(Attempt, ("gpu_energy_j",), {pk: ((before or 0.0) + seconds * sum(watts[pk]),) for pk, before, *_ in known})
     return [ReadEnergy(team, kind, seconds * sum(watts[pk]), seconds * len(watts[pk])) for pk, _, team, kind in known]

@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.test import Client
 from django.urls import reverse
+from pytest_django import Settings
 
 from cluster_app.errors import NotLentNow
 from cluster_app.lending import Window, window_changes
@@ -131,7 +132,8 @@ def test_one_that_sleeps_is_woken_for_its_owner_and_takes_no_job_then(lent: Node
     assert state_at(lent, at(19)) == STATE.READY
 
 
-def test_no_job_wakes_it_while_its_owner_has_it(lent: Node) -> None:
+def test_no_job_wakes_it_while_its_owner_has_it(lent: Node, settings: Settings) -> None:
+    settings.MOTLEY_NODE_SLEEP = settings.MOTLEY_NODE_WAKE = "true"
     Node.objects.update(health=Node.Health.HEALTHY)
     put_to_sleep(lent, reason="not needed", now=at(6))
     assert {*read_pools(at(6)).asleep} == {"n1"}

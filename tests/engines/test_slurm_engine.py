@@ -13,7 +13,16 @@ from pathlib import Path
 import pytest
 
 from engines.local.host_setup import SYSTEM_PYTHON
-from engines.protocol import EngineError, EngineUnreachable, NodeLaunch, NodeState, Phase, SiteReason, StopReason
+from engines.protocol import (
+    EngineError,
+    EngineUnreachable,
+    NodeLaunch,
+    NodeState,
+    Phase,
+    SiteReason,
+    StopReason,
+    WatchedGpu,
+)
 from engines.slurm.engine import SlurmEngine
 from engines.slurm.files import SlurmFiles
 from engines.slurm.private_cluster import PrivateCluster
@@ -22,6 +31,7 @@ from engines.slurm.text import parse_node
 from tests.engines.conftest import WANTED
 from tests.engines.engine_lab import SlurmLab, python, running, until
 from tests.engines.slurm_cluster import opened_by
+from tests.nvml_driver import compiled_driver
 
 pytestmark = pytest.mark.xdist_group("slurm")
 SAVES = python(
@@ -74,6 +84,25 @@ def test_the_job_sees_the_devices_that_slurm_chose(lab: SlurmLab, foreign) -> No
     attempt = lab.run("echo $CUDA_VISIBLE_DEVICES", tasks=gang(("n1", 2)))
     assert lab.output(attempt) == b"1,2\n"
     assert lab.report(attempt).devices == {"n1": "1,2"}
+
+
+def test_the_devices_that_slurm_chose_are_read_on_their_node_until_the_job_ends(
+    lab: SlurmLab, foreign, place: Path
+) -> None:
+    foreign("-w", "n1", "--gres=gpu:a100:1")
+    python_there = place / "python"  # with a driver library that answers for two GPUs, as NVIDIA's would
+    library = f"LD_LIBRARY_PATH={compiled_driver(place)} GPU_COUNT=2 SECOND_GPU_IS_LOST_WITH=/none"
+    python_there.write_text(f'#!/bin/sh\n{library} exec {lab.options.python} "$@"\n')
+    python_there.chmod(0o755)
+    lab.options = replace(lab.options, python=python_there)
+    lab.engine = lab.another_engine()
+    attempt = lab.launch(WAITS, tasks=gang(("n1", 2)))
+    seats = [WatchedGpu(10 + n, "n1", n, attempt=attempt if n < 2 else None) for n in range(4)]
+    found = until(lambda: lab.engine.read_gpus(seats))
+    assert {(one.gpu, one.attempt, one.utilization) for one in found} == {(11, attempt, 37.0), (12, attempt, 37.0)}
+    lab.engine.stop(attempt, reason=StopReason.CANCEL, grace=timedelta(seconds=1))
+    assert lab.end_of(attempt).proven_gone
+    assert not running("engines.slurm.sampler", str(lab.folder(attempt).path))
 
 
 def test_gpus_of_others_are_told_from_our_own(lab: SlurmLab, foreign) -> None:
@@ -314,6 +343,21 @@ def test_a_drain_that_slurm_refuses_is_told_in_its_words(lab: SlurmLab, draining
     done = subprocess.run(argv, user="nobody", cwd=runtime, capture_output=True, text=True, check=False)
     assert "{'n1': 'Slurm refused to drain it: scontrol said" in done.stdout, done.stderr
     assert drain_of(lab, "n1") is None
+
+
+def test_a_node_that_a_job_of_others_has_is_not_powered_down(lab: SlurmLab, foreign) -> None:
+    foreign("-w", "n1", "-c", "1")
+    lab.options = replace(lab.options, power_saving=True)
+    command = lab.another_engine().power_command("n1", wake=False)
+    done = subprocess.run(
+        command.argv, cwd=command.folder, env=command.env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.strip()) == (1, "Slurm has given it to a job: it is not powered down.")
+    assert node(lab, "n1").state is NodeState.OK
+
+
+def test_without_the_option_slurm_powers_no_node_down(lab: SlurmLab) -> None:
+    assert lab.engine.power_command("n1", wake=False) is None
 
 
 def test_a_launch_that_slurm_refuses_says_so_and_leaves_nothing(lab: SlurmLab) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from engines.protocol import NodeState, SiteReason
+from engines.slurm.node_states import state_flags
 from engines.slurm.options import SlurmOptions
 from engines.slurm.text import (
     Allocation,
@@ -18,7 +19,6 @@ from engines.slurm.text import (
     parse_node,
     parse_partitions,
     parse_reservations,
-    state_flags,
     waiting_reason,
 )
 from engines.slurm.use import Use, foreign_use, with_partition, with_reservations
@@ -77,7 +77,17 @@ def test_a_node_is_read_with_what_others_use_of_it() -> None:
         ("IDLE+NOT_RESPONDING", NodeState.SILENT),
         ("DOWN", NodeState.SILENT),
         ("DOWN+DRAIN+INVALID_REG", NodeState.SILENT),
-        ("IDLE~", NodeState.SILENT),
+        ("IDLE+POWERING_DOWN", NodeState.SLEEPING),
+        ("IDLE+POWERED_DOWN", NodeState.SLEEPING),
+        ("IDLE+CLOUD+POWERED_DOWN", NodeState.SLEEPING),
+        ("IDLE+POWERED_DOWN+NOT_RESPONDING", NodeState.SLEEPING),
+        ("idle~", NodeState.SLEEPING),
+        ("IDLE+POWER_UP+POWERED_DOWN", NodeState.WAKING),
+        ("IDLE+NOT_RESPONDING+POWERING_UP", NodeState.WAKING),
+        ("MIXED+POWERED_DOWN", NodeState.WAKING),  # for a job
+        ("MIXED+DRAIN+POWER_DOWN", NodeState.CORDONED),  # once its jobs have ended
+        ("IDLE+DRAIN+POWERED_DOWN", NodeState.CORDONED),  # nobody should wake it
+        ("DOWN+POWERED_DOWN", NodeState.SILENT),
         ("MIXED+DRAIN", NodeState.CORDONED),
         ("IDLE+MAINTENANCE+RESERVED", NodeState.OK),  # the reservations say for whom
         ("IDLE+FAIL", NodeState.CORDONED),

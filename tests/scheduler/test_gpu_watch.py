@@ -26,6 +26,7 @@ from cluster_app.models import Gpu, Node, NodeEvent
 from cluster_app.services import add_node
 from engines.protocol import AttemptReport, GpuReading, GpuReport, NodeReport, Throttle, WatchedGpu
 from jobs_app.models import Attempt, Job, JobEvent, Team
+from scheduler_app.gpu_watch.history import gpus_now, summaries
 from scheduler_app.gpu_watch.idle import AttemptUse, idle_change, note_idle_gpus
 from scheduler_app.gpu_watch.minutes import COLUMNS, Minute, merged, store_readings
 from scheduler_app.models import DailyUsage, GpuClaim, GpuMinute, SchedulerLease
@@ -183,6 +184,28 @@ def test_parts_together_read_every_gpu_and_count_its_energy_in_full(
     turns(timedelta(minutes=2))
     assert GpuMinute.objects.filter(attempt__isnull=False).values("gpu").distinct().count() == 8
     assert Attempt.objects.get().gpu_energy_j - before == pytest.approx(8 * 300 * 120)
+
+
+def test_what_is_read_of_a_gpu_that_the_site_chose_is_that_of_its_job(
+    lab: Lab, machine: MachineWithGpus, turns: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job has claims on GPUs 0 and 1; Slurm gave it 4 and 6, of which the driver on the node tells."""
+
+    def read_on_the_node(gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
+        attempts = {gpu.attempt for gpu in gpus} - {None}
+        return [replace(LOAD, gpu=gpu.gpu, attempt=one) for one in attempts for gpu in gpus if gpu.index in (4, 6)]
+
+    monkeypatch.setattr(machine, "read_gpus", read_on_the_node)
+    Gpu.objects.update(uuid="")
+    job = lab.submit(gpus=2)
+    turns(timedelta(minutes=1))
+    before = Attempt.objects.get().gpu_energy_j
+    turns(timedelta(minutes=2))
+    attempt = Attempt.objects.get()
+    assert {gpu.gpu.index for gpu in GpuClaim.objects.all()} == {0, 1}
+    assert [(one.index, one.utilization) for one in summaries(attempt)] == [(4, 90.0), (6, 90.0)]
+    assert attempt.gpu_energy_j - before == pytest.approx(2 * 300 * 120)
+    assert {(one.index, one.job) for one in gpus_now(machine.now)} == {(4, job.pk), (6, job.pk)}
 
 
 @pytest.mark.parametrize("step_s", [12, 20])

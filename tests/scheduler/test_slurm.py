@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from cluster_app.models import Engine, Node
-from cluster_app.services import drain, resume
+from cluster_app.models import Engine, Node, NodeEvent, NodePower
+from cluster_app.services import drain, put_to_sleep, resume
 from engines.slurm.private_cluster import PrivateCluster
 from jobs_app.models import Attempt, Job, Reason
 from scheduler_app.models import GpuClaim
@@ -83,6 +83,22 @@ def test_a_node_drained_in_motley_is_drained_in_slurm_and_back_after_its_resumpt
     lab.running(running)
     lab.let_go(running)
     lab.until_state(running, State.SUCCEEDED)
+
+
+def test_a_node_that_is_not_needed_is_powered_down_in_slurm_and_up_for_a_job(lab: Lab, site: PrivateCluster) -> None:
+    Engine.objects.filter(name="hpc").update(options={**options_of("hpc"), "power_saving": True})
+    lab.tick()
+    node = Node.objects.get(name="n3")
+    assert put_to_sleep(node, reason="not needed", now=lab.now)
+    lab.until(lambda: "POWERED_DOWN" in site.run("scontrol", "show", "node", "n3"))
+    lab.until(lambda: NodePower.objects.exclude(done_at=None).exclude(silent_at=None).exists())
+    node.refresh_from_db()
+    assert (node.state, node.health) == (Node.State.SLEEPING, Node.Health.HEALTHY)
+    job = lab.submit("true", gpu_types=["v100"])
+    lab.until_state(job, State.SUCCEEDED)
+    assert lab.attempts(job)[0].nodes == ["n3"]
+    kinds = NodeEvent.objects.filter(node=node).order_by("pk").values_list("kind", flat=True)
+    assert [kind for kind in kinds if kind in ("slept", "woken", "awake")] == ["slept", "woken", "awake"]
 
 
 def options_of(engine: str) -> dict[str, Any]:
