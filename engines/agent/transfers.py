@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 PIECE_BYTES = 1 << 20
 NOT_STARTED = 126
-FAILED_PAUSE_S, TOO_LARGE_PAUSE_S = 15.0, 600.0
+UNHEARD_PAUSE_S, FAILED_PAUSE_S, TOO_LARGE_PAUSE_S = 5.0, 15.0, 600.0
 OVER = (Phase.ENDED, Phase.LOST)
 
 
@@ -75,6 +75,7 @@ class Transfers:
             self._not_before_s[attempt] = monotonic() + TOO_LARGE_PAUSE_S
             log.error("the checkpoints of attempt %s are kept here: %s", attempt, error)
         except Unheard as error:
+            self._not_before_s[attempt] = monotonic() + UNHEARD_PAUSE_S  # an archive is packed for each try
             log.warning("files of attempt %s wait: %s", attempt, error)
         except Exception:
             self._not_before_s[attempt] = monotonic() + FAILED_PAUSE_S

@@ -1,5 +1,6 @@
 """Machines that join: tokens, where jobs may run, and that no job runs twice; the agents are played over REST."""
 
+import gzip
 from dataclasses import replace
 from datetime import time, timedelta
 from pathlib import Path
@@ -15,9 +16,9 @@ from rest_framework.test import APIClient
 from cluster_app.models import Engine, Node
 from cluster_app.services import cordon
 from cluster_app.storage import Volunteers
-from engines.agent.codec import decode, encode
-from engines.agent.messages import VERSION, AttemptNews, Joining, Lending, Orders, Sync
-from engines.protocol import AttemptReport, GpuReport, Launch, NodeFault, NodeReport, Phase, StopReason
+from engines.agent.codec import encode
+from engines.agent.messages import VERSION, AttemptNews, Lending, Sync
+from engines.protocol import AttemptReport, Launch, NodeFault, Phase, StopReason
 from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Job, Team
@@ -29,40 +30,10 @@ from scheduler_app.models import Agent, AgentAttempt
 from scheduler_app.operations.join_agent import issue_join_token, revoke_agent
 from scheduler_app.round.engine_registry import engines
 from scheduler_app.round.observe import observe
+from tests.played_agent import DESK, JOINING, Played, over, running
 from tests.service_lab import Lab
 
-DESK = NodeReport("joining", "k80", [GpuReport(0), GpuReport(1)], cpus=8, memory_mib=32_768)
-JOINING = Joining(VERSION, "machine", "agent_secret", DESK, emulated=True, notice=timedelta(minutes=10))
-
-
-class Played:
-    """An agent whose every message is the test's."""
-
-    def __init__(self, lab: Lab, name: str = "desk", *, trusted: bool = True, joining: Joining = JOINING) -> None:
-        self.lab, self.name, self.token = lab, name, joining.token
-        self.agent, self.join_token = issue_join_token(name, trusted=trusted, actor=None, now=lab.now)
-        self.joined = self.join(joining)
-
-    def join(self, joining: Joining) -> int:
-        return self.post("join", encode(joining), self.join_token)
-
-    def sync(self, *news: AttemptNews, **more: Any) -> Orders:
-        told = Sync(VERSION, "machine", replace(DESK, name=self.name), attempts=news, **more)
-        answer = self.client().post("/api/v1/agent/sync", encode(told), format="json")
-        assert answer.status_code == 200, answer.content
-        return decode(Orders, answer.json())
-
-    def post(self, path: str, body: Any, token: str) -> int:
-        return self.client(token).post(f"/api/v1/agent/{path}", body, format="json").status_code
-
-    def client(self, token: str = "") -> APIClient:
-        client = APIClient()
-        client.credentials(HTTP_AUTHORIZATION=f"Bearer {token or self.token}")
-        return client
-
-    def given(self) -> Orders:
-        """What it is told as soon as it is given a launch."""
-        return self.lab.until(lambda: orders if (orders := self.sync()).launches else None)
+SAVED = gzip.compress(b"saved")
 
 
 @pytest.fixture
@@ -74,17 +45,6 @@ def lab(lab: Lab, settings: Settings, tmp_path: Path) -> Lab:
 @pytest.fixture
 def desk(lab: Lab) -> Played:
     return Played(lab)
-
-
-def running(attempt: int, lab: Lab) -> AttemptNews:
-    return AttemptNews(AttemptReport(attempt, Phase.RUNNING, started_at=lab.now))
-
-
-def over(attempt: int, lab: Lab, **more: Any) -> AttemptNews:
-    report = AttemptReport(
-        attempt, Phase.ENDED, proven_gone=True, exit_code=143, started_at=lab.now, ended_at=lab.now, **more
-    )
-    return AttemptNews(report, handed_over=True)
 
 
 def test_a_machine_joins_as_a_node_with_its_window_and_its_notice(lab: Lab) -> None:
@@ -237,14 +197,14 @@ def test_an_end_counts_when_logs_and_checkpoints_have_come(desk: Played, lab: La
     assert job.state == Job.State.RUNNING
     put = desk.client().put
     path = f"/api/v1/agent/attempts/{launch.attempt}"
-    assert put(f"{path}/checkpoints", b"saved", content_type="application/gzip").status_code == 200
+    assert put(f"{path}/checkpoints", SAVED, content_type="application/gzip").status_code == 200
     pieces = [(0, b"one\n"), (0, b"one\n"), (4, b"two\n")]
     for offset, data in pieces:
         put(f"{path}/logs/stdout/0?offset={offset}", data, content_type="application/octet-stream")
     desk.sync(over(launch.attempt, lab))
     lab.until_state(job, Job.State.FAILED)
     assert lab.output(job) == "one\ntwo\n"
-    assert checkpoints_of(UUID(str(job.pk))).read_bytes() == b"saved"
+    assert checkpoints_of(UUID(str(job.pk))).read_bytes() == SAVED
 
 
 def test_a_stop_before_the_launch_was_fetched_withdraws_it(desk: Played, lab: Lab) -> None:
