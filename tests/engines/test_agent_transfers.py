@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from engines.agent.agent import Agent
+from engines.agent.checkpoint_uploads import CheckpointUploads
 from engines.agent.connection import PROBLEM, ArchiveTooLarge, Connection, Refused, Unheard
 from engines.agent.transfers import Transfers
 from engines.attempt_files import AttemptFolder, write_json
@@ -87,7 +88,8 @@ def transfers(service: Service, tmp_path: Path) -> Transfers:
     engine = LocalEngine(tmp_path / "engine")
     ended(tmp_path, 1)
     ended(tmp_path, 2)
-    return Transfers(tmp_path, service.connection, engine, may_start=lambda: True)
+    uploads = CheckpointUploads(tmp_path, service.connection, engine)
+    return Transfers(tmp_path, service.connection, engine, uploads, may_start=lambda: True)
 
 
 def handed_over(transfers: Transfers) -> list[bool]:
