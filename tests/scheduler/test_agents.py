@@ -242,6 +242,16 @@ def test_a_machine_that_leaves_and_returns_stays_cordoned(desk: Played) -> None:
     assert Agent.objects.get(name="desk").left_at is None
 
 
+def test_a_machine_that_is_back_outside_its_hours_is_heard_and_stays_out(desk: Played, lab: Lab) -> None:
+    desk.sync(leaving=timedelta(minutes=1))
+    now = lab.now
+    hours = {"lent_from": (now + timedelta(hours=1)).time(), "lent_until": (now + timedelta(hours=2)).time()}
+    Node.objects.filter(name="desk").update(**hours, lent_zone="UTC", given_back=True)
+    assert not desk.sync().may_go
+    assert Node.objects.get(name="desk").state != Node.State.READY
+    assert Agent.objects.get(name="desk").left_at is None
+
+
 @pytest.mark.parametrize(
     ("team", "spec", "trusted", "goes"),
     [
