@@ -3,12 +3,14 @@
 import gzip
 from dataclasses import replace
 from datetime import time, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from django.conf import settings
+from django.core.management import CommandError, call_command
 from django.utils import timezone
 from pytest_django import Settings
 from rest_framework.test import APIClient
@@ -79,6 +81,26 @@ def test_a_new_join_token_revives_no_machine_that_was_revoked(desk: Played, lab:
     assert desk.post("sync", told, desk.token) == 401
     assert desk.post("join", encode(replace(JOINING, token="agent_new")), text) == 200
     assert (desk.post("sync", told, "agent_new"), desk.post("sync", told, desk.token)) == (200, 401)
+
+
+def test_whose_machine_it_is_is_said_with_its_token(lab: Lab) -> None:
+    lab.team("speech")
+    call_command("jointoken", "desk", "--team", "speech", stdout=StringIO())
+    assert str(Agent.objects.get().team) == "speech"
+    call_command("jointoken", "desk", stdout=StringIO())
+    assert str(Agent.objects.get().team) == "speech"
+    with pytest.raises(CommandError, match=r"--team: there is no team 'sales'; the teams: .*speech"):
+        call_command("jointoken", "attic", "--team", "sales")
+
+
+def test_over_rest_a_machine_has_its_team_and_its_state(lab: Lab) -> None:
+    lab.team("speech")
+    client = APIClient()
+    client.force_authenticate(lab.user("root", staff=True))
+    made = client.post("/api/v1/agents", {"name": "desk", "team": "speech"}, format="json").json()
+    assert (made["team"], made["state"]) == ("speech", "invited")
+    refused = client.post("/api/v1/agents", {"name": "attic", "team": "sales"}, format="json")
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/team")
 
 
 def test_trust_comes_with_the_machine_that_joins_and_goes_at_once(lab: Lab) -> None:
