@@ -1,7 +1,8 @@
 """What engines report is recorded here: that they answer, their nodes, heartbeats, the health of nodes and of GPUs."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +16,7 @@ from cluster_app.services import record
 
 log = logging.getLogger(__name__)
 Inventory = Mapping[str, Mapping[str, Any]]
-"""Reported nodes: name → the columns of `scheduler_app.round.observe.inventory_of`."""
+"""Reported nodes: name → the columns of `scheduler_app.round.hear_engines.inventory_of`."""
 
 
 CORDONED = "cordoned"
@@ -40,6 +41,15 @@ def record_answer(engine: Engine, inventory: Inventory, *, now: datetime) -> Non
     Engine.objects.filter(pk=engine.pk).update(**changes)
 
 
+def record_answers(answers: Sequence[tuple[Engine, Inventory]], *, now: datetime) -> None:
+    """Record that engines answer, and their nodes: in one query those of which nothing else is new."""
+    changed = [(engine, nodes) for engine, nodes in answers if not engine.answers or nodes != engine.inventory]
+    for engine, nodes in changed:
+        record_answer(engine, nodes, now=now)
+    alike = {engine.pk for engine, _ in answers} - {engine.pk for engine, _ in changed}
+    Engine.objects.filter(pk__in=alike).update(heard_at=now)
+
+
 def record_fault(engine: Engine, fault: str, *, now: datetime, retry_at: datetime) -> None:
     """Record that the engine does not answer, why, since when, and when it is asked again."""
     begun = {} if engine.fault else {"since": now}
@@ -47,11 +57,11 @@ def record_fault(engine: Engine, fault: str, *, now: datetime, retry_at: datetim
     Engine.objects.filter(pk=engine.pk).update(fault=fault, retry_at=retry_at, **begun)
 
 
-def record_heartbeats(engine: str, names: Iterable[str], *, now: datetime) -> None:
-    """Record that these nodes are alive, not oftener than needed; an engine speaks for its own nodes only."""
+def record_heartbeats(engines: Collection[str], names: Iterable[str], *, now: datetime) -> None:
+    """Record that these nodes are alive, not oftener than needed; engines speak for their own nodes only."""
     alive = set(names)
     stale = Q(heard_at=None) | Q(heard_at__lte=now - HEARTBEAT_RESOLUTION) | Q(heard_at__gt=now)
-    rows = Node.objects.filter(stale, engine__name=engine).values_list("pk", "name")
+    rows = Node.objects.filter(stale, engine__name__in=engines).values_list("pk", "name")
     Node.objects.filter(pk__in=[pk for pk, name in rows if name in alive]).update(heard_at=now)
 
 
@@ -84,8 +94,7 @@ def update_node_health(
             Node.objects.filter(pk=node.pk).update(health=health)
             record(node, NodeEvent.Kind.HEALTH, f"{health.label}")
             note_health(node, health, now)
-    for name, reported in conditions.items():
-        _store_conditions(name, reported)
+    _store_conditions(conditions)
 
 
 def _off_without_jobs(conditions: Mapping[str, Inventory]) -> set[str]:
@@ -101,13 +110,18 @@ CONDITION = ("engine_reason", "limits", "containers", *FOREIGN_USE)
 """Columns of a node that say whether the engine gives it no new jobs, how jobs run there, and what others use of it."""
 
 
-def _store_conditions(engine: str, reported: Inventory) -> None:
-    """Store what the engine reports of its nodes where it differs: thousands are compared as they are read."""
-    stored = Node.objects.filter(engine__name=engine).values_list("name", *CONDITION)
-    now = {name: (before, _condition(reported.get(name, {}))) for name, *before in stored}
-    changed = {name: condition for name, (before, condition) in now.items() if before != condition}
-    if not changed:
-        return
+def _store_conditions(reported: Mapping[str, Inventory]) -> None:
+    """Store what engines report of their nodes where it differs: thousands are compared as they are read."""
+    stored = Node.objects.filter(engine__name__in=reported).values_list("engine__name", "name", *CONDITION)
+    changed: dict[str, dict[str, list[Any]]] = defaultdict(dict)
+    for engine, name, *before in stored:
+        if before != (condition := _condition(reported[engine].get(name, {}))):
+            changed[engine][name] = condition
+    for engine, conditions in changed.items():
+        _store_conditions_of(engine, conditions)
+
+
+def _store_conditions_of(engine: str, changed: Mapping[str, Sequence[Any]]) -> None:
     try:
         with transaction.atomic():
             _store_changed(engine, changed)

@@ -3,7 +3,7 @@
 The rest of the node stays in use. A fault is taken back by its source alone.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -62,15 +62,15 @@ State = tuple[str, str]
 """Fault and its source; both empty: it is healthy."""
 
 
-def note_gpu_reports(engine: str, reported: Mapping[str, Mapping[str, ReportedGpu]]) -> None:
-    """Store the faults of an engine's GPUs as drivers report them: node → UUID → report.
+def note_gpu_reports(engines: Collection[str], reported: Mapping[str, Mapping[str, ReportedGpu]]) -> None:
+    """Store the faults of these engines' GPUs as drivers report them: node → UUID → report.
 
     A GPU of the inventory that the report on its node does not name is missing.
     """
     reported = {node: gpus for node, gpus in reported.items() if gpus}
     if not reported:  # declared nodes report no hardware: no query for them
         return
-    rows = Gpu.objects.present().filter(node__engine__name=engine, node__name__in=reported).exclude(uuid="")
+    rows = Gpu.objects.present().filter(node__engine__name__in=engines, node__name__in=reported).exclude(uuid="")
     columns = ("pk", "node_id", "index", "fault", "fault_source", "uuid", "node__name")
     states = {}
     for *known, uuid, node in rows.values_list(*columns):

@@ -19,7 +19,15 @@ from cluster_app.errors import ClusterError, ReasonMissing
 from engines.protocol import EngineError
 from jobs_app.errors import Conflict, FilesDeleted, InvalidSpec, JobsError, NotAllowed
 from rest.errors import NOT_VALID, Fault, InvalidRequest, faults_of
-from scheduler_app.errors import LeaseLost, NoSuchAgent, NoWebSocket, SchedulerError, TooManySessions, TooManySolves
+from scheduler_app.errors import (
+    LeaseLost,
+    NoSuchAgent,
+    NoWebSocket,
+    SchedulerError,
+    TooManySessions,
+    TooManySolves,
+    TooManyUploads,
+)
 
 CONTENT_TYPE = "application/problem+json"
 OURS = (JobsError, ClusterError, SchedulerError, InvalidRequest, EngineError)
@@ -33,6 +41,7 @@ STATUS_OF: dict[type[Exception], int] = {
     LeaseLost: 503,
     TooManySolves: 503,
     TooManySessions: 503,
+    TooManyUploads: 429,
     NoWebSocket: 426,
     NoSuchAgent: 401,
     EngineError: 503,

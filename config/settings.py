@@ -267,6 +267,10 @@ MOTLEY_AGENT_LEASE_S = env.int("MOTLEY_AGENT_LEASE_S", 240, validate=validate.Ra
 """Time after which such a machine has stopped its jobs if it is not heard: less than that after which it is lost."""
 MOTLEY_AGENT_CHECKPOINT_BYTES = env.int("MOTLEY_AGENT_CHECKPOINT_BYTES", 8 << 30, validate=validate.Range(min=1))
 """Largest archive of a job's checkpoints that is taken from such a machine."""
+MOTLEY_AGENT_UNPACKED_BYTES = env.int("MOTLEY_AGENT_UNPACKED_BYTES", 32 << 30, validate=validate.Range(min=1))
+"""Most bytes that such an archive may unpack to."""
+MOTLEY_AGENT_UPLOADS = env.int("MOTLEY_AGENT_UPLOADS", 8, validate=validate.Range(min=1, max=1000))
+"""Archives of checkpoints that are taken at a time, one from each machine: each holds a thread of the web server."""
 MOTLEY_ARCHIVE_ROOT: Path = env.path("MOTLEY_ARCHIVE_ROOT", VAR_DIR / "archive")
 """Jobs that left the database, as compressed JSON lines. Web and scheduler share it."""
 _IS_ACCOUNT = validate.Regexp(

@@ -10,6 +10,7 @@ from django import forms
 from django.contrib.auth.models import User
 
 from cluster_app.models import GpuType, Storage
+from cluster_app.storage import Volunteers
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import ApiToken, Team
 from jobs_app.models.secret import IS_NAME
@@ -19,7 +20,10 @@ from jobs_app.submission.spec import JobSpec
 from rest.errors import Fault
 
 WHOLE_NUMBERS = ("cpus_per_gpu", "total_steps", "retries")
-TEXTS = ("name", "team", "command", "workdir", "image", "gpu_memory", "memory_per_gpu", "workload", "time_limit")
+TEXTS = (
+    *("name", "team", "command", "workdir", "image", "volunteers"),
+    *("gpu_memory", "memory_per_gpu", "workload", "time_limit"),
+)
 LISTS = ("gpu_types", "mounts")
 FIELD_OF = {
     "/checkpoint/grace_seconds": "grace_seconds",
@@ -62,6 +66,13 @@ class JobForm(forms.Form):
     workdir = forms.CharField(required=False, label="Folder", help_text="Empty: a new folder for each job.")
     image = forms.CharField(
         required=False, help_text="Of a container in which it runs, e.g. localhost/torch:2.5. Empty: no container."
+    )
+    volunteers = forms.ChoiceField(
+        required=False,
+        label="Volunteers' machines",
+        choices=[("", "those that its team allows"), *Volunteers.choices],
+        help_text="Their owners can read all that runs there. A job with secrets goes to trusted ones only, "
+        "one with a folder to none.",
     )
     mounts = forms.MultipleChoiceField(
         required=False,

@@ -7,7 +7,8 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery, Value
+from django.db.models.functions import Concat
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
@@ -25,7 +26,8 @@ from engines.protocol import EngineError, NodeState
 from jobs_app.models import Attempt
 from scheduler_app.errors import InvalidChoice
 from scheduler_app.explain.drain_estimate import describe, occupancies
-from scheduler_app.models import EngineProbe, PolicySetting, Round, SetAside
+from scheduler_app.models import Agent, EngineProbe, PolicySetting, Round, SetAside
+from scheduler_app.operations.join_agent import revoke_agent
 from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.operations.sync_nodes import sync_nodes
 from scheduler_app.pages.forms import PolicySettingForm
@@ -176,6 +178,44 @@ class EngineAdmin(Audited, admin.ModelAdmin[Engine]):
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """Each engine is deleted by itself, after a check."""
         return {name: action for name, action in super().get_actions(request).items() if name != "delete_selected"}
+
+
+@admin.register(Agent)
+class AgentAdmin(Audited, admin.ModelAdmin[Agent]):
+    """Machines that joined; `manage.py jointoken` and REST make their tokens. A row is kept as a record of access."""
+
+    list_display = ("name", "state", "told_at", "node", "team", "trusted", "joined_at")
+    list_filter = ("trusted", "team")
+    search_fields = ("name",)
+    fields = ("name", "state", "told_at", "node", "team", "trusted", "created_at", "joined_at", "left_at", "revoked_at")
+    readonly_fields = tuple(name for name in fields if name != "team")
+    actions = ("revoke",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Agent]:
+        """With the state of each node: a query for all rows."""
+        node = Node.objects.filter(engine=OuterRef("engine__name")).annotate(shown=Concat("name", Value(": "), "state"))
+        agents = super().get_queryset(request).select_related("team")
+        with_nodes: QuerySet[Agent] = agents.annotate(node=Subquery(node.values("shown")[:1]))
+        return with_nodes
+
+    @admin.display(description="state")
+    def state(self, agent: Agent) -> str:
+        return str(agent.state_at(timezone.now()).label)
+
+    @admin.display(description="node")
+    def node(self, agent: Agent) -> str:
+        return getattr(agent, "node", None) or "-"
+
+    @admin.action(description="Revoke: its jobs stop and are queued", permissions=["change"])
+    def revoke(self, request: HttpRequest, agents: QuerySet[Agent]) -> None:
+        for agent in agents:
+            revoke_agent(agent, actor=request.user, now=timezone.now())  # type: ignore[arg-type]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Agent | None = None) -> bool:
+        return False
 
 
 REPORTED = ("heard_at", "since", "fault", "reported_nodes")

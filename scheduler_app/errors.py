@@ -42,6 +42,16 @@ class AgentRefused(SchedulerError):
     code = "agent_refused"
 
 
+class TooManyUploads(SchedulerError):
+    """As many files are being sent as may be, by this machine or by all that joined."""
+
+    code = "too_many_uploads"
+    retry_after_s = 5
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"{said}: send it again in {self.retry_after_s} s.")
+
+
 class NotReplayable(SchedulerError):
     """The round has no snapshot."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TypedDict
 
 from engines.agent.agent import Agent, lease_path, leave_path
+from engines.agent.checkpoint_uploads import USUAL, CheckpointUploads, Pace
 from engines.agent.connection import Connection, Refused, Unheard, checked_url
 from engines.agent.machine import EmulatedGpus, MachineReports, machine_digest, machine_report
 from engines.agent.messages import VERSION, Joining, Lending
@@ -97,12 +98,15 @@ def run(given: argparse.Namespace) -> int:
             leave_path(given.state).unlink()  # of the time before
         engine = _engine(given, identity["name"], lease=lease_path(given.state))
         gpus = EmulatedGpus.of(identity["gpus"]) if identity["gpus"] else None
+        connection = Connection(identity["url"], identity["token"])
+        pace = Pace(pause_s=given.checkpoints_every.total_seconds())
         agent = Agent(
             given.state,
-            Connection(identity["url"], identity["token"]),
+            connection,
             engine,
             MachineReports(identity["name"], gpus, engine.nodes),
             notice=timedelta(seconds=identity["notice_s"]),
+            uploads=CheckpointUploads(given.state, connection, engine, pace),
         )
         return agent.run()
 
@@ -194,6 +198,12 @@ def _parser() -> argparse.ArgumentParser:
     joining.add_argument("--zone", default="UTC", help="time zone of these hours, as Europe/Berlin")
     joining.add_argument("--notice", type=_duration, default=timedelta(minutes=5), help="as 10m; default 5m")
     running = acts.add_parser("run", help="run jobs until the machine leaves; SIGTERM: leave with notice")
+    running.add_argument(
+        "--checkpoints-every",
+        type=_duration,
+        default=timedelta(seconds=USUAL.pause_s),
+        help="least time between two uploads of what a running job has saved, as 10m; default 1m",
+    )
     leaving = acts.add_parser("leave", help="have the agent of this machine leave with notice")
     leaving.add_argument("--notice", type=_duration, help="as 10m; default: that of join")
     for command, act in ((joining, join), (running, run), (leaving, leave)):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+from engines.agent.checkpoint_uploads import CheckpointUploads
 from engines.agent.connection import CONFLICT, UNAUTHORIZED, Connection, Refused, Unheard
 from engines.agent.machine import machine_digest
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
@@ -39,11 +40,15 @@ class Agent:
         describe: Callable[[], NodeReport],
         *,
         notice: timedelta,
+        uploads: CheckpointUploads | None = None,
     ) -> None:
         self._connection, self._engine, self._describe, self._notice = connection, engine, describe, notice
         self._lease = LeaseFile(lease_path(folder))
         self._leave = leave_path(folder)
-        self._transfers = Transfers(folder, connection, engine, may_start=lambda: self._lease.left_s() > 0)
+        self._uploads = uploads or CheckpointUploads(folder, connection, engine)
+        self._transfers = Transfers(
+            folder, connection, engine, self._uploads, may_start=lambda: self._lease.left_s() > 0
+        )
         self._woken = threading.Event()
         self._left_by_s: float | None = None
         self._pause_s = FIRST_PAUSE_S
@@ -52,8 +57,9 @@ class Agent:
         """Work until the machine has left; returns the exit status of the process."""
         stopped = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: self.begin_to_leave())
-        files = threading.Thread(target=self._transfers.run, args=(stopped, FILES_PAUSE_S), daemon=True)
-        files.start()
+        self._uploads.clear_away()
+        for work in (self._transfers.run, self._uploads.run):
+            threading.Thread(target=work, args=(stopped, FILES_PAUSE_S), daemon=True).start()
         try:
             while not self.turn():
                 self._woken.wait(self._pause_s)

@@ -4,7 +4,8 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from http.client import HTTPException
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
@@ -135,7 +136,29 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-_opener = urllib.request.build_opener(_NoRedirect)
+class _HearsEarly(HTTPConnection):
+    """A service may refuse an archive before it has read it, and hang up: its answer is read all the same."""
+
+    def request(self, *args: Any, **more: Any) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            super().request(*args, **more)
+
+
+class _HearsEarlySecurely(_HearsEarly, HTTPSConnection):
+    pass
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, request: urllib.request.Request) -> Any:
+        return self.do_open(_HearsEarly, request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, request: urllib.request.Request) -> Any:
+        return self.do_open(_HearsEarlySecurely, request)  # with the default context: certificates are checked
+
+
+_opener = urllib.request.build_opener(_NoRedirect, _Http, _Https)
 
 
 def _read(answer: Any, most: int | None = None) -> bytes:

@@ -1,14 +1,14 @@
-"""Files between an agent and its service: code and checkpoints come, logs and checkpoints go."""
+"""Files between an agent and its service: code and checkpoints come, logs go, and checkpoints when an attempt ends."""
 
 import logging
 import shutil
-import subprocess
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
+from engines.agent.checkpoint_uploads import FAILED_PAUSE_S, TOO_LARGE_PAUSE_S, CheckpointUploads
 from engines.agent.connection import UNAUTHORIZED, ArchiveTooLarge, Connection, Refused, Unheard
 from engines.attempt_files import AttemptFolder, write_json
 from engines.local.engine import LocalEngine
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 PIECE_BYTES = 1 << 20
 NOT_STARTED = 126
-FAILED_PAUSE_S, TOO_LARGE_PAUSE_S = 15.0, 600.0
+UNHEARD_PAUSE_S = 5.0
 OVER = (Phase.ENDED, Phase.LOST)
 
 
@@ -31,9 +31,16 @@ class Transfers:
     """
 
     def __init__(
-        self, folder: Path, connection: Connection, engine: LocalEngine, may_start: Callable[[], bool]
+        self,
+        folder: Path,
+        connection: Connection,
+        engine: LocalEngine,
+        uploads: CheckpointUploads,
+        *,
+        may_start: Callable[[], bool],
     ) -> None:
         self._folder, self._connection, self._engine, self._may_start = folder, connection, engine, may_start
+        self._uploads = uploads
         self._lock = threading.Lock()
         self._waiting: dict[int, Launch] = {}
         self._sizes: dict[tuple[int, Stream], int] = {}
@@ -75,6 +82,7 @@ class Transfers:
             self._not_before_s[attempt] = monotonic() + TOO_LARGE_PAUSE_S
             log.error("the checkpoints of attempt %s are kept here: %s", attempt, error)
         except Unheard as error:
+            self._not_before_s[attempt] = monotonic() + UNHEARD_PAUSE_S  # an archive is packed for each try
             log.warning("files of attempt %s wait: %s", attempt, error)
         except Exception:
             self._not_before_s[attempt] = monotonic() + FAILED_PAUSE_S
@@ -142,7 +150,7 @@ class Transfers:
             for stream in Stream:
                 self._send_log(attempt, stream)
             if checkpoints:
-                self._send_checkpoints(attempt)
+                self._uploads.send_last(attempt)
         except Refused as error:
             if error.status == UNAUTHORIZED:
                 raise
@@ -157,23 +165,6 @@ class Transfers:
             if self._sizes[key] == before:
                 break
 
-    def _send_checkpoints(self, attempt: int) -> None:
-        """Send the job's checkpoints as an archive, if it has any."""
-        checkpoints = self._checkpoints_of(attempt)
-        if checkpoints is None or not checkpoints.is_dir() or not any(checkpoints.iterdir()):
-            return
-        archive = self._folder / "outgoing" / f"{attempt}.tar.gz"
-        archive.parent.mkdir(mode=0o700, exist_ok=True)
-        try:
-            pack(checkpoints, archive)
-            self._connection.send_checkpoints(attempt, archive)
-        finally:
-            archive.unlink(missing_ok=True)
-
-    def _checkpoints_of(self, attempt: int) -> Path | None:
-        launch = self._attempt(attempt).read_launch()
-        return Path(launch["ranks"][0]["env"]["MOTLEY_CHECKPOINT_DIR"]) if launch is not None else None
-
     def _clear(self, attempt: int) -> None:
         for path in (self._folder / "incoming").glob(f"{attempt}.*"):
             path.unlink(missing_ok=True)
@@ -183,22 +174,3 @@ class Transfers:
 
     def _handed_over(self, attempt: int) -> Path:
         return self._attempt(attempt).path / "handed_over.json"
-
-
-def pack(folder: Path, archive: Path) -> None:
-    """Pack the content of a folder by GNU tar; of links the links, and nothing of another file system."""
-    subprocess.run(  # noqa: S603 - our own words and paths
-        [
-            "/bin/tar",
-            "--create",
-            "--one-file-system",
-            f"--file={archive}",
-            "--use-compress-program=gzip -1",
-            "-C",
-            folder,
-            ".",
-        ],
-        check=True,
-        env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
-        stderr=subprocess.DEVNULL,
-    )

@@ -5,7 +5,7 @@ became of it, or the lease has ended it (see `engines.lease_file`).
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from time import monotonic
@@ -14,7 +14,6 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from cluster_app.models import Gpu
 from cluster_app.storage import Volunteers
 from engines.agent.codec import decode, encode
 from engines.protocol import (
@@ -39,7 +38,7 @@ from jobs_app.models import Attempt, Job
 from jobs_app.secrets import seal
 from jobs_app.submission.volunteers import volunteers_now
 from scheduler_app.agents.files import attempt_folder, discard, size_of
-from scheduler_app.agents.reports import OwnMachine, report_of
+from scheduler_app.agents.reports import report_of
 from scheduler_app.models import Agent, AgentAttempt
 
 SILENT_AFTER_S = 10.0
@@ -59,13 +58,7 @@ class AgentEngine:
         self._name = name
 
     def nodes(self) -> list[NodeReport]:
-        """The machine under its own name; what others use of it is its owner's business, and is not asked."""
-        agent = self._agent()
-        own = {"name": self._name, "foreign_gpus": 0, "foreign_cpus": 0, "foreign_memory_mib": 0}
-        report = replace(decode(NodeReport, agent.node_report), **own)  # type: ignore[arg-type]  # names of fields
-        if agent.revoked_at is None and _is_heard(agent):
-            return [report]
-        return [replace(report, state=NodeState.SILENT, reason="its agent has not been heard")]
+        return [_node_of(self._agent())]
 
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
         return {}  # its owner does with it as the owner likes
@@ -108,10 +101,7 @@ class AgentEngine:
         """Nothing: what a job may use of such a machine is set when it starts."""
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
-        wanted = list(attempts)
-        rows = {row.attempt: row for row in AgentAttempt.objects.filter(attempt__in=wanted)}
-        own, now = OwnMachine(self._name, self._uuids), timezone.now()
-        return [report_of(attempt, rows.get(attempt), own, now) for attempt in wanted]
+        return JoinedMachines().poll(attempts)
 
     def read_gpus(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
         return []  # its agent sends no readings yet
@@ -136,14 +126,52 @@ class AgentEngine:
             discard(job, list(attempts))
             AgentAttempt.objects.filter(attempt__in=list(attempts), forgotten=True).delete()
 
-    def _uuids(self) -> set[str]:
-        return set(Gpu.objects.filter(node__engine__name=self._name).exclude(uuid="").values_list("uuid", flat=True))
-
     def _agent(self) -> Agent:
         agent = Agent.objects.filter(name=self._name).first()
         if agent is None:
-            raise EngineError(f"No machine has joined as {self._name}.")
+            raise NotJoined(self._name)
         return agent
+
+
+class NotJoined(EngineError):
+    """The engine has no machine."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"No machine has joined as {name}.")
+
+
+class JoinedMachines:
+    """All machines that joined, asked together: one query, however many they are."""
+
+    def nodes(self, names: Collection[str]) -> dict[str, NodeReport | Exception]:
+        """The machines by name; in the place of a report that cannot be read, why."""
+        agents = {agent.name: agent for agent in Agent.objects.filter(name__in=names)}
+        return {name: _node_or_fault(agents[name]) if name in agents else NotJoined(name) for name in names}
+
+    def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
+        wanted, now = list(attempts), timezone.now()
+        rows = {row.attempt: row for row in AgentAttempt.objects.filter(attempt__in=wanted).select_related("agent")}
+        return [report_of(attempt, rows.get(attempt), now) for attempt in wanted]
+
+    def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
+        name = Attempt.objects.filter(pk=attempt).values_list("engine", flat=True).get()
+        AgentEngine(name).stop(attempt, reason=reason, grace=grace)
+
+
+def _node_or_fault(agent: Agent) -> NodeReport | Exception:
+    try:
+        return _node_of(agent)
+    except Exception as error:  # as an agent of another release, or a broken one, has left it
+        return error
+
+
+def _node_of(agent: Agent) -> NodeReport:
+    """The machine under its own name; what others use of it is its owner's business, and is not asked."""
+    own = {"name": agent.name, "foreign_gpus": 0, "foreign_cpus": 0, "foreign_memory_mib": 0}
+    report = replace(decode(NodeReport, agent.node_report), **own)  # type: ignore[arg-type]  # names of fields
+    if agent.revoked_at is None and _is_heard(agent):
+        return report
+    return replace(report, state=NodeState.SILENT, reason="its agent has not been heard")
 
 
 def _is_lost(row: AgentAttempt) -> bool:

@@ -5,14 +5,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from django.conf import settings
 
 from engines.attempt_files import AttemptFolder
 from engines.protocol import Stream
+from scheduler_app.agents.unpacked_size import UnpackedSize
 
 OWN = 0o700
 CHUNK_BYTES = 1 << 20
@@ -26,6 +26,13 @@ class Readable(Protocol):
 
 class LargerThanAllowed(Exception):
     """More bytes were announced than the service takes."""
+
+
+class ArchiveLimits(NamedTuple):
+    """Most bytes of an archive of checkpoints."""
+
+    packed: int
+    unpacked: int
 
 
 def agent_root() -> Path:
@@ -48,7 +55,7 @@ def append_log(attempt: int, stream: Stream, offset: int, data: bytes, *, most: 
     Beyond `most` nothing is stored: the engine of the agent marks and ends a log that long itself.
     """
     folder = attempt_folder(attempt)
-    _make(folder.path)
+    make_folder(folder.path)
     descriptor = os.open(folder.log(stream, 0), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "r+b") as file:
         size = file.seek(0, os.SEEK_END)
@@ -61,19 +68,25 @@ class CutShort(Exception):
     """Fewer bytes came than were announced."""
 
 
-def store_checkpoints(job: UUID, body: Readable, *, size: int, most: int, still: Callable[[], bool]) -> bool:
+def store_checkpoints(
+    job: UUID, body: Readable, *, size: int, limits: ArchiveLimits, sender: int, still: Callable[[], bool]
+) -> bool:
     """Store the archive of this size in the place of the one before, if the sender still may; whether it may.
 
-    Raises `LargerThanAllowed` above `most`, and `CutShort` where the transfer was.
+    A sender has one archive under way at a time. Raises `LargerThanAllowed`, `UnpacksToMore` and `NotGzip`, and
+    `CutShort` where the transfer was.
     """
-    if size > most:
+    if size > limits.packed:
         raise LargerThanAllowed
+    if not still():
+        return False
     target = checkpoints_of(job)
-    _make(target.parent)
-    with _received(body, target.parent, size) as path:
+    make_folder(target.parent)
+    beside = target.with_name(f".agent-{sender}")
+    with _received(body, beside, size, UnpackedSize(limits.unpacked)):
         if not still():
             return False
-        path.replace(target)
+        beside.replace(target)
     return True
 
 
@@ -91,21 +104,23 @@ def discard(job: str, attempts: list[int]) -> None:
 
 
 @contextmanager
-def _received(body: Readable, folder: Path, size: int) -> Iterator[Path]:
-    with NamedTemporaryFile(dir=folder, prefix=".", delete=False) as file:
-        path = Path(file.name)
-        try:
+def _received(body: Readable, path: Path, size: int, unpacked: UnpackedSize) -> Iterator[None]:
+    """The body in a file, which is removed at the end; one that a killed process has left is written over."""
+    try:
+        with path.open("wb") as file:
             left = size
             while left and (chunk := body.read(min(CHUNK_BYTES, left))):
+                unpacked.add(chunk)
                 left -= file.write(chunk)
             if left:
                 raise CutShort
+            unpacked.finish()
             file.flush()
             os.fsync(file.fileno())
-            yield path
-        finally:
-            path.unlink(missing_ok=True)
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
-def _make(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     folder.mkdir(mode=OWN, parents=True, exist_ok=True)

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
+from cluster_app.models import Gpu
 from engines.agent.codec import decode
 from engines.protocol import AttemptReport, Phase
 from scheduler_app.models import AgentAttempt
@@ -20,16 +22,21 @@ class OwnMachine(NamedTuple):
     """Read only where a report names GPUs."""
 
 
-def report_of(attempt: int, row: AgentAttempt | None, own: OwnMachine, now: datetime) -> AttemptReport:
+def report_of(attempt: int, row: AgentAttempt | None, now: datetime) -> AttemptReport:
     """What is known of the attempt. An end counts when logs and checkpoints are here: its job may go on elsewhere."""
     if row is None or (row.forgotten and row.report is None):
         return AttemptReport(attempt, Phase.UNKNOWN, proven_gone=True)
     if row.report is None:
         return AttemptReport(attempt, Phase.LAUNCHING)
+    own = OwnMachine(row.agent.name, partial(_uuids_of, row.agent.name))
     report = within(decode(AttemptReport, row.report), own, row.delivered_at or now, now)
     if report.phase is Phase.UNKNOWN and row.launch and not row.stop_reason:  # its launch is on its way again
         return AttemptReport(attempt, Phase.LAUNCHING)
     return _going_on(report) if report.phase in OVER and not row.handed_over else report
+
+
+def _uuids_of(name: str) -> set[str]:
+    return set(Gpu.objects.filter(node__engine__name=name).exclude(uuid="").values_list("uuid", flat=True))
 
 
 def within(report: AttemptReport, own: OwnMachine, delivered_at: datetime, now: datetime) -> AttemptReport:

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 
+from cluster_app.errors import NotLentNow
 from cluster_app.models import Node
 from cluster_app.services import drain, resume
 from engines.agent.codec import decode, encode
@@ -205,7 +207,8 @@ def _return(agent: Agent, node: Node) -> None:
     if agent.left_at is not None:
         Agent.objects.filter(pk=agent.pk).update(left_at=None)
     if node.reason == LEAVING:
-        resume(node, actor=None, reason="its agent is back")
+        with suppress(NotLentNow):  # its hours are over: it returns by itself when they begin
+            resume(node, actor=None, reason="its agent is back")
 
 
 def _pause() -> timedelta:

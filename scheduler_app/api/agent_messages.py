@@ -4,14 +4,15 @@ These routes are not in the schema: agents and service of one release speak by t
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
-from django.http import FileResponse
+from django.http import FileResponse, UnreadablePostError
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
@@ -27,8 +28,17 @@ from engines.protocol import Launch, Stream
 from jobs_app.models import Attempt
 from rest.errors import Fault, InvalidRequest
 from rest.parsers import Bytes, Gzip, TooLarge
-from scheduler_app.agents.files import CutShort, LargerThanAllowed, append_log, store_checkpoints
+from scheduler_app.agents.files import (
+    ArchiveLimits,
+    CutShort,
+    LargerThanAllowed,
+    Readable,
+    append_log,
+    store_checkpoints,
+)
 from scheduler_app.agents.sync import hear, launch_stored
+from scheduler_app.agents.unpacked_size import NotGzip, UnpacksToMore
+from scheduler_app.agents.upload_slots import own_slot, shared_slot
 from scheduler_app.errors import AgentRefused, NoSuchAgent
 from scheduler_app.models import Agent, AgentAttempt
 from scheduler_app.operations.join_agent import agent_of, join, refuse_other_machine
@@ -37,6 +47,8 @@ Message = TypeVar("Message")
 ATTEMPT = re.compile(r"-?[0-9]{1,18}")
 """Tests of engines have negative numbers."""
 LARGEST_PIECE = 1 << 20
+LONGEST_SILENCE_S = 60.0
+"""Between two pieces of a body."""
 BEYOND_THE_LIMIT = 1 << 16
 """Bytes of a log beyond its limit: the mark that says that it was cut."""
 
@@ -100,7 +112,8 @@ class LogsView(OfAgents):
         row, offset = self.row(request, attempt), request.query_params.get("offset", "")
         if stream not in [one.value for one in Stream] or rank != 0 or not offset.isdigit():
             raise NotFound("There is no such log.")
-        data = (request.stream or BytesIO()).read(LARGEST_PIECE + 1)
+        with own_slot(row.agent_id, "logs"), upload_of(request) as body:
+            data = body.read(LARGEST_PIECE + 1)
         if len(data) > LARGEST_PIECE:
             raise TooLarge(f"A piece of a log has at most {LARGEST_PIECE} bytes.")
         most = settings.MOTLEY_LOG_LIMIT_BYTES + BEYOND_THE_LIMIT
@@ -122,17 +135,45 @@ class CheckpointsView(OfAgents):
 
     def put(self, request: Request, attempt: str) -> Response:
         """Store the job's checkpoints; refused once the attempt counts as ended, for a later one may have begun."""
-        row, most, size = self.row(request, attempt), settings.MOTLEY_AGENT_CHECKPOINT_BYTES, _size_of(request)
-        live = Attempt.objects.live().filter(pk=row.attempt)
-        try:
-            stored = store_checkpoints(row.job, request.stream or BytesIO(), size=size, most=most, still=live.exists)
-        except LargerThanAllowed:
-            raise TooLarge(f"The checkpoints of a job may have at most {most} bytes, packed.") from None
-        except CutShort:
-            raise ParseError("The archive was cut short: send it again.") from None
-        if not stored:
-            raise AgentRefused("The attempt has ended for the service.")
+        row, size = self.row(request, attempt), _size_of(request)
+        with (
+            own_slot(row.agent_id, "checkpoints"),
+            shared_slot(settings.MOTLEY_AGENT_UPLOADS),
+            upload_of(request) as body,
+        ):
+            _store(row, body, size)
         return Response({})
+
+
+def _store(row: AgentAttempt, body: Readable, size: int) -> None:
+    limits = ArchiveLimits(settings.MOTLEY_AGENT_CHECKPOINT_BYTES, settings.MOTLEY_AGENT_UNPACKED_BYTES)
+    live = Attempt.objects.live().filter(pk=row.attempt)
+    try:
+        stored = store_checkpoints(row.job, body, size=size, limits=limits, sender=row.agent_id, still=live.exists)
+    except LargerThanAllowed:
+        raise TooLarge(f"The checkpoints of a job may have at most {limits.packed} bytes, packed.") from None
+    except UnpacksToMore:
+        raise TooLarge(f"The checkpoints of a job may have at most {limits.unpacked} bytes, unpacked.") from None
+    except NotGzip as error:
+        raise ParseError(f"This is no gzipped archive: {error}.") from None
+    if not stored:
+        raise AgentRefused("The attempt has ended for the service.")
+
+
+@contextmanager
+def upload_of(request: Request) -> Iterator[Readable]:
+    """The body; a sender that stands still does not hold a thread of the web server for ever."""
+    connection = request.META.get("gunicorn.socket")
+    before = connection.gettimeout() if connection is not None else None
+    try:
+        if connection is not None:
+            connection.settimeout(LONGEST_SILENCE_S)
+        yield request.stream or BytesIO()
+    except (CutShort, UnreadablePostError):
+        raise ParseError("The transfer was cut short: send it again.") from None
+    finally:
+        if connection is not None:
+            connection.settimeout(before)
 
 
 class LengthRequired(APIException):

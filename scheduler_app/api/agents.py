@@ -9,6 +9,7 @@ from rest_framework import serializers, status, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from jobs_app.models import Team
 from jobs_app.permissions import NotForJobs, caller, is_administrator
 from rest.bodies import Strict, Text, body_of
 from rest.pagination import ByName
@@ -32,6 +33,12 @@ class AgentSpec(Strict):
 
     name = Text(max_length=40, help_text="Of its node and of its engine: lower-case letters, digits, '.', '_', '-'.")
     trusted = serializers.BooleanField(default=False, help_text="Whether it may have secrets of jobs.")
+    team = serializers.SlugRelatedField(
+        "name",
+        queryset=Team.objects.all(),
+        required=False,
+        help_text="Whose machine it is: its members see it on the page Cluster.",
+    )
     hours = serializers.IntegerField(
         default=24, min_value=1, max_value=LONGEST_HOURS, help_text="For so long the join token can be used."
     )
@@ -40,6 +47,10 @@ class AgentSpec(Strict):
 class AgentAnswer(serializers.ModelSerializer[Agent]):
     """A machine: `joined_at` is null until it has used its join token."""
 
+    team = serializers.CharField(source="team.name", allow_null=True, default=None, read_only=True)
+    state = serializers.SerializerMethodField(
+        help_text="`invited` and `expired` before it has joined; `connected`, `silent`, `left`, `revoked`."
+    )
     heard_at = serializers.DateTimeField(source="told_at", allow_null=True, read_only=True)
 
     class Meta:
@@ -47,6 +58,8 @@ class AgentAnswer(serializers.ModelSerializer[Agent]):
         fields: tuple[str, ...] = (
             "name",
             "trusted",
+            "team",
+            "state",
             "created_at",
             "join_expires_at",
             "joined_at",
@@ -55,6 +68,9 @@ class AgentAnswer(serializers.ModelSerializer[Agent]):
             "revoked_at",
         )
         read_only_fields: tuple[str, ...] = fields
+
+    def get_state(self, agent: Agent) -> str:
+        return agent.state_at(timezone.now()).value
 
 
 class NewAgent(AgentAnswer):
@@ -69,7 +85,7 @@ class NewAgent(AgentAnswer):
 class AgentViewSet(ShowMany[Agent], viewsets.GenericViewSet[Agent]):
     """Machines that may join or have joined, sorted by name."""
 
-    queryset = Agent.objects.all()
+    queryset = Agent.objects.select_related("team")
     serializer_class = AgentAnswer
     permission_classes = (ForAdministrators,)
     pagination_class = ByName
@@ -89,6 +105,7 @@ class AgentViewSet(ShowMany[Agent], viewsets.GenericViewSet[Agent]):
             actor=caller(request),
             now=timezone.now(),
             lifetime=timedelta(hours=asked["hours"]),
+            team=asked.get("team"),
         )
         return Response({**AgentAnswer(agent).data, "token": text}, status=status.HTTP_201_CREATED)
 

@@ -16,6 +16,7 @@ from cluster_app.services import wake
 from cluster_app.storage import StoragePaths, offers
 from jobs_app.models import Job, Reason
 from jobs_app.submission.admission import request_of
+from jobs_app.submission.volunteers import volunteers_now
 from scheduler_app.energy.advice import parameters_of
 from scheduler_app.energy.drivers import driven, is_driven
 from scheduler_app.energy.node_use import node_counts, nodes_with_gpus
@@ -42,7 +43,6 @@ REQUESTED = (
     "gpus_per_replica",
     "mounts",
     "image",
-    "volunteers",
 )
 
 
@@ -139,7 +139,8 @@ def wake_for_waiting_jobs(now: datetime) -> None:
 def read_waiting(now: datetime) -> list[Request]:
     """What jobs request that the last round left waiting for capacity, in the order of submission."""
     jobs = Job.objects.schedulable(now).filter(reason__in=FOR_CAPACITY).order_by("pk")
-    return [request_of(columns) for columns in jobs.values(*REQUESTED)[:MOST_JOBS]]
+    rows = jobs.values_list(*REQUESTED, volunteers_now())[:MOST_JOBS]
+    return [request_of(dict(zip((*REQUESTED, "volunteers"), row, strict=True))) for row in rows]
 
 
 def read_pools(now: datetime) -> NodePools:

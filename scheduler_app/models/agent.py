@@ -1,14 +1,34 @@
 """Machines that join with a token, and what passes between them and the service."""
 
+from datetime import datetime
+
+from django.contrib.auth.models import User
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from cluster_app.models import Engine
+from cluster_app.models import SUSPECT_AFTER, Engine
+from jobs_app.models import Team
+
+
+class AgentQuerySet(models.QuerySet["Agent"]):
+    def visible_to(self, user: User) -> "AgentQuerySet":
+        """Machines of the user's teams; staff see all."""
+        return self if user.is_staff else self.filter(team__in=user.teams.order_by().values("pk"))
 
 
 class Agent(models.Model):
     """One machine that may join, or has joined. Of its tokens only the hashes are stored."""
+
+    class State(models.TextChoices):
+        """What a machine that may join does at a moment."""
+
+        INVITED = "invited", "has not joined yet"
+        EXPIRED = "expired", "its join token has expired"
+        CONNECTED = "connected", "connected"
+        SILENT = "silent", "not heard"
+        LEFT = "left", "has left"
+        REVOKED = "revoked", "revoked"
 
     name = models.CharField(max_length=40, unique=True)
     join_digest = models.CharField(max_length=64, unique=True, editable=False)
@@ -16,6 +36,14 @@ class Agent(models.Model):
     join_trusted = models.BooleanField(default=False, help_text="Whether the machine that joins will be trusted.")
     trusted = models.BooleanField(default=False, help_text="Whether the machine that has joined is.")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+    team = models.ForeignKey(
+        Team,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="agents",
+        help_text="Whose machine it is: its members see it on the page Cluster. It runs jobs of all teams.",
+    )
     engine = models.OneToOneField(Engine, null=True, blank=True, editable=False, on_delete=models.PROTECT)
     digest = models.CharField(max_length=64, blank=True, editable=False, help_text="Empty until it has joined.")
     machine = models.CharField(max_length=64, blank=True, editable=False, help_text="Digest of the machine's id.")
@@ -27,6 +55,8 @@ class Agent(models.Model):
     node_report = models.JSONField(default=dict, blank=True, editable=False)
     told = models.PositiveBigIntegerField(default=0, editable=False, help_text="Messages so far.")
     told_at = models.DateTimeField("last heard", null=True, blank=True, editable=False)
+
+    objects = AgentQuerySet.as_manager()
 
     class Meta:
         ordering = ("name",)
@@ -40,6 +70,17 @@ class Agent(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def state_at(self, now: datetime) -> State:
+        """One that waits for another machine is what the machine of before does."""
+        if self.revoked_at is not None:
+            return self.State.REVOKED
+        if self.engine_id is None:
+            return self.State.INVITED if now < self.join_expires_at else self.State.EXPIRED
+        if self.left_at is not None:
+            return self.State.LEFT
+        is_heard = self.told_at is not None and now - self.told_at <= SUSPECT_AFTER
+        return self.State.CONNECTED if is_heard else self.State.SILENT
 
 
 class AgentAttempt(models.Model):

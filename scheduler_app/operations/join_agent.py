@@ -15,6 +15,7 @@ from cluster_app.models import MOST_GPUS_PER_NODE, Engine, Node, name_is_plain
 from cluster_app.services import add_node
 from engines.agent.codec import encode
 from engines.agent.messages import VERSION, Joining
+from jobs_app.models import Team
 from jobs_app.models.team import digest_of
 from scheduler_app.agents.succession import leave_attempts_behind
 from scheduler_app.errors import AgentRefused, NoSuchAgent
@@ -27,9 +28,17 @@ LONGEST_NOTICE = timedelta(hours=24)
 
 @transaction.atomic
 def issue_join_token(
-    name: str, *, trusted: bool, actor: AbstractBaseUser | None, now: datetime, lifetime: timedelta = LIFETIME
+    name: str,
+    *,
+    trusted: bool,
+    actor: AbstractBaseUser | None,
+    now: datetime,
+    lifetime: timedelta = LIFETIME,
+    team: Team | None = None,
 ) -> tuple[Agent, str]:
     """Make a token with which one machine may join as the node of this name, and return its text, shown this once.
+
+    `team`: whose machine it is; None: that of the name's machine of before.
 
     For a name that has joined, it lets another machine take its place, or the same one join anew. Until then the
     machine of before is not trusted more than it was, and one that was revoked stays so; trust is withdrawn at once.
@@ -44,6 +53,7 @@ def issue_join_token(
         "join_trusted": trusted,
         "joined_at": None,
         "revoked_at": None,
+        **({"team": team} if team is not None else {}),
     }
     agent, _ = Agent.objects.update_or_create(name=name, defaults=facts | _of_the_machine(known, trusted=trusted))
     if not trusted:

@@ -19,6 +19,7 @@ from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node, NodeQuerySet
 from cluster_app.services import cordon, drain, resume
 from scheduler_app.explain.drain_estimate import describe, occupancies
 from scheduler_app.operations.gpu_occupancy import gpu_counts, gpus_by_node
+from scheduler_app.operations.joined_machines import joined_machines
 from scheduler_app.pages.base import SignedInRequest, show_error
 
 NODES_PER_PAGE = 60
@@ -66,6 +67,7 @@ def cluster(request: SignedInRequest) -> HttpResponse:
         "gpu_counts": gpu_counts(),
         "silent_engines": silent,
         "local_engine": LOCAL_ENGINE,
+        "machines": joined_machines(request.user, now),
     }
     return render(request, "scheduler_app/cluster.html", context)
 

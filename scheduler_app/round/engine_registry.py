@@ -33,7 +33,8 @@ from engines.slurm.options import SlurmOptions, refuse_unknown
 from engines.supervision.gpu_hooks import GpuHooks
 from scheduler_app.agents.engine import AgentEngine
 
-MOST_CACHED = 64
+MOST_CACHED = 4096
+"""More than there are: an engine that is made anew each turn would forget what it knows of its machine."""
 
 
 class EngineSetup(NamedTuple):

@@ -2,11 +2,10 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from django.db.models import (
@@ -24,35 +23,26 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Ceil, Coalesce, Greatest
 
 from cluster_app.engine_reports import (
-    Inventory,
-    reasons_out_of_service,
-    record_answer,
-    record_fault,
-    record_heartbeats,
     update_node_health,
 )
-from cluster_app.gpu_faults import ReportedGpu, note_gpu_reports
-from cluster_app.models import FOREIGN_USE, Node, NodeQuerySet
-from cluster_app.models import Engine as EngineRow
+from cluster_app.models import Node, NodeQuerySet
 from cluster_app.services import note_drained
 from cluster_app.storage import forget_missing_storage
-from engines.protocol import Engine, EngineError, NodeReport
+from engines.protocol import EngineError
 from jobs_app.lifecycle.attempts import about_attempt, stop_attempt_of
 from jobs_app.lifecycle.dependencies import settle_dependencies
 from jobs_app.lifecycle.endings import AttemptEnd, end_attempts
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import GpuClaim, SchedulerLease
-from scheduler_app.round.engine_registry import engines, registered_engines
+from scheduler_app.round.engine_registry import engines
+from scheduler_app.round.hear_engines import hear_engines
 from scheduler_app.round.lease import Fence
 from scheduler_app.round.power import sleep_as_reported
-from scheduler_app.round.reports import hear_attempts
-from scheduler_app.round.set_aside import OF_NO_ITEM, Kind, forget_recovered, isolate, set_aside, set_aside_at, words_of
+from scheduler_app.round.set_aside import forget_recovered
 
 log = logging.getLogger(__name__)
 State = Attempt.State
 Item = TypeVar("Item")
-BACKOFF, LONGEST_BACKOFF = 5, timedelta(seconds=60)
-"""An engine that does not answer is left alone for five times as long as it took to find out: others wait meanwhile."""
 FRESH_WATCH = timedelta(minutes=2)
 """GPUs were last read so recently, or whether they are still idle is not known."""
 PER_TRANSACTION = 50
@@ -61,12 +51,12 @@ PER_TRANSACTION = 50
 
 def observe(fence: Fence, now: datetime) -> None:
     """Store the reports of every engine, then act on what follows from them without a scheduling decision."""
-    heard = {row.name: _hear(fence, row, engine, now) for row, engine in registered_engines()}
+    heard = hear_engines(fence, now)
     with fence.transaction():
         update_node_health(
             now,
             listening_since=SchedulerLease.objects.get(pk=SchedulerLease.Loop.ENGINES).listening_since,
-            conditions={name: conditions for name, conditions in heard.items() if conditions is not None},
+            conditions=heard,
         )
         sleep_as_reported(heard, now)
         forget_missing_storage(now)
@@ -78,92 +68,6 @@ def observe(fence: Fence, now: datetime) -> None:
         release_claims(now)
         note_drained(_drained_nodes())
         forget_recovered(now)
-
-
-def _hear(fence: Fence, row: EngineRow, engine: Engine, now: datetime) -> Inventory | None:
-    """Store one engine's reports, or its fault: the others are heard all the same.
-
-    Returns the conditions of its nodes; None: it does not answer.
-    """
-    if row.retry_at is not None and now < row.retry_at <= now + LONGEST_BACKOFF:  # else a clock was set back
-        return None
-    began_s = monotonic()
-    try:
-        nodes = engine.nodes()
-        _store_nodes(fence, row.name, nodes, now)
-        hear_attempts(fence, row.name, engine, now)
-        refusals = engine.sync_drains(reasons_out_of_service(row.name))
-    except EngineError as error:
-        fault = str(error)
-        if fault[:500] != row.fault:
-            log.warning("the engine %s does not answer: %s", row.name, error)
-    except OF_NO_ITEM:
-        raise
-    except Exception as error:  # of this engine alone: the others are heard all the same
-        fault = words_of(error)
-        log.exception("the engine %s could not be heard", row.name)
-    else:
-        _note_heard(row, inventory_of(nodes, refusals), now)
-        return conditions_of(nodes)
-    backoff = min(BACKOFF * timedelta(seconds=monotonic() - began_s), LONGEST_BACKOFF)
-    record_fault(row, fault, now=now, retry_at=now + backoff)
-    return None
-
-
-def _note_heard(row: EngineRow, inventory: Inventory, now: datetime) -> None:
-    if row.fault:
-        log.info("the engine %s answers again", row.name)
-    record_answer(row, inventory, now=now)
-
-
-def _store_nodes(fence: Fence, engine: str, nodes: Sequence[NodeReport], now: datetime) -> None:
-    aside, reports = set_aside_at(Kind.NODE, now), {node.name: node for node in nodes}
-
-    def store(names: Sequence[str]) -> None:
-        with fence.transaction():
-            record_heartbeats(engine, [n for n in names if reports[n].state.is_heard], now=now)
-            note_gpu_reports(engine, {name: _gpus_of(reports[name]) for name in names})
-
-    if poison := isolate([name for name in reports if name not in aside], store):
-        set_aside(Kind.NODE, poison, now)
-
-
-def _gpus_of(node: NodeReport) -> dict[str, ReportedGpu]:
-    return {gpu.uuid: ReportedGpu(gpu.fault, gpu.xid, gpu.xid_at) for gpu in node.gpus if gpu.uuid}
-
-
-def conditions_of(nodes: Iterable[NodeReport]) -> dict[str, dict[str, Any]]:
-    """Whether the engine gives each node new jobs, and what others use of it; also of nodes that are only declared."""
-    return {
-        node.name: {
-            "state": str(node.state),
-            "reason": node.reason,
-            "limits": node.limits,
-            "containers": node.containers,
-            **{name: getattr(node, name) for name in FOREIGN_USE},
-        }
-        for node in nodes
-    }
-
-
-def inventory_of(nodes: Iterable[NodeReport], refusals: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """The hardware that an engine reports, by node, and the drains that its site refuses; of declared nodes none."""
-    nodes = list(nodes)
-    conditions = conditions_of(nodes)
-    return {
-        node.name: {
-            "gpu_type": node.gpu_type,
-            "gpus": len(node.gpus),
-            "gpu_memory_mib": min((gpu.memory_mib for gpu in node.gpus if gpu.memory_mib), default=0),
-            "uuids": [gpu.uuid for gpu in node.gpus if gpu.uuid],
-            "cpus": node.cpus,
-            "memory_mib": node.memory_mib,
-            **conditions[node.name],
-            "refusal": refusals.get(node.name, ""),
-        }
-        for node in nodes
-        if node.gpus or node.cpus
-    }
 
 
 def release_claims(now: datetime) -> None:
@@ -244,9 +148,10 @@ def _measured(attempts: Sequence[tuple[str, int]]) -> dict[int, float]:
     for engine, attempt in attempts:
         by_engine[engine].append(attempt)
     found: dict[int, float] = {}
+    known = engines() if by_engine else {}
     for engine, its in by_engine.items():
         with suppress(EngineError):  # it is heard again at the next turn
-            reports = engines()[engine].poll(its)
+            reports = known[engine].poll(its)
             found |= {report.attempt: report.ran_s for report in reports if report.ran_s is not None}
     return found
 

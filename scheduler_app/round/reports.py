@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from django.db.models import Q
@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce, Greatest
 from cluster_app.engine_reports import note_missing_storage
 from cluster_app.gpu_faults import note_failed_hooks
 from database.bulk_update import rewrite
-from engines.protocol import AttemptReport, Engine, EngineError, Phase, Progress, SiteReason, StopReason
+from engines.protocol import AttemptReport, EngineError, Phase, Progress, SiteReason, StopReason
 from jobs_app.lifecycle.attempts import about_attempt, note_running, record_process_exit_proof, stop_attempt_of
 from jobs_app.lifecycle.endings import AttemptEnd, end_attempts
 from jobs_app.measurement.rates import Advance, note_progress, record_unreadable_lines
@@ -50,10 +50,18 @@ class StoredAttempt(NamedTuple):
 Known = Mapping[int, StoredAttempt]
 
 
-def hear_attempts(fence: Fence, engine_name: str, engine: Engine, now: datetime) -> None:
-    """Ask the engine of every attempt of which a process may be left, and store what is new."""
+class RunsAttempts(Protocol):
+    """An engine, or several that are asked together."""
+
+    def poll(self, attempts: Iterable[int]) -> list[AttemptReport]: ...
+
+    def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None: ...
+
+
+def hear_attempts(fence: Fence, engine_names: Collection[str], engine: RunsAttempts, now: datetime) -> None:
+    """Ask of every attempt at these engines of which a process may be left, and store what is new."""
     aside = set_aside_at(Kind.ATTEMPT, now)
-    known = _known(engine_name, aside)
+    known = _known(engine_names, aside)
     news: dict[int, AttemptReport] = {}
     poison = isolate(list(known), lambda part: news.update(_news(engine, known, part)))
     over = _asked_again([r for r in news.values() if _is_over(known[r.attempt], r)], engine, known)
@@ -75,14 +83,14 @@ def hear_attempts(fence: Fence, engine_name: str, engine: Engine, now: datetime)
     _note_poison(fence, poison, now)
 
 
-def _known(engine_name: str, aside: Collection[str]) -> dict[int, StoredAttempt]:
-    ungone = Attempt.objects.ungone().filter(engine=engine_name).exclude(state=State.CLAIMED)
+def _known(engine_names: Collection[str], aside: Collection[str]) -> dict[int, StoredAttempt]:
+    ungone = Attempt.objects.ungone().filter(engine__in=engine_names).exclude(state=State.CLAIMED)
     of_these = ungone.exclude(pk__in=[int(key) for key in aside]) if aside else ungone
     rows = of_these.annotate(lacks_devices=Q(devices={})).order_by().values_list(*StoredAttempt._fields)
     return {row[0]: StoredAttempt._make(row) for row in rows}
 
 
-def _news(engine: Engine, known: Known, attempts: Sequence[int]) -> dict[int, AttemptReport]:
+def _news(engine: RunsAttempts, known: Known, attempts: Sequence[int]) -> dict[int, AttemptReport]:
     reports = engine.poll(attempts)
     return {report.attempt: report for report in reports if _is_news(known[report.attempt], report)}
 
@@ -124,7 +132,7 @@ def _has_begun(known: StoredAttempt, report: AttemptReport) -> bool:
     return began and known.state != State.ENDED and known.started_at is None
 
 
-def _asked_again(over: Sequence[AttemptReport], engine: Engine, known: Known) -> dict[int, AttemptReport]:
+def _asked_again(over: Sequence[AttemptReport], engine: RunsAttempts, known: Known) -> dict[int, AttemptReport]:
     """The reports by attempt; one that ran ends by being unknown only if the engine says so twice."""
     doubtful = [r.attempt for r in over if r.phase is Phase.UNKNOWN and known[r.attempt].started_at is not None]
     confirmed = {r.attempt for r in engine.poll(doubtful) if r.phase is Phase.UNKNOWN} if doubtful else set()
@@ -255,7 +263,7 @@ def _release_what_is_free(reports: Iterable[AttemptReport], now: datetime) -> No
         free.update(released_at=Greatest(now, Coalesce("held_from", now)))
 
 
-def _kill_left_over(fence: Fence, over: Iterable[AttemptReport], known: Known, engine: Engine) -> None:
+def _kill_left_over(fence: Fence, over: Iterable[AttemptReport], known: Known, engine: RunsAttempts) -> None:
     """Kill what is left of attempts that were declared lost."""
     left = [r.attempt for r in over if known[r.attempt].state == State.ENDED and not r.proven_gone]
     for attempt in left:

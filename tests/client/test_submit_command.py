@@ -26,7 +26,7 @@ def test_submit_of_options_asks_for_what_they_say(service: Live, motley: Motley)
         Storage.objects.create(name=name, engine_id="local", path=f"/{name}")
     options = "--gpus 4 --name resnet --gpu-type a100 --gpu-type v100 --team vision --total-steps 9 --weight 0.5"
     more = "--time-limit 48h --retries 3 --env A=1 --env B=x=y --tag project=imagenet --not-preemptible --workload w"
-    more += " --mount tmp --mount var"
+    more += " --mount tmp --mount var --volunteers none"
     field = ["--set", "checkpoint={grace_seconds: 120, restore_seconds: 5}"]
     field += ["--set", "sensitivity={cpu_curve: {1: 0.3, 3: 1.0}}"]
     result = motley("submit", *options.split(), *more.split(), *field, "--", "python", "train.py", "--epochs", "90")
@@ -37,6 +37,7 @@ def test_submit_of_options_asks_for_what_they_say(service: Live, motley: Motley)
             "command": ["python", "train.py", "--epochs", "90"],
             "gpus": 4,
             "mounts": ["tmp", "var"],
+            "volunteers": "none",
             "gpu_types": ["a100", "v100"],
             "team": "vision",
             "total_steps": 9,
@@ -51,6 +52,11 @@ def test_submit_of_options_asks_for_what_they_say(service: Live, motley: Motley)
             "checkpoint": {"grace_seconds": 120, "restore_seconds": 5},
         },
     )
+
+
+def test_other_machines_than_there_are_kinds_of_are_refused(service: Live, motley: Motley) -> None:
+    result = motley("submit", "--name", "a", "--gpus", "1", "--volunteers", "some", "--", "true")
+    assert (result.exit_code, "'none', 'trusted', 'any'" in result.output) == (2, True), result.output
 
 
 def test_a_command_of_one_word_is_a_line_for_the_shell(service: Live, motley: Motley) -> None:

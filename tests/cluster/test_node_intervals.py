@@ -32,7 +32,7 @@ class Watch:
         self.heartbeat()
 
     def heartbeat(self) -> None:
-        record_heartbeats(LOCAL_ENGINE, [self.node.name], now=self.now)
+        record_heartbeats([LOCAL_ENGINE], [self.node.name], now=self.now)
         self.look()
 
     def silent_for(self, time: timedelta) -> None:

@@ -161,7 +161,7 @@ def test_silence_counts_only_while_the_scheduler_listened(lab: Lab) -> None:
 
 def test_a_change_of_health_is_written_down_once(lab: Lab) -> None:
     node, now = lab.node("n1"), lab.now
-    record_heartbeats(LOCAL_ENGINE, ["n1"], now=now)
+    record_heartbeats([LOCAL_ENGINE], ["n1"], now=now)
     for _ in range(2):
         update_node_health(now + LOST_AFTER + A_TICK, listening_since=now)
     assert node.events.filter(kind="health").count() == 1

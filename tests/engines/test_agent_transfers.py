@@ -1,6 +1,7 @@
 """An agent and a service, or a proxy, that answers badly: what is final, what is sent again, and what is kept."""
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from engines.agent.agent import Agent
+from engines.agent.checkpoint_uploads import CheckpointUploads
 from engines.agent.connection import PROBLEM, ArchiveTooLarge, Connection, Refused, Unheard
 from engines.agent.transfers import Transfers
 from engines.attempt_files import AttemptFolder, write_json
@@ -87,7 +89,8 @@ def transfers(service: Service, tmp_path: Path) -> Transfers:
     engine = LocalEngine(tmp_path / "engine")
     ended(tmp_path, 1)
     ended(tmp_path, 2)
-    return Transfers(tmp_path, service.connection, engine, may_start=lambda: True)
+    uploads = CheckpointUploads(tmp_path, service.connection, engine)
+    return Transfers(tmp_path, service.connection, engine, uploads, may_start=lambda: True)
 
 
 def handed_over(transfers: Transfers) -> list[bool]:
@@ -143,6 +146,25 @@ def test_an_archive_that_is_too_large_is_not_sent_at_every_turn(service: Service
     assert len([path for path in service.asked if "attempts/1/checkpoints" in path]) == 1
     with pytest.raises(ArchiveTooLarge):
         service.connection.append_log(1, "checkpoints", 0, 0, b"x")
+
+
+def test_a_refusal_before_the_archive_was_read_is_heard(tmp_path: Path) -> None:
+    """As a web server answers that hangs up: the rest of the archive cannot be sent."""
+    (tmp_path / "archive").write_bytes(bytes(64 << 20))
+    refusal = json.dumps(SAID).encode()
+    head = f"HTTP/1.1 413 Too Large\r\nContent-Type: {PROBLEM}\r\nContent-Length: {len(refusal)}\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(head.encode() + refusal)
+
+        Thread(target=answer, daemon=True).start()
+        connection = Connection(f"http://127.0.0.1:{server.getsockname()[1]}", "agent_secret")
+        with pytest.raises(ArchiveTooLarge, match="No"):
+            connection.send_checkpoints(1, tmp_path / "archive")
 
 
 @pytest.mark.parametrize("status", [302, 400, 403, 404, 407, 408, 413, 429, 502])

@@ -7,6 +7,7 @@ from django.test import Client
 from django.urls import reverse
 
 from cluster_app.models import Node
+from cluster_app.storage import Volunteers
 from jobs_app.lifecycle.commands import requeue_job
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import Round
@@ -28,6 +29,14 @@ def test_what_the_form_lacks_is_written_beside_it_as_yaml(member, cluster, web):
     job = Job.objects.get()
     assert (job.tags, job.weight) == ({"project": "imagenet"}, 0.5)
     assert job.sensitivity == {"cpu_curve": {"1": 0.5, "4": 1.0}}
+
+
+@pytest.mark.parametrize(("chosen", "stored"), [("", "trusted"), ("none", "none"), ("any", "trusted")])
+def test_the_form_says_to_which_volunteers_machines_a_job_may_go(member, cluster, web, chosen, stored):
+    """Its team allows trusted ones at most."""
+    answer = web(member).post(reverse("new-job"), FORM | {"volunteers": chosen})
+    assert Job.objects.get().volunteers == stored
+    assert (Volunteers.NONE.label in web(member).get(answer.url).content.decode()) == (stored == "none")
 
 
 def test_replicas_of_several_gpus_are_fields_of_the_form(member, cluster, web):
@@ -57,6 +66,7 @@ def test_at_most_more_gpus_makes_the_job_elastic(member, cluster, web):
     ("wrong", "field"),
     [
         ({"gpus": "many"}, "gpus"),
+        ({"volunteers": "some"}, "volunteers"),
         ({"gpus": "99"}, "gpus"),
         ({"name": ""}, "name"),
         ({"time_limit": "soon"}, "time_limit"),
@@ -107,7 +117,10 @@ def test_a_fault_in_yaml_names_its_place(member, cluster, web):
 
 
 def test_from_form_to_yaml_and_back_nothing_changes(member, cluster, web):
-    client, full = web(member), FORM | {"gpus_max": "4", "gpu_types": ["t4"], "more": "rates:\n  t4: 3.5\n"}
+    client, full = (
+        web(member),
+        FORM | {"gpus_max": "4", "gpu_types": ["t4"], "volunteers": "none", "more": "rates:\n  t4: 3.5\n"},
+    )
     yaml = client.post(reverse("new-job"), full | {"do": "yaml"}).context["yaml"]
     form = client.post(reverse("new-job"), {"mode": "yaml", "do": "form", "yaml": yaml}).context["form"]
     again = {name: form[name].value() for name in full if name in form.fields}

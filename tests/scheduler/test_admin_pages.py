@@ -1,6 +1,7 @@
 """Django admin: the inventory, the policy and tokens, as an administrator edits them."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models import ApiToken, Job
 from scheduler_app.models import PolicySetting
 from tests import parametrised_policy
+from tests.played_agent import JOINING, Played
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 NODE = {
@@ -61,7 +63,7 @@ LISTS = [
     "jobs_app_apitoken",
     "jobs_app_job",
 ]
-LISTS += ["jobs_app_throughput", "scheduler_app_policysetting", "scheduler_app_round"]
+LISTS += ["jobs_app_throughput", "scheduler_app_policysetting", "scheduler_app_round", "scheduler_app_agent"]
 
 
 @pytest.mark.parametrize("model", LISTS)
@@ -284,6 +286,52 @@ def test_cancelling_a_finished_job_is_a_message(lab: Lab, admin: Client) -> None
 def test_a_job_is_shown_with_its_attempts_and_history(lab: Lab, admin: Client) -> None:
     job = lab.until_state(lab.submit(), Job.State.SUCCEEDED)
     assert says(admin.get(reverse("admin:jobs_app_job_change", args=[job.pk])), "placed")
+
+
+# -- machines that joined ----------------------------------------------------------------------------------------
+
+
+def test_machines_are_listed_with_their_state_and_node_and_revoked(lab: Lab, admin: Client) -> None:
+    desk = Played(lab)
+    desk.sync()
+    shown = admin.get(reverse("admin:scheduler_app_agent_changelist"))
+    assert all(says(shown, words) for words in ("desk: ready", "connected"))
+    act(admin, "scheduler_app_agent", "revoke", desk.agent)
+    assert says(admin.get(reverse("admin:scheduler_app_agent_changelist")), "revoked")
+    assert desk.post("sync", {}, desk.token) == 401
+    assert AuditEntry.objects.get(action="token.revoke").actor_name == "root"
+
+
+def test_whose_machine_it_is_is_changed_and_nothing_else(lab: Lab, admin: Client) -> None:
+    agent, team = Played(lab).agent, lab.team("speech")
+    post(admin, reverse("admin:scheduler_app_agent_change", args=[agent.pk]), team=team.pk, name="x", trusted="on")
+    agent.refresh_from_db()
+    assert (agent.team, agent.name, agent.revoked_at) == (team, "desk", None)
+
+
+def test_a_permission_to_view_machines_revokes_none(lab: Lab, admin: Client) -> None:
+    desk, viewer = Played(lab), lab.user("viewer")
+    viewer.is_staff = True
+    viewer.save()
+    viewer.user_permissions.add(Permission.objects.get(codename="view_agent"))
+    admin.force_login(viewer)
+    act(admin, "scheduler_app_agent", "revoke", desk.agent)
+    desk.agent.refresh_from_db()
+    assert desk.agent.revoked_at is None
+
+
+def test_the_list_of_machines_costs_as_many_queries_however_many_there_are(
+    lab: Lab, admin: Client, django_assert_max_num_queries: Any
+) -> None:
+    address = reverse("admin:scheduler_app_agent_changelist")
+    Played(lab)
+    with django_assert_max_num_queries(30) as asked:
+        admin.get(address)
+    few = len(asked)
+    for number in range(3):
+        Played(lab, f"desk-{number}", joining=replace(JOINING, token=f"agent_{number}"))
+    with django_assert_max_num_queries(few):
+        assert says(admin.get(address), "desk-2")
 
 
 # -- taking nodes out of service ---------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What an agent says counts for its own machine and since its launch; wrong words of one harm no other."""
 
+import gzip
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
@@ -17,12 +18,12 @@ from engines.protocol import AttemptReport, Launch, NodeFault, NodeLaunch, NodeR
 from jobs_app.models import Job
 from scheduler_app.agents import engine as module
 from scheduler_app.agents.engine import AgentEngine
-from scheduler_app.agents.files import CutShort, LargerThanAllowed, checkpoints_of, store_checkpoints
+from scheduler_app.agents.files import ArchiveLimits, CutShort, LargerThanAllowed, checkpoints_of, store_checkpoints
 from scheduler_app.agents.reports import OwnMachine, within
 from scheduler_app.agents.sync import hear
 from scheduler_app.models import Agent, AgentAttempt
 from scheduler_app.round.observe import observe
-from tests.scheduler.test_agents import DESK
+from tests.played_agent import DESK
 from tests.service_lab import Lab
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
@@ -166,11 +167,16 @@ def test_a_launch_that_cannot_be_read_is_made_anew_and_delays_no_other(agent: Ag
 
 
 def test_an_archive_that_was_cut_short_replaces_no_whole_one(agent: Agent) -> None:
-    job = uuid4()
-    assert store_checkpoints(job, BytesIO(b"whole"), size=5, most=9, still=lambda: True)
+    job, whole = uuid4(), gzip.compress(b"whole")
+
+    def store(body: bytes, size: int) -> bool:
+        limits = ArchiveLimits(packed=len(whole), unpacked=9)
+        return store_checkpoints(job, BytesIO(body), size=size, limits=limits, sender=agent.pk, still=lambda: True)
+
+    assert store(whole, len(whole))
     with pytest.raises(CutShort):
-        store_checkpoints(job, BytesIO(b"ha"), size=4, most=9, still=lambda: True)
+        store(whole[:4], len(whole))
     with pytest.raises(LargerThanAllowed):
-        store_checkpoints(job, BytesIO(b"too large"), size=10, most=9, still=lambda: True)
-    assert checkpoints_of(job).read_bytes() == b"whole"
+        store(whole, len(whole) + 1)
+    assert checkpoints_of(job).read_bytes() == whole
     assert len(list(checkpoints_of(job).parent.iterdir())) == 1

@@ -1,13 +1,16 @@
 """Machines that join: tokens, where jobs may run, and that no job runs twice; the agents are played over REST."""
 
+import gzip
 from dataclasses import replace
 from datetime import time, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from django.conf import settings
+from django.core.management import CommandError, call_command
 from django.utils import timezone
 from pytest_django import Settings
 from rest_framework.test import APIClient
@@ -15,9 +18,9 @@ from rest_framework.test import APIClient
 from cluster_app.models import Engine, Node
 from cluster_app.services import cordon
 from cluster_app.storage import Volunteers
-from engines.agent.codec import decode, encode
-from engines.agent.messages import VERSION, AttemptNews, Joining, Lending, Orders, Sync
-from engines.protocol import AttemptReport, GpuReport, Launch, NodeFault, NodeReport, Phase, StopReason
+from engines.agent.codec import encode
+from engines.agent.messages import VERSION, AttemptNews, Lending, Sync
+from engines.protocol import AttemptReport, Launch, NodeFault, Phase, StopReason
 from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Job, Team
@@ -29,40 +32,10 @@ from scheduler_app.models import Agent, AgentAttempt
 from scheduler_app.operations.join_agent import issue_join_token, revoke_agent
 from scheduler_app.round.engine_registry import engines
 from scheduler_app.round.observe import observe
+from tests.played_agent import DESK, JOINING, Played, over, running
 from tests.service_lab import Lab
 
-DESK = NodeReport("joining", "k80", [GpuReport(0), GpuReport(1)], cpus=8, memory_mib=32_768)
-JOINING = Joining(VERSION, "machine", "agent_secret", DESK, emulated=True, notice=timedelta(minutes=10))
-
-
-class Played:
-    """An agent whose every message is the test's."""
-
-    def __init__(self, lab: Lab, name: str = "desk", *, trusted: bool = True, joining: Joining = JOINING) -> None:
-        self.lab, self.name, self.token = lab, name, joining.token
-        self.agent, self.join_token = issue_join_token(name, trusted=trusted, actor=None, now=lab.now)
-        self.joined = self.join(joining)
-
-    def join(self, joining: Joining) -> int:
-        return self.post("join", encode(joining), self.join_token)
-
-    def sync(self, *news: AttemptNews, **more: Any) -> Orders:
-        told = Sync(VERSION, "machine", replace(DESK, name=self.name), attempts=news, **more)
-        answer = self.client().post("/api/v1/agent/sync", encode(told), format="json")
-        assert answer.status_code == 200, answer.content
-        return decode(Orders, answer.json())
-
-    def post(self, path: str, body: Any, token: str) -> int:
-        return self.client(token).post(f"/api/v1/agent/{path}", body, format="json").status_code
-
-    def client(self, token: str = "") -> APIClient:
-        client = APIClient()
-        client.credentials(HTTP_AUTHORIZATION=f"Bearer {token or self.token}")
-        return client
-
-    def given(self) -> Orders:
-        """What it is told as soon as it is given a launch."""
-        return self.lab.until(lambda: orders if (orders := self.sync()).launches else None)
+SAVED = gzip.compress(b"saved")
 
 
 @pytest.fixture
@@ -74,17 +47,6 @@ def lab(lab: Lab, settings: Settings, tmp_path: Path) -> Lab:
 @pytest.fixture
 def desk(lab: Lab) -> Played:
     return Played(lab)
-
-
-def running(attempt: int, lab: Lab) -> AttemptNews:
-    return AttemptNews(AttemptReport(attempt, Phase.RUNNING, started_at=lab.now))
-
-
-def over(attempt: int, lab: Lab, **more: Any) -> AttemptNews:
-    report = AttemptReport(
-        attempt, Phase.ENDED, proven_gone=True, exit_code=143, started_at=lab.now, ended_at=lab.now, **more
-    )
-    return AttemptNews(report, handed_over=True)
 
 
 def test_a_machine_joins_as_a_node_with_its_window_and_its_notice(lab: Lab) -> None:
@@ -119,6 +81,26 @@ def test_a_new_join_token_revives_no_machine_that_was_revoked(desk: Played, lab:
     assert desk.post("sync", told, desk.token) == 401
     assert desk.post("join", encode(replace(JOINING, token="agent_new")), text) == 200
     assert (desk.post("sync", told, "agent_new"), desk.post("sync", told, desk.token)) == (200, 401)
+
+
+def test_whose_machine_it_is_is_said_with_its_token(lab: Lab) -> None:
+    lab.team("speech")
+    call_command("jointoken", "desk", "--team", "speech", stdout=StringIO())
+    assert str(Agent.objects.get().team) == "speech"
+    call_command("jointoken", "desk", stdout=StringIO())
+    assert str(Agent.objects.get().team) == "speech"
+    with pytest.raises(CommandError, match=r"--team: there is no team 'sales'; the teams: .*speech"):
+        call_command("jointoken", "attic", "--team", "sales")
+
+
+def test_over_rest_a_machine_has_its_team_and_its_state(lab: Lab) -> None:
+    lab.team("speech")
+    client = APIClient()
+    client.force_authenticate(lab.user("root", staff=True))
+    made = client.post("/api/v1/agents", {"name": "desk", "team": "speech"}, format="json").json()
+    assert (made["team"], made["state"]) == ("speech", "invited")
+    refused = client.post("/api/v1/agents", {"name": "attic", "team": "sales"}, format="json")
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/team")
 
 
 def test_trust_comes_with_the_machine_that_joins_and_goes_at_once(lab: Lab) -> None:
@@ -237,14 +219,14 @@ def test_an_end_counts_when_logs_and_checkpoints_have_come(desk: Played, lab: La
     assert job.state == Job.State.RUNNING
     put = desk.client().put
     path = f"/api/v1/agent/attempts/{launch.attempt}"
-    assert put(f"{path}/checkpoints", b"saved", content_type="application/gzip").status_code == 200
+    assert put(f"{path}/checkpoints", SAVED, content_type="application/gzip").status_code == 200
     pieces = [(0, b"one\n"), (0, b"one\n"), (4, b"two\n")]
     for offset, data in pieces:
         put(f"{path}/logs/stdout/0?offset={offset}", data, content_type="application/octet-stream")
     desk.sync(over(launch.attempt, lab))
     lab.until_state(job, Job.State.FAILED)
     assert lab.output(job) == "one\ntwo\n"
-    assert checkpoints_of(UUID(str(job.pk))).read_bytes() == b"saved"
+    assert checkpoints_of(UUID(str(job.pk))).read_bytes() == SAVED
 
 
 def test_a_stop_before_the_launch_was_fetched_withdraws_it(desk: Played, lab: Lab) -> None:
@@ -279,6 +261,16 @@ def test_a_machine_that_leaves_and_returns_stays_cordoned(desk: Played) -> None:
     desk.sync()
     node.refresh_from_db()
     assert (node.state, node.reason) == (Node.State.CORDONED, "its fan is loud")
+    assert Agent.objects.get(name="desk").left_at is None
+
+
+def test_a_machine_that_is_back_outside_its_hours_is_heard_and_stays_out(desk: Played, lab: Lab) -> None:
+    desk.sync(leaving=timedelta(minutes=1))
+    now = lab.now
+    hours = {"lent_from": (now + timedelta(hours=1)).time(), "lent_until": (now + timedelta(hours=2)).time()}
+    Node.objects.filter(name="desk").update(**hours, lent_zone="UTC", given_back=True)
+    assert not desk.sync().may_go
+    assert Node.objects.get(name="desk").state != Node.State.READY
     assert Agent.objects.get(name="desk").left_at is None
 
 

@@ -14,12 +14,14 @@ from cluster_app.feasibility import NodeShape, Request
 from cluster_app.models import Engine, GpuType, Node, NodeEvent, NodeInterval, NodePower
 from cluster_app.node_history import begin_interval, note_health
 from cluster_app.services import cordon, keep_awake, put_to_sleep, resume, wake
+from cluster_app.storage import Volunteers
 from engines.protocol import NodeState
+from jobs_app.models import Job, Reason, Team
 from scheduler_app.energy.advice import advise_when_due
 from scheduler_app.energy.idle_nodes import read_idle_nodes
 from scheduler_app.energy.node_use import start_of, step_of
 from scheduler_app.energy.report import energy_by_type
-from scheduler_app.energy.wake import NodePools, nodes_to_wake
+from scheduler_app.energy.wake import NodePools, nodes_to_wake, wake_for_waiting_jobs
 from scheduler_app.errors import LeaseLost
 from scheduler_app.models import GpuClaim, NodeUse, SleepAdvice
 from scheduler_app.round.lease import Loop, acquire_lease, release_lease
@@ -297,6 +299,22 @@ def test_a_round_does_not_wake_a_node_that_was_cordoned(lab: Lab, site: Site, no
     assert not wake(node, reason="jobs wait", now=lab.now)
     node.refresh_from_db()
     assert (node.state, node.reason) == (State.CORDONED, "new fan")
+
+
+@pytest.mark.parametrize(("now", "woken"), [(Volunteers.ANY, {"desk"}), (Volunteers.NONE, set())])
+def test_a_machine_that_joined_is_woken_only_for_jobs_whose_team_allows_it_now(
+    lab: Lab, site: Site, now: Volunteers, woken: set[str]
+) -> None:
+    lab.node("desk")
+    joined = Engine.objects.create(name="desk", kind=Engine.Kind.AGENT)
+    Node.objects.update(engine=joined, state=State.SLEEPING, reason="low load")
+    lab.user()
+    Team.objects.update(volunteers=Volunteers.ANY)
+    lab.submit()
+    Job.objects.update(reason=Reason.INSUFFICIENT_GPUS)
+    Team.objects.update(volunteers=now)
+    wake_for_waiting_jobs(lab.now)
+    assert set(Node.objects.filter(state=State.WAKING).values_list("name", flat=True)) == woken
 
 
 def test_patience_begins_with_the_end_of_the_command_and_while_the_engine_answers(

@@ -6,12 +6,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
+from engines.agent.__main__ import REFUSED
 from engines.attempt_files import AttemptFolder
 from engines.supervision.processes import kill, marked
 from tests.deployment import ROOT, others, told, wait_for
@@ -25,6 +28,12 @@ COUNTS = (
     'at=$((at + 1)); : "${start:=$at}"; echo "step $at"; sleep 0.05; done'
 )
 """Counts steps, and saves the last one when it is told to stop. Its second attempt does a few more, and ends."""
+SAVES = (
+    'cd "$MOTLEY_CHECKPOINT_DIR"; at=$(cat step 2>/dev/null || echo 0); echo "from $at"; '
+    'while [ "$MOTLEY_ATTEMPT" = 1 ]; do '
+    "at=$((at + 1)); echo $at > step.partial; mv step.partial step; sleep 0.05; done"
+)
+"""Saves each step. Its second attempt says from which one it goes on, and ends."""
 UNTIL_LET_GO = 'while [ ! -e "$MOTLEY_CHECKPOINT_DIR/go" ]; do sleep 0.05; done'
 
 ANOTHER_K80 = (
@@ -43,16 +52,23 @@ class AgentProcess:
         self._log = folder.with_suffix(".log")
         self.process: subprocess.Popen[bytes] | None = None
 
-    def join(self, name: str, gpus: str, *more: str) -> None:
+    def join(self, name: str, gpus: str) -> None:
+        """As soon as it may: while jobs of an earlier machine of the name have their lease, it is refused."""
         told_once = self._service.manage("jointoken", name, "--trusted")
         assert told_once.returncode == 0, told_once.stderr
-        words = ["--url", self._service.url, "--gpus", gpus, "--notice", "60s", *self._jobs_as, *more]
-        token = {"MOTLEY_JOIN_TOKEN": told_once.stdout.strip()}
-        subprocess.run(self._command("join", *words), env=self._environment | token, cwd=ROOT, check=True, timeout=60)
+        words = ["--url", self._service.url, "--gpus", gpus, "--notice", "60s", *self._jobs_as]
+        environment = self._environment | {"MOTLEY_JOIN_TOKEN": told_once.stdout.strip()}
 
-    def start(self) -> None:
+        def has_joined() -> bool:
+            done = subprocess.run(self._command("join", *words), env=environment, cwd=ROOT, check=False, timeout=60)
+            assert done.returncode in (0, REFUSED)
+            return done.returncode == 0
+
+        wait_for("it joins", has_joined)
+
+    def start(self, *more: str) -> None:
         with self._log.open("ab") as log:
-            command = self._command("run", *self._jobs_as)
+            command = self._command("run", *self._jobs_as, *more)
             self.process = subprocess.Popen(command, env=self._environment, cwd=ROOT, stdout=log, stderr=log)
 
     def send(self, number: int) -> None:
@@ -65,15 +81,20 @@ class AgentProcess:
         assert self.process is not None
         self.process.wait(30)
 
+    def die(self) -> None:
+        """As a power cut of the machine."""
+        while left := [*self._supervisors(), *self.jobs()]:
+            kill(left)
+        assert self.process is not None
+        self.process.wait(30)
+
     def exit_status(self) -> int:
         assert self.process is not None
         return self.process.wait(60)
 
     def clear_away(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.kill()
-        while left := [*self._supervisors(), *self.jobs()]:
-            kill(left)
+        if self.process is not None:
+            self.die()
         self._log.unlink(missing_ok=True)
 
     def _supervisors(self) -> list[int]:
@@ -107,8 +128,8 @@ def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
         yield running
 
 
-@pytest.fixture
-def agent(service: Service, job_user: str) -> Iterator[AgentProcess]:
+@contextmanager
+def an_agent(service: Service, job_user: str) -> Iterator[AgentProcess]:
     folder = Path(f"/tmp/motley-agent-{secrets.token_hex(4)}")
     one = AgentProcess(service, folder, job_user)
     try:
@@ -116,6 +137,18 @@ def agent(service: Service, job_user: str) -> Iterator[AgentProcess]:
     finally:
         one.clear_away()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def agent(service: Service, job_user: str) -> Iterator[AgentProcess]:
+    with an_agent(service, job_user) as one:
+        yield one
+
+
+@pytest.fixture
+def successor(service: Service, job_user: str) -> Iterator[AgentProcess]:
+    with an_agent(service, job_user) as one:
+        yield one
 
 
 def test_a_volunteer_that_leaves_with_notice_loses_no_step(service: Service, agent: AgentProcess) -> None:
@@ -159,6 +192,30 @@ def test_a_job_whose_agent_stands_still_stops_before_it_may_start_elsewhere(
     service.wait_for_state(job, "succeeded")
     steps = [int(line.split()[1]) for n in (1, 2) for line in log_of(service, job, n).splitlines()]
     assert steps == list(range(1, len(steps) + 1))
+
+
+def test_a_machine_that_dies_costs_the_work_since_its_last_uploaded_checkpoint(
+    service: Service, agent: AgentProcess, successor: AgentProcess
+) -> None:
+    agent.join("dan-desk", "p4:1")
+    agent.start("--checkpoints-every", "1s")
+    job = service.submit(SAVES, gpu_types=["p4"])
+    archive = service.engine_root / "agents" / "checkpoints" / f"{job}.tar.gz"
+    wait_for("what it has saved is with the service", archive.exists)
+    agent.die()
+    saved = step_in(archive)
+    successor.join("dan-desk", "p4:1")
+    successor.start()
+    service.wait_for_state(job, "succeeded")
+    went_on = int(log_of(service, job, 2).split()[1])
+    assert went_on >= saved > 0
+
+
+def step_in(archive: Path) -> int:
+    with tarfile.open(archive) as packed:
+        step = packed.extractfile("./step")
+        assert step is not None
+        return int(step.read())
 
 
 def nodes_of(service: Service, job: str) -> list[list[str]]:

@@ -1,6 +1,7 @@
 """File argument and options that describe a job, shared by `submit`, `plan` and `clone`."""
 
 from collections.abc import Callable
+from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -25,6 +26,14 @@ from motley_client.spec import (
 )
 
 Specs = list[dict[str, Any]]
+
+
+class Volunteers(StrEnum):
+    """On which machines that joined a job may run."""
+
+    NONE = "none"
+    TRUSTED = "trusted"
+    ANY = "any"
 
 
 class CommandAfterDashes(TyperCommand):
@@ -94,6 +103,10 @@ def options(
     ] = None,
     image: Annotated[
         str | None, typer.Option(help="Image of the container in which the job runs, e.g. localhost/torch:2.5.")
+    ] = None,
+    volunteers: Annotated[
+        Volunteers | None,
+        typer.Option(help="On which machines that joined it may run. Default: those that its team allows, the most."),
     ] = None,
     setup: Annotated[
         str | None,
@@ -166,6 +179,7 @@ def options(
         "team": team,
         "workdir": workdir,
         "image": image,
+        "volunteers": volunteers.value if volunteers is not None else None,
         "setup": setup,
         "code": str(Path(code).resolve()) if code else None,
         "secrets": secret,

@@ -1,0 +1,111 @@
+"""Snapshot of a running job's checkpoints by hard links: what a kill of the job would leave, without unfinished files.
+
+A file that the job replaces keeps its content in the snapshot. One that it writes in place changes there too, and is
+found by its size and time.
+"""
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+UNFINISHED = (".partial", ".tmp")
+"""Ends of names that are still to be changed: `motley_client.training` and others write beside the file."""
+
+
+class Stamp(NamedTuple):
+    """What a file is known by; another content has another stamp."""
+
+    inode: int
+    modified_ns: int
+    size: int
+
+
+Stamps = dict[str, Stamp]
+"""By the file's path in its folder."""
+
+
+class FoundFile(NamedTuple):
+    """A file in a folder that is open."""
+
+    folder: int
+    name: str
+    path: str
+    stamp: Stamp
+
+
+def stamps_of(folder: Path) -> Stamps:
+    """Stamps of the finished files below the folder; empty if it is not there."""
+    return {found.path: found.stamp for found in _finished_files(folder)}
+
+
+def take_snapshot(folder: Path, snapshot: Path) -> Stamps:
+    """Link the finished files into a new folder, and return their stamps: empty if they changed meanwhile.
+
+    The job's account may replace a folder by a link at any moment: folders are opened one below the other, and no link
+    is followed.
+    """
+    remove_snapshot(snapshot)
+    snapshot.mkdir(mode=0o700, parents=True)
+    linked: Stamps = {}
+    for found in _finished_files(folder):
+        target = snapshot / found.path
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            os.link(found.name, target, src_dir_fd=found.folder, follow_symlinks=False)
+            linked[found.path] = found.stamp
+    return linked if linked == stamps_of(folder) == stamps_of(snapshot) else {}
+
+
+def drop_changed(snapshot: Path, stamps: Mapping[str, Stamp]) -> Stamps:
+    """Remove files from the snapshot whose content has changed since, and return the stamps of the others."""
+    now = stamps_of(snapshot)
+    for path in stamps:
+        if now.get(path) != stamps[path]:
+            (snapshot / path).unlink(missing_ok=True)
+    return {path: stamp for path, stamp in stamps.items() if now.get(path) == stamp}
+
+
+def remove_snapshot(snapshot: Path) -> None:
+    shutil.rmtree(snapshot, ignore_errors=True)
+
+
+def pack(folder: Path, archive: Path) -> None:
+    """Pack the content of a folder by GNU tar; of links the links, and nothing of another file system."""
+    subprocess.run(  # noqa: S603 - our own words and paths
+        [
+            "/bin/tar",
+            "--create",
+            "--one-file-system",
+            f"--file={archive}",
+            "--use-compress-program=gzip -1",
+            "-C",
+            folder,
+            ".",
+        ],
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _finished_files(folder: Path) -> Iterator[FoundFile]:
+    """Files and symbolic links below the folder, on its file system, whose names are not those of unfinished ones."""
+    try:
+        device = folder.stat(follow_symlinks=False).st_dev
+    except FileNotFoundError:
+        return
+    for top, folders, names, descriptor in os.fwalk(folder):
+        folders[:] = [name for name in folders if not name.endswith(UNFINISHED)]
+        for name in sorted((*folders, *names)):
+            with suppress(FileNotFoundError):
+                status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                is_file = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
+                if is_file and status.st_dev == device and not name.endswith(UNFINISHED):
+                    path = str((Path(top) / name).relative_to(folder))
+                    stamp = Stamp(status.st_ino, status.st_mtime_ns, status.st_size)
+                    yield FoundFile(descriptor, name, path, stamp)

@@ -1,0 +1,170 @@
+"""Uploads of checkpoints: of running jobs now and then, so that a machine may die, and of ended ones for the last time.
+
+The service has one archive per job, the latest. A machine sends one at a time, and the last one of an attempt after all
+others: an older one never takes its place.
+"""
+
+import logging
+import shutil
+import threading
+from collections.abc import Collection
+from pathlib import Path
+from time import monotonic, sleep
+from typing import NamedTuple
+
+from engines.agent.checkpoint_snapshot import (
+    Stamps,
+    drop_changed,
+    pack,
+    remove_snapshot,
+    stamps_of,
+    take_snapshot,
+)
+from engines.agent.connection import ArchiveTooLarge, Connection, Refused, Unheard
+from engines.attempt_files import AttemptFolder
+from engines.local.engine import LocalEngine
+from engines.protocol import Phase
+
+log = logging.getLogger(__name__)
+
+FAILED_PAUSE_S, TOO_LARGE_PAUSE_S = 15.0, 600.0
+
+
+class Pace(NamedTuple):
+    """How often the checkpoints of a running job are sent."""
+
+    pause_s: float = 60.0
+    """The least time between two archives of a job."""
+    busy_part: float = 0.1
+    """Most of the time that uploads may take: archives are packed, and sent whole."""
+    settling_s: float = 2.0
+    """A file that is written in place changes within this time."""
+
+
+USUAL = Pace()
+
+
+class CheckpointUploads:
+    """Sends archives of checkpoints; those of running jobs in a thread of its own, beside their logs."""
+
+    def __init__(self, folder: Path, connection: Connection, engine: LocalEngine, pace: Pace = USUAL) -> None:
+        self._folder, self._connection, self._engine = folder / "outgoing", connection, engine
+        self._attempts = folder / "engine" / "attempts"
+        self._pace = pace
+        self._one_at_a_time = threading.Lock()
+        self._sent: dict[int, Stamps] = {}
+        """The files that the service has of each attempt."""
+        self._due_at_s: dict[int, float] = {}
+        """When each running attempt's checkpoints are sent next, by our monotonic clock."""
+
+    def run(self, stopped: threading.Event, pause_s: float) -> None:
+        """Send the checkpoints of running jobs until stopped."""
+        while not stopped.wait(pause_s):
+            try:
+                self.turn()
+            except Exception:  # the list of attempts could not be read
+                log.exception("checkpoints wait")
+
+    def clear_away(self) -> None:
+        """Remove what an agent that was killed has left half-made."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def turn(self) -> None:
+        """Send what is new of running jobs, where it is due."""
+        attempts = self._engine.attempts()
+        self._forget_others(attempts)
+        for attempt in attempts:
+            if self._is_due(attempt):
+                self._due_at_s[attempt] = monotonic() + self._tried(attempt)
+
+    def send_last(self, attempt: int) -> None:
+        """Send the checkpoints of an attempt that has ended, if it has any that the service does not have.
+
+        Raises `Unheard` while another archive is on its way.
+        """
+        checkpoints = self._checkpoints_of(attempt)
+        if checkpoints is None or not checkpoints.is_dir() or not any(checkpoints.iterdir()):
+            return
+        if not self._one_at_a_time.acquire(blocking=False):
+            raise Unheard("checkpoints of a running job are being sent")
+        try:
+            if stamps_of(checkpoints) != self._sent.get(attempt):
+                self._pack_and_send(attempt, checkpoints)
+        finally:
+            self._one_at_a_time.release()
+
+    def _is_due(self, attempt: int) -> bool:
+        """A job that has just started has saved nothing that the service does not have."""
+        due_at_s = self._due_at_s.setdefault(attempt, monotonic() + self._pace.pause_s)
+        return monotonic() >= due_at_s
+
+    def _tried(self, attempt: int) -> float:
+        """Send the checkpoints; returns the seconds until the next try."""
+        began_s = monotonic()
+        try:
+            with self._one_at_a_time:
+                is_sent = self._send_running(attempt)
+        except ArchiveTooLarge as error:
+            log.error("the checkpoints of attempt %s are kept here: %s", attempt, error)
+            return TOO_LARGE_PAUSE_S
+        except (Unheard, Refused) as error:
+            log.warning("the checkpoints of attempt %s wait: %s", attempt, error)
+            return FAILED_PAUSE_S
+        except Exception:
+            log.exception("the checkpoints of attempt %s could not be sent", attempt)
+            return FAILED_PAUSE_S
+        rest_s = (monotonic() - began_s) / self._pace.busy_part
+        return max(self._pace.pause_s, rest_s) if is_sent else rest_s
+
+    def _send_running(self, attempt: int) -> bool:
+        """Send the finished files, if they are others than the service has; False: they are not, or are changing."""
+        checkpoints = self._checkpoints_of(attempt)
+        if checkpoints is None or not self._is_running(attempt):
+            return False
+        if stamps_of(checkpoints) in (self._sent.get(attempt), {}):
+            return False
+        snapshot = self._folder / f"{attempt}.snapshot"
+        try:
+            return self._send_settled(attempt, take_snapshot(checkpoints, snapshot), snapshot)
+        finally:
+            remove_snapshot(snapshot)
+
+    def _send_settled(self, attempt: int, linked: Stamps, snapshot: Path) -> bool:
+        """Send the snapshot without files that still change, if the service has none of these: it keeps what it has."""
+        if not linked:
+            return False
+        sleep(self._pace.settling_s)
+        settled = drop_changed(snapshot, linked)
+        changing = linked.keys() - settled.keys()
+        if not settled or changing & self._sent.get(attempt, {}).keys():
+            return False
+        return self._pack_and_send(attempt, snapshot, only=settled)
+
+    def _pack_and_send(self, attempt: int, folder: Path, *, only: Stamps | None = None) -> bool:
+        """Send the folder as an archive; False, and nothing is sent, if it is not what it was to be."""
+        archive = self._folder / f"{attempt}.tar.gz"
+        archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            pack(folder, archive)
+            packed = stamps_of(folder)
+            if only is not None and packed != only:
+                return False
+            self._connection.send_checkpoints(attempt, archive)
+        finally:
+            archive.unlink(missing_ok=True)
+        self._sent[attempt] = packed
+        return True
+
+    def _is_running(self, attempt: int) -> bool:
+        report = next(iter(self._engine.poll([attempt])))
+        return report.phase is Phase.RUNNING and report.started_at is not None
+
+    def _checkpoints_of(self, attempt: int) -> Path | None:
+        launch = AttemptFolder(self._attempts / str(attempt)).read_launch()
+        return Path(launch["ranks"][0]["env"]["MOTLEY_CHECKPOINT_DIR"]) if launch is not None else None
+
+    def _forget_others(self, attempts: Collection[int]) -> None:
+        for attempt in [*(self._sent.keys() | self._due_at_s.keys())]:
+            if attempt not in attempts:
+                self._sent.pop(attempt, None)
+                self._due_at_s.pop(attempt, None)

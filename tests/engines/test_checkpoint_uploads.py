@@ -1,0 +1,214 @@
+"""Checkpoints of a running job go to the service now and then: finished files, and never an older archive last."""
+
+import os
+import tarfile
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from engines.agent.checkpoint_snapshot import drop_changed, stamps_of, take_snapshot
+from engines.agent.checkpoint_uploads import CheckpointUploads, Pace
+from engines.agent.connection import Connection, Refused, Unheard
+from engines.local.engine import LocalEngine
+from engines.protocol import Launch, NodeLaunch, Phase, StopReason
+from tests.engines.engine_lab import until
+
+JOB = "0190c3f0-0000-7000-8000-00000000000b"
+AT_ONCE = Pace(pause_s=0.0, busy_part=inf, settling_s=0.0)
+Content = dict[str, str]
+
+
+class Received(Connection):
+    """The service: it keeps what it was sent last, and says what the test wants."""
+
+    def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:9", "agent_secret")
+        self.archives: list[Content] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def send_checkpoints(self, attempt: int, archive: Path) -> None:
+        self.meanwhile()
+        with tarfile.open(archive) as packed:
+            files = {member.name.removeprefix("./"): packed.extractfile(member) for member in packed}
+            self.archives.append({name: file.read().decode() for name, file in files.items() if file})
+
+
+class Desk:
+    """A machine whose one job runs until it is let go; the test saves its checkpoints."""
+
+    def __init__(self, folder: Path) -> None:
+        self.engine, self.service = LocalEngine(folder / "engine", declared=["n1"]), Received()
+        self.uploads = CheckpointUploads(folder, self.service, self.engine, AT_ONCE)
+        command = 'while [ ! -e "$MOTLEY_CHECKPOINT_DIR/../work/go" ]; do sleep 0.02; done'
+        self.engine.launch(Launch(1, JOB, command, [NodeLaunch("n1", {})], grace=timedelta(0)))
+        until(lambda: self.engine.poll([1])[0].phase is Phase.RUNNING)
+        self.checkpoints = folder / "engine" / "jobs" / JOB / "checkpoints"
+
+    def save(self, name: str, text: str) -> None:
+        """As `motley_client.training` does: beside the file, then in its place."""
+        beside = self.checkpoints / f".{name}.1.partial"
+        beside.parent.mkdir(exist_ok=True)
+        beside.write_text(text)
+        beside.replace(self.checkpoints / name)
+
+    def end(self) -> None:
+        self.engine.stop(1, reason=StopReason.CANCEL, grace=timedelta(0))
+        until(lambda: self.engine.poll([1])[0].phase is Phase.ENDED)
+
+
+@pytest.fixture
+def desk(place: Path) -> Iterator[Desk]:
+    one = Desk(place)
+    yield one
+    one.end()
+
+
+def test_what_a_running_job_has_saved_is_sent_once(desk: Desk) -> None:
+    desk.uploads.turn()
+    assert desk.service.archives == []
+    desk.save("step", "5")
+    for _ in range(3):
+        desk.uploads.turn()
+    desk.save("step", "6")
+    desk.uploads.turn()
+    assert desk.service.archives == [{"step": "5"}, {"step": "6"}]
+
+
+def test_between_two_archives_of_a_job_there_is_a_pause(desk: Desk, place: Path) -> None:
+    uploads = CheckpointUploads(place, desk.service, desk.engine, AT_ONCE._replace(pause_s=3600.0))
+    desk.save("step", "5")
+    uploads.turn()
+    uploads.turn()
+    assert desk.service.archives == []
+
+
+def test_unfinished_files_stay_on_the_machine(desk: Desk) -> None:
+    desk.save("step", "5")
+    (desk.checkpoints / ".step.1.partial").write_text("half")
+    (desk.checkpoints / "epoch.tmp").mkdir()
+    (desk.checkpoints / "epoch.tmp" / "weights").write_text("half")
+    desk.uploads.turn()
+    assert desk.service.archives == [{"step": "5"}]
+
+
+def test_the_last_archive_comes_after_all_others(desk: Desk) -> None:
+    """While one of the running job is on its way, the last one waits; afterwards none of the running job is sent."""
+    refused: list[str] = []
+
+    def ends_meanwhile() -> None:
+        desk.service.meanwhile = lambda: None
+        desk.save("step", "6")
+        desk.end()
+        with pytest.raises(Unheard) as error:
+            desk.uploads.send_last(1)
+        refused.append(str(error.value))
+
+    desk.save("step", "5")
+    desk.service.meanwhile = ends_meanwhile
+    desk.uploads.turn()
+    desk.uploads.send_last(1)
+    desk.uploads.turn()
+    assert refused == ["checkpoints of a running job are being sent"]
+    assert desk.service.archives == [{"step": "5"}, {"step": "6"}]
+
+
+def test_the_last_archive_is_not_sent_again_where_nothing_is_new(desk: Desk) -> None:
+    desk.save("step", "5")
+    desk.uploads.turn()
+    desk.end()
+    desk.uploads.send_last(1)
+    assert desk.service.archives == [{"step": "5"}]
+
+
+@pytest.mark.parametrize("error", [Unheard("no answer"), Refused("the attempt has ended", status=409)])
+def test_an_upload_that_fails_stops_nothing_and_waits_for_a_while(desk: Desk, error: Exception) -> None:
+    tried: list[int] = []
+
+    def fails() -> None:
+        tried.append(1)
+        raise error
+
+    desk.save("step", "5")
+    desk.service.meanwhile = fails
+    desk.uploads.turn()
+    desk.uploads.turn()
+    assert (len(tried), desk.service.archives) == (1, [])
+    assert not any((desk.checkpoints.parents[3] / "outgoing").iterdir())
+
+
+def test_a_file_that_is_written_in_place_is_sent_when_it_is_finished(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service keeps the archive that has it; one without it would lose what the job has saved."""
+    text = "6"
+
+    def goes_on(_: float) -> None:
+        nonlocal text
+        text += " and more"
+        (desk.checkpoints / "last").write_text(text)
+
+    (desk.checkpoints / "last").write_text("5")
+    desk.uploads.turn()
+    monkeypatch.setattr("engines.agent.checkpoint_uploads.sleep", goes_on)
+    desk.save("other", "6")
+    desk.uploads.turn()
+    assert desk.service.archives == [{"last": "5"}]
+    monkeypatch.setattr("engines.agent.checkpoint_uploads.sleep", lambda _: None)
+    desk.uploads.turn()
+    assert desk.service.archives[1:] == [{"last": text, "other": "6"}]
+
+
+def test_a_file_that_changes_all_the_time_keeps_no_other_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def goes_on(_: float) -> None:
+        with (desk.checkpoints / "events").open("a") as file:
+            file.write("one more\n")
+
+    goes_on(0.0)
+    monkeypatch.setattr("engines.agent.checkpoint_uploads.sleep", goes_on)
+    for step in ("5", "6"):
+        desk.save("step", step)
+        desk.uploads.turn()
+    assert desk.service.archives == [{"step": "5"}, {"step": "6"}]
+
+
+def test_a_snapshot_keeps_what_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "from" / "epoch").mkdir(parents=True)
+    (tmp_path / "from" / "epoch" / "weights").write_text("old")
+    stamps = take_snapshot(tmp_path / "from", tmp_path / "to")
+    (tmp_path / "new").write_text("new")
+    (tmp_path / "new").replace(tmp_path / "from" / "epoch" / "weights")
+    assert drop_changed(tmp_path / "to", stamps) == stamps == stamps_of(tmp_path / "to")
+    assert (tmp_path / "to" / "epoch" / "weights").read_text() == "old"
+
+
+def test_a_snapshot_holds_links_as_links(tmp_path: Path) -> None:
+    """The job's account could name any file of the machine by one."""
+    (tmp_path / "from").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "key").write_text("of the machine")
+    for name, target in {"folder": "../outside", "file": "../outside/key"}.items():
+        (tmp_path / "from" / name).symlink_to(target)
+    assert take_snapshot(tmp_path / "from", tmp_path / "to").keys() == {"folder", "file"}
+    assert [path.is_symlink() for path in (tmp_path / "to").iterdir()] == [True, True]
+
+
+def test_a_folder_that_is_replaced_by_a_link_is_not_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at its name and the opening of it."""
+    (tmp_path / "from" / "epoch").mkdir(parents=True)
+    (tmp_path / "from" / "epoch" / "weights").write_text("5")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "key").write_text("of the machine")
+    opened = os.open
+
+    def swaps_first(path: str, *args: int, **more: int | None) -> int:
+        if path == "epoch" and (tmp_path / "from" / "epoch").is_dir() and not (tmp_path / "aside").exists():
+            (tmp_path / "from" / "epoch").rename(tmp_path / "aside")
+            (tmp_path / "from" / "epoch").symlink_to(tmp_path / "outside")
+        return opened(path, *args, **more)
+
+    monkeypatch.setattr(os, "open", swaps_first)
+    assert take_snapshot(tmp_path / "from", tmp_path / "to") == {}
+    assert not (tmp_path / "to" / "epoch" / "key").exists()
