@@ -116,6 +116,8 @@ class Job(TypedDict):
     progress: Progress | None
     work_lost_gpu_seconds: float
     exit_code: int | None
+    forecast: "NotRequired[QueueForecast | None]"
+    """In lists alone."""
 
 
 class GpuSummary(TypedDict):

@@ -1,14 +1,16 @@
 """Jobs over REST: submit or plan (`dry_run`), list, show, change, cancel, hold, release, requeue, clone, explain."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Prefetch
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema, extend_schema_view
+from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.generics import GenericAPIView
@@ -33,12 +35,14 @@ from rest.etags import IF_MATCH, IF_NONE_MATCH, etag_of, refuse_stale
 from rest.parsers import LARGEST_BATCH_BYTES, read_large_body
 from rest.query import Flag, query_of
 from rest.representation import FIELDS, ShowMany, single
+from scheduler_app.api.forecasts import QueueForecastAnswer
 from scheduler_app.api.job_history import archived_for
 from scheduler_app.api.serializers import Explanation, PlanAnswer
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.explain.dry_run import dry_run_of_admitted
 from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.explain.what_if import what_would_start
+from scheduler_app.job_forecasts.showing import ShownForecast, read_forecasts
 
 
 class SubmitQuery(serializers.Serializer[Any]):
@@ -47,6 +51,21 @@ class SubmitQuery(serializers.Serializer[Any]):
 
 class ExplainQuery(serializers.Serializer[Any]):
     would_start = Flag(required=False, help_text="Also run the what-if analysis, which plans several rounds.")
+
+
+class ListedJob(JobAnswer):
+    """A job with its spec, the GPUs of its live attempt, and when it starts and ends."""
+
+    forecast = serializers.SerializerMethodField()
+
+    class Meta(JobAnswer.Meta):
+        fields = (*JobAnswer.Meta.fields, "forecast")
+        read_only_fields = fields
+
+    @extend_schema_field(QueueForecastAnswer(allow_null=True, help_text="Null: `/jobs/{id}/forecast` says why."))
+    def get_forecast(self, job: Job) -> dict[str, Any] | None:
+        found = self.context["view"].forecasts.get(job.pk)
+        return dict(QueueForecastAnswer(found).data) if found else None
 
 
 @extend_schema_view(list=extend_schema(summary="List jobs"))
@@ -62,7 +81,16 @@ class JobViewSet(ShowMany[Job], viewsets.GenericViewSet[Job]):
         return jobs.prefetch_related(Prefetch("attempts", attempts.select_related("gpu_type")), "needs")
 
     def get_serializer_class(self) -> type[BaseSerializer[Job]]:
-        return JobAnswer if self.action == "list" else JobInFull
+        return ListedJob if self.action == "list" else JobInFull
+
+    def paginate_queryset(self, queryset: Any) -> list[Any] | None:
+        self.listed: list[Job] = super().paginate_queryset(queryset) or []
+        return self.listed
+
+    @cached_property
+    def forecasts(self) -> dict[UUID, ShownForecast]:
+        """Of the jobs in the list, read when the first of them is written."""
+        return read_forecasts(self.listed)
 
     @extend_schema(summary="Get a job", parameters=[FIELDS, IF_NONE_MATCH])
     def retrieve(self, request: Request, pk: str) -> Response:

@@ -1,8 +1,10 @@
-"""The present forecast of one job as its page and REST show it, or why there is none."""
+"""The present forecasts of jobs as pages and REST show them, or why there is none."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
+from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
@@ -50,11 +52,20 @@ def _is_old(row: JobForecast) -> bool:
 
 def read_forecast(job: Job) -> ShownForecast | None:
     """The present forecast of the job; None: there is none, and `why_none` says why."""
-    if job.is_final or job.held or not settings.MOTLEY_FORECASTS:
-        return None
-    row = JobForecast.objects.filter(pk=job.pk).first()
+    return read_forecasts([job]).get(job.pk)
+
+
+def read_forecasts(jobs: Iterable[Job]) -> dict[UUID, ShownForecast]:
+    """The present forecasts of those jobs that have one, in one query."""
+    able = {job.pk: job for job in jobs if settings.MOTLEY_FORECASTS and not (job.is_final or job.held)}
+    rows = JobForecast.objects.in_bulk(able) if able else {}
+    found = {pk: _shown(able[pk], row) for pk, row in rows.items()}
+    return {pk: forecast for pk, forecast in found.items() if forecast is not None}
+
+
+def _shown(job: Job, row: JobForecast) -> ShownForecast | None:
     waits = job.state == Job.State.QUEUED
-    if row is None or _is_old(row) or (waits and row.runs):  # stopped since: the next run has it in the queue
+    if _is_old(row) or (waits and row.runs):  # stopped since: the next run has it in the queue
         return None
     return ShownForecast.of(row, waits=waits)
 

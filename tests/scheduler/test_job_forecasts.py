@@ -40,20 +40,19 @@ from scheduler_app.job_forecasts.runs import (
     STOPPED_AFTER,
     ForecastsAreRunning,
     claim_run,
-    forecast_jobs,
     note_failed,
     run_now,
 )
 from scheduler_app.job_forecasts.showing import Interval
-from scheduler_app.models import ForecastRun, GpuClaim, JobForecast, KeptForecast, PolicySetting, Round
+from scheduler_app.models import ForecastRun, JobForecast, KeptForecast, PolicySetting
 from scheduler_app.round.inputs import InputRows
 from scheduler_app.round.retention import delete_expired
 from scheduler_app.round.set_aside import Kind, set_aside
 from scheduler_app.round.snapshot import build_snapshot
 from scheduler_app.templatetags.words import coming
+from tests.scheduler.forecast_cluster import RATE, a_round, forecast_now, running, submitted
 from tests.service_lab import Lab
 
-RATE = 10.0
 MINUTE = timedelta(minutes=1)
 
 
@@ -63,35 +62,6 @@ def cluster(lab: Lab) -> Lab:
     lab.node("n1", "a100", gpus=1)
     lab.policy("fifo", round_s=60)
     return lab
-
-
-def submitted(lab: Lab, *, minutes: float | None = None, **spec: object) -> Job:
-    """A job that declares to take so long on the GPU; None: it declares nothing."""
-    declared = {} if minutes is None else {"total_steps": int(minutes * 60 * RATE), "rates": {"a100": RATE}}
-    return lab.submit(**(declared | spec))
-
-
-def running(lab: Lab, job: Job, *, since: timedelta = timedelta()) -> Attempt:
-    """It holds the first GPU that is free."""
-    attempt = lab.attempt(
-        job, state=Attempt.State.RUNNING, launched_at=lab.now - since, started_at=lab.now - since, nodes=["n1"]
-    )
-    free = Gpu.objects.get(node__name="n1", index=0)
-    GpuClaim.objects.create(gpu=free, attempt=attempt, held_from=lab.now - since)
-    Job.objects.filter(pk=job.pk).update(state=Job.State.RUNNING, attempt_count=1, started_at=lab.now - since)
-    return attempt
-
-
-def a_round(lab: Lab, number: int = 1) -> Round:
-    return Round.objects.create(
-        number=number, started_at=lab.now, result=Round.Result.COMMITTED, policy="fifo", shares_since=lab.now
-    )
-
-
-def forecast_now(lab: Lab, number: int = 1) -> ForecastRun:
-    a_round(lab, number)
-    run = ForecastRun.objects.create(round=number, started_at=lab.now)
-    return forecast_jobs(run, lab.now)
 
 
 def shown(job: Job) -> JobForecast:
@@ -432,7 +402,7 @@ def test_page_and_rest_show_the_interval_and_its_age(cluster: Lab, client: Clien
     client.force_login(cluster.user())
     page = " ".join(client.get(f"/jobs/{second.pk}").content.decode().split())
     assert "<b>Forecast:</b> starts <time" in page
-    assert re.search(r">in about \d+ min \(\d+ min to \d+ min\)</time>, ends <time", page)
+    assert re.search(r">in about \d+ min \(\d+ to \d+ min\)</time>, ends <time", page)
     assert "most likely on A100; 1st of 1 that wait." in page
     running_page = " ".join(client.get(f"/jobs/{first.pk}").content.decode().split())
     assert "<b>Forecast:</b> ends <time" in running_page

@@ -42,8 +42,12 @@ COLOURS = {
 
 def jobs_table(jobs: Iterable[Job], *, now: datetime, array: Array | None = None) -> RenderableType:
     """The jobs, below the progress of their array if they are of one."""
-    headings = ("NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "AGE", "REASON")
-    drawn = table(headings, [_job_row(job, now) for job in jobs], empty="No jobs.")
+    listed = list(jobs)
+    made = [found["made_at"] for job in listed if (found := job.get("forecast"))]
+    coming = (f"FORECAST {age(min(made), now)} AGO",) if made else ()
+    headings = ("NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "AGE", *coming, "REASON")
+    rows = [_job_row(job, now, with_forecast=bool(made)) for job in listed]
+    drawn = table(headings, rows, empty="No jobs.")
     return Group(Text(sanitized(f"{array['name']}: {array['summary']}")), drawn) if array else drawn
 
 
@@ -101,6 +105,26 @@ def _interval(found: Interval, now: datetime) -> str:
     if found["median"]:
         return f"in about {median} ({low} to {high})"
     return f"in {median} ({low} at the earliest)" if found["low"] else f"in {median}"
+
+
+def _next_event(found: QueueForecast, now: datetime) -> str:
+    """`starts in about 4m (2m to 9m)`, or of a job that holds GPUs `done at 15:40 (15:10 to 16:30)`."""
+    return f"starts {_interval(found['start'], now)}" if found["start"] else f"done {by_clock(found['finish'], now)}"
+
+
+def by_clock(found: Interval, now: datetime) -> str:
+    """Local times at which an event is expected, with the day where it is not today."""
+    if not found["median"]:
+        return _interval(found, now)
+    low, median, high = (
+        _clock(at, now) if at else "more than 3d" for at in (found["low"], found["median"], found["high"])
+    )
+    return f"at {median} ({low} to {high})"
+
+
+def _clock(at: str, now: datetime) -> str:
+    local = datetime.fromisoformat(at).astimezone()
+    return f"{local:%H:%M}" if local.date() == now.astimezone().date() else f"{local:%a %H:%M}"
 
 
 def _watched(watched: JobGpus, now: datetime) -> list[tuple[str, Cell]]:
@@ -254,8 +278,8 @@ def reason_of(job: Job) -> str:
     return job["reasons"][0]["detail"] if waiting else job["message"]
 
 
-def _job_row(job: Job, now: datetime) -> Sequence[Cell]:
-    index = job["array_index"]
+def _job_row(job: Job, now: datetime, *, with_forecast: bool) -> Sequence[Cell]:
+    index, found = job["array_index"], job.get("forecast")
     return (
         job["name"] if index is None else f"{job['name']}[{index}]",
         job["id"][:ID_LENGTH],
@@ -264,6 +288,7 @@ def _job_row(job: Job, now: datetime) -> Sequence[Cell]:
         gpus(job),
         progress(job),
         age(job["created_at"], now),
+        *((_next_event(found, now) if found else "",) if with_forecast else ()),
         reason_of(job),
     )
 

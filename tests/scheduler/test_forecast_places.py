@@ -1,0 +1,100 @@
+"""Where forecasts of starts and ends are shown: lists of jobs, the explanation of a job, nodes that are emptied."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from scheduler_app.job_forecasts.showing import Interval
+from scheduler_app.models import JobForecast
+from scheduler_app.templatetags.words import by_clock, coming
+from tests.scheduler.forecast_cluster import forecast_now, running, submitted
+from tests.service_lab import Lab
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def cluster(lab: Lab) -> Lab:
+    """One GPU, in the order of submission."""
+    lab.node("n1", "a100", gpus=1)
+    lab.policy("fifo", round_s=60)
+    return lab
+
+
+def queries(client: Client, address: str) -> int:
+    with CaptureQueriesContext(connection) as asked:
+        assert client.get(address).status_code == 200
+    return len(asked)
+
+
+def text_of(client: Client, address: str) -> str:
+    """The words of the page."""
+    return " ".join(re.sub(r"<[^>]+>", " ", client.get(address).content.decode()).split())
+
+
+# -- lists of jobs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("plain_static")
+@pytest.mark.parametrize("address", ["/", "/jobs"])
+def test_lists_say_when_each_job_starts_or_is_done_and_when_that_was_forecast(
+    cluster: Lab, client: Client, address: str
+) -> None:
+    running(cluster, submitted(cluster, minutes=10))
+    submitted(cluster, minutes=20)
+    client.force_login(cluster.user())
+    assert "Forecast made" not in text_of(client, address)
+    forecast_now(cluster)
+    shown = text_of(client, address)
+    assert re.search(r"Forecast made \d+ s ago", shown)
+    assert re.search(r"starts in about \d+ min \(\d+ to \d+ min\)", shown)
+    assert re.search(r"done at (\w+ )?\d\d:\d\d \( (\w+ )?\d\d:\d\d to (\w+ )?\d\d:\d\d \) UTC", shown)
+
+
+@pytest.mark.usefixtures("plain_static")
+@pytest.mark.parametrize("address", ["/", "/jobs", "/api/v1/jobs?page_size=100"])
+def test_lists_with_forecasts_take_one_more_query_however_many_jobs_they_have(
+    cluster: Lab, client: Client, address: str
+) -> None:
+    now = timezone.now()
+    first = submitted(cluster, minutes=10)
+    client.force_login(cluster.user())
+    queries(client, address)  # what is cached
+    of_one = queries(client, address)
+    jobs = [first, *(submitted(cluster, minutes=10) for _ in range(99))]
+    JobForecast.objects.bulk_create(
+        JobForecast(job=job.pk, made_at=now, start_median=now + MINUTE, place=1, queue=100) for job in jobs
+    )
+    assert queries(client, address) == of_one
+
+
+def test_the_list_over_rest_has_the_forecast_of_each_job_unless_it_is_not_asked_for(
+    cluster: Lab, client: Client
+) -> None:
+    job, fresh = submitted(cluster, minutes=10), submitted(cluster, minutes=10)
+    forecast_now(cluster)
+    JobForecast.objects.filter(job=fresh.pk).delete()
+    client.force_login(cluster.user())
+    told = {one["id"]: one["forecast"] for one in client.get("/api/v1/jobs").json()["results"]}
+    assert told[str(fresh.pk)] is None
+    assert told[str(job.pk)] == client.get(f"/api/v1/jobs/{job.pk}/forecast").json()["forecast"]
+    with CaptureQueriesContext(connection) as asked:
+        assert "forecast" not in client.get("/api/v1/jobs?fields=id").json()["results"][0]
+    assert not [query for query in asked if JobForecast._meta.db_table in query["sql"]]
+
+
+def test_intervals_name_a_unit_once_and_the_day_where_it_is_not_today() -> None:
+    now = timezone.now() + timedelta(seconds=20)
+    assert ">in about 4 min (2 to 9 min)</time>" in coming(
+        Interval(now + 2 * MINUTE, now + 4 * MINUTE, now + 9 * MINUTE)
+    )
+    assert "(59 min to 1 h 1 min)" in coming(Interval(now + 59 * MINUTE, now + 60 * MINUTE, now + 61 * MINUTE))
+    far = now + timedelta(days=2)
+    assert f">{far:%a %H:%M}</time> (" in by_clock(Interval(far, far, None))
+    assert " to more than 3 days)" in by_clock(Interval(far, far, None))
+    assert by_clock(Interval(None, None, None)) == "in more than 3 days"
