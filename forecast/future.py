@@ -6,6 +6,7 @@ GPUs that become free, in order (`forecast.filling`), at times that are not so c
 have started when the GPUs became free, as in a round that this would have caused.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
@@ -61,9 +62,17 @@ class OutOfTime(Exception):
 
 
 def play(
-    present: Present, draw: Draw, rounds: Rounds, *, horizon_s: float = HORIZON_S, deadline: float = np.inf
+    present: Present,
+    draw: Draw,
+    rounds: Rounds,
+    *,
+    horizon_s: float = HORIZON_S,
+    deadline: float = np.inf,
+    watched: Sequence[int] = (),
 ) -> Played:
     """Play the rounds of one future until all jobs that are there have ended, or to the horizon.
+
+    Where rows are watched, it ends with the last of them: what becomes of the others is not told.
 
     Raises
     ------
@@ -71,7 +80,8 @@ def play(
         `time.monotonic` reached the deadline.
     """
     future = Future(present.rows(draw.rows), draw, rounds)
-    while future.now_s < horizon_s and future.unfinished:
+    until = np.array(watched or range(present.jobs), dtype=np.int64)
+    while future.now_s < horizon_s and np.isinf(future.finish_s[until]).any():
         if monotonic() >= deadline:
             raise OutOfTime(f"a future was given up {future.now_s:,.0f} s from now")
         future.run_round()
@@ -133,11 +143,6 @@ class Future:
         self._demand = np.where(problem.rate > 0, problem.gpus, 0).max(axis=1, initial=0).astype(float)
         self.owner = self.present.inventory.holder.copy()
         self.free_s = np.zeros(len(self.owner))
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether one of the jobs that are there has not ended."""
-        return bool(np.isinf(self.finish_s[: self.present.jobs]).any())
 
     def played(self) -> Played:
         m = self.present.jobs

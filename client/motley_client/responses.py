@@ -312,6 +312,7 @@ class Plan(TypedDict):
     spec: dict[str, Any]
     options: list[PlanOption]
     note: str
+    forecast: NotRequired[JobForecast | None]
 
 
 @dataclass(frozen=True)

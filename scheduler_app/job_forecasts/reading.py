@@ -74,10 +74,11 @@ class ForecastInput:
         return holds
 
 
-def read_forecast_input(now: datetime) -> ForecastInput:
-    """Read the queue as a round would now, and samples of arrivals."""
+def read_forecast_input(now: datetime, *, also: Sequence[JobRow] = ()) -> ForecastInput:
+    """Read the queue as a round would now, and samples of arrivals; also: jobs that are not there yet, as its last."""
     setting = PolicySetting.objects.current()
     rows, timing = read_for_round(now, setting)
+    rows = replace(rows, jobs=[*rows.jobs, *also])
     aside = {UUID(key) for key in set_aside_at(Kind.JOB, now)} | rows.unreadable.keys()
     pinned = frozenset(attempt.id for attempt in rows.attempts.values() if attempt.job_id in aside)
     history = read_history(now, rows.nodes, without=aside)

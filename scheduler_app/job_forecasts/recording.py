@@ -97,26 +97,26 @@ def close_outcomes() -> None:
 
 def made_forecasts(asked: ForecastInput, found: Intervals, correction: Correction) -> list[MadeForecast]:
     """The forecast of each job, corrected by how those before turned out."""
-    made = []
-    for at, job in enumerate(asked.jobs):
-        runs, known = bool(asked.runs[at]), job.steps_in_all is not None
-        played = ({} if runs else {Event.START: found.start_s[at]}) | {Event.FINISH: found.finish_s[at]}
-        kind = int(found.gpu_type[at])
-        made.append(
-            MadeForecast(
-                job=job.id,
-                team_id=job.team_id,
-                known_length=known,
-                runs=runs,
-                started_before=job.attempt_count > 0,
-                played_s=played,
-                shown_s=shown_quantiles(played, correction, known_length=known),
-                gpu_type=asked.types[kind] if kind >= 0 else "",
-                type_part=float(found.type_part[at]),
-                place=0 if runs else max(int(found.place[at]), 1),
-            )
-        )
-    return made
+    return [made_forecast(asked, found, correction, at) for at in range(len(asked.jobs))]
+
+
+def made_forecast(asked: ForecastInput, found: Intervals, correction: Correction, at: int) -> MadeForecast:
+    """The forecast of the job in this row, corrected by how those before turned out."""
+    job, runs, kind = asked.jobs[at], bool(asked.runs[at]), int(found.gpu_type[at])
+    known = job.steps_in_all is not None
+    played = ({} if runs else {Event.START: found.start_s[at]}) | {Event.FINISH: found.finish_s[at]}
+    return MadeForecast(
+        job=job.id,
+        team_id=job.team_id,
+        known_length=known,
+        runs=runs,
+        started_before=job.attempt_count > 0,
+        played_s=played,
+        shown_s=shown_quantiles(played, correction, known_length=known),
+        gpu_type=asked.types[kind] if kind >= 0 else "",
+        type_part=float(found.type_part[at]),
+        place=0 if runs else max(int(found.place[at]), 1),
+    )
 
 
 def shown_quantiles(
@@ -231,10 +231,11 @@ def _endings() -> dict[UUID, Ending]:
 def _write_present(made: Sequence[MadeForecast], now: datetime) -> None:
     queue = sum(not one.runs for one in made)
     JobForecast.objects.all().delete()
-    insert_many(JobForecast, [_present_row(one, queue, now) for one in made])
+    insert_many(JobForecast, [present_row(one, queue, now) for one in made])
 
 
-def _present_row(one: MadeForecast, queue: int, now: datetime) -> dict[str, Any]:
+def present_row(one: MadeForecast, queue: int, now: datetime) -> dict[str, Any]:
+    """Columns of the present forecast of one job."""
     moments = {
         f"{event}_{name}": now + timedelta(seconds=float(seconds)) if np.isfinite(seconds) else None
         for event, quantiles in one.shown_s.items()

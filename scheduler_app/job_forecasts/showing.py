@@ -12,6 +12,7 @@ from django.utils import timezone
 from jobs_app.models import Job, Reason
 from scheduler_app.models import JobForecast
 
+SWITCHED_OFF = "Forecasts are switched off on this site."
 SHOWN_FOR = timedelta(minutes=30)
 """What is older says little of the queue as it is."""
 
@@ -77,7 +78,7 @@ def why_none(job: Job) -> str:
     if job.held:
         return "The job is held: it has no place in the queue."
     if not settings.MOTLEY_FORECASTS:
-        return "Forecasts are switched off on this site."
+        return SWITCHED_OFF
     return _why_not_now(job)
 
 

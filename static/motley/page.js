@@ -58,5 +58,6 @@
     localise();
   };
   document.addEventListener("htmx:after:swap", settle);
+  document.addEventListener("motley:shown", localise);
   settle();
 })();

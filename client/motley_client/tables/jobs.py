@@ -15,6 +15,7 @@ from motley_client.responses import (
     Interval,
     Job,
     JobDetail,
+    JobForecast,
     JobGpus,
     Plan,
     PlanOption,
@@ -233,12 +234,22 @@ def _would_start(found: WouldStart | None) -> list[tuple[str, Cell]]:
     return [*(("would start", option["detail"]) for option in found["options"]), ("", found["note"])]
 
 
-def plan_table(plan: Plan) -> RenderableType:
-    """Configurations in which the job could run; * marks the preferred one."""
+def plan_table(plan: Plan, *, now: datetime) -> RenderableType:
+    """Configurations in which the job could run, * marks the preferred one; and when it would start and end."""
     headings = ("", "GPUS", "NODES", "STEPS/S", "RATE SOURCE", "COST/H", "RUN TIME", "COST", "FREE", "STARTS")
     rows = [_option_row(option) for option in plan["options"]]
     drawn = table(headings, rows, empty="No GPU type of this cluster can run this job.")
-    return Group(drawn, Text(sanitized(plan["note"]))) if plan["note"] else drawn
+    lines = (plan["note"], _outlook(plan.get("forecast"), now))
+    return Group(drawn, *(Text(sanitized(line)) for line in lines if line))
+
+
+def _outlook(found: JobForecast | None, now: datetime) -> str:
+    """`Forecast: starts in about 4m (2m to 9m), done at 15:40 (15:10 to 16:30).`, or why there is none."""
+    if found is None:
+        return ""
+    if (coming := found["forecast"]) is None or coming["start"] is None:
+        return f"No forecast: {found['why_none']}"
+    return f"Forecast: starts {_interval(coming['start'], now)}, done {by_clock(coming['finish'], now)}."
 
 
 def gpus(job: Job) -> str:
