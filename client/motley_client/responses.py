@@ -269,6 +269,18 @@ class PlacementOdds(TypedDict):
     detail: str
 
 
+class QueueOutlook(TypedDict):
+    """Place of a waiting job in the queue, the GPUs that it may use, and when a start is expected."""
+
+    place: int
+    queue: int
+    gpus: int
+    held_gpus: int
+    start: Interval
+    made_at: str
+    detail: str
+
+
 class Explanation(TypedDict):
     """Why a job waits, how long it still runs, and the rates that the scheduler assumes for it."""
 
@@ -276,6 +288,7 @@ class Explanation(TypedDict):
     reason: str
     message: str
     reasons: list[Reason]
+    outlook: NotRequired[QueueOutlook | None]
     remaining: NotRequired[Remaining | None]
     placement: NotRequired[PlacementOdds | None]
     rates_used: list[RateUsed]

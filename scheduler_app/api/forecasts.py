@@ -13,17 +13,10 @@ from rest_framework.views import APIView
 
 from jobs_app.models import Job
 from jobs_app.permissions import NotForJobs, jobs_seen_by
+from scheduler_app.api.serializers import IntervalAnswer
 from scheduler_app.job_forecasts.accuracy import judge_job_forecasts
 from scheduler_app.job_forecasts.showing import read_forecast, why_none
 from scheduler_app.models import KeptForecast
-
-
-class IntervalAnswer(serializers.Serializer[Any]):
-    """Moments before which the event comes with 10, 50 and 90 %; null: it is more than three days away."""
-
-    low = serializers.DateTimeField(allow_null=True)
-    median = serializers.DateTimeField(allow_null=True)
-    high = serializers.DateTimeField(allow_null=True)
 
 
 class QueueForecastAnswer(serializers.Serializer[Any]):

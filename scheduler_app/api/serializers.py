@@ -218,6 +218,26 @@ class NodeOddsAnswer(serializers.Serializer[Any]):
     )
 
 
+class IntervalAnswer(serializers.Serializer[Any]):
+    """Moments before which the event comes with 10, 50 and 90 %; null: it is more than three days away."""
+
+    low = serializers.DateTimeField(allow_null=True)
+    median = serializers.DateTimeField(allow_null=True)
+    high = serializers.DateTimeField(allow_null=True)
+
+
+class OutlookAnswer(serializers.Serializer[Any]):
+    """Place of a waiting job in the queue, and when a start is expected."""
+
+    place = serializers.IntegerField(help_text="Among the jobs that wait, by median start.")
+    queue = serializers.IntegerField(help_text="Jobs that wait.")
+    gpus = serializers.IntegerField(help_text="GPUs in service that the job may use.")
+    held_gpus = serializers.IntegerField(help_text="Those of them that are not free.")
+    start = IntervalAnswer()
+    made_at = serializers.DateTimeField(help_text="When the queue was read.")
+    detail = serializers.CharField(help_text="The same in words, without the times.")
+
+
 class PlacementAnswer(serializers.Serializer[Any]):
     """Odds of a running job where it is, and on the steadiest and the least steady other node of its GPU type."""
 
@@ -233,6 +253,7 @@ class Explanation(serializers.Serializer[Any]):
     reason = serializers.CharField()
     message = serializers.CharField()
     reasons = ReasonAnswer(many=True)
+    outlook = OutlookAnswer(allow_null=True, help_text="Null unless the job waits and has a forecast.")
     remaining = RemainingAnswer(allow_null=True, help_text="Null for a job that has ended, or where nothing tells.")
     placement = PlacementAnswer(
         allow_null=True, help_text="Null unless it runs, and nodes of its type stay longer or shorter than its own."

@@ -149,7 +149,12 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
     placed = explanation["placement"]
     odds = f"{placed.detail.capitalize()}." if placed else ""
     sentences = [explain_placement(rows), explanation["measurement"], explanation["cpu_memory"], odds]
-    return {"rates": rows, "explain_placement": " ".join(filter(None, sentences)), "round": record}
+    return {
+        "outlook": explanation["outlook"],
+        "rates": rows,
+        "explain_placement": " ".join(filter(None, sentences)),
+        "round": record,
+    }
 
 
 @login_required

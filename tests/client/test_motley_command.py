@@ -150,6 +150,18 @@ def test_explain_gives_every_reason_and_the_rates(service: Live, motley: Motley)
     assert ("held" in out, "SHARE OF TIME" in out or "No rates" in out) == (True, True)
 
 
+def test_explain_says_where_a_job_is_in_the_queue_and_when_it_is_expected_to_start(
+    service: Live, motley: Motley
+) -> None:
+    job, now = service.add("late"), timezone.now()
+    assert "that wait" not in motley("explain", "late").stdout
+    start = {f"start_{name}": now + timedelta(seconds=s) for name, s in (("low", 150), ("median", 270), ("high", 570))}
+    JobForecast.objects.create(job=job.pk, made_at=now, **start, place=8, queue=25)
+    said = " ".join(motley("explain", "late").stdout.split())
+    assert "8th of 25 that wait;" in said
+    assert "a start is expected in about 4m (2m to 9m) (forecast" in said
+
+
 def test_explain_says_how_long_a_job_still_runs(service: Live, motley: Motley) -> None:
     service.add("late-2", held=True)
     service.lab.succeeded("late-1", 7300, 7300)

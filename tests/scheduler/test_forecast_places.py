@@ -9,6 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from scheduler_app.explain.queue_outlook import queue_outlook
 from scheduler_app.job_forecasts.showing import Interval
 from scheduler_app.models import JobForecast
 from scheduler_app.templatetags.words import by_clock, coming
@@ -86,6 +87,41 @@ def test_the_list_over_rest_has_the_forecast_of_each_job_unless_it_is_not_asked_
     with CaptureQueriesContext(connection) as asked:
         assert "forecast" not in client.get("/api/v1/jobs?fields=id").json()["results"][0]
     assert not [query for query in asked if JobForecast._meta.db_table in query["sql"]]
+
+
+# -- why a job waits -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("plain_static")
+def test_a_waiting_job_says_its_place_who_holds_the_gpus_and_when_it_starts(cluster: Lab, client: Client) -> None:
+    first, second = submitted(cluster, minutes=10), submitted(cluster, minutes=20)
+    running(cluster, first)
+    client.force_login(cluster.user())
+    assert client.get(f"/api/v1/jobs/{second.pk}/explain").json()["outlook"] is None
+    forecast_now(cluster)
+    told = client.get(f"/api/v1/jobs/{second.pk}/explain").json()["outlook"]
+    words = "1st of 1 that wait; another job holds the 1 GPU that it may use"
+    assert (told["place"], told["gpus"], told["held_gpus"], told["detail"]) == (1, 1, 1, words)
+    assert told["start"]["low"] <= told["start"]["median"] <= told["start"]["high"]
+    shown = text_of(client, f"/jobs/{second.pk}?tab=why")
+    assert re.search(rf"{words}; a start is expected in about \d+ min \(\d+ to \d+ min\) \.", shown)
+    assert client.get(f"/api/v1/jobs/{first.pk}/explain").json()["outlook"] is None, "it runs"
+
+
+def test_gpus_of_types_that_a_job_does_not_allow_are_not_counted(cluster: Lab) -> None:
+    cluster.node("n2", "t4", gpus=4)
+    job = submitted(cluster, minutes=10, gpu_types=["t4"], rates={"t4": 1.0})
+    forecast_now(cluster)
+    found = queue_outlook(job)
+    assert found is not None
+    assert (found.gpus, found.held_gpus, found.detail) == (
+        4,
+        0,
+        "1st of 1 that wait; 4 of the 4 GPUs that it may use are free",
+    )
+
+
+# -- words ---------------------------------------------------------------------------------------------------------
 
 
 def test_intervals_name_a_unit_once_and_the_day_where_it_is_not_today() -> None:

@@ -20,6 +20,7 @@ from motley_client.responses import (
     Plan,
     PlanOption,
     QueueForecast,
+    QueueOutlook,
     RateUsed,
     Remaining,
     WouldStart,
@@ -202,13 +203,14 @@ def events_table(events: Iterable[Event], *, now: datetime) -> RenderableType:
     return table(headings, rows, empty="No events yet.")
 
 
-def explanation(job: Job, answer: Explanation) -> RenderableType:
+def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableType:
     """Why the job waits, what would start it, and the rate assumed for each configuration."""
     lines: list[tuple[str, Cell]] = [
         ("job", f"{job['name']} ({job['id']})"),
         ("state", _state(job)),
         ("message", answer["message"]),
         *(("reason", f"{reason['code']}: {reason['detail']}") for reason in answer["reasons"]),
+        *_in_the_queue(answer.get("outlook"), now),
         ("CPUs and memory", answer.get("cpu_memory", "")),
         ("Measurement", answer.get("measurement", "")),
         *_remaining(answer.get("remaining")),
@@ -217,6 +219,14 @@ def explanation(job: Job, answer: Explanation) -> RenderableType:
         *_would_start(answer.get("would_start")),
     ]
     return Group(key_values(lines), Text(""), _rates_table(answer["rates_used"]))
+
+
+def _in_the_queue(found: QueueOutlook | None, now: datetime) -> list[tuple[str, Cell]]:
+    """`8th of 25 that wait; other jobs hold all 20 GPUs that it may use; a start is expected in about 3m (1m to 7m)`"""
+    if found is None:
+        return []
+    made = f"(forecast {age(found['made_at'], now)} ago)"
+    return [("queue", f"{found['detail']}; a start is expected {_interval(found['start'], now)} {made}")]
 
 
 def _remaining(found: Remaining | None) -> list[tuple[str, Cell]]:
