@@ -168,6 +168,12 @@ class Interval(TypedDict):
     high: str | None
 
 
+class EmptyForecast(Interval):
+    """When a node is empty, from the forecasts of the ends of its jobs."""
+
+    made_at: str
+
+
 class QueueForecast(TypedDict):
     """When a job starts, None if it holds GPUs, and when it ends; its place among the jobs that wait."""
 
@@ -370,6 +376,7 @@ class Node(TypedDict):
     jobs_running: int
     empty: bool
     empty_at: str | None
+    empty_forecast: "NotRequired[EmptyForecast | None]"
 
 
 class GpuType(TypedDict):

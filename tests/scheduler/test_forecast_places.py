@@ -1,7 +1,7 @@
 """Where forecasts of starts and ends are shown: lists of jobs, the explanation of a job, nodes that are emptied."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -9,6 +9,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from cluster_app.models import Node
+from cluster_app.services import cordon
+from jobs_app.models import Job
+from scheduler_app.explain.drain_estimate import name_jobs, occupancies
 from scheduler_app.explain.queue_outlook import queue_outlook
 from scheduler_app.job_forecasts.showing import Interval
 from scheduler_app.models import JobForecast
@@ -119,6 +123,77 @@ def test_gpus_of_types_that_a_job_does_not_allow_are_not_counted(cluster: Lab) -
         0,
         "1st of 1 that wait; 4 of the 4 GPUs that it may use are free",
     )
+
+
+# -- nodes that are emptied ----------------------------------------------------------------------------------------
+
+
+def ends(job: Job, *minutes: float) -> None:
+    """A forecast of the job's end: 10, 50 and 90 %."""
+    now = timezone.now()
+    moments = (now + one * MINUTE for one in minutes)
+    columns = dict(zip(("finish_low", "finish_median", "finish_high"), moments, strict=True))
+    JobForecast.objects.create(job=job.pk, made_at=now, **columns, place=0, queue=0)
+
+
+@pytest.mark.usefixtures("plain_static")
+def test_a_cordoned_node_is_empty_when_the_last_of_its_jobs_is_forecast_to_end(cluster: Lab, client: Client) -> None:
+    job = submitted(cluster, minutes=None)
+    running(cluster, job)
+    client.force_login(cluster.user())
+    assert client.get("/api/v1/nodes/n1").json()["empty_forecast"] is None
+    ends(job, 20, 60, 150)
+    assert client.get("/api/v1/nodes/n1").json()["empty_forecast"] is None, "it is in service"
+    assert re.search(r"If cordoned now empty at (\w+ )?\d\d:\d\d \(", text_of(client, "/nodes/n1"))
+    cordon(Node.objects.get(), reason="fan", actor=None)
+    node = client.get("/api/v1/nodes/n1").json()
+    low, median, high = (datetime.fromisoformat(node["empty_forecast"][name]) for name in ("low", "median", "high"))
+    now = timezone.now()
+    for at, minutes in ((low, 20), (median, 60), (high, 150)):
+        assert at == pytest.approx(now + minutes * MINUTE, abs=MINUTE)
+    assert datetime.fromisoformat(node["empty_at"]) == median
+    shown = text_of(client, "/nodes/n1")
+    assert re.search(r"Expected empty at (\w+ )?\d\d:\d\d \(", shown)
+    assert str(job) in shown
+    assert "1 job there; empty in about 60 min (20 min to" in text_of(client, "/cluster")
+
+
+def test_a_job_without_a_forecast_leaves_the_time_of_a_cordon_unknown(cluster: Lab) -> None:
+    job = submitted(cluster, minutes=None)
+    running(cluster, job)
+    (found,) = occupancies([Node.objects.get()], timezone.now(), if_state="cordoned").values()
+    assert (found.within, found.empty_at) == (None, None)
+
+
+def test_a_drain_stops_all_jobs_and_waits_for_no_forecast(cluster: Lab) -> None:
+    job = submitted(cluster, minutes=None)
+    running(cluster, job)
+    ends(job, 20, 60, 150)
+    now = timezone.now()
+    (found,) = occupancies([Node.objects.get()], now, if_state="draining").values()
+    assert (found.within, found.empty_at) == (None, now + timedelta(seconds=job.grace_s))
+    assert (list(found.jobs), name_jobs(found)) == ([job], str(job))
+
+
+@pytest.mark.usefixtures("plain_static")
+def test_the_page_of_a_node_names_no_job_of_another_team(cluster: Lab, client: Client) -> None:
+    job = submitted(cluster, minutes=10, name="hush")
+    running(cluster, job)
+    client.force_login(cluster.user("eve", "rivals"))
+    shown = text_of(client, "/nodes/n1")
+    assert "hush" not in shown
+    assert "1 there" in shown
+
+
+def test_the_occupancy_of_many_nodes_takes_as_many_queries_as_of_one(cluster: Lab) -> None:
+    running(cluster, submitted(cluster, minutes=10))
+    counts = []
+    for number in range(2, 4):
+        cluster.node(f"n{number}", "a100", gpus=1)
+        with CaptureQueriesContext(connection) as asked:
+            occupancies(list(Node.objects.all()), timezone.now())
+        counts.append(len(asked) - 1)
+    assert counts == [2, 2]
 
 
 # -- words ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from motley_client.responses import (
     Attempt,
     Event,
     Explanation,
-    Interval,
     Job,
     JobDetail,
     JobForecast,
@@ -25,7 +24,19 @@ from motley_client.responses import (
     Remaining,
     WouldStart,
 )
-from motley_client.tables.format import Cell, age, duration, gib, key_values, number, table, to_the_second, when
+from motley_client.tables.format import (
+    Cell,
+    age,
+    by_clock,
+    duration,
+    gib,
+    interval,
+    key_values,
+    number,
+    table,
+    to_the_second,
+    when,
+)
 from motley_client.terminal import sanitized
 
 ID_LENGTH = 18
@@ -94,39 +105,13 @@ def _coming(found: QueueForecast, now: datetime) -> list[tuple[str, Cell]]:
     made = f" (forecast {age(found['made_at'], now)} ago)"
     where = f" on {found['gpu_type']}" if found["gpu_type"] else ""
     place = f"; {found['place']} of {found['queue']} that wait" if found["place"] else ""
-    starts = f"{_interval(found['start'], now)}{where}{place}{made}" if found["start"] else ""
-    return [("starts", starts), ("ends", _interval(found["finish"], now) + ("" if starts else made))]
-
-
-def _interval(found: Interval, now: datetime) -> str:
-    """Time to an event with its limits; beyond three days nothing is known."""
-    low, median, high = (
-        duration(max((datetime.fromisoformat(at) - now).total_seconds(), 0)) if at else "more than 3d"
-        for at in (found["low"], found["median"], found["high"])
-    )
-    if found["median"]:
-        return f"in about {median} ({low} to {high})"
-    return f"in {median} ({low} at the earliest)" if found["low"] else f"in {median}"
+    starts = f"{interval(found['start'], now)}{where}{place}{made}" if found["start"] else ""
+    return [("starts", starts), ("ends", interval(found["finish"], now) + ("" if starts else made))]
 
 
 def _next_event(found: QueueForecast, now: datetime) -> str:
     """`starts in about 4m (2m to 9m)`, or of a job that holds GPUs `done at 15:40 (15:10 to 16:30)`."""
-    return f"starts {_interval(found['start'], now)}" if found["start"] else f"done {by_clock(found['finish'], now)}"
-
-
-def by_clock(found: Interval, now: datetime) -> str:
-    """Local times at which an event is expected, with the day where it is not today."""
-    if not found["median"]:
-        return _interval(found, now)
-    low, median, high = (
-        _clock(at, now) if at else "more than 3d" for at in (found["low"], found["median"], found["high"])
-    )
-    return f"at {median} ({low} to {high})"
-
-
-def _clock(at: str, now: datetime) -> str:
-    local = datetime.fromisoformat(at).astimezone()
-    return f"{local:%H:%M}" if local.date() == now.astimezone().date() else f"{local:%a %H:%M}"
+    return f"starts {interval(found['start'], now)}" if found["start"] else f"done {by_clock(found['finish'], now)}"
 
 
 def _watched(watched: JobGpus, now: datetime) -> list[tuple[str, Cell]]:
@@ -226,7 +211,7 @@ def _in_the_queue(found: QueueOutlook | None, now: datetime) -> list[tuple[str, 
     if found is None:
         return []
     made = f"(forecast {age(found['made_at'], now)} ago)"
-    return [("queue", f"{found['detail']}; a start is expected {_interval(found['start'], now)} {made}")]
+    return [("queue", f"{found['detail']}; a start is expected {interval(found['start'], now)} {made}")]
 
 
 def _remaining(found: Remaining | None) -> list[tuple[str, Cell]]:
@@ -259,7 +244,7 @@ def _outlook(found: JobForecast | None, now: datetime) -> str:
         return ""
     if (coming := found["forecast"]) is None or coming["start"] is None:
         return f"No forecast: {found['why_none']}"
-    return f"Forecast: starts {_interval(coming['start'], now)}, done {by_clock(coming['finish'], now)}."
+    return f"Forecast: starts {interval(coming['start'], now)}, done {by_clock(coming['finish'], now)}."
 
 
 def gpus(job: Job) -> str:
