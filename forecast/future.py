@@ -19,6 +19,7 @@ from allocation.problem import Problem, isolated_rate
 from allocation.rounds.mechanism import reset_due
 from estimation.types import Bools, Floats, Ints
 from forecast.filling import Filling
+from forecast.gates import Gates, Waits
 from forecast.present import Draw, Present, inventory_of, weights_among
 
 DECISIONS, FILLINGS = 0.25, 0.02
@@ -93,8 +94,8 @@ class Future:
     """State of one future: columns of its L rows, of the T teams and of the G GPUs.
 
     left (L,) true steps; told (L,) those that the policy is told; held (L,) configuration or -1; since_s (L,) of the
-    last start, ready_s (L,) from which it works, booked_s (L,) up to which its work is counted; owner (G,) row or -1;
-    free_s (G,) when a GPU was released.
+    last start, open_s (L,) from which it may run, ready_s (L,) from which it works, booked_s (L,) up to which its work
+    is counted; owner (G,) row or -1; free_s (G,) when a GPU was released.
     """
 
     present: Present
@@ -117,7 +118,9 @@ class Future:
     gpu_type: Ints = field(init=False)
     backlog_s: Floats = field(init=False)
     owner: Ints = field(init=False)
+    open_s: Floats = field(init=False)
     free_s: Floats = field(init=False)
+    _gates: Gates = field(init=False)
     _team: Ints = field(init=False)
     _demand: Floats = field(init=False)
     _served_s: float = 0.0
@@ -141,6 +144,9 @@ class Future:
         self.backlog_s = np.zeros(int(self._team.max(initial=-1)) + 1)
         self.backlog_s[self._team] = problem.team_backlog_s
         self._demand = np.where(problem.rate > 0, problem.gpus, 0).max(axis=1, initial=0).astype(float)
+        self._gates = Gates.of(self.present.waits or Waits.none(self.present.jobs), running[: self.present.jobs])
+        self.open_s = self.draw.arrival_s.copy()
+        self.open_s[list(self._gates.closed)] = np.inf
         self.owner = self.present.inventory.holder.copy()
         self.free_s = np.zeros(len(self.owner))
 
@@ -150,7 +156,7 @@ class Future:
 
     def run_round(self) -> None:
         """Decide, start and stop jobs, and run them until the next round."""
-        active = np.flatnonzero(np.isinf(self.finish_s) & (self.draw.arrival_s <= self.now_s))
+        active = np.flatnonzero(np.isinf(self.finish_s) & (self.open_s <= self.now_s))
         if self._due and active.size:
             self._decide(active) if self.now_s >= self._next_decision_s else self._fill(active)
         self._due = bool((self.held[active] < 0).any())
@@ -240,7 +246,7 @@ class Future:
     def _from_s(self, owner: Ints, new: Bools, *, waited: Bools) -> Floats:
         """When each row (L,) that starts can have started: where it waited, when its last GPU became free."""
         free_s = np.where(self.owner < 0, self.free_s, self.now_s)
-        from_s = np.maximum(self.draw.arrival_s, self._served_s)
+        from_s = np.maximum(self.open_s, self._served_s)
         np.maximum.at(from_s, owner[new], free_s[new])
         return np.where(waited, np.minimum(from_s, self.now_s), self.now_s)
 
@@ -258,7 +264,7 @@ class Future:
     def _next_s(self) -> float:
         """When jobs are started next: at the next arrival or end, or, while jobs wait, at the next decision."""
         least_s = max(FILLINGS * self.now_s, NEAR_FILLINGS_S)
-        came_s = self.draw.arrival_s[self.draw.arrival_s > self.now_s].min(initial=np.inf)
+        came_s = self.open_s[self.open_s > self.now_s].min(initial=np.inf)
         ends_s = self._ends_s(np.flatnonzero(self.held >= 0)).min(initial=np.inf)
         event_s = min(came_s, ends_s) - self.now_s
         decision_s = max(self._next_decision_s - self.now_s, self.rounds.round_s)
@@ -280,7 +286,7 @@ class Future:
         running = np.flatnonzero(self.held >= 0)
         if running.size:
             self._work(running, until_s, active)
-        self._note_change(((self.draw.arrival_s > self.now_s) & (self.draw.arrival_s <= until_s)).any())
+        self._note_change(((self.open_s > self.now_s) & (self.open_s <= until_s)).any())
         self.now_s = until_s
 
     def _work(self, running: Ints, until_s: float, active: Ints) -> None:
@@ -325,6 +331,12 @@ class Future:
         self.free_s[ended] = self.finish_s[self.owner[ended]]
         self.owner[ended] = -1
         self._note_change(rows.size)
+        self._open_after(rows[np.argsort(at_s, kind="stable")])
+
+    def _open_after(self, ended: Ints) -> None:
+        """Let those into the queue that waited for these, which ended in this order."""
+        for row in ended[ended < self.present.jobs].tolist() if self._gates.closed else ():
+            self.open_s[list(self._gates.opened_by(row))] = self.finish_s[row]
 
     def _note_change(self, changed: object) -> None:
         self._changed |= bool(changed)

@@ -9,6 +9,7 @@ from allocation.inventory import Inventory
 from allocation.problem import LEAST_WEIGHT, Problem
 from allocation.quotas import Quotas
 from estimation.types import Bools, Floats, Ints
+from forecast.gates import Waits
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,6 +28,8 @@ class Present:
         Seconds (M,) for which each row may still run; inf: without limit.
     preemptible
         Rows (M,) that may be stopped or moved once they run.
+    waits
+        What the m jobs that are there wait for beside GPUs; None: nothing.
     """
 
     problem: Problem
@@ -36,9 +39,10 @@ class Present:
     team_weight: Floats
     limit_s: Floats
     preemptible: Bools
+    waits: Waits | None = None
 
     def rows(self, kept: Ints) -> Self:
-        """The same moment for some of the rows, in the order named; those that are held must be among them."""
+        """The same moment for some of the rows: first all jobs that are there, in their order."""
         position = np.full(len(self.team_weight) + 1, -1)
         position[kept] = np.arange(len(kept))
         return replace(

@@ -3,6 +3,7 @@
 import logging
 from datetime import datetime
 from typing import NamedTuple
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -28,6 +29,7 @@ BUDGET_S = 0.75
 """Time after which no further future is played; with fewer than eight, up to `MOST_BUDGETS` times as long."""
 MOST_JOBS = 1_000
 """Of more unfinished jobs the queue alone takes longer to read than a person waits for a plan."""
+NOWHERE = "No node in service can run the job."
 
 
 class PlannedForecast(NamedTuple):
@@ -55,8 +57,6 @@ def _why_not(asked: Admitted) -> str:
     """Why such a job is not forecast; empty if it is."""
     if not settings.MOTLEY_FORECASTS:
         return SWITCHED_OFF
-    if asked.needs:
-        return "The job first waits for other jobs."
     if Job.objects.unfinished()[: MOST_JOBS + 1].count() > MOST_JOBS:
         return f"More than {MOST_JOBS:,} jobs are unfinished: a plan is not forecast then."
     return ""
@@ -64,12 +64,18 @@ def _why_not(asked: Admitted) -> str:
 
 def _forecast(asked: Admitted, now: datetime) -> PlannedForecast:
     row = row_of(draft(asked))._replace(created_at=now)
-    read = read_forecast_input(now, also=[row])
+    read = read_forecast_input(now, also=[row], needs={row.id: _unfinished(asked)})
     if not read.jobs or read.jobs[-1].id != row.id:
-        return PlannedForecast(None, "No node in service can run the job.")
+        return PlannedForecast(None, "It waits for a job without a forecast." if asked.needs else NOWHERE)
     if (found := _play(read)) is None:
         return PlannedForecast(None, "The queue is too long to be played in the time that a plan may take.")
     return PlannedForecast(_shown(read, found, now))
+
+
+def _unfinished(asked: Admitted) -> frozenset[UUID]:
+    """The jobs that it waits for and that have not ended."""
+    needs = [need["job"] for need in asked.needs]
+    return frozenset(Job.objects.unfinished().filter(pk__in=needs).values_list("pk", flat=True) if needs else ())
 
 
 def _play(read: ForecastInput) -> Intervals | None:

@@ -4,9 +4,11 @@ Samples are the newest jobs of the last two weeks, as fresh copies in the queue:
 """
 
 import logging
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
@@ -18,8 +20,9 @@ from estimation.scaling import Source
 from estimation.types import Bools, Floats
 from forecast.draws import Unknowns
 from forecast.future import Rounds
+from forecast.gates import Waits
 from forecast.present import Present
-from jobs_app.models import Job
+from jobs_app.models import Job, JobDependency
 from scheduler_app.forecasts.boosted_model import read_model
 from scheduler_app.forecasts.duration_history import read_ended_jobs
 from scheduler_app.models import PolicySetting
@@ -74,19 +77,42 @@ class ForecastInput:
         return holds
 
 
-def read_forecast_input(now: datetime, *, also: Sequence[JobRow] = ()) -> ForecastInput:
-    """Read the queue as a round would now, and samples of arrivals; also: jobs that are not there yet, as its last."""
+def read_forecast_input(
+    now: datetime, *, also: Sequence[JobRow] = (), needs: Mapping[UUID, frozenset[UUID]] = MappingProxyType({})
+) -> ForecastInput:
+    """Read the queue as a round would now with jobs that wait for others, and samples of arrivals.
+
+    also: jobs that are not there yet, as the last of the queue; needs: unfinished jobs that these wait for.
+    """
     setting = PolicySetting.objects.current()
     rows, timing = read_for_round(now, setting)
-    rows = replace(rows, jobs=[*rows.jobs, *also])
+    unmet = read_needs()
+    rows, needs = replace(rows, jobs=[*_with_dependents(rows, unmet), *also]), {**unmet, **needs}
     aside = {UUID(key) for key in set_aside_at(Kind.JOB, now)} | rows.unreadable.keys()
     pinned = frozenset(attempt.id for attempt in rows.attempts.values() if attempt.job_id in aside)
     history = read_history(now, rows.nodes, without=aside)
-    snapshot, history = _snapshot(rows.without(aside), history, timing, pinned)
+    snapshot, history = _snapshot(rows.without(aside), needs, history, timing, pinned)
     policy = policy_function(setting.policy, setting.parameters)
     strict = REGISTRY[setting.policy].strict_queue
     rounds = Rounds(policy, setting.round_length_s, setting.min_run_s, strict=strict)
-    return forecast_input(snapshot, rows, history, rounds, ran_s=_ran_s(), now=now)
+    return forecast_input(snapshot, rows, history, rounds, needs=needs, ran_s=_ran_s(), now=now)
+
+
+def read_needs() -> dict[UUID, frozenset[UUID]]:
+    """Queued jobs that wait for others, and the jobs that have not ended as it takes."""
+    needs: dict[UUID, set[UUID]] = defaultdict(set)
+    unmet = JobDependency.objects.unmet().filter(child__state=Job.State.QUEUED, child__held=False)
+    for child, parent in unmet.values_list("child_id", "parent_id"):
+        needs[child].add(parent)
+    return {child: frozenset(parents) for child, parents in needs.items()}
+
+
+def _with_dependents(rows: InputRows, children: Collection[UUID]) -> list[JobRow]:
+    """The jobs of the round and those that wait for others, which no round reads, in the order of submission."""
+    if not children:
+        return rows.jobs
+    waiting = read_job_rows(Job.objects.filter(pk__in=children), rows.nodes, {})
+    return sorted([*rows.jobs, *waiting], key=lambda job: job.id)
 
 
 def read_history(now: datetime, nodes: Sequence[NodeRow], *, without: Collection[UUID]) -> History:
@@ -102,13 +128,33 @@ def read_history(now: datetime, nodes: Sequence[NodeRow], *, without: Collection
     return History(samples, known_s=(now - since).total_seconds(), history_s=(now - first).total_seconds())
 
 
-def _snapshot(rows: InputRows, history: History, timing: Timing, pinned: frozenset[int]) -> tuple[Snapshot, History]:
-    """The snapshot with the samples behind; without them, and nothing arrives, where one of them makes it fail."""
+def _snapshot(
+    rows: InputRows,
+    needs: Mapping[UUID, frozenset[UUID]],
+    history: History,
+    timing: Timing,
+    pinned: frozenset[int],
+) -> tuple[Snapshot, History]:
+    """The snapshot with the samples behind; without them, and nothing arrives, where one of them makes it fail.
+
+    Jobs that wait for one that is not in it are left out.
+    """
     try:
-        return build_snapshot(_with_samples(rows, history.samples), timing, pinned=pinned)[0], history
+        snapshot = build_snapshot(_with_samples(rows, history.samples), timing, pinned=pinned)[0]
     except Exception:
         log.exception("jobs are forecast without arrivals")
-        return build_snapshot(_with_samples(rows, ()), timing, pinned=pinned)[0], history._replace(samples=[])
+        history = history._replace(samples=[])
+        snapshot = build_snapshot(_with_samples(rows, ()), timing, pinned=pinned)[0]
+    stuck = never_free({UUID(key) for key in snapshot.jobs}, needs)
+    return _snapshot(rows.without(stuck), needs, history, timing, pinned) if stuck else (snapshot, history)
+
+
+def never_free(jobs: Collection[UUID], needs: Mapping[UUID, frozenset[UUID]]) -> set[UUID]:
+    """Those of the jobs that wait, directly or not, for one that is not among them."""
+    free = set(jobs)
+    while stuck := {job for job in free & needs.keys() if not needs[job] <= free}:
+        free -= stuck
+    return set(jobs) - free
 
 
 def _sample(row: JobRow, now: datetime, *, ended: bool) -> Sample:
@@ -130,7 +176,8 @@ def _sample(row: JobRow, now: datetime, *, ended: bool) -> Sample:
 
 def _with_samples(rows: InputRows, samples: Sequence[Sample]) -> InputRows:
     """The rows of a round with the samples behind its jobs, and what is measured of their workloads."""
-    jobs = [*rows.jobs, *(sample.row for sample in samples)]
+    unlimited = (job._replace(at_a_time=None) for job in rows.jobs)  # futures keep to the limits of arrays
+    jobs = [*unlimited, *(sample.row for sample in samples)]
     estimated = any(job.steps_in_all is None for job in jobs)
     return replace(
         rows,
@@ -155,6 +202,7 @@ def forecast_input(
     history: History,
     rounds: Rounds,
     *,
+    needs: Mapping[UUID, frozenset[UUID]],
     ran_s: dict[UUID, float],
     now: datetime,
 ) -> ForecastInput:
@@ -172,9 +220,22 @@ def forecast_input(
         team_weight=np.array([rows.teams[job.team_id].weight for job in every], dtype=float),
         limit_s=_limits_s(every, snapshot.problem, ran_s),
         preemptible=np.array([job.preemptible for job in every], dtype=np.bool_),
+        waits=_waits(jobs, needs),
     )
     unknowns = _unknowns(snapshot, jobs, history._replace(samples=able), now)
     return ForecastInput(present, unknowns, rounds, jobs, snapshot.types)
+
+
+def _waits(jobs: Sequence[JobRow], needs: Mapping[UUID, frozenset[UUID]]) -> Waits:
+    """What the jobs wait for beside GPUs, by row."""
+    row_of = {job.id: row for row, job in enumerate(jobs)}
+    limits = {job.array_id: job.at_a_time for job in jobs if job.array_id and job.at_a_time}
+    number = {array: n for n, array in enumerate(limits)}
+    return Waits(
+        parents={row_of[job]: frozenset(row_of[one] for one in needs[job]) for job in row_of.keys() & needs.keys()},
+        array=np.array([number.get(job.array_id, -1) if job.array_id else -1 for job in jobs], dtype=np.int64),
+        at_a_time=np.array(list(limits.values()), dtype=np.int64),
+    )
 
 
 def _limits_s(jobs: Sequence[JobRow], problem: Problem, ran_s: dict[UUID, float]) -> Floats:

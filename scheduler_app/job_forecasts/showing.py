@@ -88,7 +88,7 @@ def _why_not_now(job: Job) -> str:
     if row is not None and _is_old(row):
         return f"The last forecast of the job is older than {SHOWN_FOR.seconds // 60} min: no run has ended since."
     if job.reason == Reason.DEPENDENCY:
-        return "The job waits for other jobs: it has no place in the queue yet."
+        return "The job waits for other jobs, of which one has no forecast, or the job is new."
     if job.reason == Reason.QUOTA and job.array is not None and job.array.at_a_time is not None:
-        return "Its array's limit of tasks at a time is reached: it has no place in the queue yet."
+        return "Its array's limit of tasks at a time is reached, and no forecast has included the job yet."
     return "No forecast has included the job yet: it may be new, or no node in service can run it."

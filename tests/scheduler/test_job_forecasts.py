@@ -181,6 +181,37 @@ def test_a_job_starts_when_the_one_before_it_ends(cluster: Lab) -> None:
     assert (after.place, after.queue, after.gpu_type, after.type_part) == (1, 1, "a100", 1.0)
 
 
+def test_a_job_that_waits_for_another_starts_when_that_has_ended(cluster: Lab) -> None:
+    cluster.node("n2", "a100", gpus=2)
+    first = submitted(cluster, minutes=30)
+    second = submitted(cluster, minutes=10, after=[{"job": str(first.pk)}])
+    third = submitted(cluster, minutes=10, after=[{"job": str(second.pk)}])
+    assert forecast_now(cluster).jobs == 3
+    for child, before in ((second, first), (third, second)):
+        start, end = shown(child).start_median, shown(before).finish_median
+        assert start is not None
+        assert start == pytest.approx(end, abs=3 * MINUTE)
+
+
+def test_a_job_that_waits_for_one_that_is_held_has_no_forecast_and_stops_no_run(cluster: Lab) -> None:
+    held = submitted(cluster, minutes=30)
+    Job.objects.filter(pk=held.pk).update(held=True)
+    child = submitted(cluster, minutes=10, after=[{"job": str(held.pk)}])
+    grandchild = submitted(cluster, minutes=10, after=[{"job": str(child.pk)}])
+    other = submitted(cluster, minutes=10)
+    assert (forecast_now(cluster).jobs, shown(other).place) == (1, 1)
+    assert not JobForecast.objects.filter(job__in=[child.pk, grandchild.pk]).exists()
+
+
+def test_tasks_beyond_the_limit_of_their_array_start_one_after_the_other(cluster: Lab) -> None:
+    cluster.node("n2", "a100", gpus=3)
+    submitted(cluster, minutes=30, array={"start": 0, "end": 2, "at_a_time": 1})
+    assert forecast_now(cluster).jobs == 3
+    starts = [shown(job).start_median for job in Job.objects.order_by("array_index")]
+    for number, start in enumerate(starts):
+        assert start == pytest.approx(cluster.now + number * 30 * MINUTE, abs=10 * MINUTE)
+
+
 def test_a_run_without_jobs_deletes_the_forecasts_of_those_that_ended(cluster: Lab) -> None:
     job = submitted(cluster, minutes=10)
     forecast_now(cluster)

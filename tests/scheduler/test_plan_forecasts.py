@@ -69,6 +69,15 @@ def test_it_starts_when_those_before_it_have_ended(cluster: Lab) -> None:
     assert not JobForecast.objects.exists()
 
 
+def test_a_plan_that_waits_for_a_job_starts_after_it(cluster: Lab) -> None:
+    cluster.node("n2", "a100", gpus=1)
+    now, first = timezone.now(), Job.objects.get()
+    found = planned(cluster, after=[{"job": str(first.pk)}]).forecast
+    assert found is not None
+    assert found.start is not None
+    assert found.start.median == pytest.approx(now + 10 * MINUTE, abs=3 * MINUTE)
+
+
 def test_the_plan_is_forecast_as_the_job_is_once_it_is_submitted(cluster: Lab) -> None:
     submitted(cluster, minutes=30)
     before = planned(cluster).forecast
@@ -82,8 +91,9 @@ def test_the_plan_is_forecast_as_the_job_is_once_it_is_submitted(cluster: Lab) -
 
 
 def test_a_plan_without_a_forecast_says_why(cluster: Lab, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = submitted(cluster, minutes=1)
-    assert why_none(cluster, after=[{"job": str(other.pk)}]) == "The job first waits for other jobs."
+    held = submitted(cluster, minutes=1)
+    Job.objects.filter(pk=held.pk).update(held=True)
+    assert why_none(cluster, after=[{"job": str(held.pk)}]) == "It waits for a job without a forecast."
     with monkeypatch.context() as few:
         few.setattr(plan_forecast, "MOST_JOBS", 1)
         assert why_none(cluster).startswith("More than 1 jobs are unfinished")
@@ -151,7 +161,9 @@ def test_the_page_of_a_new_job_shows_it(cluster: Lab, client: Client) -> None:
     written = "name: net\nteam: vision\ncommand: 'true'\ngpus: 1\ntotal_steps: 12000\nrates: {a100: 10}\n"
     assert "<b>Forecast:</b> starts <time" in shown(written)
     assert "most likely on A100; 1st of 1 that wait." in shown(written)
-    assert "first waits for other jobs" in shown(f"{written}after: [{{job: {Job.objects.get().pk}}}]\n")
+    held = submitted(cluster, minutes=1)
+    Job.objects.filter(pk=held.pk).update(held=True)
+    assert "waits for a job without a forecast" in shown(f"{written}after: [{{job: {held.pk}}}]\n")
     assert shown(written.replace("gpus: 1", "gpus: -1")) == ""
 
 
