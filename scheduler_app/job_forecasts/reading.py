@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 SAMPLED = timedelta(days=14)
 MOST_SAMPLES = 2_000
+MOST_JOBS = 2_000
+"""Of a longer queue the front is played: a future of more jobs takes minutes."""
 RATE_SPREADS = {Source.MEASURED: 0.05, Source.DECLARED: 0.15}
 """Standard deviation of the logarithm of the true rate over the one that is told, by the source of that."""
 OTHER_SPREAD = 0.3
@@ -69,6 +71,8 @@ class ForecastInput:
     jobs: Sequence[JobRow]
     types: Sequence[str]
     """Names of the GPU types."""
+    left_out: int = 0
+    """Jobs of the queue behind those that are played."""
 
     @property
     def runs(self) -> Bools:
@@ -86,16 +90,32 @@ def read_forecast_input(
     """
     setting = PolicySetting.objects.current()
     rows, timing = read_for_round(now, setting)
-    unmet = read_needs()
-    rows, needs = replace(rows, jobs=[*_with_dependents(rows, unmet), *also]), {**unmet, **needs}
+    unmet, strict = read_needs(), REGISTRY[setting.policy].strict_queue
+    every = _with_dependents(rows, unmet)
+    front = front_of_queue(every, MOST_JOBS, strict=strict)
+    rows, needs = replace(rows, jobs=[*front, *also]), {**unmet, **needs}
     aside = {UUID(key) for key in set_aside_at(Kind.JOB, now)} | rows.unreadable.keys()
     pinned = frozenset(attempt.id for attempt in rows.attempts.values() if attempt.job_id in aside)
     history = read_history(now, rows.nodes, without=aside)
     snapshot, history = _snapshot(rows.without(aside), needs, history, timing, pinned)
     policy = policy_function(setting.policy, setting.parameters)
-    strict = REGISTRY[setting.policy].strict_queue
     rounds = Rounds(policy, setting.round_length_s, setting.min_run_s, strict=strict)
-    return forecast_input(snapshot, rows, history, rounds, needs=needs, ran_s=_ran_s(), now=now)
+    asked = forecast_input(snapshot, rows, history, rounds, needs=needs, ran_s=_ran_s(), now=now)
+    return replace(asked, left_out=len(every) - len(front))
+
+
+def front_of_queue(jobs: Sequence[JobRow], most: int, *, strict: bool) -> list[JobRow]:
+    """All jobs that hold GPUs and the first of those that wait, as many as `most` in all, in the order of submission.
+
+    First are those submitted first, or, where the queue is not strict, those that received least for their weight: the
+    order in which futures fill GPUs that become free.
+    """
+
+    def turn(job: JobRow) -> tuple[bool, float, UUID]:
+        return job.state == Job.State.QUEUED, 0.0 if strict else job.attained_gpu_s / job.weight, job.id
+
+    holding = sum(job.state != Job.State.QUEUED for job in jobs)
+    return sorted(sorted(jobs, key=turn)[: max(most, holding)], key=lambda job: job.id)
 
 
 def read_needs() -> dict[UUID, frozenset[UUID]]:

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from jobs_app.models import Job, Reason
-from scheduler_app.models import JobForecast
+from scheduler_app.models import ForecastRun, JobForecast
 
 SWITCHED_OFF = "Forecasts are switched off on this site."
 SHOWN_FOR = timedelta(minutes=30)
@@ -91,4 +91,7 @@ def _why_not_now(job: Job) -> str:
         return "The job waits for other jobs, of which one has no forecast, or the job is new."
     if job.reason == Reason.QUOTA and job.array is not None and job.array.at_a_time is not None:
         return "Its array's limit of tasks at a time is reached, and no forecast has included the job yet."
+    run = ForecastRun.objects.exclude(finished_at=None).first()
+    if run is not None and run.left_out:
+        return f"Only the {run.jobs:,} jobs at the front of the queue are forecast; {run.left_out:,} wait behind them."
     return "No forecast has included the job yet: it may be new, or no node in service can run it."

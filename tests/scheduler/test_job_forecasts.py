@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
@@ -20,8 +21,8 @@ from cluster_app.models import Gpu
 from estimation.accuracy import FEWEST
 from forecast.calibration import Correction, ForecastClass, Outcome
 from jobs_app.models import Attempt, Job, JobArray, Reason
-from scheduler_app.job_forecasts import reading, recording, runs
-from scheduler_app.job_forecasts.reading import read_forecast_input
+from scheduler_app.job_forecasts import reading, recording
+from scheduler_app.job_forecasts.reading import front_of_queue, read_forecast_input
 from scheduler_app.job_forecasts.recording import (
     Ending,
     Event,
@@ -45,7 +46,7 @@ from scheduler_app.job_forecasts.runs import (
 )
 from scheduler_app.job_forecasts.showing import Interval
 from scheduler_app.models import ForecastRun, JobForecast, KeptForecast, PolicySetting
-from scheduler_app.round.inputs import InputRows
+from scheduler_app.round.inputs import InputRows, read_job_rows
 from scheduler_app.round.retention import delete_expired
 from scheduler_app.round.set_aside import Kind, set_aside
 from scheduler_app.round.snapshot import build_snapshot
@@ -71,16 +72,36 @@ def shown(job: Job) -> JobForecast:
 # -- read ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_queue_too_long_for_futures_is_not_forecast_and_the_run_says_so(
-    cluster: Lab, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("plain_static")
+def test_of_a_long_queue_the_front_is_forecast_and_the_others_are_told_so(
+    cluster: Lab, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "MOST_JOBS", 1)
-    first = submitted(cluster, minutes=1)
-    assert forecast_now(cluster, 1).message == ""
-    assert shown(first).place == 1
-    submitted(cluster, minutes=1)
-    assert forecast_now(cluster, 2).message.startswith("No job is forecast while more than 1 are unfinished")
-    assert not JobForecast.objects.exists()
+    monkeypatch.setattr(reading, "MOST_JOBS", 2)
+    waiting = [submitted(cluster, minutes=1) for _ in range(3)]
+    runs = submitted(cluster, minutes=1)
+    running(cluster, runs)
+    run = forecast_now(cluster)
+    assert (run.message, run.jobs, run.left_out) == ("", 2, 2)
+    assert (shown(runs).runs, shown(waiting[0]).place, shown(waiting[0]).queue) == (True, 1, 3)
+    client.force_login(cluster.user())
+    answer = client.get(f"/api/v1/jobs/{waiting[1].pk}/forecast").json()
+    assert answer["why_none"] == "Only the 2 jobs at the front of the queue are forecast; 2 wait behind them."
+    assert answer["why_none"] in client.get(f"/jobs/{waiting[1].pk}?tab=why").content.decode()
+    assert "2 that wait behind them have no forecast" in client.get("/forecasts").content.decode()
+
+
+def test_the_front_of_the_queue_is_what_runs_then_what_received_least_or_came_first(cluster: Lab) -> None:
+    first, second, third = (submitted(cluster, minutes=1) for _ in range(3))
+    Job.objects.filter(pk=first.pk).update(attained_gpu_s=60.0)
+    rows = read_job_rows(Job.objects.all(), [], {})
+
+    def front(most: int, *, strict: bool) -> list[UUID]:
+        return [job.id for job in front_of_queue(rows, most, strict=strict)]
+
+    assert front(2, strict=True) == [first.pk, second.pk]
+    assert front(2, strict=False) == [second.pk, third.pk]
+    rows[0], rows[2] = (row._replace(state=Job.State.RUNNING) for row in (rows[0], rows[2]))
+    assert front(1, strict=True) == [first.pk, third.pk], "all that hold GPUs"
 
 
 def test_jobs_of_the_last_two_weeks_are_samples_of_those_to_come(cluster: Lab) -> None:
@@ -481,12 +502,14 @@ def test_a_job_that_nobody_sees_in_time_is_more_than_three_days_away() -> None:
     assert ">in about 1 h 30 min (1 h 30 min to more than 3 days)</time>" in coming(Interval(at, at, None))
 
 
-def kept(lab: Lab, number: int, *, true_s: float, event: str = "start", median_s: float = 300.0) -> None:
+def kept(
+    lab: Lab, number: int, *, true_s: float, event: str = "start", median_s: float = 300.0, team: str = "vision"
+) -> None:
     made_at = lab.now - timedelta(hours=1) + number * timedelta(seconds=1)
     seconds = {"low": median_s / 2, "median": median_s, "high": median_s * 2}
     KeptForecast.objects.create(
         job=uuid4(),
-        team=lab.team(),
+        team=lab.team(team),
         event=event,
         occasion="submission",
         made_at=made_at,
@@ -516,6 +539,30 @@ def test_how_good_forecasts_were_is_told_once_there_are_enough_outcomes(lab: Lab
     page = client.get("/forecasts").content.decode()
     assert "67 %" in page
     assert "1 min" in page
+
+
+@pytest.mark.usefixtures("plain_static")
+def test_how_good_forecasts_were_is_told_by_team_to_those_who_see_the_team(lab: Lab, client: Client) -> None:
+    for number in range(FEWEST):
+        kept(lab, number, true_s=360.0 if number % 3 else 1000.0)
+    kept(lab, FEWEST, true_s=7000.0, event="finish", median_s=7000.0, team="hush")
+
+    def told(user: User) -> dict[tuple[str, str], dict[str, Any]]:
+        client.force_login(user)
+        return {(one["team"], one["event"]): one for one in client.get("/api/v1/forecasts/accuracy/teams").json()}
+
+    of_member, of_staff = told(lab.user()), told(lab.user("root", staff=True))
+    assert list(of_member) == [("vision", "start")]
+    assert list(of_staff) == [("hush", "finish"), ("vision", "start")]
+    starts = of_member["vision", "start"]
+    assert (starts["outcomes"], starts["too_few"]) == (FEWEST, False)
+    assert starts["coverage"] == pytest.approx(2 / 3)
+    assert starts["median_error_s"] == pytest.approx(60)
+    assert of_staff["hush", "finish"]["too_few"] is True
+    assert "hush" in client.get("/forecasts").content.decode()
+    client.force_login(lab.user())
+    page = client.get("/forecasts").content.decode()
+    assert ("By team" in page, "hush" in page) == (True, False)
 
 
 def test_kept_forecasts_expire(lab: Lab) -> None:
