@@ -10,6 +10,7 @@ from allocation.problem import LEAST_WEIGHT, Problem
 from allocation.quotas import Quotas
 from estimation.types import Bools, Floats, Ints
 from forecast.gates import Waits
+from forecast.outages import Outage
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,10 +86,11 @@ class Draw:
 
     rows (L,) are those of the present, first the jobs that are there, then arrivals, of which one sample may be
     several; arrival_s (L,), 0 for the first; left (L,) steps until each is done; speed (L,), by which true rates differ
-    from those that the policy is told.
+    from those that the policy is told; outages of nodes, by their numbers in the inventory.
     """
 
     rows: Ints
     arrival_s: Floats
     left: Floats
     speed: Floats
+    outages: tuple[Outage, ...] = ()

@@ -29,6 +29,7 @@ from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import policy_function
 from scheduler_app.round.inputs import InputRows, JobRow, NodeRow, read_job_rows, read_measured
 from scheduler_app.round.job_options import Timing
+from scheduler_app.round.node_lifetimes import KnownLifetime, known_lifetimes
 from scheduler_app.round.run_round import read_for_round
 from scheduler_app.round.set_aside import Kind, set_aside_at
 from scheduler_app.round.snapshot import Snapshot, build_snapshot, seconds_worked
@@ -100,7 +101,8 @@ def read_forecast_input(
     snapshot, history = _snapshot(rows.without(aside), needs, history, timing, pinned)
     policy = policy_function(setting.policy, setting.parameters)
     rounds = Rounds(policy, setting.round_length_s, setting.min_run_s, strict=strict)
-    asked = forecast_input(snapshot, rows, history, rounds, needs=needs, ran_s=_ran_s(), now=now)
+    lifetimes = known_lifetimes(snapshot.nodes, now)
+    asked = forecast_input(snapshot, rows, history, rounds, needs=needs, ran_s=_ran_s(), nodes=lifetimes, now=now)
     return replace(asked, left_out=len(every) - len(front))
 
 
@@ -224,6 +226,7 @@ def forecast_input(
     *,
     needs: Mapping[UUID, frozenset[UUID]],
     ran_s: dict[UUID, float],
+    nodes: Mapping[str, KnownLifetime],
     now: datetime,
 ) -> ForecastInput:
     """The present and its unknowns, from a snapshot whose last rows are those samples that can run."""
@@ -242,7 +245,7 @@ def forecast_input(
         preemptible=np.array([job.preemptible for job in every], dtype=np.bool_),
         waits=_waits(jobs, needs),
     )
-    unknowns = _unknowns(snapshot, jobs, history._replace(samples=able), now)
+    unknowns = _unknowns(snapshot, jobs, history._replace(samples=able), nodes, now)
     return ForecastInput(present, unknowns, rounds, jobs, snapshot.types)
 
 
@@ -265,7 +268,9 @@ def _limits_s(jobs: Sequence[JobRow], problem: Problem, ran_s: dict[UUID, float]
     return left_s
 
 
-def _unknowns(snapshot: Snapshot, jobs: Sequence[JobRow], history: History, now: datetime) -> Unknowns:
+def _unknowns(
+    snapshot: Snapshot, jobs: Sequence[JobRow], history: History, nodes: Mapping[str, KnownLifetime], now: datetime
+) -> Unknowns:
     problem, samples = snapshot.problem, history.samples
     every = [*jobs, *(sample.row for sample in samples)]
     done_s = seconds_worked(
@@ -280,6 +285,7 @@ def _unknowns(snapshot: Snapshot, jobs: Sequence[JobRow], history: History, now:
         submitted_s=np.array(submitted_s, dtype=float),
         known_s=history.known_s,
         history_s=history.history_s,
+        lifetimes=[nodes[name].lifetime for name in snapshot.nodes],
     )
 
 

@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
 
-from cluster_app.models import Gpu
+from cluster_app.models import Gpu, Node
 from estimation.accuracy import FEWEST
 from forecast.calibration import Correction, ForecastClass, Outcome
 from jobs_app.models import Attempt, Job, JobArray, Reason
@@ -170,6 +170,14 @@ def test_the_length_of_a_job_that_declares_none_is_drawn_from_its_estimate(clust
     estimate = found.duration[0]
     assert estimate is not None
     assert estimate.mean == pytest.approx(3600)
+
+
+def test_lifetimes_of_nodes_are_those_of_the_inventory(cluster: Lab) -> None:
+    cluster.node("n0", "a100", gpus=1)
+    Node.objects.filter(name="n1").update(capacity_type=Node.CapacityType.SPOT)
+    submitted(cluster, minutes=10)
+    steady, spot = read_forecast_input(cluster.now).unknowns.lifetimes
+    assert (steady.mean_up_s, spot.mean_up_s) == (90 * 86_400, 4 * 3600)
 
 
 def test_a_time_limit_counts_from_what_has_run(cluster: Lab) -> None:
