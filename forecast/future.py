@@ -20,7 +20,7 @@ from allocation.rounds.mechanism import reset_due
 from estimation.types import Bools, Floats, Ints
 from forecast.filling import Filling
 from forecast.gates import Gates, Waits
-from forecast.outages import Outage
+from forecast.outages import Nodes, Outage
 from forecast.present import Draw, Present, inventory_of, weights_among
 
 DECISIONS, FILLINGS = 0.25, 0.02
@@ -96,7 +96,7 @@ class Future:
 
     left (L,) true steps; told (L,) those that the policy is told; held (L,) configuration or -1; since_s (L,) of the
     last start, open_s (L,) from which it may run, ready_s (L,) from which it works, booked_s (L,) up to which its work
-    is counted; owner (G,) row or -1; free_s (G,) when a GPU was released; up (N,) nodes.
+    is counted; owner (G,) row or -1; free_s (G,) when a GPU was released.
     """
 
     present: Present
@@ -121,7 +121,7 @@ class Future:
     owner: Ints = field(init=False)
     open_s: Floats = field(init=False)
     free_s: Floats = field(init=False)
-    up: Bools = field(init=False)
+    nodes: Nodes = field(init=False)
     _gates: Gates = field(init=False)
     _team: Ints = field(init=False)
     _demand: Floats = field(init=False)
@@ -151,8 +151,7 @@ class Future:
         self.open_s[list(self._gates.closed)] = np.inf
         self.owner = self.present.inventory.holder.copy()
         self.free_s = np.zeros(len(self.owner))
-        self.up = np.ones(len(self.present.inventory.node_type), dtype=np.bool_)
-        self._turns = sorted((at_s, one) for one in self.draw.outages for at_s in (one.from_s, one.until_s))
+        self.nodes = Nodes(self.present.inventory, problem.capacity, self.draw.outages)
 
     def played(self) -> Played:
         m = self.present.jobs
@@ -173,16 +172,16 @@ class Future:
 
     def _decide(self, active: Ints) -> None:
         self._renew_shares()
-        able = active[runnable(self.present.problem.rate[active], self.present.problem.usage, self._capacity)]
+        able = active[runnable(self.present.problem.rate[active], self.present.problem.usage, self.nodes.capacity)]
         if able.size:
             plan, owner = self._plan(able), np.full(len(self.owner), -1)
-            owner[self._usable] = np.where(plan.owner >= 0, able[plan.owner], -1)
+            owner[self.nodes.usable] = np.where(plan.owner >= 0, able[plan.owner], -1)
             self._apply(able, plan.assignment, owner)
         self._next_decision_s = self.now_s + max(DECISIONS * self.now_s, NEAR_DECISIONS_S)
 
     def _fill(self, active: Ints) -> None:
         present = self.present
-        taken = np.where(self._usable, self.owner, 0)  # what is down is as if somebody held it
+        taken = np.where(self.nodes.usable, self.owner, 0)  # what is down is as if somebody held it
         filling = Filling.of(present.problem, present.inventory, present.quotas, self.held, taken)
         waiting, assignment, owner = active[self.held[active] < 0], self.held.copy(), self.owner.copy()
         for row, k, gpus in filling.starts(self._queue(waiting), strict=self.rounds.strict):
@@ -202,8 +201,8 @@ class Future:
         position = np.full(len(self.left) + 1, -1)
         position[active] = np.arange(len(active))
         inventory = inventory_of(self.present.inventory, active, position[self.owner])
-        if not self.up.all():
-            inventory = inventory.of_gpus(self._usable)
+        if not self.nodes.all_up:
+            inventory = inventory.of_gpus(self.nodes.usable)
         if self.now_s > 0:  # by then the jobs that are leaving have left
             inventory = replace(inventory, releasing=np.zeros_like(inventory.releasing))
         quotas = replace(self.present.quotas, group=self.present.quotas.group[active])
@@ -211,7 +210,7 @@ class Future:
 
     def _problem(self, active: Ints) -> Problem:
         """The round as the policy sees it."""
-        problem, capacity = self.present.problem.subset(active), self._capacity
+        problem, capacity = self.present.problem.subset(active), self.nodes.capacity
         fits = (problem.usage <= capacity[:, None]).all(axis=0)
         held = self.held[active] >= 0
         kept_s = self.since_s[active] + self.rounds.min_run_s - self.now_s
@@ -275,33 +274,17 @@ class Future:
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
-    @property
-    def _usable(self) -> Bools:
-        """GPUs (G,) of nodes that are up."""
-        usable: Bools = self.up[self.present.inventory.gpu_node]
-        return usable
-
-    @property
-    def _capacity(self) -> Ints:
-        """GPUs (n,) of each type, without those of nodes that are down."""
-        inventory, capacity = self.present.inventory, self.present.problem.capacity
-        down = inventory.gpu_type[~self._usable]
-        return capacity if self.up.all() else capacity - np.bincount(down, minlength=len(capacity))
-
     def _turn_nodes(self) -> None:
-        """Lose the nodes whose outage has begun, and take back those that are up again."""
-        while self._turns and self._turns[0][0] <= self.now_s:
-            at_s, outage = self._turns.pop(0)
-            lost = at_s < outage.until_s
-            if lost:
-                self._lose(outage)
-            self.up[outage.node] = not lost
-            self.free_s[self.present.inventory.gpu_node == outage.node] = self.now_s
+        """Lose the nodes whose outage has begun; what is up again is free from now on."""
+        for outage, gpus in self.nodes.turned(self.now_s):
+            if not self.nodes.up[outage.node]:
+                self._lose(outage, gpus)
+            self.free_s[gpus] = self.now_s
             self._note_change(changed=True)
 
-    def _lose(self, outage: Outage) -> None:
+    def _lose(self, outage: Outage, gpus: Bools) -> None:
         """Put the jobs of the node back into the queue, without what they did since their last checkpoint."""
-        there = self.owner[self.present.inventory.gpu_node == outage.node]
+        there = self.owner[gpus]
         rows = np.unique(there[there >= 0])
         worked_s = np.clip(self.now_s - self.ready_s[rows], 0, outage.lost_s)
         steps = self._rate(rows) * worked_s
@@ -318,8 +301,7 @@ class Future:
         least_s = max(FILLINGS * self.now_s, NEAR_FILLINGS_S)
         came_s = self.open_s[self.open_s > self.now_s].min(initial=np.inf)
         ends_s = self._ends_s(np.flatnonzero(self.held >= 0)).min(initial=np.inf)
-        turns_s = self._turns[0][0] if self._turns else np.inf
-        event_s = min(came_s, ends_s, turns_s) - self.now_s
+        event_s = min(came_s, ends_s, self.nodes.next_s) - self.now_s
         decision_s = max(self._next_decision_s - self.now_s, self.rounds.round_s)
         longest_s = decision_s if self._due else np.inf
         return float(self.now_s + max(least_s, min(event_s, longest_s, HORIZON_S)))

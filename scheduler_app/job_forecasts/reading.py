@@ -4,7 +4,6 @@ Samples are the newest jobs of the last two weeks, as fresh copies in the queue:
 """
 
 import logging
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -20,11 +19,19 @@ from estimation.scaling import Source
 from estimation.types import Bools, Floats
 from forecast.draws import Unknowns
 from forecast.future import Rounds
-from forecast.gates import Waits
 from forecast.present import Present
-from jobs_app.models import Job, JobDependency
+from jobs_app.models import Job
 from scheduler_app.forecasts.boosted_model import read_model
 from scheduler_app.forecasts.duration_history import read_ended_jobs
+from scheduler_app.job_forecasts.queue import (
+    MOST_JOBS,
+    Needs,
+    front_of_queue,
+    never_free,
+    read_needs,
+    waits_of,
+    with_dependents,
+)
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import policy_function
 from scheduler_app.round.inputs import InputRows, JobRow, NodeRow, read_job_rows, read_measured
@@ -38,8 +45,6 @@ log = logging.getLogger(__name__)
 
 SAMPLED = timedelta(days=14)
 MOST_SAMPLES = 2_000
-MOST_JOBS = 2_000
-"""Of a longer queue the front is played: a future of more jobs takes minutes."""
 RATE_SPREADS = {Source.MEASURED: 0.05, Source.DECLARED: 0.15}
 """Standard deviation of the logarithm of the true rate over the one that is told, by the source of that."""
 OTHER_SPREAD = 0.3
@@ -83,7 +88,7 @@ class ForecastInput:
 
 
 def read_forecast_input(
-    now: datetime, *, also: Sequence[JobRow] = (), needs: Mapping[UUID, frozenset[UUID]] = MappingProxyType({})
+    now: datetime, *, also: Sequence[JobRow] = (), needs: Needs = MappingProxyType({})
 ) -> ForecastInput:
     """Read the queue as a round would now with jobs that wait for others, and samples of arrivals.
 
@@ -92,7 +97,7 @@ def read_forecast_input(
     setting = PolicySetting.objects.current()
     rows, timing = read_for_round(now, setting)
     unmet, strict = read_needs(), REGISTRY[setting.policy].strict_queue
-    every = _with_dependents(rows, unmet)
+    every = with_dependents(rows, unmet)
     front = front_of_queue(every, MOST_JOBS, strict=strict)
     rows, needs = replace(rows, jobs=[*front, *also]), {**unmet, **needs}
     aside = {UUID(key) for key in set_aside_at(Kind.JOB, now)} | rows.unreadable.keys()
@@ -104,37 +109,6 @@ def read_forecast_input(
     lifetimes = known_lifetimes(snapshot.nodes, now)
     asked = forecast_input(snapshot, rows, history, rounds, needs=needs, ran_s=_ran_s(), nodes=lifetimes, now=now)
     return replace(asked, left_out=len(every) - len(front))
-
-
-def front_of_queue(jobs: Sequence[JobRow], most: int, *, strict: bool) -> list[JobRow]:
-    """All jobs that hold GPUs and the first of those that wait, as many as `most` in all, in the order of submission.
-
-    First are those submitted first, or, where the queue is not strict, those that received least for their weight: the
-    order in which futures fill GPUs that become free.
-    """
-
-    def turn(job: JobRow) -> tuple[bool, float, UUID]:
-        return job.state == Job.State.QUEUED, 0.0 if strict else job.attained_gpu_s / job.weight, job.id
-
-    holding = sum(job.state != Job.State.QUEUED for job in jobs)
-    return sorted(sorted(jobs, key=turn)[: max(most, holding)], key=lambda job: job.id)
-
-
-def read_needs() -> dict[UUID, frozenset[UUID]]:
-    """Queued jobs that wait for others, and the jobs that have not ended as it takes."""
-    needs: dict[UUID, set[UUID]] = defaultdict(set)
-    unmet = JobDependency.objects.unmet().filter(child__state=Job.State.QUEUED, child__held=False)
-    for child, parent in unmet.values_list("child_id", "parent_id"):
-        needs[child].add(parent)
-    return {child: frozenset(parents) for child, parents in needs.items()}
-
-
-def _with_dependents(rows: InputRows, children: Collection[UUID]) -> list[JobRow]:
-    """The jobs of the round and those that wait for others, which no round reads, in the order of submission."""
-    if not children:
-        return rows.jobs
-    waiting = read_job_rows(Job.objects.filter(pk__in=children), rows.nodes, {})
-    return sorted([*rows.jobs, *waiting], key=lambda job: job.id)
 
 
 def read_history(now: datetime, nodes: Sequence[NodeRow], *, without: Collection[UUID]) -> History:
@@ -152,7 +126,7 @@ def read_history(now: datetime, nodes: Sequence[NodeRow], *, without: Collection
 
 def _snapshot(
     rows: InputRows,
-    needs: Mapping[UUID, frozenset[UUID]],
+    needs: Needs,
     history: History,
     timing: Timing,
     pinned: frozenset[int],
@@ -169,14 +143,6 @@ def _snapshot(
         snapshot = build_snapshot(_with_samples(rows, ()), timing, pinned=pinned)[0]
     stuck = never_free({UUID(key) for key in snapshot.jobs}, needs)
     return _snapshot(rows.without(stuck), needs, history, timing, pinned) if stuck else (snapshot, history)
-
-
-def never_free(jobs: Collection[UUID], needs: Mapping[UUID, frozenset[UUID]]) -> set[UUID]:
-    """Those of the jobs that wait, directly or not, for one that is not among them."""
-    free = set(jobs)
-    while stuck := {job for job in free & needs.keys() if not needs[job] <= free}:
-        free -= stuck
-    return set(jobs) - free
 
 
 def _sample(row: JobRow, now: datetime, *, ended: bool) -> Sample:
@@ -224,7 +190,7 @@ def forecast_input(
     history: History,
     rounds: Rounds,
     *,
-    needs: Mapping[UUID, frozenset[UUID]],
+    needs: Needs,
     ran_s: dict[UUID, float],
     nodes: Mapping[str, KnownLifetime],
     now: datetime,
@@ -243,22 +209,10 @@ def forecast_input(
         team_weight=np.array([rows.teams[job.team_id].weight for job in every], dtype=float),
         limit_s=_limits_s(every, snapshot.problem, ran_s),
         preemptible=np.array([job.preemptible for job in every], dtype=np.bool_),
-        waits=_waits(jobs, needs),
+        waits=waits_of(jobs, needs),
     )
     unknowns = _unknowns(snapshot, jobs, history._replace(samples=able), nodes, now)
     return ForecastInput(present, unknowns, rounds, jobs, snapshot.types)
-
-
-def _waits(jobs: Sequence[JobRow], needs: Mapping[UUID, frozenset[UUID]]) -> Waits:
-    """What the jobs wait for beside GPUs, by row."""
-    row_of = {job.id: row for row, job in enumerate(jobs)}
-    limits = {job.array_id: job.at_a_time for job in jobs if job.array_id and job.at_a_time}
-    number = {array: n for n, array in enumerate(limits)}
-    return Waits(
-        parents={row_of[job]: frozenset(row_of[one] for one in needs[job]) for job in row_of.keys() & needs.keys()},
-        array=np.array([number.get(job.array_id, -1) if job.array_id else -1 for job in jobs], dtype=np.int64),
-        at_a_time=np.array(list(limits.values()), dtype=np.int64),
-    )
 
 
 def _limits_s(jobs: Sequence[JobRow], problem: Problem, ran_s: dict[UUID, float]) -> Floats:

@@ -22,7 +22,8 @@ from estimation.accuracy import FEWEST
 from forecast.calibration import Correction, ForecastClass, Outcome
 from jobs_app.models import Attempt, Job, JobArray, Reason
 from scheduler_app.job_forecasts import reading, recording
-from scheduler_app.job_forecasts.reading import front_of_queue, read_forecast_input
+from scheduler_app.job_forecasts.queue import front_of_queue
+from scheduler_app.job_forecasts.reading import read_forecast_input
 from scheduler_app.job_forecasts.recording import (
     Ending,
     Event,
