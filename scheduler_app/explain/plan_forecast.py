@@ -25,7 +25,7 @@ from scheduler_app.models import JobForecast
 log = logging.getLogger(__name__)
 
 DRAWS = 16
-BUDGET_S = 0.75
+BUDGET_S = 1.0
 """Time after which no further future is played; with fewer than eight, up to `MOST_BUDGETS` times as long."""
 MOST_JOBS = 1_000
 """Of more unfinished jobs the queue alone takes longer to read than a person waits for a plan."""
