@@ -1,7 +1,8 @@
 """Inventory of the cluster as arrays: GPUs on nodes, their holders, and the CPUs and memory of nodes."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -76,6 +77,12 @@ class Inventory:
     def _refuse_shape(self, name: str, shape: tuple[int, ...]) -> None:
         if np.shape(getattr(self, name)) != shape:
             raise InvalidInventory(f"{name} must have shape {shape}")
+
+    def of_gpus(self, kept: Bools) -> Self:
+        """The inventory with those GPUs (G,) alone; nodes keep their numbers."""
+        slower_by = None if self.gpu_slower_by is None else self.gpu_slower_by[kept]
+        columns = {name: getattr(self, name)[kept] for name in ("gpu_node", "holder", "releasing")}
+        return replace(self, **columns, gpu_slower_by=slower_by)
 
     @cached_property
     def restricted(self) -> Bools:

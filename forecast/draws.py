@@ -1,4 +1,4 @@
-"""Draws of what is not known: how much of each job is left, how fast it is, and which jobs arrive.
+"""Draws of what is not known: how much of each job is left, how fast it is, which jobs arrive, which nodes are lost.
 
 Lengths are log-normal estimates (`estimation.estimate`), given that the job has run for so long; speeds are log-normal
 around the rates that policies are told. Jobs arrive as they did: each coming hour repeats the submissions of a past
@@ -11,8 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from estimation.estimate import Estimate
+from estimation.node_lifetimes import NodeLifetime
 from estimation.scaling import Source
 from estimation.types import Floats, Ints
+from forecast.outages import draw_outages
 from forecast.present import Draw, Present
 
 HOUR_S = 3600.0
@@ -49,6 +51,8 @@ class Unknowns:
         Seconds before now since which all submissions are among the samples.
     history_s
         Seconds since the first submission of all.
+    lifetimes
+        Of each node (N) of the inventory; empty: no node is lost.
     """
 
     left: Floats
@@ -58,16 +62,18 @@ class Unknowns:
     submitted_s: Floats
     known_s: float
     history_s: float
+    lifetimes: Sequence[NodeLifetime] = ()
 
 
 def draw_futures(present: Present, unknowns: Unknowns, *, draws: int, until_s: float, seed: int) -> Iterator[Draw]:
-    """Draw futures: what is left of each job, how fast it is, and which jobs arrive until then.
+    """Draw futures: what is left of each job, how fast it is, which jobs arrive and which nodes are lost until then.
 
     Of a job that is there, each of as many parts of equal probability is drawn once: quantiles settle with few draws.
     """
     from scipy.special import ndtri  # takes longer to load than all else here
 
     chance, m = np.random.default_rng(seed), present.jobs
+    of_nodes = np.random.default_rng([seed, 1])  # of its own: with and without losses the rest is drawn alike
     lengths, speeds = (stratified(chance, draws, m) for _ in range(2))
     for length, speed in zip(lengths, speeds, strict=True):
         sample, arrival_s = arrivals(
@@ -78,7 +84,8 @@ def draw_futures(present: Present, unknowns: Unknowns, *, draws: int, until_s: f
             np.concatenate([column, chance.uniform(LEAST_P, 1 - LEAST_P, len(sample))]) for column in (length, speed)
         )
         faster = np.exp(unknowns.rate_spread[rows] * ndtri(q))
-        yield Draw(rows, np.concatenate([np.zeros(m), arrival_s]), _left(present, unknowns, rows, p), faster)
+        outages = draw_outages(unknowns.lifetimes, until_s, of_nodes)
+        yield Draw(rows, np.concatenate([np.zeros(m), arrival_s]), _left(present, unknowns, rows, p), faster, outages)
 
 
 def stratified(chance: np.random.Generator, draws: int, columns: int) -> Floats:

@@ -6,6 +6,7 @@ GPUs that become free, in order (`forecast.filling`), at times that are not so c
 have started when the GPUs became free, as in a round that this would have caused.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
@@ -14,10 +15,12 @@ import numpy as np
 from allocation.fairness import entitled_shares, later_backlog
 from allocation.plan_round import Plan, plan_round
 from allocation.policies.parameters import Policy
-from allocation.problem import Problem, isolated_rate
+from allocation.problem import Problem, isolated_rate, runnable
 from allocation.rounds.mechanism import reset_due
 from estimation.types import Bools, Floats, Ints
 from forecast.filling import Filling
+from forecast.gates import Gates, Waits
+from forecast.outages import Nodes, Outage
 from forecast.present import Draw, Present, inventory_of, weights_among
 
 DECISIONS, FILLINGS = 0.25, 0.02
@@ -61,9 +64,17 @@ class OutOfTime(Exception):
 
 
 def play(
-    present: Present, draw: Draw, rounds: Rounds, *, horizon_s: float = HORIZON_S, deadline: float = np.inf
+    present: Present,
+    draw: Draw,
+    rounds: Rounds,
+    *,
+    horizon_s: float = HORIZON_S,
+    deadline: float = np.inf,
+    watched: Sequence[int] = (),
 ) -> Played:
     """Play the rounds of one future until all jobs that are there have ended, or to the horizon.
+
+    Where rows are watched, it ends with the last of them: what becomes of the others is not told.
 
     Raises
     ------
@@ -71,7 +82,8 @@ def play(
         `time.monotonic` reached the deadline.
     """
     future = Future(present.rows(draw.rows), draw, rounds)
-    while future.now_s < horizon_s and future.unfinished:
+    until = np.array(watched or range(present.jobs), dtype=np.int64)
+    while future.now_s < horizon_s and np.isinf(future.finish_s[until]).any():
         if monotonic() >= deadline:
             raise OutOfTime(f"a future was given up {future.now_s:,.0f} s from now")
         future.run_round()
@@ -83,8 +95,8 @@ class Future:
     """State of one future: columns of its L rows, of the T teams and of the G GPUs.
 
     left (L,) true steps; told (L,) those that the policy is told; held (L,) configuration or -1; since_s (L,) of the
-    last start, ready_s (L,) from which it works, booked_s (L,) up to which its work is counted; owner (G,) row or -1;
-    free_s (G,) when a GPU was released.
+    last start, open_s (L,) from which it may run, ready_s (L,) from which it works, booked_s (L,) up to which its work
+    is counted; owner (G,) row or -1; free_s (G,) when a GPU was released.
     """
 
     present: Present
@@ -107,7 +119,10 @@ class Future:
     gpu_type: Ints = field(init=False)
     backlog_s: Floats = field(init=False)
     owner: Ints = field(init=False)
+    open_s: Floats = field(init=False)
     free_s: Floats = field(init=False)
+    nodes: Nodes = field(init=False)
+    _gates: Gates = field(init=False)
     _team: Ints = field(init=False)
     _demand: Floats = field(init=False)
     _served_s: float = 0.0
@@ -131,13 +146,12 @@ class Future:
         self.backlog_s = np.zeros(int(self._team.max(initial=-1)) + 1)
         self.backlog_s[self._team] = problem.team_backlog_s
         self._demand = np.where(problem.rate > 0, problem.gpus, 0).max(axis=1, initial=0).astype(float)
+        self._gates = Gates.of(self.present.waits or Waits.none(self.present.jobs), running[: self.present.jobs])
+        self.open_s = self.draw.arrival_s.copy()
+        self.open_s[list(self._gates.closed)] = np.inf
         self.owner = self.present.inventory.holder.copy()
         self.free_s = np.zeros(len(self.owner))
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether one of the jobs that are there has not ended."""
-        return bool(np.isinf(self.finish_s[: self.present.jobs]).any())
+        self.nodes = Nodes(self.present.inventory, problem.capacity, self.draw.outages)
 
     def played(self) -> Played:
         m = self.present.jobs
@@ -145,7 +159,8 @@ class Future:
 
     def run_round(self) -> None:
         """Decide, start and stop jobs, and run them until the next round."""
-        active = np.flatnonzero(np.isinf(self.finish_s) & (self.draw.arrival_s <= self.now_s))
+        self._turn_nodes()
+        active = np.flatnonzero(np.isinf(self.finish_s) & (self.open_s <= self.now_s))
         if self._due and active.size:
             self._decide(active) if self.now_s >= self._next_decision_s else self._fill(active)
         self._due = bool((self.held[active] < 0).any())
@@ -157,13 +172,17 @@ class Future:
 
     def _decide(self, active: Ints) -> None:
         self._renew_shares()
-        plan = self._plan(active)
-        self._apply(active, plan.assignment, np.where(plan.owner >= 0, active[plan.owner], -1))
+        able = active[runnable(self.present.problem.rate[active], self.present.problem.usage, self.nodes.capacity)]
+        if able.size:
+            plan, owner = self._plan(able), np.full(len(self.owner), -1)
+            owner[self.nodes.usable] = np.where(plan.owner >= 0, able[plan.owner], -1)
+            self._apply(able, plan.assignment, owner)
         self._next_decision_s = self.now_s + max(DECISIONS * self.now_s, NEAR_DECISIONS_S)
 
     def _fill(self, active: Ints) -> None:
         present = self.present
-        filling = Filling.of(present.problem, present.inventory, present.quotas, self.held, self.owner)
+        taken = np.where(self.nodes.usable, self.owner, 0)  # what is down is as if somebody held it
+        filling = Filling.of(present.problem, present.inventory, present.quotas, self.held, taken)
         waiting, assignment, owner = active[self.held[active] < 0], self.held.copy(), self.owner.copy()
         for row, k, gpus in filling.starts(self._queue(waiting), strict=self.rounds.strict):
             assignment[row], owner[gpus] = k, row
@@ -182,6 +201,8 @@ class Future:
         position = np.full(len(self.left) + 1, -1)
         position[active] = np.arange(len(active))
         inventory = inventory_of(self.present.inventory, active, position[self.owner])
+        if not self.nodes.all_up:
+            inventory = inventory.of_gpus(self.nodes.usable)
         if self.now_s > 0:  # by then the jobs that are leaving have left
             inventory = replace(inventory, releasing=np.zeros_like(inventory.releasing))
         quotas = replace(self.present.quotas, group=self.present.quotas.group[active])
@@ -189,7 +210,8 @@ class Future:
 
     def _problem(self, active: Ints) -> Problem:
         """The round as the policy sees it."""
-        problem = self.present.problem.subset(active)
+        problem, capacity = self.present.problem.subset(active), self.nodes.capacity
+        fits = (problem.usage <= capacity[:, None]).all(axis=0)
         held = self.held[active] >= 0
         kept_s = self.since_s[active] + self.rounds.min_run_s - self.now_s
         kept_s[~self.present.preemptible[active]] = np.inf
@@ -197,6 +219,8 @@ class Future:
         told = np.maximum(self.told[active], LEAST_LEFT * problem.remaining_steps)
         return replace(
             problem,
+            rate=np.where(fits, problem.rate, 0),
+            capacity=capacity,
             weight=weights_among(self.present.team_weight[active], problem.job_weight, problem.team),
             team_backlog_s=self.backlog_s[self._team[active]],
             age_s=problem.age_s + self.now_s - self.draw.arrival_s[active],
@@ -235,7 +259,7 @@ class Future:
     def _from_s(self, owner: Ints, new: Bools, *, waited: Bools) -> Floats:
         """When each row (L,) that starts can have started: where it waited, when its last GPU became free."""
         free_s = np.where(self.owner < 0, self.free_s, self.now_s)
-        from_s = np.maximum(self.draw.arrival_s, self._served_s)
+        from_s = np.maximum(self.open_s, self._served_s)
         np.maximum.at(from_s, owner[new], free_s[new])
         return np.where(waited, np.minimum(from_s, self.now_s), self.now_s)
 
@@ -248,14 +272,36 @@ class Future:
         self.start_s[first] = from_s[first]
         self.gpu_type[first] = problem.usage[:, self.held[first]].argmax(axis=0)
 
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def _turn_nodes(self) -> None:
+        """Lose the nodes whose outage has begun; what is up again is free from now on."""
+        for outage, gpus in self.nodes.turned(self.now_s):
+            if not self.nodes.up[outage.node]:
+                self._lose(outage, gpus)
+            self.free_s[gpus] = self.now_s
+            self._note_change(changed=True)
+
+    def _lose(self, outage: Outage, gpus: Bools) -> None:
+        """Put the jobs of the node back into the queue, without what they did since their last checkpoint."""
+        there = self.owner[gpus]
+        rows = np.unique(there[there >= 0])
+        worked_s = np.clip(self.now_s - self.ready_s[rows], 0, outage.lost_s)
+        steps = self._rate(rows) * worked_s
+        self.left[rows] += steps
+        self.told[rows] += steps
+        self.held[rows], self.open_s[rows] = -1, self.now_s
+        freed = np.isin(self.owner, rows)
+        self.free_s[freed], self.owner[freed] = self.now_s, -1
+
     # -- run -----------------------------------------------------------------------------------------------------
 
     def _next_s(self) -> float:
         """When jobs are started next: at the next arrival or end, or, while jobs wait, at the next decision."""
         least_s = max(FILLINGS * self.now_s, NEAR_FILLINGS_S)
-        came_s = self.draw.arrival_s[self.draw.arrival_s > self.now_s].min(initial=np.inf)
+        came_s = self.open_s[self.open_s > self.now_s].min(initial=np.inf)
         ends_s = self._ends_s(np.flatnonzero(self.held >= 0)).min(initial=np.inf)
-        event_s = min(came_s, ends_s) - self.now_s
+        event_s = min(came_s, ends_s, self.nodes.next_s) - self.now_s
         decision_s = max(self._next_decision_s - self.now_s, self.rounds.round_s)
         longest_s = decision_s if self._due else np.inf
         return float(self.now_s + max(least_s, min(event_s, longest_s, HORIZON_S)))
@@ -275,7 +321,7 @@ class Future:
         running = np.flatnonzero(self.held >= 0)
         if running.size:
             self._work(running, until_s, active)
-        self._note_change(((self.draw.arrival_s > self.now_s) & (self.draw.arrival_s <= until_s)).any())
+        self._note_change(((self.open_s > self.now_s) & (self.open_s <= until_s)).any())
         self.now_s = until_s
 
     def _work(self, running: Ints, until_s: float, active: Ints) -> None:
@@ -320,6 +366,12 @@ class Future:
         self.free_s[ended] = self.finish_s[self.owner[ended]]
         self.owner[ended] = -1
         self._note_change(rows.size)
+        self._open_after(rows[np.argsort(at_s, kind="stable")])
+
+    def _open_after(self, ended: Ints) -> None:
+        """Let those into the queue that waited for these, which ended in this order."""
+        for row in ended[ended < self.present.jobs].tolist() if self._gates.closed else ():
+            self.open_s[list(self._gates.opened_by(row))] = self.finish_s[row]
 
     def _note_change(self, changed: object) -> None:
         self._changed |= bool(changed)

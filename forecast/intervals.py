@@ -55,8 +55,11 @@ def forecast(
     budget_s: float = np.inf,
     horizon_s: float = HORIZON_S,
     seed: int = 0,
+    watched: Sequence[int] = (),
 ) -> Intervals:
     """Forecast start and finish of the jobs that are there: so many futures, fewer when the time budget is spent.
+
+    Where rows are watched, each future ends with the last of them, and what is said of other rows means nothing.
 
     Raises
     ------
@@ -66,7 +69,8 @@ def forecast(
     began, futures = monotonic(), list[Played]()
     for draw in draw_futures(present, unknowns, draws=draws, until_s=horizon_s, seed=seed):
         with suppress(OutOfTime):  # it counts for nothing: what became of its jobs is not known
-            futures.append(play(present, draw, rounds, horizon_s=horizon_s, deadline=began + MOST_BUDGETS * budget_s))
+            deadline = began + MOST_BUDGETS * budget_s
+            futures.append(play(present, draw, rounds, horizon_s=horizon_s, deadline=deadline, watched=watched))
         spent_s = monotonic() - began
         if spent_s > budget_s and (len(futures) >= LEAST_DRAWS or spent_s > MOST_BUDGETS * budget_s):
             break

@@ -9,6 +9,8 @@ from allocation.inventory import Inventory
 from allocation.problem import LEAST_WEIGHT, Problem
 from allocation.quotas import Quotas
 from estimation.types import Bools, Floats, Ints
+from forecast.gates import Waits
+from forecast.outages import Outage
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,6 +29,8 @@ class Present:
         Seconds (M,) for which each row may still run; inf: without limit.
     preemptible
         Rows (M,) that may be stopped or moved once they run.
+    waits
+        What the m jobs that are there wait for beside GPUs; None: nothing.
     """
 
     problem: Problem
@@ -36,9 +40,10 @@ class Present:
     team_weight: Floats
     limit_s: Floats
     preemptible: Bools
+    waits: Waits | None = None
 
     def rows(self, kept: Ints) -> Self:
-        """The same moment for some of the rows, in the order named; those that are held must be among them."""
+        """The same moment for some of the rows: first all jobs that are there, in their order."""
         position = np.full(len(self.team_weight) + 1, -1)
         position[kept] = np.arange(len(kept))
         return replace(
@@ -81,10 +86,11 @@ class Draw:
 
     rows (L,) are those of the present, first the jobs that are there, then arrivals, of which one sample may be
     several; arrival_s (L,), 0 for the first; left (L,) steps until each is done; speed (L,), by which true rates differ
-    from those that the policy is told.
+    from those that the policy is told; outages of nodes, by their numbers in the inventory.
     """
 
     rows: Ints
     arrival_s: Floats
     left: Floats
     speed: Floats
+    outages: tuple[Outage, ...] = ()

@@ -25,7 +25,7 @@ from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node
 from engines.protocol import EngineError, NodeState
 from jobs_app.models import Attempt
 from scheduler_app.errors import InvalidChoice
-from scheduler_app.explain.drain_estimate import describe, occupancies
+from scheduler_app.explain.drain_estimate import describe, name_jobs, occupancies
 from scheduler_app.models import Agent, EngineProbe, PolicySetting, Round, SetAside
 from scheduler_app.operations.join_agent import revoke_agent
 from scheduler_app.operations.register_machine import gpu_type_columns
@@ -60,7 +60,12 @@ class NodeWithJobsAdmin(NodeAdmin):
 
     def consequences(self, nodes: Sequence[Node], state: Node.State) -> dict[str, str]:
         now = timezone.now()
-        return {name: describe(found, now) for name, found in occupancies(nodes, now, if_state=state).items()}
+        told = occupancies(nodes, now, if_state=state)
+        stays = "waits for" if state == Node.State.CORDONED else "moves"
+        return {
+            name: f"{describe(found, now)}; it {stays} {name_jobs(found)}" if found.jobs else describe(found, now)
+            for name, found in told.items()
+        }
 
 
 class EngineForm(forms.ModelForm[Engine]):

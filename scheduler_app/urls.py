@@ -27,6 +27,7 @@ urlpatterns = [
     path("jobs", jobs.jobs, name="jobs"),
     path("jobs/new", new_job.new_job, name="new-job"),
     path("jobs/new/check", new_job.check_job, name="check-job"),
+    path("jobs/new/forecast", new_job.forecast_job, name="forecast-job"),
     path("jobs/cancel", jobs.cancel, name="cancel-jobs"),
     path("jobs/<uuid:pk>", job.job, name="job"),
     path("jobs/<uuid:pk>/log", job.raw_log, name="raw-log"),

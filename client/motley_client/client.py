@@ -82,9 +82,10 @@ class Client(Connection):
         answer = self._json("POST", "jobs/batch", json=body, headers=_key(idempotency_key))
         return [str(job_id) for job_id in answer["ids"]]
 
-    def plan(self, spec: Spec) -> Plan:
+    def plan(self, spec: Spec, *, forecast: bool = False) -> Plan:
         """Dry run: where the job could run, how fast and at what cost. Nothing is submitted."""
-        return cast("Plan", self._json("POST", "jobs", params={"dry_run": "true"}, json=dict(spec)))
+        query = {"dry_run": "true"} | ({"forecast": "true"} if forecast else {})
+        return cast("Plan", self._json("POST", "jobs", params=query, json=dict(spec)))
 
     def clone(self, job_id: str, changes: Spec | None = None) -> JobDetail:
         """Submit a copy of the job with `changes` applied."""

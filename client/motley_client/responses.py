@@ -116,6 +116,8 @@ class Job(TypedDict):
     progress: Progress | None
     work_lost_gpu_seconds: float
     exit_code: int | None
+    forecast: "NotRequired[QueueForecast | None]"
+    """In lists alone."""
 
 
 class GpuSummary(TypedDict):
@@ -164,6 +166,12 @@ class Interval(TypedDict):
     low: str | None
     median: str | None
     high: str | None
+
+
+class EmptyForecast(Interval):
+    """When a node is empty, from the forecasts of the ends of its jobs."""
+
+    made_at: str
 
 
 class QueueForecast(TypedDict):
@@ -267,6 +275,18 @@ class PlacementOdds(TypedDict):
     detail: str
 
 
+class QueueOutlook(TypedDict):
+    """Place of a waiting job in the queue, the GPUs that it may use, and when a start is expected."""
+
+    place: int
+    queue: int
+    gpus: int
+    held_gpus: int
+    start: Interval
+    made_at: str
+    detail: str
+
+
 class Explanation(TypedDict):
     """Why a job waits, how long it still runs, and the rates that the scheduler assumes for it."""
 
@@ -274,6 +294,7 @@ class Explanation(TypedDict):
     reason: str
     message: str
     reasons: list[Reason]
+    outlook: NotRequired[QueueOutlook | None]
     remaining: NotRequired[Remaining | None]
     placement: NotRequired[PlacementOdds | None]
     rates_used: list[RateUsed]
@@ -310,6 +331,7 @@ class Plan(TypedDict):
     spec: dict[str, Any]
     options: list[PlanOption]
     note: str
+    forecast: NotRequired[JobForecast | None]
 
 
 @dataclass(frozen=True)
@@ -354,6 +376,7 @@ class Node(TypedDict):
     jobs_running: int
     empty: bool
     empty_at: str | None
+    empty_forecast: "NotRequired[EmptyForecast | None]"
 
 
 class GpuType(TypedDict):

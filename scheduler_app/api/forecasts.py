@@ -12,18 +12,11 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from jobs_app.models import Job
-from jobs_app.permissions import NotForJobs, jobs_seen_by
-from scheduler_app.job_forecasts.accuracy import judge_job_forecasts
+from jobs_app.permissions import NotForJobs, caller, jobs_seen_by
+from scheduler_app.api.serializers import IntervalAnswer
+from scheduler_app.job_forecasts.accuracy import Judgement, TeamJudgement, judge_by_team, judge_job_forecasts
 from scheduler_app.job_forecasts.showing import read_forecast, why_none
 from scheduler_app.models import KeptForecast
-
-
-class IntervalAnswer(serializers.Serializer[Any]):
-    """Moments before which the event comes with 10, 50 and 90 %; null: it is more than three days away."""
-
-    low = serializers.DateTimeField(allow_null=True)
-    median = serializers.DateTimeField(allow_null=True)
-    high = serializers.DateTimeField(allow_null=True)
 
 
 class QueueForecastAnswer(serializers.Serializer[Any]):
@@ -56,18 +49,28 @@ class ForecastView(GenericAPIView[Job]):
         return Response(JobForecastAnswer(answer).data)
 
 
-class ForecastJudgementAnswer(serializers.Serializer[Any]):
+class ScoreAnswer(serializers.Serializer[Any]):
+    outcomes = serializers.IntegerField(help_text="Forecasts of events that have happened since.")
+    too_few = serializers.BooleanField(help_text="Whether these are too few for the figures to say anything.")
+    coverage = serializers.FloatField(help_text="Part of the events within the interval; 0.8 would be right.")
+    pinball_s = serializers.FloatField(help_text="Mean pinball loss of the three quantiles, in seconds.")
+    median_error_s = serializers.FloatField(help_text="Half of the events were no farther from the median.")
+
+
+class ForecastJudgementAnswer(ScoreAnswer):
     """Forecasts of one event, horizon and kind of length, beside when the events came."""
 
     event = serializers.ChoiceField(KeptForecast.Event.choices)
     from_s = serializers.FloatField(help_text="Least time to the median of the forecast.")
     until_s = serializers.FloatField(allow_null=True, help_text="Most time to it; null: no limit.")
     known_length = serializers.BooleanField(help_text="Whether the jobs declared or reported their steps.")
-    outcomes = serializers.IntegerField(help_text="Forecasts of events that have happened since.")
-    too_few = serializers.BooleanField(help_text="Whether these are too few for the figures to say anything.")
-    coverage = serializers.FloatField(help_text="Part of the events within the interval; 0.8 would be right.")
-    pinball_s = serializers.FloatField(help_text="Mean pinball loss of the three quantiles, in seconds.")
-    median_error_s = serializers.FloatField(help_text="Half of the events were no farther from the median.")
+
+
+class TeamForecastAnswer(ScoreAnswer):
+    """Forecasts of one event of one team's jobs, beside when the events came."""
+
+    team = serializers.CharField()
+    event = serializers.ChoiceField(KeptForecast.Event.choices)
 
 
 class ForecastAccuracyView(APIView):
@@ -77,5 +80,18 @@ class ForecastAccuracyView(APIView):
 
     @extend_schema(responses=ForecastJudgementAnswer(many=True), summary="Accuracy of forecasts of starts and ends")
     def get(self, request: Request) -> Response:
-        judged = [one._asdict() | {"too_few": one.too_few} for one in judge_job_forecasts()]
-        return Response(ForecastJudgementAnswer(judged, many=True).data)
+        return Response(ForecastJudgementAnswer([_flat(one) for one in judge_job_forecasts()], many=True).data)
+
+
+class TeamForecastAccuracyView(APIView):
+    """How good forecasts were for each team that the caller sees, over the newest 2,000 events of their jobs."""
+
+    permission_classes = (NotForJobs,)
+
+    @extend_schema(responses=TeamForecastAnswer(many=True), summary="Accuracy of forecasts by team")
+    def get(self, request: Request) -> Response:
+        return Response(TeamForecastAnswer([_flat(one) for one in judge_by_team(caller(request))], many=True).data)
+
+
+def _flat(one: Judgement | TeamJudgement) -> dict[str, Any]:
+    return one._asdict() | one.score._asdict() | {"too_few": one.score.too_few}

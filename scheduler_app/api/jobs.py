@@ -1,14 +1,16 @@
 """Jobs over REST: submit or plan (`dry_run`), list, show, change, cancel, hold, release, requeue, clone, explain."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Prefetch
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema, extend_schema_view
+from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.generics import GenericAPIView
@@ -33,20 +35,45 @@ from rest.etags import IF_MATCH, IF_NONE_MATCH, etag_of, refuse_stale
 from rest.parsers import LARGEST_BATCH_BYTES, read_large_body
 from rest.query import Flag, query_of
 from rest.representation import FIELDS, ShowMany, single
+from scheduler_app.api.forecasts import JobForecastAnswer, QueueForecastAnswer
 from scheduler_app.api.job_history import archived_for
 from scheduler_app.api.serializers import Explanation, PlanAnswer
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.explain.dry_run import dry_run_of_admitted
+from scheduler_app.explain.plan_forecast import forecast_plan
 from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.explain.what_if import what_would_start
+from scheduler_app.job_forecasts.showing import ShownForecast, read_forecasts
 
 
 class SubmitQuery(serializers.Serializer[Any]):
     dry_run = Flag(required=False, help_text="Validate the spec and return the job's plan, without submitting it.")
+    forecast = Flag(required=False, help_text="With `dry_run`: also play the queue with the job, which takes seconds.")
+
+
+class PlanWithForecast(PlanAnswer):
+    """Plan of a job from a dry run; of an array, of each member, and the forecast of its first one."""
+
+    forecast = JobForecastAnswer(allow_null=True, help_text="Null unless requested with `forecast=true`.")
 
 
 class ExplainQuery(serializers.Serializer[Any]):
     would_start = Flag(required=False, help_text="Also run the what-if analysis, which plans several rounds.")
+
+
+class ListedJob(JobAnswer):
+    """A job with its spec, the GPUs of its live attempt, and when it starts and ends."""
+
+    forecast = serializers.SerializerMethodField()
+
+    class Meta(JobAnswer.Meta):
+        fields = (*JobAnswer.Meta.fields, "forecast")
+        read_only_fields = fields
+
+    @extend_schema_field(QueueForecastAnswer(allow_null=True, help_text="Null: `/jobs/{id}/forecast` says why."))
+    def get_forecast(self, job: Job) -> dict[str, Any] | None:
+        found = self.context["view"].forecasts.get(job.pk)
+        return dict(QueueForecastAnswer(found).data) if found else None
 
 
 @extend_schema_view(list=extend_schema(summary="List jobs"))
@@ -62,7 +89,16 @@ class JobViewSet(ShowMany[Job], viewsets.GenericViewSet[Job]):
         return jobs.prefetch_related(Prefetch("attempts", attempts.select_related("gpu_type")), "needs")
 
     def get_serializer_class(self) -> type[BaseSerializer[Job]]:
-        return JobAnswer if self.action == "list" else JobInFull
+        return ListedJob if self.action == "list" else JobInFull
+
+    def paginate_queryset(self, queryset: Any) -> list[Any] | None:
+        self.listed: list[Job] = super().paginate_queryset(queryset) or []
+        return self.listed
+
+    @cached_property
+    def forecasts(self) -> dict[UUID, ShownForecast]:
+        """Of the jobs in the list, read when the first of them is written."""
+        return read_forecasts(self.listed)
 
     @extend_schema(summary="Get a job", parameters=[FIELDS, IF_NONE_MATCH])
     def retrieve(self, request: Request, pk: str) -> Response:
@@ -70,13 +106,16 @@ class JobViewSet(ShowMany[Job], viewsets.GenericViewSet[Job]):
         return single(request, self._in_full_or_archived(pk))
 
     @extend_schema(
-        request=JobSpec, responses={200: PlanAnswer, 201: JobInFull}, parameters=[SubmitQuery, IDEMPOTENCY_KEY]
+        request=JobSpec, responses={200: PlanWithForecast, 201: JobInFull}, parameters=[SubmitQuery, IDEMPOTENCY_KEY]
     )
     def create(self, request: Request) -> Response:
         """Submit a job. The response has the job, of an array its first member; with `dry_run` its plan (200)."""
-        if query_of(request, SubmitQuery).get("dry_run"):
+        if (asked := query_of(request, SubmitQuery)).get("dry_run"):
             job = admitted(request.data, caller(request), administrator=is_administrator(request))
-            return Response(PlanAnswer(dry_run_of_admitted(job) | {"spec": draft_spec(job)}).data)
+            plan = dry_run_of_admitted(job) | {"spec": draft_spec(job), "forecast": None}
+            if asked.get("forecast"):
+                plan["forecast"] = forecast_plan(job, caller(request), timezone.now())._asdict()
+            return Response(PlanWithForecast(plan).data)
         return self._submitted(request.data)
 
     @extend_schema(request=JobSpec, responses={201: JobInFull}, parameters=[IDEMPOTENCY_KEY])

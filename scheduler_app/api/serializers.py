@@ -18,6 +18,22 @@ from scheduler_app.models import Round
 
 WHEN_EMPTY = "Estimated time at which the last job leaves a node that is out of service; null if unknown."
 
+WHEN_FORECAST = "When a cordoned node is empty, by the forecasts of its jobs; null where one of them has none."
+
+
+class IntervalAnswer(serializers.Serializer[Any]):
+    """Moments before which the event comes with 10, 50 and 90 %; null: it is more than three days away."""
+
+    low = serializers.DateTimeField(allow_null=True)
+    median = serializers.DateTimeField(allow_null=True)
+    high = serializers.DateTimeField(allow_null=True)
+
+
+class EmptyForecastAnswer(IntervalAnswer):
+    """When a node is empty, from the forecasts of the ends of its jobs."""
+
+    made_at = serializers.DateTimeField(help_text="When the oldest of the forecasts was made.")
+
 
 class NodeAnswer(serializers.ModelSerializer[Node]):
     """A node with its GPUs and occupancy."""
@@ -32,6 +48,7 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
     jobs_running = serializers.SerializerMethodField()
     empty = serializers.SerializerMethodField()
     empty_at = serializers.SerializerMethodField()
+    empty_forecast = serializers.SerializerMethodField()
 
     class Meta:
         model = Node
@@ -66,6 +83,7 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
             "jobs_running",
             "empty",
             "empty_at",
+            "empty_forecast",
         )
         read_only_fields = fields
 
@@ -87,6 +105,13 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
     def get_empty_at(self, node: Node) -> str | None:
         at = self._occupancy(node).empty_at
         return str(serializers.DateTimeField().to_representation(at)) if at else None
+
+    @extend_schema_field(EmptyForecastAnswer(allow_null=True, help_text=WHEN_FORECAST))
+    def get_empty_forecast(self, node: Node) -> dict[str, Any] | None:
+        found = self._occupancy(node)
+        return (
+            dict(EmptyForecastAnswer({**vars(found.within), "made_at": found.made_at}).data) if found.within else None
+        )
 
     def _occupancy(self, node: Node) -> NodeOccupancy:
         occupancy: NodeOccupancy = self.context["occupancies"][node.name]
@@ -218,6 +243,18 @@ class NodeOddsAnswer(serializers.Serializer[Any]):
     )
 
 
+class OutlookAnswer(serializers.Serializer[Any]):
+    """Place of a waiting job in the queue, and when a start is expected."""
+
+    place = serializers.IntegerField(help_text="Among the jobs that wait, by median start.")
+    queue = serializers.IntegerField(help_text="Jobs that wait.")
+    gpus = serializers.IntegerField(help_text="GPUs in service that the job may use.")
+    held_gpus = serializers.IntegerField(help_text="Those of them that are not free.")
+    start = IntervalAnswer()
+    made_at = serializers.DateTimeField(help_text="When the queue was read.")
+    detail = serializers.CharField(help_text="The same in words, without the times.")
+
+
 class PlacementAnswer(serializers.Serializer[Any]):
     """Odds of a running job where it is, and on the steadiest and the least steady other node of its GPU type."""
 
@@ -233,6 +270,7 @@ class Explanation(serializers.Serializer[Any]):
     reason = serializers.CharField()
     message = serializers.CharField()
     reasons = ReasonAnswer(many=True)
+    outlook = OutlookAnswer(allow_null=True, help_text="Null unless the job waits and has a forecast.")
     remaining = RemainingAnswer(allow_null=True, help_text="Null for a job that has ended, or where nothing tells.")
     placement = PlacementAnswer(
         allow_null=True, help_text="Null unless it runs, and nodes of its type stay longer or shorter than its own."

@@ -9,6 +9,7 @@ from jobs_app.models import Job
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.explain.cpu_memory import explain_cpu_memory
 from scheduler_app.explain.placement_odds import placement_odds
+from scheduler_app.explain.queue_outlook import queue_outlook
 from scheduler_app.explain.rate_comparison import explain_measurement
 from scheduler_app.explain.remaining_work import remaining_work
 from scheduler_app.models import Round
@@ -83,6 +84,7 @@ def explain_job(job: Job, now: datetime) -> dict[str, Any]:
         "reason": job.reason,
         "message": job.message,
         "reasons": job.reasons,
+        "outlook": queue_outlook(job),
         "remaining": remaining_work(job, attempts, now),
         "placement": placement_odds(job, attempts, now),
         "rates_used": rates_used(job, archive_of(record)) if record else [],

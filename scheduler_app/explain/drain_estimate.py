@@ -1,11 +1,19 @@
 """Estimate of when a node that is taken out of service will be empty."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from uuid import UUID
+
+import numpy as np
 
 from cluster_app.models import Node
-from jobs_app.models import Attempt
+from estimation.types import Floats
+from forecast.latest import latest_of
+from jobs_app.models import Attempt, Job
+from scheduler_app.job_forecasts.showing import Interval, ShownForecast, read_forecasts
+
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -15,23 +23,55 @@ class NodeOccupancy:
     jobs_running: int
     empty: bool
     empty_at: datetime | None
+    within: Interval | None = None
+    """When it is empty by the forecasts of its jobs; None: one of them has none, or all are stopped at once."""
+    made_at: datetime | None = None
+    """When the oldest of these forecasts was made."""
+    jobs: Sequence[Job] = ()
+    """Jobs that run there, of all teams: a drain moves them."""
 
 
 def occupancies(nodes: Sequence[Node], now: datetime, *, if_state: str | None = None) -> dict[str, NodeOccupancy]:
-    """Occupancy by node name, in one query. `if_state`: as if all nodes were in that state."""
+    """Occupancy by node name, in two queries. `if_state`: as if all nodes were in that state."""
     names = {node.name for node in nodes}
     there = Attempt.objects.ungone().filter(claims__released_at=None, claims__gpu__node__in=nodes).distinct()
+    attempts = list(there.select_related("job"))
     on: dict[str, list[Attempt]] = {name: [] for name in names}
-    for attempt in there.select_related("job"):
+    for attempt in attempts:
         for name in names.intersection(attempt.nodes):
             on[name].append(attempt)
-    return {node.name: occupancy(if_state or node.state, on[node.name], now) for node in nodes}
+    forecasts = read_forecasts(attempt.job for attempt in attempts)
+    return {node.name: occupancy(if_state or node.state, on[node.name], now, forecasts) for node in nodes}
 
 
-def occupancy(state: str, attempts: Sequence[Attempt], now: datetime) -> NodeOccupancy:
+def occupancy(
+    state: str, attempts: Sequence[Attempt], now: datetime, forecasts: Mapping[UUID, ShownForecast] | None = None
+) -> NodeOccupancy:
     """Count running attempts. An attempt that has ended keeps the node occupied until its processes are proven gone."""
-    running = sum(attempt.state != Attempt.State.ENDED for attempt in attempts)
-    return NodeOccupancy(running, empty=not attempts, empty_at=_empty_at(state, attempts, now) if attempts else None)
+    running = [attempt.job for attempt in attempts if attempt.state != Attempt.State.ENDED]
+    within, made_at = _forecast(state, attempts, now, forecasts or {})
+    empty_at = within.median if within else _empty_at(state, attempts, now) if attempts else None
+    return NodeOccupancy(len(running), not attempts, empty_at, within, made_at, running)
+
+
+def _forecast(
+    state: str, attempts: Sequence[Attempt], now: datetime, forecasts: Mapping[UUID, ShownForecast]
+) -> tuple[Interval | None, datetime | None]:
+    """When the last job has left a node that takes no new ones, and when that was forecast."""
+    leave = [attempt for attempt in attempts if not attempt.stopping_at]
+    made = [forecasts[attempt.job_id].made_at for attempt in leave if attempt.job_id in forecasts]
+    if state in (Node.State.READY, Node.State.DRAINING) or not made or len(made) < len(leave):
+        return None, None
+    ends = [_ends_s(forecasts[attempt.job_id].finish, now) for attempt in leave]
+    stopped = [np.full(3, (_grace_end(one, now) - now).total_seconds()) for one in attempts if one.stopping_at]
+    low, median, high = (now + timedelta(seconds=s) if np.isfinite(s) else None for s in latest_of([*ends, *stopped]))
+    return Interval(low, median, high), min(made)
+
+
+def _ends_s(finish: Interval, now: datetime) -> Floats:
+    """Quantiles (3,) in seconds from now; inf: beyond the horizon."""
+    moments = (finish.low, finish.median, finish.high)
+    return np.array([np.inf if at is None else (at - now).total_seconds() for at in moments])
 
 
 def _empty_at(state: str, attempts: Iterable[Attempt], now: datetime) -> datetime | None:
@@ -71,14 +111,27 @@ def _time_left_s(attempt: Attempt, now: datetime) -> float | None:
 
 
 def describe(found: NodeOccupancy, now: datetime) -> str:
-    """One line of text for an administrator."""
+    """One line of text, without the names of jobs."""
     if found.empty:
         return "no jobs there"
     jobs = f"{found.jobs_running} job{'s' * (found.jobs_running != 1)} there" if found.jobs_running else "jobs leaving"
+    if found.within is not None:
+        low, median, high = (_from_now(at, now) for at in (found.within.low, found.within.median, found.within.high))
+        return f"{jobs}; empty in about {median} ({low} to {high})"
     if found.empty_at is None:
         return f"{jobs}; end time unknown"
-    minutes = max(0, (found.empty_at - now).total_seconds()) / 60
-    return f"{jobs}; empty in about {_duration(minutes)}"
+    return f"{jobs}; empty in about {_from_now(found.empty_at, now)}"
+
+
+def name_jobs(found: NodeOccupancy) -> str:
+    """The jobs that run there, for administrators: `net, bert and 2 more`."""
+    names = [str(job) for job in found.jobs]
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _from_now(at: datetime | None, now: datetime) -> str:
+    return "more than 3 days" if at is None else _duration(max(0, (at - now).total_seconds()) / 60)
 
 
 def _duration(minutes: float) -> str:

@@ -101,7 +101,7 @@ def dry_run(data: Any, *, owner: User) -> dict[str, Any]:
 
 def dry_run_of_admitted(asked: Admitted) -> dict[str, Any]:
     """Plan of a job whose spec has been admitted."""
-    job = _row_of(draft(asked))
+    job = row_of(draft(asked))
     options = options_of(job, read_inputs(job, asked.team))
     return {
         "valid": True,
@@ -349,7 +349,7 @@ def _quota(job: JobRow, team: Team) -> str:
     return ""
 
 
-def _row_of(job: Job) -> JobRow:
+def row_of(job: Job) -> JobRow:
     """As a round would read it."""
     columns: dict[str, Any] = {name: getattr(job, name, None) for name in JobRow._fields}
     parsed = {"rates": DeclaredRates.of(job.rates), "sensitivity": DeclaredSensitivity.of(job.sensitivity)}

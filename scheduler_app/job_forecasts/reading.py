@@ -4,9 +4,10 @@ Samples are the newest jobs of the last two weeks, as fresh copies in the queue:
 """
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
@@ -22,10 +23,20 @@ from forecast.present import Present
 from jobs_app.models import Job
 from scheduler_app.forecasts.boosted_model import read_model
 from scheduler_app.forecasts.duration_history import read_ended_jobs
+from scheduler_app.job_forecasts.queue import (
+    MOST_JOBS,
+    Needs,
+    front_of_queue,
+    never_free,
+    read_needs,
+    waits_of,
+    with_dependents,
+)
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import policy_function
 from scheduler_app.round.inputs import InputRows, JobRow, NodeRow, read_job_rows, read_measured
 from scheduler_app.round.job_options import Timing
+from scheduler_app.round.node_lifetimes import KnownLifetime, known_lifetimes
 from scheduler_app.round.run_round import read_for_round
 from scheduler_app.round.set_aside import Kind, set_aside_at
 from scheduler_app.round.snapshot import Snapshot, build_snapshot, seconds_worked
@@ -66,6 +77,8 @@ class ForecastInput:
     jobs: Sequence[JobRow]
     types: Sequence[str]
     """Names of the GPU types."""
+    left_out: int = 0
+    """Jobs of the queue behind those that are played."""
 
     @property
     def runs(self) -> Bools:
@@ -74,18 +87,28 @@ class ForecastInput:
         return holds
 
 
-def read_forecast_input(now: datetime) -> ForecastInput:
-    """Read the queue as a round would now, and samples of arrivals."""
+def read_forecast_input(
+    now: datetime, *, also: Sequence[JobRow] = (), needs: Needs = MappingProxyType({})
+) -> ForecastInput:
+    """Read the queue as a round would now with jobs that wait for others, and samples of arrivals.
+
+    also: jobs that are not there yet, as the last of the queue; needs: unfinished jobs that these wait for.
+    """
     setting = PolicySetting.objects.current()
     rows, timing = read_for_round(now, setting)
+    unmet, strict = read_needs(), REGISTRY[setting.policy].strict_queue
+    every = with_dependents(rows, unmet)
+    front = front_of_queue(every, MOST_JOBS, strict=strict)
+    rows, needs = replace(rows, jobs=[*front, *also]), {**unmet, **needs}
     aside = {UUID(key) for key in set_aside_at(Kind.JOB, now)} | rows.unreadable.keys()
     pinned = frozenset(attempt.id for attempt in rows.attempts.values() if attempt.job_id in aside)
     history = read_history(now, rows.nodes, without=aside)
-    snapshot, history = _snapshot(rows.without(aside), history, timing, pinned)
+    snapshot, history = _snapshot(rows.without(aside), needs, history, timing, pinned)
     policy = policy_function(setting.policy, setting.parameters)
-    strict = REGISTRY[setting.policy].strict_queue
     rounds = Rounds(policy, setting.round_length_s, setting.min_run_s, strict=strict)
-    return forecast_input(snapshot, rows, history, rounds, ran_s=_ran_s(), now=now)
+    lifetimes = known_lifetimes(snapshot.nodes, now)
+    asked = forecast_input(snapshot, rows, history, rounds, needs=needs, ran_s=_ran_s(), nodes=lifetimes, now=now)
+    return replace(asked, left_out=len(every) - len(front))
 
 
 def read_history(now: datetime, nodes: Sequence[NodeRow], *, without: Collection[UUID]) -> History:
@@ -101,13 +124,25 @@ def read_history(now: datetime, nodes: Sequence[NodeRow], *, without: Collection
     return History(samples, known_s=(now - since).total_seconds(), history_s=(now - first).total_seconds())
 
 
-def _snapshot(rows: InputRows, history: History, timing: Timing, pinned: frozenset[int]) -> tuple[Snapshot, History]:
-    """The snapshot with the samples behind; without them, and nothing arrives, where one of them makes it fail."""
+def _snapshot(
+    rows: InputRows,
+    needs: Needs,
+    history: History,
+    timing: Timing,
+    pinned: frozenset[int],
+) -> tuple[Snapshot, History]:
+    """The snapshot with the samples behind; without them, and nothing arrives, where one of them makes it fail.
+
+    Jobs that wait for one that is not in it are left out.
+    """
     try:
-        return build_snapshot(_with_samples(rows, history.samples), timing, pinned=pinned)[0], history
+        snapshot = build_snapshot(_with_samples(rows, history.samples), timing, pinned=pinned)[0]
     except Exception:
         log.exception("jobs are forecast without arrivals")
-        return build_snapshot(_with_samples(rows, ()), timing, pinned=pinned)[0], history._replace(samples=[])
+        history = history._replace(samples=[])
+        snapshot = build_snapshot(_with_samples(rows, ()), timing, pinned=pinned)[0]
+    stuck = never_free({UUID(key) for key in snapshot.jobs}, needs)
+    return _snapshot(rows.without(stuck), needs, history, timing, pinned) if stuck else (snapshot, history)
 
 
 def _sample(row: JobRow, now: datetime, *, ended: bool) -> Sample:
@@ -129,7 +164,8 @@ def _sample(row: JobRow, now: datetime, *, ended: bool) -> Sample:
 
 def _with_samples(rows: InputRows, samples: Sequence[Sample]) -> InputRows:
     """The rows of a round with the samples behind its jobs, and what is measured of their workloads."""
-    jobs = [*rows.jobs, *(sample.row for sample in samples)]
+    unlimited = (job._replace(at_a_time=None) for job in rows.jobs)  # futures keep to the limits of arrays
+    jobs = [*unlimited, *(sample.row for sample in samples)]
     estimated = any(job.steps_in_all is None for job in jobs)
     return replace(
         rows,
@@ -154,7 +190,9 @@ def forecast_input(
     history: History,
     rounds: Rounds,
     *,
+    needs: Needs,
     ran_s: dict[UUID, float],
+    nodes: Mapping[str, KnownLifetime],
     now: datetime,
 ) -> ForecastInput:
     """The present and its unknowns, from a snapshot whose last rows are those samples that can run."""
@@ -171,8 +209,9 @@ def forecast_input(
         team_weight=np.array([rows.teams[job.team_id].weight for job in every], dtype=float),
         limit_s=_limits_s(every, snapshot.problem, ran_s),
         preemptible=np.array([job.preemptible for job in every], dtype=np.bool_),
+        waits=waits_of(jobs, needs),
     )
-    unknowns = _unknowns(snapshot, jobs, history._replace(samples=able), now)
+    unknowns = _unknowns(snapshot, jobs, history._replace(samples=able), nodes, now)
     return ForecastInput(present, unknowns, rounds, jobs, snapshot.types)
 
 
@@ -183,7 +222,9 @@ def _limits_s(jobs: Sequence[JobRow], problem: Problem, ran_s: dict[UUID, float]
     return left_s
 
 
-def _unknowns(snapshot: Snapshot, jobs: Sequence[JobRow], history: History, now: datetime) -> Unknowns:
+def _unknowns(
+    snapshot: Snapshot, jobs: Sequence[JobRow], history: History, nodes: Mapping[str, KnownLifetime], now: datetime
+) -> Unknowns:
     problem, samples = snapshot.problem, history.samples
     every = [*jobs, *(sample.row for sample in samples)]
     done_s = seconds_worked(
@@ -198,6 +239,7 @@ def _unknowns(snapshot: Snapshot, jobs: Sequence[JobRow], history: History, now:
         submitted_s=np.array(submitted_s, dtype=float),
         known_s=history.known_s,
         history_s=history.history_s,
+        lifetimes=[nodes[name].lifetime for name in snapshot.nodes],
     )
 
 

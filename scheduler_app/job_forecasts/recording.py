@@ -14,13 +14,14 @@ from zlib import crc32
 
 import numpy as np
 from django.db import transaction
+from django.db.models import QuerySet
 
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 from estimation.types import Floats
 from forecast.calibration import Correction, ForecastClass, Outcome
 from forecast.intervals import Intervals
-from jobs_app.models import Job
+from jobs_app.models import Job, Team
 from scheduler_app.job_forecasts.reading import ForecastInput
 from scheduler_app.models import JobForecast, KeptForecast
 
@@ -80,7 +81,7 @@ def record_forecasts(asked: ForecastInput, found: Intervals | None, now: datetim
     due = list(forecasts_due(made, read_open(), now))
     kept = [row for one, occasion in due for row in _kept_rows(one, occasion, now)]
     with transaction.atomic():
-        _write_present(made, now)
+        _write_present(made, sum(not one.runs for one in made) + asked.left_out, now)
         insert_many(KeptForecast, kept)
 
 
@@ -97,26 +98,26 @@ def close_outcomes() -> None:
 
 def made_forecasts(asked: ForecastInput, found: Intervals, correction: Correction) -> list[MadeForecast]:
     """The forecast of each job, corrected by how those before turned out."""
-    made = []
-    for at, job in enumerate(asked.jobs):
-        runs, known = bool(asked.runs[at]), job.steps_in_all is not None
-        played = ({} if runs else {Event.START: found.start_s[at]}) | {Event.FINISH: found.finish_s[at]}
-        kind = int(found.gpu_type[at])
-        made.append(
-            MadeForecast(
-                job=job.id,
-                team_id=job.team_id,
-                known_length=known,
-                runs=runs,
-                started_before=job.attempt_count > 0,
-                played_s=played,
-                shown_s=shown_quantiles(played, correction, known_length=known),
-                gpu_type=asked.types[kind] if kind >= 0 else "",
-                type_part=float(found.type_part[at]),
-                place=0 if runs else max(int(found.place[at]), 1),
-            )
-        )
-    return made
+    return [made_forecast(asked, found, correction, at) for at in range(len(asked.jobs))]
+
+
+def made_forecast(asked: ForecastInput, found: Intervals, correction: Correction, at: int) -> MadeForecast:
+    """The forecast of the job in this row, corrected by how those before turned out."""
+    job, runs, kind = asked.jobs[at], bool(asked.runs[at]), int(found.gpu_type[at])
+    known = job.steps_in_all is not None
+    played = ({} if runs else {Event.START: found.start_s[at]}) | {Event.FINISH: found.finish_s[at]}
+    return MadeForecast(
+        job=job.id,
+        team_id=job.team_id,
+        known_length=known,
+        runs=runs,
+        started_before=job.attempt_count > 0,
+        played_s=played,
+        shown_s=shown_quantiles(played, correction, known_length=known),
+        gpu_type=asked.types[kind] if kind >= 0 else "",
+        type_part=float(found.type_part[at]),
+        place=0 if runs else max(int(found.place[at]), 1),
+    )
 
 
 def shown_quantiles(
@@ -214,6 +215,18 @@ def read_outcomes(quantiles: Literal["played", "shown"]) -> list[tuple[ForecastC
     ]
 
 
+def read_outcomes_of_teams(teams: QuerySet[Team] | None) -> list[tuple[str, str, Outcome]]:
+    """Team, event and outcome of the newest forecasts of these teams' jobs, as they were shown; None: of all teams."""
+    known = KeptForecast.objects.filter(happened_at__isnull=False, shown_high_s__isnull=False)
+    of_teams = known if teams is None else known.filter(team__in=teams)
+    columns = ("team__name", "event", "made_at", "happened_at", *(f"shown_{name}_s" for name in QUANTILE_NAMES))
+    newest = of_teams.order_by("-happened_at", "-pk").values_list(*columns)[:MOST_OUTCOMES]
+    return [
+        (team, event, Outcome(low_s, median_s, high_s, _seconds(made, came)))
+        for team, event, made, came, low_s, median_s, high_s in newest
+    ]
+
+
 def _seconds(made_at: datetime, happened_at: datetime) -> float:
     return max((happened_at - made_at).total_seconds(), 0.0)
 
@@ -228,13 +241,13 @@ def _endings() -> dict[UUID, Ending]:
 # -- write ---------------------------------------------------------------------------------------------------------
 
 
-def _write_present(made: Sequence[MadeForecast], now: datetime) -> None:
-    queue = sum(not one.runs for one in made)
+def _write_present(made: Sequence[MadeForecast], queue: int, now: datetime) -> None:
     JobForecast.objects.all().delete()
-    insert_many(JobForecast, [_present_row(one, queue, now) for one in made])
+    insert_many(JobForecast, [present_row(one, queue, now) for one in made])
 
 
-def _present_row(one: MadeForecast, queue: int, now: datetime) -> dict[str, Any]:
+def present_row(one: MadeForecast, queue: int, now: datetime) -> dict[str, Any]:
+    """Columns of the present forecast of one job."""
     moments = {
         f"{event}_{name}": now + timedelta(seconds=float(seconds)) if np.isfinite(seconds) else None
         for event, quantiles in one.shown_s.items()

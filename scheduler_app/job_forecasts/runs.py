@@ -36,8 +36,6 @@ STOPPED_AFTER = timedelta(minutes=4)
 LONGEST_RUN = timedelta(minutes=5)
 """A run that has not ended by then is taken to be lost, with the scheduler that began it."""
 MOST_KEPT = 100
-MOST_JOBS = 2_000
-"""Of more unfinished jobs a future takes minutes, and none is forecast."""
 
 
 # -- when ----------------------------------------------------------------------------------------------------------
@@ -125,7 +123,7 @@ def run_now(now: datetime) -> ForecastRun | None:
 
 
 def forecast_jobs(run: ForecastRun, now: datetime) -> ForecastRun:
-    """Forecast all jobs of the queue and record that; where it fails, the row says why, and the last forecasts stay."""
+    """Forecast the jobs of the queue and record that; where it fails, the row says why, and the last forecasts stay."""
     try:
         _read_forecast_and_record(run, now)
     except Exception as error:  # a policy may raise whatever it wants; the next round is forecast again
@@ -140,14 +138,10 @@ def forecast_jobs(run: ForecastRun, now: datetime) -> ForecastRun:
 
 def _read_forecast_and_record(run: ForecastRun, now: datetime) -> None:
     close_outcomes()  # of its own: what has come true stays known where the forecast fails
-    run.jobs, run.draws, run.message = Job.objects.unfinished().count(), 0, ""
-    if run.jobs > MOST_JOBS:
-        JobForecast.objects.all().delete()
-        run.message = f"No job is forecast while more than {MOST_JOBS:,} are unfinished: there are {run.jobs:,}."
-        return
+    run.jobs, run.left_out, run.draws, run.message = 0, 0, 0, ""
     asked = read_forecast_input(now)
     found = None
     if asked.jobs:
         found = forecast(asked.present, asked.unknowns, asked.rounds, budget_s=BUDGET_S, seed=run.round)
     record_forecasts(asked, found, now)
-    run.jobs, run.draws = len(asked.jobs), found.draws if found else 0
+    run.jobs, run.left_out, run.draws = len(asked.jobs), asked.left_out, found.draws if found else 0

@@ -1,15 +1,18 @@
-"""The present forecast of one job as its page and REST show it, or why there is none."""
+"""The present forecasts of jobs as pages and REST show them, or why there is none."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
+from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
 
 from jobs_app.models import Job, Reason
-from scheduler_app.models import JobForecast
+from scheduler_app.models import ForecastRun, JobForecast
 
+SWITCHED_OFF = "Forecasts are switched off on this site."
 SHOWN_FOR = timedelta(minutes=30)
 """What is older says little of the queue as it is."""
 
@@ -50,11 +53,20 @@ def _is_old(row: JobForecast) -> bool:
 
 def read_forecast(job: Job) -> ShownForecast | None:
     """The present forecast of the job; None: there is none, and `why_none` says why."""
-    if job.is_final or job.held or not settings.MOTLEY_FORECASTS:
-        return None
-    row = JobForecast.objects.filter(pk=job.pk).first()
+    return read_forecasts([job]).get(job.pk)
+
+
+def read_forecasts(jobs: Iterable[Job]) -> dict[UUID, ShownForecast]:
+    """The present forecasts of those jobs that have one, in one query."""
+    able = {job.pk: job for job in jobs if settings.MOTLEY_FORECASTS and not (job.is_final or job.held)}
+    rows = JobForecast.objects.in_bulk(able) if able else {}
+    found = {pk: _shown(able[pk], row) for pk, row in rows.items()}
+    return {pk: forecast for pk, forecast in found.items() if forecast is not None}
+
+
+def _shown(job: Job, row: JobForecast) -> ShownForecast | None:
     waits = job.state == Job.State.QUEUED
-    if row is None or _is_old(row) or (waits and row.runs):  # stopped since: the next run has it in the queue
+    if _is_old(row) or (waits and row.runs):  # stopped since: the next run has it in the queue
         return None
     return ShownForecast.of(row, waits=waits)
 
@@ -66,7 +78,7 @@ def why_none(job: Job) -> str:
     if job.held:
         return "The job is held: it has no place in the queue."
     if not settings.MOTLEY_FORECASTS:
-        return "Forecasts are switched off on this site."
+        return SWITCHED_OFF
     return _why_not_now(job)
 
 
@@ -76,7 +88,10 @@ def _why_not_now(job: Job) -> str:
     if row is not None and _is_old(row):
         return f"The last forecast of the job is older than {SHOWN_FOR.seconds // 60} min: no run has ended since."
     if job.reason == Reason.DEPENDENCY:
-        return "The job waits for other jobs: it has no place in the queue yet."
+        return "The job waits for other jobs, of which one has no forecast, or the job is new."
     if job.reason == Reason.QUOTA and job.array is not None and job.array.at_a_time is not None:
-        return "Its array's limit of tasks at a time is reached: it has no place in the queue yet."
+        return "Its array's limit of tasks at a time is reached, and no forecast has included the job yet."
+    run = ForecastRun.objects.exclude(finished_at=None).first()
+    if run is not None and run.left_out:
+        return f"Only the {run.jobs:,} jobs at the front of the queue are forecast; {run.left_out:,} wait behind them."
     return "No forecast has included the job yet: it may be new, or no node in service can run it."

@@ -10,6 +10,7 @@ class ForecastRun(models.Model):
     started_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True, help_text="Null: it is running, or its process was lost.")
     jobs = models.PositiveIntegerField(default=0, help_text="Jobs that have a forecast.")
+    left_out = models.PositiveIntegerField(default=0, help_text="Jobs beyond those at the front that were played.")
     draws = models.PositiveIntegerField(default=0, help_text="Futures that were played.")
     message = models.CharField(max_length=500, blank=True, help_text="Why it failed; empty: it did not.")
 

@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from scheduler_app.fairness.usage_ledger import team_shares
+from scheduler_app.job_forecasts.showing import read_forecasts
 from scheduler_app.operations.gpu_occupancy import gpu_counts
 from scheduler_app.operations.health import scheduler_health
 from scheduler_app.pages.base import SignedInRequest, emulated_nodes, job_rows
@@ -24,8 +25,10 @@ def home(request: SignedInRequest) -> HttpResponse:
     mine = job_rows(request.user).filter(owner=request.user)
     teams = list(request.user.teams.values_list("name", flat=True))
     shares = [share for share in team_shares(now - WINDOW) if request.user.is_staff or share.team in teams]
+    unfinished = list(mine.unfinished()[:MOST_JOBS])
     context = {
-        "jobs": list(mine.unfinished()[:MOST_JOBS]),
+        "jobs": unfinished,
+        "forecasts": read_forecasts(unfinished),
         "most_jobs": MOST_JOBS,
         "nothing_yet": not mine.exists(),
         "emulated_nodes": emulated_nodes(),

@@ -36,7 +36,7 @@ from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.explain.timeline import CAUSES, bar_segments, seconds_by_state, state_spans
 from scheduler_app.explain.what_if import WouldStart, what_would_start
 from scheduler_app.gpu_watch.history import course_of_attempt, energy_j, latest_watched, summaries
-from scheduler_app.job_forecasts.showing import read_forecast
+from scheduler_app.job_forecasts.showing import read_forecast, why_none
 from scheduler_app.logs.reading import log_tail, read_log, readable
 from scheduler_app.models import Round
 from scheduler_app.pages.base import SignedInRequest, emulated_nodes
@@ -149,7 +149,13 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
     placed = explanation["placement"]
     odds = f"{placed.detail.capitalize()}." if placed else ""
     sentences = [explain_placement(rows), explanation["measurement"], explanation["cpu_memory"], odds]
-    return {"rates": rows, "explain_placement": " ".join(filter(None, sentences)), "round": record}
+    return {
+        "outlook": explanation["outlook"],
+        "why_no_forecast": "" if explanation["outlook"] or job.state != Job.State.QUEUED else why_none(job),
+        "rates": rows,
+        "explain_placement": " ".join(filter(None, sentences)),
+        "round": record,
+    }
 
 
 @login_required

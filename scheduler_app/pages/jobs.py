@@ -19,6 +19,7 @@ from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job, reque
 from jobs_app.models import Job, Team
 from scheduler_app.explain.array_progress import array_progress
 from scheduler_app.explain.preemption_cost import preemption_cost
+from scheduler_app.job_forecasts.showing import read_forecasts
 from scheduler_app.pages.base import DOMAIN_ERRORS, SignedInRequest, emulated_nodes, job_rows, paginate, show_error
 
 FILTERS = {"q": "name or id", "state": "state", "team": "team", "owner": "owner", "array": "array"}
@@ -40,6 +41,7 @@ def jobs(request: SignedInRequest) -> HttpResponse:
         "teams": teams.values_list("name", flat=True),
         "emulated_nodes": emulated_nodes(),
     }
+    context["forecasts"] = read_forecasts(context["rows"])
     if (array := filtered.form.cleaned_data.get("array")) is not None:
         context["array"] = array_progress(array, Job.objects.visible_to(request.user), timezone.now())
     if not context["rows"]:

@@ -9,6 +9,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from cluster_app.models import Node
@@ -17,9 +18,10 @@ from jobs_app.forms import JobForm, field_of, fields_of
 from jobs_app.job_archive import archived_job
 from jobs_app.models import Job
 from jobs_app.submission.conversion import parse_yaml, spec_of, write_yaml
-from jobs_app.submission.submit import cloned_spec, submit_job
+from jobs_app.submission.submit import admitted, cloned_spec, submit_job
 from rest.errors import Fault
 from scheduler_app.explain.dry_run import dry_run
+from scheduler_app.explain.plan_forecast import forecast_plan
 from scheduler_app.pages.base import SignedInRequest
 from scheduler_app.pages.job_templates import EMULATED, JOB_TEMPLATES
 
@@ -50,6 +52,18 @@ def check_job(request: SignedInRequest) -> JsonResponse:
         return JsonResponse(other | _faults(error.faults))
     shown = render_to_string("scheduler_app/_plan.html", {"plan": plan}, request)
     return JsonResponse(other | _faults(()) | {"plan": shown})
+
+
+@login_required
+@require_POST
+def forecast_job(request: SignedInRequest) -> JsonResponse:
+    """JSON for the script when the user has stopped typing: when the job would start and end. Writes nothing."""
+    try:
+        asked = admitted(_read(request)[0], request.user, administrator=request.user.is_staff)
+    except InvalidSpec:
+        return JsonResponse({"forecast": ""})  # the check names the faults
+    found = forecast_plan(asked, request.user, timezone.now())
+    return JsonResponse({"forecast": render_to_string("scheduler_app/_plan_forecast.html", {"found": found}, request)})
 
 
 def _read(request: SignedInRequest) -> tuple[Spec, dict[str, Any]]:

@@ -15,6 +15,8 @@ from django.views.decorators.http import require_safe
 from cluster_app.lending import hours_of
 from cluster_app.models import Gpu, Node, NodeInterval
 from estimation.node_lifetimes import kaplan_meier
+from jobs_app.models import Job
+from scheduler_app.explain.drain_estimate import occupancies
 from scheduler_app.gpu_watch.history import GpuNow, course_of_node, gpus_now
 from scheduler_app.pages.base import SignedInRequest
 from scheduler_app.pages.gpu_charts import gpu_figures
@@ -40,6 +42,7 @@ def node(request: SignedInRequest, name: str) -> HttpResponse:
         "node": seen,
         "hours": hours_of(seen),
         "known": known,
+        **_occupancy(request, seen, now),
         "survival": _survival(seen.intervals.all() if of_its_own else alike, now),
         "of_its_own": of_its_own,
         "intervals": [(interval, _length_s(interval, now)) for interval in seen.intervals.all()[:SHOWN]],
@@ -48,6 +51,14 @@ def node(request: SignedInRequest, name: str) -> HttpResponse:
         "events": seen.events.select_related("actor")[:SHOWN],
     }
     return render(request, "scheduler_app/node.html", context)
+
+
+def _occupancy(request: SignedInRequest, node: Node, now: datetime) -> dict[str, Any]:
+    """What runs there, and when it is empty, or would be if it were cordoned now."""
+    in_service = node.state == Node.State.READY
+    found = occupancies([node], now, if_state=Node.State.CORDONED if in_service else None)[node.name]
+    seen = Job.objects.visible_to(request.user).filter(pk__in=[job.pk for job in found.jobs])
+    return {"occupancy": found, "in_service": in_service, "jobs": seen[:SHOWN]}
 
 
 def _gpus(node: Node, now: datetime) -> list[tuple[Gpu, GpuNow | None]]:

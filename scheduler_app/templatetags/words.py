@@ -1,7 +1,9 @@
 """Template filters that format numbers, times and sizes."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django import template
 from django.utils import timezone
@@ -9,8 +11,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from allocation.policies.parameters import Parameter
+from jobs_app.models import Job
 from scheduler_app.explain.array_progress import ArrayProgress
-from scheduler_app.job_forecasts.showing import Interval
+from scheduler_app.job_forecasts.showing import Interval, ShownForecast
 from scheduler_app.policy.catalogue import kind_of
 
 register = template.Library()
@@ -61,7 +64,7 @@ def coming(interval: Interval) -> SafeString | str:
     least, median, most = (_from_now(at) for at in (interval.low, interval.median, interval.high))
     if interval.median is None:
         return f"in {BEYOND}" if interval.low is None else f"in {BEYOND} ({least} at the earliest)"
-    return _time(interval.median, f"in about {median} ({least} to {most})")
+    return _time(interval.median, f"in about {median} ({_without_unit_of(most, least)} to {most})")
 
 
 def _from_now(at: datetime | None) -> str:
@@ -70,6 +73,41 @@ def _from_now(at: datetime | None) -> str:
         return BEYOND
     seconds = max((at - timezone.now()).total_seconds(), 0.0)
     return duration(round(seconds / 60) * 60 if seconds >= 60 else round(seconds))
+
+
+def _without_unit_of(other: str, text: str) -> str:
+    """The duration without its unit where the other has the same one alone: 2 of `2 to 9 min`."""
+    value, _, unit = text.partition(" ")
+    return value if other.partition(" ")[2] == unit else text
+
+
+@register.filter
+def by_clock(interval: Interval) -> SafeString | str:
+    """Times at which an event is expected, e.g. at 15:40 (15:10 to 16:30) UTC; the script makes them local."""
+    if interval.median is None:
+        return coming(interval)
+    least, median, most = (_clock_time(at) for at in (interval.low, interval.median, interval.high))
+    return format_html("at {} ({} to {})<span data-utc> UTC</span>", median, least, most)
+
+
+def _clock_time(at: datetime | None) -> SafeString | str:
+    """Hour and minute, with the day where it is not today."""
+    if at is None:
+        return BEYOND
+    words = f"{at:%H:%M}" if at.date() == timezone.now().date() else f"{at:%a %H:%M}"
+    return format_html('<time datetime="{}" data-clock title="{} UTC">{}</time>', at.isoformat(), f"{at:%F %T}", words)
+
+
+@register.filter
+def of_job(forecasts: Mapping[UUID, ShownForecast], job: Job) -> ShownForecast | None:
+    """The forecast of the job, if it has one."""
+    return forecasts.get(job.pk)
+
+
+@register.filter
+def made_at(forecasts: Mapping[UUID, ShownForecast]) -> datetime | None:
+    """When the oldest of the forecasts was made."""
+    return min((forecast.made_at for forecast in forecasts.values()), default=None)
 
 
 @register.filter

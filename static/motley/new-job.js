@@ -5,12 +5,14 @@
   const page = document.getElementById("new-job");
   if (!page) return;
   const PAUSE_MS = 300;
+  const FORECAST_PAUSE_MS = 1000; // a forecast takes the service seconds: it is made when nobody types
   const LISTS = ["gpu_types", "mounts"];
   const yaml = document.getElementById("yaml");
   const plan = document.getElementById("plan");
   const mode = page.elements.mode;
   const touched = new Set();
   let timer = 0;
+  let forecastTimer = 0;
   let latest = 0;
   let written = false; // as loaded, both sides agree; not filling them keeps the user's cursor where it is
 
@@ -73,17 +75,37 @@
       const name = field.dataset.field;
       showFault(name, wholly || touched.has(name) ? answer.by_field[name] : "");
     });
-    if (answer.plan) plan.innerHTML = answer.plan; // our own template, escaped by Django
-    else list(answer.faults);
+    if (!answer.plan) return list(answer.faults);
+    plan.innerHTML = answer.plan; // our own template, escaped by Django
+    forecastTimer = setTimeout(forecast, FORECAST_PAUSE_MS);
+  };
+
+  const post = async (address) => {
+    const response = await fetch(address, { method: "POST", body: new FormData(page), redirect: "error" });
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    return response.json();
+  };
+
+  const forecast = async () => {
+    const asked = latest;
+    const place = document.getElementById("plan-forecast");
+    place.textContent = "The queue is played forward with this job …";
+    let shown = "";
+    try {
+      shown = (await post(page.dataset.forecast)).forecast;
+    } catch {
+      // the plan stands without it
+    }
+    if (asked !== latest) return;
+    place.innerHTML = shown; // our own template, escaped by Django
+    document.dispatchEvent(new CustomEvent("motley:shown"));
   };
 
   const check = async () => {
     const asked = ++latest;
     plan.setAttribute("aria-busy", "true");
     try {
-      const response = await fetch(page.dataset.check, { method: "POST", body: new FormData(page), redirect: "error" });
-      if (!response.ok) throw new Error(`status ${response.status}`);
-      const answer = await response.json();
+      const answer = await post(page.dataset.check);
       if (asked === latest) show(answer);
     } catch {
       if (asked === latest) plan.textContent = "The plan is not available at the moment; you can still submit the job.";
@@ -105,6 +127,7 @@
     written = true;
     latest += 1; // discards an answer to earlier input
     clearTimeout(timer);
+    clearTimeout(forecastTimer);
     timer = setTimeout(check, PAUSE_MS);
   });
   document.getElementById("template")?.addEventListener("change", (event) => {

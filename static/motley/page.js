@@ -38,11 +38,26 @@
     if (time) time.title = exact.format(new Date(time.dateTime));
   });
 
+  const clock = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+  const localise = () => {
+    document.querySelectorAll("time[data-clock]").forEach((time) => {
+      const at = new Date(time.dateTime);
+      const today = at.toDateString() === new Date().toDateString();
+      time.textContent = at.toLocaleString(undefined, today ? clock : { weekday: "short", ...clock });
+    });
+    document.querySelectorAll("[data-utc]").forEach((zone) => { zone.hidden = true; });
+  };
+
   // A page served over plain HTTP from another machine has no clipboard.
   const reveal = () => {
     if (navigator.clipboard) document.querySelectorAll("[data-copy][hidden]").forEach((button) => { button.hidden = false; });
     document.querySelectorAll("[data-help][hidden]").forEach((button) => { button.hidden = false; });
   };
-  document.addEventListener("htmx:after:swap", reveal);
-  reveal();
+  const settle = () => {
+    reveal();
+    localise();
+  };
+  document.addEventListener("htmx:after:swap", settle);
+  document.addEventListener("motley:shown", localise);
+  settle();
 })();

@@ -1,6 +1,7 @@
 """The commands about jobs: what they find, print and exit with."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -63,6 +64,20 @@ def test_ps_says_why_a_job_waits_and_for_what(service: Live, motley: Motley) -> 
     service.add(reasons=reasons, gpus={"min": 1, "max": 4}, gpu_types=["a100", "v100"])
     out = motley("ps").stdout
     assert ("needs 8, 3 are free" in out, "1-4 a100|v100" in out) == (True, True)
+
+
+def test_ps_says_when_jobs_start_or_are_done_and_how_old_that_is(service: Live, motley: Motley) -> None:
+    now, job, runs = timezone.now(), service.add("waits"), service.add("runs", state=State.RUNNING)
+    service.add("new")
+    start = {f"start_{name}": now + timedelta(seconds=s) for name, s in (("low", 150), ("median", 270), ("high", 570))}
+    end = {f"finish_{name}": now + timedelta(days=1, hours=h) for h, name in enumerate(("low", "median", "high"))}
+    JobForecast.objects.create(job=job.pk, made_at=now, **start, place=1, queue=2)
+    JobForecast.objects.create(job=runs.pk, made_at=now, **end, place=0, queue=2)
+    shown = " ".join(motley("ps").stdout.split())
+    assert re.search(r"FORECAST \d+s AGO", shown)
+    assert "starts in about 4m (2m to 9m)" in shown
+    low, median, high = (f"{at.astimezone():%a %H:%M}" for at in end.values())
+    assert f"done at {median} ({low} to {high})" in shown
 
 
 def test_ps_of_nothing_says_so(motley: Motley) -> None:
@@ -133,6 +148,18 @@ def test_explain_gives_every_reason_and_the_rates(service: Live, motley: Motley)
     service.lab.round()
     out = motley("explain", "late").stdout
     assert ("held" in out, "SHARE OF TIME" in out or "No rates" in out) == (True, True)
+
+
+def test_explain_says_where_a_job_is_in_the_queue_and_when_it_is_expected_to_start(
+    service: Live, motley: Motley
+) -> None:
+    job, now = service.add("late"), timezone.now()
+    assert "that wait" not in motley("explain", "late").stdout
+    start = {f"start_{name}": now + timedelta(seconds=s) for name, s in (("low", 150), ("median", 270), ("high", 570))}
+    JobForecast.objects.create(job=job.pk, made_at=now, **start, place=8, queue=25)
+    said = " ".join(motley("explain", "late").stdout.split())
+    assert "8th of 25 that wait;" in said
+    assert "a start is expected in about 4m (2m to 9m) (forecast" in said
 
 
 def test_explain_says_how_long_a_job_still_runs(service: Live, motley: Motley) -> None:

@@ -40,6 +40,13 @@ def test_a_short_job_between_two_decisions_leaves_its_gpu_to_the_next() -> None:
     assert np.sort(played.finish_s[4:]) == pytest.approx(ends, rel=0.03)
 
 
+def test_a_future_ends_with_the_job_that_is_watched() -> None:
+    """What becomes of the others later is not played."""
+    present = present_of([600.0, 4 * HOUR_S], running=[0, 1])
+    played = play(present, as_told(present), FIFO, watched=[0])
+    assert played.finish_s == pytest.approx([600, np.inf])
+
+
 def test_a_gang_waits_for_all_its_gpus_on_one_node() -> None:
     present = present_of([600.0, 1200.0, 900.0, 3000.0, 60.0], gpus=[1, 1, 1, 1, 2], running=[0, 1, 2, 3])
     played = play(present, as_told(present), FIFO)

@@ -41,6 +41,7 @@ PAGES: dict[str, Row] = {
     "jobs": LIST,
     "new-job": LIST,
     "check-job": Row(post={"mode": "yaml", "yaml": "name: x\n"}),
+    "forecast-job": Row(post={"mode": "yaml", "yaml": "name: x\n"}),
     "cancel-jobs": Row(**DEED, stranger=302, post={}),
     "job": Row(of="job", stranger=404),
     "raw-log": Row(of="job", stranger=404, member=404, staff=404),

@@ -6,16 +6,19 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from jobs_app.lifecycle.commands import hold_job
 from jobs_app.models import Job
+from scheduler_app.models import JobForecast
 from tests.service_lab import UNTIL_LET_GO
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -44,11 +47,13 @@ def strictly(route: Route) -> None:
 
 
 @contextmanager
-def signed_in(browser: Browser, live_server: Any, user: User) -> Iterator[Page]:
+def signed_in(browser: Browser, live_server: Any, user: User, zone: str = "UTC") -> Iterator[Page]:
     """A page under a strict content security policy; nothing may complain on the console."""
     client = Client()
     client.force_login(user)
-    context = browser.new_context(base_url=live_server.url, viewport={"width": 1280, "height": 900})
+    context = browser.new_context(
+        base_url=live_server.url, viewport={"width": 1280, "height": 900}, timezone_id=zone, locale="en-GB"
+    )
     name = settings.SESSION_COOKIE_NAME
     context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": live_server.url}])
     opened = context.new_page()
@@ -104,6 +109,19 @@ def test_what_is_being_typed_survives_a_live_update(page: Page) -> None:
         pass
     field.press_sequentially("ud")
     expect(field).to_have_value("a fan is loud")
+
+
+def test_a_forecast_names_times_in_the_zone_of_the_reader(
+    browser: Browser, live_server: Any, decided: Any, staff: User
+) -> None:
+    job, now = Job.objects.filter(state=Job.State.STARTING).first(), timezone.now()
+    ends = dict.fromkeys(("finish_low", "finish_median", "finish_high"), now)
+    JobForecast.objects.create(job=job.pk, made_at=now, **ends, place=0, queue=1)
+    with signed_in(browser, live_server, staff, zone="Asia/Kolkata") as page:
+        page.goto(reverse("jobs"))
+        local = f"{now.astimezone(ZoneInfo('Asia/Kolkata')):%H:%M}"
+        expect(page.locator(f"#job-{job.pk} time[data-clock]").first).to_have_text(local)
+        expect(page.locator(f"#job-{job.pk} [data-utc]")).to_be_hidden()
 
 
 def test_the_rows_are_walked_and_opened_by_keys(page: Page) -> None:
@@ -213,6 +231,8 @@ def test_a_plan_says_what_each_gpu_type_would_give(page: Page) -> None:
     page.goto(reverse("new-job"))
     rows = page.locator("#plan tbody tr")
     expect(rows).to_have_count(3)
+    expect(page.locator("#plan-forecast")).to_contain_text("starts in about")
+    expect(page.locator("#plan-forecast [data-utc]")).to_be_hidden()
     page.get_by_label("GPUs", exact=True).fill("8")
     expect(rows.filter(has_text="A100")).to_contain_text("no gang of 8")
 

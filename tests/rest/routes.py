@@ -82,6 +82,7 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/usage": for_all(),
     "GET /api/v1/estimates": for_all(),
     "GET /api/v1/forecasts/accuracy": for_all(),
+    "GET /api/v1/forecasts/accuracy/teams": for_all(),
     "GET /api/v1/rounds": for_all(),
     "GET /api/v1/rounds/{number}": for_all(),
     "GET /api/v1/rounds/{number}/decisions": for_all(),

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
@@ -16,11 +17,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
 
-from cluster_app.models import Gpu
+from cluster_app.models import Gpu, Node
 from estimation.accuracy import FEWEST
 from forecast.calibration import Correction, ForecastClass, Outcome
 from jobs_app.models import Attempt, Job, JobArray, Reason
-from scheduler_app.job_forecasts import reading, recording, runs
+from scheduler_app.job_forecasts import reading, recording
+from scheduler_app.job_forecasts.queue import front_of_queue
 from scheduler_app.job_forecasts.reading import read_forecast_input
 from scheduler_app.job_forecasts.recording import (
     Ending,
@@ -40,20 +42,19 @@ from scheduler_app.job_forecasts.runs import (
     STOPPED_AFTER,
     ForecastsAreRunning,
     claim_run,
-    forecast_jobs,
     note_failed,
     run_now,
 )
 from scheduler_app.job_forecasts.showing import Interval
-from scheduler_app.models import ForecastRun, GpuClaim, JobForecast, KeptForecast, PolicySetting, Round
-from scheduler_app.round.inputs import InputRows
+from scheduler_app.models import ForecastRun, JobForecast, KeptForecast, PolicySetting
+from scheduler_app.round.inputs import InputRows, read_job_rows
 from scheduler_app.round.retention import delete_expired
 from scheduler_app.round.set_aside import Kind, set_aside
 from scheduler_app.round.snapshot import build_snapshot
 from scheduler_app.templatetags.words import coming
+from tests.scheduler.forecast_cluster import RATE, a_round, forecast_now, running, submitted
 from tests.service_lab import Lab
 
-RATE = 10.0
 MINUTE = timedelta(minutes=1)
 
 
@@ -65,35 +66,6 @@ def cluster(lab: Lab) -> Lab:
     return lab
 
 
-def submitted(lab: Lab, *, minutes: float | None = None, **spec: object) -> Job:
-    """A job that declares to take so long on the GPU; None: it declares nothing."""
-    declared = {} if minutes is None else {"total_steps": int(minutes * 60 * RATE), "rates": {"a100": RATE}}
-    return lab.submit(**(declared | spec))
-
-
-def running(lab: Lab, job: Job, *, since: timedelta = timedelta()) -> Attempt:
-    """It holds the first GPU that is free."""
-    attempt = lab.attempt(
-        job, state=Attempt.State.RUNNING, launched_at=lab.now - since, started_at=lab.now - since, nodes=["n1"]
-    )
-    free = Gpu.objects.get(node__name="n1", index=0)
-    GpuClaim.objects.create(gpu=free, attempt=attempt, held_from=lab.now - since)
-    Job.objects.filter(pk=job.pk).update(state=Job.State.RUNNING, attempt_count=1, started_at=lab.now - since)
-    return attempt
-
-
-def a_round(lab: Lab, number: int = 1) -> Round:
-    return Round.objects.create(
-        number=number, started_at=lab.now, result=Round.Result.COMMITTED, policy="fifo", shares_since=lab.now
-    )
-
-
-def forecast_now(lab: Lab, number: int = 1) -> ForecastRun:
-    a_round(lab, number)
-    run = ForecastRun.objects.create(round=number, started_at=lab.now)
-    return forecast_jobs(run, lab.now)
-
-
 def shown(job: Job) -> JobForecast:
     return JobForecast.objects.get(pk=job.pk)
 
@@ -101,16 +73,36 @@ def shown(job: Job) -> JobForecast:
 # -- read ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_queue_too_long_for_futures_is_not_forecast_and_the_run_says_so(
-    cluster: Lab, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("plain_static")
+def test_of_a_long_queue_the_front_is_forecast_and_the_others_are_told_so(
+    cluster: Lab, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "MOST_JOBS", 1)
-    first = submitted(cluster, minutes=1)
-    assert forecast_now(cluster, 1).message == ""
-    assert shown(first).place == 1
-    submitted(cluster, minutes=1)
-    assert forecast_now(cluster, 2).message.startswith("No job is forecast while more than 1 are unfinished")
-    assert not JobForecast.objects.exists()
+    monkeypatch.setattr(reading, "MOST_JOBS", 2)
+    waiting = [submitted(cluster, minutes=1) for _ in range(3)]
+    runs = submitted(cluster, minutes=1)
+    running(cluster, runs)
+    run = forecast_now(cluster)
+    assert (run.message, run.jobs, run.left_out) == ("", 2, 2)
+    assert (shown(runs).runs, shown(waiting[0]).place, shown(waiting[0]).queue) == (True, 1, 3)
+    client.force_login(cluster.user())
+    answer = client.get(f"/api/v1/jobs/{waiting[1].pk}/forecast").json()
+    assert answer["why_none"] == "Only the 2 jobs at the front of the queue are forecast; 2 wait behind them."
+    assert answer["why_none"] in client.get(f"/jobs/{waiting[1].pk}?tab=why").content.decode()
+    assert "2 that wait behind them have no forecast" in client.get("/forecasts").content.decode()
+
+
+def test_the_front_of_the_queue_is_what_runs_then_what_received_least_or_came_first(cluster: Lab) -> None:
+    first, second, third = (submitted(cluster, minutes=1) for _ in range(3))
+    Job.objects.filter(pk=first.pk).update(attained_gpu_s=60.0)
+    rows = read_job_rows(Job.objects.all(), [], {})
+
+    def front(most: int, *, strict: bool) -> list[UUID]:
+        return [job.id for job in front_of_queue(rows, most, strict=strict)]
+
+    assert front(2, strict=True) == [first.pk, second.pk]
+    assert front(2, strict=False) == [second.pk, third.pk]
+    rows[0], rows[2] = (row._replace(state=Job.State.RUNNING) for row in (rows[0], rows[2]))
+    assert front(1, strict=True) == [first.pk, third.pk], "all that hold GPUs"
 
 
 def test_jobs_of_the_last_two_weeks_are_samples_of_those_to_come(cluster: Lab) -> None:
@@ -181,6 +173,14 @@ def test_the_length_of_a_job_that_declares_none_is_drawn_from_its_estimate(clust
     assert estimate.mean == pytest.approx(3600)
 
 
+def test_lifetimes_of_nodes_are_those_of_the_inventory(cluster: Lab) -> None:
+    cluster.node("n0", "a100", gpus=1)
+    Node.objects.filter(name="n1").update(capacity_type=Node.CapacityType.SPOT)
+    submitted(cluster, minutes=10)
+    steady, spot = read_forecast_input(cluster.now).unknowns.lifetimes
+    assert (steady.mean_up_s, spot.mean_up_s) == (90 * 86_400, 4 * 3600)
+
+
 def test_a_time_limit_counts_from_what_has_run(cluster: Lab) -> None:
     job = submitted(cluster, minutes=60, time_limit=600)
     running(cluster, job, since=2 * MINUTE)
@@ -209,6 +209,37 @@ def test_a_job_starts_when_the_one_before_it_ends(cluster: Lab) -> None:
     assert after.start_low < after.start_median < after.start_high
     assert after.start_median == pytest.approx(before.finish_median, abs=MINUTE)
     assert (after.place, after.queue, after.gpu_type, after.type_part) == (1, 1, "a100", 1.0)
+
+
+def test_a_job_that_waits_for_another_starts_when_that_has_ended(cluster: Lab) -> None:
+    cluster.node("n2", "a100", gpus=2)
+    first = submitted(cluster, minutes=30)
+    second = submitted(cluster, minutes=10, after=[{"job": str(first.pk)}])
+    third = submitted(cluster, minutes=10, after=[{"job": str(second.pk)}])
+    assert forecast_now(cluster).jobs == 3
+    for child, before in ((second, first), (third, second)):
+        start, end = shown(child).start_median, shown(before).finish_median
+        assert start is not None
+        assert start == pytest.approx(end, abs=3 * MINUTE)
+
+
+def test_a_job_that_waits_for_one_that_is_held_has_no_forecast_and_stops_no_run(cluster: Lab) -> None:
+    held = submitted(cluster, minutes=30)
+    Job.objects.filter(pk=held.pk).update(held=True)
+    child = submitted(cluster, minutes=10, after=[{"job": str(held.pk)}])
+    grandchild = submitted(cluster, minutes=10, after=[{"job": str(child.pk)}])
+    other = submitted(cluster, minutes=10)
+    assert (forecast_now(cluster).jobs, shown(other).place) == (1, 1)
+    assert not JobForecast.objects.filter(job__in=[child.pk, grandchild.pk]).exists()
+
+
+def test_tasks_beyond_the_limit_of_their_array_start_one_after_the_other(cluster: Lab) -> None:
+    cluster.node("n2", "a100", gpus=3)
+    submitted(cluster, minutes=30, array={"start": 0, "end": 2, "at_a_time": 1})
+    assert forecast_now(cluster).jobs == 3
+    starts = [shown(job).start_median for job in Job.objects.order_by("array_index")]
+    for number, start in enumerate(starts):
+        assert start == pytest.approx(cluster.now + number * 30 * MINUTE, abs=10 * MINUTE)
 
 
 def test_a_run_without_jobs_deletes_the_forecasts_of_those_that_ended(cluster: Lab) -> None:
@@ -432,7 +463,7 @@ def test_page_and_rest_show_the_interval_and_its_age(cluster: Lab, client: Clien
     client.force_login(cluster.user())
     page = " ".join(client.get(f"/jobs/{second.pk}").content.decode().split())
     assert "<b>Forecast:</b> starts <time" in page
-    assert re.search(r">in about \d+ min \(\d+ min to \d+ min\)</time>, ends <time", page)
+    assert re.search(r">in about \d+ min \(\d+ to \d+ min\)</time>, ends <time", page)
     assert "most likely on A100; 1st of 1 that wait." in page
     running_page = " ".join(client.get(f"/jobs/{first.pk}").content.decode().split())
     assert "<b>Forecast:</b> ends <time" in running_page
@@ -480,12 +511,14 @@ def test_a_job_that_nobody_sees_in_time_is_more_than_three_days_away() -> None:
     assert ">in about 1 h 30 min (1 h 30 min to more than 3 days)</time>" in coming(Interval(at, at, None))
 
 
-def kept(lab: Lab, number: int, *, true_s: float, event: str = "start", median_s: float = 300.0) -> None:
+def kept(
+    lab: Lab, number: int, *, true_s: float, event: str = "start", median_s: float = 300.0, team: str = "vision"
+) -> None:
     made_at = lab.now - timedelta(hours=1) + number * timedelta(seconds=1)
     seconds = {"low": median_s / 2, "median": median_s, "high": median_s * 2}
     KeptForecast.objects.create(
         job=uuid4(),
-        team=lab.team(),
+        team=lab.team(team),
         event=event,
         occasion="submission",
         made_at=made_at,
@@ -515,6 +548,30 @@ def test_how_good_forecasts_were_is_told_once_there_are_enough_outcomes(lab: Lab
     page = client.get("/forecasts").content.decode()
     assert "67 %" in page
     assert "1 min" in page
+
+
+@pytest.mark.usefixtures("plain_static")
+def test_how_good_forecasts_were_is_told_by_team_to_those_who_see_the_team(lab: Lab, client: Client) -> None:
+    for number in range(FEWEST):
+        kept(lab, number, true_s=360.0 if number % 3 else 1000.0)
+    kept(lab, FEWEST, true_s=7000.0, event="finish", median_s=7000.0, team="hush")
+
+    def told(user: User) -> dict[tuple[str, str], dict[str, Any]]:
+        client.force_login(user)
+        return {(one["team"], one["event"]): one for one in client.get("/api/v1/forecasts/accuracy/teams").json()}
+
+    of_member, of_staff = told(lab.user()), told(lab.user("root", staff=True))
+    assert list(of_member) == [("vision", "start")]
+    assert list(of_staff) == [("hush", "finish"), ("vision", "start")]
+    starts = of_member["vision", "start"]
+    assert (starts["outcomes"], starts["too_few"]) == (FEWEST, False)
+    assert starts["coverage"] == pytest.approx(2 / 3)
+    assert starts["median_error_s"] == pytest.approx(60)
+    assert of_staff["hush", "finish"]["too_few"] is True
+    assert "hush" in client.get("/forecasts").content.decode()
+    client.force_login(lab.user())
+    page = client.get("/forecasts").content.decode()
+    assert ("By team" in page, "hush" in page) == (True, False)
 
 
 def test_kept_forecasts_expire(lab: Lab) -> None:

@@ -167,6 +167,8 @@ def test_a_page_refuses_a_body_that_is_too_large(interfaces: Interfaces) -> None
     assert "2.5" in answer.content.decode()
 
 
-@pytest.mark.parametrize("address", ["/login/", "/tokens", "/password", "/jobs/cancel", "/jobs/new/check"])
+@pytest.mark.parametrize(
+    "address", ["/login/", "/tokens", "/password", "/jobs/cancel", "/jobs/new/check", "/jobs/new/forecast"]
+)
 def test_so_does_every_page_that_is_written_to(interfaces: Interfaces, address: str) -> None:
     assert interfaces.browser.post(address, {"x": "x" * 2_700_000}).status_code == 413

@@ -134,7 +134,7 @@ def explain(
     with connect(context) as client:
         found = find_job(client, job)
         answer = client.explain(found["id"], would_start=would_start)
-    emit(output, answer, names=[found["id"]], table=lambda: explanation(found, answer))
+    emit(output, answer, names=[found["id"]], table=lambda: explanation(found, answer, now=now()))
 
 
 def events(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:

@@ -155,12 +155,12 @@ def _no_command(spec: Mapping[str, Any]) -> str:
 
 
 def _show_plans(client: Client, specs: Specs, output: Output) -> None:
-    plans = [client.plan(_without_siblings(spec)) for spec in specs]
+    plans = [client.plan(_without_siblings(spec), forecast=output is not Output.NAME) for spec in specs]
     if output is Output.TABLE:
         for made in plans:
             if len(plans) > 1:
                 say(f"{sanitized(str(made['spec'].get('name', '')))}:")
-            emit(output, made, names=[], table=lambda made=made: plan_table(made))  # type: ignore[misc]
+            emit(output, made, names=[], table=lambda made=made: plan_table(made, now=now()))  # type: ignore[misc]
         return
     answer = plans if len(plans) > 1 else plans[0]
     emit(output, answer, names=[name for made in plans for name in _types_of(made)], table=lambda: "")

@@ -6,7 +6,7 @@ from datetime import datetime
 from rich.console import RenderableType
 
 from motley_client.responses import GpuType, Node, Storage, Throughput
-from motley_client.tables.format import Cell, age, gib, number, table, until
+from motley_client.tables.format import Cell, age, by_clock, gib, number, table, until
 
 OUT_OF_SERVICE = {"cordoned", "draining", "drained", "sleeping", "waking"}
 
@@ -62,10 +62,15 @@ def throughputs_table(rates: Iterable[Throughput], *, now: datetime) -> Renderab
 
 
 def occupancy(node: Node, now: datetime) -> str:
-    """Jobs left on a node that is out of service, and when it will be empty: `3 jobs, empty in 20m`."""
+    """Jobs left on a node that is out of service, and when it will be empty: `3 jobs, empty in 20m`.
+
+    By forecasts of their ends it is `3 jobs, empty at 17:00 (16:20 to 18:30)`.
+    """
     if node["empty"]:
         return "empty"
     jobs = f"{node['jobs_running']} job{'s' if node['jobs_running'] != 1 else ''}"
+    if within := node.get("empty_forecast"):
+        return f"{jobs}, empty {by_clock(within, now)}"
     return f"{jobs}, empty {until(node['empty_at'], now)}" if node["empty_at"] else jobs
 
 

@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from motley_client.responses import Interval
 from motley_client.terminal import sanitized
 
 Cell = str | Text
@@ -67,6 +68,32 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds // length:.0f}{unit}"
     return f"{seconds:.0f}s"
+
+
+def interval(found: Interval, now: datetime) -> str:
+    """Time to an event with its limits; beyond three days nothing is known."""
+    low, median, high = (
+        duration(max((datetime.fromisoformat(at) - now).total_seconds(), 0)) if at else "more than 3d"
+        for at in (found["low"], found["median"], found["high"])
+    )
+    if found["median"]:
+        return f"in about {median} ({low} to {high})"
+    return f"in {median} ({low} at the earliest)" if found["low"] else f"in {median}"
+
+
+def by_clock(found: Interval, now: datetime) -> str:
+    """Local times at which an event is expected, with the day where it is not today."""
+    if not found["median"]:
+        return interval(found, now)
+    low, median, high = (
+        _clock(at, now) if at else "more than 3d" for at in (found["low"], found["median"], found["high"])
+    )
+    return f"at {median} ({low} to {high})"
+
+
+def _clock(at: str, now: datetime) -> str:
+    local = datetime.fromisoformat(at).astimezone()
+    return f"{local:%H:%M}" if local.date() == now.astimezone().date() else f"{local:%a %H:%M}"
 
 
 def number(value: float | None, form: str = "{:.3g}") -> str:

@@ -12,18 +12,31 @@ from motley_client.responses import (
     Attempt,
     Event,
     Explanation,
-    Interval,
     Job,
     JobDetail,
+    JobForecast,
     JobGpus,
     Plan,
     PlanOption,
     QueueForecast,
+    QueueOutlook,
     RateUsed,
     Remaining,
     WouldStart,
 )
-from motley_client.tables.format import Cell, age, duration, gib, key_values, number, table, to_the_second, when
+from motley_client.tables.format import (
+    Cell,
+    age,
+    by_clock,
+    duration,
+    gib,
+    interval,
+    key_values,
+    number,
+    table,
+    to_the_second,
+    when,
+)
 from motley_client.terminal import sanitized
 
 ID_LENGTH = 18
@@ -42,8 +55,12 @@ COLOURS = {
 
 def jobs_table(jobs: Iterable[Job], *, now: datetime, array: Array | None = None) -> RenderableType:
     """The jobs, below the progress of their array if they are of one."""
-    headings = ("NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "AGE", "REASON")
-    drawn = table(headings, [_job_row(job, now) for job in jobs], empty="No jobs.")
+    listed = list(jobs)
+    made = [found["made_at"] for job in listed if (found := job.get("forecast"))]
+    coming = (f"FORECAST {age(min(made), now)} AGO",) if made else ()
+    headings = ("NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "AGE", *coming, "REASON")
+    rows = [_job_row(job, now, with_forecast=bool(made)) for job in listed]
+    drawn = table(headings, rows, empty="No jobs.")
     return Group(Text(sanitized(f"{array['name']}: {array['summary']}")), drawn) if array else drawn
 
 
@@ -88,19 +105,13 @@ def _coming(found: QueueForecast, now: datetime) -> list[tuple[str, Cell]]:
     made = f" (forecast {age(found['made_at'], now)} ago)"
     where = f" on {found['gpu_type']}" if found["gpu_type"] else ""
     place = f"; {found['place']} of {found['queue']} that wait" if found["place"] else ""
-    starts = f"{_interval(found['start'], now)}{where}{place}{made}" if found["start"] else ""
-    return [("starts", starts), ("ends", _interval(found["finish"], now) + ("" if starts else made))]
+    starts = f"{interval(found['start'], now)}{where}{place}{made}" if found["start"] else ""
+    return [("starts", starts), ("ends", interval(found["finish"], now) + ("" if starts else made))]
 
 
-def _interval(found: Interval, now: datetime) -> str:
-    """Time to an event with its limits; beyond three days nothing is known."""
-    low, median, high = (
-        duration(max((datetime.fromisoformat(at) - now).total_seconds(), 0)) if at else "more than 3d"
-        for at in (found["low"], found["median"], found["high"])
-    )
-    if found["median"]:
-        return f"in about {median} ({low} to {high})"
-    return f"in {median} ({low} at the earliest)" if found["low"] else f"in {median}"
+def _next_event(found: QueueForecast, now: datetime) -> str:
+    """`starts in about 4m (2m to 9m)`, or of a job that holds GPUs `done at 15:40 (15:10 to 16:30)`."""
+    return f"starts {interval(found['start'], now)}" if found["start"] else f"done {by_clock(found['finish'], now)}"
 
 
 def _watched(watched: JobGpus, now: datetime) -> list[tuple[str, Cell]]:
@@ -177,13 +188,14 @@ def events_table(events: Iterable[Event], *, now: datetime) -> RenderableType:
     return table(headings, rows, empty="No events yet.")
 
 
-def explanation(job: Job, answer: Explanation) -> RenderableType:
+def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableType:
     """Why the job waits, what would start it, and the rate assumed for each configuration."""
     lines: list[tuple[str, Cell]] = [
         ("job", f"{job['name']} ({job['id']})"),
         ("state", _state(job)),
         ("message", answer["message"]),
         *(("reason", f"{reason['code']}: {reason['detail']}") for reason in answer["reasons"]),
+        *_in_the_queue(answer.get("outlook"), now),
         ("CPUs and memory", answer.get("cpu_memory", "")),
         ("Measurement", answer.get("measurement", "")),
         *_remaining(answer.get("remaining")),
@@ -192,6 +204,14 @@ def explanation(job: Job, answer: Explanation) -> RenderableType:
         *_would_start(answer.get("would_start")),
     ]
     return Group(key_values(lines), Text(""), _rates_table(answer["rates_used"]))
+
+
+def _in_the_queue(found: QueueOutlook | None, now: datetime) -> list[tuple[str, Cell]]:
+    """`8th of 25 that wait; other jobs hold all 20 GPUs that it may use; a start is expected in about 3m (1m to 7m)`"""
+    if found is None:
+        return []
+    made = f"(forecast {age(found['made_at'], now)} ago)"
+    return [("queue", f"{found['detail']}; a start is expected {interval(found['start'], now)} {made}")]
 
 
 def _remaining(found: Remaining | None) -> list[tuple[str, Cell]]:
@@ -209,12 +229,22 @@ def _would_start(found: WouldStart | None) -> list[tuple[str, Cell]]:
     return [*(("would start", option["detail"]) for option in found["options"]), ("", found["note"])]
 
 
-def plan_table(plan: Plan) -> RenderableType:
-    """Configurations in which the job could run; * marks the preferred one."""
+def plan_table(plan: Plan, *, now: datetime) -> RenderableType:
+    """Configurations in which the job could run, * marks the preferred one; and when it would start and end."""
     headings = ("", "GPUS", "NODES", "STEPS/S", "RATE SOURCE", "COST/H", "RUN TIME", "COST", "FREE", "STARTS")
     rows = [_option_row(option) for option in plan["options"]]
     drawn = table(headings, rows, empty="No GPU type of this cluster can run this job.")
-    return Group(drawn, Text(sanitized(plan["note"]))) if plan["note"] else drawn
+    lines = (plan["note"], _outlook(plan.get("forecast"), now))
+    return Group(drawn, *(Text(sanitized(line)) for line in lines if line))
+
+
+def _outlook(found: JobForecast | None, now: datetime) -> str:
+    """`Forecast: starts in about 4m (2m to 9m), done at 15:40 (15:10 to 16:30).`, or why there is none."""
+    if found is None:
+        return ""
+    if (coming := found["forecast"]) is None or coming["start"] is None:
+        return f"No forecast: {found['why_none']}"
+    return f"Forecast: starts {interval(coming['start'], now)}, done {by_clock(coming['finish'], now)}."
 
 
 def gpus(job: Job) -> str:
@@ -254,8 +284,8 @@ def reason_of(job: Job) -> str:
     return job["reasons"][0]["detail"] if waiting else job["message"]
 
 
-def _job_row(job: Job, now: datetime) -> Sequence[Cell]:
-    index = job["array_index"]
+def _job_row(job: Job, now: datetime, *, with_forecast: bool) -> Sequence[Cell]:
+    index, found = job["array_index"], job.get("forecast")
     return (
         job["name"] if index is None else f"{job['name']}[{index}]",
         job["id"][:ID_LENGTH],
@@ -264,6 +294,7 @@ def _job_row(job: Job, now: datetime) -> Sequence[Cell]:
         gpus(job),
         progress(job),
         age(job["created_at"], now),
+        *((_next_event(found, now) if found else "",) if with_forecast else ()),
         reason_of(job),
     )
 
