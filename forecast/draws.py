@@ -43,6 +43,8 @@ class Unknowns:
         Seconds (M,) that such a gang would have taken for what the row has done.
     rate_spread
         Standard deviation (M,) of the logarithm of the true rate over the one that is told.
+    begin_s
+        Seconds (m,) until each job that is there may start: its begin time.
     submitted_s
         Seconds (g,) from now to the submission of each sample of arrivals, all negative; the rows after the first m.
     known_s
@@ -55,6 +57,7 @@ class Unknowns:
     duration: Sequence[Estimate | None]
     done_s: Floats
     rate_spread: Floats
+    begin_s: Floats
     submitted_s: Floats
     known_s: float
     history_s: float
@@ -78,7 +81,7 @@ def draw_futures(present: Present, unknowns: Unknowns, *, draws: int, until_s: f
             np.concatenate([column, chance.uniform(LEAST_P, 1 - LEAST_P, len(sample))]) for column in (length, speed)
         )
         faster = np.exp(unknowns.rate_spread[rows] * ndtri(q))
-        yield Draw(rows, np.concatenate([np.zeros(m), arrival_s]), _left(present, unknowns, rows, p), faster)
+        yield Draw(rows, np.concatenate([unknowns.begin_s, arrival_s]), _left(present, unknowns, rows, p), faster)
 
 
 def stratified(chance: np.random.Generator, draws: int, columns: int) -> Floats:

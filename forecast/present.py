@@ -80,8 +80,8 @@ class Draw:
     """One draw of what is not known, for L rows.
 
     rows (L,) are those of the present, first the jobs that are there, then arrivals, of which one sample may be
-    several; arrival_s (L,), 0 for the first; left (L,) steps until each is done; speed (L,), by which true rates differ
-    from those that the policy is told.
+    several; arrival_s (L,), of the first their begin time, or 0; left (L,) steps until each is done; speed (L,), by
+    which true rates differ from those that the policy is told.
     """
 
     rows: Ints

@@ -202,7 +202,7 @@ class Client(Connection):
         return cast("Iterator[Attempt]", self._pages(url_path("jobs", job_id, "attempts"), {}))
 
     def change(self, job_id: str, fields: Spec, *, if_match: str | None = None) -> JobDetail:
-        """Change the job's name, weight, tags, retries, time_limit or deadline; None removes either limit.
+        """Change the job's name, weight, tags, retries, time_limit, deadline or begin_time; None removes these.
 
         With `if_match`, the `etag` of a job, raises `Conflict` if the job has changed since (optimistic concurrency).
         """

@@ -162,6 +162,7 @@ def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[
         attempts={},
         jobs=[anywhere],
         waiting_for={},
+        begin_times={},
         teams={},
         backlog_s={},
         measured=inputs.measured,

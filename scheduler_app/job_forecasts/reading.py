@@ -17,7 +17,7 @@ from allocation.problem import Problem
 from estimation.scaling import Source
 from estimation.types import Bools, Floats
 from forecast.draws import Unknowns
-from forecast.future import Rounds
+from forecast.future import HORIZON_S, Rounds
 from forecast.present import Present
 from jobs_app.models import Job
 from scheduler_app.forecasts.boosted_model import read_model
@@ -77,7 +77,7 @@ class ForecastInput:
 def read_forecast_input(now: datetime) -> ForecastInput:
     """Read the queue as a round would now, and samples of arrivals."""
     setting = PolicySetting.objects.current()
-    rows, timing = read_for_round(now, setting)
+    rows, timing = read_for_round(now, setting, begin_by=now + timedelta(seconds=HORIZON_S))
     aside = {UUID(key) for key in set_aside_at(Kind.JOB, now)} | rows.unreadable.keys()
     pinned = frozenset(attempt.id for attempt in rows.attempts.values() if attempt.job_id in aside)
     history = read_history(now, rows.nodes, without=aside)
@@ -118,6 +118,7 @@ def _sample(row: JobRow, now: datetime, *, ended: bool) -> Sample:
         at_a_time=None,
         array_tasks=None,
         step=0,
+        begin_time=None,
         deadline=None,
         created_at=now,
         attained_gpu_s=0.0,
@@ -195,10 +196,15 @@ def _unknowns(snapshot: Snapshot, jobs: Sequence[JobRow], history: History, now:
         duration=[found.estimate if found else None for found in snapshot.durations],
         done_s=done_s,
         rate_spread=_rate_spreads(snapshot),
+        begin_s=np.array([_seconds_to(job.begin_time, now) for job in jobs], dtype=float),
         submitted_s=np.array(submitted_s, dtype=float),
         known_s=history.known_s,
         history_s=history.history_s,
     )
+
+
+def _seconds_to(begin_time: datetime | None, now: datetime) -> float:
+    return max((begin_time - now).total_seconds(), 0.0) if begin_time else 0.0
 
 
 def _left(problem: Problem, every: Sequence[JobRow], samples: Sequence[Sample]) -> Floats:

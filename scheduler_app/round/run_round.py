@@ -41,6 +41,7 @@ from scheduler_app.round.measuring import Measuring, read_trials, starts_any, wi
 from scheduler_app.round.reason_texts import (
     names_of,
     reason_texts,
+    reason_texts_of_begin_times,
     reason_texts_of_left_out,
     reasons_of,
     rivals_named,
@@ -213,11 +214,16 @@ def _set_culprits_aside(now: datetime) -> None:
         set_aside(Kind.JOB, {str(job): error for job, error in isolate(list(jobs), plan).items()}, now)
 
 
-def read_for_round(now: datetime, setting: PolicySetting, *, changed: bool = False) -> tuple[InputRows, Timing]:
-    """The input rows and timing of a round now; `changed`: as if a job had just been changed."""
+def read_for_round(
+    now: datetime, setting: PolicySetting, *, changed: bool = False, begin_by: datetime | None = None
+) -> tuple[InputRows, Timing]:
+    """The input rows and timing of a round now.
+
+    `changed`: as if a job had just been changed; `begin_by`: with the jobs whose begin time comes until then.
+    """
     shares_since = _shares_since(now, setting, changed=changed)
     timing = Timing(now, setting.round_length_s, setting.min_run_s, shares_since, setting.solve_limit_s)
-    return read_input_rows(shares_since, now), timing
+    return read_input_rows(shares_since, now, begin_by=begin_by), timing
 
 
 def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Plan:
@@ -275,7 +281,8 @@ def _shares_since(now: datetime, setting: PolicySetting, *, changed: bool) -> da
 
 def _reasons(snapshot: Snapshot, plan: Plan, left_out: LeftOut, rows: InputRows) -> dict[str, list[dict[str, Any]]]:
     nodes = inventory() if left_out.cannot_run else []
-    words = reason_texts_of_left_out(left_out, rows.waiting_for, nodes, missing=rows.missing_storage)
+    words = reason_texts_of_begin_times(rows.begin_times)
+    words |= reason_texts_of_left_out(left_out, rows.waiting_for, nodes, missing=rows.missing_storage)
     left = reasons_of(snapshot, plan)
     return words | reason_texts(snapshot, left, names_of(rivals_named(snapshot, left)))
 

@@ -211,6 +211,16 @@ def test_a_job_starts_when_the_one_before_it_ends(cluster: Lab) -> None:
     assert (after.place, after.queue, after.gpu_type, after.type_part) == (1, 1, "a100", 1.0)
 
 
+def test_a_job_starts_no_sooner_than_its_begin_time(cluster: Lab) -> None:
+    job = submitted(cluster, minutes=5, begin_time=(cluster.now + timedelta(hours=2)).isoformat())
+    forecast_now(cluster)
+    found = shown(job)
+    assert job.begin_time is not None
+    assert found.start_low is not None
+    assert found.start_high is not None
+    assert job.begin_time <= found.start_low <= found.start_high < job.begin_time + 10 * MINUTE
+
+
 def test_a_run_without_jobs_deletes_the_forecasts_of_those_that_ended(cluster: Lab) -> None:
     job = submitted(cluster, minutes=10)
     forecast_now(cluster)
