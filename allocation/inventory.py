@@ -1,7 +1,8 @@
 """Inventory of the cluster as arrays: GPUs on nodes, their holders, and the CPUs and memory of nodes."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -76,6 +77,19 @@ class Inventory:
     def _refuse_shape(self, name: str, shape: tuple[int, ...]) -> None:
         if np.shape(getattr(self, name)) != shape:
             raise InvalidInventory(f"{name} must have shape {shape}")
+
+    def of_rows(self, rows: Ints, holder: Ints) -> Self:
+        """The inventory for some of the rows, whose GPUs are held as told (G,)."""
+        sets = None if self.node_set is None else self.node_set[rows]
+        return replace(
+            self,
+            holder=holder,
+            cpus_per_gpu=self.cpus_per_gpu[rows],
+            memory_per_gpu_mib=self.memory_per_gpu_mib[rows],
+            uneven=self.uneven[rows],
+            node_set=sets,
+            node_sets=None if sets is None or self.node_sets is None else self.node_sets[: sets.max(initial=-1) + 1],
+        )
 
     @cached_property
     def restricted(self) -> Bools:

@@ -7,6 +7,7 @@ have started when the GPUs became free, as in a round that this would have cause
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from time import monotonic
 
 import numpy as np
@@ -17,8 +18,9 @@ from allocation.policies.parameters import Policy
 from allocation.problem import Problem, isolated_rate
 from allocation.rounds.mechanism import reset_due
 from estimation.types import Bools, Floats, Ints
+from forecast.closures import Closures
 from forecast.filling import Filling
-from forecast.present import Draw, Present, inventory_of, weights_among
+from forecast.present import Draw, Present, weights_among
 
 DECISIONS, FILLINGS = 0.25, 0.02
 """Least time between two decisions, and between two fillings, as a part of the time from now to them."""
@@ -114,6 +116,7 @@ class Future:
     _next_decision_s: float = 0.0
     _shares_since_s: float = 0.0
     _changed: bool = False
+    _looked_s: float = 0.0
     _due: bool = True
     """Whether the next round may decide otherwise: jobs wait, came or went since the last."""
 
@@ -134,6 +137,11 @@ class Future:
         self.owner = self.present.inventory.holder.copy()
         self.free_s = np.zeros(len(self.owner))
 
+    @cached_property
+    def closures(self) -> Closures:
+        """The windows that keep rows from nodes."""
+        return Closures(self.present.windows, self.present.stays, self.present.problem.team)
+
     @property
     def unfinished(self) -> bool:
         """Whether one of the jobs that are there has not ended."""
@@ -146,10 +154,21 @@ class Future:
     def run_round(self) -> None:
         """Decide, start and stop jobs, and run them until the next round."""
         active = np.flatnonzero(np.isinf(self.finish_s) & (self.draw.arrival_s <= self.now_s))
+        self._leave_nodes()
         if self._due and active.size:
             self._decide(active) if self.now_s >= self._next_decision_s else self._fill(active)
         self._due = bool((self.held[active] < 0).any())
         self._run_until(self._next_s(), active)
+
+    def _leave_nodes(self) -> None:
+        """Stop the rows on nodes whose window has begun; the GPUs are free again when it is over."""
+        closures, inventory = self.closures, self.present.inventory
+        gone = closures.left_by(self.owner, inventory, self.now_s)
+        self.held[gone] = -1
+        self.owner[np.isin(self.owner, gone)] = -1
+        self.free_s = np.maximum(self.free_s, closures.free_s(inventory, self.now_s))
+        self._note_change(gone.size or closures.passed_between(self._looked_s, self.now_s))
+        self._looked_s = self.now_s
 
     @property
     def _turn_s(self) -> float:
@@ -157,14 +176,17 @@ class Future:
 
     def _decide(self, active: Ints) -> None:
         self._renew_shares()
-        plan = self._plan(active)
-        self._apply(active, plan.assignment, np.where(plan.owner >= 0, active[plan.owner], -1))
+        able, plan = self._plan(active)
+        assignment = np.full(len(self.left), -1)
+        assignment[able] = plan.assignment
+        self._apply(active, assignment[active], np.append(able, -1)[plan.owner])
         self._next_decision_s = self.now_s + max(DECISIONS * self.now_s, NEAR_DECISIONS_S)
 
     def _fill(self, active: Ints) -> None:
         present = self.present
-        filling = Filling.of(present.problem, present.inventory, present.quotas, self.held, self.owner)
         waiting, assignment, owner = active[self.held[active] < 0], self.held.copy(), self.owner.copy()
+        inventory = self.closures.inventory_for(waiting, present.inventory, self.now_s)
+        filling = Filling.of(present.problem, inventory, present.quotas, self.held, self.owner)
         for row, k, gpus in filling.starts(self._queue(waiting), strict=self.rounds.strict):
             assignment[row], owner[gpus] = k, row
         self._apply(active, assignment[active], owner)
@@ -178,14 +200,16 @@ class Future:
 
     # -- decide --------------------------------------------------------------------------------------------------
 
-    def _plan(self, active: Ints) -> Plan:
+    def _plan(self, active: Ints) -> tuple[Ints, Plan]:
+        """The rows that may run on nodes that no window keeps from them, and their plan."""
         position = np.full(len(self.left) + 1, -1)
         position[active] = np.arange(len(active))
-        inventory = inventory_of(self.present.inventory, active, position[self.owner])
+        inventory = self.present.inventory.of_rows(active, position[self.owner])
         if self.now_s > 0:  # by then the jobs that are leaving have left
             inventory = replace(inventory, releasing=np.zeros_like(inventory.releasing))
-        quotas = replace(self.present.quotas, group=self.present.quotas.group[active])
-        return plan_round(self._problem(active), inventory, quotas, self.rounds.policy, round_s=self.rounds.round_s)
+        problem, inventory, able = self.closures.narrowed(self._problem(active), inventory, active, self.now_s)
+        quotas = replace(self.present.quotas, group=self.present.quotas.group[able])
+        return able, plan_round(problem, inventory, quotas, self.rounds.policy, round_s=self.rounds.round_s)
 
     def _problem(self, active: Ints) -> Problem:
         """The round as the policy sees it."""
@@ -255,7 +279,7 @@ class Future:
         least_s = max(FILLINGS * self.now_s, NEAR_FILLINGS_S)
         came_s = self.draw.arrival_s[self.draw.arrival_s > self.now_s].min(initial=np.inf)
         ends_s = self._ends_s(np.flatnonzero(self.held >= 0)).min(initial=np.inf)
-        event_s = min(came_s, ends_s) - self.now_s
+        event_s = min(came_s, ends_s, self.closures.next_s(self.now_s)) - self.now_s
         decision_s = max(self._next_decision_s - self.now_s, self.rounds.round_s)
         longest_s = decision_s if self._due else np.inf
         return float(self.now_s + max(least_s, min(event_s, longest_s, HORIZON_S)))

@@ -8,6 +8,7 @@ import numpy as np
 from allocation.inventory import Inventory
 from allocation.problem import LEAST_WEIGHT, Problem
 from allocation.quotas import Quotas
+from allocation.rounds.windows import Stays, Windows
 from estimation.types import Bools, Floats, Ints
 
 
@@ -27,6 +28,8 @@ class Present:
         Seconds (M,) for which each row may still run; inf: without limit.
     preemptible
         Rows (M,) that may be stopped or moved once they run.
+    windows, stays
+        Windows of nodes, and how long the rows hold GPUs; None: there are no windows.
     """
 
     problem: Problem
@@ -36,6 +39,8 @@ class Present:
     team_weight: Floats
     limit_s: Floats
     preemptible: Bools
+    windows: Windows | None = None
+    stays: Stays | None = None
 
     def rows(self, kept: Ints) -> Self:
         """The same moment for some of the rows, in the order named; those that are held must be among them."""
@@ -44,27 +49,14 @@ class Present:
         return replace(
             self,
             problem=self.problem.subset(kept),
-            inventory=inventory_of(self.inventory, kept, position[self.inventory.holder]),
+            inventory=self.inventory.of_rows(kept, position[self.inventory.holder]),
             quotas=replace(self.quotas, group=self.quotas.group[kept]),
             jobs=int((kept < self.jobs).sum()),
             team_weight=self.team_weight[kept],
             limit_s=self.limit_s[kept],
             preemptible=self.preemptible[kept],
+            stays=self.stays and self.stays.of_rows(kept),
         )
-
-
-def inventory_of(inventory: Inventory, rows: Ints, holder: Ints) -> Inventory:
-    """The inventory for some of the rows, whose GPUs are held as told (G,)."""
-    sets = None if inventory.node_set is None else inventory.node_set[rows]
-    return replace(
-        inventory,
-        holder=holder,
-        cpus_per_gpu=inventory.cpus_per_gpu[rows],
-        memory_per_gpu_mib=inventory.memory_per_gpu_mib[rows],
-        uneven=inventory.uneven[rows],
-        node_set=sets,
-        node_sets=None if sets is None or inventory.node_sets is None else inventory.node_sets[: sets.max() + 1],
-    )
 
 
 def weights_among(team_weight: Floats, job_weight: Floats, team: Ints) -> Floats:

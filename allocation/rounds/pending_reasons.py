@@ -31,6 +31,8 @@ class ReasonCode(StrEnum):
     NO_STORAGE = "no_storage"
     QUOTA = "quota"
     NO_HEALTHY_NODE = "no_healthy_node"
+    MAINTENANCE = "maintenance"
+    RESERVED = "reserved"
     INSUFFICIENT_GPUS = "insufficient_gpus"
     FRAGMENTED = "fragmented"
     OUTBID = "outbid"

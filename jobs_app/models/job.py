@@ -32,6 +32,8 @@ class Reason(models.TextChoices):
     NO_STORAGE = "no_storage", "storage missing"
     QUOTA = "quota", "quota reached"
     NO_HEALTHY_NODE = "no_healthy_node", "no node in service"
+    MAINTENANCE = "maintenance", "nodes in maintenance"
+    RESERVED = "reserved", "GPUs reserved for a team"
     INSUFFICIENT_GPUS = "insufficient_gpus", "not enough free GPUs"
     FRAGMENTED = "fragmented", "free GPUs are fragmented"
     OUTBID = "outbid", "outbid by other jobs"

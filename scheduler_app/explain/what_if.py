@@ -22,6 +22,7 @@ from scheduler_app.round.inputs import InputRows, JobRow, NodeRow, TypeRow
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.run_round import decide, read_for_round
 from scheduler_app.round.snapshot import Snapshot, build_snapshot
+from scheduler_app.round.windows import close_nodes
 
 MOST_SIZES = 3
 """Number of smaller gang sizes that are tried; each costs one planned round."""
@@ -152,7 +153,8 @@ class WhatIf:
         """Plan the round with this row in place of the job; a resubmitted job comes last."""
         in_place = [row if other.id == self.row.id else other for other in self.rows.jobs]
         jobs = sorted(in_place, key=lambda other: other.id == RESUBMITTED)
-        snapshot, left_out = build_snapshot(replace(self.rows, jobs=jobs), self.timing)
+        rows = replace(self.rows, jobs=jobs)
+        snapshot, left_out = close_nodes(*build_snapshot(rows, self.timing), rows, self.timing)
         plan = decide(snapshot, self.setting.policy, self.setting.parameters)
         name = str(row.id)
         position = snapshot.jobs.index(name) if name in snapshot.jobs else None

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_filters import CharFilter, ChoiceFilter, FilterSet, ModelChoiceFilter
 
 from cluster_app.engine_reports import engine_message
-from cluster_app.errors import NotLentNow, ReasonMissing
+from cluster_app.errors import InMaintenance, NotLentNow, ReasonMissing
 from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node, NodeQuerySet, in_service
 from cluster_app.services import cordon, drain, resume
 from scheduler_app.explain.drain_estimate import describe, occupancies
@@ -79,7 +79,7 @@ def act_on_node(request: SignedInRequest, name: str, verb: str) -> HttpResponse:
     node = get_object_or_404(Node, name=name)
     try:
         _do(node, verb, reason=request.POST.get("reason", ""), request=request)
-    except (NotLentNow, ReasonMissing) as error:
+    except (InMaintenance, NotLentNow, ReasonMissing) as error:
         show_error(request, error)
     return redirect(f"{reverse('cluster')}?{request.GET.urlencode()}".rstrip("?"))  # with the filters, at that page
 

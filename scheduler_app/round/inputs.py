@@ -30,6 +30,7 @@ from scheduler_app.forecasts.stage_history import read_stage_ratios
 from scheduler_app.models import GpuClaim, TeamBacklog
 from scheduler_app.round.known_workloads import KnownRate, read_known_rates
 from scheduler_app.round.node_lifetimes import node_loss_rates
+from scheduler_app.windows.reading import WindowRow, read_windows
 
 MEASURED = (
     "team_id",
@@ -163,6 +164,7 @@ class JobRow(NamedTuple):
     total_steps: int | None
     reported_total_steps: int | None
     step: int
+    grace_s: int
     restore_s: float
     preemptible: bool
     uneven_gang: bool
@@ -170,6 +172,7 @@ class JobRow(NamedTuple):
     begin_time: datetime | None
     deadline: datetime | None
     time_limit_s: int | None
+    ran_s: float
     created_at: datetime
     attained_gpu_s: float
     work_lost_gpu_s: float
@@ -285,6 +288,8 @@ class InputRows:
     """Jobs that start after others → what these took beside what was expected of them."""
     forecasts: Collection[UUID] = ()
     """Jobs with an open forecast."""
+    windows: Sequence[WindowRow] = ()
+    """The next occurrence of each window of nodes."""
     unreadable: Mapping[UUID, Exception] = field(default_factory=dict)
     """Jobs whose columns cannot be read."""
 
@@ -329,6 +334,7 @@ def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime
         stages=read_stage_ratios(JobDependency.objects.filter(child__finished_at=None)) if estimated else {},
         forecasts=read_open_forecasts(),
         loss_rates=node_loss_rates(now),
+        windows=read_windows(now),
         unreadable=unreadable,
     )
 

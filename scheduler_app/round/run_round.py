@@ -48,6 +48,7 @@ from scheduler_app.round.reason_texts import (
 )
 from scheduler_app.round.set_aside import OF_NO_ITEM, Kind, isolate, set_aside, set_aside_at, words_of
 from scheduler_app.round.snapshot import LeftOut, Snapshot, build_snapshot
+from scheduler_app.round.windows import close_nodes, window_reasons
 
 log = logging.getLogger(__name__)
 MOST_TRIALS = 100
@@ -107,6 +108,7 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
         archive = beside.submit(pack, record.policy, record.parameters, snapshot, plan)
         with clock.step("explain"):
             reasons = _reasons(snapshot, plan, left_out, rows)
+            reasons = window_reasons(reasons, snapshot, plan, left_out, rows=rows, now=opened.now)
         with clock.step("archive"):
             _fill(record, snapshot, plan)
             record.archive = archive.result()
@@ -180,6 +182,7 @@ def take_snapshot(now: datetime, setting: PolicySetting) -> tuple[Snapshot, Left
     rows, timing = read_for_round(now, setting)
     aside = _jobs_set_aside(rows, now)
     snapshot, left_out = build_snapshot(rows.without(aside), timing, pinned=_attempts_of(rows, aside))
+    snapshot, left_out = close_nodes(snapshot, left_out, rows, timing)
     return snapshot, replace(left_out, set_aside=aside), rows, timing.shares_since
 
 
@@ -207,7 +210,8 @@ def _set_culprits_aside(now: datetime) -> None:
             raise NotIsolated("the round fails whichever jobs are left out")
         others = jobs.keys() - {*part}
         some = rows.without(others)
-        snapshot, _ = build_snapshot(some, timing, pinned=_attempts_of(rows, others))
+        built = build_snapshot(some, timing, pinned=_attempts_of(rows, others))
+        snapshot, _ = close_nodes(*built, some, timing)
         cpu_memory_shares(setting, some, snapshot, decide(snapshot, setting.policy, setting.parameters))
 
     with suppress(NotIsolated):
