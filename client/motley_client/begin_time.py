@@ -1,4 +1,4 @@
-"""Parsing of `--begin`: the forms that Slurm's option takes, as a time with offset."""
+"""Parsing of times in the forms that Slurm's `--begin` takes, with the offset of this machine's time zone."""
 
 import re
 from datetime import datetime, timedelta
@@ -8,28 +8,34 @@ from motley_client.spec import SpecError
 SECONDS_PER = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 NAMED = {"midnight": "00:00", "noon": "12:00", "teatime": "16:00"}
 FORMS = "now+1hour, 16:00, tomorrow or 2026-12-01T08:00"
+"""Named in messages; units of `now+` are seconds, minutes, hours, days and weeks."""
 
 
 def begin_time_of(text: str | None, now: datetime) -> str | None:
-    """The time in ISO 8601; None: at once. A time of day that has passed today is that of tomorrow."""
-    if text is None or text == "now":
-        return None
+    """The time in ISO 8601 as of `time_of`; None: at once."""
+    return None if text is None or text == "now" else time_of(text, now, "--begin")
+
+
+def time_of(text: str, now: datetime, option: str) -> str:
+    """The time in ISO 8601 with its offset. A time of day that has passed today is that of tomorrow."""
     now = now.astimezone()
     try:
         at = _after_now(text, now) or _of_day(NAMED.get(text, text), now) or _of_date(text, now)
     except (ValueError, OverflowError) as error:
-        raise SpecError(f"--begin {text}: there is no such time. Write {FORMS}.") from error
+        raise SpecError(f"{option} {text}: there is no such time. Write {FORMS}.") from error
     return at.isoformat(timespec="seconds")
 
 
 def _after_now(text: str, now: datetime) -> datetime | None:
-    """`now+90` (seconds), `now+1hour`, `now+2days`."""
+    """`now`, `now+90` (seconds), `now+1hour`, `now+2days`."""
+    if text == "now":
+        return now
     later = re.fullmatch(r"now\s*\+\s*(\d{1,9})\s*([a-z]*)", text)
     if later is None:
         return None
     unit = later[2].removesuffix("s") or "second"
     if unit not in SECONDS_PER:
-        raise SpecError(f"--begin {text}: the unit must be one of {', '.join(SECONDS_PER)}, as in now+1hour.")
+        raise ValueError(text)
     return now + timedelta(seconds=int(later[1]) * SECONDS_PER[unit])
 
 

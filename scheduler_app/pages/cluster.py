@@ -20,8 +20,11 @@ from cluster_app.services import cordon, drain, resume
 from scheduler_app.explain.drain_estimate import describe, occupancies
 from scheduler_app.operations.gpu_occupancy import gpu_counts, gpus_by_node
 from scheduler_app.pages.base import SignedInRequest, show_error
+from scheduler_app.windows.reading import read_windows
 
 NODES_PER_PAGE = 60
+MOST_WINDOWS = 10
+"""Windows that are shown, those that begin first."""
 
 
 class NodeFilter(FilterSet):  # type: ignore[misc]  # the library has no types
@@ -60,6 +63,7 @@ def cluster(request: SignedInRequest) -> HttpResponse:
     ]
     silent = [engine for engine in engines.values() if engine.enabled and engine.fault]
     context = {
+        "windows": read_windows(now)[:MOST_WINDOWS],
         "types": types,
         "filter": filtered,
         "page": page,

@@ -35,6 +35,10 @@ class WindowRow(NamedTuple):
         return self.begins_at <= now < self.ends_at
 
     @property
+    def comes_again(self) -> bool:
+        return self.gap_s < inf
+
+    @property
     def words(self) -> str:
         """What it is, until when, and why."""
         what = f"reserved for team {self.team}" if self.team_id else "maintenance"

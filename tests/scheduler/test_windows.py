@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from cluster_app.errors import InMaintenance
-from cluster_app.models import Node
+from cluster_app.models import GpuType, Node
 from cluster_app.services import cordon, resume
 from jobs_app.models import Attempt, Job, Reason
 from scheduler_app.models import TimeWindow
@@ -182,3 +182,42 @@ def test_windows_that_are_over_cost_nothing_and_many_no_more_queries(cluster: La
     for _ in range(20):
         maintenance(cluster, "n1")
     assert queries() == one
+
+
+# -- reservations --------------------------------------------------------------------------------------------------
+
+
+def reservation(lab: Lab, *, gpus: int, after: timedelta = HOUR, team: str = "vision") -> TimeWindow:
+    """GPUs of the only type, for an hour."""
+    times = {"begins_at": lab.now + after, "ends_at": lab.now + after + HOUR}
+    whose = {"team": lab.team(team), "gpu_type": GpuType.objects.get(), "gpus": gpus}
+    return TimeWindow.objects.create(kind=TimeWindow.Kind.RESERVATION, reason="paper", **times, **whose)
+
+
+def test_reserved_gpus_are_for_jobs_of_the_team_alone(cluster: Lab) -> None:
+    reservation(cluster, gpus=2, after=-MINUTE)
+    other = cluster.submit(owner=cluster.user("eve", "language"), time_limit="1m")
+    cluster.until_state(cluster.submit(time_limit="5h"), Job.State.SUCCEEDED)
+    assert (fresh(other).state, other.reason) == (Job.State.QUEUED, Reason.RESERVED)
+    assert "reserved for team vision from " in other.message
+    assert state_of("n1") == (Node.State.READY, "")
+
+
+def test_others_leave_reserved_gpus_in_time(cluster: Lab) -> None:
+    job = cluster.submit(UNTIL_LET_GO, owner=cluster.user("eve", "language"))
+    mine = cluster.submit(UNTIL_LET_GO)
+    cluster.running(job, mine)
+    reservation(cluster, gpus=2, after=timedelta(seconds=70))
+    cluster.until_state(job, Job.State.QUEUED)
+    assert fresh(mine).state == Job.State.RUNNING
+
+
+def test_a_reservation_takes_the_fewest_nodes_and_none_in_maintenance_or_of_another(cluster: Lab) -> None:
+    for name, gpus in (("n2", 4), ("n3", 4), ("n4", 1)):
+        cluster.node(name, gpus=gpus)
+    maintenance(cluster, "n2")
+    for gpus in (3, 3, 1):
+        reservation(cluster, gpus=gpus)
+    names = dict(Node.objects.values_list("pk", "name"))
+    found = [sorted(names[node] for node in row.nodes) for row in read_windows(cluster.now) if row.team_id]
+    assert found == [["n3"], ["n1", "n4"], []]
