@@ -41,9 +41,9 @@ class Windows:
 
 @dataclass(frozen=True, eq=False)
 class Stays:
-    """How long m jobs hold GPUs: length_s (m, n) by type, at most, inf: unknown; least_s (m,) that repays a start.
+    """How long m jobs need GPUs: length_s (m, n) by type, at most, inf: unknown; least_s (m,) that repays a start.
 
-    least_s includes the time to save its work; inf: it may not be stopped.
+    Both include the time to save its work, as it is stopped so long before a window. least_s inf: it is never stopped.
     """
 
     length_s: Floats
@@ -138,19 +138,17 @@ def _fitting(problem: Problem, inventory: Inventory, sets: Bools) -> Bools:
     on_node = np.bincount(inventory.gpu_node, minlength=len(inventory.node_type))
     part = problem.gpus // np.maximum(problem.nodes, 1)
     fits = np.zeros((2, len(sets), len(part)), dtype=np.bool_)
-    domains = inventory.domains or [np.ones(len(on_node), dtype=np.bool_)]
-    for s, nodes in enumerate(sets):
-        for domain in domains:
-            here = nodes & domain
-            for size in np.unique(part).tolist():
-                of_size = part == size
-                whole = _by_type(inventory, here & (on_node >= size), np.full_like(on_node, size), problem)
-                fits[0, s, of_size] |= (problem.usage[:, of_size] <= whole[:, None]).all(axis=0)
-            anyhow = _by_type(inventory, here, on_node, problem)
-            fits[1, s] |= (problem.usage <= anyhow[:, None]).all(axis=0)
+    of_type = inventory.node_type[:, None] == np.arange(len(problem.capacity))
+    for nodes in inventory.domains or [np.ones(len(on_node), dtype=np.bool_)]:
+        for size in np.unique(part).tolist():
+            whole = np.where(nodes & (on_node >= size), size, 0)
+            fits[0][:, part == size] |= _holds(sets, whole[:, None] * of_type, problem.usage[:, part == size])
+        fits[1] |= _holds(sets, np.where(nodes, on_node, 0)[:, None] * of_type, problem.usage)
     return fits
 
 
-def _by_type(inventory: Inventory, nodes: Bools, gpus: Ints, problem: Problem) -> Ints:
-    """GPUs (n,) of each type on these nodes, so many of each node (N,)."""
-    return np.bincount(inventory.node_type[nodes], gpus[nodes], minlength=len(problem.capacity))
+def _holds(sets: Bools, gpus: Ints, usage: Ints) -> Bools:
+    """Whether sets (S, N) with so many GPUs (N, n) on each node hold configurations (n, K): (S, K)."""
+    held = sets.astype(float) @ gpus
+    holds: Bools = np.asarray((usage[None] <= held[:, :, None]).all(axis=1))
+    return holds

@@ -181,7 +181,7 @@ def forecast_input(
         limit_s=_limits_s(every, snapshot.problem, ran_s),
         preemptible=np.array([job.preemptible for job in every], dtype=np.bool_),
         windows=windows_of(rows.windows, rows.nodes, now) if rows.windows else None,
-        stays=stays_of(snapshot, every, rounds.min_run_s) if rows.windows else None,
+        stays=stays_of(snapshot, every, rounds.min_run_s, rows.checkpoint_s) if rows.windows else None,
     )
     unknowns = _unknowns(snapshot, jobs, history._replace(samples=able), now)
     return ForecastInput(present, unknowns, rounds, jobs, snapshot.types)

@@ -290,6 +290,8 @@ class InputRows:
     """Jobs with an open forecast."""
     windows: Sequence[WindowRow] = ()
     """The next occurrence of each window of nodes."""
+    checkpoint_s: Mapping[UUID, float] = field(default_factory=dict)
+    """Job → seconds that its last checkpoint took; none where there are no windows."""
     unreadable: Mapping[UUID, Exception] = field(default_factory=dict)
     """Jobs whose columns cannot be read."""
 
@@ -306,7 +308,7 @@ class InputRows:
 
 def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime | None = None) -> InputRows:
     """The rows of a round now; `begin_by`: with the jobs whose begin time comes until then."""
-    attempts, nodes = _attempts(), _nodes()
+    attempts, nodes, windows = _attempts(), _nodes(), read_windows(now)
     jobs, unreadable = _jobs(now, nodes, begin_by or now)
     estimated = any(job.steps_in_all is None for job in jobs)
     claims = list(GpuClaim.objects.open().values_list("gpu_id", "attempt_id", "held_from"))
@@ -334,7 +336,8 @@ def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime
         stages=read_stage_ratios(JobDependency.objects.filter(child__finished_at=None)) if estimated else {},
         forecasts=read_open_forecasts(),
         loss_rates=node_loss_rates(now),
-        windows=read_windows(now),
+        windows=windows,
+        checkpoint_s=_checkpoint_s() if windows else {},
         unreadable=unreadable,
     )
 
@@ -435,6 +438,11 @@ def _waiting_for() -> dict[UUID, list[str]]:
 def _begin_times(now: datetime) -> dict[UUID, datetime]:
     waiting = Job.objects.queued().filter(begin_time__gt=now, held=False)
     return dict(waiting.values_list("pk", "begin_time"))  # type: ignore[arg-type]  # none is null
+
+
+def _checkpoint_s() -> dict[UUID, float]:
+    told = Attempt.objects.filter(job__finished_at=None, checkpoint_s__isnull=False)
+    return dict(told.order_by("number").values_list("job", "checkpoint_s"))  # type: ignore[arg-type]  # none is null
 
 
 def read_measured(jobs: Iterable[JobRow]) -> list[tuple[Any, ...]]:

@@ -47,6 +47,7 @@ from scheduler_app.round.lease import Fence
 from scheduler_app.round.reports import hear_attempts
 from scheduler_app.round.set_aside import OF_NO_ITEM, Kind, forget_recovered, isolate, set_aside, set_aside_at, words_of
 from scheduler_app.windows.reading import read_windows
+from scheduler_app.windows.saving import LONGEST_SAVING, MARGIN, time_to_save
 
 log = logging.getLogger(__name__)
 State = Attempt.State
@@ -55,10 +56,6 @@ BACKOFF, LONGEST_BACKOFF = 5, timedelta(seconds=60)
 """An engine that does not answer is left alone for five times as long as it took to find out: others wait meanwhile."""
 FRESH_WATCH = timedelta(minutes=2)
 """GPUs were last read so recently, or whether they are still idle is not known."""
-LONGEST_SAVING = timedelta(hours=2)
-"""Before a window, however long a job takes to save its work."""
-WINDOW_MARGIN = timedelta(seconds=15)
-"""Between the last moment at which jobs are stopped and the begin of the window: turns take a while."""
 PER_TRANSACTION = 50
 """Attempts that are told to stop, or declared lost, in one transaction."""
 
@@ -301,10 +298,10 @@ def _on_draining_nodes() -> Iterator[DueStop]:
 
 def _before_windows(now: datetime) -> Iterator[DueStop]:
     """Jobs on nodes of windows that begin before they could save their work later, and that are not for their team."""
-    near = [row for row in read_windows(now) if row.begins_at < now + LONGEST_SAVING + WINDOW_MARGIN]
+    near = [row for row in read_windows(now) if row.begins_at < now + LONGEST_SAVING + MARGIN]
     nodes = {node for row in near for node in row.nodes}
     for one in _that_save(nodes) if nodes else ():
-        saving = min(timedelta(seconds=one.grace_s + (one.checkpoint_s or 0)), LONGEST_SAVING) + WINDOW_MARGIN
+        saving = time_to_save(one.grace_s, one.checkpoint_s)
         for window in near:
             if one.node_id in window.nodes and one.team_id != window.team_id and window.begins_at - saving <= now:
                 yield DueStop(one.job, Attempt.StopReason.DRAIN, f"{one.node}: {window.words}"[:500])

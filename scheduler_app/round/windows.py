@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from scheduler_app.round.job_options import Timing
 from scheduler_app.round.reason_texts import ReasonText, reason_text
 from scheduler_app.round.snapshot import KeptOff, LeftOut, Snapshot, rate_spreads, seconds_worked
 from scheduler_app.windows.reading import WindowRow
+from scheduler_app.windows.saving import time_to_save
 
 
 def close_nodes(snapshot: Snapshot, left_out: LeftOut, rows: InputRows, timing: Timing) -> tuple[Snapshot, LeftOut]:
@@ -27,7 +29,7 @@ def close_nodes(snapshot: Snapshot, left_out: LeftOut, rows: InputRows, timing: 
         return snapshot, left_out
     jobs = {str(job.id): job for job in rows.jobs}
     queue = [jobs[key] for key in snapshot.jobs]
-    stays = stays_of(snapshot, queue, timing.min_run_s)
+    stays = stays_of(snapshot, queue, timing.min_run_s, rows.checkpoint_s)
     left = open_nodes(snapshot.problem, snapshot.inventory, windows_of(rows.windows, rows.nodes, timing.now), stays)
     able: Bools = np.asarray(left.possible.any(axis=1))
     kept, position = _kept_off(snapshot.problem, left, stays, rows.windows), np.cumsum(able) - 1
@@ -54,13 +56,17 @@ def windows_of(windows: Sequence[WindowRow], nodes: Sequence[NodeRow], now: date
     )
 
 
-def stays_of(snapshot: Snapshot, jobs: Sequence[JobRow], min_run_s: float) -> Stays:
-    """How long jobs hold GPUs: up to their time limit, else for what is left of them in nine of ten cases."""
+def stays_of(snapshot: Snapshot, jobs: Sequence[JobRow], min_run_s: float, checkpoint_s: Mapping[UUID, float]) -> Stays:
+    """How long jobs hold GPUs: up to their time limit, else for what is left of them in nine of ten cases.
+
+    And so long before a window as they would be stopped to save their work: none is to be stopped just before its end.
+    """
     problem, held_s = snapshot.problem, snapshot.problem.held_s
     limit_s = [np.inf if job.time_limit_s is None else job.time_limit_s - job.ran_s for job in jobs]
     left_s = np.maximum(np.array(limit_s, dtype=float) - held_s, 0)[:, None]
-    length_s = np.where(np.isfinite(left_s), left_s, _forecast_s(snapshot, jobs))
-    saving_s = np.array([job.grace_s for job in jobs], dtype=float)
+    saving = [time_to_save(job.grace_s, checkpoint_s.get(job.id)).total_seconds() for job in jobs]
+    saving_s = np.array(saving, dtype=float)
+    length_s = np.where(np.isfinite(left_s), left_s, _forecast_s(snapshot, jobs)) + saving_s[:, None]
     preemptible = np.array([job.preemptible for job in jobs], dtype=np.bool_)
     return Stays(length_s, np.where(preemptible, saving_s + problem.restart_s + min_run_s, np.inf))
 

@@ -99,6 +99,28 @@ def test_labels_name_nodes(cluster: Lab) -> None:
     assert [len(row.nodes) for row in read_windows(cluster.now)] == [1, 0]
 
 
+def test_no_job_starts_that_would_be_stopped_just_before_its_end(cluster: Lab) -> None:
+    """An hour fits before a window in 61 minutes, but not with the five minutes that it would have to save its work."""
+    maintenance(cluster, "n1", after=61 * MINUTE)
+    job = cluster.submit(time_limit="1h", checkpoint={"grace_seconds": 300})
+    cluster.round()
+    assert fresh(job).reason == Reason.MAINTENANCE
+
+
+def test_a_job_that_was_stopped_for_a_window_does_not_start_again_before_it(cluster: Lab) -> None:
+    """Its last checkpoint took ten minutes."""
+    job = cluster.submit(UNTIL_LET_GO, checkpoint={"grace_seconds": 1})
+    cluster.running(job)
+    Attempt.objects.update(checkpoint_s=600)
+    maintenance(cluster, "n1", after=11 * MINUTE)
+    cluster.tick()
+    assert fresh(job).state == Job.State.RUNNING
+    cluster.ahead += MINUTE
+    cluster.until_state(job, Job.State.QUEUED)
+    cluster.round()
+    assert (fresh(job).state, job.reason, len(cluster.attempts(job))) == (Job.State.QUEUED, Reason.MAINTENANCE, 1)
+
+
 # -- in time -------------------------------------------------------------------------------------------------------
 
 
