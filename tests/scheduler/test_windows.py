@@ -11,6 +11,7 @@ from cluster_app.errors import InMaintenance
 from cluster_app.models import GpuType, Node
 from cluster_app.services import cordon, resume
 from jobs_app.models import Attempt, Job, Reason
+from scheduler_app.explain.dry_run import dry_run
 from scheduler_app.models import TimeWindow
 from scheduler_app.windows.reading import read_windows
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -119,6 +120,19 @@ def test_a_job_that_was_stopped_for_a_window_does_not_start_again_before_it(clus
     cluster.until_state(job, Job.State.QUEUED)
     cluster.round()
     assert (fresh(job).state, job.reason, len(cluster.attempts(job))) == (Job.State.QUEUED, Reason.MAINTENANCE, 1)
+
+
+def test_the_plan_of_a_job_names_the_next_window_of_its_nodes_and_its_begin_time(cluster: Lab) -> None:
+    plain = {"name": "a", "command": "true", "gpus": 1}
+    assert "window" not in dry_run(plain, owner=cluster.user())["note"]
+    reservation(cluster, gpus=1)
+    assert "window" not in dry_run(plain, owner=cluster.user())["note"]
+    assert "reserved for team vision from" in dry_run(plain, owner=cluster.user("eve", "language"))["note"]
+    maintenance(cluster, "n1")
+    later = {**plain, "begin_time": "2036-12-01T08:00:00Z"}
+    note = dry_run(later, owner=cluster.user())["note"]
+    assert note.startswith("The job is not started before 2036-12-01 08:00 UTC, its begin time.")
+    assert "It is not placed where it would cross a window: maintenance from" in note
 
 
 # -- in time -------------------------------------------------------------------------------------------------------
