@@ -84,6 +84,19 @@ class Inventory:
         columns = {name: getattr(self, name)[kept] for name in ("gpu_node", "holder", "releasing")}
         return replace(self, **columns, gpu_slower_by=slower_by)
 
+    def of_rows(self, rows: Ints, holder: Ints) -> Self:
+        """The inventory for some of the rows, whose GPUs are held as told (G,)."""
+        sets = None if self.node_set is None else self.node_set[rows]
+        return replace(
+            self,
+            holder=holder,
+            cpus_per_gpu=self.cpus_per_gpu[rows],
+            memory_per_gpu_mib=self.memory_per_gpu_mib[rows],
+            uneven=self.uneven[rows],
+            node_set=sets,
+            node_sets=None if sets is None or self.node_sets is None else self.node_sets[: sets.max(initial=-1) + 1],
+        )
+
     @cached_property
     def restricted(self) -> Bools:
         """Jobs (m,) that may not use all nodes."""

@@ -24,6 +24,8 @@ class Action(models.TextChoices):
     NODE_IMPORT = "node.import", "imported nodes"
     NODE_SYNC = "node.sync", "took over an engine's nodes"
     ENGINE_TEST = "engine.test", "tested an engine"
+    WINDOW_ADD = "window.add", "added a window of nodes"
+    WINDOW_DELETE = "window.delete", "deleted a window of nodes"
     POLICY_CHOOSE = "policy.choose", "chose a policy"
     TOKEN_CREATE = "token.create", "made a token"
     TOKEN_REVOKE = "token.revoke", "revoked a token"

@@ -203,6 +203,7 @@ def _unknowns(state: State, rows: Ints, samples: Ints) -> Unknowns:
         duration=[found.estimate if found else None for found in durations],
         done_s=np.where(there, jobs.steps[every] - state.left[every], 0) / jobs.base_rate[every],
         rate_spread=np.zeros(len(every)),
+        begin_s=np.zeros(len(rows)),
         submitted_s=jobs.arrival_s[samples] - state.now_s,
         known_s=min(state.now_s, SAMPLES_S),
         history_s=state.now_s,

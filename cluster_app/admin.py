@@ -16,7 +16,7 @@ from import_export.results import Result
 
 from audit_app.admin import Audited
 from cluster_app.csv_import import FileInForm, NodeResource, nodes_as_csv
-from cluster_app.errors import GpusInUse, NotLentNow, NotReported, ReasonMissing
+from cluster_app.errors import GpusInUse, InMaintenance, NotLentNow, NotReported, ReasonMissing
 from cluster_app.gpu_faults import cordon_gpu, return_gpu
 from cluster_app.models import (
     MOST_GPUS_PER_NODE,
@@ -260,7 +260,7 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
     def _resume(self, request: HttpRequest, node: Node) -> bool:
         try:
             resume(node, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
-        except NotLentNow as error:
+        except (InMaintenance, NotLentNow) as error:
             self.message_user(request, str(error), messages.ERROR)
             return False
         return True

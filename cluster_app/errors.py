@@ -1,5 +1,7 @@
 """Errors about the inventory."""
 
+from datetime import datetime
+
 
 class ClusterError(Exception):
     """Base of all errors about nodes and GPUs."""
@@ -23,6 +25,17 @@ class NotLentNow(ClusterError):
 
     def __init__(self, node: str, window: str) -> None:
         super().__init__(f"{node} is lent {window}, and returns by itself: change these times to use it now.")
+
+
+class InMaintenance(ClusterError):
+    """A node was to be returned to service during a maintenance window."""
+
+    code = "node_in_maintenance"
+
+    def __init__(self, node: str, until: datetime) -> None:
+        super().__init__(
+            f"{node} is in maintenance until {until:%F %H:%M} UTC, and returns by itself: end that window."
+        )
 
 
 class NotReported(ClusterError):

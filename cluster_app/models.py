@@ -267,6 +267,9 @@ class Node(models.Model):
     given_back = models.BooleanField(
         default=False, editable=False, help_text="It is drained because its owner has it back, until it is lent again."
     )
+    maintenance_until = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="It is drained for a maintenance window, until then."
+    )
     state = models.CharField(max_length=20, choices=State.choices, default=State.READY)
     reason = models.CharField(max_length=200, blank=True, help_text="Why it is cordoned or draining.")
     health = models.CharField(max_length=20, choices=Health.choices, default=Health.UNKNOWN)

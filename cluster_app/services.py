@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
-from cluster_app.errors import GpusInUse, NotLentNow, ReasonMissing
+from cluster_app.errors import GpusInUse, InMaintenance, NotLentNow, ReasonMissing
 from cluster_app.lending import WindowChanges, hours_of, takes_jobs
 from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Gpu, GpuType, Node, NodeEvent, NodePower
 from cluster_app.node_history import begin_interval, censor_intervals
@@ -95,14 +95,17 @@ def drain(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> None:
 def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> None:
     """Return the node to service; one that was put to sleep is woken first.
 
-    Raise `NotLentNow` for one that its owner has back until its window begins.
+    Raise `NotLentNow` for one that its owner has back until its window begins, `InMaintenance` before its end.
     """
     if NodePower.objects.filter(node=node).exists():
         why, row = reason.strip() or "resumed by hand", Node.objects.filter(pk=node.pk)
         _wake(row, node, reason=why, now=timezone.now(), actor=actor)
     else:
         _refuse_not_lent(node, timezone.now())
-        Node.objects.filter(pk=node.pk).update(state=Node.State.READY, reason="", given_back=False)
+        _refuse_in_maintenance(node, timezone.now())
+        Node.objects.filter(pk=node.pk).update(
+            state=Node.State.READY, reason="", given_back=False, maintenance_until=None
+        )
         record(node, NodeEvent.Kind.RESUMED, reason.strip(), actor=actor)
     note(Action.NODE_RESUME, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
 
@@ -110,6 +113,11 @@ def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> N
 def _refuse_not_lent(node: Node, now: datetime) -> None:
     if node.given_back and not takes_jobs(node, now):
         raise NotLentNow(node.name, hours_of(node))
+
+
+def _refuse_in_maintenance(node: Node, now: datetime) -> None:
+    if node.maintenance_until is not None and node.maintenance_until > now:
+        raise InMaintenance(node.name, node.maintenance_until)
 
 
 @transaction.atomic
@@ -124,6 +132,34 @@ def follow_windows(changes: WindowChanges, now: datetime) -> None:
         out = Node.objects.filter(pk=node.pk, given_back=True, state__in=(Node.State.DRAINING, Node.State.DRAINED))
         if out.update(state=Node.State.READY, reason="", given_back=False):
             record(node, NodeEvent.Kind.RESUMED, "lent again")
+
+
+@transaction.atomic
+def begin_maintenance(node: Node, *, reason: str, until: datetime) -> None:
+    """Drain a node in service until then; one that is drained for a maintenance has this end and reason from now on."""
+    why, ready = _short(reason), Node.objects.filter(pk=node.pk, state=Node.State.READY)
+    if ready.update(state=Node.State.DRAINING, reason=why, maintenance_until=until):
+        record(node, NodeEvent.Kind.DRAINED, why)
+    else:
+        Node.objects.filter(pk=node.pk, maintenance_until__isnull=False).update(reason=why, maintenance_until=until)
+
+
+@transaction.atomic
+def end_maintenance(node: Node, now: datetime) -> None:
+    """Return a node to service that was drained for a maintenance, unless its owner has it back."""
+    out = Node.objects.filter(pk=node.pk, maintenance_until__isnull=False)
+    lent = takes_jobs(node, now)
+    columns = {"state": Node.State.READY, "reason": ""} if lent else _given_back(node)
+    drained = out.filter(state__in=(Node.State.DRAINING, Node.State.DRAINED))
+    if drained.update(**columns, maintenance_until=None) and lent:
+        record(node, NodeEvent.Kind.RESUMED, "maintenance is over")
+    out.update(maintenance_until=None)
+
+
+def _short(reason: str) -> str:
+    """As much of a reason as a node's column holds."""
+    most = Node._meta.get_field("reason").max_length or 0
+    return reason if len(reason) <= most else f"{reason[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _given_back(node: Node) -> dict[str, Any]:
@@ -214,7 +250,7 @@ def _take_out(
 ) -> None:
     if not reason.strip():
         raise ReasonMissing
-    Node.objects.filter(pk=node.pk).update(state=state, reason=reason.strip(), given_back=False)
+    Node.objects.filter(pk=node.pk).update(state=state, reason=reason.strip(), given_back=False, maintenance_until=None)
     record(node, kind, reason.strip(), actor=actor)
 
 

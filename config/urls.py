@@ -28,6 +28,7 @@ from scheduler_app.api.secrets import SecretViewSet
 from scheduler_app.api.storage import StorageViewSet
 from scheduler_app.api.teams import TeamViewSet
 from scheduler_app.api.throughputs import ThroughputViewSet
+from scheduler_app.api.windows import WindowViewSet
 from scheduler_app.pages import operations
 
 
@@ -45,6 +46,7 @@ router.register("nodes", NodeViewSet, basename="node")
 router.register("engines", EngineViewSet, basename="engine")
 router.register("agents", AgentViewSet, basename="agent")
 router.register("storage", StorageViewSet, basename="storage")
+router.register("windows", WindowViewSet, basename="window")
 router.register("rounds", RoundViewSet, basename="round")
 router.register("gpu-types", GpuTypeViewSet, basename="gpu-type")
 router.register("teams", TeamViewSet, basename="team")

@@ -45,6 +45,8 @@ class Unknowns:
         Seconds (M,) that such a gang would have taken for what the row has done.
     rate_spread
         Standard deviation (M,) of the logarithm of the true rate over the one that is told.
+    begin_s
+        Seconds (m,) until each job that is there may start: its begin time.
     submitted_s
         Seconds (g,) from now to the submission of each sample of arrivals, all negative; the rows after the first m.
     known_s
@@ -59,6 +61,7 @@ class Unknowns:
     duration: Sequence[Estimate | None]
     done_s: Floats
     rate_spread: Floats
+    begin_s: Floats
     submitted_s: Floats
     known_s: float
     history_s: float
@@ -85,7 +88,8 @@ def draw_futures(present: Present, unknowns: Unknowns, *, draws: int, until_s: f
         )
         faster = np.exp(unknowns.rate_spread[rows] * ndtri(q))
         outages = draw_outages(unknowns.lifetimes, until_s, of_nodes)
-        yield Draw(rows, np.concatenate([np.zeros(m), arrival_s]), _left(present, unknowns, rows, p), faster, outages)
+        came_s = np.concatenate([unknowns.begin_s, arrival_s])
+        yield Draw(rows, came_s, _left(present, unknowns, rows, p), faster, outages)
 
 
 def stratified(chance: np.random.Generator, draws: int, columns: int) -> Floats:

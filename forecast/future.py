@@ -8,6 +8,7 @@ have started when the GPUs became free, as in a round that this would have cause
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from time import monotonic
 
 import numpy as np
@@ -18,10 +19,11 @@ from allocation.policies.parameters import Policy
 from allocation.problem import Problem, isolated_rate, runnable
 from allocation.rounds.mechanism import reset_due
 from estimation.types import Bools, Floats, Ints
+from forecast.closures import Closures
 from forecast.filling import Filling
 from forecast.gates import Gates, Waits
 from forecast.outages import Nodes, Outage
-from forecast.present import Draw, Present, inventory_of, weights_among
+from forecast.present import Draw, Present, weights_among
 
 DECISIONS, FILLINGS = 0.25, 0.02
 """Least time between two decisions, and between two fillings, as a part of the time from now to them."""
@@ -129,6 +131,7 @@ class Future:
     _next_decision_s: float = 0.0
     _shares_since_s: float = 0.0
     _changed: bool = False
+    _looked_s: float = 0.0
     _due: bool = True
     """Whether the next round may decide otherwise: jobs wait, came or went since the last."""
 
@@ -153,6 +156,11 @@ class Future:
         self.free_s = np.zeros(len(self.owner))
         self.nodes = Nodes(self.present.inventory, problem.capacity, self.draw.outages)
 
+    @cached_property
+    def closures(self) -> Closures:
+        """The windows that keep rows from nodes."""
+        return Closures(self.present.windows, self.present.stays, self.present.problem.team)
+
     def played(self) -> Played:
         m = self.present.jobs
         return Played(self.start_s[:m], self.finish_s[:m], self.gpu_type[:m])
@@ -160,11 +168,22 @@ class Future:
     def run_round(self) -> None:
         """Decide, start and stop jobs, and run them until the next round."""
         self._turn_nodes()
+        self._leave_nodes()
         active = np.flatnonzero(np.isinf(self.finish_s) & (self.open_s <= self.now_s))
         if self._due and active.size:
             self._decide(active) if self.now_s >= self._next_decision_s else self._fill(active)
         self._due = bool((self.held[active] < 0).any())
         self._run_until(self._next_s(), active)
+
+    def _leave_nodes(self) -> None:
+        """Stop the rows on nodes whose window has begun; the GPUs are free again when it is over."""
+        closures, inventory = self.closures, self.present.inventory
+        gone = closures.left_by(self.owner, inventory, self.now_s)
+        self.held[gone] = -1
+        self.owner[np.isin(self.owner, gone)] = -1
+        self.free_s = np.maximum(self.free_s, closures.free_s(inventory, self.now_s))
+        self._note_change(gone.size or closures.passed_between(self._looked_s, self.now_s))
+        self._looked_s = self.now_s
 
     @property
     def _turn_s(self) -> float:
@@ -174,16 +193,19 @@ class Future:
         self._renew_shares()
         able = active[runnable(self.present.problem.rate[active], self.present.problem.usage, self.nodes.capacity)]
         if able.size:
-            plan, owner = self._plan(able), np.full(len(self.owner), -1)
-            owner[self.nodes.usable] = np.where(plan.owner >= 0, able[plan.owner], -1)
-            self._apply(able, plan.assignment, owner)
+            rows, plan = self._plan(able)
+            assignment, owner = np.full(len(self.left), -1), np.full(len(self.owner), -1)
+            assignment[rows] = plan.assignment
+            owner[self.nodes.usable] = np.append(rows, -1)[plan.owner]
+            self._apply(able, assignment[able], owner)
         self._next_decision_s = self.now_s + max(DECISIONS * self.now_s, NEAR_DECISIONS_S)
 
     def _fill(self, active: Ints) -> None:
         present = self.present
         taken = np.where(self.nodes.usable, self.owner, 0)  # what is down is as if somebody held it
-        filling = Filling.of(present.problem, present.inventory, present.quotas, self.held, taken)
         waiting, assignment, owner = active[self.held[active] < 0], self.held.copy(), self.owner.copy()
+        inventory = self.closures.inventory_for(waiting, present.inventory, self.now_s)
+        filling = Filling.of(present.problem, inventory, present.quotas, self.held, taken)
         for row, k, gpus in filling.starts(self._queue(waiting), strict=self.rounds.strict):
             assignment[row], owner[gpus] = k, row
         self._apply(active, assignment[active], owner)
@@ -197,16 +219,18 @@ class Future:
 
     # -- decide --------------------------------------------------------------------------------------------------
 
-    def _plan(self, active: Ints) -> Plan:
+    def _plan(self, active: Ints) -> tuple[Ints, Plan]:
+        """The rows that may run on nodes that no window keeps from them, and their plan."""
         position = np.full(len(self.left) + 1, -1)
         position[active] = np.arange(len(active))
-        inventory = inventory_of(self.present.inventory, active, position[self.owner])
+        inventory = self.present.inventory.of_rows(active, position[self.owner])
         if not self.nodes.all_up:
             inventory = inventory.of_gpus(self.nodes.usable)
         if self.now_s > 0:  # by then the jobs that are leaving have left
             inventory = replace(inventory, releasing=np.zeros_like(inventory.releasing))
-        quotas = replace(self.present.quotas, group=self.present.quotas.group[active])
-        return plan_round(self._problem(active), inventory, quotas, self.rounds.policy, round_s=self.rounds.round_s)
+        problem, inventory, able = self.closures.narrowed(self._problem(active), inventory, active, self.now_s)
+        quotas = replace(self.present.quotas, group=self.present.quotas.group[able])
+        return able, plan_round(problem, inventory, quotas, self.rounds.policy, round_s=self.rounds.round_s)
 
     def _problem(self, active: Ints) -> Problem:
         """The round as the policy sees it."""
@@ -301,7 +325,7 @@ class Future:
         least_s = max(FILLINGS * self.now_s, NEAR_FILLINGS_S)
         came_s = self.open_s[self.open_s > self.now_s].min(initial=np.inf)
         ends_s = self._ends_s(np.flatnonzero(self.held >= 0)).min(initial=np.inf)
-        event_s = min(came_s, ends_s, self.nodes.next_s) - self.now_s
+        event_s = min(came_s, ends_s, self.nodes.next_s, self.closures.next_s(self.now_s)) - self.now_s
         decision_s = max(self._next_decision_s - self.now_s, self.rounds.round_s)
         longest_s = decision_s if self._due else np.inf
         return float(self.now_s + max(least_s, min(event_s, longest_s, HORIZON_S)))

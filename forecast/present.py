@@ -8,6 +8,7 @@ import numpy as np
 from allocation.inventory import Inventory
 from allocation.problem import LEAST_WEIGHT, Problem
 from allocation.quotas import Quotas
+from allocation.rounds.windows import Stays, Windows
 from estimation.types import Bools, Floats, Ints
 from forecast.gates import Waits
 from forecast.outages import Outage
@@ -31,6 +32,8 @@ class Present:
         Rows (M,) that may be stopped or moved once they run.
     waits
         What the m jobs that are there wait for beside GPUs; None: nothing.
+    windows, stays
+        Windows of nodes, and how long the rows hold GPUs; None: there are no windows.
     """
 
     problem: Problem
@@ -41,6 +44,8 @@ class Present:
     limit_s: Floats
     preemptible: Bools
     waits: Waits | None = None
+    windows: Windows | None = None
+    stays: Stays | None = None
 
     def rows(self, kept: Ints) -> Self:
         """The same moment for some of the rows: first all jobs that are there, in their order."""
@@ -49,27 +54,14 @@ class Present:
         return replace(
             self,
             problem=self.problem.subset(kept),
-            inventory=inventory_of(self.inventory, kept, position[self.inventory.holder]),
+            inventory=self.inventory.of_rows(kept, position[self.inventory.holder]),
             quotas=replace(self.quotas, group=self.quotas.group[kept]),
             jobs=int((kept < self.jobs).sum()),
             team_weight=self.team_weight[kept],
             limit_s=self.limit_s[kept],
             preemptible=self.preemptible[kept],
+            stays=self.stays and self.stays.of_rows(kept),
         )
-
-
-def inventory_of(inventory: Inventory, rows: Ints, holder: Ints) -> Inventory:
-    """The inventory for some of the rows, whose GPUs are held as told (G,)."""
-    sets = None if inventory.node_set is None else inventory.node_set[rows]
-    return replace(
-        inventory,
-        holder=holder,
-        cpus_per_gpu=inventory.cpus_per_gpu[rows],
-        memory_per_gpu_mib=inventory.memory_per_gpu_mib[rows],
-        uneven=inventory.uneven[rows],
-        node_set=sets,
-        node_sets=None if sets is None or inventory.node_sets is None else inventory.node_sets[: sets.max() + 1],
-    )
 
 
 def weights_among(team_weight: Floats, job_weight: Floats, team: Ints) -> Floats:
@@ -85,8 +77,8 @@ class Draw:
     """One draw of what is not known, for L rows.
 
     rows (L,) are those of the present, first the jobs that are there, then arrivals, of which one sample may be
-    several; arrival_s (L,), 0 for the first; left (L,) steps until each is done; speed (L,), by which true rates differ
-    from those that the policy is told; outages of nodes, by their numbers in the inventory.
+    several; arrival_s (L,), of the first their begin time, or 0; left (L,) steps until each is done; speed (L,), by
+    which true rates differ from those that the policy is told; outages of nodes, by their numbers in the inventory.
     """
 
     rows: Ints

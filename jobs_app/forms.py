@@ -22,7 +22,7 @@ from rest.errors import Fault
 WHOLE_NUMBERS = ("cpus_per_gpu", "total_steps", "retries")
 TEXTS = (
     *("name", "team", "command", "workdir", "image", "volunteers"),
-    *("gpu_memory", "memory_per_gpu", "workload", "time_limit"),
+    *("gpu_memory", "memory_per_gpu", "workload", "begin_time", "time_limit"),
 )
 LISTS = ("gpu_types", "mounts")
 FIELD_OF = {
@@ -83,6 +83,9 @@ class JobForm(forms.Form):
     workload = forms.CharField(required=False, help_text="Jobs of the same workload share measured throughput.")
     total_steps = forms.CharField(
         required=False, label="Total steps", help_text="Lets Motley estimate the remaining time."
+    )
+    begin_time = forms.CharField(
+        required=False, label="Not before", help_text="Time (UTC), e.g. 2026-12-01T08:00. Empty: as soon as possible."
     )
     time_limit = forms.CharField(required=False, help_text="Of running time, e.g. 48h or 90m.")
     retries = forms.CharField(required=False, help_text="After failures; preemptions do not count.")

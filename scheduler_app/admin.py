@@ -26,7 +26,7 @@ from engines.protocol import EngineError, NodeState
 from jobs_app.models import Attempt
 from scheduler_app.errors import InvalidChoice
 from scheduler_app.explain.drain_estimate import describe, name_jobs, occupancies
-from scheduler_app.models import Agent, EngineProbe, PolicySetting, Round, SetAside
+from scheduler_app.models import Agent, EngineProbe, PolicySetting, Round, SetAside, TimeWindow
 from scheduler_app.operations.join_agent import revoke_agent
 from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.operations.sync_nodes import sync_nodes
@@ -34,6 +34,7 @@ from scheduler_app.pages.forms import PolicySettingForm
 from scheduler_app.policy.settings import KEPT_FIELDS, choose_policy, restore_policy, with_defaults
 from scheduler_app.round.engine_registry import check_options
 from scheduler_app.round.probe import ask_for_probe
+from scheduler_app.windows.editing import window_faults
 
 admin.site.unregister(Node)
 
@@ -224,6 +225,41 @@ class AgentAdmin(Audited, admin.ModelAdmin[Agent]):
 
 
 REPORTED = ("heard_at", "since", "fault", "reported_nodes")
+
+
+class TimeWindowForm(forms.ModelForm[TimeWindow]):
+    class Meta:
+        model = TimeWindow
+        fields = (
+            *("kind", "reason", "nodes", "labels", "team", "gpu_type", "gpus"),
+            *("begins_at", "ends_at", "cron", "zone", "repeats_until"),
+        )
+
+    def clean(self) -> dict[str, Any]:
+        super().clean()
+        self.cleaned_data["labels"] = self.cleaned_data.get("labels") or {}
+        if "zone" in self.cleaned_data:
+            for field, text in list(window_faults(self.cleaned_data, timezone.now())):
+                self.add_error(field, text)
+        return self.cleaned_data
+
+
+@admin.register(TimeWindow)
+class TimeWindowAdmin(Audited, admin.ModelAdmin[TimeWindow]):
+    """Windows in which nodes are not for all jobs: maintenance, and reservations of teams."""
+
+    form = TimeWindowForm
+    list_display = ("kind", "reason", "begins_at", "ends_at", "cron", "team", "gpu_type", "gpus")
+    list_filter = ("kind", "team")
+    search_fields = ("reason", "nodes__name")
+    filter_horizontal = ("nodes",)
+    list_select_related = ("team", "gpu_type")
+
+    def save_model(
+        self, request: HttpRequest, obj: TimeWindow, form: forms.ModelForm[TimeWindow], change: bool
+    ) -> None:
+        obj.created_by = obj.created_by or request.user  # type: ignore[assignment]  # admin views need a signed-in user
+        super().save_model(request, obj, form, change)
 
 
 @admin.register(PolicySetting)

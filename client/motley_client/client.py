@@ -47,6 +47,7 @@ from motley_client.responses import (
     Throughput,
     Token,
     UsageReport,
+    Window,
 )
 from motley_client.sessions import Session, open_session
 
@@ -203,7 +204,7 @@ class Client(Connection):
         return cast("Iterator[Attempt]", self._pages(url_path("jobs", job_id, "attempts"), {}))
 
     def change(self, job_id: str, fields: Spec, *, if_match: str | None = None) -> JobDetail:
-        """Change the job's name, weight, tags, retries, time_limit or deadline; None removes either limit.
+        """Change the job's name, weight, tags, retries, time_limit, deadline or begin_time; None removes these.
 
         With `if_match`, the `etag` of a job, raises `Conflict` if the job has changed since (optimistic concurrency).
         """
@@ -364,6 +365,21 @@ class Client(Connection):
     def storage(self) -> Iterator[Storage]:
         """Named storage, by engine and GPU type."""
         return cast("Iterator[Storage]", self._pages("storage", {}))
+
+    def windows(self) -> Iterator[Window]:
+        """Windows of nodes that go on or are to come: maintenance, and reservations of teams."""
+        return cast("Iterator[Window]", self._pages("windows", {}))
+
+    def add_window(self, fields: Spec) -> Window:
+        """Add a window: `reason`, `begins_at`, `ends_at`, and `nodes` or `labels`, or `team`, `gpu_type` and `gpus`.
+
+        Administrators only.
+        """
+        return cast("Window", self._json("POST", "windows", json=dict(fields)))
+
+    def delete_window(self, window_id: int) -> None:
+        """Delete a window; nodes that are drained for it return to service. Administrators only."""
+        self._send("DELETE", url_path("windows", window_id))
 
     def throughputs(
         self, *, team: str | None = None, workload: str | None = None, gpu_type: str | None = None

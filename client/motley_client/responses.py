@@ -463,6 +463,30 @@ class UsageReport(TypedDict):
     rows: list[Usage]
 
 
+class Occurrence(TypedDict):
+    begins_at: str
+    ends_at: str
+
+
+class Window(TypedDict):
+    """Window of nodes: maintenance, or GPUs reserved for a team; `next` goes on or comes next, null: it is over."""
+
+    id: int
+    kind: str
+    reason: str
+    nodes: list[str]
+    labels: dict[str, str]
+    team: str | None
+    gpu_type: str | None
+    gpus: int | None
+    begins_at: str
+    ends_at: str
+    cron: str
+    zone: str
+    repeats_until: str | None
+    next: Occurrence | None
+
+
 class Secret(TypedDict):
     """Name of a secret of a team, or of a user."""
 

@@ -70,13 +70,15 @@ def requeue_job(job: Job, *, actor: User | None) -> None:
 
 
 def change_job(job: Job, data: Any, *, actor: User, administrator: bool = False) -> None:
-    """Change name, weight, deadline, time limit, tags or retries; of a finished job only name and tags."""
+    """Change name, weight, times, limits, tags or retries; of a finished job only name and tags."""
     asked = parse_change(data)
     with transaction.atomic():
         lock_job(job.pk)
         found = Job.objects.select_related("team", "code").get(pk=job.pk)
         if found.is_final and not asked.keys() <= DESCRIPTIVE:
             raise JobIsFinished(found.get_state_display())
+        if "begin_time" in asked and found.state != State.QUEUED:
+            raise Conflict("Only a job that waits in the queue has a begin time to change: requeue it first.")
         if faults := list(weight_faults(asked.get("weight", 0.0), found.team, administrator=administrator)):
             raise InvalidSpec(faults)
         changes = {column: value for column, value in asked.items() if getattr(found, column) != value}

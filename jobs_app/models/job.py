@@ -1,7 +1,7 @@
 """Jobs with their state and reason, job arrays, dependencies and tags."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -25,12 +25,15 @@ class Reason(models.TextChoices):
 
     HELD = "held", "held"
     DEPENDENCY = "dependency", "waits for another job"
+    BEGIN_TIME = "begin_time", "waits for its begin time"
     NO_SUCH_GPU = "no_such_gpu", "no such GPU"
     GPU_MEMORY_TOO_SMALL = "gpu_memory_too_small", "GPUs have too little memory"
     GANG_TOO_LARGE = "gang_too_large", "gang too large"
     NO_STORAGE = "no_storage", "storage missing"
     QUOTA = "quota", "quota reached"
     NO_HEALTHY_NODE = "no_healthy_node", "no node in service"
+    MAINTENANCE = "maintenance", "nodes in maintenance"
+    RESERVED = "reserved", "GPUs reserved for a team"
     INSUFFICIENT_GPUS = "insufficient_gpus", "not enough free GPUs"
     FRAGMENTED = "fragmented", "free GPUs are fragmented"
     OUTBID = "outbid", "outbid by other jobs"
@@ -73,6 +76,11 @@ LONGEST_PAUSE = timedelta(minutes=5)
 """Between two attempts of a job."""
 
 
+def words_of_begin_time(begin_time: datetime) -> str:
+    """Why a job waits that has one."""
+    return f"It is not started before {begin_time.astimezone(UTC):%F %H:%M:%S} UTC, its begin time."
+
+
 class JobQuerySet(models.QuerySet["Job"]):
     def update(self, **columns: Any) -> int:
         """Also set `updated_at`, which `auto_now` does only in `save()`: clients poll for changed jobs.
@@ -101,18 +109,22 @@ class JobQuerySet(models.QuerySet["Job"]):
     def unfinished(self) -> "JobQuerySet":
         return self.filter(state__in=(Job.State.QUEUED, *Job.ACTIVE))
 
-    def schedulable(self, now: datetime) -> "JobQuerySet":
-        """Queued jobs that are neither held nor waiting for a dependency or a pause to end.
+    def schedulable(self, now: datetime, *, begin_by: datetime | None = None) -> "JobQuerySet":
+        """Queued jobs that are neither held nor waiting for a dependency, their begin time or a pause to end.
+
+        `begin_by`: also those whose begin time comes until then.
 
         A pause that would end later than the longest one began by a clock that was set back since, and is over.
         """
         unmet = JobDependency.objects.filter(child=models.OuterRef("pk")).unmet()
         eligible = Q(eligible_at=None) | Q(eligible_at__lte=now) | Q(eligible_at__gt=now + LONGEST_PAUSE)
-        return self.queued().filter(eligible, held=False).filter(~models.Exists(unmet))
+        begun = Q(begin_time=None) | Q(begin_time__lte=begin_by or now)
+        return self.queued().filter(eligible, begun, held=False).filter(~models.Exists(unmet))
 
     def eligible_between(self, since: datetime, now: datetime) -> "JobQuerySet":
-        """Queued jobs whose pause has ended in this time."""
-        return self.queued().filter(eligible_at__gt=since, eligible_at__lte=now)
+        """Queued jobs whose pause has ended in this time, or whose begin time has come."""
+        paused, waited = Q(eligible_at__gt=since, eligible_at__lte=now), Q(begin_time__gt=since, begin_time__lte=now)
+        return self.queued().filter(paused | waited)
 
 
 class Job(models.Model):
@@ -186,6 +198,7 @@ class Job(models.Model):
     preemptible = models.BooleanField(default=True)
     uneven_gang = models.BooleanField(default=False)
     weight = models.FloatField(default=1.0)
+    begin_time = models.DateTimeField(null=True, blank=True, help_text="It is not started before.")
     deadline = models.DateTimeField(null=True, blank=True)
     time_limit_s = models.PositiveIntegerField(null=True, blank=True)
     idle_limit_s = models.PositiveIntegerField(
@@ -251,6 +264,7 @@ class Job(models.Model):
                 name="job_without_files",
             ),
             models.Index(fields=("eligible_at",), condition=Q(eligible_at__isnull=False), name="job_by_pause"),
+            models.Index(fields=("begin_time",), condition=Q(begin_time__isnull=False), name="job_by_begin_time"),
             models.Index(
                 fields=("id",),
                 condition=Q(state="running") & (Q(time_limit_s__isnull=False) | Q(idle_limit_s__isnull=False)),

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -142,7 +142,8 @@ def spec_of(job: Job) -> dict[str, Any]:
         "preemptible": job.preemptible,
         "uneven_gang": job.uneven_gang,
         "weight": job.weight,
-        "deadline": job.deadline and job.deadline.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        "begin_time": _time_of(job.begin_time),
+        "deadline": _time_of(job.deadline),
         "time_limit": job.time_limit_s and Seconds().to_representation(job.time_limit_s),
         "idle_limit": job.idle_limit_s and Seconds().to_representation(job.idle_limit_s),
         "retries": job.retries,
@@ -150,6 +151,10 @@ def spec_of(job: Job) -> dict[str, Any]:
         "tags": job.tags,
     }
     return {name: value for name, value in written.items() if value != DEFAULTS.get(name) and value not in EMPTY}
+
+
+def _time_of(at: datetime | None) -> str | None:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z") if at else None
 
 
 def _sensitivity_of(job: Job) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from uuid_utils.compat import uuid7
 from database.bulk_insert import insert_many
 from jobs_app.code.storage import note_use
 from jobs_app.models import Job, JobArray, JobDependency, JobEvent, JobTag, Reason
+from jobs_app.models.job import words_of_begin_time
 from jobs_app.submission.admission import Admitted, note_of_weight
 from jobs_app.submission.conversion import spec_of
 
@@ -55,9 +56,17 @@ def _rows_of(asked: Admitted) -> Iterator[Row]:
 
 
 def _row(asked: Admitted) -> Row:
-    reason = Reason.DEPENDENCY if asked.needs else Reason.NEXT_ROUND
-    fresh = {"reason": reason.value, "message": reason.label, "team_id": asked.team.pk, "owner_id": asked.owner.pk}
+    reason, message = _why_it_waits(asked)
+    fresh = {"reason": reason.value, "message": message, "team_id": asked.team.pk, "owner_id": asked.owner.pk}
     return {"id": asked.id, **asked.columns, **fresh}
+
+
+def _why_it_waits(asked: Admitted) -> tuple[Reason, str]:
+    begin_time = asked.columns.get("begin_time")
+    if begin_time and not asked.needs:
+        return Reason.BEGIN_TIME, words_of_begin_time(begin_time)
+    reason = Reason.DEPENDENCY if asked.needs else Reason.NEXT_ROUND
+    return reason, str(reason.label)
 
 
 def _job_of(asked: Admitted, row: Row) -> Job:

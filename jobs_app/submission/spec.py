@@ -166,6 +166,7 @@ class JobSpec(Strict):
     preemptible = serializers.BooleanField(required=False)
     uneven_gang = serializers.BooleanField(required=False)
     weight = JobWeight(required=False)
+    begin_time = FutureTime(required=False, allow_null=True, help_text="The job waits until then.")
     deadline = FutureTime(required=False, allow_null=True)
     time_limit = Seconds(source="time_limit_s", required=False, allow_null=True)
     idle_limit = Seconds(
@@ -303,6 +304,9 @@ class JobChange(Strict):
         required=False,
         allow_null=True,
         help_text="Stops a running job after this time without input or output of a session: for notebooks.",
+    )
+    begin_time = FutureTime(
+        required=False, allow_null=True, help_text="The job waits until then; only of a job that waits in the queue."
     )
     deadline = FutureTime(required=False, allow_null=True)
     retries = serializers.IntegerField(min_value=0, max_value=MOST_RETRIES, required=False)

@@ -28,10 +28,8 @@ def spec_of_clone(job: Job, changes: Any = None) -> Any:
 
 
 def cloned_spec(spec: Mapping[str, Any], changes: Any = None) -> Any:
-    """The spec for a clone: without dependencies and a deadline in the past, overridden by `changes`."""
-    deadline = parse_datetime(spec.get("deadline", ""))
-    expired = deadline is not None and deadline <= timezone.now()
-    left_out = {"after", "deadline"} if expired else {"after"}
+    """The spec for a clone: without dependencies and times in the past, overridden by `changes`."""
+    left_out = {"after", *(name for name in ("begin_time", "deadline") if _has_passed(spec.get(name, "")))}
     if isinstance(changes, Mapping) and "gpus" in changes:
         left_out |= IN_REPLICAS
     elif isinstance(changes, Mapping) and IN_REPLICAS & changes.keys():
@@ -40,6 +38,11 @@ def cloned_spec(spec: Mapping[str, Any], changes: Any = None) -> Any:
     if changes is None:
         return kept
     return {**kept, **changes} if isinstance(changes, Mapping) else changes
+
+
+def _has_passed(time: str) -> bool:
+    at = parse_datetime(time)
+    return at is not None and at <= timezone.now()
 
 
 def admitted(data: Any, owner: User, *, administrator: bool = False) -> Admitted:

@@ -7,6 +7,7 @@ not depend on the number of jobs.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -34,7 +35,10 @@ from scheduler_app.round.inputs import (
 )
 from scheduler_app.round.job_options import InService, Timing, gangs_on, job_options_of
 from scheduler_app.round.known_workloads import KnownRate, read_known_rates
+from scheduler_app.windows.reading import WindowRow, read_windows
 
+NEAR_WINDOW = timedelta(days=1)
+"""Windows that begin later are not mentioned."""
 NOTHING_HELD = InService([], [], [], {})
 
 
@@ -50,6 +54,7 @@ class FreeOnNode:
     free_memory_mib: int
     has_storage: bool = True
     """Whether it has all storage that the job names."""
+    id: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,7 @@ class DryRunInputs:
     noise: Mapping[tuple[int, str], tuple[float, float]]
     quota: str
     """Quota that keeps the job from starting now; empty if none does."""
+    windows: Sequence[WindowRow] = ()
 
     def nodes_of(self, kind: TypeRow) -> list[FreeOnNode]:
         return [node for node in self.nodes if node.gpu_type_id == kind.id]
@@ -102,11 +108,12 @@ def dry_run(data: Any, *, owner: User) -> dict[str, Any]:
 def dry_run_of_admitted(asked: Admitted) -> dict[str, Any]:
     """Plan of a job whose spec has been admitted."""
     job = row_of(draft(asked))
-    options = options_of(job, read_inputs(job, asked.team))
+    inputs = read_inputs(job, asked.team)
+    options = options_of(job, inputs)
     return {
         "valid": True,
         "options": [asdict(option) for option in options],
-        "note": _note(options, asked),
+        "note": _note(options, asked) + _note_of_window(job, options, inputs, timezone.now()),
     }
 
 
@@ -162,6 +169,7 @@ def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[
         attempts={},
         jobs=[anywhere],
         waiting_for={},
+        begin_times={},
         teams={},
         backlog_s={},
         measured=inputs.measured,
@@ -269,31 +277,48 @@ def _preferred(option: PlanOption, *, first: bool) -> PlanOption:
 
 
 def _note(options: Sequence[PlanOption], asked: Admitted) -> str:
-    said = _can_start(options, len(asked.needs))
+    said = _can_start(options, len(asked.needs), asked.columns.get("begin_time"))
     if asked.array is None:
         return f"{said[0].upper()}{said[1:]}"
     return f"Each of the {asked.array['end'] - asked.array['start'] + 1} members: {said}"
 
 
-def _can_start(options: Sequence[PlanOption], needs: int) -> str:
+def _can_start(options: Sequence[PlanOption], needs: int, begin_time: datetime | None) -> str:
     now = dict.fromkeys(option.gpu_type.upper() for option in options if option.can_start_now)
     if needs:
         return f"the job first waits for {needs} other job{'s' * (needs > 1)}."
+    if begin_time:
+        return f"the job is not started before {begin_time.astimezone(UTC):%F %H:%M} UTC, its begin time."
     if now:
         return f"GPUs are free now on {', '.join(now)}; other waiting jobs may take them first."
     return "no suitable GPUs are free now: the job waits until some are released or preempted."
+
+
+def _note_of_window(job: JobRow, options: Sequence[PlanOption], inputs: DryRunInputs, now: datetime) -> str:
+    """The next window, for others than its team, of nodes that could run the job; empty: none begins in a day."""
+    able = {option.gpu_type for option in options if option.rate}
+    its_types = {kind.id for kind in inputs.types if kind.name in able}
+    nodes = {node.id for node in inputs.nodes if node.gpu_type_id in its_types}
+    near = (
+        row
+        for row in inputs.windows
+        if row.team_id != job.team_id and row.begins_at < now + NEAR_WINDOW and nodes & row.nodes
+    )
+    first = next(near, None)
+    return f" It is not placed where it would cross a window: {first.words}." if first else ""
 
 
 # -- reading -----------------------------------------------------------------------------------------------------
 
 
 def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
-    """Read the inputs in seven queries, more if the batch is tuned or storage is named; none depends on the queue."""
+    """Read the inputs in eight queries, more for windows, tuned batches and storage; none depends on the queue."""
     types = [TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)]
     measured = Throughput.objects.filter(team=team, workload=job.workload).values_list(*MEASURED)
     noise = noise_of([job.workload] if job.batch_size else [])
     nodes, quota = free_on_nodes(job.needs), _quota(job, team)
-    return DryRunInputs(types, nodes, list(measured), read_known_rates(), noise, quota)
+    windows = read_windows(timezone.now())
+    return DryRunInputs(types, nodes, list(measured), read_known_rates(), noise, quota, windows)
 
 
 def free_on_nodes(needs: Sequence[str] = ()) -> list[FreeOnNode]:
@@ -320,6 +345,7 @@ def free_on_nodes(needs: Sequence[str] = ()) -> list[FreeOnNode]:
             cpus - held[pk][1],
             memory - held[pk][2],
             has_storage=pk in able and places <= offers("", of_engine, trusted=trusted),
+            id=pk,
         )
         for pk, kind, engine, cpus, memory, foreign, of_engine, trusted in nodes
         if pk in gpus

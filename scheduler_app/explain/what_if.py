@@ -15,12 +15,14 @@ from allocation.gangs import fewest_nodes, fewest_uneven_nodes, servable_gpus
 from allocation.plan_round import Plan
 from allocation.rounds.pending_reasons import left_on_nodes
 from jobs_app.models import Job
+from jobs_app.models.job import words_of_begin_time
 from jobs_app.models.team import MOST_WEIGHT
 from scheduler_app.models import PolicySetting
 from scheduler_app.round.inputs import InputRows, JobRow, NodeRow, TypeRow
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.run_round import decide, read_for_round
 from scheduler_app.round.snapshot import Snapshot, build_snapshot
+from scheduler_app.round.windows import close_nodes
 
 MOST_SIZES = 3
 """Number of smaller gang sizes that are tried; each costs one planned round."""
@@ -66,9 +68,7 @@ def what_would_start(job: Job, now: datetime) -> WouldStart:
         return WouldStart(f"The job is not waiting: it is {job.get_state_display()}.")
     as_it_is = None if job.held else WhatIf.of(job, now, changed=False)
     if as_it_is is None:
-        return WouldStart(
-            "The job is held: release it." if job.held else "The job waits for other jobs; no change would start it."
-        )
+        return WouldStart(_why_not_considered(job, now))
     planned, what_if = as_it_is.planned(as_it_is.row), WhatIf.of(job, now, changed=True) or as_it_is
     if planned.throttled:
         return WouldStart("The limit of running jobs of its array is reached; no change of this job would start it.")
@@ -76,6 +76,15 @@ def what_would_start(job: Job, now: datetime) -> WouldStart:
         return WouldStart(f"No change is needed: the next round would give it {planned.words}.")
     found = [*_another_type(what_if, planned), *_fewer_gpus(what_if, planned), *_higher_weight(what_if, job)]
     return WouldStart(_FOUND if found else _NONE_FOUND, found)
+
+
+def _why_not_considered(job: Job, now: datetime) -> str:
+    """Why no round considers the job now."""
+    if job.held:
+        return "The job is held: release it."
+    if job.begin_time and job.begin_time > now:
+        return f"{words_of_begin_time(job.begin_time)} Change or remove that time, and it is considered before."
+    return "The job waits for other jobs; no change would start it."
 
 
 _FOUND = "Each change was tested by planning the next round with it, in the current state of the cluster."
@@ -144,7 +153,8 @@ class WhatIf:
         """Plan the round with this row in place of the job; a resubmitted job comes last."""
         in_place = [row if other.id == self.row.id else other for other in self.rows.jobs]
         jobs = sorted(in_place, key=lambda other: other.id == RESUBMITTED)
-        snapshot, left_out = build_snapshot(replace(self.rows, jobs=jobs), self.timing)
+        rows = replace(self.rows, jobs=jobs)
+        snapshot, left_out = close_nodes(*build_snapshot(rows, self.timing), rows, self.timing)
         plan = decide(snapshot, self.setting.policy, self.setting.parameters)
         name = str(row.id)
         position = snapshot.jobs.index(name) if name in snapshot.jobs else None

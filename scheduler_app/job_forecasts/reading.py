@@ -15,10 +15,10 @@ import numpy as np
 
 from allocation.policies import REGISTRY
 from allocation.problem import Problem
-from estimation.scaling import Source
+from cluster_app.models import Node
 from estimation.types import Bools, Floats
 from forecast.draws import Unknowns
-from forecast.future import Rounds
+from forecast.future import HORIZON_S, Rounds
 from forecast.present import Present
 from jobs_app.models import Job
 from scheduler_app.forecasts.boosted_model import read_model
@@ -39,15 +39,15 @@ from scheduler_app.round.job_options import Timing
 from scheduler_app.round.node_lifetimes import KnownLifetime, known_lifetimes
 from scheduler_app.round.run_round import read_for_round
 from scheduler_app.round.set_aside import Kind, set_aside_at
-from scheduler_app.round.snapshot import Snapshot, build_snapshot, seconds_worked
+from scheduler_app.round.snapshot import Snapshot, build_snapshot, rate_spreads, seconds_worked
+from scheduler_app.round.windows import stays_of, windows_of
+from scheduler_app.windows.reading import read_windows
 
 log = logging.getLogger(__name__)
 
+HORIZON = timedelta(seconds=HORIZON_S)
 SAMPLED = timedelta(days=14)
 MOST_SAMPLES = 2_000
-RATE_SPREADS = {Source.MEASURED: 0.05, Source.DECLARED: 0.15}
-"""Standard deviation of the logarithm of the true rate over the one that is told, by the source of that."""
-OTHER_SPREAD = 0.3
 
 
 class Sample(NamedTuple):
@@ -95,11 +95,12 @@ def read_forecast_input(
     also: jobs that are not there yet, as the last of the queue; needs: unfinished jobs that these wait for.
     """
     setting = PolicySetting.objects.current()
-    rows, timing = read_for_round(now, setting)
+    rows, timing = read_for_round(now, setting, begin_by=now + HORIZON)
     unmet, strict = read_needs(), REGISTRY[setting.policy].strict_queue
     every = with_dependents(rows, unmet)
     front = front_of_queue(every, MOST_JOBS, strict=strict)
-    rows, needs = replace(rows, jobs=[*front, *also]), {**unmet, **needs}
+    windows, nodes = read_windows(now, HORIZON), _after_maintenance(rows.nodes)
+    rows, needs = replace(rows, jobs=[*front, *also], windows=windows, nodes=nodes), {**unmet, **needs}
     aside = {UUID(key) for key in set_aside_at(Kind.JOB, now)} | rows.unreadable.keys()
     pinned = frozenset(attempt.id for attempt in rows.attempts.values() if attempt.job_id in aside)
     history = read_history(now, rows.nodes, without=aside)
@@ -109,6 +110,12 @@ def read_forecast_input(
     lifetimes = known_lifetimes(snapshot.nodes, now)
     asked = forecast_input(snapshot, rows, history, rounds, needs=needs, ran_s=_ran_s(), nodes=lifetimes, now=now)
     return replace(asked, left_out=len(every) - len(front))
+
+
+def _after_maintenance(nodes: Sequence[NodeRow]) -> list[NodeRow]:
+    """The nodes as they will be: those drained for a maintenance are in service once it is over."""
+    coming_back = set(Node.objects.filter(maintenance_until__isnull=False).values_list("pk", flat=True))
+    return [node._replace(in_service=node.in_service or node.id in coming_back) for node in nodes]
 
 
 def read_history(now: datetime, nodes: Sequence[NodeRow], *, without: Collection[UUID]) -> History:
@@ -153,9 +160,11 @@ def _sample(row: JobRow, now: datetime, *, ended: bool) -> Sample:
         at_a_time=None,
         array_tasks=None,
         step=0,
+        begin_time=None,
         deadline=None,
         created_at=now,
         attained_gpu_s=0.0,
+        ran_s=0.0,
         work_lost_gpu_s=0.0,
         attempt_count=0,
     )
@@ -210,6 +219,8 @@ def forecast_input(
         limit_s=_limits_s(every, snapshot.problem, ran_s),
         preemptible=np.array([job.preemptible for job in every], dtype=np.bool_),
         waits=waits_of(jobs, needs),
+        windows=windows_of(rows.windows, rows.nodes, now) if rows.windows else None,
+        stays=stays_of(snapshot, every, rounds.min_run_s, rows.checkpoint_s) if rows.windows else None,
     )
     unknowns = _unknowns(snapshot, jobs, history._replace(samples=able), nodes, now)
     return ForecastInput(present, unknowns, rounds, jobs, snapshot.types)
@@ -235,12 +246,17 @@ def _unknowns(
         left=_left(problem, every, samples),
         duration=[found.estimate if found else None for found in snapshot.durations],
         done_s=done_s,
-        rate_spread=_rate_spreads(snapshot),
+        rate_spread=rate_spreads(snapshot),
+        begin_s=np.array([_seconds_to(job.begin_time, now) for job in jobs], dtype=float),
         submitted_s=np.array(submitted_s, dtype=float),
         known_s=history.known_s,
         history_s=history.history_s,
         lifetimes=[nodes[name].lifetime for name in snapshot.nodes],
     )
+
+
+def _seconds_to(begin_time: datetime | None, now: datetime) -> float:
+    return max((begin_time - now).total_seconds(), 0.0) if begin_time else 0.0
 
 
 def _left(problem: Problem, every: Sequence[JobRow], samples: Sequence[Sample]) -> Floats:
@@ -252,13 +268,3 @@ def _left(problem: Problem, every: Sequence[JobRow], samples: Sequence[Sample]) 
         if sample.took_gpu_s is not None:
             left[row] = sample.took_gpu_s / problem.base_gpus[row] * problem.base_rate[row]
     return left
-
-
-def _rate_spreads(snapshot: Snapshot) -> Floats:
-    """Spread (M,) of the rate that each row has, or would have where it is fastest."""
-    problem = snapshot.problem
-    if not len(snapshot.jobs):
-        return np.zeros(0)
-    column = np.where(problem.held >= 0, problem.held, problem.rate.argmax(axis=1))
-    source = np.take_along_axis(snapshot.source, column[:, None], axis=1)[:, 0]
-    return np.array([RATE_SPREADS.get(Source(one), OTHER_SPREAD) for one in source.tolist()], dtype=float)

@@ -1,4 +1,4 @@
-"""Leases, rounds, claims, agents, readings of GPUs, engine tests, policies, forecasts, usage, energy, retention."""
+"""Leases, rounds, claims, agents, readings of GPUs, engine tests, policies, forecasts, usage, energy, windows."""
 
 from scheduler_app.models.agent import Agent, AgentAttempt
 from scheduler_app.models.duration_forecast import DurationForecast
@@ -16,6 +16,7 @@ from scheduler_app.models.policy_setting import PolicySetting, policy_names
 from scheduler_app.models.retention_run import RetentionRun
 from scheduler_app.models.round import Round
 from scheduler_app.models.set_aside import SetAside
+from scheduler_app.models.time_window import TimeWindow
 
 __all__ = [
     "Agent",
@@ -39,5 +40,6 @@ __all__ = [
     "SleepAdvice",
     "TeamBacklog",
     "TeamUsage",
+    "TimeWindow",
     "policy_names",
 ]

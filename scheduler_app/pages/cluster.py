@@ -14,15 +14,18 @@ from django.views.decorators.http import require_POST, require_safe
 from django_filters import CharFilter, ChoiceFilter, FilterSet, ModelChoiceFilter
 
 from cluster_app.engine_reports import engine_message
-from cluster_app.errors import NotLentNow, ReasonMissing
+from cluster_app.errors import InMaintenance, NotLentNow, ReasonMissing
 from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node, NodeQuerySet, in_service
 from cluster_app.services import cordon, drain, resume
 from scheduler_app.explain.drain_estimate import describe, occupancies
 from scheduler_app.operations.gpu_occupancy import gpu_counts, gpus_by_node
 from scheduler_app.operations.joined_machines import joined_machines
 from scheduler_app.pages.base import SignedInRequest, show_error
+from scheduler_app.windows.reading import read_windows
 
 NODES_PER_PAGE = 60
+MOST_WINDOWS = 10
+"""Windows that are shown, those that begin first."""
 
 
 class NodeFilter(FilterSet):  # type: ignore[misc]  # the library has no types
@@ -61,6 +64,7 @@ def cluster(request: SignedInRequest) -> HttpResponse:
     ]
     silent = [engine for engine in engines.values() if engine.enabled and engine.fault]
     context = {
+        "windows": read_windows(now)[:MOST_WINDOWS],
         "types": types,
         "filter": filtered,
         "page": page,
@@ -81,7 +85,7 @@ def act_on_node(request: SignedInRequest, name: str, verb: str) -> HttpResponse:
     node = get_object_or_404(Node, name=name)
     try:
         _do(node, verb, reason=request.POST.get("reason", ""), request=request)
-    except (NotLentNow, ReasonMissing) as error:
+    except (InMaintenance, NotLentNow, ReasonMissing) as error:
         show_error(request, error)
     return redirect(f"{reverse('cluster')}?{request.GET.urlencode()}".rstrip("?"))  # with the filters, at that page
 

@@ -21,6 +21,7 @@ from scheduler_app.gpu_watch.history import GpuNow, course_of_node, gpus_now
 from scheduler_app.pages.base import SignedInRequest
 from scheduler_app.pages.gpu_charts import gpu_figures
 from scheduler_app.round.node_lifetimes import known_lifetimes
+from scheduler_app.windows.reading import read_windows
 
 HORIZONS_S = (600, 3600, 8 * 3600, 86_400, 7 * 86_400)
 LEAST_LOSSES = 3
@@ -41,6 +42,7 @@ def node(request: SignedInRequest, name: str) -> HttpResponse:
     context: dict[str, Any] = {
         "node": seen,
         "hours": hours_of(seen),
+        "windows": [row for row in read_windows(now) if seen.pk in row.nodes],
         "known": known,
         **_occupancy(request, seen, now),
         "survival": _survival(seen.intervals.all() if of_its_own else alike, now),

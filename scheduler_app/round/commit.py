@@ -105,7 +105,7 @@ def commit_round(
     changes = changes_of(snapshot, plan)
     accrue(now)
     lowered = {one.job for one in shares.lowered.values()}
-    preconditions = Preconditions(_still_wanted(snapshot, changes, lowered), _gpus_in_service(changes.starts))
+    preconditions = Preconditions(_still_wanted(snapshot, changes, lowered, now), _gpus_in_service(changes.starts))
     startable = {start.row for start in changes.starts if preconditions.hold_for(start)}
     stopped = _stop(snapshot, plan, changes, startable)
     chosen = [s for s in changes.starts if s.row in startable and (s.row not in changes.moves or s.row in stopped)]
@@ -155,15 +155,17 @@ class Preconditions:
         return len({self.gpus[gpu].engine for gpu in start.gpus}) == 1
 
 
-def _still_wanted(snapshot: Snapshot, changes: Changes, lowered: Iterable[UUID]) -> dict[int, int]:
-    """Rows to start whose job is still queued, or still running if it is to move, with its number of attempts.
+def _still_wanted(snapshot: Snapshot, changes: Changes, lowered: Iterable[UUID], now: datetime) -> dict[int, int]:
+    """Rows to start whose job is still queued and may begin, or still running if it is to move, with its attempts.
 
     All jobs of which the commit writes attempts are locked, those of lowered ones too, before any attempt.
     """
     ids = {row: UUID(snapshot.jobs[row]) for row in {*changes.stops, *(start.row for start in changes.starts)}}
     jobs = Job.objects.select_for_update().filter(pk__in={*ids.values(), *lowered}).order_by("pk")
-    rows = jobs.values_list("pk", "state", "held", "attempt_count")
-    known = {(pk, state): count for pk, state, held, count in rows if not held}
+    rows = jobs.values_list("pk", "state", "held", "begin_time", "attempt_count")
+    known = {
+        (pk, state): count for pk, state, held, begin_time, count in rows if not (held or (begin_time or now) > now)
+    }
     expected = {row: (pk, Job.State.RUNNING if row in changes.moves else Job.State.QUEUED) for row, pk in ids.items()}
     return {row: known[job] for row, job in expected.items() if job in known}
 

@@ -30,6 +30,7 @@ from scheduler_app.forecasts.stage_history import read_stage_ratios
 from scheduler_app.models import GpuClaim, TeamBacklog
 from scheduler_app.round.known_workloads import KnownRate, read_known_rates
 from scheduler_app.round.node_lifetimes import node_loss_rates
+from scheduler_app.windows.reading import WindowRow, read_windows
 
 MEASURED = (
     "team_id",
@@ -163,12 +164,15 @@ class JobRow(NamedTuple):
     total_steps: int | None
     reported_total_steps: int | None
     step: int
+    grace_s: int
     restore_s: float
     preemptible: bool
     uneven_gang: bool
     weight: float
+    begin_time: datetime | None
     deadline: datetime | None
     time_limit_s: int | None
+    ran_s: float
     created_at: datetime
     attained_gpu_s: float
     work_lost_gpu_s: float
@@ -254,6 +258,8 @@ class InputRows:
     """Schedulable queued jobs and jobs with an attempt, in the order of submission."""
     waiting_for: Mapping[UUID, list[str]]
     """Queued jobs with unmet dependencies → the jobs that they wait for."""
+    begin_times: Mapping[UUID, datetime]
+    """Queued jobs, not held, that wait for their begin time → when it comes."""
     teams: Mapping[int, TeamRow]
     backlog_s: Mapping[int, float]
     """Team → seconds of the whole cluster that it is behind its share."""
@@ -282,6 +288,10 @@ class InputRows:
     """Jobs that start after others → what these took beside what was expected of them."""
     forecasts: Collection[UUID] = ()
     """Jobs with an open forecast."""
+    windows: Sequence[WindowRow] = ()
+    """The next occurrence of each window of nodes."""
+    checkpoint_s: Mapping[UUID, float] = field(default_factory=dict)
+    """Job → seconds that its last checkpoint took; none where there are no windows."""
     unreadable: Mapping[UUID, Exception] = field(default_factory=dict)
     """Jobs whose columns cannot be read."""
 
@@ -296,9 +306,10 @@ class InputRows:
         return {name: [node.name for node in self.nodes if name in node.missing] for name in names}
 
 
-def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
-    attempts, nodes = _attempts(), _nodes()
-    jobs, unreadable = _jobs(now, nodes)
+def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime | None = None) -> InputRows:
+    """The rows of a round now; `begin_by`: with the jobs whose begin time comes until then."""
+    attempts, nodes, windows = _attempts(), _nodes(), read_windows(now)
+    jobs, unreadable = _jobs(now, nodes, begin_by or now)
     estimated = any(job.steps_in_all is None for job in jobs)
     claims = list(GpuClaim.objects.open().values_list("gpu_id", "attempt_id", "held_from"))
     return InputRows(
@@ -310,6 +321,7 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
         attempts=attempts,
         jobs=jobs,
         waiting_for=_waiting_for(),
+        begin_times=_begin_times(now),
         teams={row[0]: TeamRow(*row) for row in Team.objects.values_list(*TeamRow._fields)},
         backlog_s=dict(TeamBacklog.objects.filter(cluster_s__gt=0).values_list("team", "cluster_s")),
         measured=read_measured(jobs),
@@ -324,6 +336,8 @@ def read_input_rows(shares_since: datetime, now: datetime) -> InputRows:
         stages=read_stage_ratios(JobDependency.objects.filter(child__finished_at=None)) if estimated else {},
         forecasts=read_open_forecasts(),
         loss_rates=node_loss_rates(now),
+        windows=windows,
+        checkpoint_s=_checkpoint_s() if windows else {},
         unreadable=unreadable,
     )
 
@@ -353,13 +367,13 @@ def _attempts() -> dict[int, AttemptRow]:
     return {row.id: row for row in _parsed(AttemptRow, ATTEMPT_DOCUMENTS, rows, {})}
 
 
-def _jobs(now: datetime, nodes: Sequence[NodeRow]) -> tuple[list[JobRow], dict[UUID, Exception]]:
+def _jobs(now: datetime, nodes: Sequence[NodeRow], begin_by: datetime) -> tuple[list[JobRow], dict[UUID, Exception]]:
     """Jobs of the round, and those whose columns cannot be read.
 
     Whose machines they may run on matters only where not all nodes are the site's.
     """
     unreadable: dict[UUID, Exception] = {}
-    waiting = Q(pk__in=Job.objects.schedulable(now).values("pk"))
+    waiting = Q(pk__in=Job.objects.schedulable(now, begin_by=begin_by).values("pk"))
     jobs = read_job_rows(Job.objects.filter(waiting | Q(state__in=Job.ACTIVE)), nodes, unreadable)
     of_site_alone = not nodes or SITE in _everywhere(nodes)
     return (jobs if of_site_alone else _with_bound_ones(jobs)), unreadable
@@ -419,6 +433,16 @@ def _waiting_for() -> dict[UUID, list[str]]:
     for child, parent, state in unmet.values_list("child_id", "parent__name", "parent__state"):
         waiting[child].append(f"{parent} ({state})")
     return waiting
+
+
+def _begin_times(now: datetime) -> dict[UUID, datetime]:
+    waiting = Job.objects.queued().filter(begin_time__gt=now, held=False)
+    return dict(waiting.values_list("pk", "begin_time"))  # type: ignore[arg-type]  # none is null
+
+
+def _checkpoint_s() -> dict[UUID, float]:
+    told = Attempt.objects.filter(job__finished_at=None, checkpoint_s__isnull=False)
+    return dict(told.order_by("number").values_list("job", "checkpoint_s"))  # type: ignore[arg-type]  # none is null
 
 
 def read_measured(jobs: Iterable[JobRow]) -> list[tuple[Any, ...]]:

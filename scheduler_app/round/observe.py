@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
@@ -39,6 +39,8 @@ from scheduler_app.round.hear_engines import hear_engines
 from scheduler_app.round.lease import Fence
 from scheduler_app.round.power import sleep_as_reported
 from scheduler_app.round.set_aside import forget_recovered
+from scheduler_app.windows.reading import read_windows
+from scheduler_app.windows.saving import LONGEST_SAVING, MARGIN, time_to_save
 
 log = logging.getLogger(__name__)
 State = Attempt.State
@@ -61,7 +63,10 @@ def observe(fence: Fence, now: datetime) -> None:
         sleep_as_reported(heard, now)
         forget_missing_storage(now)
     _end_attempts_on_lost_nodes(fence, now)
-    _stop(fence, [*_over_their_time_limit(now), *_idle(now), *_gpus_idle(now), *_on_draining_nodes()])
+    _stop(
+        fence,
+        [*_over_their_time_limit(now), *_idle(now), *_gpus_idle(now), *_on_draining_nodes(), *_before_windows(now)],
+    )
     fence.check()
     settle_dependencies()  # in transactions of its own, which lock jobs in their order
     with fence.transaction():
@@ -196,6 +201,39 @@ def _on_draining_nodes() -> Iterator[DueStop]:
     for attempt, job in going_on.order_by("pk").values_list("pk", "job"):
         node = found[attempt][0]
         yield DueStop(job, Attempt.StopReason.DRAIN, f"{node}: {draining[node]}")
+
+
+def _before_windows(now: datetime) -> Iterator[DueStop]:
+    """Jobs on nodes of windows that begin before they could save their work later, and that are not for their team."""
+    near = [row for row in read_windows(now) if row.begins_at < now + LONGEST_SAVING + MARGIN]
+    nodes = {node for row in near for node in row.nodes}
+    for one in _that_save(nodes) if nodes else ():
+        saving = time_to_save(one.grace_s, one.checkpoint_s)
+        for window in near:
+            if one.node_id in window.nodes and one.team_id != window.team_id and window.begins_at - saving <= now:
+                yield DueStop(one.job, Attempt.StopReason.DRAIN, f"{one.node}: {window.words}"[:500])
+                break
+
+
+class Saving(NamedTuple):
+    """A job with GPUs on a node, and how long it takes to save its work."""
+
+    job: UUID
+    team_id: int
+    grace_s: int
+    checkpoint_s: float | None
+    node_id: int
+    node: str
+
+
+def _that_save(nodes: Collection[int]) -> Iterator[Saving]:
+    """Jobs with live attempts on these nodes that are not stopping yet, each once."""
+    claims = GpuClaim.objects.open().filter(gpu__node__in=nodes)
+    going_on = claims.exclude(attempt__state__in=(State.STOPPING, State.ENDED))
+    columns = ("job", "job__team_id", "job__grace_s", "checkpoint_s")
+    of_attempt = [f"attempt__{column}" for column in columns]
+    rows = going_on.order_by("attempt", "gpu__node").values_list(*of_attempt, "gpu__node", "gpu__node__name")
+    yield from (Saving(*row) for row in rows.distinct())
 
 
 def _drained_nodes() -> QuerySet[Node]:

@@ -5,6 +5,7 @@ A sentence may name another team's job, but shows its team in place of its name.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from math import isclose
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,7 @@ from allocation.rounds.pending_reasons import PendingReason, ReasonCode, explain
 from cluster_app.feasibility import NodeShape, Request, why_never
 from cluster_app.storage import TRIED_AGAIN_AFTER
 from jobs_app.models import Job
+from jobs_app.models.job import words_of_begin_time
 from scheduler_app.models import SetAside
 from scheduler_app.round.inputs import JobRow
 from scheduler_app.round.snapshot import LeftOut, Snapshot
@@ -90,6 +92,14 @@ def reason_texts_of_left_out(
     words |= {str(job.id): [_throttled(job)] for job in left_out.throttled}
     words |= {str(job): [_set_aside(row)] for job, row in left_out.set_aside.items()}
     return words | {str(job.id): [_cannot_run(job, inventory, missing)] for job in left_out.cannot_run}
+
+
+def reason_texts_of_begin_times(begin_times: Mapping[Any, datetime]) -> dict[str, list[ReasonText]]:
+    """Reason texts, by job id, of the queued jobs that wait for their begin time."""
+    return {
+        str(job): [reason_text(ReasonCode.BEGIN_TIME, words_of_begin_time(at), begin_time=at.isoformat())]
+        for job, at in begin_times.items()
+    }
 
 
 def _merge_short_types(words: list[ReasonText]) -> list[ReasonText]:

@@ -41,12 +41,14 @@ from scheduler_app.round.measuring import Measuring, read_trials, starts_any, wi
 from scheduler_app.round.reason_texts import (
     names_of,
     reason_texts,
+    reason_texts_of_begin_times,
     reason_texts_of_left_out,
     reasons_of,
     rivals_named,
 )
 from scheduler_app.round.set_aside import OF_NO_ITEM, Kind, isolate, set_aside, set_aside_at, words_of
 from scheduler_app.round.snapshot import LeftOut, Snapshot, build_snapshot
+from scheduler_app.round.windows import close_nodes, window_reasons
 
 log = logging.getLogger(__name__)
 MOST_TRIALS = 100
@@ -106,6 +108,7 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
         archive = beside.submit(pack, record.policy, record.parameters, snapshot, plan)
         with clock.step("explain"):
             reasons = _reasons(snapshot, plan, left_out, rows)
+            reasons = window_reasons(reasons, snapshot, plan, left_out, rows=rows, now=opened.now)
         with clock.step("archive"):
             _fill(record, snapshot, plan)
             record.archive = archive.result()
@@ -179,6 +182,7 @@ def take_snapshot(now: datetime, setting: PolicySetting) -> tuple[Snapshot, Left
     rows, timing = read_for_round(now, setting)
     aside = _jobs_set_aside(rows, now)
     snapshot, left_out = build_snapshot(rows.without(aside), timing, pinned=_attempts_of(rows, aside))
+    snapshot, left_out = close_nodes(snapshot, left_out, rows, timing)
     return snapshot, replace(left_out, set_aside=aside), rows, timing.shares_since
 
 
@@ -206,18 +210,24 @@ def _set_culprits_aside(now: datetime) -> None:
             raise NotIsolated("the round fails whichever jobs are left out")
         others = jobs.keys() - {*part}
         some = rows.without(others)
-        snapshot, _ = build_snapshot(some, timing, pinned=_attempts_of(rows, others))
+        built = build_snapshot(some, timing, pinned=_attempts_of(rows, others))
+        snapshot, _ = close_nodes(*built, some, timing)
         cpu_memory_shares(setting, some, snapshot, decide(snapshot, setting.policy, setting.parameters))
 
     with suppress(NotIsolated):
         set_aside(Kind.JOB, {str(job): error for job, error in isolate(list(jobs), plan).items()}, now)
 
 
-def read_for_round(now: datetime, setting: PolicySetting, *, changed: bool = False) -> tuple[InputRows, Timing]:
-    """The input rows and timing of a round now; `changed`: as if a job had just been changed."""
+def read_for_round(
+    now: datetime, setting: PolicySetting, *, changed: bool = False, begin_by: datetime | None = None
+) -> tuple[InputRows, Timing]:
+    """The input rows and timing of a round now.
+
+    `changed`: as if a job had just been changed; `begin_by`: with the jobs whose begin time comes until then.
+    """
     shares_since = _shares_since(now, setting, changed=changed)
     timing = Timing(now, setting.round_length_s, setting.min_run_s, shares_since, setting.solve_limit_s)
-    return read_input_rows(shares_since, now), timing
+    return read_input_rows(shares_since, now, begin_by=begin_by), timing
 
 
 def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Plan:
@@ -279,7 +289,8 @@ def _shares_since(now: datetime, setting: PolicySetting, *, changed: bool) -> da
 
 def _reasons(snapshot: Snapshot, plan: Plan, left_out: LeftOut, rows: InputRows) -> dict[str, list[dict[str, Any]]]:
     nodes = inventory() if left_out.cannot_run else []
-    words = reason_texts_of_left_out(left_out, rows.waiting_for, nodes, missing=rows.missing_storage)
+    words = reason_texts_of_begin_times(rows.begin_times)
+    words |= reason_texts_of_left_out(left_out, rows.waiting_for, nodes, missing=rows.missing_storage)
     left = reasons_of(snapshot, plan)
     return words | reason_texts(snapshot, left, names_of(rivals_named(snapshot, left)))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from itertools import compress
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 import numpy as np
@@ -15,10 +15,11 @@ from allocation.configurations import Configurations
 from allocation.inventory import Inventory
 from allocation.problem import LEAST_WEIGHT, Problem, isolated_rate, normaliser
 from allocation.quotas import Quotas
-from allocation.types import Floats, Ints
+from allocation.types import Bools, Floats, Ints
 from estimation.batch_tuning import Tuned
 from estimation.boosted_durations import DurationEstimator
 from estimation.durations import DurationEstimate
+from estimation.scaling import Source
 from scheduler_app.forecasts.duration_history import history_of
 from scheduler_app.models import SetAside
 from scheduler_app.round.arrays import array_tasks, sampled_durations
@@ -37,6 +38,7 @@ from scheduler_app.round.job_options import (
     units_of,
 )
 from scheduler_app.round.lengths import EndedDurations, lengths_of
+from scheduler_app.windows.reading import WindowRow
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,31 @@ class Snapshot:
         """The GPU type of a configuration."""
         return self.types[int(self.problem.usage[:, k].argmax())]
 
+    def subset(self, kept: Bools) -> Self:
+        """The same snapshot for some of its rows (m,); those that hold GPUs must be among them."""
+        rows, position = np.flatnonzero(kept), np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+        return replace(
+            self,
+            jobs=tuple(compress(self.jobs, kept)),
+            attempts=tuple(compress(self.attempts, kept)),
+            problem=self.problem.subset(rows),
+            inventory=self.inventory.of_rows(rows, position[self.inventory.holder]),
+            quotas=replace(self.quotas, group=self.quotas.group[rows]),
+            source=self.source[rows],
+            tuned={int(position[row]): tuned for row, tuned in self.tuned.items() if kept[row]},
+            durations=tuple(compress(self.durations, kept)),
+        )
+
     def without_limit(self) -> Self:
         """The same snapshot without a time limit for the decision."""
         return replace(self, problem=replace(self.problem, solve_limit_s=np.inf))
+
+
+class KeptOff(NamedTuple):
+    """The window that keeps a job from nodes, the first that ends, and whether it is known how long the job runs."""
+
+    window: WindowRow
+    known_length: bool
 
 
 @dataclass(frozen=True)
@@ -79,6 +103,10 @@ class LeftOut:
     """Their array's `at_a_time` limit is reached."""
     set_aside: Mapping[UUID, SetAside] = field(default_factory=dict)
     """The scheduler raised an error over them."""
+    kept_off: Mapping[UUID, KeptOff] = field(default_factory=dict)
+    """Windows keep them from all nodes that could run them."""
+    partly_kept_off: Mapping[int, KeptOff] = field(default_factory=dict)
+    """Rows of the snapshot that windows keep from some nodes: they are not left out."""
 
 
 def build_snapshot(
@@ -206,6 +234,21 @@ def seconds_worked(
     of_held = np.take_along_axis(rate, np.maximum(held, 0)[:, None], axis=1)[:, 0]
     worked_s: Floats = ended_s + np.where(held >= 0, held_s * of_held / base_rate, 0)
     return worked_s
+
+
+RATE_SPREADS = {Source.MEASURED: 0.05, Source.DECLARED: 0.15}
+"""Standard deviation of the logarithm of the true rate over the one that is told, by the source of that."""
+OTHER_SPREAD = 0.3
+
+
+def rate_spreads(snapshot: Snapshot) -> Floats:
+    """Spread (m,) of the rate that each row has, or would have where it is fastest."""
+    problem = snapshot.problem
+    if not len(snapshot.jobs):
+        return np.zeros(0)
+    column = np.where(problem.held >= 0, problem.held, problem.rate.argmax(axis=1))
+    source = np.take_along_axis(snapshot.source, column[:, None], axis=1)[:, 0]
+    return np.array([RATE_SPREADS.get(Source(one), OTHER_SPREAD) for one in source.tolist()], dtype=float)
 
 
 def _received(rows: InputRows, jobs: Sequence[JobRow], timing: Timing) -> Floats:

@@ -24,6 +24,8 @@ from scheduler_app.round.probe import advance_probes
 from scheduler_app.round.retention import delete_expired_when_due
 from scheduler_app.round.run_round import run_round
 from scheduler_app.round.watch import watch_gpus
+from scheduler_app.windows.maintenance import follow_maintenance, maintenance_changes
+from scheduler_app.windows.reading import read_windows
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ def engine_turn(holder: str, now: datetime) -> bool:
         fence = Fence.of(holder)
         observe(fence, now)
         give_back_and_lend(fence, now)
+        begin_and_end_maintenance(fence, now)
         dispatch(fence, now)
         watch_gpus(fence, now)
         advance_probes(now)
@@ -59,6 +62,13 @@ def give_back_and_lend(fence: Fence, now: datetime) -> None:
     if changes := window_changes(now):
         with fence.transaction():
             follow_windows(changes, now)
+
+
+def begin_and_end_maintenance(fence: Fence, now: datetime) -> None:
+    """Drain nodes whose maintenance begins, and return to service those where it is over. Idempotent."""
+    if changes := maintenance_changes(read_windows(now), now):
+        with fence.transaction():
+            follow_maintenance(changes, now)
 
 
 def send_commands(holder: str, now: datetime) -> bool:

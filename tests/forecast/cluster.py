@@ -82,6 +82,7 @@ def known(present: Present, *, submitted_s: Sequence[float] = ()) -> Unknowns:
         duration=nothing,
         done_s=np.zeros(m),
         rate_spread=np.zeros(m),
+        begin_s=np.zeros(present.jobs),
         submitted_s=np.array(submitted_s, dtype=float),
         known_s=3 * HOUR_S,
         history_s=3 * HOUR_S,

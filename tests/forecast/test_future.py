@@ -9,6 +9,7 @@ from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
 from allocation.policies.srtf import srtf
 from allocation.quotas import Quotas
+from allocation.rounds.windows import Stays, Windows
 from forecast.future import HORIZON_S, Rounds, play
 from forecast.present import Draw
 from tests.forecast.cluster import HOUR_S, as_told, present_of
@@ -45,6 +46,22 @@ def test_a_future_ends_with_the_job_that_is_watched() -> None:
     present = present_of([600.0, 4 * HOUR_S], running=[0, 1])
     played = play(present, as_told(present), FIFO, watched=[0])
     assert played.finish_s == pytest.approx([600, np.inf])
+
+
+def test_jobs_leave_a_node_whose_window_begins_and_none_starts_there_before_its_end() -> None:
+    """The second node has a window from 1 h to 3 h: its jobs go on where the others end, the last starts after it."""
+    present = present_of([2 * HOUR_S, 2 * HOUR_S, 2 * HOUR_S, 2 * HOUR_S, 3 * HOUR_S], running=[0, 1, 2, 3])
+    window = Windows(
+        begins_s=np.array([HOUR_S]),
+        ends_s=np.array([3 * HOUR_S]),
+        gap_s=np.array([np.inf]),
+        nodes=np.array([[False, True]]),
+        team=np.array([-1]),
+    )
+    stays = Stays(present.problem.remaining_steps[:, None], np.full(5, 60.0))
+    played = play(replace(present, windows=window, stays=stays), as_told(present), FIFO)
+    assert played.finish_s[:4] == pytest.approx([2 * HOUR_S, 2 * HOUR_S, 3 * HOUR_S, 3 * HOUR_S], rel=0.02)
+    assert 3 * HOUR_S <= played.start_s[4] < 3.1 * HOUR_S
 
 
 def test_a_gang_waits_for_all_its_gpus_on_one_node() -> None:

@@ -1,6 +1,7 @@
 """Every route of REST, and its status for each kind of caller."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.rest_callers import SPEC
@@ -35,6 +36,9 @@ def for_all(*, body: Any = None, done: int = 200) -> Row:
     return Row(job=403, stranger=done, reader=done, member=done, clerk=done, staff=done, body=body)
 
 
+TOMORROW = datetime.now(UTC) + timedelta(days=1)
+HOUR = {"begins_at": TOMORROW.isoformat(), "ends_at": (TOMORROW + timedelta(hours=1)).isoformat()}
+WINDOW = {"reason": "fan", "nodes": ["n1"], **HOUR}
 OWN_JOB = Row(job=200, stranger=404, reader=200, member=200, clerk=200, staff=200)
 OWN_TEAM = Row(job=403, stranger=404, reader=200, member=200, clerk=200, staff=200)
 OWN_TOKEN = Row(job=403, stranger=404, reader=200, member=200, clerk=404, staff=404)
@@ -70,6 +74,10 @@ ROUTES: dict[str, Row] = {
     "POST /api/v1/nodes/{name}/cordon": for_staff(body={"reason": "fan"}, done=202),
     "POST /api/v1/nodes/{name}/drain": for_staff(body={"reason": "fan"}, done=202),
     "POST /api/v1/nodes/{name}/resume": for_staff(done=202),
+    "GET /api/v1/windows": for_all(),
+    "GET /api/v1/windows/{id}": for_all(),
+    "POST /api/v1/windows": for_staff(body=WINDOW, done=201),
+    "DELETE /api/v1/windows/{id}": for_staff(done=204),
     "GET /api/v1/gpu-types": for_all(),
     "GET /api/v1/gpu-types/{name}": for_all(),
     "GET /api/v1/teams": for_all(),

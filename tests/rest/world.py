@@ -2,6 +2,7 @@
 
 import tarfile
 from dataclasses import dataclass
+from datetime import timedelta
 from hashlib import sha256
 from io import BytesIO
 
@@ -10,12 +11,14 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from cluster_app.models import Node
 from jobs_app.code.storage import store
 from jobs_app.models import ApiToken, Attempt, Job
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import JobToken
-from scheduler_app.models import PolicySetting
+from scheduler_app.models import PolicySetting, TimeWindow
 from scheduler_app.operations.join_agent import issue_join_token
+from scheduler_app.windows.editing import add_window
 from tests.rest_callers import Scope, caller, with_token
 from tests.service_lab import Lab
 
@@ -64,6 +67,7 @@ def world(lab: Lab, plain_static: None) -> World:
         "engines": "local",
         "agents": issue_join_token("attic", trusted=False, actor=root, now=lab.now)[0].name,
         "gpu-types": "a100",
+        "windows": str(added_window(root).pk),
         "teams": "vision",
         "code": stored_code(ada),
         "rounds": "1",
@@ -72,6 +76,12 @@ def world(lab: Lab, plain_static: None) -> World:
         "tokens": str(ApiToken.objects.filter(user=ada).latest("pk").pk),
     }
     return World(callers, places)
+
+
+def added_window(user: User) -> TimeWindow:
+    """Maintenance of a node."""
+    times = {"begins_at": timezone.now() + timedelta(days=1), "ends_at": timezone.now() + timedelta(days=2)}
+    return add_window({"reason": "fan", "nodes": [Node.objects.get(name="n1")], **times}, actor=user)
 
 
 def stored_code(owner: User) -> str:

@@ -46,7 +46,7 @@ from scheduler_app.job_forecasts.runs import (
     run_now,
 )
 from scheduler_app.job_forecasts.showing import Interval
-from scheduler_app.models import ForecastRun, JobForecast, KeptForecast, PolicySetting
+from scheduler_app.models import ForecastRun, JobForecast, KeptForecast, PolicySetting, TimeWindow
 from scheduler_app.round.inputs import InputRows, read_job_rows
 from scheduler_app.round.retention import delete_expired
 from scheduler_app.round.set_aside import Kind, set_aside
@@ -240,6 +240,59 @@ def test_tasks_beyond_the_limit_of_their_array_start_one_after_the_other(cluster
     starts = [shown(job).start_median for job in Job.objects.order_by("array_index")]
     for number, start in enumerate(starts):
         assert start == pytest.approx(cluster.now + number * 30 * MINUTE, abs=10 * MINUTE)
+
+
+def test_a_job_starts_no_sooner_than_its_begin_time(cluster: Lab) -> None:
+    job = submitted(cluster, minutes=5, begin_time=(cluster.now + timedelta(hours=2)).isoformat())
+    forecast_now(cluster)
+    found = shown(job)
+    assert job.begin_time is not None
+    assert found.start_low is not None
+    assert found.start_high is not None
+    assert job.begin_time <= found.start_low <= found.start_high < job.begin_time + 10 * MINUTE
+
+
+def window_of(lab: Lab, *, begins_in: timedelta, hours: float) -> TimeWindow:
+    """Maintenance of all nodes."""
+    begins_at = lab.now + begins_in
+    ends_at = begins_at + timedelta(hours=hours)
+    window = TimeWindow.objects.create(reason="firmware", begins_at=begins_at, ends_at=ends_at)
+    window.nodes.set(Node.objects.all())
+    return window
+
+
+def test_a_job_that_does_not_fit_before_a_window_starts_after_it(cluster: Lab) -> None:
+    window = window_of(cluster, begins_in=30 * MINUTE, hours=2)
+    long, short = submitted(cluster, minutes=60), submitted(cluster, minutes=5)
+    forecast_now(cluster)
+    found, before = shown(long), shown(short)
+    assert found.start_low is not None
+    assert before.finish_high is not None
+    assert window.ends_at <= found.start_low
+    assert before.finish_high < window.begins_at
+
+
+def test_a_job_that_a_window_interrupts_ends_after_it(cluster: Lab) -> None:
+    job = submitted(cluster, minutes=60)
+    running(cluster, job)
+    window = window_of(cluster, begins_in=30 * MINUTE, hours=2)
+    forecast_now(cluster)
+    found = shown(job)
+    assert found.finish_low is not None
+    assert found.finish_high is not None
+    assert window.ends_at < found.finish_low < found.finish_high < window.ends_at + timedelta(hours=1)
+
+
+def test_gpus_in_maintenance_are_forecast_to_come_back(cluster: Lab) -> None:
+    window = window_of(cluster, begins_in=-MINUTE, hours=2)
+    cluster.tick()
+    assert Node.objects.get().state != Node.State.READY
+    job = submitted(cluster, minutes=5)
+    forecast_now(cluster, 7)
+    found = shown(job)
+    assert found.start_low is not None
+    assert found.start_high is not None
+    assert window.ends_at <= found.start_low <= found.start_high < window.ends_at + 20 * MINUTE
 
 
 def test_a_run_without_jobs_deletes_the_forecasts_of_those_that_ended(cluster: Lab) -> None:

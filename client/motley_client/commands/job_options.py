@@ -10,6 +10,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperCommand
 
+from motley_client.begin_time import begin_time_of
 from motley_client.completion import gpu_types, storage, teams
 from motley_client.completion import jobs as known_jobs
 from motley_client.spec import (
@@ -24,6 +25,7 @@ from motley_client.spec import (
     replica_of,
     values_of,
 )
+from motley_client.terminal import now
 
 Specs = list[dict[str, Any]]
 
@@ -126,6 +128,12 @@ def options(
         int | None, typer.Option(help="Number of training steps; lets the scheduler estimate the remaining time.")
     ] = None,
     weight: Annotated[float | None, typer.Option(help="Weight of the job within its team.")] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Start the job at this time or later: now+1hour, 16:00, tomorrow, 2026-12-01T08:00."
+        ),
+    ] = None,
     deadline: Annotated[
         str | None, typer.Option(help="Time by which the job should finish, e.g. 2026-12-01T12:00:00Z.")
     ] = None,
@@ -189,6 +197,7 @@ def options(
         "workload": workload,
         "total_steps": total_steps,
         "weight": weight,
+        "begin_time": begin_time_of(begin, now()),
         "deadline": deadline,
         "time_limit": time_limit,
         "idle_limit": idle_limit,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from motley_client.begin_time import begin_time_of
 from motley_client.client import Client
 from motley_client.completion import JobArgument, JobArguments, TeamOption, gpu_types
 from motley_client.errors import AuthError, Conflict, NotFound
@@ -164,6 +165,12 @@ def change(
         list[str] | None, typer.Option(metavar="NAME", help="Remove this tag; repeat for several.")
     ] = None,
     time_limit: Annotated[str | None, typer.Option(help="New time limit, e.g. 48h; none removes it.")] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="New begin time of a job that waits, e.g. now+1hour or 16:00; now or none removes it."
+        ),
+    ] = None,
     deadline: Annotated[
         str | None, typer.Option(help="New deadline, e.g. 2026-12-01T12:00:00Z; none removes it.")
     ] = None,
@@ -174,6 +181,7 @@ def change(
     fields = merged({}, {"name": name, "weight": weight, "retries": retries})
     limits = {"time_limit": time_limit, "deadline": deadline}
     fields |= {limit: None if text == "none" else text for limit, text in limits.items() if text is not None}
+    fields |= {} if begin is None else {"begin_time": begin_time_of(None if begin == "none" else begin, now())}
     tags = pairs_of("--tag", tag or [])
     if not (fields or tags or untag):
         raise SpecError("Nothing to change: give at least one option, e.g. --weight 2.")

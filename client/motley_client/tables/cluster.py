@@ -5,7 +5,7 @@ from datetime import datetime
 
 from rich.console import RenderableType
 
-from motley_client.responses import GpuType, Node, Storage, Throughput
+from motley_client.responses import GpuType, Node, Storage, Throughput, Window
 from motley_client.tables.format import Cell, age, by_clock, gib, number, table, until
 
 OUT_OF_SERVICE = {"cordoned", "draining", "drained", "sleeping", "waking"}
@@ -41,6 +41,36 @@ def storage_table(storage: Iterable[Storage]) -> RenderableType:
         for one in storage
     ]
     return table(headings, rows, empty="No storage has been named: an administrator can add it.")
+
+
+MOST_NAMED = 4
+"""Nodes in one line."""
+
+
+def windows_table(windows: Iterable[Window], *, now: datetime) -> RenderableType:
+    rows = [
+        (
+            str(one["id"]),
+            one["kind"],
+            _whose(one),
+            until(one["next"]["begins_at"], now) if one["next"] else "over",
+            until(one["next"]["ends_at"], now) if one["next"] else "",
+            f"{one['cron']} {one['zone']}" if one["cron"] else "once",
+            one["reason"],
+        )
+        for one in windows
+    ]
+    headings = ("WINDOW", "KIND", "OF", "BEGINS", "ENDS", "AGAIN", "REASON")
+    return table(headings, rows, empty="No windows: nodes stay in service.")
+
+
+def _whose(window: Window) -> str:
+    """Nodes and labels, or the GPUs and their team."""
+    if window["team"]:
+        return f"{window['gpus']} {window['gpu_type']} for {window['team']}"
+    names = window["nodes"][:MOST_NAMED]
+    more = [f"{len(window['nodes']) - MOST_NAMED} more"] if len(window["nodes"]) > MOST_NAMED else []
+    return ", ".join([*names, *more, *(f"{name}={value}" for name, value in window["labels"].items())])
 
 
 def throughputs_table(rates: Iterable[Throughput], *, now: datetime) -> RenderableType:

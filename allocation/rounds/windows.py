@@ -1,0 +1,154 @@
+r"""Windows of time in which nodes are not for all jobs: the nodes and configurations that each job may use now.
+
+Job i may not use the nodes of window v, which begins in :math:`b_v` and is over in :math:`e_v > 0` seconds, if it is
+not of the team for which these are reserved and
+
+.. math::
+    r_{ij} > \max(b_v, 0), \qquad
+    r_{ij} = \begin{cases} L_{ij} & L_{ij} \le g_v \text{ and } L_{ij} < \infty \\ s_i & \text{otherwise} \end{cases}
+
+L_ij is how long it holds GPUs of type j at most, g_v the time until the window comes again. A job that is longer than
+that, or of which nothing is known, crosses a window whenever it starts: it is stopped before, with its work saved, and
+starts if that pays, with s_i seconds left (infinite for one that may not be stopped).
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from allocation.inventory import Inventory
+from allocation.problem import Problem
+from allocation.types import Bools, Floats, Ints
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Windows:
+    """V windows: begins_s, ends_s (V,) from now; gap_s (V,) until it comes again; nodes (V, N); team (V,), -1: of none.
+
+    The team of a window may use its nodes all the same: they are reserved for it.
+    """
+
+    begins_s: Floats
+    ends_s: Floats
+    gap_s: Floats
+    nodes: Bools
+    team: Ints
+
+    def after(self, seconds: float) -> "Windows":
+        """The same windows so much later."""
+        return replace(self, begins_s=self.begins_s - seconds, ends_s=self.ends_s - seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class Stays:
+    """How long m jobs need GPUs: length_s (m, n) by type, at most, inf: unknown; least_s (m,) that repays a start.
+
+    Both include the time to save its work, as it is stopped so long before a window. least_s inf: it is never stopped.
+    """
+
+    length_s: Floats
+    least_s: Floats
+
+    def of_rows(self, rows: Ints) -> "Stays":
+        """Those of some of the jobs."""
+        return Stays(self.length_s[rows], self.least_s[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class OpenNodes:
+    """The inventory with the nodes that each job may use, the configurations (m, K) that these hold, and closed (m, V).
+
+    closed (m, V): the windows by which a job is kept from nodes.
+    """
+
+    inventory: Inventory
+    possible: Bools
+    closed: Bools
+
+
+def open_nodes(problem: Problem, inventory: Inventory, windows: Windows, stays: Stays) -> OpenNodes:
+    """The nodes that each job may use now. A job may stay where it is: it is stopped when its window is near."""
+    closed = closed_by(windows, stays, problem.team)
+    sets, of_row = node_sets_of(closed, windows, inventory)
+    fits = _fitting(problem, inventory, sets)[inventory.uneven.astype(np.int64), of_row]
+    possible: Bools = np.asarray(fits & (problem.rate > 0))
+    holds = np.flatnonzero(np.isin(np.arange(len(of_row)), inventory.holder))
+    of_row, sets = _with_own_nodes(of_row, sets, inventory, holds)
+    held = holds[problem.held[holds] >= 0]
+    possible[held, problem.held[held]] = problem.rate[held, problem.held[held]] > 0
+    somewhere: Bools = np.asarray(possible.any(axis=1))
+    stuck = holds[~somewhere[holds]]
+    possible[stuck] = problem.rate[stuck] > 0
+    every: Bools = np.asarray(sets.all(axis=1))
+    of_row = np.where(every[of_row], -1, of_row)
+    narrowed = replace(inventory, node_set=of_row, node_sets=sets[: of_row.max(initial=-1) + 1])
+    return OpenNodes(narrowed, possible, _of_use(problem, inventory, windows, closed))
+
+
+def closed_by(windows: Windows, stays: Stays, team: Ints) -> Bools:
+    """Whether each job is kept from the nodes of a type in each window: (m, V, n)."""
+    length_s, gap_s = stays.length_s[:, None, :], windows.gap_s[None, :, None]
+    crosses = np.isinf(length_s) | (length_s > gap_s)
+    needs_s = np.where(crosses, stays.least_s[:, None, None], length_s)
+    kept = (windows.ends_s > 0) & ((windows.team < 0) | (windows.team != team[:, None]))
+    closed: Bools = (needs_s > np.maximum(windows.begins_s, 0)[None, :, None]) & kept[:, :, None]
+    return closed
+
+
+def node_sets_of(closed: Bools, windows: Windows, inventory: Inventory) -> tuple[Bools, Ints]:
+    """Sets of nodes (S, N), and the set of each row (m,), that windows closed (m, V, n) to them leave."""
+    patterns, group = np.unique(closed.reshape(len(closed), -1), axis=0, return_inverse=True)
+    by_type = patterns.reshape(len(patterns), *closed.shape[1:])
+    usable: Bools = np.logical_not((by_type[:, :, inventory.node_type] & windows.nodes).any(axis=1))
+    return _joined(usable, group.ravel(), inventory)
+
+
+def _of_use(problem: Problem, inventory: Inventory, windows: Windows, closed: Bools) -> Bools:
+    """The windows (m, V) by which a job is kept from nodes of a type that it can use."""
+    types = np.arange(len(problem.capacity))
+    has = np.stack([windows.nodes[:, inventory.node_type == j].any(axis=1) for j in types], axis=1)
+    can_use = np.stack([(problem.rate[:, used] > 0).any(axis=1) for used in problem.usage > 0], axis=1)
+    return np.asarray((closed & has & can_use[:, None, :]).any(axis=2))
+
+
+def _joined(usable: Bools, group: Ints, inventory: Inventory) -> tuple[Bools, Ints]:
+    """Sets of nodes (S, N), and the set of each row (m,): those of windows (U, N) within those that jobs ask for."""
+    asked = np.full(len(group), -1) if inventory.node_set is None else inventory.node_set
+    pairs, of_row = np.unique(np.column_stack([group, asked]), axis=0, return_inverse=True)
+    every = np.ones((1, usable.shape[1]), dtype=np.bool_)
+    before = every if inventory.node_sets is None else np.concatenate([inventory.node_sets, every])
+    return usable[pairs[:, 0]] & before[pairs[:, 1]], of_row.ravel()
+
+
+def _with_own_nodes(of_row: Ints, sets: Bools, inventory: Inventory, holds: Ints) -> tuple[Ints, Bools]:
+    """With a set of its own for each row that holds GPUs on a node outside of its set."""
+    of_row, more = of_row.copy(), list[Bools]()
+    for row in holds.tolist():
+        nodes = inventory.gpu_node[inventory.holder == row]
+        if not sets[of_row[row], nodes].all():
+            own = sets[of_row[row]].copy()
+            own[nodes] = True
+            of_row[row] = len(sets) + len(more)
+            more.append(own)
+    return of_row, np.concatenate([sets, np.array(more)]) if more else sets
+
+
+def _fitting(problem: Problem, inventory: Inventory, sets: Bools) -> Bools:
+    """Configurations that each set of nodes holds in equal parts, and those that it holds in any parts: (2, S, K)."""
+    on_node = np.bincount(inventory.gpu_node, minlength=len(inventory.node_type))
+    part = problem.gpus // np.maximum(problem.nodes, 1)
+    fits = np.zeros((2, len(sets), len(part)), dtype=np.bool_)
+    of_type = inventory.node_type[:, None] == np.arange(len(problem.capacity))
+    for nodes in inventory.domains or [np.ones(len(on_node), dtype=np.bool_)]:
+        for size in np.unique(part).tolist():
+            whole = np.where(nodes & (on_node >= size), size, 0)
+            fits[0][:, part == size] |= _holds(sets, whole[:, None] * of_type, problem.usage[:, part == size])
+        fits[1] |= _holds(sets, np.where(nodes, on_node, 0)[:, None] * of_type, problem.usage)
+    return fits
+
+
+def _holds(sets: Bools, gpus: Ints, usage: Ints) -> Bools:
+    """Whether sets (S, N) with so many GPUs (N, n) on each node hold configurations (n, K): (S, K)."""
+    held = sets.astype(float) @ gpus
+    holds: Bools = np.asarray((usage[None] <= held[:, :, None]).all(axis=1))
+    return holds

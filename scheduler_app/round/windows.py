@@ -1,0 +1,180 @@
+"""Windows in a round: the nodes from which jobs are kept, and the jobs that can start nowhere else. No queries."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from allocation.plan_round import Plan
+from allocation.problem import Problem
+from allocation.rounds.pending_reasons import ReasonCode
+from allocation.rounds.windows import OpenNodes, Stays, Windows, open_nodes
+from allocation.types import Bools, Floats
+from estimation.durations import DurationEstimate
+from estimation.estimate import HIGH, NORMAL
+from scheduler_app.round.inputs import InputRows, JobRow, NodeRow
+from scheduler_app.round.job_options import Timing
+from scheduler_app.round.reason_texts import ReasonText, reason_text
+from scheduler_app.round.snapshot import KeptOff, LeftOut, Snapshot, rate_spreads, seconds_worked
+from scheduler_app.windows.reading import WindowRow
+from scheduler_app.windows.saving import time_to_save
+
+
+def close_nodes(snapshot: Snapshot, left_out: LeftOut, rows: InputRows, timing: Timing) -> tuple[Snapshot, LeftOut]:
+    """The snapshot with the nodes that windows leave to each job, without the jobs that they leave none."""
+    if not rows.windows or not snapshot.jobs:
+        return snapshot, left_out
+    jobs = {str(job.id): job for job in rows.jobs}
+    queue = [jobs[key] for key in snapshot.jobs]
+    stays = stays_of(snapshot, queue, timing.min_run_s, rows.checkpoint_s)
+    left = open_nodes(snapshot.problem, snapshot.inventory, windows_of(rows.windows, rows.nodes, timing.now), stays)
+    able: Bools = np.asarray(left.possible.any(axis=1))
+    kept, position = _kept_off(snapshot.problem, left, stays, rows.windows), np.cumsum(able) - 1
+    nowhere = {queue[row].id: why for row, why in kept.items() if not able[row]}
+    partly = {int(position[row]): why for row, why in kept.items() if able[row]}
+    return _narrowed(snapshot, left, able), replace(left_out, kept_off=nowhere, partly_kept_off=partly)
+
+
+def _narrowed(snapshot: Snapshot, left: OpenNodes, able: Bools) -> Snapshot:
+    """The rows that are able to start or stay somewhere, with the rates that they can have there."""
+    some = replace(snapshot, inventory=left.inventory).subset(able)
+    rate = np.where(left.possible, snapshot.problem.rate, 0)[able]
+    return replace(some, problem=replace(some.problem, rate=rate))
+
+
+def windows_of(windows: Sequence[WindowRow], nodes: Sequence[NodeRow], now: datetime) -> Windows:
+    """The windows as arrays."""
+    return Windows(
+        begins_s=np.array([(row.begins_at - now).total_seconds() for row in windows], dtype=float),
+        ends_s=np.array([(row.ends_at - now).total_seconds() for row in windows], dtype=float),
+        gap_s=np.array([row.gap_s for row in windows], dtype=float),
+        nodes=np.array([[node.id in row.nodes for node in nodes] for row in windows], dtype=np.bool_),
+        team=np.array([-1 if row.team_id is None else row.team_id for row in windows], dtype=np.int64),
+    )
+
+
+def stays_of(snapshot: Snapshot, jobs: Sequence[JobRow], min_run_s: float, checkpoint_s: Mapping[UUID, float]) -> Stays:
+    """How long jobs hold GPUs: up to their time limit, else for what is left of them in nine of ten cases.
+
+    And so long before a window as they would be stopped to save their work: none is to be stopped just before its end.
+    """
+    problem, held_s = snapshot.problem, snapshot.problem.held_s
+    limit_s = [np.inf if job.time_limit_s is None else job.time_limit_s - job.ran_s for job in jobs]
+    left_s = np.maximum(np.array(limit_s, dtype=float) - held_s, 0)[:, None]
+    saving = [time_to_save(job.grace_s, checkpoint_s.get(job.id)).total_seconds() for job in jobs]
+    saving_s = np.array(saving, dtype=float)
+    length_s = np.where(np.isfinite(left_s), left_s, _forecast_s(snapshot, jobs)) + saving_s[:, None]
+    preemptible = np.array([job.preemptible for job in jobs], dtype=np.bool_)
+    return Stays(length_s, np.where(preemptible, saving_s + problem.restart_s + min_run_s, np.inf))
+
+
+def _forecast_s(snapshot: Snapshot, jobs: Sequence[JobRow]) -> Floats:
+    """Seconds (m, n) within which nine of ten such jobs end in their slowest configuration of each type."""
+    problem = snapshot.problem
+    steps = _steps_left(problem, jobs, snapshot.durations) * np.exp(NORMAL.inv_cdf(HIGH) * rate_spreads(snapshot))
+    rate = np.where(problem.rate > 0, problem.rate, np.inf)
+    slowest = np.stack(
+        [rate[:, used].min(axis=1, initial=np.inf) for used in problem.usage > 0], axis=1
+    )  # (m, n); infinite: it cannot run there
+    found: Floats = problem.restart_s[:, None] + np.where(np.isfinite(slowest), steps[:, None] / slowest, np.inf)
+    return found
+
+
+def _steps_left(problem: Problem, jobs: Sequence[JobRow], durations: Sequence[DurationEstimate | None]) -> Floats:
+    """Steps (m,) that are left in nine of ten cases; infinite: nothing is known."""
+    worked_s = seconds_worked(
+        jobs, problem.rate, problem.held, problem.held_s, base_gpus=problem.base_gpus, base_rate=problem.base_rate
+    )
+    steps = problem.remaining_steps.copy()
+    for row, (job, duration) in enumerate(zip(jobs, durations, strict=True)):
+        if job.steps_in_all is None and duration is not None:
+            steps[row] = duration.estimate.quantile_left(HIGH, float(worked_s[row])) * problem.base_rate[row]
+    return steps
+
+
+def _kept_off(problem: Problem, left: OpenNodes, stays: Stays, windows: Sequence[WindowRow]) -> dict[int, KeptOff]:
+    """Waiting rows that windows keep from nodes."""
+    found = {}
+    order = np.argsort([row.ends_at.timestamp() for row in windows], kind="stable")
+    known: Bools = np.asarray(np.isfinite(stays.length_s).any(axis=1))
+    waits: Bools = np.asarray(left.closed.any(axis=1) & (problem.held < 0))
+    for row in np.flatnonzero(waits).tolist():
+        first = order[left.closed[row, order]][0]
+        found[row] = KeptOff(windows[int(first)], bool(known[row]))
+    return found
+
+
+# -- reasons -------------------------------------------------------------------------------------------------------
+
+
+def window_reasons(
+    words: Mapping[str, list[ReasonText]],
+    snapshot: Snapshot,
+    plan: Plan,
+    left_out: LeftOut,
+    *,
+    rows: InputRows,
+    now: datetime,
+) -> dict[str, list[ReasonText]]:
+    """The reasons with those of windows: alone where a job could start on no other nodes."""
+    found = dict(words)
+    found |= {str(job): [reason_of(why, now)] for job, why in left_out.kept_off.items()}
+    found |= _of_nodes_out(words, left_out, rows, now)
+    return found | _of_nodes_kept(words, snapshot, plan, left_out, now)
+
+
+def _of_nodes_out(
+    words: Mapping[str, list[ReasonText]], left_out: LeftOut, rows: InputRows, now: datetime
+) -> dict[str, list[ReasonText]]:
+    """Reasons of jobs for which no node is in service, while one of their GPU types is in maintenance."""
+    going_on = [row for row in rows.windows if row.team_id is None and row.covers(now)]
+    if not going_on:
+        return {}
+    name_of = {kind.id: kind.name for kind in rows.types}
+    types = [{name_of[node.gpu_type_id] for node in rows.nodes if node.id in row.nodes} for row in going_on]
+    found = {}
+    for job in left_out.cannot_run:
+        its = [row for row, names in zip(going_on, types, strict=True) if names.intersection(job.gpu_types or names)]
+        if its and words[str(job.id)][0]["code"] == ReasonCode.NO_HEALTHY_NODE:
+            first = min(its, key=lambda row: row.ends_at)
+            found[str(job.id)] = [reason_of(KeptOff(first, known_length=True), now)]
+    return found
+
+
+def _of_nodes_kept(
+    words: Mapping[str, list[ReasonText]], snapshot: Snapshot, plan: Plan, left_out: LeftOut, now: datetime
+) -> dict[str, list[ReasonText]]:
+    """Reasons of jobs that lack GPUs on the nodes left to them; where others idle, the window comes first."""
+    found: dict[str, list[ReasonText]] = {}
+    idle = np.bincount(snapshot.inventory.gpu_node[plan.owner < 0], minlength=len(snapshot.nodes))
+    for row, why in left_out.partly_kept_off.items():
+        reasons = words.get(snapshot.jobs[row], [])
+        if _is_short(reasons):
+            mine, idles = [reason_of(why, now)], (idle * ~snapshot.inventory.open_to(row)).any()
+            found[snapshot.jobs[row]] = [*mine, *reasons] if idles else [*reasons, *mine]
+    return found
+
+
+SHORT = {ReasonCode.INSUFFICIENT_GPUS.value, ReasonCode.FRAGMENTED.value}
+
+
+def _is_short(reasons: Sequence[ReasonText]) -> bool:
+    return any(reason["code"] in SHORT for reason in reasons)
+
+
+def reason_of(why: KeptOff, now: datetime) -> ReasonText:
+    """Why a job waits: what the window is, its end, and what would let it start before."""
+    window = why.window
+    code = ReasonCode.RESERVED if window.team_id is not None else ReasonCode.MAINTENANCE
+    numbers: dict[str, Any] = {"begins_at": window.begins_at.isoformat(), "ends_at": window.ends_at.isoformat()}
+    if window.begins_at <= now:
+        return reason_text(code, f"Nodes that could run it are in a window: {window.words}.", **numbers)
+    if why.known_length:
+        text = f"It might not end before a window of nodes that could run it: {window.words}."
+    else:
+        text = f"A window of nodes that could run it is near: {window.words}."
+        text += " How long it runs is not known: with a time limit that ends before, it may start."
+    return reason_text(code, text, **numbers)

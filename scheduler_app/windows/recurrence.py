@@ -1,0 +1,56 @@
+"""Occurrences of a window: the first by its two times, the others by cron text in a time zone, each as long."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+CHECKED = 50
+"""Occurrences of which two may not overlap."""
+
+
+class Occurrence(NamedTuple):
+    begins_at: datetime
+    ends_at: datetime
+
+
+class Recurrence(NamedTuple):
+    """When a window is: first, and again by `cron` in its zone, before `until`; no cron: once."""
+
+    first: Occurrence
+    cron: str = ""
+    zone: str = "UTC"
+    until: datetime | None = None
+
+    @property
+    def length(self) -> timedelta:
+        return self.first.ends_at - self.first.begins_at
+
+    def occurrences(self, now: datetime) -> Iterator[Occurrence]:
+        """Those that end after `now`, in order."""
+        if self.first.ends_at > now:
+            yield self.first
+        if not self.cron:
+            return
+        since = max(self.first.begins_at, now - self.length)
+        for local in CronSim(self.cron, since.astimezone(ZoneInfo(self.zone))):
+            begins_at = local.astimezone(UTC)
+            if self.until is not None and begins_at >= self.until:
+                return
+            yield Occurrence(begins_at, begins_at + self.length)
+
+
+def fault_of_cron(recurrence: Recurrence) -> str:
+    """What is wrong with the cron text, and what to write; empty: nothing."""
+    try:
+        found = list(islice(recurrence.occurrences(recurrence.first.begins_at), CHECKED))
+    except CronSimError as error:
+        return f"{error}. Write minute, hour, day, month and weekday, as 0 2 * * 0 for each Sunday at 02:00."
+    if len(found) < 2:
+        return "It never begins again by this: leave cron empty, or give other times or a later repeats_until."
+    if any(after.begins_at < before.ends_at for before, after in pairwise(found)):
+        return "It would begin again before it has ended: give a shorter window, or times that are farther apart."
+    return ""
