@@ -1,6 +1,7 @@
 """Timeline page: what ran on the GPUs, what runs, and what is expected to, as a chart, a table and CSV."""
 
 import csv
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +11,16 @@ from django.core.paginator import Page, Paginator
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
 
 from cluster_app.models import GpuType, Node
 from scheduler_app.pages.base import SignedInRequest
+from scheduler_app.pages.charts import Figure
+from scheduler_app.pages.timeline_by_node import rows_by_node
 from scheduler_app.pages.timeline_chart import Chart, timeline_figure
-from scheduler_app.pages.timeline_rows import jobs_in_order, rows_by_job, rows_by_node, rows_by_team
+from scheduler_app.pages.timeline_rows import jobs_in_order, rows_by_job, rows_by_team
 from scheduler_app.timeline.export import COLUMNS, export_rows
 from scheduler_app.timeline.reading import Sight, Timeline, nodes_of_runs, read_gpus, read_gpus_of_runs, read_timeline
 from scheduler_app.timeline.window import WINDOWS, Frame
@@ -77,12 +82,18 @@ def _context(asked: Asked, sight: Sight, names: list[str]) -> dict[str, Any]:
         "windows": list(WINDOWS),
         "window_words": WINDOWS[asked.window].words,
         "timeline": timeline,
-        "figure": timeline_figure(chart, timeline.frame) if any(one.bars for one in chart.series) else None,
+        "figure": _script(timeline_figure(chart, timeline.frame)) if any(one.bars for one in chart.series) else "",
         "page": page,
         "runs": [(run, nodes.get(run.pk, ())) for run in table],
         "expected": timeline.expected[:ROWS_OF_TABLE],
         "outages": timeline.outages[-ROWS_OF_TABLE:],
     }
+
+
+def _script(figure: Figure) -> SafeString:
+    """As `json_script`, in a tenth of the time: that looks at each of two million characters in turn."""
+    text = json.dumps(figure).replace("&", "\\u0026").replace("<", "\\u003C").replace(">", "\\u003E")
+    return format_html('<script id="figure" type="application/json">{}</script>', mark_safe(text))  # noqa: S308
 
 
 def _chart(asked: Asked, timeline: Timeline, nodes: "Page[str]") -> "tuple[Chart, Page[Any] | None]":

@@ -10,7 +10,7 @@ from scheduler_app.pages.charts import OKABE_ITO, Figure
 from scheduler_app.templatetags.words import duration
 from scheduler_app.timeline.reading import ExpectedRun, Run
 from scheduler_app.timeline.window import Frame
-from simulation.results.gantt import Bar, BarSeries, gantt_figure
+from simulation.results.gantt import Bar, BarSeries, gantt_figure, row_px
 
 OTHERS = "other teams"
 HIDDEN = "another team"
@@ -19,7 +19,7 @@ GREY = "#8f99a8"
 EXPECTED_OPACITY = 0.55
 """Of what is certain to run; what is less likely is paler."""
 LONGEST_TICK = 18
-LEAST_TICK_PX = 14
+LEAST_TICK_PX = 13
 WHEN = "%{base|%d %b %H:%M:%S}"
 NOW_COLOUR, AHEAD_COLOUR = "#7a8594", "rgba(122,133,148,0.07)"
 
@@ -103,10 +103,15 @@ def expected_link(one: ExpectedRun) -> str:
     return run_link(one.run) if one.run else job_link(one.job.pk)
 
 
-def ticks_that_fit(labels: Mapping[float, str], height_px: float) -> dict[float, str]:
-    """Labels, cut and escaped; of too many for the height every second, third and so on."""
-    each = max(1, -(-len(labels) * LEAST_TICK_PX // max(int(height_px), 1)))
-    return {at: escape(_cut(label)) for at, label in list(labels.items())[::each]}
+def ticks_that_fit(labels: Mapping[float, str], rows: float) -> dict[float, str]:
+    """Labels by row, cut and escaped; one that would cover the one above is left out."""
+    apart = LEAST_TICK_PX / row_px(rows)
+    found: dict[float, str] = {}
+    last = -apart
+    for row, label in sorted(labels.items()):
+        if row - last >= apart:
+            found[row], last = escape(_cut(label)), row
+    return found
 
 
 def _cut(label: str) -> str:

@@ -50,8 +50,7 @@ class JobName(NamedTuple):
         return self.name if self.array_index is None else f"{self.name}[{self.array_index}]"
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """An attempt: when its processes were launched and when it ended; `ended_at` is None while it goes on."""
 
     job: JobName

@@ -68,8 +68,12 @@ def gantt_figure(
 
 def height_px(rows: float) -> int:
     """Height of a figure with so many rows."""
-    of_row = LABELLED_PX if rows <= FEW else NARROW_PX if rows <= MANY else THIN_PX
-    return round(FRAME_PX + max(SHORTEST_PX, rows * of_row))
+    return round(FRAME_PX + max(SHORTEST_PX, rows * row_px(rows)))
+
+
+def row_px(rows: float) -> int:
+    """Height of each of so many rows, at least."""
+    return LABELLED_PX if rows <= FEW else NARROW_PX if rows <= MANY else THIN_PX
 
 
 def _trace(series: BarSeries, when: str, *, in_legend: bool) -> dict[str, Any]:

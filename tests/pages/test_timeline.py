@@ -111,6 +111,13 @@ def test_a_gang_on_neighbouring_gpus_is_one_bar_that_opens_its_job(ran, web, mem
     assert resolve(f"/{links[0]}").kwargs == {"pk": attempt.job_id}
 
 
+def test_a_gpu_that_was_taken_out_of_its_node_has_no_row(ran, web, member):
+    attempt = ran("train", gpus=2)
+    Gpu.objects.filter(claims__attempt=attempt, index=0).update(present=False)
+    ((_, height, _),) = bars(figure_of(web(member)))
+    assert height < 1
+
+
 def test_what_runs_goes_on_paler_beyond_now_by_its_forecast(ran, web, member, now):
     attempt = ran(hours=2, ended=None)
     forecast(attempt.job, now)
