@@ -104,7 +104,7 @@ def _chart(asked: Asked, timeline: Timeline, nodes: "Page[str]") -> "tuple[Chart
         jobs = Paginator(list(jobs_in_order(timeline).items()), JOBS_PER_PAGE).get_page(asked.page)
         return rows_by_job(timeline, dict(jobs.object_list)), jobs
     on = list(nodes.object_list)
-    return rows_by_node(timeline, read_gpus(on), read_gpus_of_runs(timeline.frame, on)), nodes
+    return rows_by_node(timeline, read_gpus(on), read_gpus_of_runs(timeline.frame)), nodes
 
 
 class _Echo:

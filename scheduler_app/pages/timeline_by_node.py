@@ -82,7 +82,7 @@ def rows_by_node(timeline: Timeline, gpus: Sequence[TimelineGpu], gpus_of: Mappi
 
 
 def _rows_of(rows: GpuRows, gpus: Iterable[int]) -> Iterator[float]:
-    """Those of GPUs that are still in their nodes."""
+    """Rows of GPUs: not of those on another page, or taken out of their node."""
     return (rows.of_gpu[gpu] for gpu in gpus if gpu in rows.of_gpu)
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db.models import F, Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from cluster_app.models import Gpu, Node, NodeEvent, NodeInterval
@@ -110,14 +110,20 @@ def read_timeline(frame: Frame, sight: Sight, nodes: Collection[str], gpu_type: 
 
 
 def _runs(frame: Frame, sight: Sight, gpu_type: str) -> list[Run]:
-    """Attempts that ran in the frame: those that go on or whose processes may be left, and those that ended in it."""
-    lately = Attempt.objects.filter(Q(gone_at=None) | Q(ended_at__gte=frame.since))
-    found = lately.annotate(began_at=Coalesce("launched_at", "started_at")).exclude(began_at=None)
-    if gpu_type:
-        found = found.filter(gpu_type__name=gpu_type)
-    newest = found.order_by(F("ended_at").desc(nulls_first=True), "-pk")
-    rows = newest.values_list(*JOB_OF_ATTEMPT, *RUN)[: MOST_ATTEMPTS + 1]
+    """Attempts that ran in the frame: those that go on or whose processes may be left, and those that ended in it.
+
+    Two queries: with an `OR` SQLite reads the attempts of all times.
+    """
+    left = Attempt.objects.ungone().order_by("-pk")
+    ended = Attempt.objects.filter(ended_at__gte=frame.since, gone_at__isnull=False).order_by("-ended_at", "-pk")
+    rows = [row for attempts in (left, ended) for row in _run_rows(attempts, gpu_type)]
     return [_run(row, sight) for row in rows]
+
+
+def _run_rows(attempts: QuerySet[Attempt], gpu_type: str) -> QuerySet[Attempt, Any]:
+    launched = attempts.annotate(began_at=Coalesce("launched_at", "started_at")).exclude(began_at=None)
+    on = launched.filter(gpu_type__name=gpu_type) if gpu_type else launched
+    return on.values_list(*JOB_OF_ATTEMPT, *RUN)[: MOST_ATTEMPTS + 1]
 
 
 def _run(row: Sequence[Any], sight: Sight) -> Run:
@@ -145,16 +151,19 @@ def _expected(frame: Frame, sight: Sight, runs: Sequence[Run], gpu_type: str) ->
 
 
 def _outages(frame: Frame, nodes: Collection[str]) -> list[Outage]:
-    """When the nodes were down or out of service in the frame."""
-    since = frame.since
-    down = NodeInterval.objects.filter(Q(ended_at=None) | Q(ended_at__gte=since), up=False, node__name__in=nodes)
-    found = [Outage(*row, "down") for row in down.order_by("pk").values_list("node__name", "started_at", "ended_at")]
+    """When the nodes were down or out of service in the frame; what is read is bounded by time, not by nodes."""
+    since, wanted = frame.since, set(nodes)
+    if not wanted:
+        return []
+    down = NodeInterval.objects.filter(Q(ended_at=None) | Q(ended_at__gte=since), up=False).order_by("started_at", "pk")
+    found = [Outage(*row, "down") for row in down.values_list("node__name", "started_at", "ended_at")]
     events: dict[str, list[StateEvent]] = defaultdict(list)
-    lately = NodeEvent.objects.filter(at__gte=since, kind__in=EVENT_KINDS, node__name__in=nodes).order_by("pk")
+    lately = NodeEvent.objects.filter(at__gte=since, kind__in=EVENT_KINDS).order_by("at", "pk")
     for name, at, kind, message in lately.values_list("node__name", "at", "kind", "message"):
         events[name].append(StateEvent(at, kind, message))
-    now = Node.objects.filter(name__in=nodes).order_by("name").values_list("name", "state", "reason")
-    return found + [one for node in now for one in outages_of_node(NodeNow(*node), events[node[0]], since)]
+    now = Node.objects.order_by("name").values_list("name", "state", "reason")
+    found += [one for node in now for one in outages_of_node(NodeNow(*node), events[node[0]], since)]
+    return [outage for outage in found if outage.node in wanted]
 
 
 def read_gpus(nodes: Collection[str]) -> list[TimelineGpu]:
@@ -164,12 +173,11 @@ def read_gpus(nodes: Collection[str]) -> list[TimelineGpu]:
     return [TimelineGpu(*row) for row in rows.values_list("pk", "index", "node__name", "node__gpu_type__name")]
 
 
-def read_gpus_of_runs(frame: Frame, nodes: Collection[str]) -> dict[int, list[int]]:
-    """GPUs of the nodes by the attempt that held them in the frame."""
-    lately = Q(released_at=None) | Q(released_at__gte=frame.since)
-    claims = GpuClaim.objects.filter(lately, held_from__isnull=False, gpu__node__name__in=nodes).order_by()
+def read_gpus_of_runs(frame: Frame) -> dict[int, list[int]]:
+    """GPUs by the attempt that held them in the frame."""
+    claims = GpuClaim.objects.filter(Q(released_at=None) | Q(released_at__gte=frame.since), held_from__isnull=False)
     found: dict[int, list[int]] = defaultdict(list)
-    for attempt, gpu in claims.values_list("attempt", "gpu"):
+    for attempt, gpu in claims.order_by().values_list("attempt", "gpu"):
         found[attempt].append(gpu)
     return found
 
