@@ -24,6 +24,7 @@ from jobs_app.tokens import issue_token
 from scheduler_app.operations.register_machine import gpu_type_columns
 
 CLIENTS, SECONDS = 16, 20
+PATIENCE_S = 60.0
 BATCH, BATCHES = 10_000, 3
 GUNICORN = ("-m", "gunicorn", "config.wsgi", "--workers", "2", "--threads", "16", "--log-level", "warning")
 """As in docker-compose.yml."""
@@ -32,7 +33,8 @@ GUNICORN = ("-m", "gunicorn", "config.wsgi", "--workers", "2", "--threads", "16"
 def measure() -> list[Figure]:
     call_command("migrate", verbosity=0)
     token = _token()
-    with _service() as url:
+    with web_service() as address:
+        url = f"{address}/api/v1/jobs"
         _load(url, token, seconds=3)  # connections and caches are there
         one_by_one, batches = _load(url, token, seconds=SECONDS), [_batch(url, token) for _ in range(BATCHES)]
     assert one_by_one["failed"] == 0, one_by_one
@@ -54,13 +56,14 @@ def _token() -> str:
 
 
 @contextmanager
-def _service() -> Iterator[str]:
+def web_service() -> Iterator[str]:
+    """Its address; it ends with the block."""
     url = f"127.0.0.1:{free_port()}"
     environment = os.environ | {"MOTLEY_REST_RATE": "1000000/m"}
     web = subprocess.Popen([sys.executable, *GUNICORN, "--bind", url], env=environment)
     try:
-        httpx.Client(transport=httpx.HTTPTransport(retries=8)).get(f"http://{url}/livez")
-        yield f"http://{url}/api/v1/jobs"
+        httpx.Client(transport=httpx.HTTPTransport(retries=8), timeout=PATIENCE_S).get(f"http://{url}/livez")
+        yield f"http://{url}"
     finally:
         web.send_signal(signal.SIGTERM)
         web.wait()

@@ -28,6 +28,7 @@ MEASURES = (
     "submissions",
     "pages",
     "lists",
+    "timeline",
 )
 
 
@@ -83,7 +84,14 @@ def _measure(name: str, found: Path, plans: Path | None) -> None:
 
 
 def _measures(plans: Path | None) -> dict[str, Callable[[], Sequence[Figure]]]:
-    from benchmarks import measure_large, measure_lists, measure_pages, measure_rounds, measure_submissions
+    from benchmarks import (
+        measure_large,
+        measure_lists,
+        measure_pages,
+        measure_rounds,
+        measure_submissions,
+        measure_timeline,
+    )
 
     return {
         "rounds": partial(measure_rounds.measure, all_different=False),
@@ -93,6 +101,7 @@ def _measures(plans: Path | None) -> dict[str, Callable[[], Sequence[Figure]]]:
         "large-rounds": measure_large.measure,
         "submissions": measure_submissions.measure,
         "pages": measure_pages.measure,
+        "timeline": measure_timeline.measure,
         "lists": partial(measure_lists.measure, plans),
     }
 

@@ -534,6 +534,7 @@ class NodeEvent(models.Model):
 
     class Meta:
         ordering = ("-id",)
+        indexes = [models.Index(fields=("at",), name="node_event_by_time")]
 
     def __str__(self) -> str:
         return f"{self.node} {self.kind}"

@@ -18,6 +18,7 @@ from scheduler_app.pages import (
     retention,
     rounds,
     secrets,
+    timeline,
     trends,
     usage,
 )
@@ -36,6 +37,7 @@ urlpatterns = [
     path("cluster", cluster.cluster, name="cluster"),
     path("nodes/<str:name>", node.node, name="node"),
     path("nodes/<str:name>/<slug:verb>", cluster.act_on_node, name="act-on-node"),
+    path("timeline", timeline.timeline_page, name="timeline"),
     path("rounds", rounds.rounds, name="rounds"),
     path("rounds/<int:number>", rounds.round_opened, name="round"),
     path("rounds/<int:number>/replay", rounds.replay, name="replay"),

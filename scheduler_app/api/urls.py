@@ -11,6 +11,7 @@ from scheduler_app.api.gpus import JobGpusView, NodeGpusView
 from scheduler_app.api.jobs import ExplainView
 from scheduler_app.api.logs import LogView
 from scheduler_app.api.sessions import SessionView
+from scheduler_app.api.timeline import TimelineView
 from scheduler_app.api.usage import UsageView
 
 urlpatterns = [
@@ -29,6 +30,7 @@ urlpatterns = [
     path("arrays/<uuid:pk>", ArrayView.as_view(), name="array"),
     path("estimates", EstimatesView.as_view(), name="estimates-accuracy"),
     path("energy", EnergyView.as_view(), name="energy-report"),
+    path("timeline", TimelineView.as_view(), name="timeline-report"),
     path("usage", UsageView.as_view(), name="usage-report"),
     path("jobs/<uuid:pk>/logs", LogView.as_view(), name="job-logs"),
 ]

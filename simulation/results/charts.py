@@ -10,6 +10,7 @@ from plotly.subplots import make_subplots
 
 from allocation.types import Floats
 from simulation.results.comparison import Comparison, RunResult
+from simulation.results.gantt import Bar, BarSeries, gantt_figure
 from simulation.results.summary import seed_statistics
 from simulation.results.timeline import POINTS
 
@@ -162,52 +163,54 @@ def _on(edges_s: Floats, run: RunResult) -> Floats:
 
 def gantt_chart(outcome: RunResult) -> Figure:
     """Gantt chart of the sampled jobs by arrival: waiting (pale) and running by GPU type."""
-    figure, jobs = go.Figure(), outcome.jobs
-    place = {row: i for i, row in enumerate(outcome.rows.tolist())}
-    began_s = jobs.arrival_s[0] if len(jobs.names) else 0.0
-    arrival_h = (jobs.arrival_s[outcome.rows] - began_s) / HOUR_S
-    life_h = np.nan_to_num(jobs.jct_s[outcome.rows], nan=0.0) / HOUR_S
-    figure.add_bar(
-        base=_rounded(arrival_h),
-        x=_rounded(life_h),
-        y=np.arange(len(arrival_h)),
-        orientation="h",
-        width=0.22,
-        marker={"color": PALE, "line": {"width": 0}},
-        name="from arrival to completion",
-        customdata=[escape(jobs.names[row]) for row in outcome.rows.tolist()],
-        hovertemplate="<b>%{customdata}</b><br>from arrival to completion %{x:.4g} h<extra></extra>",
-    )
-    for j, gpu_type in enumerate(outcome.gpu_types):
-        spans = [span for span in outcome.spans if outcome.configuration_type[span.configuration] == j]
-        length = np.array([span.ended_s - span.began_s for span in spans]) / HOUR_S
-        figure.add_bar(
-            base=_rounded(np.array([span.began_s - began_s for span in spans]) / HOUR_S),
-            x=_rounded(length),
-            y=np.array([place[span.row] for span in spans], dtype=np.int64),
-            orientation="h",
-            width=0.8,
-            marker={"color": TYPE_COLOURS[j % len(TYPE_COLOURS)], "line": {"width": 0}},
-            name=escape(gpu_type),
-            customdata=[
-                [escape(jobs.names[span.row]), int(outcome.configuration_gpus[span.configuration])] for span in spans
-            ],
-            hovertemplate="<b>%{customdata[0]}</b><br>%{customdata[1]} of "
-            + escape(gpu_type)
-            + ", from %{base:.4g} h, for %{x:.4g} h<extra></extra>",
-        )
-    _name_rows(figure, [jobs.names[row] for row in outcome.rows.tolist()])
+    plain = [outcome.jobs.names[row] for row in outcome.rows.tolist()]
+    names, few = [escape(name) for name in plain], len(plain) <= TALLEST_NAMES
+    series = [_lives(outcome, names), *(_runs_on(outcome, j, names) for j in range(len(outcome.gpu_types)))]
+    ticks = {float(row): escape(_cut(name)) for row, name in enumerate(plain)} if few else {}
+    figure = go.Figure(gantt_figure(series, len(names), ticks))
     figure.update_xaxes(title_text="Hours since the first arrival", rangemode="tozero")
-    figure.update_layout(barmode="overlay", bargap=0, hovermode="closest")
+    if not few:
+        figure.update_yaxes(showticklabels=False, title_text=f"{len(names)} jobs, by arrival")
     return _dressed(figure)
 
 
-def _name_rows(figure: Figure, names: Sequence[str]) -> None:
-    few = len(names) <= TALLEST_NAMES
-    figure.update_layout(height=150 + max(160, len(names) * (18 if few else 5)))
-    ticks = {"tickvals": list(range(len(names))), "ticktext": [escape(_cut(name)) for name in names]}
-    shown = ticks if few else {"showticklabels": False, "title_text": f"{len(names)} jobs, by arrival"}
-    figure.update_yaxes(range=[len(names) - 0.4, -0.6], showgrid=False, zeroline=False, **shown)
+def _lives(outcome: RunResult, names: Sequence[str]) -> BarSeries:
+    """From arrival to completion; a job that did not finish has no length."""
+    jobs, rows = outcome.jobs, outcome.rows
+    arrival_h = (jobs.arrival_s[rows] - _began_s(outcome)) / HOUR_S
+    life_h = np.nan_to_num(jobs.jct_s[rows], nan=0.0) / HOUR_S
+    bars = [
+        Bar(_single(start), _single(start + life), row, f"<b>{name}</b><br>{life:.4g} h to its completion", height=0.22)
+        for row, (name, start, life) in enumerate(zip(names, arrival_h.tolist(), life_h.tolist(), strict=True))
+    ]
+    return BarSeries("from arrival to completion", PALE, bars)
+
+
+def _runs_on(outcome: RunResult, j: int, names: Sequence[str]) -> BarSeries:
+    """Intervals in which jobs ran on GPU type j."""
+    began_s, place = _began_s(outcome), {row: i for i, row in enumerate(outcome.rows.tolist())}
+    gpu_type = escape(outcome.gpu_types[j])
+    bars = [
+        Bar(
+            _single((span.began_s - began_s) / HOUR_S),
+            _single((span.ended_s - began_s) / HOUR_S),
+            place[span.row],
+            f"<b>{names[place[span.row]]}</b><br>{int(outcome.configuration_gpus[span.configuration])} of {gpu_type}"
+            f" for {(span.ended_s - span.began_s) / HOUR_S:.4g} h",
+        )
+        for span in outcome.spans
+        if outcome.configuration_type[span.configuration] == j
+    ]
+    return BarSeries(gpu_type, TYPE_COLOURS[j % len(TYPE_COLOURS)], bars)
+
+
+def _began_s(outcome: RunResult) -> float:
+    return float(outcome.jobs.arrival_s[0]) if len(outcome.jobs.names) else 0.0
+
+
+def _single(hours: float) -> float:
+    """Six digits, which is a second in a month and halves the file."""
+    return float(f"{hours:.6g}")
 
 
 def _cut(name: str, most: int = 28) -> str:

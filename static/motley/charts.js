@@ -1,6 +1,8 @@
 "use strict";
 // Draws the Plotly figures of the page in the colours of its theme.
 (() => {
+  const SCALE = 2; // of a saved picture
+  const NARROW_PX = 600; // the entries of a legend would cover the axis on top
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const axis = () => ({ gridcolor: colour("--line"), linecolor: colour("--line"), zerolinecolor: colour("--line") });
   const themed = (layout) => ({
@@ -12,9 +14,44 @@
     xaxis: { ...layout.xaxis, ...axis() },
     yaxis: { ...layout.yaxis, ...axis() },
   });
+  // Plotly's own button loads the picture from a blob, which the content security policy forbids.
+  const save = async (place) => {
+    const svg = await Plotly.toImage(place, { format: "svg", width: place.clientWidth, height: place.clientHeight });
+    const picture = new Image();
+    picture.src = svg;
+    await picture.decode();
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [SCALE * picture.width, SCALE * picture.height];
+    canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+    const blob = await new Promise((done) => { canvas.toBlob(done, "image/png"); });
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = `${place.dataset.tools}.png`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  };
+  const tools = () => ({
+    displayModeBar: true,
+    modeBarButtons: [[{ name: "save", title: "Download as PNG", icon: Plotly.Icons.camera, click: save }, "zoom2d", "pan2d", "resetScale2d"]],
+  });
   const draw = (place) => {
     const figure = JSON.parse(document.getElementById(place.dataset.figure).textContent);
-    Plotly.react(place, figure.data, themed(figure.layout), { responsive: true, displaylogo: false, displayModeBar: false });
+    const hasTools = "tools" in place.dataset;
+    const layout = themed(figure.layout);
+    if (hasTools) {
+      layout.paper_bgcolor = colour("--card");
+      layout.xaxis.nticks = Math.max(2, Math.floor(place.clientWidth / 130));
+      if (place.clientWidth < NARROW_PX) layout.legend = { ...layout.legend, yref: "paper", y: 0 };
+    }
+    const mode = hasTools ? tools() : { displayModeBar: false };
+    const isNew = !place.on;
+    Plotly.react(place, figure.data, layout, { responsive: true, displaylogo: false, ...mode });
+    if (isNew) place.on("plotly_click", open);
+  };
+  // Bars may have a link beside their label.
+  const open = ({ points: [point] }) => {
+    const link = Array.isArray(point.customdata) && point.customdata[1];
+    if (link) location.href = link;
   };
   const drawAll = () => document.querySelectorAll("[data-figure]").forEach(draw);
   document.addEventListener("theme", drawAll);

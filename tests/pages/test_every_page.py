@@ -50,6 +50,7 @@ PAGES: dict[str, Row] = {
     "cluster": LIST,
     "node": Row(of="node"),
     "act-on-node": Row(of="node", stranger=403, member=403, staff=302, post={"reason": "fan"}, also=("drain",)),
+    "timeline": LIST,
     "rounds": LIST,
     "round": Row(of="round"),
     "replay": Row(of="round", post={}),

@@ -5,6 +5,8 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -17,7 +19,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from jobs_app.lifecycle.commands import hold_job
-from jobs_app.models import Job
+from jobs_app.models import Attempt, Job
 from scheduler_app.models import JobForecast
 from tests.service_lab import UNTIL_LET_GO
 
@@ -86,6 +88,32 @@ def test_a_page_shows_under_a_strict_policy(name: str, page: Page) -> None:
 def test_a_chart_is_drawn_under_a_strict_policy(name: str, page: Page) -> None:
     page.goto(reverse(name))
     expect(page.locator(".chart .main-svg").first).to_be_visible()
+
+
+@pytest.fixture
+def running(decided: Any, staff: User) -> Attempt:
+    """An attempt as if its processes ran for ten minutes."""
+    attempt = Attempt.objects.filter(claims__isnull=False).first()
+    assert attempt is not None
+    began = timezone.now() - timedelta(minutes=10)
+    times = {"claimed_at": began, "launched_at": began, "started_at": began}
+    Attempt.objects.filter(pk=attempt.pk).update(state=Attempt.State.RUNNING, **times)
+    attempt.claims.update(held_from=began)
+    return attempt
+
+
+def test_a_click_on_a_bar_of_the_timeline_opens_its_job(running: Attempt, page: Page) -> None:
+    page.goto(f"{reverse('timeline')}?by=job&window=1h")
+    page.locator(".chart .barlayer path").first.click(force=True)
+    expect(page).to_have_url(re.compile(reverse("job", args=[running.job_id])))
+
+
+def test_the_timeline_is_saved_as_a_picture(running: Attempt, page: Page) -> None:
+    page.goto(reverse("timeline"))
+    with page.expect_download() as saved:
+        page.locator(".modebar-btn").first.click()
+    assert saved.value.suggested_filename == "timeline.png"
+    assert Path(saved.value.path()).read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_change_arrives_while_focus_and_choice_stay(page: Page) -> None:
@@ -158,7 +186,7 @@ def test_a_page_says_how_fresh_it_is(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["home", "jobs", "cluster", "rounds", "fairness", "utilization", "new-job", "tokens", "audit"]
+    "name", ["home", "jobs", "cluster", "timeline", "rounds", "fairness", "utilization", "new-job", "tokens", "audit"]
 )
 def test_a_page_fits_a_phone(name: str, page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 740})

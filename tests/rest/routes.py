@@ -88,6 +88,7 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/teams/{team}/code/{digest}/archive": OWN_TEAM,
     "GET /api/v1/energy": for_all(),
     "GET /api/v1/usage": for_all(),
+    "GET /api/v1/timeline": for_all(),
     "GET /api/v1/estimates": for_all(),
     "GET /api/v1/forecasts/accuracy": for_all(),
     "GET /api/v1/forecasts/accuracy/teams": for_all(),

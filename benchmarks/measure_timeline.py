@@ -1,0 +1,89 @@
+"""The timeline of a week with 1,000 GPUs and 10,000 attempts: the server's time, and the first paint in a browser."""
+
+import gc
+import shutil
+from statistics import median
+from time import perf_counter, process_time
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from playwright._impl._api_structures import SetCookieParam
+from playwright.sync_api import Browser, sync_playwright
+
+from benchmarks.figures import Figure, percentile
+from benchmarks.measure_pages import visit_ms
+from benchmarks.measure_submissions import web_service
+from benchmarks.week_of_runs import fill_week
+from jobs_app.models import Attempt
+
+TIMES, PAINTS = 20, 5
+BY = ("node", "team", "job")
+DRAWN = ".chart .barlayer path"
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+def measure() -> list[Figure]:
+    member = fill_week(timezone.now())
+    gc.collect()
+    gc.freeze()  # as in a web process that has started: see config/wsgi.py
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")
+    staff = User.objects.create_user("staff", is_staff=True)
+    figures = [Figure("attempts of the week", Attempt.objects.count(), "attempts")]
+    for by in BY:
+        figures += _server(by, [member, staff])
+    return figures + _paints(staff)
+
+
+def _server(by: str, visitors: list[User]) -> list[Figure]:
+    path, times, cpu_ms, queries = f"/timeline?window=7d&by={by}", [], [], 0
+    for user in visitors:
+        visitor = Client()
+        visitor.force_login(user)
+        visit_ms(visitor, path)
+        for _ in range(TIMES):
+            began = process_time()
+            times.append(visit_ms(visitor, path))
+            cpu_ms.append(1000 * (process_time() - began))
+        with CaptureQueriesContext(connection) as captured:
+            visit_ms(visitor, path)
+        queries = max(queries, len(captured))
+    return [
+        Figure(f"timeline by {by}: p95 of the server", percentile(times, 95), "ms", 300),
+        Figure(f"timeline by {by}: median CPU time of the web process", median(cpu_ms), "ms"),
+        Figure(f"timeline by {by}: queries", queries, "queries"),
+    ]
+
+
+def _paints(user: User) -> list[Figure]:
+    session = Client()
+    session.force_login(user)
+    name = settings.SESSION_COOKIE_NAME
+    cookie: SetCookieParam = {"name": name, "value": session.cookies[name].value}
+    with web_service() as url, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        found = [
+            Figure(f"timeline by {by}: first paint of the chart", _paint_ms(browser, url, by, cookie), "ms", 1500)
+            for by in BY
+        ]
+        browser.close()
+    return found
+
+
+def _paint_ms(browser: Browser, url: str, by: str, cookie: SetCookieParam) -> float:
+    """Median time from the navigation to the drawn chart; the browser has the scripts in its cache."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.add_cookies([cookie | {"url": url}])
+    page, times = context.new_page(), []
+    for _ in range(1 + PAINTS):
+        began = perf_counter()
+        page.goto(f"{url}/timeline?window=7d&by={by}", wait_until="commit")
+        page.wait_for_selector(DRAWN, state="attached")
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        times.append(1000 * (perf_counter() - began))
+    context.close()
+    return median(times[1:])

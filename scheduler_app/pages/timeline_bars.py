@@ -1,0 +1,72 @@
+"""Bars of the timeline: blocks of runs, and what is expected, the paler the less likely. Pure."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+
+from scheduler_app.pages.timeline_chart import (
+    EXPECTED_OPACITY,
+    expected_label,
+    expected_link,
+    milliseconds,
+    run_label,
+    run_link,
+)
+from scheduler_app.timeline.merging import Block
+from scheduler_app.timeline.presence import presence
+from scheduler_app.timeline.reading import ExpectedRun, Run, Timeline
+from simulation.results.gantt import Bar
+
+LEAST_OPACITY = 0.25
+"""Of a block of short runs that fill little of its time."""
+
+Bars = dict[str, list[Bar]]
+"""By what is drawn in one colour."""
+Place = tuple[ExpectedRun, float, int]
+"""A job with a forecast, the first of its rows, and their number."""
+
+
+def bin_s(timeline: Timeline) -> float:
+    return timeline.frame.bin.total_seconds()
+
+
+def shown_s(timeline: Timeline, run: Run) -> tuple[float, float]:
+    """Start and end of the part of a run that lies in the frame."""
+    start, end = max(run.began_at, timeline.frame.since), min(run.ended_at or timeline.frame.now, timeline.frame.now)
+    return start.timestamp(), max(start, end).timestamp()
+
+
+def block_bars(timeline: Timeline, blocks: Sequence[Block]) -> Bars:
+    bars: Bars = defaultdict(list)
+    for block in blocks:
+        bars[block.group].append(_block_bar(timeline, block))
+    return bars
+
+
+def _block_bar(timeline: Timeline, block: Block) -> Bar:
+    run = None if block.run is None else timeline.runs[block.run]
+    label = run_label(run, timeline.frame.now) if run else _density_label(block)
+    opacity = 1.0 if block.density >= 1 else round(max(block.density, LEAST_OPACITY), 2)
+    start, end = milliseconds(block.start_s), milliseconds(block.end_s)
+    link = run_link(run) if run else ""
+    return Bar(start, end, block.row + (block.rows - 1) / 2, label, block.rows - 0.15, opacity, link)
+
+
+def _density_label(block: Block) -> str:
+    return f"{block.runs} short runs<br>{escape(block.group)}, {block.density:.0%} of this time"
+
+
+def expected_bars(
+    timeline: Timeline,
+    places: Iterable[Place],
+    group_of: Callable[[ExpectedRun], str],
+) -> Bars:
+    """Bars of what is expected, the paler the less likely."""
+    bars: Bars = defaultdict(list)
+    for one, row, rows in places:
+        group, link = group_of(one), expected_link(one)
+        for part in presence(one.forecast, timeline.frame.now, timeline.frame.until):
+            start, end = milliseconds(part.since.timestamp()), milliseconds(part.until.timestamp())
+            opacity, label = round(EXPECTED_OPACITY * part.probability, 2), expected_label(one, part.probability)
+            bars[group].append(Bar(start, end, row + (rows - 1) / 2, label, rows - 0.15, opacity, link))
+    return bars

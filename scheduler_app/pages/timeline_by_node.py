@@ -1,0 +1,171 @@
+"""Rows of the timeline by node: a row for each GPU, and rows for the jobs that wait. Pure."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import groupby
+
+from scheduler_app.pages.charts import OKABE_ITO
+from scheduler_app.pages.timeline_bars import Place, bin_s, block_bars, expected_bars, shown_s
+from scheduler_app.pages.timeline_chart import OTHERS, Chart, colours_of, milliseconds, series_of, ticks_that_fit
+from scheduler_app.timeline.merging import RowSpan, merge_spans
+from scheduler_app.timeline.outages import Outage
+from scheduler_app.timeline.presence import presence
+from scheduler_app.timeline.reading import ExpectedRun, Run, Timeline, TimelineGpu
+from simulation.results.gantt import FEW, Bar, BarSeries
+
+NODE_GAP, TYPE_GAP = 0.5, 1.0
+"""Empty rows after the GPUs of a node and of a GPU type."""
+LANES = 8
+"""Most rows of a GPU type for jobs that wait; those that find no lane are in the table."""
+OUTAGES = {
+    "down": ("#b3261e", "x"),
+    "cordoned": ("#8f99a8", "/"),
+    "drained": ("#8f99a8", "\\"),
+    "asleep": ("#8f99a8", "."),
+}
+OUT_OF_SERVICE = ("#8f99a8", "/")
+OUTAGE_OPACITY = 0.6
+
+Waiting = tuple[ExpectedRun, int]
+"""A job that waits, and its lane."""
+
+
+@dataclass
+class GpuRows:
+    """Row of each GPU, and the first of the rows for jobs that wait for a GPU type; filled from the top."""
+
+    of_gpu: dict[int, float] = field(default_factory=dict)
+    lane_of: dict[str, float] = field(default_factory=dict)
+    rows: float = 0.0
+    _gpu_labels: dict[float, str] = field(default_factory=dict)
+    _node_labels: dict[float, str] = field(default_factory=dict)
+
+    def add_node(self, node: str, gpus: Sequence[TimelineGpu]) -> None:
+        rows = {self.rows + i: gpu for i, gpu in enumerate(gpus)}
+        self.of_gpu |= {gpu.pk: row for row, gpu in rows.items()}
+        self._gpu_labels |= {row: f"{node} · {gpu.slot}" for row, gpu in rows.items()}
+        self._node_labels[self.rows + (len(gpus) - 1) / 2] = node
+        self.rows += len(gpus) + NODE_GAP
+
+    def add_lanes(self, gpu_type: str, lanes: int) -> None:
+        self.lane_of[gpu_type] = self.rows
+        for labels in (self._gpu_labels, self._node_labels):
+            labels[self.rows + (lanes - 1) / 2] = f"waits for {gpu_type.upper()}"
+        self.rows += lanes
+
+    @property
+    def labels(self) -> dict[float, str]:
+        """Of each GPU where there is room, else of each node."""
+        return ticks_that_fit(self._gpu_labels if self.rows <= FEW else self._node_labels, self.rows)
+
+
+def rows_by_node(timeline: Timeline, gpus: Sequence[TimelineGpu], gpus_of: Mapping[int, Sequence[int]]) -> Chart:
+    """A row for each GPU, grouped by type and node; below each type rows for the jobs that wait for it.
+
+    `gpus_of` are the GPUs that each attempt held.
+    """
+    waiting = _waiting_by_type(timeline)
+    rows, teams = _gpu_rows(gpus, waiting), _coloured_teams(timeline)
+    places = {pk: list(_adjacent(sorted(_rows_of(rows, of_run)))) for pk, of_run in gpus_of.items()}
+    spans = [
+        RowSpan(first, number, _team_group(run, teams), *shown_s(timeline, run), i)
+        for i, run in enumerate(timeline.runs)
+        for first, number in places.get(run.pk, ())
+    ]
+    bars = block_bars(timeline, merge_spans(spans, bin_s(timeline)))
+    at = [*_of_running(timeline, places), *_of_waiting(rows, waiting)]
+    ahead = expected_bars(timeline, at, lambda one: _team_group(one, teams))
+    outages, colours = _outage_series(timeline, gpus, rows.of_gpu), colours_of(teams)
+    return Chart([*outages, *series_of(bars, colours), *series_of(ahead, colours)], rows.rows, rows.labels)
+
+
+def _rows_of(rows: GpuRows, gpus: Iterable[int]) -> Iterator[float]:
+    """Rows of GPUs: not of those on another page, or taken out of their node."""
+    return (rows.of_gpu[gpu] for gpu in gpus if gpu in rows.of_gpu)
+
+
+def _coloured_teams(timeline: Timeline) -> set[str]:
+    """Those teams of the reader that held GPUs the longest; the others have one colour together."""
+    gpu_s: dict[str, float] = defaultdict(float)
+    for run in timeline.runs:
+        if run.seen:
+            start_s, end_s = shown_s(timeline, run)
+            gpu_s[run.job.team] += run.gpus * (end_s - start_s)
+    for one in timeline.expected:
+        if one.seen:
+            gpu_s[one.job.team] += 0.0
+    return set(sorted(gpu_s, key=lambda team: (-gpu_s[team], team))[: len(OKABE_ITO)])
+
+
+def _team_group(one: Run | ExpectedRun, coloured: Collection[str]) -> str:
+    return one.job.team if one.seen and one.job.team in coloured else OTHERS
+
+
+def _gpu_rows(gpus: Sequence[TimelineGpu], waiting: Mapping[str, Sequence[Waiting]]) -> GpuRows:
+    rows = GpuRows()
+    for gpu_type, of_type in groupby(gpus, key=lambda gpu: gpu.gpu_type):
+        for node, of_node in groupby(of_type, key=lambda gpu: gpu.node):
+            rows.add_node(node, list(of_node))
+        if there := waiting.get(gpu_type):
+            rows.add_lanes(gpu_type, 1 + max(lane for _, lane in there))
+        rows.rows += TYPE_GAP
+    return rows
+
+
+def _of_running(timeline: Timeline, places: Mapping[int, Sequence[tuple[float, int]]]) -> Iterator[Place]:
+    """Jobs that run, on their GPUs."""
+    for one in timeline.expected:
+        if one.run:
+            yield from ((one, first, number) for first, number in places.get(one.run.pk, ()))
+
+
+def _of_waiting(rows: GpuRows, waiting: Mapping[str, Sequence[Waiting]]) -> Iterator[Place]:
+    """Jobs that wait, in the lanes of the GPU types that are shown."""
+    for gpu_type, first in rows.lane_of.items():
+        yield from ((one, first + lane, 1) for one, lane in waiting[gpu_type])
+
+
+def _waiting_by_type(timeline: Timeline) -> dict[str, list[Waiting]]:
+    types = sorted({one.gpu_type for one in timeline.expected if one.run is None})
+    found = {name: list(_in_lanes(timeline, name)) for name in types}
+    return {name: waiting for name, waiting in found.items() if waiting}
+
+
+def _adjacent(rows: Sequence[float]) -> Iterator[tuple[float, int]]:
+    """First row and number of rows of each group of adjacent ones."""
+    for _, group in groupby(enumerate(rows), key=lambda pair: pair[1] - pair[0]):
+        there = [row for _, row in group]
+        yield there[0], len(there)
+
+
+def _in_lanes(timeline: Timeline, gpu_type: str) -> Iterator[Waiting]:
+    """Each job in the first lane that is free when it may start; those without a lane are left out."""
+    waiting = [one for one in timeline.expected if one.run is None and one.gpu_type == gpu_type]
+    free_at = [timeline.frame.now] * LANES
+    for one in sorted(waiting, key=lambda it: (it.forecast.place, str(it.job.pk))):
+        ahead = list(presence(one.forecast, timeline.frame.now, timeline.frame.until))
+        lane = next((i for i, at in enumerate(free_at) if ahead and at <= ahead[0].since), None)
+        if lane is not None:
+            free_at[lane] = ahead[-1].until
+            yield one, lane
+
+
+def _outage_series(timeline: Timeline, gpus: Sequence[TimelineGpu], row_of: Mapping[int, float]) -> list[BarSeries]:
+    rows = {node: [row_of[gpu.pk] for gpu in of_node] for node, of_node in groupby(gpus, key=lambda gpu: gpu.node)}
+    found: dict[str, list[Bar]] = defaultdict(list)
+    for outage in timeline.outages:
+        if outage.node in rows:
+            found[outage.what].append(_outage_bar(timeline, outage, rows[outage.node]))
+    look = {what: OUTAGES.get(what, OUT_OF_SERVICE) for what in found}
+    return [BarSeries(what, look[what][0], bars, look[what][1]) for what, bars in found.items()]
+
+
+def _outage_bar(timeline: Timeline, outage: Outage, rows: Sequence[float]) -> Bar:
+    """It goes on beyond now as long as nothing ends it."""
+    start = max(outage.since, timeline.frame.since).timestamp()
+    end = (outage.until or timeline.frame.until).timestamp()
+    label = f"{escape(outage.node)}<br>{outage.what}" + (f": {escape(outage.reason)}" if outage.reason else "")
+    middle = (rows[0] + rows[-1]) / 2
+    return Bar(milliseconds(start), milliseconds(end), middle, label, len(rows), OUTAGE_OPACITY)

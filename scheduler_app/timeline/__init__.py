@@ -1,0 +1,1 @@
+"""Timeline of GPUs: what held them, what is expected to, and when nodes were out of service."""

@@ -1,0 +1,43 @@
+"""Windows of the timeline: how much of the past and of what is expected they show."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Self
+
+BINS = 900
+"""About the pixels of a chart: what is shorter than one of so many parts of the time shown is drawn as density."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Length of the past and of the time ahead; forecasts look three days ahead."""
+
+    words: str
+    past: timedelta
+    ahead: timedelta
+
+
+WINDOWS = {
+    "1h": Window("the last hour", timedelta(hours=1), timedelta(minutes=30)),
+    "6h": Window("the last 6 hours", timedelta(hours=6), timedelta(hours=2)),
+    "24h": Window("the last 24 hours", timedelta(hours=24), timedelta(hours=8)),
+    "7d": Window("the last 7 days", timedelta(days=7), timedelta(days=2)),
+    "28d": Window("the last 28 days", timedelta(days=28), timedelta(days=3)),
+}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The time that a timeline shows: from `since` over `now` to `until`."""
+
+    since: datetime
+    now: datetime
+    until: datetime
+
+    @classmethod
+    def of(cls, window: Window, now: datetime) -> Self:
+        return cls(now - window.past, now, now + window.ahead)
+
+    @property
+    def bin(self) -> timedelta:
+        return (self.until - self.since) / BINS

@@ -1,0 +1,255 @@
+"""The timeline of rows in the database: what each reader sees of it, as page, CSV and REST."""
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import resolve, reverse
+from django.utils import timezone
+
+from cluster_app.models import Gpu, Node
+from cluster_app.services import drain
+from jobs_app.models import Attempt, Job
+from scheduler_app.models import GpuClaim, JobForecast, Round
+
+FIGURE = re.compile(r'<script id="figure" type="application/json">(.*?)</script>', re.DOTALL)
+HOUR = timedelta(hours=1)
+
+Ran = Callable[..., Attempt]
+
+
+@pytest.fixture
+def now() -> datetime:
+    return timezone.now()
+
+
+@pytest.fixture
+def placed_by(db, now) -> Round:
+    return Round.objects.create(number=7, started_at=now, result="committed", policy="motley", shares_since=now)
+
+
+@pytest.fixture
+def ran(submit, placed_by, now) -> Ran:
+    """An attempt of a new job that held GPUs of one node; it runs if it has not ended."""
+
+    def of(
+        name: str = "train", *, team: str = "vision", gpus: int = 1, hours: float = 2, ended: float | None = 1
+    ) -> Attempt:
+        node = Node.objects.filter(gpu_type__name="v100").first()
+        job, over = submit(name=name, team=team, gpus=gpus), ended is not None
+        Job.objects.filter(pk=job.pk).update(
+            state="succeeded" if over else "running", attempt_count=1, finished_at=now - ended * HOUR if over else None
+        )
+        start = now - hours * HOUR
+        ends: dict[str, Any] = {"state": "running"}
+        if ended is not None:
+            ends = {
+                "state": "ended",
+                "outcome": "succeeded",
+                "ended_at": now - ended * HOUR,
+                "gone_at": now - ended * HOUR,
+            }
+        attempt = Attempt.objects.create(
+            job=job,
+            number=1,
+            gpu_type=node.gpu_type,
+            gpu_count=gpus,
+            nodes=[node.name],
+            engine="local",
+            master_port=29_600,
+            round_number=placed_by.number,
+            claimed_at=start,
+            launched_at=start,
+            started_at=start,
+            **ends,
+        )
+        for gpu in Gpu.objects.filter(node=node).order_by("index")[:gpus]:
+            GpuClaim.objects.create(gpu=gpu, attempt=attempt, held_from=start, released_at=attempt.gone_at)
+        return attempt
+
+    return of
+
+
+def forecast(job: Job, now: datetime, *, place: int = 0, start: float | None = None, finish: float = 1) -> None:
+    starts = (
+        {}
+        if start is None
+        else {f"start_{q}": now + (start + i / 4) * HOUR for i, q in enumerate(("low", "median", "high"))}
+    )
+    ends = {f"finish_{q}": now + (finish + i / 4) * HOUR for i, q in enumerate(("low", "median", "high"))}
+    JobForecast.objects.create(job=job.pk, made_at=now, place=place, queue=1, gpu_type="v100", **starts, **ends)
+
+
+def figure_of(client: Client, query: str = "") -> dict[str, Any]:
+    html = client.get(f"/timeline?{query}").content.decode()
+    return json.loads(FIGURE.search(html)[1])
+
+
+def bars(figure: dict[str, Any]) -> list[tuple[str, float, list[str]]]:
+    """Label, height in rows and link of each bar."""
+    return [
+        (data[0], height, data[1:])
+        for trace in figure["data"]
+        for data, height in zip(trace["customdata"], trace["width"], strict=True)
+    ]
+
+
+def test_a_gang_on_neighbouring_gpus_is_one_bar_that_opens_its_job(ran, web, member):
+    attempt = ran("train", gpus=2)
+    ((label, height, links),) = bars(figure_of(web(member)))
+    assert "train<br>vision, 2 V100, 1 h" in label
+    assert 1 < height < 2
+    assert resolve(f"/{links[0]}").kwargs == {"pk": attempt.job_id}
+
+
+def test_a_gpu_that_was_taken_out_of_its_node_has_no_row(ran, web, member):
+    attempt = ran("train", gpus=2)
+    Gpu.objects.filter(claims__attempt=attempt, index=0).update(present=False)
+    ((_, height, _),) = bars(figure_of(web(member)))
+    assert height < 1
+
+
+def test_what_runs_goes_on_paler_beyond_now_by_its_forecast(ran, web, member, now):
+    attempt = ran(hours=2, ended=None)
+    forecast(attempt.job, now)
+    past, ahead = figure_of(web(member))["data"]
+    assert past["name"] == ahead["name"] == "vision"
+    assert "opacity" not in past["marker"]
+    assert ahead["marker"]["opacity"] == sorted(ahead["marker"]["opacity"], reverse=True)
+    assert ahead["marker"]["opacity"][0] < 1
+    assert ahead["base"][0] == pytest.approx(past["base"][0] + past["x"][0], abs=1)
+
+
+def test_a_job_that_waits_is_below_the_gpus_of_the_type_that_it_is_expected_on(ran, submit, web, member, now):
+    ran()
+    forecast(submit(name="next"), now, place=1, start=1, finish=2)
+    figure = figure_of(web(member))
+    assert "waits for V100" in figure["layout"]["yaxis"]["ticktext"]
+    assert [label for label, *_ in bars(figure) if label.startswith("next<br>") and "waits now" in label]
+
+
+@pytest.mark.parametrize("query", ["by=node", "by=team", "by=job", "format=csv"])
+def test_a_job_of_another_team_has_no_name(ran, submit, web, stranger, query):
+    now = timezone.now()
+    attempt = ran("their-secret", ended=None)
+    forecast(attempt.job, now)
+    waiting = submit(name="their-plan")
+    forecast(waiting, now, place=1, start=1, finish=2)
+    answer = web(stranger).get(f"/timeline?{query}")
+    told = b"".join(answer) if answer.streaming else answer.content
+    for secret in ("their-secret", "their-plan", str(attempt.job_id), str(waiting.pk)):
+        assert secret.encode() not in told
+
+
+def test_a_bar_of_another_team_opens_the_round_that_placed_it(ran, web, stranger):
+    ran("their-secret")
+    ((label, _, links),) = bars(figure_of(web(stranger)))
+    assert "another team" in label
+    assert resolve(f"/{links[0]}").kwargs == {"number": 7}
+
+
+def test_a_name_is_no_markup(ran, web, member):
+    ran("<img src=x>")
+    ((label, *_),) = bars(figure_of(web(member)))
+    assert "&lt;img src=x&gt;" in label
+
+
+def test_a_drained_node_is_hatched_until_the_end_of_the_chart(ran, web, staff):
+    ran()
+    node = Node.objects.filter(gpu_type__name="v100").first()
+    drain(node, reason="a fan is loud", actor=staff)
+    figure = figure_of(web(staff))
+    (outage,) = [trace for trace in figure["data"] if trace["name"] == "drained"]
+    assert outage["marker"]["pattern"]["shape"]
+    assert "a fan is loud" in outage["customdata"][0][0]
+    assert outage["base"][0] + outage["x"][0] == pytest.approx(figure["layout"]["xaxis"]["range"][1], abs=1)
+
+
+def test_the_height_of_a_team_is_the_gpus_that_it_held(ran, web, member):
+    ran(gpus=2, hours=20, ended=4)
+    ran(team="language", gpus=1, hours=20, ended=4)
+    held = {
+        trace["name"]: sum(x * width for x, width in zip(trace["x"], trace["width"], strict=True))
+        for trace in figure_of(web(member), "by=team")["data"]
+    }
+    assert held["vision"] == pytest.approx(2 * held["language"], rel=0.01)
+
+
+def test_jobs_that_run_come_before_those_that_wait_and_those_that_ended(ran, submit, web, member, now):
+    ran("over")
+    forecast(submit(name="waits"), now, place=1, start=1, finish=2)
+    ran("runs", ended=None)
+    assert figure_of(web(member), "by=job")["layout"]["yaxis"]["ticktext"] == ["runs", "waits", "over"]
+
+
+def test_a_run_before_the_window_is_not_there_and_an_empty_page_says_so(ran, web, member):
+    ran(hours=5, ended=4)
+    page = web(member).get("/timeline?window=1h").content.decode()
+    assert "Nothing ran in the last hour" in page
+    assert figure_of(web(member), "window=6h")
+
+
+@pytest.mark.parametrize("query", ["window=2y", "by=colour", "gpu_type=abacus"])
+def test_what_it_does_not_know_is_not_found(web, member, cluster, query):
+    assert web(member).get(f"/timeline?{query}").status_code == 404
+
+
+@pytest.mark.parametrize("by", ["node", "team", "job"])
+def test_more_runs_cost_no_more_queries(ran, web, staff, by, now):
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert client.get(f"/timeline?by={by}").status_code == 200
+        return len(captured)
+
+    client = web(staff)
+    forecast(ran(ended=None, gpus=2).job, now)
+    client.get("/timeline")
+    before = queries()
+    for number in range(12):
+        ran(f"more-{number}", gpus=1 + number % 2, hours=3 + number, ended=2 + number)
+    assert queries() == before
+
+
+def test_the_csv_has_a_row_for_each_run_forecast_and_outage(ran, web, staff, now):
+    attempt = ran("=1+1", gpus=2, ended=None)
+    forecast(attempt.job, now)
+    drain(Node.objects.first(), reason="fan", actor=staff)
+    answer = web(staff).get("/timeline?format=csv")
+    rows = list(csv.DictReader(StringIO(b"".join(answer).decode())))
+    assert [row["kind"] for row in rows] == ["run", "expected", "outage"]
+    assert rows[0]["name"] == "'=1+1"
+    assert (rows[0]["gpus"], rows[0]["nodes"], rows[0]["until"], rows[0]["round"]) == ("2", attempt.nodes[0], "", "7")
+    assert rows[1]["finish_median"] > rows[1]["finish_low"] > rows[0]["from"]
+    assert rows[2]["outcome"] == "drained: fan"
+
+
+def test_rest_tells_the_same_to_each_reader(ran, web, member, stranger, now):
+    attempt = ran("train", gpus=2, ended=None)
+    forecast(attempt.job, now)
+
+    def told(user: User) -> dict[str, Any]:
+        return web(user).get(reverse("timeline-report")).json()
+
+    (run,), (expected,) = told(member)["runs"], told(member)["expected"]
+    assert run["job"] == {"id": str(attempt.job_id), "name": "train", "team": "vision"}
+    assert (run["gpus"], run["nodes"], run["until"], run["round"]) == (2, attempt.nodes, None, 7)
+    assert expected["start"] is None
+    assert expected["finish"]["low"] < expected["finish"]["high"]
+    (hidden,) = told(stranger)["runs"]
+    assert hidden == run | {"job": None}
+
+
+def test_rest_names_the_parameter_that_is_wrong(web, member, cluster):
+    answer = web(member).get(reverse("timeline-report"), {"gpu_type": "abacus"})
+    assert answer.status_code == 400
+    assert "gpu_type" in answer.content.decode()
+    assert "There is no GPU type abacus" in answer.content.decode()
