@@ -42,6 +42,12 @@ class AgentRefused(SchedulerError):
     code = "agent_refused"
 
 
+class HistoryTooLong(SchedulerError):
+    """More jobs ran in the period than a trace may have."""
+
+    code = "history_too_long"
+
+
 class NotReplayable(SchedulerError):
     """The round has no snapshot."""
 

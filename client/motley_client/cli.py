@@ -4,7 +4,19 @@ from typing import Annotated
 
 import typer
 
-from motley_client.commands import account, cluster, jobs, logs, scheduling, secrets, sessions, simulate, submit, wait
+from motley_client.commands import (
+    account,
+    cluster,
+    history,
+    jobs,
+    logs,
+    scheduling,
+    secrets,
+    sessions,
+    simulate,
+    submit,
+    wait,
+)
 from motley_client.commands.job_options import CommandAfterDashes
 from motley_client.exit_codes import ErrorsAsExitCodes
 
@@ -41,6 +53,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(scheduling.policy, name="policy")
+app.add_typer(history.history, name="history")
 app.command(context_settings=simulate.AS_IT_IS)(simulate.simulate)
 for command in (account.login, account.logout, account.me, account.version):
     app.command()(command)

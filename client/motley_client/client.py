@@ -390,6 +390,13 @@ class Client(Connection):
         query = without_empty({"since": since, "until": until, "by": by, "team": team or None})
         return cast("UsageReport", self._json("GET", "usage", params=query))
 
+    def history(
+        self, *, since: datetime | None = None, until: datetime | None = None, anonymise: bool = False
+    ) -> bytes:
+        """Jobs of your teams that ran, as a trace for the simulator; default: those of the last seven days."""
+        query = without_empty({"since": since, "until": until, "anonymise": "true" if anonymise else None})
+        return self._send("GET", "history", params=query).content
+
     def secrets(self) -> Iterator[Secret]:
         """Your secrets and those of your teams, without their values."""
         return cast("Iterator[Secret]", self._pages("secrets", {}))

@@ -80,6 +80,7 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/teams/{team}/code/{digest}/archive": OWN_TEAM,
     "GET /api/v1/energy": for_all(),
     "GET /api/v1/usage": for_all(),
+    "GET /api/v1/history": for_all(),
     "GET /api/v1/estimates": for_all(),
     "GET /api/v1/forecasts/accuracy": for_all(),
     "GET /api/v1/rounds": for_all(),
