@@ -9,6 +9,7 @@ from motley_client.commands import (
     cluster,
     history,
     jobs,
+    lab,
     logs,
     scheduling,
     secrets,
@@ -54,6 +55,7 @@ for command in (
     app.command()(command)
 app.add_typer(scheduling.policy, name="policy")
 app.add_typer(history.history, name="history")
+app.add_typer(lab.lab, name="lab")
 app.command(context_settings=simulate.AS_IT_IS)(simulate.simulate)
 for command in (account.login, account.logout, account.me, account.version):
     app.command()(command)

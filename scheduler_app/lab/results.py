@@ -116,16 +116,17 @@ def summary(present: str, simulated: Figures, error: float | None, policies: Seq
         return "No policy could be simulated."
     best = min(known, key=lambda policy: known[policy])
     change = _change(known[best], simulated["avg_jct_h"])
-    than = "" if change is None else f", {_percent(change)} than the present policy, {present}, as simulated"
+    than = "" if change is None else f", {_beside(change)} the present policy, {present}, as simulated"
     return f"{best} has the least mean job completion time: {known[best]:.3g} h{than}. {_about(error)}"
 
 
-def _percent(change: float) -> str:
-    return f"{abs(change):.0%} {'less' if change < 0 else 'more'}"
+def _beside(change: float) -> str:
+    words = f"{abs(change):.0%}"
+    return "as with" if words == "0%" else f"{words} {'less' if change < 0 else 'more'} than with"
 
 
 def _about(error: float | None) -> str:
     if error is None:
         return "How far the simulation is from what really happened is not known."
-    words = f"The simulation of the present policy has {_percent(error)} mean completion time than there really was"
+    words = f"For the present policy the simulation is {error:+.0%} off what really happened"
     return f"{words}: do not rely on small differences." if abs(error) > FAR_OFF else f"{words}."
