@@ -219,6 +219,7 @@ SPECTACULAR_SETTINGS = {
         "config.schema.describe_problems",
     ],
     "ENUM_NAME_OVERRIDES": {
+        "LabRunState": "scheduler_app.models.LabRun.State",
         "JobState": "jobs_app.models.Job.State",
         "AttemptState": "jobs_app.models.Attempt.State",
         "NodeState": "cluster_app.models.Node.State",

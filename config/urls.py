@@ -21,6 +21,7 @@ from scheduler_app.api.engines import EngineViewSet
 from scheduler_app.api.gpu_types import GpuTypeViewSet
 from scheduler_app.api.job_history import AttemptViewSet, EventViewSet
 from scheduler_app.api.jobs import JobViewSet
+from scheduler_app.api.lab import LabRunViewSet
 from scheduler_app.api.nodes import NodeViewSet
 from scheduler_app.api.policies import PolicyViewSet
 from scheduler_app.api.rounds import RoundViewSet
@@ -53,6 +54,7 @@ router.register("teams", TeamViewSet, basename="team")
 router.register("policies", PolicyViewSet, basename="policy")
 router.register("throughputs", ThroughputViewSet, basename="throughput")
 router.register("secrets", SecretViewSet, basename="secret")
+router.register("lab/runs", LabRunViewSet, basename="lab-run")
 router.register("tokens", TokenViewSet, basename="token")
 
 CODE = "api/v1/teams/<str:team>/code/<str:digest>"

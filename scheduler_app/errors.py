@@ -52,6 +52,34 @@ class TooManyUploads(SchedulerError):
         super().__init__(f"{said}: send it again in {self.retry_after_s} s.")
 
 
+class HistoryTooLong(SchedulerError):
+    """More jobs ran in the period than a trace may have."""
+
+    code = "history_too_long"
+
+
+class InvalidLabRun(SchedulerError, InvalidRequest):
+    """A lab run was asked for that cannot be; the message holds the details for pages."""
+
+    code = "invalid_lab_run"
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        super().__init__(faults)
+        self.args = (" ".join(fault["detail"] for fault in self.faults),)
+
+
+class TooManyLabRuns(SchedulerError):
+    """The person has as many unfinished lab runs as one may have."""
+
+    code = "too_many_lab_runs"
+
+
+class LabRunHasEnded(SchedulerError):
+    """A lab run that has ended cannot be cancelled."""
+
+    code = "lab_run_has_ended"
+
+
 class NotReplayable(SchedulerError):
     """The round has no snapshot."""
 

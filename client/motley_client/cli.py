@@ -7,7 +7,9 @@ import typer
 from motley_client.commands import (
     account,
     cluster,
+    history,
     jobs,
+    lab,
     logs,
     scheduling,
     secrets,
@@ -54,6 +56,8 @@ for command in (
     app.command()(command)
 app.add_typer(windows.window, name="window")
 app.add_typer(scheduling.policy, name="policy")
+app.add_typer(history.history, name="history")
+app.add_typer(lab.lab, name="lab")
 app.command(context_settings=simulate.AS_IT_IS)(simulate.simulate)
 for command in (account.login, account.logout, account.me, account.version):
     app.command()(command)

@@ -32,6 +32,7 @@ from motley_client.responses import (
     JobDetail,
     JobForecast,
     JobGpus,
+    LabRun,
     LogChunk,
     Me,
     NewToken,
@@ -406,6 +407,36 @@ class Client(Connection):
         """GPU hours and cost of your teams per `by` ("day" or "month") and GPU type; default: this month's."""
         query = without_empty({"since": since, "until": until, "by": by, "team": team or None})
         return cast("UsageReport", self._json("GET", "usage", params=query))
+
+    def history(
+        self, *, since: datetime | None = None, until: datetime | None = None, anonymise: bool = False
+    ) -> bytes:
+        """Jobs of your teams that ran, as a trace for the simulator; default: those of the last seven days."""
+        query = without_empty({"since": since, "until": until, "anonymise": "true" if anonymise else None})
+        return self._send("GET", "history", params=query).content
+
+    def simulate_policies(
+        self,
+        policies: Sequence[str],
+        *,
+        days: int = 7,
+        round_length_s: float | None = None,
+        nodes: Mapping[str, int] | None = None,
+    ) -> LabRun:
+        """Ask for a run of the policy lab: your teams' jobs of the last days under these policies, on changed nodes."""
+        asked = {"policies": list(policies), "days": days, "round_length_s": round_length_s, "nodes": nodes or {}}
+        return cast("LabRun", self._json("POST", "lab/runs", json=asked))
+
+    def lab_runs(self) -> Iterator[LabRun]:
+        """Your runs of the policy lab without their results, newest first."""
+        return cast("Iterator[LabRun]", self._pages("lab/runs", {}))
+
+    def lab_run(self, number: int) -> LabRun:
+        """One run of the policy lab, with its result once it is done."""
+        return cast("LabRun", self._json("GET", url_path("lab", "runs", number)))
+
+    def cancel_lab_run(self, number: int) -> LabRun:
+        return cast("LabRun", self._json("POST", url_path("lab", "runs", number, "cancel")))
 
     def secrets(self) -> Iterator[Secret]:
         """Your secrets and those of your teams, without their values."""

@@ -487,6 +487,24 @@ class Window(TypedDict):
     next: Occurrence | None
 
 
+class LabRun(TypedDict):
+    """A run of the policy lab; lists leave out its result."""
+
+    id: int
+    owner: str
+    days: int
+    policies: list[str]
+    round_length_s: float | None
+    nodes: dict[str, int]
+    state: str
+    done: int
+    total: int
+    message: str
+    created_at: str
+    finished_at: str | None
+    result: NotRequired[dict[str, Any] | None]
+
+
 class Secret(TypedDict):
     """Name of a secret of a team, or of a user."""
 

@@ -15,7 +15,7 @@ from jobs_app.models import Attempt
 from jobs_app.permissions import NotForJobs, caller
 from rest.bodies import Text
 from rest.query import query_of
-from scheduler_app.api.forecasts import IntervalAnswer
+from scheduler_app.api.serializers import IntervalAnswer
 from scheduler_app.timeline.outages import WHATS
 from scheduler_app.timeline.reading import ExpectedRun, JobName, Run, Sight, Timeline, nodes_of_runs, read_timeline
 from scheduler_app.timeline.window import WINDOWS, Frame

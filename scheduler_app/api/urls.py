@@ -8,6 +8,7 @@ from scheduler_app.api.energy import EnergyView
 from scheduler_app.api.estimates import EstimatesView
 from scheduler_app.api.forecasts import ForecastAccuracyView, ForecastView, TeamForecastAccuracyView
 from scheduler_app.api.gpus import JobGpusView, NodeGpusView
+from scheduler_app.api.history import HistoryView
 from scheduler_app.api.jobs import ExplainView
 from scheduler_app.api.logs import LogView
 from scheduler_app.api.sessions import SessionView
@@ -31,6 +32,7 @@ urlpatterns = [
     path("estimates", EstimatesView.as_view(), name="estimates-accuracy"),
     path("energy", EnergyView.as_view(), name="energy-report"),
     path("timeline", TimelineView.as_view(), name="timeline-report"),
+    path("history", HistoryView.as_view(), name="history-trace"),
     path("usage", UsageView.as_view(), name="usage-report"),
     path("jobs/<uuid:pk>/logs", LogView.as_view(), name="job-logs"),
 ]

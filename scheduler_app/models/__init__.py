@@ -1,4 +1,4 @@
-"""Leases, rounds, claims, agents, readings of GPUs, engine tests, policies, forecasts, usage, energy, windows."""
+"""Leases, rounds, claims, agents, GPU readings, engine tests, policies, forecasts, lab runs, usage, energy, windows."""
 
 from scheduler_app.models.agent import Agent, AgentAttempt
 from scheduler_app.models.duration_forecast import DurationForecast
@@ -10,6 +10,7 @@ from scheduler_app.models.gpu_claim import GpuClaim
 from scheduler_app.models.gpu_minute import GpuMinute
 from scheduler_app.models.job_forecast import JobForecast
 from scheduler_app.models.kept_forecast import KeptForecast
+from scheduler_app.models.lab_run import LabRun
 from scheduler_app.models.lease import SchedulerLease
 from scheduler_app.models.ledger import DailyUsage, GpuTypeUsage, TeamBacklog, TeamUsage
 from scheduler_app.models.policy_setting import PolicySetting, policy_names
@@ -31,6 +32,7 @@ __all__ = [
     "GpuTypeUsage",
     "JobForecast",
     "KeptForecast",
+    "LabRun",
     "NodeUse",
     "PolicySetting",
     "RetentionRun",

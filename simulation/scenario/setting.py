@@ -27,7 +27,15 @@ from simulation.traces.sia import CATEGORIES, read_sia
 from simulation.traces.trace import Trace
 from simulation.workloads.applications import ApplicationProfiles
 from simulation.workloads.jobs import Jobs
-from simulation.workloads.rate_sources import REFERENCE, BySpeed, RateSource, RateTable, known_prices, read_gavel_table
+from simulation.workloads.rate_sources import (
+    REFERENCE,
+    BySpeed,
+    RateSource,
+    RateTable,
+    TracedRates,
+    known_prices,
+    read_gavel_table,
+)
 from simulation.workloads.wrong_estimates import RIGHT, WrongEstimates
 
 GAVEL_SHUFFLE_SEED = 5
@@ -214,7 +222,7 @@ def begin(
     jobs = Jobs.of(
         wrong.declared(trace).jobs,
         cluster,
-        truth,
+        TracedRates(truth),
         restart_s=restart_s,
         mixed_gangs=mixed_gangs,
         reference=reference,

@@ -3,10 +3,13 @@
 name, arrival_s, gpus (or min_gpus and max_gpus; or replicas and gpus_per_replica, as in a job's spec), total_steps or
 duration_s; and if wanted workload, weight, team, team_weight, deadline_s, which is on the clock of arrival_s, and
 declared_length: that which policies assume over the true one, or `none`; array: the name of the array of which it is a
-task.
+task; gpu_types: the only ones that it may use; rates: its steps/s by GPU type and GPUs; restart_s: the time that a
+restart takes; uneven_gang: whether parts of a gang on several nodes may differ, `true` or empty.
 
 replicas is a number or, for an elastic job, {"min": 1, "max": 4}; gpus_per_replica is a number for any GPU type, or one
 for each of the types that the job may use: {"a100": 2, "v100": 4}.
+
+gpu_types are names with spaces between; rates are {"a100": {"1": 12.5, "2": 23}}.
 """
 
 import csv
@@ -17,7 +20,7 @@ from typing import NamedTuple
 
 from allocation.configurations import gang_sizes
 from simulation.traces.reading import Line, read_table
-from simulation.traces.trace import InvalidTrace, Program, Trace, TraceJob
+from simulation.traces.trace import GangSpread, InvalidTrace, KnownRate, Program, Trace, TraceJob
 
 COLUMNS = (
     "name",
@@ -36,6 +39,10 @@ COLUMNS = (
     "team_weight",
     "declared_length",
     "array",
+    "gpu_types",
+    "rates",
+    "restart_s",
+    "uneven_gang",
 )
 
 
@@ -45,6 +52,7 @@ IN_GPUS = ("gpus", "min_gpus", "max_gpus")
 MOST_GPUS = 100_000
 """Of a job, as in the service."""
 REPLICAS, GPUS_PER_REPLICA = '2, or {"min": 1, "max": 4}', '4, or {"a100": 2, "v100": 4}'
+RATES = '{"a100": {"1": 12.5, "2": 23}}'
 """Examples of what these columns hold."""
 
 
@@ -78,7 +86,11 @@ def _job(line: Line) -> TraceJob:
         gangs=size.gangs,
         gpus_per_replica=size.gpus_per_replica,
         replicas=size.replicas,
-        program=Program(line.text_at("workload") if line.has("workload") else None),
+        gpu_types=frozenset(line.text_at("gpu_types").split()) if line.has("gpu_types") else None,
+        restart_s=line.number_at("restart_s", least=0) if line.has("restart_s") else None,
+        spread=GangSpread.UNEVEN if _is_true(line, "uneven_gang") else GangSpread.EQUAL,
+        told_restart_s=line.number_at("restart_s", least=0) if line.has("restart_s") else None,
+        program=Program(line.text_at("workload") if line.has("workload") else None, rates=_rates(line)),
         total_steps=line.positive_at("total_steps") if line.has("total_steps") else None,
         duration_s=line.positive_at("duration_s") if line.has("duration_s") else None,
         weight=line.weight_at("weight") if line.has("weight") else 1.0,
@@ -96,6 +108,29 @@ def _declared_length(line: Line) -> float:
     if line.text_at("declared_length") == NOT_DECLARED:
         return inf
     return line.positive_at("declared_length")
+
+
+def _is_true(line: Line, column: str) -> bool:
+    if line.has(column) and line.text_at(column) != "true":
+        line.refuse(column, f"'{line.text_at(column):.40}' is not true; leave it empty for no")
+    return line.has(column)
+
+
+def _rates(line: Line) -> tuple[KnownRate, ...]:
+    if not line.has("rates"):
+        return ()
+    try:
+        of_types = json.loads(line.text_at("rates"))
+        rates = [
+            KnownRate(str(gpu_type), int(gpus), float(rate))
+            for gpu_type, of_type in of_types.items()
+            for gpus, rate in of_type.items()
+        ]
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        line.refuse("rates", f"'{line.text_at('rates'):.40}' is not steps/s by GPU type and GPUs, such as {RATES}")
+    if not rates or any(known.gpus < 1 or not 0 < known.steps_per_s < inf for known in rates):
+        line.refuse("rates", f"must be of one GPU or more, and positive numbers, such as {RATES}")
+    return tuple(rates)
 
 
 def _size(line: Line) -> _Size:
@@ -171,6 +206,10 @@ def _fields(job: TraceJob) -> dict[str, str]:
         "team_weight": None if job.team_weight == 1 else job.team_weight,
         "declared_length": _length_text(job.declared_length),
         "array": job.array,
+        "gpu_types": " ".join(sorted(job.gpu_types or ())),
+        "rates": _rates_text(job.program.rates),
+        "restart_s": job.restart_s,
+        "uneven_gang": "true" if job.spread is GangSpread.UNEVEN else None,
     }
     return {name: _text(value) for name, value in values.items()}
 
@@ -191,6 +230,13 @@ def _size_fields(job: TraceJob) -> dict[str, str | float | None]:
         "replicas": None,
         "gpus_per_replica": None,
     }
+
+
+def _rates_text(rates: Iterable[KnownRate]) -> str:
+    of_types: dict[str, dict[str, float]] = {}
+    for known in rates:
+        of_types.setdefault(known.gpu_type, {})[str(known.gpus)] = known.steps_per_s
+    return json.dumps(of_types) if of_types else ""
 
 
 def _length_text(declared: float) -> str | float | None:

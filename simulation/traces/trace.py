@@ -14,12 +14,22 @@ class InvalidTrace(ValueError):
         super().__init__(f"line {line}, column {column}: {reason}")
 
 
+class KnownRate(NamedTuple):
+    """Rate of a whole job in steps/s on so many GPUs of a type."""
+
+    gpu_type: str
+    gpus: int
+    steps_per_s: float
+
+
 class Program(NamedTuple):
-    """The program of a job: its workload (None: unknown), batch size, and whether the batch may be tuned."""
+    """The program of a job: its workload (None: unknown), batch size, whether the batch may be tuned, its rates."""
 
     workload: str | None = None
     batch: int | None = None
     tuned: bool = False
+    rates: tuple[KnownRate, ...] = ()
+    """As the trace tells them; empty: it tells none."""
 
 
 UNKNOWN = Program()

@@ -12,7 +12,7 @@ import numpy as np
 from estimation.gpu_specifications import GPU_SPECIFICATIONS
 from estimation.scaling import scaling_law
 from simulation.cluster import Placement
-from simulation.traces.trace import Program
+from simulation.traces.trace import UNKNOWN, KnownRate, Program
 
 GAVEL_KEY = re.compile(r"\('(?P<workload>.*)', (?P<gpus>\d+)\)")
 REFERENCE = "v100"
@@ -104,6 +104,37 @@ class BySpeed:
             raise UnknownGpuType(gpu_type)
         faster = GPU_SPECIFICATIONS[gpu_type].spec.speed / GPU_SPECIFICATIONS[REFERENCE].spec.speed
         return faster * float(scaling_law(np.array(sum(placement)), np.array(len(placement))))
+
+
+@dataclass(frozen=True)
+class TracedRates:
+    """Rates that the trace tells of a job; those of a job of which it tells none are as in the other source.
+
+    On other numbers of GPUs, and on other types, a job is as much faster or slower than at its nearest known rate as
+    the data sheets and the scaling law say; on a type without a data sheet it cannot run unless its rate is known.
+    """
+
+    others: RateSource
+
+    def rate(self, program: Program, gpu_type: str, placement: Placement) -> float:
+        if not program.rates:
+            return self.others.rate(program, gpu_type, placement)
+        known = min(program.rates, key=lambda known: _distance(known, gpu_type, sum(placement)))
+        if (known.gpu_type, known.gpus) == (gpu_type, sum(placement)):
+            return known.steps_per_s
+        if known.gpu_type != gpu_type and not {known.gpu_type, gpu_type} <= GPU_SPECIFICATIONS.keys():
+            return 0.0
+        return known.steps_per_s * _speed(gpu_type, placement) / _speed(known.gpu_type, (known.gpus,))
+
+
+def _distance(known: KnownRate, gpu_type: str, gpus: int) -> tuple[bool, int, float]:
+    """Rates of the same type are nearest, then those of as many GPUs, then the fastest."""
+    return known.gpu_type != gpu_type, abs(known.gpus - gpus), -known.steps_per_s
+
+
+def _speed(gpu_type: str, placement: Placement) -> float:
+    """Rate by the data sheet; of a type that has none, as if it were the reference."""
+    return BySpeed().rate(UNKNOWN, gpu_type if gpu_type in GPU_SPECIFICATIONS else REFERENCE, placement)
 
 
 def known_prices(gpu_types: Sequence[str]) -> list[float] | None:

@@ -2,12 +2,14 @@
 
 import json
 from datetime import date
+from pathlib import Path
 
 import pytest
 
 from cluster_app.models import GpuType, Storage
 from jobs_app.models import Throughput
 from scheduler_app.models import DailyUsage
+from simulation.traces.motley_csv import read_motley_csv
 from tests.live_service import Live
 from tests.motley_command import Motley
 
@@ -177,3 +179,14 @@ def test_windows_of_nodes_are_added_listed_and_deleted(service: Live, motley: Mo
         assert staff("window", "delete", number).exit_code == 0
     assert motley("window", "list").stdout.startswith("No windows")
     assert staff("window", "add", "n1", "--from", "soon", "--to", "16:00", "-r", "fan").exit_code == 2
+
+
+def test_history_is_exported_as_a_trace(service: Live, motley: Motley, tmp_path: Path) -> None:
+    job = service.add(state="succeeded", ran_s=60, step=30)
+    service.attempt(job, state="ended", outcome="succeeded", ended_at=job.finished_at, started_at=job.created_at)
+    file = tmp_path / "week.csv"
+    assert motley("history", "export", "-o", str(file)).stdout.startswith(f"{file}: a trace")
+    (found,) = read_motley_csv(file.read_text().splitlines()).jobs
+    assert (found.name, found.total_steps) == (str(job.pk), 30)
+    both = motley("history", "export", "-o", str(file), "--days", "3", "--from", "2026-01-01")
+    assert (both.exit_code, "--from" in both.stderr) == (2, True)

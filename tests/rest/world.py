@@ -16,7 +16,7 @@ from jobs_app.code.storage import store
 from jobs_app.models import ApiToken, Attempt, Job
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import JobToken
-from scheduler_app.models import PolicySetting, TimeWindow
+from scheduler_app.models import LabRun, PolicySetting, TimeWindow
 from scheduler_app.operations.join_agent import issue_join_token
 from scheduler_app.windows.editing import add_window
 from tests.rest_callers import Scope, caller, with_token
@@ -73,6 +73,7 @@ def world(lab: Lab, plain_static: None) -> World:
         "rounds": "1",
         "policies": str(PolicySetting.objects.latest("pk").pk),
         "secrets": str(set_secret("OURS", "long enough", team=ada.teams.get(), actor=ada).pk),
+        "lab": str(LabRun.objects.create(owner=ada, days=7, policies=["fifo"]).pk),
         "tokens": str(ApiToken.objects.filter(user=ada).latest("pk").pk),
     }
     return World(callers, places)

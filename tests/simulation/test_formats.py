@@ -54,9 +54,27 @@ def test_a_job_of_ours_says_its_teams_weight_and_the_length_that_it_declares():
     assert read("csv", "".join(write_motley_csv(trace.jobs))) == trace
 
 
+def test_a_job_of_ours_says_on_which_types_it_runs_how_fast_and_what_a_restart_takes():
+    header = "name,arrival_s,gpus,total_steps,gpu_types,rates,restart_s,uneven_gang"
+    lines = f'{header}\na,0,3,60,a100 v100,"{{""a100"": {{""1"": 12.5}}}}",4,true\nb,0,1,5,,,,\n'
+    trace = read("csv", lines)
+    job, plain = trace.jobs
+    assert (job.gpu_types, job.program.rates, job.restart_s) == ({"a100", "v100"}, (("a100", 1, 12.5),), 4)
+    assert (job.spread, plain.gpu_types, plain.program.rates) == (GangSpread.UNEVEN, None, ())
+    assert read("csv", "".join(write_motley_csv(trace.jobs))) == trace
+
+
+NO_RATES = 'such as {"a100": {"1": 12.5, "2": 23}}'
+
+
 @pytest.mark.parametrize(
     ("column", "value", "reason"),
     [
+        ("rates", "fast", f"rates 'fast' is not steps/s by GPU type and GPUs, {NO_RATES}"),
+        ("rates", "3", f"rates '3' is not steps/s by GPU type and GPUs, {NO_RATES}"),
+        ("rates", '"{""a100"": {""1"": 0}}"', f"rates must be of one GPU or more, and positive numbers, {NO_RATES}"),
+        ("uneven_gang", "yes", "uneven_gang 'yes' is not true; leave it empty for no"),
+        ("restart_s", "-1", "restart_s -1 is less than 0"),
         ("declared_length", "long", "declared_length 'long' is not a number"),
         ("declared_length", "0", "declared_length 0 is not positive"),
         ("team_weight", "0", "team_weight 0 is less than 1e-06"),

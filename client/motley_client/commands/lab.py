@@ -1,0 +1,89 @@
+"""The `motley lab` commands: runs of the policy lab."""
+
+import time
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from motley_client.client import Client
+from motley_client.completion import policies as known_policies
+from motley_client.lookup import connect
+from motley_client.responses import LabRun
+from motley_client.tables.lab import lab_run_details, lab_runs_table, progress
+from motley_client.terminal import Output, OutputOption, emit, now, warn
+
+LATEST_RUNS = 20
+LOOK_EVERY_S = 1.0
+UNFINISHED = ("queued", "running")
+
+lab = typer.Typer(no_args_is_help=True, help="Simulate the jobs of the last days under other policies.")
+RunArgument = Annotated[int, typer.Argument(metavar="RUN", help="Number of the run.")]
+
+
+@lab.command()
+def run(
+    context: typer.Context,
+    *,
+    policy: Annotated[
+        list[str],
+        typer.Option(metavar="NAME", help="May be repeated; as in sia:power=-0.5.", autocompletion=known_policies),
+    ],
+    days: Annotated[int, typer.Option(min=1, max=366, help="The last N days.")] = 7,
+    round_s: Annotated[float | None, typer.Option("--round", help="Length of a round, s; default: as now.")] = None,
+    nodes: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE=NODES", help="Nodes added, or taken: a100=2, t4=-1.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Wait for the result, and show the progress.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Simulate the jobs of the last days under these policies. Exit code 1: it failed or was cancelled."""
+    changes = _changes(nodes or [])
+    with connect(context) as client:
+        made = client.simulate_policies(policy, days=days, round_length_s=round_s, nodes=changes)
+        found = _followed(client, made) if watch else made
+    emit(output, found, names=[str(found["id"])], table=lambda: lab_run_details(found))
+    raise typer.Exit(found["state"] in ("failed", "cancelled"))
+
+
+@lab.command("list")
+def list_runs(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """List your runs, newest first; administrators see all."""
+    with connect(context) as client:
+        runs = list(islice(client.lab_runs(), LATEST_RUNS))
+    emit(output, runs, names=[str(one["id"]) for one in runs], table=lambda: lab_runs_table(runs, now=now()))
+
+
+@lab.command()
+def show(context: typer.Context, number: RunArgument, output: OutputOption = Output.TABLE) -> None:
+    """Show a run with its result."""
+    with connect(context) as client:
+        found = client.lab_run(number)
+    emit(output, found, names=[str(number)], table=lambda: lab_run_details(found))
+
+
+@lab.command()
+def cancel(context: typer.Context, number: RunArgument, output: OutputOption = Output.TABLE) -> None:
+    """Cancel an unfinished run."""
+    with connect(context) as client:
+        found = client.cancel_lab_run(number)
+    emit(output, found, names=[str(number)], table=lambda: lab_run_details(found))
+
+
+def _changes(words: list[str]) -> dict[str, int]:
+    try:
+        return {name: int(count) for name, _, count in (word.partition("=") for word in words)}
+    except ValueError:
+        raise typer.BadParameter("write TYPE=NODES, as in a100=2 or t4=-1", param_hint="--nodes") from None
+
+
+def _followed(client: Client, made: LabRun) -> LabRun:
+    """The run once it has ended; each change of its progress is told on standard error."""
+    found, told = made, ""
+    while found["state"] in UNFINISHED:
+        if (words := f"Run {found['id']}: {found['state']}, {progress(found)}") != told:
+            warn(words)
+            told = words
+        time.sleep(LOOK_EVERY_S)
+        found = client.lab_run(made["id"])
+    return found

@@ -1,0 +1,65 @@
+"""Tables of runs of the policy lab."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from motley_client.responses import LabRun
+from motley_client.tables.format import Cell, age, number, table
+
+FIGURES = {
+    "avg_jct_h": "MEAN JCT H",
+    "p99_jct_h": "P99 JCT H",
+    "queueing_h": "NOT RUNNING H",
+    "makespan_h": "MAKESPAN H",
+    "utilization": "GPUS BUSY",
+    "restarts_per_job": "RESTARTS",
+    "rho.mean": "MEAN RHO",
+}
+
+
+def lab_runs_table(runs: Iterable[LabRun], *, now: datetime) -> RenderableType:
+    headings = ("RUN", "STATE", "DONE", "DAYS", "POLICIES", "BY", "AGE")
+    rows = [
+        (str(run["id"]), run["state"], progress(run), str(run["days"]), ", ".join(run["policies"]), run["owner"], since)
+        for run, since in ((run, age(run["created_at"], now)) for run in runs)
+    ]
+    return table(headings, rows, empty="There are no runs: start one with motley lab run --policy NAME.")
+
+
+def progress(run: LabRun) -> str:
+    return f"{run['done'] / run['total']:.0%}" if run["total"] else "-"
+
+
+def lab_run_details(run: LabRun) -> RenderableType:
+    """What really happened, its simulation and the policies, teams that gain and lose, and the summary."""
+    result = run.get("result")
+    if not result:
+        return Text(f"Run {run['id']} is {run['state']} ({progress(run)}). {run['message']}".rstrip())
+    rows = [
+        ("really", *_figures(result["actual"])),
+        (f"{result['present']['policy']} simulated", *_figures(result["present"]["figures"])),
+        *((one["policy"], *_figures(one["figures"] or {})) for one in result["policies"]),
+    ]
+    teams = [
+        (one["policy"], team["team"], str(team["jobs"]), number(team["avg_jct_h"]), _change(team["change"]))
+        for one in result["policies"]
+        for team in one["teams"]
+    ]
+    failed = [Text(f"{one['policy']}: {one['failed']}") for one in result["policies"] if one["failed"]]
+    return Group(
+        table(("POLICY", *FIGURES.values()), rows, empty=""),
+        table(("POLICY", "TEAM", "JOBS", "MEAN JCT H", "CHANGE"), teams, empty=""),
+        *failed,
+        Text(result["summary"]),
+    )
+
+
+def _figures(figures: Mapping[str, float | None]) -> tuple[Cell, ...]:
+    return tuple(number(figures.get(name)) for name in FIGURES)
+
+
+def _change(change: float | None) -> str:
+    return "-" if change is None else f"{change:+.0%}"

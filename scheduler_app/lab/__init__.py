@@ -1,0 +1,1 @@
+"""Policy lab: the service's own history as a trace, and simulations of it under other policies and nodes."""

@@ -1,0 +1,70 @@
+"""Runs of the policy lab: what was asked, how far it is, and the result."""
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+MOST_DAYS = 366
+
+
+class LabRunQuerySet(models.QuerySet["LabRun"]):
+    def visible_to(self, user: User) -> "LabRunQuerySet":
+        """Own runs; staff see all."""
+        return self if user.is_staff else self.filter(owner=user)
+
+    def unfinished(self) -> "LabRunQuerySet":
+        return self.filter(state__in=LabRun.UNFINISHED)
+
+
+class LabRun(models.Model):
+    """One run: the history of some days under the present policy, and under others on the same or other nodes."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued", "queued"
+        RUNNING = "running", "running"
+        DONE = "done", "done"
+        FAILED = "failed", "failed"
+        CANCELLED = "cancelled", "cancelled"
+
+    UNFINISHED = (State.QUEUED, State.RUNNING)
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="lab_runs")
+    days = models.PositiveIntegerField(validators=[MinValueValidator(1), MaxValueValidator(MOST_DAYS)])
+    policies = models.JSONField(help_text="Names, with parameters as in sia:power=-0.5.")
+    round_length_s = models.FloatField(null=True, help_text="Empty: as it is now.")
+    nodes = models.JSONField(default=dict, help_text="GPU type → nodes added, or taken if negative.")
+
+    state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
+    tries = models.PositiveIntegerField(default=0, help_text="How often it was begun; only the last may write.")
+    done = models.PositiveIntegerField(default=0, help_text="Jobs that have been simulated to their end, in all runs.")
+    total = models.PositiveIntegerField(default=0, help_text="Jobs to simulate, in all runs; 0: not known yet.")
+    result = models.JSONField(null=True)
+    message = models.CharField(max_length=500, blank=True, help_text="Why it failed.")
+    created_at = models.DateTimeField(default=timezone.now)
+    told_at = models.DateTimeField(null=True, help_text="When its process was last heard of.")
+    finished_at = models.DateTimeField(null=True)
+
+    objects = LabRunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = [
+            models.Index(fields=("id",), condition=Q(state__in=("queued", "running")), name="lab_run_unfinished"),
+        ]
+        constraints = [
+            models.UniqueConstraint(fields=("state",), condition=Q(state="running"), name="lab_run_one_at_a_time"),
+            models.CheckConstraint(
+                condition=Q(state__in=("queued", "running", "done", "failed", "cancelled")), name="lab_run_state_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(finished_at=None) ^ Q(state__in=("done", "failed", "cancelled")),
+                name="lab_run_finished_at_when_final",
+            ),
+            models.CheckConstraint(condition=Q(days__range=(1, MOST_DAYS)), name="lab_run_days_in_range"),
+        ]
+
+    def __str__(self) -> str:
+        return f"lab run {self.pk}"

@@ -1,0 +1,50 @@
+"""`motley lab`: runs of the policy lab, as the command asks for them and shows them."""
+
+import pytest
+
+from motley_client import Client
+from scheduler_app.models import LabRun
+from tests.live_service import Live
+from tests.motley_command import Motley
+
+FIGURES = {"avg_jct_h": 1.5, "p99_jct_h": 4.0}
+RESULT = {
+    "actual": FIGURES,
+    "present": {"policy": "fifo", "figures": FIGURES, "errors": {}},
+    "policies": [
+        {
+            "policy": "srtf",
+            "failed": "",
+            "figures": {"avg_jct_h": 0.75},
+            "teams": [{"team": "vision", "jobs": 3, "avg_jct_h": 0.75, "change": -0.5}],
+        }
+    ],
+    "summary": "srtf has the least mean job completion time.",
+}
+
+
+def test_a_run_is_asked_for_listed_and_cancelled(service: Live, motley: Motley) -> None:
+    asked = motley("lab", "run", "--policy", "srtf", "--policy", "fifo", "--days", "3", "--nodes", "a100=1")
+    run = LabRun.objects.get()
+    assert (asked.exit_code, asked.stdout) == (0, f"Run {run.pk} is queued (-).\n")
+    assert (run.policies, run.days, run.nodes, run.owner) == (["srtf", "fifo"], 3, {"a100": 1}, service.ada)
+    assert motley("lab", "list").stdout.splitlines()[1].split()[:5] == [str(run.pk), "queued", "-", "3", "srtf,"]
+    assert motley("lab", "cancel", str(run.pk)).stdout.startswith(f"Run {run.pk} is cancelled")
+    assert motley("lab", "cancel", str(run.pk)).exit_code == 5
+
+
+def test_a_watched_run_ends_with_its_result(
+    service: Live, motley: Motley, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(_: float) -> None:
+        LabRun.objects.update(state="done", result=RESULT, done=8, total=8, finished_at=service.lab.now)
+
+    monkeypatch.setattr("motley_client.commands.lab.time.sleep", end)
+    shown = motley("lab", "run", "--policy", "srtf", "--watch").stdout
+    for words in ("really", "fifo simulated", "srtf", "vision", "-50%", "least mean job completion time"):
+        assert words in shown
+
+
+def test_nodes_that_cannot_be_read_are_refused(motley: Motley) -> None:
+    refused = motley("lab", "run", "--policy", "fifo", "--nodes", "a100")
+    assert (refused.exit_code, "write TYPE=NODES" in refused.stderr) == (2, True)

@@ -1,0 +1,220 @@
+"""Runs of the policy lab: asked for, simulated on jobs that ran, cancelled, lost and begun again."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+
+from cluster_app.models import GpuType
+from jobs_app.models import Attempt, Job
+from scheduler_app.errors import LabRunHasEnded
+from scheduler_app.lab import simulations
+from scheduler_app.lab.nodes import cluster_words, read_node_gpus, with_changes
+from scheduler_app.lab.requests import LabRequest, ask_for_run, cancel_run
+from scheduler_app.lab.results import summary
+from scheduler_app.lab.runs import MOST_TRIES, SILENT, claim_run, note_lost
+from scheduler_app.models import LabRun
+from tests.rest_callers import caller
+from tests.service_lab import Lab
+
+RUNS = "/api/v1/lab/runs"
+State = LabRun.State
+
+
+@pytest.fixture
+def cluster(lab: Lab) -> Lab:
+    """Two A100, and a day on which a long job of ada's came before three short ones of bob's."""
+    lab.node("n1", gpus=2)
+    lab.policy("fifo", round_s=60)
+    bob = lab.user("bob", "language")
+    for number, (owner, minutes) in enumerate([(lab.user(), 600), (bob, 10), (bob, 10), (bob, 10)]):
+        job = lab.submit(gpus=2, owner=owner, rates={"a100": {"2": 1}}, total_steps=60 * minutes)
+        ran(lab, job, after_min=number, minutes=minutes)
+    return lab
+
+
+def ran(lab: Lab, job: Job, *, after_min: int, minutes: int) -> None:
+    """Row of a job that came so late, ran so long on both GPUs when those before it had ended."""
+    came = lab.now - timedelta(hours=20) + timedelta(minutes=after_min)
+    before = Attempt.objects.order_by("-ended_at").values_list("ended_at", flat=True).first()
+    start = max(filter(None, (came, before)))
+    end, seconds = start + timedelta(minutes=minutes), 60.0 * minutes
+    lab.attempt(
+        job, state="ended", outcome="succeeded", gpu_count=2, rate=1.0, started_at=start, ended_at=end,
+        gpu_type=GpuType.objects.get(),
+    )  # fmt: skip
+    row = {"created_at": came, "started_at": start, "finished_at": end, "ran_s": seconds, "state": "succeeded"}
+    Job.objects.filter(pk=job.pk).update(**row)
+
+
+def asked(lab: Lab, *policies: str, owner: User | None = None, **columns: Any) -> LabRun:
+    request = LabRequest(days=7, policies=policies or ("fifo",), **columns)
+    return ask_for_run(request, owner=owner or lab.user("root", "admins", staff=True), now=lab.now)
+
+
+def simulated(lab: Lab, run: LabRun) -> LabRun:
+    claimed = claim_run(lab.now)
+    assert claimed == run
+    call_command("labrun", run.pk)
+    run.refresh_from_db()
+    return run
+
+
+def shown(run: LabRun) -> dict[str, Any]:
+    assert run.result, run.message
+    return dict(run.result)
+
+
+def team(result: Mapping[str, Any], policy: str, name: str) -> Mapping[str, Any]:
+    (teams,) = (one["teams"] for one in result["policies"] if one["policy"] == policy)
+    return next(one for one in teams if one["team"] == name)
+
+
+# -- simulated ---------------------------------------------------------------------------------------------------
+
+
+def test_the_present_policy_is_compared_with_what_really_happened_and_others_with_it(cluster: Lab) -> None:
+    run = simulated(cluster, asked(cluster, "fifo", "srtf"))
+    assert (run.state, run.done, run.message) == (State.DONE, 12, "")
+    result = shown(run)
+    assert (result["jobs"], result["cluster"]) == (4, "a100=1x2")
+    assert result["actual"]["avg_jct_h"] == pytest.approx((600 + 609 + 618 + 627) / 4 / 60, rel=0.01)
+    assert abs(result["present"]["errors"]["avg_jct_h"]) < 0.05
+    fifo, srtf = (one["figures"] for one in result["policies"])
+    assert srtf["avg_jct_h"] < fifo["avg_jct_h"]
+    assert team(result, "srtf", "language")["change"] < -0.5
+    assert team(result, "srtf", "vision")["change"] > 0
+    assert result["summary"].startswith("srtf has the least mean job completion time")
+
+
+def test_more_nodes_are_simulated_beside_those_there_are(cluster: Lab) -> None:
+    run = simulated(cluster, asked(cluster, nodes={"a100": 1}))
+    result = shown(run)
+    assert result["cluster"] == "a100=2x2"
+    assert result["policies"][0]["figures"]["avg_jct_h"] < result["present"]["figures"]["avg_jct_h"] / 2
+
+
+def test_members_simulate_the_jobs_of_their_teams_alone(cluster: Lab) -> None:
+    run = simulated(cluster, asked(cluster, owner=User.objects.get(username="bob")))
+    result = shown(run)
+    assert (result["jobs"], [one["team"] for one in result["policies"][0]["teams"]]) == (3, ["language"])
+
+
+def test_without_a_history_the_run_says_so(lab: Lab) -> None:
+    lab.node("n1")
+    run = simulated(lab, asked(lab))
+    assert (run.state, "No job that you may see" in run.message) == (State.FAILED, True)
+
+
+# -- asked for ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "words"),
+    [
+        ({"policies": ["fastest"]}, "/policies/0", "unknown policy 'fastest'"),
+        ({"policies": ["fifo", "sia:power"]}, "/policies/1", "'power' is not PARAMETER=VALUE"),
+        ({"policies": ["sia:speed=3"]}, "/policies/0", "speed"),
+        ({"policies": []}, "/policies", "at least 1"),
+        ({"nodes": {"h100": 1}}, "/nodes/h100", "it has: a100"),
+        ({"nodes": {"a100": -2}}, "/nodes/a100", "There are 1 nodes of a100"),
+        ({"nodes": {"a100": -1}}, "/nodes/a100", "No node would be left"),
+        ({"days": 0}, "/days", "1"),
+        ({"round_length_s": 0.5}, "/round_length_s", "1"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_by_field(lab: Lab, change: dict[str, Any], pointer: str, words: str) -> None:
+    lab.node("n1")
+    answer = caller(lab.user()).post(RUNS, {"policies": ["fifo"]} | change, format="json")
+    assert answer.status_code == 422
+    fault = answer.json()["errors"][0]
+    assert (fault["pointer"], words in fault["detail"]) == (pointer, True), fault
+
+
+def test_one_person_has_three_unfinished_runs_at_most(lab: Lab) -> None:
+    lab.node("n1")
+    ada, bob = caller(lab.user()), caller(lab.user("bob", "language"))
+    codes = [ada.post(RUNS, {"policies": ["fifo"]}, format="json").status_code for _ in range(4)]
+    assert codes == [201, 201, 201, 409]
+    assert bob.post(RUNS, {"policies": ["fifo"]}, format="json").status_code == 201
+    ada.post(f"{RUNS}/{LabRun.objects.earliest('pk').pk}/cancel")
+    assert ada.post(RUNS, {"policies": ["fifo"]}, format="json").status_code == 201
+
+
+def test_a_list_shows_own_runs_without_results_and_staff_all(cluster: Lab) -> None:
+    asked(cluster, owner=cluster.user())
+    asked(cluster, owner=User.objects.get(username="bob"))
+    counts = {name: len(caller(User.objects.get(username=name)).get(RUNS).json()["results"]) for name in ("ada", "bob")}
+    assert counts == {"ada": 1, "bob": 1}
+    rows = caller(cluster.user("root", "admins", staff=True)).get(RUNS).json()["results"]
+    assert [(row["owner"], "result" in row) for row in rows] == [("bob", False), ("ada", False)]
+
+
+# -- one at a time, cancelled, lost ------------------------------------------------------------------------------
+
+
+def test_one_run_is_simulated_at_a_time_in_the_order_of_asking(cluster: Lab) -> None:
+    first, second = asked(cluster), asked(cluster)
+    assert claim_run(cluster.now) == first
+    assert claim_run(cluster.now) is None
+    cancel_run(first, now=cluster.now)
+    assert claim_run(cluster.now) == second
+
+
+def test_a_run_that_is_cancelled_while_it_is_simulated_ends_and_stays_so(
+    cluster: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = asked(cluster)
+    claimed = claim_run(cluster.now)
+    assert claimed
+    monkeypatch.setattr(simulations, "read_node_gpus", lambda: cancel_run(run, now=cluster.now) or read_node_gpus())
+    simulations.simulate_run(claimed, cluster.now)
+    run.refresh_from_db()
+    assert (run.state, run.result) == (State.CANCELLED, None)
+    with pytest.raises(LabRunHasEnded):
+        cancel_run(run, now=cluster.now)
+
+
+def test_a_run_whose_process_was_killed_is_begun_again_once_and_then_has_failed(cluster: Lab) -> None:
+    run = asked(cluster)
+    for _ in range(MOST_TRIES):
+        claimed = claim_run(cluster.now)
+        assert claimed == run
+        assert claimed
+        note_lost(claimed, cluster.now, "died with signal 9")
+    run.refresh_from_db()
+    assert (run.state, run.message) == (State.FAILED, "Its process was lost. died with signal 9")
+
+
+def test_a_run_that_is_lost_with_its_scheduler_is_begun_again_and_the_first_process_writes_no_more(
+    cluster: Lab,
+) -> None:
+    run = asked(cluster)
+    lost = claim_run(cluster.now)
+    assert lost
+    assert claim_run(cluster.now + SILENT / 2) is None
+    again = claim_run(cluster.now + 2 * SILENT)
+    assert again == run
+    simulations.end_run(lost, State.FAILED, message="too late")
+    run.refresh_from_db()
+    assert (run.state, run.message, run.tries) == (State.RUNNING, "", 2)
+
+
+# -- nodes and words ---------------------------------------------------------------------------------------------
+
+
+def test_nodes_of_the_usual_size_are_added_and_taken_first() -> None:
+    there = {"a100": [4, 8, 8], "t4": [1]}
+    assert cluster_words(with_changes(there, {"a100": 2})) == "a100=1x4,a100=4x8,t4=1x1"
+    assert cluster_words(with_changes(there, {"a100": -1, "t4": -1})) == "a100=1x4,a100=1x8"
+
+
+def test_the_summary_warns_where_the_simulation_is_far_from_what_happened() -> None:
+    policies = [{"policy": "srtf", "figures": {"avg_jct_h": 1.0}}]
+    near = summary("fifo", {"avg_jct_h": 2.0}, 0.04, policies)
+    assert "1 h, 50% less than with the present policy, fifo" in near
+    assert "rely" not in near
+    assert "do not rely on small differences" in summary("fifo", {"avg_jct_h": 2.0}, -0.4, policies)
