@@ -16,6 +16,13 @@ from typing import NamedTuple
 UNFINISHED = (".partial", ".tmp")
 """Ends of names that are still to be changed: `motley_client.training` and others write beside the file."""
 
+CHANGED_MEANWHILE = 1
+"""Exit status of GNU tar where files changed while it read them."""
+
+
+class NotPacked(Exception):
+    """The archive could not be made; the words of GNU tar."""
+
 
 class Stamp(NamedTuple):
     """What a file is known by; another content has another stamp."""
@@ -75,8 +82,12 @@ def remove_snapshot(snapshot: Path) -> None:
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """Pack the content of a folder by GNU tar; of links the links, and nothing of another file system."""
-    subprocess.run(  # noqa: S603 - our own words and paths
+    """Pack the content of a folder by GNU tar; of links the links, and nothing of another file system.
+
+    A file whose link count changes meanwhile, as by a replacement of the name that the job has for it, is a change to
+    GNU tar: the caller compares contents. Raises `NotPacked` on any other error.
+    """
+    done = subprocess.run(  # noqa: S603 - our own words and paths
         [
             "/bin/tar",
             "--create",
@@ -87,10 +98,12 @@ def pack(folder: Path, archive: Path) -> None:
             folder,
             ".",
         ],
-        check=True,
+        check=False,
         env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
+    if done.returncode not in (0, CHANGED_MEANWHILE):
+        raise NotPacked(done.stderr.decode(errors="replace").strip()[-500:])
 
 
 def _finished_files(folder: Path) -> Iterator[FoundFile]:

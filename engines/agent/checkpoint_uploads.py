@@ -13,6 +13,7 @@ from time import monotonic, sleep
 from typing import NamedTuple
 
 from engines.agent.checkpoint_snapshot import (
+    NotPacked,
     Stamps,
     drop_changed,
     pack,
@@ -107,7 +108,7 @@ class CheckpointUploads:
         except ArchiveTooLarge as error:
             log.error("the checkpoints of attempt %s are kept here: %s", attempt, error)
             return TOO_LARGE_PAUSE_S
-        except (Unheard, Refused) as error:
+        except (Unheard, Refused, NotPacked) as error:
             log.warning("the checkpoints of attempt %s wait: %s", attempt, error)
             return FAILED_PAUSE_S
         except Exception:

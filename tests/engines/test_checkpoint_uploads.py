@@ -1,15 +1,17 @@
 """Checkpoints of a running job go to the service now and then: finished files, and never an older archive last."""
 
 import os
+import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engines.agent.checkpoint_snapshot import drop_changed, stamps_of, take_snapshot
+from engines.agent.checkpoint_snapshot import NotPacked, drop_changed, pack, stamps_of, take_snapshot
 from engines.agent.checkpoint_uploads import CheckpointUploads, Pace
 from engines.agent.connection import Connection, Refused, Unheard
 from engines.local.engine import LocalEngine
@@ -182,6 +184,34 @@ def test_a_snapshot_keeps_what_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "new").replace(tmp_path / "from" / "epoch" / "weights")
     assert drop_changed(tmp_path / "to", stamps) == stamps == stamps_of(tmp_path / "to")
     assert (tmp_path / "to" / "epoch" / "weights").read_text() == "old"
+
+
+def test_a_file_that_the_job_replaces_while_it_is_packed_is_packed_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GNU tar sees the count of the file's names change."""
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from" / "weights").write_bytes(bytes(64 << 20))
+    stamps = take_snapshot(tmp_path / "from", tmp_path / "to")
+    run = subprocess.run
+
+    def replaces_meanwhile(argv: list[str], **more: Any) -> Any:
+        """Tar waits for the compressor to read, which replaces the file first."""
+        program = tmp_path / "compress"
+        program.write_text(f"#!/bin/sh\nrm {tmp_path}/from/weights\nexec gzip -1\n")
+        program.chmod(0o755)
+        return run([word.replace("gzip -1", str(program)) for word in map(str, argv)], **more)
+
+    monkeypatch.setattr(subprocess, "run", replaces_meanwhile)
+    pack(tmp_path / "to", tmp_path / "archive")
+    assert stamps_of(tmp_path / "to") == stamps
+    with tarfile.open(tmp_path / "archive") as packed:
+        assert packed.getmember("./weights").size == 64 << 20
+
+
+def test_an_archive_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    with pytest.raises(NotPacked, match="no folder"):
+        pack(tmp_path / "no folder", tmp_path / "archive")
 
 
 def test_a_snapshot_holds_links_as_links(tmp_path: Path) -> None:
