@@ -45,9 +45,9 @@ class FoundFile(NamedTuple):
     stamp: Stamp
 
 
-def stamps_of(folder: Path) -> Stamps:
-    """Stamps of the finished files below the folder; empty if it is not there."""
-    return {found.path: found.stamp for found in _finished_files(folder)}
+def stamps_of(folder: Path, *, but: tuple[str, ...] = UNFINISHED) -> Stamps:
+    """Stamps of the files below the folder but those whose names end so; empty if it is not there."""
+    return {found.path: found.stamp for found in _files(folder, but)}
 
 
 def take_snapshot(folder: Path, snapshot: Path) -> Stamps:
@@ -59,7 +59,7 @@ def take_snapshot(folder: Path, snapshot: Path) -> Stamps:
     remove_snapshot(snapshot)
     snapshot.mkdir(mode=0o700, parents=True)
     linked: Stamps = {}
-    for found in _finished_files(folder):
+    for found in _files(folder, UNFINISHED):
         target = snapshot / found.path
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
@@ -106,19 +106,19 @@ def pack(folder: Path, archive: Path) -> None:
         raise NotPacked(done.stderr.decode(errors="replace").strip()[-500:])
 
 
-def _finished_files(folder: Path) -> Iterator[FoundFile]:
-    """Files and symbolic links below the folder, on its file system, whose names are not those of unfinished ones."""
+def _files(folder: Path, but: tuple[str, ...]) -> Iterator[FoundFile]:
+    """Files and symbolic links below the folder, on its file system, without names that end so."""
     try:
         device = folder.stat(follow_symlinks=False).st_dev
     except FileNotFoundError:
         return
     for top, folders, names, descriptor in os.fwalk(folder):
-        folders[:] = [name for name in folders if not name.endswith(UNFINISHED)]
+        folders[:] = [name for name in folders if not name.endswith(but)]
         for name in sorted((*folders, *names)):
             with suppress(FileNotFoundError):
                 status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 is_file = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
-                if is_file and status.st_dev == device and not name.endswith(UNFINISHED):
+                if is_file and status.st_dev == device and not name.endswith(but):
                     path = str((Path(top) / name).relative_to(folder))
                     stamp = Stamp(status.st_ino, status.st_mtime_ns, status.st_size)
                     yield FoundFile(descriptor, name, path, stamp)

@@ -22,6 +22,7 @@ from engines.agent.checkpoint_snapshot import (
     take_snapshot,
 )
 from engines.agent.connection import ArchiveTooLarge, Connection, Refused, Unheard
+from engines.agent.sent_files import SentFiles, may_replace
 from engines.attempt_files import AttemptFolder
 from engines.local.engine import LocalEngine
 from engines.protocol import Phase
@@ -53,8 +54,7 @@ class CheckpointUploads:
         self._attempts = folder / "engine" / "attempts"
         self._pace = pace
         self._one_at_a_time = threading.Lock()
-        self._sent: dict[int, Stamps] = {}
-        """The files that the service has of each attempt."""
+        self._sent = SentFiles(self._attempts)
         self._due_at_s: dict[int, float] = {}
         """When each running attempt's checkpoints are sent next, by our monotonic clock."""
 
@@ -84,15 +84,30 @@ class CheckpointUploads:
         Raises `Unheard` while another archive is on its way.
         """
         checkpoints = self._checkpoints_of(attempt)
-        if checkpoints is None or not checkpoints.is_dir() or not any(checkpoints.iterdir()):
+        if checkpoints is None or self._has_nothing_to_send(attempt, checkpoints):
             return
         if not self._one_at_a_time.acquire(blocking=False):
             raise Unheard("checkpoints of a running job are being sent")
         try:
-            if stamps_of(checkpoints) != self._sent.get(attempt):
-                self._pack_and_send(attempt, checkpoints)
+            if stamps_of(checkpoints, but=()) != self._sent.stamps(attempt):
+                self._send_whole(attempt, checkpoints)
         finally:
             self._one_at_a_time.release()
+
+    def _has_nothing_to_send(self, attempt: int, checkpoints: Path) -> bool:
+        """Nothing is saved, and the service has none: of a job that removed all, it gets an empty archive."""
+        is_empty = not checkpoints.is_dir() or not any(checkpoints.iterdir())
+        return is_empty and self._sent.names(attempt) == frozenset()
+
+    def _send_whole(self, attempt: int, checkpoints: Path) -> None:
+        """Send the folder; an empty one in the place of one that the job has removed."""
+        empty = self._folder / f"{attempt}.empty"
+        try:
+            if not checkpoints.is_dir():
+                empty.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._pack_and_send(attempt, checkpoints if checkpoints.is_dir() else empty)
+        finally:
+            remove_snapshot(empty)
 
     def _is_due(self, attempt: int) -> bool:
         """A job that has just started has saved nothing that the service does not have."""
@@ -122,7 +137,7 @@ class CheckpointUploads:
         checkpoints = self._checkpoints_of(attempt)
         if checkpoints is None or not self._is_running(attempt):
             return False
-        if stamps_of(checkpoints) in (self._sent.get(attempt), {}):
+        if stamps_of(checkpoints) in (self._sent.stamps(attempt), {}):
             return False
         snapshot = self._folder / f"{attempt}.snapshot"
         try:
@@ -131,13 +146,14 @@ class CheckpointUploads:
             remove_snapshot(snapshot)
 
     def _send_settled(self, attempt: int, linked: Stamps, snapshot: Path) -> bool:
-        """Send the snapshot without files that still change, if the service has none of these: it keeps what it has."""
+        """Send the snapshot without files that still change, unless the service would lose what it has."""
         if not linked:
             return False
         sleep(self._pace.settling_s)
         settled = drop_changed(snapshot, linked)
         changing = linked.keys() - settled.keys()
-        if not settled or changing & self._sent.get(attempt, {}).keys():
+        may_replace_it = may_replace(self._sent.names(attempt), settled=settled.keys(), changing=changing)
+        if not settled or not may_replace_it:
             return False
         return self._pack_and_send(attempt, snapshot, only=settled)
 
@@ -147,13 +163,14 @@ class CheckpointUploads:
         archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             pack(folder, archive)
-            packed = stamps_of(folder)
+            packed = stamps_of(folder, but=())
             if only is not None and packed != only:
                 return False
+            self._sent.begin(attempt, packed.keys())
             self._connection.send_checkpoints(attempt, archive)
         finally:
             archive.unlink(missing_ok=True)
-        self._sent[attempt] = packed
+        self._sent.finish(attempt, packed)
         return True
 
     def _is_running(self, attempt: int) -> bool:
@@ -165,7 +182,5 @@ class CheckpointUploads:
         return Path(launch["ranks"][0]["env"]["MOTLEY_CHECKPOINT_DIR"]) if launch is not None else None
 
     def _forget_others(self, attempts: Collection[int]) -> None:
-        for attempt in [*(self._sent.keys() | self._due_at_s.keys())]:
-            if attempt not in attempts:
-                self._sent.pop(attempt, None)
-                self._due_at_s.pop(attempt, None)
+        self._sent.keep(set(attempts))
+        self._due_at_s = {attempt: due for attempt, due in self._due_at_s.items() if attempt in attempts}

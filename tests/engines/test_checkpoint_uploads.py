@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from engines.agent.checkpoint_snapshot import NotPacked, drop_changed, pack, stamps_of, take_snapshot
+from engines.agent.checkpoint_snapshot import NotPacked, Stamp, drop_changed, pack, stamps_of, take_snapshot
 from engines.agent.checkpoint_uploads import CheckpointUploads, Pace
 from engines.agent.connection import Connection, Refused, Unheard
+from engines.agent.sent_files import SentFiles
+from engines.attempt_files import AttemptFolder, write_json
 from engines.local.engine import LocalEngine
 from engines.protocol import Launch, NodeLaunch, Phase, StopReason
 from tests.engines.engine_lab import until
@@ -174,6 +176,83 @@ def test_a_file_that_changes_all_the_time_keeps_no_other_back(desk: Desk, monkey
         desk.save("step", step)
         desk.uploads.turn()
     assert desk.service.archives == [{"step": "5"}, {"step": "6"}]
+
+
+def resumed(desk: Desk) -> None:
+    """The job's launch says that it was restored from an archive."""
+    folder = AttemptFolder(desk.checkpoints.parents[2] / "attempts" / "1")
+    write_json(folder.launch, {**(folder.read_launch() or {}), "checkpoints": {}})
+
+
+def test_a_resumed_job_that_writes_in_place_keeps_the_archive_that_it_came_from(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def goes_on(_: float) -> None:
+        (desk.checkpoints / "weights").write_text("6 and more")
+
+    resumed(desk)
+    desk.save("metrics", "6")
+    (desk.checkpoints / "weights").write_text("6")
+    monkeypatch.setattr("engines.agent.checkpoint_uploads.sleep", goes_on)
+    desk.uploads.turn()
+    assert desk.service.archives == []
+    monkeypatch.setattr("engines.agent.checkpoint_uploads.sleep", lambda _: None)
+    desk.uploads.turn()
+    assert desk.service.archives == [{"metrics": "6", "weights": "6 and more"}]
+
+
+def test_a_checkpoint_that_is_removed_for_one_that_is_being_written_stays_at_the_service(
+    desk: Desk, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by an agent that was started again in between."""
+
+    def goes_on(_: float) -> None:
+        with (desk.checkpoints / "step-2").open("a") as file:
+            file.write("one more")
+
+    desk.save("metrics", "5")
+    desk.save("step-1", "5")
+    desk.uploads.turn()
+    (desk.checkpoints / "step-1").unlink()
+    goes_on(0.0)
+    monkeypatch.setattr("engines.agent.checkpoint_uploads.sleep", goes_on)
+    for uploads in (desk.uploads, CheckpointUploads(place, desk.service, desk.engine, AT_ONCE)):
+        uploads.turn()
+    assert desk.service.archives == [{"metrics": "5", "step-1": "5"}]
+
+
+def test_an_archive_whose_answer_was_lost_may_be_at_the_service(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    write_json(AttemptFolder(tmp_path / "1").launch, {"ranks": []})
+    sent, stamp = SentFiles(tmp_path), Stamp(1, 2, 3)
+    assert sent.names(1) == frozenset()
+    sent.finish(1, {"step-1": stamp})
+    sent.begin(1, {"step-2"})
+    assert (sent.stamps(1), sent.names(1)) == (None, {"step-1", "step-2"})
+    assert SentFiles(tmp_path).names(1) == {"step-1", "step-2"}
+
+
+def test_the_last_archive_has_what_is_unfinished(desk: Desk) -> None:
+    desk.save("step", "5")
+    desk.uploads.turn()
+    (desk.checkpoints / "x.tmp").write_text("half")
+    desk.end()
+    for _ in range(2):
+        desk.uploads.send_last(1)
+    assert desk.service.archives == [{"step": "5"}, {"step": "5", "x.tmp": "half"}]
+
+
+@pytest.mark.parametrize("with_folder", [True, False])
+def test_where_a_job_has_removed_its_checkpoints_the_service_keeps_none(desk: Desk, *, with_folder: bool) -> None:
+    desk.save("step", "5")
+    desk.uploads.turn()
+    (desk.checkpoints / "step").unlink()
+    desk.end()
+    if not with_folder:
+        desk.checkpoints.rmdir()
+    for _ in range(2):
+        desk.uploads.send_last(1)
+    assert desk.service.archives == [{"step": "5"}, {}]
 
 
 def test_a_snapshot_keeps_what_is_replaced(tmp_path: Path) -> None:
