@@ -30,6 +30,7 @@ from engines.protocol import Phase
 log = logging.getLogger(__name__)
 
 FAILED_PAUSE_S, TOO_LARGE_PAUSE_S = 15.0, 600.0
+"""The first is doubled with each failure in a row, up to the second."""
 
 
 class Pace(NamedTuple):
@@ -57,6 +58,12 @@ class CheckpointUploads:
         self._sent = SentFiles(self._attempts)
         self._due_at_s: dict[int, float] = {}
         """When each running attempt's checkpoints are sent next, by our monotonic clock."""
+        self._rest_until_s = 0.0
+        """For all attempts together: uploads take a part of the machine's time."""
+        self._failures: dict[int, int] = {}
+        """In a row."""
+        self._last_waits: set[int] = set()
+        """Ended attempts whose last archive goes before those of running jobs."""
 
     def run(self, stopped: threading.Event, pause_s: float) -> None:
         """Send the checkpoints of running jobs until stopped."""
@@ -74,9 +81,9 @@ class CheckpointUploads:
         """Send what is new of running jobs, where it is due."""
         attempts = self._engine.attempts()
         self._forget_others(attempts)
-        for attempt in attempts:
-            if self._is_due(attempt):
-                self._due_at_s[attempt] = monotonic() + self._tried(attempt)
+        for attempt in sorted(filter(self._is_due, attempts), key=self._due_at_s.__getitem__):
+            if self._may_go_on() and monotonic() >= self._rest_until_s:
+                self._try(attempt)
 
     def send_last(self, attempt: int) -> None:
         """Send the checkpoints of an attempt that has ended, if it has any that the service does not have.
@@ -86,9 +93,11 @@ class CheckpointUploads:
         checkpoints = self._checkpoints_of(attempt)
         if checkpoints is None or self._has_nothing_to_send(attempt, checkpoints):
             return
+        self._last_waits.add(attempt)
         if not self._one_at_a_time.acquire(blocking=False):
             raise Unheard("checkpoints of a running job are being sent")
         try:
+            self._last_waits.discard(attempt)
             if stamps_of(checkpoints, but=()) != self._sent.stamps(attempt):
                 self._send_whole(attempt, checkpoints)
         finally:
@@ -114,23 +123,37 @@ class CheckpointUploads:
         due_at_s = self._due_at_s.setdefault(attempt, monotonic() + self._pace.pause_s)
         return monotonic() >= due_at_s
 
+    def _may_go_on(self) -> bool:
+        return not self._last_waits
+
+    def _try(self, attempt: int) -> None:
+        """Send the checkpoints, and note when the next ones may go."""
+        with self._one_at_a_time:
+            began_s = monotonic()
+            least_s = self._tried(attempt)
+        now_s = monotonic()
+        self._rest_until_s = now_s + (now_s - began_s) / self._pace.busy_part
+        self._due_at_s[attempt] = max(now_s + least_s, self._rest_until_s)
+
     def _tried(self, attempt: int) -> float:
-        """Send the checkpoints; returns the seconds until the next try."""
-        began_s = monotonic()
+        """Send the checkpoints; returns the least seconds until the next try."""
         try:
-            with self._one_at_a_time:
-                is_sent = self._send_running(attempt)
+            is_sent = self._send_running(attempt)
         except ArchiveTooLarge as error:
             log.error("the checkpoints of attempt %s are kept here: %s", attempt, error)
             return TOO_LARGE_PAUSE_S
         except (Unheard, Refused, NotPacked) as error:
             log.warning("the checkpoints of attempt %s wait: %s", attempt, error)
-            return FAILED_PAUSE_S
+            return self._after_failure(attempt)
         except Exception:
             log.exception("the checkpoints of attempt %s could not be sent", attempt)
-            return FAILED_PAUSE_S
-        rest_s = (monotonic() - began_s) / self._pace.busy_part
-        return max(self._pace.pause_s, rest_s) if is_sent else rest_s
+            return self._after_failure(attempt)
+        self._failures.pop(attempt, None)
+        return self._pace.pause_s if is_sent else 0.0
+
+    def _after_failure(self, attempt: int) -> float:
+        times = self._failures[attempt] = self._failures.get(attempt, 0) + 1
+        return min(FAILED_PAUSE_S * (1 << min(times - 1, 10)), TOO_LARGE_PAUSE_S)
 
     def _send_running(self, attempt: int) -> bool:
         """Send the finished files, if they are others than the service has; False: they are not, or are changing."""
@@ -167,7 +190,10 @@ class CheckpointUploads:
             if only is not None and packed != only:
                 return False
             self._sent.begin(attempt, packed.keys())
-            self._connection.send_checkpoints(attempt, archive)
+            is_running = only is not None
+            self._connection.send_checkpoints(
+                attempt, archive, may_go_on=self._may_go_on if is_running else lambda: True
+            )
         finally:
             archive.unlink(missing_ok=True)
         self._sent.finish(attempt, packed)
@@ -184,3 +210,5 @@ class CheckpointUploads:
     def _forget_others(self, attempts: Collection[int]) -> None:
         self._sent.keep(set(attempts))
         self._due_at_s = {attempt: due for attempt, due in self._due_at_s.items() if attempt in attempts}
+        self._failures = {attempt: times for attempt, times in self._failures.items() if attempt in attempts}
+        self._last_waits.intersection_update(attempts)

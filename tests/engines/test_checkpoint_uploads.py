@@ -21,6 +21,7 @@ from engines.protocol import Launch, NodeLaunch, Phase, StopReason
 from tests.engines.engine_lab import until
 
 JOB = "0190c3f0-0000-7000-8000-00000000000b"
+OTHER_JOB = "0190c3f0-0000-7000-8000-00000000000c"
 AT_ONCE = Pace(pause_s=0.0, busy_part=inf, settling_s=0.0)
 Content = dict[str, str]
 
@@ -33,8 +34,10 @@ class Received(Connection):
         self.archives: list[Content] = []
         self.meanwhile: Callable[[], None] = lambda: None
 
-    def send_checkpoints(self, attempt: int, archive: Path) -> None:
+    def send_checkpoints(self, attempt: int, archive: Path, *, may_go_on: Callable[[], bool] = lambda: True) -> None:
         self.meanwhile()
+        if not may_go_on():
+            raise Unheard("the last archive goes first")
         with tarfile.open(archive) as packed:
             files = {member.name.removeprefix("./"): packed.extractfile(member) for member in packed}
             self.archives.append({name: file.read().decode() for name, file in files.items() if file})
@@ -89,6 +92,28 @@ def test_between_two_archives_of_a_job_there_is_a_pause(desk: Desk, place: Path)
     assert desk.service.archives == []
 
 
+def test_uploads_take_a_part_of_the_time_of_the_machine(desk: Desk, place: Path) -> None:
+    """Whatever the number of its jobs, and also those that fail."""
+    tried: list[int] = []
+
+    def fails() -> None:
+        tried.append(1)
+        raise Unheard("no answer")
+
+    uploads = CheckpointUploads(place, desk.service, desk.engine, AT_ONCE._replace(busy_part=1e-9))
+    desk.engine.launch(Launch(2, OTHER_JOB, "sleep 60", [NodeLaunch("n1", {})], grace=timedelta(0)))
+    until(lambda: desk.engine.poll([2])[0].phase is Phase.RUNNING)
+    desk.save("step", "5")
+    other = desk.checkpoints.parents[1] / OTHER_JOB / "checkpoints"
+    (other / "step").write_text("5")
+    desk.service.meanwhile = fails
+    uploads.turn()
+    uploads.turn()
+    desk.engine.stop(2, reason=StopReason.CANCEL, grace=timedelta(0))
+    until(lambda: desk.engine.poll([2])[0].phase is Phase.ENDED)
+    assert tried == [1]
+
+
 def test_unfinished_files_stay_on_the_machine(desk: Desk) -> None:
     desk.save("step", "5")
     (desk.checkpoints / ".step.1.partial").write_text("half")
@@ -99,7 +124,7 @@ def test_unfinished_files_stay_on_the_machine(desk: Desk) -> None:
 
 
 def test_the_last_archive_comes_after_all_others(desk: Desk) -> None:
-    """While one of the running job is on its way, the last one waits; afterwards none of the running job is sent."""
+    """One of the running job that is on its way gives way; none is sent before or after the last one."""
     refused: list[str] = []
 
     def ends_meanwhile() -> None:
@@ -113,10 +138,12 @@ def test_the_last_archive_comes_after_all_others(desk: Desk) -> None:
     desk.save("step", "5")
     desk.service.meanwhile = ends_meanwhile
     desk.uploads.turn()
+    desk.uploads.turn()
+    assert desk.service.archives == []
     desk.uploads.send_last(1)
     desk.uploads.turn()
     assert refused == ["checkpoints of a running job are being sent"]
-    assert desk.service.archives == [{"step": "5"}, {"step": "6"}]
+    assert desk.service.archives == [{"step": "6"}]
 
 
 def test_the_last_archive_is_not_sent_again_where_nothing_is_new(desk: Desk) -> None:
