@@ -6,12 +6,14 @@ These routes are not in the schema: agents and service of one release speak by t
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
+from django.db import transaction
 from django.http import FileResponse, UnreadablePostError
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
@@ -114,10 +116,11 @@ class LogsView(OfAgents):
             raise NotFound("There is no such log.")
         with own_slot(row.agent_id, "logs"), upload_of(request) as body:
             data = body.read(LARGEST_PIECE + 1)
-        if len(data) > LARGEST_PIECE:
-            raise TooLarge(f"A piece of a log has at most {LARGEST_PIECE} bytes.")
-        most = settings.MOTLEY_LOG_LIMIT_BYTES + BEYOND_THE_LIMIT
-        return Response({"size": append_log(row.attempt, Stream(stream), int(offset), data, most=most)})
+            if len(data) > LARGEST_PIECE:
+                raise TooLarge(f"A piece of a log has at most {LARGEST_PIECE} bytes.")
+            most = settings.MOTLEY_LOG_LIMIT_BYTES + BEYOND_THE_LIMIT
+            size = append_log(row.attempt, Stream(stream), int(offset), data, most=most)
+        return Response({"size": size})
 
 
 @extend_schema(exclude=True)
@@ -147,9 +150,9 @@ class CheckpointsView(OfAgents):
 
 def _store(row: AgentAttempt, body: Readable, size: int) -> None:
     limits = ArchiveLimits(settings.MOTLEY_AGENT_CHECKPOINT_BYTES, settings.MOTLEY_AGENT_UNPACKED_BYTES)
-    live = Attempt.objects.live().filter(pk=row.attempt)
+    still = partial(_held_live, row.attempt)
     try:
-        stored = store_checkpoints(row.job, body, size=size, limits=limits, sender=row.agent_id, still=live.exists)
+        stored = store_checkpoints(row.job, body, size=size, limits=limits, sender=row.agent_id, still=still)
     except LargerThanAllowed:
         raise TooLarge(f"The checkpoints of a job may have at most {limits.packed} bytes, packed.") from None
     except UnpacksToMore:
@@ -158,6 +161,13 @@ def _store(row: AgentAttempt, body: Readable, size: int) -> None:
         raise ParseError(f"This is no gzipped archive: {error}.") from None
     if not stored:
         raise AgentRefused("The attempt has ended for the service.")
+
+
+@contextmanager
+def _held_live(attempt: int) -> Iterator[bool]:
+    """Whether the attempt is live; it does not end within: a process that stands still stores nothing after its end."""
+    with transaction.atomic():
+        yield bool(Attempt.objects.live().select_for_update().filter(pk=attempt).values_list("pk"))
 
 
 @contextmanager

@@ -10,10 +10,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from jobs_app.models import Job
-from scheduler_app.agents.files import checkpoints_of
+from scheduler_app.agents.files import append_log, checkpoints_of
 from scheduler_app.agents.unpacked_size import NotGzip, UnpackedSize, UnpacksToMore
 from tests.played_agent import JOINING, Played, running
 from tests.service_lab import Lab
@@ -157,3 +159,36 @@ def test_unpacked_bytes_are_counted_however_the_stream_is_cut() -> None:
         UnpackedSize(3999).add(archive)
     with pytest.raises(NotGzip):
         UnpackedSize(4000).add(b"plain")
+
+
+def test_an_archive_takes_its_place_while_its_attempt_is_held(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a process that stood still in between would store it after that of a later attempt."""
+    replaced_after: list[str] = []
+    replace_file = Path.replace
+
+    def replaces(path: Path, target: Path) -> Path:
+        if path.name.startswith(".agent-"):
+            replaced_after.extend(query["sql"] for query in queries_so_far.captured_queries[-2:])
+        return replace_file(path, target)
+
+    monkeypatch.setattr(Path, "replace", replaces)
+    with CaptureQueriesContext(connection) as queries_so_far:
+        assert sender.checkpoints(SAVED).status_code == 200
+    locks = "FOR UPDATE" if connection.features.has_select_for_update else "jobs_app_attempt"
+    assert any(locks in sql for sql in replaced_after)
+
+
+def test_a_piece_of_a_log_is_stored_before_the_next_one_may_come(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def stores(*args: Any, **more: Any) -> int:
+        if not seen:
+            seen.append(0)
+            seen.append(sender.log(b"two").status_code)
+        return append_log(*args, **more)
+
+    monkeypatch.setattr("scheduler_app.api.agent_messages.append_log", stores)
+    assert sender.log(b"one").status_code == 200
+    assert seen == [0, 429]
