@@ -4,6 +4,7 @@ A file that the job replaces keeps its content in the snapshot. One that it writ
 found by its size and time.
 """
 
+import errno
 import os
 import shutil
 import stat
@@ -16,12 +17,17 @@ from typing import NamedTuple
 UNFINISHED = (".partial", ".tmp")
 """Ends of names that are still to be changed: `motley_client.training` and others write beside the file."""
 
+NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
 CHANGED_MEANWHILE = 1
 """Exit status of GNU tar where files changed while it read them."""
 
 
 class NotPacked(Exception):
     """The archive could not be made; the words of GNU tar."""
+
+
+class NotLinked(Exception):
+    """This machine lets the agent make no hard links to the job's files."""
 
 
 class Stamp(NamedTuple):
@@ -63,9 +69,18 @@ def take_snapshot(folder: Path, snapshot: Path) -> Stamps:
         target = snapshot / found.path
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
-            os.link(found.name, target, src_dir_fd=found.folder, follow_symlinks=False)
+            _link(found, target)
             linked[found.path] = found.stamp
     return linked if linked == stamps_of(folder) == stamps_of(snapshot) else {}
+
+
+def _link(found: FoundFile, target: Path) -> None:
+    try:
+        os.link(found.name, target, src_dir_fd=found.folder, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in NO_LINKS:
+            raise NotLinked(f"no hard link to {found.path} can be made in {target.parent}: {error.strerror}") from error
+        raise
 
 
 def drop_changed(snapshot: Path, stamps: Mapping[str, Stamp]) -> Stamps:

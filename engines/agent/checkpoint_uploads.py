@@ -13,6 +13,7 @@ from time import monotonic, sleep
 from typing import NamedTuple
 
 from engines.agent.checkpoint_snapshot import (
+    NotLinked,
     NotPacked,
     Stamps,
     drop_changed,
@@ -142,6 +143,8 @@ class CheckpointUploads:
         except ArchiveTooLarge as error:
             log.error("the checkpoints of attempt %s are kept here: %s", attempt, error)
             return TOO_LARGE_PAUSE_S
+        except NotLinked as error:
+            return self._after_no_link(attempt, error)
         except (Unheard, Refused, NotPacked) as error:
             log.warning("the checkpoints of attempt %s wait: %s", attempt, error)
             return self._after_failure(attempt)
@@ -150,6 +153,13 @@ class CheckpointUploads:
             return self._after_failure(attempt)
         self._failures.pop(attempt, None)
         return self._pace.pause_s if is_sent else 0.0
+
+    def _after_no_link(self, attempt: int, error: NotLinked) -> float:
+        """Said once: neither the disk nor a setting of the kernel changes while a job runs."""
+        if attempt not in self._failures:
+            log.error("the checkpoints of attempt %s are sent when it ends: %s", attempt, error)
+        self._after_failure(attempt)
+        return TOO_LARGE_PAUSE_S
 
     def _after_failure(self, attempt: int) -> float:
         times = self._failures[attempt] = self._failures.get(attempt, 0) + 1

@@ -1,5 +1,6 @@
 """Checkpoints of a running job go to the service now and then: finished files, and never an older archive last."""
 
+import errno
 import os
 import subprocess
 import tarfile
@@ -313,6 +314,25 @@ def test_a_file_that_the_job_replaces_while_it_is_packed_is_packed_as_it_was(
     assert stamps_of(tmp_path / "to") == stamps
     with tarfile.open(tmp_path / "archive") as packed:
         assert packed.getmember("./weights").size == 64 << 20
+
+
+@pytest.mark.parametrize("error", [errno.EXDEV, errno.EPERM])
+def test_where_no_links_can_be_made_it_is_said_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: int
+) -> None:
+    def refuses(*_: object, **__: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "link", refuses)
+    monkeypatch.setattr("engines.agent.checkpoint_uploads.TOO_LARGE_PAUSE_S", 0.0)
+    desk.save("step", "5")
+    for _ in range(3):
+        desk.uploads.turn()
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "are sent when it ends: no hard link to step can be made" in said
+    desk.end()
+    desk.uploads.send_last(1)
+    assert desk.service.archives == [{"step": "5"}]
 
 
 def test_an_archive_that_cannot_be_made_says_why(tmp_path: Path) -> None:

@@ -77,6 +77,13 @@ def test_an_engine_whose_figures_cannot_be_stored_leaves_those_of_others(
     assert Node.objects.get(name="n1").limits != "of before"
 
 
+def test_a_machine_that_was_deleted_is_at_fault_by_itself(agent: Agent, lab: Lab) -> None:
+    Engine.objects.create(name="deleted", kind=Engine.Kind.AGENT)
+    observe(lab.fence, lab.now)
+    faults = dict(Engine.objects.filter(kind=Engine.Kind.AGENT).values_list("name", "fault"))
+    assert faults == {"desk": "", "deleted": "No machine has joined as deleted."}
+
+
 def test_times_of_an_attempt_lie_between_its_launch_and_now() -> None:
     report = AttemptReport(
         1, Phase.ENDED, started_at=NOW - timedelta(days=9), ended_at=NOW + timedelta(days=9), ran_s=1e12
