@@ -2,7 +2,9 @@
 
 import gzip
 import os
+import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -17,6 +19,8 @@ from pytest_django import Settings
 from jobs_app.models import Job
 from scheduler_app.agents.files import append_log, checkpoints_of
 from scheduler_app.agents.unpacked_size import NotGzip, UnpackedSize, UnpacksToMore
+from scheduler_app.agents.upload_slots import shared_slot
+from scheduler_app.errors import TooManyUploads
 from tests.played_agent import JOINING, Played, running
 from tests.service_lab import Lab
 
@@ -146,6 +150,42 @@ def test_a_body_that_stands_still_is_given_up(sender: Sender) -> None:
     answer = sender.checkpoints(b"", **SlowBody(SAVED, silence).as_body())
     assert (answer.status_code, "cut short" in answer.json()["detail"]) == (400, True)
     assert sender.checkpoints(SAVED).status_code == 200
+
+
+def test_an_archive_that_comes_too_slowly_is_given_up(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However short its silences are: its bytes have a least mean rate."""
+    monkeypatch.setattr("scheduler_app.api.agent_messages.LEAST_BYTES_PER_S", 1e9)
+    monkeypatch.setattr("scheduler_app.api.agent_messages.LONGEST_SILENCE_S", 0.1)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ours.makefile("rb", buffering=0) as body:
+        answer = sender.checkpoints(
+            b"", **{"wsgi.input": body, "CONTENT_LENGTH": "5", "gunicorn.socket": _NeverSilent(ours)}
+        )
+    assert (answer.status_code, "slower than" in answer.json()["detail"]) == (400, True)
+
+
+class _NeverSilent:
+    """A connection whose timeout never passes: only the whole time ends it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.shutdown = connection.shutdown
+
+    def gettimeout(self) -> None:
+        return None
+
+    def settimeout(self, _: float | None) -> None:
+        pass
+
+
+def test_some_slots_are_kept_for_last_archives(settings: Settings, tmp_path: Path) -> None:
+    settings.MOTLEY_AGENT_ROOT = tmp_path
+    with ExitStack() as running:
+        for _ in range(3):
+            running.enter_context(shared_slot(4, is_last=False))
+        with pytest.raises(TooManyUploads), shared_slot(4, is_last=False):
+            pass
+        with shared_slot(4, is_last=True):
+            pass
 
 
 def test_unpacked_bytes_are_counted_however_the_stream_is_cut() -> None:
