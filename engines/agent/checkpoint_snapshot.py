@@ -4,6 +4,7 @@ A file that the job replaces keeps its content in the snapshot. One that it writ
 found by its size and time.
 """
 
+import errno
 import os
 import shutil
 import stat
@@ -15,6 +16,18 @@ from typing import NamedTuple
 
 UNFINISHED = (".partial", ".tmp")
 """Ends of names that are still to be changed: `motley_client.training` and others write beside the file."""
+
+NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
+CHANGED_MEANWHILE = 1
+"""Exit status of GNU tar where files changed while it read them."""
+
+
+class NotPacked(Exception):
+    """The archive could not be made; the words of GNU tar."""
+
+
+class NotLinked(Exception):
+    """This machine lets the agent make no hard links to the job's files."""
 
 
 class Stamp(NamedTuple):
@@ -38,9 +51,9 @@ class FoundFile(NamedTuple):
     stamp: Stamp
 
 
-def stamps_of(folder: Path) -> Stamps:
-    """Stamps of the finished files below the folder; empty if it is not there."""
-    return {found.path: found.stamp for found in _finished_files(folder)}
+def stamps_of(folder: Path, *, but: tuple[str, ...] = UNFINISHED) -> Stamps:
+    """Stamps of the files below the folder but those whose names end so; empty if it is not there."""
+    return {found.path: found.stamp for found in _files(folder, but)}
 
 
 def take_snapshot(folder: Path, snapshot: Path) -> Stamps:
@@ -52,13 +65,22 @@ def take_snapshot(folder: Path, snapshot: Path) -> Stamps:
     remove_snapshot(snapshot)
     snapshot.mkdir(mode=0o700, parents=True)
     linked: Stamps = {}
-    for found in _finished_files(folder):
+    for found in _files(folder, UNFINISHED):
         target = snapshot / found.path
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
-            os.link(found.name, target, src_dir_fd=found.folder, follow_symlinks=False)
+            _link(found, target)
             linked[found.path] = found.stamp
     return linked if linked == stamps_of(folder) == stamps_of(snapshot) else {}
+
+
+def _link(found: FoundFile, target: Path) -> None:
+    try:
+        os.link(found.name, target, src_dir_fd=found.folder, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in NO_LINKS:
+            raise NotLinked(f"no hard link to {found.path} can be made in {target.parent}: {error.strerror}") from error
+        raise
 
 
 def drop_changed(snapshot: Path, stamps: Mapping[str, Stamp]) -> Stamps:
@@ -75,8 +97,12 @@ def remove_snapshot(snapshot: Path) -> None:
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """Pack the content of a folder by GNU tar; of links the links, and nothing of another file system."""
-    subprocess.run(  # noqa: S603 - our own words and paths
+    """Pack the content of a folder by GNU tar; of links the links, and nothing of another file system.
+
+    A file whose link count changes meanwhile, as by a replacement of the name that the job has for it, is a change to
+    GNU tar: the caller compares contents. Raises `NotPacked` on any other error.
+    """
+    done = subprocess.run(  # noqa: S603 - our own words and paths
         [
             "/bin/tar",
             "--create",
@@ -87,25 +113,27 @@ def pack(folder: Path, archive: Path) -> None:
             folder,
             ".",
         ],
-        check=True,
+        check=False,
         env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
+    if done.returncode not in (0, CHANGED_MEANWHILE):
+        raise NotPacked(done.stderr.decode(errors="replace").strip()[-500:])
 
 
-def _finished_files(folder: Path) -> Iterator[FoundFile]:
-    """Files and symbolic links below the folder, on its file system, whose names are not those of unfinished ones."""
+def _files(folder: Path, but: tuple[str, ...]) -> Iterator[FoundFile]:
+    """Files and symbolic links below the folder, on its file system, without names that end so."""
     try:
         device = folder.stat(follow_symlinks=False).st_dev
     except FileNotFoundError:
         return
     for top, folders, names, descriptor in os.fwalk(folder):
-        folders[:] = [name for name in folders if not name.endswith(UNFINISHED)]
+        folders[:] = [name for name in folders if not name.endswith(but)]
         for name in sorted((*folders, *names)):
             with suppress(FileNotFoundError):
                 status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 is_file = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
-                if is_file and status.st_dev == device and not name.endswith(UNFINISHED):
+                if is_file and status.st_dev == device and not name.endswith(but):
                     path = str((Path(top) / name).relative_to(folder))
                     stamp = Stamp(status.st_ino, status.st_mtime_ns, status.st_size)
                     yield FoundFile(descriptor, name, path, stamp)

@@ -13,6 +13,8 @@ from time import monotonic, sleep
 from typing import NamedTuple
 
 from engines.agent.checkpoint_snapshot import (
+    NotLinked,
+    NotPacked,
     Stamps,
     drop_changed,
     pack,
@@ -21,6 +23,7 @@ from engines.agent.checkpoint_snapshot import (
     take_snapshot,
 )
 from engines.agent.connection import ArchiveTooLarge, Connection, Refused, Unheard
+from engines.agent.sent_files import SentFiles, may_replace
 from engines.attempt_files import AttemptFolder
 from engines.local.engine import LocalEngine
 from engines.protocol import Phase
@@ -28,6 +31,7 @@ from engines.protocol import Phase
 log = logging.getLogger(__name__)
 
 FAILED_PAUSE_S, TOO_LARGE_PAUSE_S = 15.0, 600.0
+"""The first is doubled with each failure in a row, up to the second."""
 
 
 class Pace(NamedTuple):
@@ -52,10 +56,15 @@ class CheckpointUploads:
         self._attempts = folder / "engine" / "attempts"
         self._pace = pace
         self._one_at_a_time = threading.Lock()
-        self._sent: dict[int, Stamps] = {}
-        """The files that the service has of each attempt."""
+        self._sent = SentFiles(self._attempts)
         self._due_at_s: dict[int, float] = {}
         """When each running attempt's checkpoints are sent next, by our monotonic clock."""
+        self._rest_until_s = 0.0
+        """For all attempts together: uploads take a part of the machine's time."""
+        self._failures: dict[int, int] = {}
+        """In a row."""
+        self._last_waits: set[int] = set()
+        """Ended attempts whose last archive goes before those of running jobs."""
 
     def run(self, stopped: threading.Event, pause_s: float) -> None:
         """Send the checkpoints of running jobs until stopped."""
@@ -73,9 +82,9 @@ class CheckpointUploads:
         """Send what is new of running jobs, where it is due."""
         attempts = self._engine.attempts()
         self._forget_others(attempts)
-        for attempt in attempts:
-            if self._is_due(attempt):
-                self._due_at_s[attempt] = monotonic() + self._tried(attempt)
+        for attempt in sorted(filter(self._is_due, attempts), key=self._due_at_s.__getitem__):
+            if self._may_go_on() and monotonic() >= self._rest_until_s:
+                self._try(attempt)
 
     def send_last(self, attempt: int) -> None:
         """Send the checkpoints of an attempt that has ended, if it has any that the service does not have.
@@ -83,45 +92,85 @@ class CheckpointUploads:
         Raises `Unheard` while another archive is on its way.
         """
         checkpoints = self._checkpoints_of(attempt)
-        if checkpoints is None or not checkpoints.is_dir() or not any(checkpoints.iterdir()):
+        if checkpoints is None or self._has_nothing_to_send(attempt, checkpoints):
             return
+        self._last_waits.add(attempt)
         if not self._one_at_a_time.acquire(blocking=False):
             raise Unheard("checkpoints of a running job are being sent")
         try:
-            if stamps_of(checkpoints) != self._sent.get(attempt):
-                self._pack_and_send(attempt, checkpoints)
+            self._last_waits.discard(attempt)
+            if stamps_of(checkpoints, but=()) != self._sent.stamps(attempt):
+                self._send_whole(attempt, checkpoints)
         finally:
             self._one_at_a_time.release()
+
+    def _has_nothing_to_send(self, attempt: int, checkpoints: Path) -> bool:
+        """Nothing is saved, and the service has none: of a job that removed all, it gets an empty archive."""
+        is_empty = not checkpoints.is_dir() or not any(checkpoints.iterdir())
+        return is_empty and self._sent.names(attempt) == frozenset()
+
+    def _send_whole(self, attempt: int, checkpoints: Path) -> None:
+        """Send the folder; an empty one in the place of one that the job has removed."""
+        empty = self._folder / f"{attempt}.empty"
+        try:
+            if not checkpoints.is_dir():
+                empty.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._pack_and_send(attempt, checkpoints if checkpoints.is_dir() else empty)
+        finally:
+            remove_snapshot(empty)
 
     def _is_due(self, attempt: int) -> bool:
         """A job that has just started has saved nothing that the service does not have."""
         due_at_s = self._due_at_s.setdefault(attempt, monotonic() + self._pace.pause_s)
         return monotonic() >= due_at_s
 
+    def _may_go_on(self) -> bool:
+        return not self._last_waits
+
+    def _try(self, attempt: int) -> None:
+        """Send the checkpoints, and note when the next ones may go."""
+        with self._one_at_a_time:
+            began_s = monotonic()
+            least_s = self._tried(attempt)
+        now_s = monotonic()
+        self._rest_until_s = now_s + (now_s - began_s) / self._pace.busy_part
+        self._due_at_s[attempt] = max(now_s + least_s, self._rest_until_s)
+
     def _tried(self, attempt: int) -> float:
-        """Send the checkpoints; returns the seconds until the next try."""
-        began_s = monotonic()
+        """Send the checkpoints; returns the least seconds until the next try."""
         try:
-            with self._one_at_a_time:
-                is_sent = self._send_running(attempt)
+            is_sent = self._send_running(attempt)
         except ArchiveTooLarge as error:
             log.error("the checkpoints of attempt %s are kept here: %s", attempt, error)
             return TOO_LARGE_PAUSE_S
-        except (Unheard, Refused) as error:
+        except NotLinked as error:
+            return self._after_no_link(attempt, error)
+        except (Unheard, Refused, NotPacked) as error:
             log.warning("the checkpoints of attempt %s wait: %s", attempt, error)
-            return FAILED_PAUSE_S
+            return self._after_failure(attempt)
         except Exception:
             log.exception("the checkpoints of attempt %s could not be sent", attempt)
-            return FAILED_PAUSE_S
-        rest_s = (monotonic() - began_s) / self._pace.busy_part
-        return max(self._pace.pause_s, rest_s) if is_sent else rest_s
+            return self._after_failure(attempt)
+        self._failures.pop(attempt, None)
+        return self._pace.pause_s if is_sent else 0.0
+
+    def _after_no_link(self, attempt: int, error: NotLinked) -> float:
+        """Said once: neither the disk nor a setting of the kernel changes while a job runs."""
+        if attempt not in self._failures:
+            log.error("the checkpoints of attempt %s are sent when it ends: %s", attempt, error)
+        self._after_failure(attempt)
+        return TOO_LARGE_PAUSE_S
+
+    def _after_failure(self, attempt: int) -> float:
+        times = self._failures[attempt] = self._failures.get(attempt, 0) + 1
+        return min(FAILED_PAUSE_S * (1 << min(times - 1, 10)), TOO_LARGE_PAUSE_S)
 
     def _send_running(self, attempt: int) -> bool:
         """Send the finished files, if they are others than the service has; False: they are not, or are changing."""
         checkpoints = self._checkpoints_of(attempt)
         if checkpoints is None or not self._is_running(attempt):
             return False
-        if stamps_of(checkpoints) in (self._sent.get(attempt), {}):
+        if stamps_of(checkpoints) in (self._sent.stamps(attempt), {}):
             return False
         snapshot = self._folder / f"{attempt}.snapshot"
         try:
@@ -130,13 +179,14 @@ class CheckpointUploads:
             remove_snapshot(snapshot)
 
     def _send_settled(self, attempt: int, linked: Stamps, snapshot: Path) -> bool:
-        """Send the snapshot without files that still change, if the service has none of these: it keeps what it has."""
+        """Send the snapshot without files that still change, unless the service would lose what it has."""
         if not linked:
             return False
         sleep(self._pace.settling_s)
         settled = drop_changed(snapshot, linked)
         changing = linked.keys() - settled.keys()
-        if not settled or changing & self._sent.get(attempt, {}).keys():
+        may_replace_it = may_replace(self._sent.names(attempt), settled=settled.keys(), changing=changing)
+        if not settled or not may_replace_it:
             return False
         return self._pack_and_send(attempt, snapshot, only=settled)
 
@@ -146,13 +196,17 @@ class CheckpointUploads:
         archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             pack(folder, archive)
-            packed = stamps_of(folder)
+            packed = stamps_of(folder, but=())
             if only is not None and packed != only:
                 return False
-            self._connection.send_checkpoints(attempt, archive)
+            self._sent.begin(attempt, packed.keys())
+            is_running = only is not None
+            self._connection.send_checkpoints(
+                attempt, archive, may_go_on=self._may_go_on if is_running else lambda: True
+            )
         finally:
             archive.unlink(missing_ok=True)
-        self._sent[attempt] = packed
+        self._sent.finish(attempt, packed)
         return True
 
     def _is_running(self, attempt: int) -> bool:
@@ -164,7 +218,7 @@ class CheckpointUploads:
         return Path(launch["ranks"][0]["env"]["MOTLEY_CHECKPOINT_DIR"]) if launch is not None else None
 
     def _forget_others(self, attempts: Collection[int]) -> None:
-        for attempt in [*(self._sent.keys() | self._due_at_s.keys())]:
-            if attempt not in attempts:
-                self._sent.pop(attempt, None)
-                self._due_at_s.pop(attempt, None)
+        self._sent.keep(set(attempts))
+        self._due_at_s = {attempt: due for attempt, due in self._due_at_s.items() if attempt in attempts}
+        self._failures = {attempt: times for attempt, times in self._failures.items() if attempt in attempts}
+        self._last_waits.intersection_update(attempts)

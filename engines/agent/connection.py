@@ -3,7 +3,7 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
@@ -51,6 +51,18 @@ def checked_url(url: str) -> str:
     raise ValueError(f"{url} is no address that begins with https://: the token would be sent in clear.")
 
 
+class _GivesWay:
+    """A file that is sent as long as it may."""
+
+    def __init__(self, file: IO[bytes], may_go_on: Callable[[], bool]) -> None:
+        self._file, self._may_go_on = file, may_go_on
+
+    def read(self, size: int = -1, /) -> bytes:
+        if not self._may_go_on():
+            raise Unheard("the last archive of another attempt goes first")
+        return self._file.read(size)
+
+
 class Connection:
     """Requests with a token to the routes below `/api/v1/agent/`."""
 
@@ -73,10 +85,12 @@ class Connection:
         except (ValueError, KeyError, TypeError) as error:
             raise Unheard(f"The answer of the service was not understood: {error}") from error
 
-    def send_checkpoints(self, attempt: int, archive: Path) -> None:
+    def send_checkpoints(self, attempt: int, archive: Path, *, may_go_on: Callable[[], bool] = lambda: True) -> None:
+        """Send the archive; raises `Unheard` as soon as it may not go on: the service drops what is cut short."""
+        path, size = f"attempts/{attempt}/checkpoints", {"Content-Length": str(archive.stat().st_size)}
         with archive.open("rb") as file:
-            size = {"Content-Length": str(archive.stat().st_size)}
-            self._request("PUT", f"attempts/{attempt}/checkpoints", file, content_type="application/gzip", more=size)
+            body = _GivesWay(file, may_go_on)
+            self._request("PUT", path, body, content_type="application/gzip", more=size)
 
     def fetch(self, attempt: int, what: str, path: Path) -> None:
         """Store the attempt's `code` or `checkpoints` in a file; raises `Unheard` if the answer was cut short."""
@@ -99,7 +113,7 @@ class Connection:
         self,
         method: str,
         path: str,
-        body: bytes | IO[bytes],
+        body: bytes | _GivesWay,
         *,
         content_type: str = "application/json",
         more: Mapping[str, str] | None = None,
@@ -113,7 +127,7 @@ class Connection:
         self,
         method: str,
         path: str,
-        body: bytes | IO[bytes] | None = None,
+        body: bytes | _GivesWay | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float = LONG_TIMEOUT_S,
     ) -> Any:

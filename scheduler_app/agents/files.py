@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -22,6 +22,10 @@ class Readable(Protocol):
     """A body of a request."""
 
     def read(self, size: int, /) -> bytes: ...
+
+
+Permission = Callable[[], AbstractContextManager[bool]]
+"""Asked before and after an archive comes."""
 
 
 class LargerThanAllowed(Exception):
@@ -69,25 +73,26 @@ class CutShort(Exception):
 
 
 def store_checkpoints(
-    job: UUID, body: Readable, *, size: int, limits: ArchiveLimits, sender: int, still: Callable[[], bool]
+    job: UUID, body: Readable, *, size: int, limits: ArchiveLimits, sender: int, still: Permission
 ) -> bool:
     """Store the archive of this size in the place of the one before, if the sender still may; whether it may.
 
+    Permission lasts as long as its context: the archive takes its place within it.
     A sender has one archive under way at a time. Raises `LargerThanAllowed`, `UnpacksToMore` and `NotGzip`, and
     `CutShort` where the transfer was.
     """
     if size > limits.packed:
         raise LargerThanAllowed
-    if not still():
-        return False
+    with still() as may:
+        if not may:
+            return False
     target = checkpoints_of(job)
     make_folder(target.parent)
     beside = target.with_name(f".agent-{sender}")
-    with _received(body, beside, size, UnpackedSize(limits.unpacked)):
-        if not still():
-            return False
-        beside.replace(target)
-    return True
+    with _received(body, beside, size, UnpackedSize(limits.unpacked)), still() as may:
+        if may:
+            beside.replace(target)
+        return may
 
 
 def size_of(job: str, attempts: list[int]) -> int:

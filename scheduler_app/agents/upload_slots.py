@@ -20,10 +20,14 @@ def own_slot(agent: int, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def shared_slot(most: int) -> Iterator[None]:
-    """One of the slots of all agents; raises `TooManyUploads` while none is free."""
-    paths = [_folder() / f"slot-{number}" for number in range(most)]
-    with _first_free(paths, TooManyUploads(f"Machines that joined send {most} archives already, the limit")):
+def shared_slot(most: int, *, is_last: bool) -> Iterator[None]:
+    """One of the slots of all agents; raises `TooManyUploads` while none is free.
+
+    A quarter is kept for last archives: jobs wait for these.
+    """
+    usable = most if is_last else most - most // 4
+    paths = [_folder() / f"slot-{number}" for number in range(usable)]
+    with _first_free(paths, TooManyUploads(f"Machines that joined send {usable} archives already, the limit")):
         yield
 
 

@@ -5,13 +5,17 @@ These routes are not in the schema: agents and service of one release speak by t
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from io import BytesIO
 from pathlib import Path
+from socket import SHUT_RD, socket
+from threading import Timer
 from typing import Any, TypeVar
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
+from django.db import transaction
 from django.http import FileResponse, UnreadablePostError
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
@@ -36,6 +40,7 @@ from scheduler_app.agents.files import (
     append_log,
     store_checkpoints,
 )
+from scheduler_app.agents.reports import OVER
 from scheduler_app.agents.sync import hear, launch_stored
 from scheduler_app.agents.unpacked_size import NotGzip, UnpacksToMore
 from scheduler_app.agents.upload_slots import own_slot, shared_slot
@@ -49,6 +54,8 @@ ATTEMPT = re.compile(r"-?[0-9]{1,18}")
 LARGEST_PIECE = 1 << 20
 LONGEST_SILENCE_S = 60.0
 """Between two pieces of a body."""
+LEAST_BYTES_PER_S = 1 << 14
+"""Mean rate of an archive."""
 BEYOND_THE_LIMIT = 1 << 16
 """Bytes of a log beyond its limit: the mark that says that it was cut."""
 
@@ -114,10 +121,11 @@ class LogsView(OfAgents):
             raise NotFound("There is no such log.")
         with own_slot(row.agent_id, "logs"), upload_of(request) as body:
             data = body.read(LARGEST_PIECE + 1)
-        if len(data) > LARGEST_PIECE:
-            raise TooLarge(f"A piece of a log has at most {LARGEST_PIECE} bytes.")
-        most = settings.MOTLEY_LOG_LIMIT_BYTES + BEYOND_THE_LIMIT
-        return Response({"size": append_log(row.attempt, Stream(stream), int(offset), data, most=most)})
+            if len(data) > LARGEST_PIECE:
+                raise TooLarge(f"A piece of a log has at most {LARGEST_PIECE} bytes.")
+            most = settings.MOTLEY_LOG_LIMIT_BYTES + BEYOND_THE_LIMIT
+            size = append_log(row.attempt, Stream(stream), int(offset), data, most=most)
+        return Response({"size": size})
 
 
 @extend_schema(exclude=True)
@@ -138,18 +146,23 @@ class CheckpointsView(OfAgents):
         row, size = self.row(request, attempt), _size_of(request)
         with (
             own_slot(row.agent_id, "checkpoints"),
-            shared_slot(settings.MOTLEY_AGENT_UPLOADS),
-            upload_of(request) as body,
+            shared_slot(settings.MOTLEY_AGENT_UPLOADS, is_last=_is_over(row)),
+            upload_of(request, most_s=LONGEST_SILENCE_S + size / LEAST_BYTES_PER_S) as body,
         ):
             _store(row, body, size)
         return Response({})
 
 
+def _is_over(row: AgentAttempt) -> bool:
+    """Whether the agent says so: the end counts once its files are here."""
+    return row.report is not None and row.report["phase"] in OVER
+
+
 def _store(row: AgentAttempt, body: Readable, size: int) -> None:
     limits = ArchiveLimits(settings.MOTLEY_AGENT_CHECKPOINT_BYTES, settings.MOTLEY_AGENT_UNPACKED_BYTES)
-    live = Attempt.objects.live().filter(pk=row.attempt)
+    still = partial(_held_live, row.attempt)
     try:
-        stored = store_checkpoints(row.job, body, size=size, limits=limits, sender=row.agent_id, still=live.exists)
+        stored = store_checkpoints(row.job, body, size=size, limits=limits, sender=row.agent_id, still=still)
     except LargerThanAllowed:
         raise TooLarge(f"The checkpoints of a job may have at most {limits.packed} bytes, packed.") from None
     except UnpacksToMore:
@@ -161,19 +174,36 @@ def _store(row: AgentAttempt, body: Readable, size: int) -> None:
 
 
 @contextmanager
-def upload_of(request: Request) -> Iterator[Readable]:
-    """The body; a sender that stands still does not hold a thread of the web server for ever."""
+def _held_live(attempt: int) -> Iterator[bool]:
+    """Whether the attempt is live; it does not end within: a process that stands still stores nothing after its end."""
+    with transaction.atomic():
+        yield bool(Attempt.objects.live().select_for_update().filter(pk=attempt).values_list("pk"))
+
+
+@contextmanager
+def upload_of(request: Request, *, most_s: float = 2 * LONGEST_SILENCE_S) -> Iterator[Readable]:
+    """The body; a sender that is slow or stands still does not hold a thread of the web server for ever."""
     connection = request.META.get("gunicorn.socket")
-    before = connection.gettimeout() if connection is not None else None
     try:
-        if connection is not None:
-            connection.settimeout(LONGEST_SILENCE_S)
-        yield request.stream or BytesIO()
+        with _bounded(connection, most_s) if connection is not None else nullcontext():
+            yield request.stream or BytesIO()
     except (CutShort, UnreadablePostError):
-        raise ParseError("The transfer was cut short: send it again.") from None
+        raise ParseError("The transfer was cut short, or slower than is allowed: send it again.") from None
+
+
+@contextmanager
+def _bounded(connection: socket, most_s: float) -> Iterator[None]:
+    """Bounds of the silence between two pieces, and of the whole time: then nothing more is read."""
+    before = connection.gettimeout()
+    end = Timer(most_s, connection.shutdown, [SHUT_RD])
+    end.daemon = True
+    connection.settimeout(LONGEST_SILENCE_S)
+    end.start()
+    try:
+        yield
     finally:
-        if connection is not None:
-            connection.settimeout(before)
+        end.cancel()
+        connection.settimeout(before)
 
 
 class LengthRequired(APIException):

@@ -106,6 +106,13 @@ def test_an_answer_that_is_cut_short_leaves_no_file(service: Service, tmp_path: 
         service.connection.append_log(1, "stdout", 0, 0, b"x")
 
 
+def test_an_archive_that_gives_way_is_not_sent_whole(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "archive").write_bytes(bytes(1 << 20))
+    answers = iter([True])
+    with pytest.raises(Unheard, match="goes first"):
+        service.connection.send_checkpoints(1, tmp_path / "archive", may_go_on=lambda: next(answers, False))
+
+
 def test_one_attempt_whose_checkpoints_cannot_be_packed_delays_no_other(transfers: Transfers, tmp_path: Path) -> None:
     (tmp_path / "outgoing" / "1.tar.gz").mkdir(parents=True)
     transfers.turn()

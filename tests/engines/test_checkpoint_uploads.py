@@ -1,22 +1,28 @@
 """Checkpoints of a running job go to the service now and then: finished files, and never an older archive last."""
 
+import errno
 import os
+import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engines.agent.checkpoint_snapshot import drop_changed, stamps_of, take_snapshot
+from engines.agent.checkpoint_snapshot import NotPacked, Stamp, drop_changed, pack, stamps_of, take_snapshot
 from engines.agent.checkpoint_uploads import CheckpointUploads, Pace
 from engines.agent.connection import Connection, Refused, Unheard
+from engines.agent.sent_files import SentFiles
+from engines.attempt_files import AttemptFolder, write_json
 from engines.local.engine import LocalEngine
 from engines.protocol import Launch, NodeLaunch, Phase, StopReason
 from tests.engines.engine_lab import until
 
 JOB = "0190c3f0-0000-7000-8000-00000000000b"
+OTHER_JOB = "0190c3f0-0000-7000-8000-00000000000c"
 AT_ONCE = Pace(pause_s=0.0, busy_part=inf, settling_s=0.0)
 Content = dict[str, str]
 
@@ -29,8 +35,10 @@ class Received(Connection):
         self.archives: list[Content] = []
         self.meanwhile: Callable[[], None] = lambda: None
 
-    def send_checkpoints(self, attempt: int, archive: Path) -> None:
+    def send_checkpoints(self, attempt: int, archive: Path, *, may_go_on: Callable[[], bool] = lambda: True) -> None:
         self.meanwhile()
+        if not may_go_on():
+            raise Unheard("the last archive goes first")
         with tarfile.open(archive) as packed:
             files = {member.name.removeprefix("./"): packed.extractfile(member) for member in packed}
             self.archives.append({name: file.read().decode() for name, file in files.items() if file})
@@ -85,6 +93,28 @@ def test_between_two_archives_of_a_job_there_is_a_pause(desk: Desk, place: Path)
     assert desk.service.archives == []
 
 
+def test_uploads_take_a_part_of_the_time_of_the_machine(desk: Desk, place: Path) -> None:
+    """Whatever the number of its jobs, and also those that fail."""
+    tried: list[int] = []
+
+    def fails() -> None:
+        tried.append(1)
+        raise Unheard("no answer")
+
+    uploads = CheckpointUploads(place, desk.service, desk.engine, AT_ONCE._replace(busy_part=1e-9))
+    desk.engine.launch(Launch(2, OTHER_JOB, "sleep 60", [NodeLaunch("n1", {})], grace=timedelta(0)))
+    until(lambda: desk.engine.poll([2])[0].phase is Phase.RUNNING)
+    desk.save("step", "5")
+    other = desk.checkpoints.parents[1] / OTHER_JOB / "checkpoints"
+    (other / "step").write_text("5")
+    desk.service.meanwhile = fails
+    uploads.turn()
+    uploads.turn()
+    desk.engine.stop(2, reason=StopReason.CANCEL, grace=timedelta(0))
+    until(lambda: desk.engine.poll([2])[0].phase is Phase.ENDED)
+    assert tried == [1]
+
+
 def test_unfinished_files_stay_on_the_machine(desk: Desk) -> None:
     desk.save("step", "5")
     (desk.checkpoints / ".step.1.partial").write_text("half")
@@ -95,7 +125,7 @@ def test_unfinished_files_stay_on_the_machine(desk: Desk) -> None:
 
 
 def test_the_last_archive_comes_after_all_others(desk: Desk) -> None:
-    """While one of the running job is on its way, the last one waits; afterwards none of the running job is sent."""
+    """One of the running job that is on its way gives way; none is sent before or after the last one."""
     refused: list[str] = []
 
     def ends_meanwhile() -> None:
@@ -109,10 +139,12 @@ def test_the_last_archive_comes_after_all_others(desk: Desk) -> None:
     desk.save("step", "5")
     desk.service.meanwhile = ends_meanwhile
     desk.uploads.turn()
+    desk.uploads.turn()
+    assert desk.service.archives == []
     desk.uploads.send_last(1)
     desk.uploads.turn()
     assert refused == ["checkpoints of a running job are being sent"]
-    assert desk.service.archives == [{"step": "5"}, {"step": "6"}]
+    assert desk.service.archives == [{"step": "6"}]
 
 
 def test_the_last_archive_is_not_sent_again_where_nothing_is_new(desk: Desk) -> None:
@@ -174,6 +206,83 @@ def test_a_file_that_changes_all_the_time_keeps_no_other_back(desk: Desk, monkey
     assert desk.service.archives == [{"step": "5"}, {"step": "6"}]
 
 
+def resumed(desk: Desk) -> None:
+    """The job's launch says that it was restored from an archive."""
+    folder = AttemptFolder(desk.checkpoints.parents[2] / "attempts" / "1")
+    write_json(folder.launch, {**(folder.read_launch() or {}), "checkpoints": {}})
+
+
+def test_a_resumed_job_that_writes_in_place_keeps_the_archive_that_it_came_from(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def goes_on(_: float) -> None:
+        (desk.checkpoints / "weights").write_text("6 and more")
+
+    resumed(desk)
+    desk.save("metrics", "6")
+    (desk.checkpoints / "weights").write_text("6")
+    monkeypatch.setattr("engines.agent.checkpoint_uploads.sleep", goes_on)
+    desk.uploads.turn()
+    assert desk.service.archives == []
+    monkeypatch.setattr("engines.agent.checkpoint_uploads.sleep", lambda _: None)
+    desk.uploads.turn()
+    assert desk.service.archives == [{"metrics": "6", "weights": "6 and more"}]
+
+
+def test_a_checkpoint_that_is_removed_for_one_that_is_being_written_stays_at_the_service(
+    desk: Desk, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by an agent that was started again in between."""
+
+    def goes_on(_: float) -> None:
+        with (desk.checkpoints / "step-2").open("a") as file:
+            file.write("one more")
+
+    desk.save("metrics", "5")
+    desk.save("step-1", "5")
+    desk.uploads.turn()
+    (desk.checkpoints / "step-1").unlink()
+    goes_on(0.0)
+    monkeypatch.setattr("engines.agent.checkpoint_uploads.sleep", goes_on)
+    for uploads in (desk.uploads, CheckpointUploads(place, desk.service, desk.engine, AT_ONCE)):
+        uploads.turn()
+    assert desk.service.archives == [{"metrics": "5", "step-1": "5"}]
+
+
+def test_an_archive_whose_answer_was_lost_may_be_at_the_service(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    write_json(AttemptFolder(tmp_path / "1").launch, {"ranks": []})
+    sent, stamp = SentFiles(tmp_path), Stamp(1, 2, 3)
+    assert sent.names(1) == frozenset()
+    sent.finish(1, {"step-1": stamp})
+    sent.begin(1, {"step-2"})
+    assert (sent.stamps(1), sent.names(1)) == (None, {"step-1", "step-2"})
+    assert SentFiles(tmp_path).names(1) == {"step-1", "step-2"}
+
+
+def test_the_last_archive_has_what_is_unfinished(desk: Desk) -> None:
+    desk.save("step", "5")
+    desk.uploads.turn()
+    (desk.checkpoints / "x.tmp").write_text("half")
+    desk.end()
+    for _ in range(2):
+        desk.uploads.send_last(1)
+    assert desk.service.archives == [{"step": "5"}, {"step": "5", "x.tmp": "half"}]
+
+
+@pytest.mark.parametrize("with_folder", [True, False])
+def test_where_a_job_has_removed_its_checkpoints_the_service_keeps_none(desk: Desk, *, with_folder: bool) -> None:
+    desk.save("step", "5")
+    desk.uploads.turn()
+    (desk.checkpoints / "step").unlink()
+    desk.end()
+    if not with_folder:
+        desk.checkpoints.rmdir()
+    for _ in range(2):
+        desk.uploads.send_last(1)
+    assert desk.service.archives == [{"step": "5"}, {}]
+
+
 def test_a_snapshot_keeps_what_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "from" / "epoch").mkdir(parents=True)
     (tmp_path / "from" / "epoch" / "weights").write_text("old")
@@ -182,6 +291,53 @@ def test_a_snapshot_keeps_what_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "new").replace(tmp_path / "from" / "epoch" / "weights")
     assert drop_changed(tmp_path / "to", stamps) == stamps == stamps_of(tmp_path / "to")
     assert (tmp_path / "to" / "epoch" / "weights").read_text() == "old"
+
+
+def test_a_file_that_the_job_replaces_while_it_is_packed_is_packed_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GNU tar sees the count of the file's names change."""
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from" / "weights").write_bytes(bytes(64 << 20))
+    stamps = take_snapshot(tmp_path / "from", tmp_path / "to")
+    run = subprocess.run
+
+    def replaces_meanwhile(argv: list[str], **more: Any) -> Any:
+        """Tar waits for the compressor to read, which replaces the file first."""
+        program = tmp_path / "compress"
+        program.write_text(f"#!/bin/sh\nrm {tmp_path}/from/weights\nexec gzip -1\n")
+        program.chmod(0o755)
+        return run([word.replace("gzip -1", str(program)) for word in map(str, argv)], **more)
+
+    monkeypatch.setattr(subprocess, "run", replaces_meanwhile)
+    pack(tmp_path / "to", tmp_path / "archive")
+    assert stamps_of(tmp_path / "to") == stamps
+    with tarfile.open(tmp_path / "archive") as packed:
+        assert packed.getmember("./weights").size == 64 << 20
+
+
+@pytest.mark.parametrize("error", [errno.EXDEV, errno.EPERM])
+def test_where_no_links_can_be_made_it_is_said_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: int
+) -> None:
+    def refuses(*_: object, **__: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "link", refuses)
+    monkeypatch.setattr("engines.agent.checkpoint_uploads.TOO_LARGE_PAUSE_S", 0.0)
+    desk.save("step", "5")
+    for _ in range(3):
+        desk.uploads.turn()
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "are sent when it ends: no hard link to step can be made" in said
+    desk.end()
+    desk.uploads.send_last(1)
+    assert desk.service.archives == [{"step": "5"}]
+
+
+def test_an_archive_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    with pytest.raises(NotPacked, match="no folder"):
+        pack(tmp_path / "no folder", tmp_path / "archive")
 
 
 def test_a_snapshot_holds_links_as_links(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What an agent says counts for its own machine and since its launch; wrong words of one harm no other."""
 
 import gzip
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
@@ -74,6 +75,13 @@ def test_an_engine_whose_figures_cannot_be_stored_leaves_those_of_others(
     observe(lab.fence, lab.now)
     assert Node.objects.get(name="desk").engine_reason == ""
     assert Node.objects.get(name="n1").limits != "of before"
+
+
+def test_a_machine_that_was_deleted_is_at_fault_by_itself(agent: Agent, lab: Lab) -> None:
+    Engine.objects.create(name="deleted", kind=Engine.Kind.AGENT)
+    observe(lab.fence, lab.now)
+    faults = dict(Engine.objects.filter(kind=Engine.Kind.AGENT).values_list("name", "fault"))
+    assert faults == {"desk": "", "deleted": "No machine has joined as deleted."}
 
 
 def test_times_of_an_attempt_lie_between_its_launch_and_now() -> None:
@@ -171,7 +179,9 @@ def test_an_archive_that_was_cut_short_replaces_no_whole_one(agent: Agent) -> No
 
     def store(body: bytes, size: int) -> bool:
         limits = ArchiveLimits(packed=len(whole), unpacked=9)
-        return store_checkpoints(job, BytesIO(body), size=size, limits=limits, sender=agent.pk, still=lambda: True)
+        return store_checkpoints(
+            job, BytesIO(body), size=size, limits=limits, sender=agent.pk, still=lambda: nullcontext(True)
+        )
 
     assert store(whole, len(whole))
     with pytest.raises(CutShort):

@@ -2,7 +2,9 @@
 
 import gzip
 import os
+import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -10,11 +12,15 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from jobs_app.models import Job
-from scheduler_app.agents.files import checkpoints_of
+from scheduler_app.agents.files import append_log, checkpoints_of
 from scheduler_app.agents.unpacked_size import NotGzip, UnpackedSize, UnpacksToMore
+from scheduler_app.agents.upload_slots import shared_slot
+from scheduler_app.errors import TooManyUploads
 from tests.played_agent import JOINING, Played, running
 from tests.service_lab import Lab
 
@@ -112,13 +118,15 @@ def test_all_agents_together_send_a_few_archives_at_a_time(lab: Lab, sender: Sen
         (b"no archive", 400, "no gzipped archive"),
         (SAVED[:-4], 400, "no gzipped archive"),
         (SAVED[:-8] + bytes(8), 400, "no gzipped archive"),
+        (gzip.compress(b"") * 1001, 400, "more than 1000 members"),
     ],
-    ids=["unpacked", "in parts", "packed", "plain", "cut", "checksum"],
+    ids=["unpacked", "in parts", "packed", "plain", "cut", "checksum", "members"],
 )
 def test_an_archive_above_a_limit_or_broken_is_refused_and_leaves_nothing(
     sender: Sender, settings: Settings, body: bytes, status: int, said: str
 ) -> None:
-    settings.MOTLEY_AGENT_CHECKPOINT_BYTES, settings.MOTLEY_AGENT_UNPACKED_BYTES = 3000, MIB
+    most_packed = 30_000 if "members" in said else 3000
+    settings.MOTLEY_AGENT_CHECKPOINT_BYTES, settings.MOTLEY_AGENT_UNPACKED_BYTES = most_packed, MIB
     sender.checkpoints(SAVED)
     answer = sender.checkpoints(body)
     assert (answer.status_code, said in answer.json()["detail"]) == (status, True), answer.json()
@@ -144,6 +152,42 @@ def test_a_body_that_stands_still_is_given_up(sender: Sender) -> None:
     assert sender.checkpoints(SAVED).status_code == 200
 
 
+def test_an_archive_that_comes_too_slowly_is_given_up(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However short its silences are: its bytes have a least mean rate."""
+    monkeypatch.setattr("scheduler_app.api.agent_messages.LEAST_BYTES_PER_S", 1e9)
+    monkeypatch.setattr("scheduler_app.api.agent_messages.LONGEST_SILENCE_S", 0.1)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ours.makefile("rb", buffering=0) as body:
+        answer = sender.checkpoints(
+            b"", **{"wsgi.input": body, "CONTENT_LENGTH": "5", "gunicorn.socket": _NeverSilent(ours)}
+        )
+    assert (answer.status_code, "slower than" in answer.json()["detail"]) == (400, True)
+
+
+class _NeverSilent:
+    """A connection whose timeout never passes: only the whole time ends it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.shutdown = connection.shutdown
+
+    def gettimeout(self) -> None:
+        return None
+
+    def settimeout(self, _: float | None) -> None:
+        pass
+
+
+def test_some_slots_are_kept_for_last_archives(settings: Settings, tmp_path: Path) -> None:
+    settings.MOTLEY_AGENT_ROOT = tmp_path
+    with ExitStack() as running:
+        for _ in range(3):
+            running.enter_context(shared_slot(4, is_last=False))
+        with pytest.raises(TooManyUploads), shared_slot(4, is_last=False):
+            pass
+        with shared_slot(4, is_last=True):
+            pass
+
+
 def test_unpacked_bytes_are_counted_however_the_stream_is_cut() -> None:
     archive = gzip.compress(b"x" * 3000) + gzip.compress(b"y" * 1000)
     for size in (1, 7, 4096):
@@ -155,3 +199,36 @@ def test_unpacked_bytes_are_counted_however_the_stream_is_cut() -> None:
         UnpackedSize(3999).add(archive)
     with pytest.raises(NotGzip):
         UnpackedSize(4000).add(b"plain")
+
+
+def test_an_archive_takes_its_place_while_its_attempt_is_held(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a process that stood still in between would store it after that of a later attempt."""
+    replaced_after: list[str] = []
+    replace_file = Path.replace
+
+    def replaces(path: Path, target: Path) -> Path:
+        if path.name.startswith(".agent-"):
+            replaced_after.extend(query["sql"] for query in queries_so_far.captured_queries[-2:])
+        return replace_file(path, target)
+
+    monkeypatch.setattr(Path, "replace", replaces)
+    with CaptureQueriesContext(connection) as queries_so_far:
+        assert sender.checkpoints(SAVED).status_code == 200
+    locks = "FOR UPDATE" if connection.features.has_select_for_update else "jobs_app_attempt"
+    assert any(locks in sql for sql in replaced_after)
+
+
+def test_a_piece_of_a_log_is_stored_before_the_next_one_may_come(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def stores(*args: Any, **more: Any) -> int:
+        if not seen:
+            seen.append(0)
+            seen.append(sender.log(b"two").status_code)
+        return append_log(*args, **more)
+
+    monkeypatch.setattr("scheduler_app.api.agent_messages.append_log", stores)
+    assert sender.log(b"one").status_code == 200
+    assert seen == [0, 429]
