@@ -6,7 +6,7 @@ import numpy as np
 
 from allocation.inventory import Inventory
 from allocation.problem import Problem
-from allocation.rounds.windows import Stays, Windows, closed_by, node_sets_of, open_nodes
+from allocation.rounds.windows import Stays, Windows, closed_by, node_sets_of, open_nodes, weights_of
 from estimation.types import Bools, Floats, Ints
 
 NO_ROWS = np.zeros(0, dtype=np.int64)
@@ -31,7 +31,7 @@ class Closures:
         position = np.full(len(rows) + 1, -1)
         position[able] = np.arange(len(able))
         rate = np.where(left.possible, problem.rate, 0)[able]
-        some = replace(problem.subset(able), rate=rate)
+        some = replace(problem.subset(able), rate=rate, weight=weights_of(problem, able))
         return some, left.inventory.of_rows(able, position[inventory.holder]), rows[able]
 
     def inventory_for(self, rows: Ints, inventory: Inventory, now_s: float) -> Inventory:

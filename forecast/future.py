@@ -179,8 +179,7 @@ class Future:
         """Stop the rows on nodes whose window has begun; the GPUs are free again when it is over."""
         closures, inventory = self.closures, self.present.inventory
         gone = closures.left_by(self.owner, inventory, self.now_s)
-        self.held[gone] = -1
-        self.owner[np.isin(self.owner, gone)] = -1
+        self._stop(gone)
         self.free_s = np.maximum(self.free_s, closures.free_s(inventory, self.now_s))
         self._note_change(gone.size or closures.passed_between(self._looked_s, self.now_s))
         self._looked_s = self.now_s
@@ -314,6 +313,10 @@ class Future:
         steps = self._rate(rows) * worked_s
         self.left[rows] += steps
         self.told[rows] += steps
+        self._stop(rows)
+
+    def _stop(self, rows: Ints) -> None:
+        """Put rows back into the queue; their GPUs are free from now on."""
         self.held[rows], self.open_s[rows] = -1, self.now_s
         freed = np.isin(self.owner, rows)
         self.free_s[freed], self.owner[freed] = self.now_s, -1
@@ -395,7 +398,8 @@ class Future:
     def _open_after(self, ended: Ints) -> None:
         """Let those into the queue that waited for these, which ended in this order."""
         for row in ended[ended < self.present.jobs].tolist() if self._gates.closed else ():
-            self.open_s[list(self._gates.opened_by(row))] = self.finish_s[row]
+            opened = list(self._gates.opened_by(row))
+            self.open_s[opened] = np.maximum(self.draw.arrival_s[opened], self.finish_s[row])
 
     def _note_change(self, changed: object) -> None:
         self._changed |= bool(changed)

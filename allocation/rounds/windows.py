@@ -7,9 +7,10 @@ not of the team for which these are reserved and
     r_{ij} > \max(b_v, 0), \qquad
     r_{ij} = \begin{cases} L_{ij} & L_{ij} \le g_v \text{ and } L_{ij} < \infty \\ s_i & \text{otherwise} \end{cases}
 
-L_ij is how long it holds GPUs of type j at most, g_v the time until the window comes again. A job that is longer than
-that, or of which nothing is known, crosses a window whenever it starts: it is stopped before, with its work saved, and
-starts if that pays, with s_i seconds left (infinite for one that may not be stopped).
+L_ij is how long it holds GPUs of type j at most, g_v the longest time without a window on these nodes. A job that is
+longer than that, or of which nothing is known, crosses a window whenever it starts: it is stopped before, with its work
+saved, and starts if that pays, with s_i seconds left. For one that may not be stopped s_i is infinite; if nothing is
+known of its length either, it counts as a week.
 """
 
 from dataclasses import dataclass, replace
@@ -17,13 +18,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from allocation.inventory import Inventory
-from allocation.problem import Problem
+from allocation.problem import LEAST_WEIGHT, Problem
 from allocation.types import Bools, Floats, Ints
+
+LONGEST_UNKNOWN_S = 7 * 86_400.0
+"""A job of unknown length is kept by no window that is farther away: or one in a year would keep it until then."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Windows:
-    """V windows: begins_s, ends_s (V,) from now; gap_s (V,) until it comes again; nodes (V, N); team (V,), -1: of none.
+    """V windows: begins_s, ends_s (V,) from now; gap_s (V,) without any at most; nodes (V, N); team (V,), -1: of none.
 
     The team of a window may use its nodes all the same: they are reserved for it.
     """
@@ -90,9 +94,19 @@ def closed_by(windows: Windows, stays: Stays, team: Ints) -> Bools:
     length_s, gap_s = stays.length_s[:, None, :], windows.gap_s[None, :, None]
     crosses = np.isinf(length_s) | (length_s > gap_s)
     needs_s = np.where(crosses, stays.least_s[:, None, None], length_s)
+    needs_s = np.where(np.isinf(needs_s) & np.isinf(length_s), LONGEST_UNKNOWN_S, needs_s)
     kept = (windows.ends_s > 0) & ((windows.team < 0) | (windows.team != team[:, None]))
     closed: Bools = (needs_s > np.maximum(windows.begins_s, 0)[None, :, None]) & kept[:, :, None]
     return closed
+
+
+def weights_of(problem: Problem, able: Ints) -> Floats:
+    """Weights of these rows alone: their team's other jobs leave them theirs; the mean is 1, none next to 0."""
+    team = np.unique(problem.team, return_inverse=True)[1]
+    of_all = np.bincount(team, problem.job_weight)
+    of_able = np.bincount(team[able], problem.job_weight[able], minlength=len(of_all))
+    weight = problem.weight[able] * of_all[team[able]] / of_able[team[able]]
+    return np.maximum(weight / weight.mean(), LEAST_WEIGHT) if len(able) else weight
 
 
 def node_sets_of(closed: Bools, windows: Windows, inventory: Inventory) -> tuple[Bools, Ints]:

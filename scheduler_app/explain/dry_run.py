@@ -305,7 +305,11 @@ def _note_of_window(job: JobRow, options: Sequence[PlanOption], inputs: DryRunIn
         if row.team_id != job.team_id and row.begins_at < now + NEAR_WINDOW and nodes & row.nodes
     )
     first = next(near, None)
-    return f" It is not placed where it would cross a window: {first.words}." if first else ""
+    if first is None:
+        return ""
+    return (
+        f" {first.words[0].upper()}{first.words[1:]}. It starts there only if it ends before or can be stopped in time."
+    )
 
 
 # -- reading -----------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def accrue(now: datetime) -> None:
 
 
 def _accrue_teams(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -> None:
-    entitled = entitlement(_active_teams(), Gpu.objects.present().count())
+    entitled = entitlement(_active_teams(now), Gpu.objects.present().count())
     gpu_s: dict[int, float] = defaultdict(float)
     work_gpu_s: dict[int, float] = defaultdict(float)
     for run in ran:
@@ -155,8 +155,9 @@ def periods_between(since: datetime, now: datetime, length: timedelta) -> Iterat
         start = end
 
 
-def _active_teams() -> dict[int, ActiveTeam]:
-    active = Job.objects.unfinished().filter(held=False).order_by().values_list("team").annotate(Sum("gpus_max"))
+def _active_teams(now: datetime) -> dict[int, ActiveTeam]:
+    asking = Job.objects.unfinished().filter(Q(begin_time=None) | Q(begin_time__lte=now), held=False)
+    active = asking.order_by().values_list("team").annotate(Sum("gpus_max"))
     demand = dict(active)
     weights = Team.objects.filter(pk__in=demand).values_list("pk", "weight")
     return {team: ActiveTeam(weight, demand[team]) for team, weight in weights}

@@ -17,6 +17,7 @@ from django.db.models import (
     IntegerField,
     OuterRef,
     QuerySet,
+    Subquery,
     Value,
 )
 from django.db.models.expressions import Combinable
@@ -230,9 +231,11 @@ def _that_save(nodes: Collection[int]) -> Iterator[Saving]:
     """Jobs with live attempts on these nodes that are not stopping yet, each once."""
     claims = GpuClaim.objects.open().filter(gpu__node__in=nodes)
     going_on = claims.exclude(attempt__state__in=(State.STOPPING, State.ENDED))
-    columns = ("job", "job__team_id", "job__grace_s", "checkpoint_s")
-    of_attempt = [f"attempt__{column}" for column in columns]
-    rows = going_on.order_by("attempt", "gpu__node").values_list(*of_attempt, "gpu__node", "gpu__node__name")
+    told = Attempt.objects.filter(job=OuterRef("attempt__job"), checkpoint_s__isnull=False).order_by("-number")
+    with_last = going_on.annotate(last_checkpoint_s=Subquery(told.values("checkpoint_s")[:1]))
+    of_attempt = [f"attempt__{column}" for column in ("job", "job__team_id", "job__grace_s")]
+    columns = (*of_attempt, "last_checkpoint_s", "gpu__node", "gpu__node__name")
+    rows = with_last.order_by("attempt", "gpu__node").values_list(*columns)
     yield from (Saving(*row) for row in rows.distinct())
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from allocation.plan_round import Plan
 from allocation.problem import Problem
 from allocation.rounds.pending_reasons import ReasonCode
-from allocation.rounds.windows import OpenNodes, Stays, Windows, open_nodes
+from allocation.rounds.windows import OpenNodes, Stays, Windows, open_nodes, weights_of
 from allocation.types import Bools, Floats
 from estimation.durations import DurationEstimate
 from estimation.estimate import HIGH, NORMAL
@@ -42,7 +42,8 @@ def _narrowed(snapshot: Snapshot, left: OpenNodes, able: Bools) -> Snapshot:
     """The rows that are able to start or stay somewhere, with the rates that they can have there."""
     some = replace(snapshot, inventory=left.inventory).subset(able)
     rate = np.where(left.possible, snapshot.problem.rate, 0)[able]
-    return replace(some, problem=replace(some.problem, rate=rate))
+    weight = weights_of(snapshot.problem, np.flatnonzero(able))
+    return replace(some, problem=replace(some.problem, rate=rate, weight=weight))
 
 
 def windows_of(windows: Sequence[WindowRow], nodes: Sequence[NodeRow], now: datetime) -> Windows:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from django.db.models import Count, Q
 
-from cluster_app.models import Node
+from cluster_app.models import POWERED_DOWN, Node
 from scheduler_app.models import TimeWindow
 from scheduler_app.windows.recurrence import Occurrence, Recurrence
 
@@ -25,18 +25,16 @@ class WindowRow(NamedTuple):
     """The team that may use the nodes; None: they are in maintenance."""
     begins_at: datetime
     ends_at: datetime
-    gap_s: float
-    """Seconds until the window begins again; infinite: it does not."""
+    again_at: datetime | None
+    """When the window begins again; None: it does not."""
     nodes: frozenset[int]
     reason: str
     team: str = ""
+    gap_s: float = inf
+    """The longest time in seconds without a window on one of its nodes, as far as that is known."""
 
     def covers(self, now: datetime) -> bool:
         return self.begins_at <= now < self.ends_at
-
-    @property
-    def comes_again(self) -> bool:
-        return self.gap_s < inf
 
     @property
     def words(self) -> str:
@@ -53,7 +51,10 @@ class NodeShape(NamedTuple):
     gpu_type_id: int
     labels: Mapping[str, str]
     gpus: int
-    in_service: bool
+    """Present, healthy or not: a GPU that fails for a while must not change the order of nodes."""
+    healthy_gpus: int
+    may_serve: bool
+    """In service now, or asleep or in maintenance and so in service later."""
 
 
 def read_windows(now: datetime, horizon: timedelta = timedelta()) -> list[WindowRow]:
@@ -70,12 +71,14 @@ def read_windows(now: datetime, horizon: timedelta = timedelta()) -> list[Window
 
 
 def _node_shapes() -> list[NodeShape]:
-    ready = set(Node.objects.schedulable().values_list("pk", flat=True))
-    gpus = Count("gpu", filter=Q(gpu__present=True, gpu__healthy=True))
-    rows = Node.objects.order_by("name").annotate(count=gpus)
-    return [
-        NodeShape(*row, row[0] in ready) for row in rows.values_list("pk", "name", "gpu_type_id", "labels", "count")
-    ]
+    later = Q(state__in=POWERED_DOWN) | Q(maintenance_until__isnull=False)
+    serving = set(Node.objects.schedulable().values_list("pk", flat=True))
+    serving |= set(Node.objects.filter(later).values_list("pk", flat=True))
+    present = Count("gpu", filter=Q(gpu__present=True))
+    healthy = Count("gpu", filter=Q(gpu__present=True, gpu__healthy=True))
+    rows = Node.objects.order_by("name").annotate(present=present, healthy=healthy)
+    shapes = rows.values_list("pk", "name", "gpu_type_id", "labels", "present", "healthy")
+    return [NodeShape(*row, row[0] in serving) for row in shapes]
 
 
 def recurrence_of(window: TimeWindow) -> Recurrence:
@@ -93,24 +96,41 @@ def with_nodes(
     dated = [(window, *one) for window in windows for one in _dated(window, now, horizon)]
     dated.sort(key=lambda one: (one[0].team_id is not None, one[1].begins_at, one[0].pk))
     rows: list[WindowRow] = []
-    for window, when, gap_s in dated:
+    for window, when, again_at in dated:
         beside = [row for row in rows if row.begins_at < when.ends_at and when.begins_at < row.ends_at]
         taken = frozenset[int]().union(*(row.nodes for row in beside))
         its = _reserved(window, nodes, taken) if window.team_id else _maintained(window, named, nodes)
         team = window.team.name if window.team else ""
-        rows.append(WindowRow(window.pk, window.team_id, *when, gap_s, its, window.reason, team))
-    return sorted(rows, key=lambda row: row.begins_at)
+        rows.append(WindowRow(window.pk, window.team_id, *when, again_at, its, window.reason, team))
+    rows.sort(key=lambda row: row.begins_at)
+    gap_s = {nodes: _longest_gap_s([row for row in rows if row.nodes & nodes]) for nodes in {row.nodes for row in rows}}
+    return [row._replace(gap_s=gap_s[row.nodes]) for row in rows]
 
 
-def _dated(window: TimeWindow, now: datetime, horizon: timedelta) -> list[tuple[Occurrence, float]]:
-    """The next occurrence, and those that begin within the horizon; the seconds until it comes again."""
+def _longest_gap_s(rows: Sequence[WindowRow]) -> float:
+    """The longest time between the end of one of these, sorted by begin, and the begin of the next that is known."""
+    last = {row.window: row.again_at for row in rows}
+    known_until = min((at for at in last.values() if at is not None), default=None)
+    ends, gap_s = rows[0].ends_at if rows else None, 0.0
+    for row in rows[1:]:
+        begins = row.begins_at if known_until is None else min(row.begins_at, known_until)
+        gap_s = max(gap_s, (begins - ends).total_seconds()) if ends else gap_s
+        ends = max(ends, row.ends_at) if ends else row.ends_at
+    if known_until is None or ends is None:
+        return inf
+    return max(gap_s, (known_until - ends).total_seconds())
+
+
+def _dated(window: TimeWindow, now: datetime, horizon: timedelta) -> list[tuple[Occurrence, datetime | None]]:
+    """The next occurrence, and those that begin within the horizon; with each when the window begins again."""
     found: list[Occurrence] = []
     for one in islice(recurrence_of(window).occurrences(now), MOST_OCCURRENCES):
         found.append(one)
         if len(found) > 1 and one.begins_at >= now + horizon:
             break
-    gap_s = (found[1].begins_at - found[0].ends_at).total_seconds() if len(found) > 1 else inf
-    return [(one, gap_s) for one in found if one is found[0] or one.begins_at < now + horizon]
+    again = [*(one.begins_at for one in found[1:]), None]
+    dated = zip(found, again, strict=True)
+    return [(one, at) for one, at in dated if one is found[0] or one.begins_at < now + horizon]
 
 
 def _maintained(window: TimeWindow, named: Mapping[int, set[int]], nodes: Sequence[NodeShape]) -> frozenset[int]:
@@ -120,14 +140,14 @@ def _maintained(window: TimeWindow, named: Mapping[int, set[int]], nodes: Sequen
 
 
 def _reserved(window: TimeWindow, nodes: Sequence[NodeShape], taken: frozenset[int]) -> frozenset[int]:
-    """The fewest nodes in service that have so many GPUs, none that is taken; fewer GPUs where there are not enough."""
+    """The fewest nodes that have so many GPUs, none that is taken or down; fewer GPUs where there are not enough."""
     free = [
-        node for node in nodes if node.gpu_type_id == window.gpu_type_id and node.in_service and node.id not in taken
+        node for node in nodes if node.gpu_type_id == window.gpu_type_id and node.may_serve and node.id not in taken
     ]
     chosen, left = set(), window.gpus or 0
     for node in sorted(free, key=lambda node: (-node.gpus, node.name)):
         if left <= 0:
             break
         chosen.add(node.id)
-        left -= node.gpus
+        left -= node.healthy_gpus
     return frozenset(chosen)

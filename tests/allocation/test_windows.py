@@ -8,7 +8,7 @@ from allocation.plan_round import plan_round
 from allocation.policies.fifo import fifo
 from allocation.problem import Problem
 from allocation.quotas import Quotas
-from allocation.rounds.windows import Stays, Windows, closed_by, open_nodes
+from allocation.rounds.windows import Stays, Windows, closed_by, open_nodes, weights_of
 from tests.allocation.allocation_cases import build_inventory
 
 HOUR = 3600.0
@@ -56,8 +56,14 @@ def test_a_job_of_unknown_length_starts_only_if_that_pays_before_it_is_stopped()
     assert is_closed(windows(True, begins_h=0.09), stays(np.inf))
 
 
-def test_one_that_may_not_be_stopped_needs_a_known_length() -> None:
+def test_one_that_may_not_be_stopped_needs_a_known_length_before_a_window_that_is_near() -> None:
     assert is_closed(windows(True), stays(np.inf, least_h=np.inf))
+    assert not is_closed(windows(True, begins_h=8 * 24, ends_h=9 * 24), stays(np.inf, least_h=np.inf))
+
+
+def test_a_team_gives_the_weight_of_jobs_that_are_kept_off_to_its_others() -> None:
+    problem = problem_of([[4]], [1], 3, team=np.array([0, 0, 1]), weight=np.array([0.75, 0.75, 1.5]))
+    assert weights_of(problem, np.array([0, 2])) == pytest.approx([1, 1])
 
 
 def test_a_job_longer_than_the_time_between_two_windows_is_stopped_before_each() -> None:

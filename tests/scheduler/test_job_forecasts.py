@@ -223,6 +223,16 @@ def test_a_job_that_waits_for_another_starts_when_that_has_ended(cluster: Lab) -
         assert start == pytest.approx(end, abs=3 * MINUTE)
 
 
+def test_a_job_that_waits_for_another_starts_no_sooner_than_its_begin_time(cluster: Lab) -> None:
+    first = submitted(cluster, minutes=10)
+    begin = cluster.now + timedelta(hours=5)
+    second = submitted(cluster, minutes=10, after=[{"job": str(first.pk)}], begin_time=begin.isoformat())
+    forecast_now(cluster)
+    found = shown(second).start_low
+    assert found is not None
+    assert found >= begin
+
+
 def test_a_job_that_waits_for_one_that_is_held_has_no_forecast_and_stops_no_run(cluster: Lab) -> None:
     held = submitted(cluster, minutes=30)
     Job.objects.filter(pk=held.pk).update(held=True)

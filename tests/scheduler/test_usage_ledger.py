@@ -122,6 +122,15 @@ def test_a_team_whose_jobs_are_all_held_is_entitled_to_nothing(lab: Lab) -> None
     assert not TeamUsage.objects.exists()
 
 
+def test_a_team_whose_jobs_all_have_a_later_begin_time_is_entitled_to_nothing(lab: Lab) -> None:
+    lab.node("n1")
+    lab.submit()
+    Job.objects.update(begin_time=NOON + timedelta(days=1))
+    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    accrue(NOON + HOUR / 2)
+    assert not TeamUsage.objects.exists()
+
+
 def test_of_a_long_outage_only_the_last_hour_is_told(lab: Lab) -> None:
     lab.node("n1")
     lab.submit()

@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from cluster_app.errors import InMaintenance
-from cluster_app.models import GpuType, Node
+from cluster_app.models import Gpu, GpuType, Node
 from cluster_app.services import cordon, resume
 from jobs_app.models import Attempt, Job, Reason
 from scheduler_app.explain.dry_run import dry_run
@@ -127,12 +127,12 @@ def test_the_plan_of_a_job_names_the_next_window_of_its_nodes_and_its_begin_time
     assert "window" not in dry_run(plain, owner=cluster.user())["note"]
     reservation(cluster, gpus=1)
     assert "window" not in dry_run(plain, owner=cluster.user())["note"]
-    assert "reserved for team vision from" in dry_run(plain, owner=cluster.user("eve", "language"))["note"]
+    assert "Reserved for team vision from" in dry_run(plain, owner=cluster.user("eve", "language"))["note"]
     maintenance(cluster, "n1")
     later = {**plain, "begin_time": "2036-12-01T08:00:00Z"}
     note = dry_run(later, owner=cluster.user())["note"]
     assert note.startswith("The job is not started before 2036-12-01 08:00 UTC, its begin time.")
-    assert "It is not placed where it would cross a window: maintenance from" in note
+    assert "Maintenance from" in note
 
 
 # -- in time -------------------------------------------------------------------------------------------------------
@@ -201,6 +201,17 @@ def test_a_recurring_window_comes_again(cluster: Lab) -> None:
     assert row.gap_s == 23.5 * 3600
 
 
+def test_a_job_that_fits_between_no_two_windows_starts_and_is_stopped_in_time(cluster: Lab) -> None:
+    """Each of two daily windows alone leaves 22 hours, both together ten."""
+    for begins_in in (2, 14):
+        window = maintenance(cluster, "n1", after=begins_in * HOUR, length=2 * HOUR)
+        TimeWindow.objects.filter(pk=window.pk).update(cron=f"{window.begins_at:%M %H} * * *")
+    gaps = [row.gap_s for row in read_windows(cluster.now)]
+    assert gaps == pytest.approx([10 * 3600] * 2, abs=60)
+    job = cluster.submit(UNTIL_LET_GO, time_limit="15h")
+    cluster.running(job)
+
+
 # -- cost ----------------------------------------------------------------------------------------------------------
 
 
@@ -257,3 +268,23 @@ def test_a_reservation_takes_the_fewest_nodes_and_none_in_maintenance_or_of_anot
     names = dict(Node.objects.values_list("pk", "name"))
     found = [sorted(names[node] for node in row.nodes) for row in read_windows(cluster.now) if row.team_id]
     assert found == [["n3"], ["n1", "n4"], []]
+
+
+@pytest.mark.parametrize("state", [Node.State.SLEEPING, Node.State.WAKING])
+def test_a_reserved_node_that_sleeps_stays_reserved(cluster: Lab, state: str) -> None:
+    cluster.node("n2", gpus=2)
+    reservation(cluster, gpus=2)
+    Node.objects.filter(name="n1").update(state=state, reason="low demand")
+    assert reserved_nodes(cluster) == ["n1"]
+
+
+def test_a_gpu_that_fails_adds_a_node_and_changes_no_other(cluster: Lab) -> None:
+    cluster.node("n2", gpus=2)
+    reservation(cluster, gpus=2)
+    Gpu.objects.filter(node__name="n1", index=0).update(healthy=False)
+    assert reserved_nodes(cluster) == ["n1", "n2"]
+
+
+def reserved_nodes(lab: Lab) -> list[str]:
+    (row,) = read_windows(lab.now)
+    return sorted(Node.objects.filter(pk__in=row.nodes).values_list("name", flat=True))
