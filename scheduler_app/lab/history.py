@@ -57,6 +57,7 @@ def read_history(jobs: JobQuerySet, since: datetime, until: datetime, *, now: da
     if len(found) > MOST_JOBS:
         raise HistoryTooLong(f"More than {MOST_JOBS:,} jobs ran in this period: choose a shorter one.")
     setting = PolicySetting.objects.current()
+    ran = jobs.filter(pk__in=[pk for pk, *_ in found])  # none that ends while this is read
     before = read_input_rows(now, now)
     rows = read_job_rows(ran, before.nodes, {})
     return History(

@@ -47,7 +47,7 @@ def ask_for_run(asked: LabRequest, *, owner: User, now: datetime) -> LabRun:
 
 
 def cancel_run(run: LabRun, *, now: datetime) -> None:
-    """Cancel it; its process ends when it next tells how far it is."""
+    """Cancel it; the scheduler that began it kills its process within a second or two."""
     unfinished = LabRun.objects.unfinished().filter(pk=run.pk)
     if unfinished.update(state=LabRun.State.CANCELLED, finished_at=now) == 0:
         raise LabRunHasEnded(f"The run {run.pk} has ended already.")

@@ -1,10 +1,16 @@
 """Processes of lab runs: one at a time, of low priority, started after a turn of rounds; lost ones are begun again."""
 
 import logging
+import os
+import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
 
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
@@ -17,9 +23,11 @@ from scheduler_app.models import LabRun
 log = logging.getLogger(__name__)
 
 SILENT = timedelta(minutes=10)
-"""After which a process that has told nothing is taken to be lost, with the scheduler that began it."""
+"""After which a run of which nothing was told is taken to be lost, with the scheduler that began it."""
 LONGEST = timedelta(hours=2)
 """A process that has not ended by then is stopped."""
+LOOK_EVERY_S = 1.0
+TOO_LONG = "It took longer than two hours: choose fewer days or policies."
 MOST_TRIES = 2
 MOST_KEPT = 200
 LOST = "Its process was lost."
@@ -73,15 +81,49 @@ def note_lost(run: LabRun, now: datetime, why: str = "") -> None:
 
 def _run_in_a_process(run: LabRun) -> None:
     manage = [sys.executable, str(settings.BASE_DIR / "manage.py"), "labrun", str(run.pk), "--skip-checks"]
-    command, nowhere = ["nice", "-n", "15", *manage], subprocess.DEVNULL
+    command = ["nice", "-n", "15", *manage]
     try:
-        at_most_s = LONGEST.total_seconds()
-        subprocess.run(command, check=True, timeout=at_most_s, cwd=settings.BASE_DIR, stdout=nowhere)  # noqa: S603
-    except (OSError, subprocess.SubprocessError) as error:
-        log.exception("the process of a lab run ended early")
-        note_lost(run, timezone.now(), f"{type(error).__name__}: {error}")
+        with TemporaryDirectory(prefix="motley-lab-") as folder:
+            process = subprocess.Popen(  # noqa: S603 - our own program, with a number
+                command,
+                cwd=settings.BASE_DIR,
+                env=os.environ | {"TMPDIR": folder},
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            follow(process, run)
+    except OSError as error:
+        log.exception("the process of a lab run could not be started")
+        note_lost(run, timezone.now(), str(error))
     finally:
         connection.close()  # of this thread
+
+
+def follow(process: "subprocess.Popen[bytes]", run: LabRun, *, longest: timedelta = LONGEST) -> None:
+    """Tell that the process lives until it has ended; kill it if the run was cancelled, or takes too long."""
+    with suppress(OSError):  # where memory is short it goes first, and not the service
+        Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")
+    mine = LabRun.objects.filter(pk=run.pk, state=LabRun.State.RUNNING, tries=run.tries)
+    until_s = monotonic() + longest.total_seconds()
+    try:
+        while (code := _wait(process)) is None:
+            if monotonic() > until_s:
+                mine.update(state=LabRun.State.FAILED, finished_at=timezone.now(), message=TOO_LONG)
+            if not mine.update(told_at=timezone.now()):
+                return
+        if code:
+            note_lost(run, timezone.now(), f"Its exit status is {code}.")
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> int | None:
+    try:
+        return process.wait(LOOK_EVERY_S)
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def forget_old_runs() -> None:

@@ -29,6 +29,8 @@ TELL_EVERY_S = 1.0
 EVENT_DELAY_S = 1.0
 """From an event to the round that it causes, about as in the service."""
 
+OTHERS_LEFT_OUT = "Jobs of teams that you do not see are left out of the simulation: with them waits are longer."
+
 Tell = Callable[[int, int], None]
 """Told how many jobs are done of how many."""
 
@@ -70,7 +72,8 @@ def _simulated(run: LabRun, now: datetime) -> dict[str, object]:
     )
     gpus = sum(sum(of_type) for of_type in nodes.values())
     replayed, others = _compared(jobs, [(present, [policy]), (asked, run.policies)], _teller(run))
-    return result_of(jobs, actual_figures(jobs, history, gpus=gpus), replayed, others)
+    result = result_of(jobs, actual_figures(jobs, history, gpus=gpus), replayed, others)
+    return result if run.owner.is_staff else result | {"summary": f"{result['summary']} {OTHERS_LEFT_OUT}"}
 
 
 class NothingRan(Exception):

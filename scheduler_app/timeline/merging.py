@@ -35,8 +35,12 @@ class Block(NamedTuple):
 
 
 def merge_spans(spans: Sequence[RowSpan], bin_s: float, most: int = MOST_BLOCKS) -> list[Block]:
-    """Blocks of the spans: those shorter than a bin are merged; where these are too many, so are longer ones."""
-    while len(blocks := list(_merged(spans, bin_s))) > most:
+    """Blocks of the spans: those shorter than a bin are merged; where these are too many, so are longer ones.
+
+    Spans of different rows or groups are not merged: there is a block for each at least.
+    """
+    whole_s = max((span.end_s for span in spans), default=0.0) - min((span.start_s for span in spans), default=0.0)
+    while len(blocks := list(_merged(spans, bin_s))) > most and bin_s <= whole_s:
         bin_s *= COARSER
     return blocks
 

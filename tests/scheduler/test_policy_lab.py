@@ -1,7 +1,10 @@
 """Runs of the policy lab: asked for, simulated on jobs that ran, cancelled, lost and begun again."""
 
+import signal
+import subprocess
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from scheduler_app.lab import simulations
 from scheduler_app.lab.nodes import cluster_words, read_node_gpus, with_changes
 from scheduler_app.lab.requests import LabRequest, ask_for_run, cancel_run
 from scheduler_app.lab.results import summary
-from scheduler_app.lab.runs import MOST_TRIES, SILENT, claim_run, note_lost
+from scheduler_app.lab.runs import MOST_TRIES, SILENT, claim_run, follow, note_lost
 from scheduler_app.models import LabRun
 from tests.rest_callers import caller
 from tests.service_lab import Lab
@@ -100,6 +103,7 @@ def test_more_nodes_are_simulated_beside_those_there_are(cluster: Lab) -> None:
 def test_members_simulate_the_jobs_of_their_teams_alone(cluster: Lab) -> None:
     run = simulated(cluster, asked(cluster, owner=User.objects.get(username="bob")))
     result = shown(run)
+    assert "teams that you do not see are left out" in result["summary"]
     assert (result["jobs"], [one["team"] for one in result["policies"][0]["teams"]]) == (3, ["language"])
 
 
@@ -176,6 +180,40 @@ def test_a_run_that_is_cancelled_while_it_is_simulated_ends_and_stays_so(
     assert (run.state, run.result) == (State.CANCELLED, None)
     with pytest.raises(LabRunHasEnded):
         cancel_run(run, now=cluster.now)
+
+
+@pytest.mark.parametrize(
+    ("end", "state", "words"),
+    [("cancel", State.CANCELLED, ""), ("time", State.FAILED, "It took longer than two hours")],
+)
+def test_the_process_of_a_run_that_is_cancelled_or_takes_too_long_is_killed(
+    cluster: Lab, end: str, state: str, words: str
+) -> None:
+    run = asked(cluster)
+    claimed = claim_run(cluster.now)
+    assert claimed
+    process = subprocess.Popen(["sh", "-c", "sleep 3600 & wait"], start_new_session=True)
+    if end == "cancel":
+        cancel_run(run, now=cluster.now)
+    follow(process, claimed, longest=timedelta(0))
+    run.refresh_from_db()
+    assert (process.returncode, run.state, run.message.startswith(words)) == (-signal.SIGKILL, state, True)
+    assert not any(group == process.pid for group in process_groups())
+
+
+def process_groups() -> list[int]:
+    """Of all processes but zombies."""
+    texts = (path.read_text().rpartition(")")[2].split() for path in Path("/proc").glob("[0-9]*/stat"))
+    return [int(fields[2]) for fields in texts if fields[0] != "Z"]
+
+
+def test_a_process_that_ends_with_a_fault_is_lost(cluster: Lab) -> None:
+    run = asked(cluster)
+    claimed = claim_run(cluster.now)
+    assert claimed
+    follow(subprocess.Popen(["sh", "-c", "exit 3"], start_new_session=True), claimed)
+    run.refresh_from_db()
+    assert run.state == State.QUEUED
 
 
 def test_a_run_whose_process_was_killed_is_begun_again_once_and_then_has_failed(cluster: Lab) -> None:

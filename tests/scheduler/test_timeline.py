@@ -70,6 +70,10 @@ def test_too_many_blocks_are_merged_until_they_are_few():
     assert len(merge_spans([span(2 * i, 2 * i + 1) for i in range(500)], 0.1, most=100)) <= 100
 
 
+def test_more_rows_than_may_be_drawn_have_a_block_each() -> None:
+    assert len(merge_spans([span(i, i + 1, row=i) for i in range(150)], 0.1, most=100)) == 150
+
+
 # -- what is expected ------------------------------------------------------------------------------------------------
 
 
