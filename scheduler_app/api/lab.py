@@ -68,7 +68,7 @@ class LabRunAnswer(serializers.ModelSerializer[LabRun]):
 
 
 class LabRunInFull(LabRunAnswer):
-    result = serializers.JSONField(
+    result = serializers.DictField(
         read_only=True,
         allow_null=True,
         help_text="`actual`: what really happened; `present`: the present policy as simulated, with its `errors` "
