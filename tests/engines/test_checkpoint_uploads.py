@@ -54,6 +54,7 @@ class Desk:
         self.engine.launch(Launch(1, JOB, command, [NodeLaunch("n1", {})], grace=timedelta(0)))
         until(lambda: self.engine.poll([1])[0].phase is Phase.RUNNING)
         self.checkpoints = folder / "engine" / "jobs" / JOB / "checkpoints"
+        self.attempt = AttemptFolder(folder / "engine" / "attempts" / "1")
 
     def save(self, name: str, text: str) -> None:
         """As `motley_client.training` does: beside the file, then in its place."""
@@ -65,6 +66,7 @@ class Desk:
     def end(self) -> None:
         self.engine.stop(1, reason=StopReason.CANCEL, grace=timedelta(0))
         until(lambda: self.engine.poll([1])[0].phase is Phase.ENDED)
+        until(lambda: not self.attempt.is_supervised())  # or its last writes meet the removal of the folder
 
 
 @pytest.fixture
