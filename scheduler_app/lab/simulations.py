@@ -18,6 +18,7 @@ from scheduler_app.lab.nodes import cluster_words, read_node_gpus, with_changes
 from scheduler_app.lab.results import actual_figures, result_of
 from scheduler_app.lab.trace import trace_of
 from scheduler_app.models import LabRun, PolicySetting
+from scheduler_app.policy.settings import with_defaults
 from simulation.results.comparison import Comparison
 from simulation.scenario.scenario import Scenario
 from simulation.traces.motley_csv import write_motley_csv
@@ -83,7 +84,9 @@ class NothingRan(Exception):
 def _present(cluster: str) -> tuple[Scenario, str]:
     """The cluster's rounds as they are, and its policy."""
     setting = PolicySetting.objects.current()
-    given = ",".join(f"{name}={_text(value)}" for name, value in setting.parameters.items())
+    usual = with_defaults(setting.policy, {})
+    chosen = {name: value for name, value in setting.parameters.items() if value != usual.get(name)}
+    given = ",".join(f"{name}={_text(value)}" for name, value in chosen.items())
     scenario = Scenario(
         format_name="csv",
         cluster=cluster,
