@@ -57,7 +57,7 @@ def _token() -> str:
 
 @contextmanager
 def web_service() -> Iterator[str]:
-    """Its address; it ends with the block."""
+    """Run the web server and yield its address; it is stopped at the end of the block."""
     url = f"127.0.0.1:{free_port()}"
     environment = os.environ | {"MOTLEY_REST_RATE": "1000000/m"}
     web = subprocess.Popen([sys.executable, *GUNICORN, "--bind", url], env=environment)

@@ -23,7 +23,7 @@ PORT = 29_600
 
 
 def fill_week(now: datetime, *, nodes: int = 125, attempts: int = 10_000, seed: int = 0) -> User:
-    """Write so many attempts and more, of twelve teams; give a member of the first three."""
+    """Write at least so many attempts, of twelve teams; return a user who is a member of the first three."""
     rng = np.random.default_rng(seed)
     teams = Team.objects.bulk_create([Team(name=f"team-{n:02}") for n in range(12)])
     member = User.objects.create_user("member")
@@ -86,7 +86,7 @@ def _job(name: str, team: Team, owner: User, gpus: int, at: datetime, *, state: 
 
 
 def _out_of_service(node: Node, now: datetime) -> None:
-    """It was down for two hours and drained for five; one in fifty is drained now."""
+    """Events of a node that was down for two hours and drained for five; one in fifty is drained now."""
     down = now - timedelta(days=3)
     NodeInterval.objects.create(node=node, up=False, started_at=down, ended_at=down + timedelta(hours=2), end="changed")
     NodeEvent.objects.create(node=node, at=now - timedelta(days=1), kind="drained", message="a fan is loud")

@@ -107,41 +107,23 @@ class JobAdmin(Unchangeable, admin.ModelAdmin[Job]):
                 self.message_user(request, f"{job}: {error}")
 
 
-@admin.register(Throughput)
-class ThroughputAdmin(Unchangeable, admin.ModelAdmin[Throughput]):
-    list_display = (
-        "workload",
-        "team",
-        "gpu_type",
-        "gpus",
-        "nodes",
-        "batch_size",
-        "steps_per_second",
-        "reports",
-        "spread",
-    )
+OF_A_GANG, MEASURED = ("workload", "team", "gpu_type", "gpus", "nodes"), ("steps_per_second", "reports", "spread")
+
+
+class MeasuredRateAdmin(Unchangeable, admin.ModelAdmin[Any]):
     list_filter = ("gpu_type", "team")
     search_fields = ("workload__startswith",)
     list_select_related = ("team", "gpu_type")
+
+
+@admin.register(Throughput)
+class ThroughputAdmin(MeasuredRateAdmin):
+    list_display = (*OF_A_GANG, "batch_size", *MEASURED)
 
 
 @admin.register(CpuRate)
-class CpuRateAdmin(Unchangeable, admin.ModelAdmin[CpuRate]):
-    list_display = (
-        "workload",
-        "team",
-        "gpu_type",
-        "gpus",
-        "nodes",
-        "cpus_per_gpu",
-        "batch_size",
-        "steps_per_second",
-        "reports",
-        "spread",
-    )
-    list_filter = ("gpu_type", "team")
-    search_fields = ("workload__startswith",)
-    list_select_related = ("team", "gpu_type")
+class CpuRateAdmin(MeasuredRateAdmin):
+    list_display = (*OF_A_GANG, "cpus_per_gpu", "batch_size", *MEASURED)
 
 
 @admin.register(GradientNoise)

@@ -22,7 +22,7 @@ from allocation.problem import LEAST_WEIGHT, Problem
 from allocation.types import Bools, Floats, Ints
 
 LONGEST_UNKNOWN_S = 7 * 86_400.0
-"""A job of unknown length is kept by no window that is farther away: or one in a year would keep it until then."""
+"""A window farther away keeps no job of unknown length waiting: one maintenance next year would do so until then."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,7 +45,7 @@ class Windows:
 
 @dataclass(frozen=True, eq=False)
 class Stays:
-    """How long m jobs need GPUs: length_s (m, n) by type, at most, inf: unknown; least_s (m,) that repays a start.
+    """How long m jobs need GPUs: at most length_s (m, n), by GPU type, inf: unknown; least_s (m,) repays a start.
 
     Both include the time to save its work, as it is stopped so long before a window. least_s inf: it is never stopped.
     """
@@ -110,7 +110,7 @@ def weights_of(problem: Problem, able: Ints) -> Floats:
 
 
 def node_sets_of(closed: Bools, windows: Windows, inventory: Inventory) -> tuple[Bools, Ints]:
-    """Sets of nodes (S, N), and the set of each row (m,), that windows closed (m, V, n) to them leave."""
+    """Sets of nodes (S, N) that stay open where windows are closed (m, V, n), and the set of each row (m,)."""
     patterns, group = np.unique(closed.reshape(len(closed), -1), axis=0, return_inverse=True)
     by_type = patterns.reshape(len(patterns), *closed.shape[1:])
     usable: Bools = np.logical_not((by_type[:, :, inventory.node_type] & windows.nodes).any(axis=1))
@@ -135,7 +135,7 @@ def _joined(usable: Bools, group: Ints, inventory: Inventory) -> tuple[Bools, In
 
 
 def _with_own_nodes(of_row: Ints, sets: Bools, inventory: Inventory, holds: Ints) -> tuple[Ints, Bools]:
-    """With a set of its own for each row that holds GPUs on a node outside of its set."""
+    """Add a set for each row that holds GPUs on a node outside its set: its set and those nodes."""
     of_row, more = of_row.copy(), list[Bools]()
     for row in holds.tolist():
         nodes = inventory.gpu_node[inventory.holder == row]

@@ -12,7 +12,7 @@ FORMS = "now+1hour, 16:00, tomorrow or 2026-12-01T08:00"
 
 
 def begin_time_of(text: str | None, now: datetime) -> str | None:
-    """The time in ISO 8601 as of `time_of`; None: at once."""
+    """The time in ISO 8601, as `time_of` parses it; None means at once."""
     return None if text is None or text == "now" else time_of(text, now, "--begin")
 
 

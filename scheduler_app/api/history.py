@@ -14,9 +14,8 @@ from rest_framework.views import APIView
 from jobs_app.models import Job
 from jobs_app.permissions import NotForJobs, caller
 from rest.query import Flag, query_of
-from scheduler_app.lab.anonymous import numbered
 from scheduler_app.lab.history import read_history
-from scheduler_app.lab.trace import as_they_are, trace_of
+from scheduler_app.lab.trace import as_they_are, numbered, trace_of
 from simulation.traces.motley_csv import write_motley_csv
 
 CSV = "text/csv"

@@ -40,8 +40,7 @@ from scheduler_app.round.hear_engines import hear_engines
 from scheduler_app.round.lease import Fence
 from scheduler_app.round.power import sleep_as_reported
 from scheduler_app.round.set_aside import forget_recovered
-from scheduler_app.windows.reading import read_windows
-from scheduler_app.windows.saving import LONGEST_SAVING, MARGIN, time_to_save
+from scheduler_app.windows.reading import LONGEST_SAVING, MARGIN, read_windows, time_to_save
 
 log = logging.getLogger(__name__)
 State = Attempt.State

@@ -19,8 +19,7 @@ from scheduler_app.round.inputs import InputRows, JobRow, NodeRow
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.reason_texts import ReasonText, reason_text
 from scheduler_app.round.snapshot import KeptOff, LeftOut, Snapshot, rate_spreads, seconds_worked
-from scheduler_app.windows.reading import WindowRow
-from scheduler_app.windows.saving import time_to_save
+from scheduler_app.windows.reading import WindowRow, time_to_save
 
 
 def close_nodes(snapshot: Snapshot, left_out: LeftOut, rows: InputRows, timing: Timing) -> tuple[Snapshot, LeftOut]:

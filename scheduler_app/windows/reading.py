@@ -15,6 +15,10 @@ from scheduler_app.windows.recurrence import Occurrence, Recurrence
 
 MOST_OCCURRENCES = 1_000
 """Of one window, within a horizon."""
+LONGEST_SAVING = timedelta(hours=2)
+"""Time before a window at which jobs are stopped, however long a job takes to save its work."""
+MARGIN = timedelta(seconds=15)
+"""Turns of the scheduler and the end of processes take a while."""
 
 
 class WindowRow(NamedTuple):
@@ -41,6 +45,11 @@ class WindowRow(NamedTuple):
         """What it is, until when, and why."""
         what = f"reserved for team {self.team}" if self.team_id else "maintenance"
         return f"{what} from {self.begins_at:%F %H:%M} to {self.ends_at:%F %H:%M} UTC: {self.reason}"
+
+
+def time_to_save(grace_s: int, checkpoint_s: float | None) -> timedelta:
+    """Time from the stop of a job to the begin of a window: its grace, its last checkpoint, and a margin."""
+    return min(timedelta(seconds=grace_s + (checkpoint_s or 0)), LONGEST_SAVING) + MARGIN
 
 
 class NodeShape(NamedTuple):

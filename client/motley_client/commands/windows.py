@@ -54,7 +54,7 @@ def add(
     zone: ZoneOption = None,
     until: UntilOption = None,
 ) -> None:
-    """Add a maintenance of nodes: jobs leave them before it begins. Administrators only."""
+    """Add a maintenance window: jobs on its nodes are stopped in time to save their work. Administrators only."""
     of_nodes = {"nodes": nodes, "labels": pairs_of("--label", label or [])}
     _add(context, {**of_nodes, **_times(begin, end, cron, zone, until), "reason": reason})
 
@@ -73,7 +73,7 @@ def reserve(
     zone: ZoneOption = None,
     until: UntilOption = None,
 ) -> None:
-    """Reserve GPUs for a team: jobs of others leave them before that begins. Administrators only."""
+    """Reserve GPUs for a team: jobs of other teams are stopped in time to save their work. Administrators only."""
     asked = {"team": team, "gpu_type": gpu_type, "gpus": gpus}
     _add(context, {**asked, **_times(begin, end, cron, zone, until), "reason": reason})
 
