@@ -25,7 +25,7 @@ from engines.slurm.private_cluster import PrivateCluster
 from scheduler_app.operations.host_setup import JOB_USER, SYSTEM_STATE
 from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.round import engine_registry as fleet
-from tests.engines.slurm_cluster import slurm_cluster  # noqa: F401 - a fixture
+from tests.engines.slurm_cluster import restore, slurm_cluster  # noqa: F401 - a fixture
 from tests.hypothesis_examples import USUAL
 from tests.service_lab import Lab
 
@@ -188,6 +188,7 @@ def lab(
 @pytest.fixture
 def site(lab: Lab, slurm_cluster: PrivateCluster) -> Iterator[PrivateCluster]:  # noqa: F811 - pytest's way
     """A Slurm cluster with the nodes n1 and n2 of 4 A100, and n3 of 4 V100, which are those of the engine `hpc`."""
+    restore(slurm_cluster)
     options = {"root": str(lab.root), "slurm_conf": str(slurm_cluster.conf)}
     Engine.objects.create(name="hpc", kind=Engine.Kind.SLURM, options=options)
     for node in slurm_cluster.nodes:

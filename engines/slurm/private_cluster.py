@@ -70,13 +70,21 @@ ResumeRate=0
 """
 """Nodes are powered down only when Slurm is told to."""
 POWER_PROGRAMS = {
-    "suspend": 'kill "$(cat {base}/slurmd-$node.pid)"; rm -f {base}/slurmd-$node.pid',
-    "resume": "slurmd -N $node -b </dev/null >/dev/null 2>&1",
+    "suspend": (
+        'pid=$(cat {base}/slurmd-$node.pid) && kill "$pid"\n'
+        '  while grep -qs "^State:.[^ZX]" "/proc/$pid/status"; do sleep 0.1; done'
+    ),
+    "resume": "slurmd -N $node -b 9>&-",
 }
-"""What Slurm runs for each node that is powered down or up: a machine is its slurmd."""
+"""What Slurm runs for each node that is powered down or up: a machine is its slurmd.
+
+Slurm may ask for the node again before its slurmd has gone, which has the node's port until then: the two take turns.
+"""
 POWER_SCRIPT = """\
 #!/bin/sh
 export PATH={path} LANG=C.UTF-8
+exec 9>{base}/power.lock </dev/null >/dev/null 2>&1
+flock 9
 for node in $(scontrol show hostnames "$1"); do
   {program}
 done
@@ -232,7 +240,9 @@ class PrivateCluster:
     def _write_power_programs(self) -> None:
         for name, program in POWER_PROGRAMS.items():
             path = self.base / name
-            path.write_text(POWER_SCRIPT.format(path=SEARCH_PATH, program=program.format(base=self.base)))
+            path.write_text(
+                POWER_SCRIPT.format(path=SEARCH_PATH, base=self.base, program=program.format(base=self.base))
+            )
             path.chmod(0o755)
 
     def _accounting_lines(self) -> str:

@@ -31,6 +31,20 @@ def slurm_cluster() -> Iterator[PrivateCluster]:
         shutil.rmtree(base)
 
 
+def restore(cluster: PrivateCluster) -> None:
+    """Undo what a test that failed has left: reservations, and nodes that are off, down or drained."""
+    for line in cluster.run("scontrol", "-o", "show", "reservations").splitlines():
+        if line.startswith("ReservationName="):
+            cluster.run("scontrol", "delete", line.split()[0].lower())
+    for line in cluster.run("sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %T").splitlines():
+        name, state = line.split()
+        if state.startswith(("down", "drain")):
+            cluster.run("scontrol", "update", f"nodename={name}", "state=resume")
+        if state.endswith("~"):
+            cluster.run("scontrol", "update", f"nodename={name}", "state=power_up")
+    cluster.up()
+
+
 def free_ports(count: int) -> int:
     """The first of so many ports in a row that nobody listens on; below those that the kernel gives to clients."""
     while True:

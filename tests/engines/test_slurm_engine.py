@@ -360,6 +360,19 @@ def test_without_the_option_slurm_powers_no_node_down(lab: SlurmLab) -> None:
     assert lab.engine.power_command("n1", wake=False) is None
 
 
+def test_a_node_of_a_private_cluster_that_is_switched_on_while_it_goes_down_comes_back(lab: SlurmLab) -> None:
+    base, leaves, env = lab.cluster.base, lab.cluster.pid_of("slurmd-n3"), {"SLURM_CONF": str(lab.cluster.conf)}
+    assert leaves is not None
+    os.kill(leaves, signal.SIGSTOP)
+    with subprocess.Popen([base / "suspend", "n3"], env=env) as suspend:
+        until(lambda: subprocess.run(["flock", "-n", base / "power.lock", "true"], check=False).returncode)
+        with subprocess.Popen([base / "resume", "n3"], env=env) as resume:
+            os.kill(leaves, signal.SIGCONT)
+    assert (suspend.returncode, resume.returncode) == (0, 0)
+    until(lambda: lab.cluster.pid_of("slurmd-n3") not in (None, leaves))
+    until(lambda: node(lab, "n3").state is NodeState.OK)
+
+
 def test_a_launch_that_slurm_refuses_says_so_and_leaves_nothing(lab: SlurmLab) -> None:
     order = lab.order(WAITS, tasks=gang(("n1", 9)))
     with pytest.raises(EngineError, match="node configuration is not available"):
