@@ -1,8 +1,6 @@
-"""Measured throughput: progress reports update attempts, and the mean rate of each workload and configuration."""
+"""Progress reports of attempts: they update attempts, jobs, and the measured rates and noise of workloads."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -11,13 +9,10 @@ from uuid import UUID
 from django.db import transaction
 
 from database.bulk_update import rewrite
-from jobs_app.measurement.cpu_rates import CpuNews, CpuRateKey, learn_cpu_rates
+from jobs_app.measurement.fading_means import RateKey, RateNews, learn_cpu_rates, learn_rates
 from jobs_app.measurement.gradient_noise import Gradients, learn_noise
-from jobs_app.models import Attempt, Job, JobEvent, Throughput
+from jobs_app.models import Attempt, Job, JobEvent
 from jobs_app.submission.fields import LARGEST_BATCH, LARGEST_RATE
-
-MOST_BATCHES = 32
-"""Batch sizes kept per gang of a workload: a program that reports another each time cannot fill the table."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +41,8 @@ def note_progress(advances: Iterable[Advance]) -> None:
     known = _stored_progress(by_attempt)
     fresh = [(before, by_attempt[before.pk]) for before in known if by_attempt[before.pk].reports > before.reports]
     news = list(_rates(fresh))
-    _learn(news)
-    learn_cpu_rates(_of_cpus(one) for one in news if one.attempt.cpus_per_gpu)
+    learn_rates(news)
+    learn_cpu_rates(news)
     learn_noise(_gradients(fresh))
     _write_jobs((attempt, advance) for attempt, advance in fresh if attempt.state != Attempt.State.ENDED)
     _write_attempts(fresh)  # after the jobs, as everywhere: another lock order could deadlock
@@ -123,54 +118,18 @@ def _of_unreadable(lines: int) -> str:
     return f'{what} could not be read. Each must be a JSON object with an integer step, e.g. {{"step": 10}}.'
 
 
-class ThroughputKey(NamedTuple):
-    """Unique key of a `Throughput` row."""
-
-    team: int
-    workload: str
-    gpu_type: int
-    gpus: int
-    nodes: int
-    batch_size: int
-
-
-class News(NamedTuple):
-    """A rate since the last report, and the number of reports behind it."""
-
-    attempt: StoredProgress
-    place: ThroughputKey
-    steps_per_s: float
-    reports: int
-
-
-def _learn(news: Sequence[News]) -> None:
-    """Merge the rates since the last report into the workloads' means (West's incremental variance)."""
-    known = _known_rates({place for _, place, _, _ in news})
-    for _, place, rate, reports in news:
-        if place in known:
-            known[place].add(rate=rate, reports=reports)
-    old = {t.pk: (t.steps_per_second, t.spread, t.reports) for t in known.values() if t.pk}
-    rewrite(Throughput, ("steps_per_second", "spread", "reports"), old)
-    Throughput.objects.bulk_create([throughput for throughput in known.values() if not throughput.pk])
-
-
-def _rates(fresh: Fresh) -> Iterator[News]:
+def _rates(fresh: Fresh) -> Iterator[RateNews]:
     """Rates since the last stored report; implausible ones are dropped."""
     for attempt, advance in fresh:
         seconds = (advance.at - (attempt.step_at or advance.first_at)).total_seconds()
         steps = advance.step - (attempt.step if attempt.step is not None else advance.first_step)
         if seconds > 0 and 0 <= steps <= LARGEST_RATE * seconds:
-            yield News(attempt, _key_of(attempt, advance), steps / seconds, advance.reports - attempt.reports)
+            yield RateNews(_key_of(attempt, advance), steps / seconds, advance.reports - attempt.reports)
 
 
-def _of_cpus(news: News) -> CpuNews:
-    key = CpuRateKey(*news.place[:-1], news.attempt.cpus_per_gpu, news.place.batch_size)
-    return CpuNews(key, news.steps_per_s, news.reports)
-
-
-def _key_of(attempt: StoredProgress, advance: Advance) -> ThroughputKey:
-    where = (attempt.gpu_type, attempt.gpu_count, len(attempt.nodes))
-    return ThroughputKey(attempt.team, attempt.workload, *where, _batch_of(attempt, advance))
+def _key_of(attempt: StoredProgress, advance: Advance) -> RateKey:
+    gang = (attempt.gpu_type, attempt.gpu_count, len(attempt.nodes))
+    return RateKey(attempt.team, attempt.workload, *gang, _batch_of(attempt, advance), attempt.cpus_per_gpu)
 
 
 def _batch_of(attempt: StoredProgress, advance: Advance) -> int:
@@ -184,28 +143,3 @@ def _gradients(fresh: Fresh) -> Iterator[Gradients]:
         batch, sqr, var = _batch_of(attempt, advance), advance.grad_sqr, advance.grad_var
         if gradients := Gradients.of_batch(attempt.team, attempt.workload, batch, sqr, var):
             yield gradients
-
-
-def _known_rates(places: AbstractSet[ThroughputKey]) -> dict[ThroughputKey, Throughput]:
-    """Stored or new row of each key, up to `MOST_BATCHES` batch sizes per gang."""
-    rows = Throughput.objects.filter(workload__in={place.workload for place in places})
-    found = {ThroughputKey(t.team_id, t.workload, t.gpu_type_id, t.gpus, t.nodes, t.batch_size): t for t in rows}
-    batches = Counter(place[:-1] for place in found)
-    known = {place: throughput for place, throughput in found.items() if place in places}
-    for place in sorted(places - known.keys()):
-        if batches[place[:-1]] < MOST_BATCHES:
-            batches[place[:-1]] += 1
-            known[place] = _blank(place)
-    return known
-
-
-def _blank(place: ThroughputKey) -> Throughput:
-    return Throughput(
-        team_id=place.team,
-        workload=place.workload,
-        gpu_type_id=place.gpu_type,
-        gpus=place.gpus,
-        nodes=place.nodes,
-        batch_size=place.batch_size,
-        steps_per_second=0.0,
-    )

@@ -8,7 +8,7 @@ from jobs_app.models.job_event import JobEvent
 from jobs_app.models.secret import Secret
 from jobs_app.models.tally import Metric, Tally, Total
 from jobs_app.models.team import ApiToken, Team
-from jobs_app.models.throughput import CpuRate, GradientNoise, Throughput
+from jobs_app.models.throughput import CpuRate, GradientNoise, MeasuredRate, Throughput
 
 __all__ = [
     "ApiToken",
@@ -22,6 +22,7 @@ __all__ = [
     "JobDependency",
     "JobEvent",
     "JobTag",
+    "MeasuredRate",
     "Metric",
     "Reason",
     "Secret",

@@ -8,7 +8,8 @@ import pytest
 from django.utils import timezone
 
 from estimation.throughput_model import ThroughputModel
-from jobs_app.measurement.rates import MOST_BATCHES, Advance, note_progress
+from jobs_app.measurement.fading_means import MOST_ROWS
+from jobs_app.measurement.rates import Advance, note_progress
 from jobs_app.models import Attempt, GradientNoise, Job, Throughput
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.explain.dry_run import dry_run
@@ -161,9 +162,9 @@ def test_later_reports_of_noise_are_merged_with_earlier_ones(lab: Lab, first: Jo
 
 
 def test_a_program_that_says_another_batch_with_each_report_fills_no_table(lab: Lab, first: Job) -> None:
-    for n in range(MOST_BATCHES + 5):
+    for n in range(MOST_ROWS + 5):
         report(lab.attempts(first)[0], reports=10 * (n + 1), batch_size=100 + n)
-    assert Throughput.objects.count() == MOST_BATCHES
+    assert Throughput.objects.count() == MOST_ROWS
 
 
 def test_a_batch_beyond_all_bounds_is_taken_for_the_one_that_was_told(lab: Lab, first: Job) -> None:
