@@ -12,8 +12,8 @@ from tests.chaos.rows import fault_of_history
 from tests.chaos.slurm import over_slurm
 from tests.chaos.stack import full_stack
 
-FAULTS = 24
-FAULTS_OVER_SLURM = 12
+FAULTS = 12
+FAULTS_OVER_SLURM = 6
 without_slurm = pytest.mark.skipif(
     bool(missing_programs()) and os.environ.get("CI") != "true", reason="Slurm is not installed: see bootstrap.sh"
 )
