@@ -2,7 +2,8 @@
 
 Throughput of the optimum, its bound and the greedy rule where jobs fill a cluster; and completion times on a generated
 trace, for the original's is not in the reference data: 100 jobs of one GPU at once, log-normal durations with the mean
-and the 99th percentile that it has without queueing, models drawn evenly. `cost` tells what tuning itself takes, alone.
+and the 99th percentile that it has without queueing, models drawn evenly. `cost` tells what tuning itself takes, alone;
+`curves` what measured CPU curves come to, start by start.
 Needs the data, see CONTRIBUTING.md.
 """
 
@@ -14,14 +15,16 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
 from time import process_time
+from typing import Any
 
 import numpy as np
 
 from allocation.cpu_memory.opt import best_shares, fractional_spread, split_jobs
-from allocation.cpu_memory.sensitivity import Sensitivity, best_case_demand
+from allocation.cpu_memory.sensitivity import Sensitivity, best_case_demand, sensitivity_of_curve
 from allocation.cpu_memory.tune import largest_demand_first, place_and_tune, proportional_shares, tune
 from allocation.types import Floats, Ints
 from benchmarks.problems import reference
+from estimation.cpu_curve import SURE_REPORTS, CpuSample, cpu_curve, with_next_trial
 
 GPUS, NODE = 8, np.array([24.0, 500.0])
 """A node: GPUs, CPUs and GB of memory."""
@@ -33,6 +36,8 @@ JOBS, SEEDS = 100, range(5)
 MEAN_H, SIGMA = 3.013, 0.461
 """Of the durations with proportional shares; with this deviation the 99th percentile is 7.92 h."""
 ROUND_S = 300.0
+CURVES, NOISE = 100, 0.03
+"""Repetitions of the measurement of a curve, and the standard deviation of a start's rate, relative."""
 CLAIMED = {
     (128, "FIFO"): (3.013, 7.92, 2.180, 7.42),
     (128, "SRTF"): (3.013, None, 2.183, None),
@@ -48,8 +53,8 @@ Order = Callable[[Floats], Ints]
 
 
 def main() -> None:
-    if sys.argv[1:] == ["cost"]:
-        sys.stdout.write(f"{cost()}\n")
+    if sys.argv[1:] in (["cost"], ["curves"]):
+        sys.stdout.write(f"{cost() if sys.argv[1:] == ['cost'] else measured_curves()}\n")
         return
     sys.stdout.write("| jobs and GPUs | optimum, x proportional | bound above it | s | split by the spread | greedy: ")
     sys.stdout.write(" | ".join(FIRST) + " |\n| ---: | ---: | ---: | ---: | ---: |" + " ---: |" * len(FIRST) + "\n")
@@ -115,6 +120,37 @@ def cost() -> str:
     return f"{PLACED} placed jobs on {PLACED // GPUS} nodes are tuned in {used}, to {reached:.3f} x proportional."
 
 
+def measured_curves() -> str:
+    """Rows of a table: each model's jobs start alone on a node, one after the other, with what was measured before.
+
+    A start's rate is the model's throughput with all data in memory, times a noise of 3 % per start.
+    """
+    head = "| model | starts | CPUs per GPU, mean | throughput, x proportional | best possible |\n"
+    rows = [_measured_curve(name, model) for name, model in zip(names(), models(), strict=True)]
+    return head + "| --- | ---: | ---: | ---: | ---: |\n" + "".join(rows)
+
+
+def _measured_curve(name: str, model: Sensitivity) -> str:
+    runs = [_starts(model, np.random.default_rng(seed)) for seed in range(CURVES)]
+    cpus, most = [starts[-1] for starts in runs], np.array([model.cpus.max(), model.memory_gib.max()])
+    reached = fmean(model.at(np.array([last, most[1]])) for last in cpus)
+    base, best = (model.at(np.array([given, most[1]])) for given in (share()[0], most[0]))
+    until = fmean(len(starts) - 1 for starts in runs)
+    return f"| {name} | {until:.1f} | {fmean(cpus):.1f} | {reached / base:.2f} | {best / base:.2f} |\n"
+
+
+def _starts(model: Sensitivity, rng: np.random.Generator) -> list[float]:
+    """CPUs per GPU of each start, until the same is asked for again."""
+    most = np.array([model.cpus.max(), NODE[1]])
+    given, samples = [float(share()[0])], list[CpuSample]()
+    while len(given) < 2 or given[-1] != given[-2]:
+        rate = model.at(np.array([given[-1], model.memory_gib.max()])) * rng.normal(1, NOISE)
+        samples.append(CpuSample(int(given[-1]), 1, rate, SURE_REPORTS))
+        curve = sensitivity_of_curve(with_next_trial(cpu_curve(samples)), share(), most=most)
+        given.append(float(best_case_demand(curve, share())[0]))
+    return given
+
+
 def _peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -135,13 +171,23 @@ def trace(seed: int) -> Trace:
     return Trace(drawn * MEAN_H * 3600 / drawn.mean(), [models()[kind] for kind in kinds])
 
 
+def names() -> list[str]:
+    return list(_published()["models"])
+
+
 @cache
 def models() -> list[Sensitivity]:
     """The twelve published matrices."""
-    data = json.loads((reference() / "traces" / "synergy_sensitivity_1gpu.json").read_text())
+    data = _published()
     cpus, memory = (np.array(data["_axes"][name], float) for name in ("rows_cpu_per_gpu", "cols_mem_gb_per_gpu"))
     matrices = (np.array(m["tput_matrix_rel_to_proportional"], float) for m in data["models"].values())
     return [Sensitivity(cpus, memory, matrix) for matrix in matrices]
+
+
+@cache
+def _published() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((reference() / "traces" / "synergy_sensitivity_1gpu.json").read_text())
+    return found
 
 
 def share() -> Floats:

@@ -103,7 +103,7 @@ class ProgressTail:
             loss=_number(report.get("loss")),
             epoch=_number(report.get("epoch")),
             batch_size=_integer(report.get("batch_size")),
-            total_steps=_integer(report.get("total_steps")) or (first.total_steps if first else None),
+            total_steps=_total_steps(report) or (first.total_steps if first else None),
             grad_sqr=_number(report.get("grad_sqr")),
             grad_var=_number(report.get("grad_var")),
             **self._checkpoint_of(report, now),
@@ -144,6 +144,17 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return report if isinstance(report, dict) and _integer(report.get("step")) is not None else None
+
+
+def _total_steps(report: dict[str, Any]) -> int | None:
+    """As the line says; else by its epoch, of so many, at its step."""
+    if (told := _integer(report.get("total_steps"))) is not None:
+        return told
+    epoch, epochs = _number(report.get("epoch")), _number(report.get("epochs"))
+    if not epoch or not epochs or not 0 < epoch <= epochs:
+        return None
+    step: int = report["step"]
+    return min(math.ceil(step * epochs / epoch), GREATEST_INTEGER)
 
 
 def _integer(value: object) -> int | None:

@@ -287,6 +287,27 @@ class QueueOutlook(TypedDict):
     detail: str
 
 
+class WakingNode(TypedDict):
+    """Node that is being woken, and when it is expected to take jobs."""
+
+    node: str
+    gpu_type: str
+    since: str
+    expected_at: str
+
+
+class Checkpoints(TypedDict):
+    """What checkpoints and losses of nodes mean for the rest of a running job."""
+
+    interval_s: float
+    cost_s: float
+    measured: bool
+    restore_s: float
+    at_stake_gpu_s: float
+    lost_gpu_s: float | None
+    in_time: float | None
+
+
 class Explanation(TypedDict):
     """Why a job waits, how long it still runs, and the rates that the scheduler assumes for it."""
 
@@ -295,8 +316,10 @@ class Explanation(TypedDict):
     message: str
     reasons: list[Reason]
     outlook: NotRequired[QueueOutlook | None]
+    waking: NotRequired[list[WakingNode]]
     remaining: NotRequired[Remaining | None]
     placement: NotRequired[PlacementOdds | None]
+    checkpoints: NotRequired[Checkpoints | None]
     rates_used: list[RateUsed]
     cpu_memory: str
     """Why it has its CPUs and memory; empty unless the round has chosen them."""
@@ -355,6 +378,9 @@ class Node(TypedDict):
     gpu_type: str
     gpus: int
     slow_gpus: NotRequired[int]
+    availability: NotRequired[float]
+    """Part of the time in which it is up."""
+    mean_up_s: NotRequired[float]
     free_gpus: int
     state: str
     health: str

@@ -223,6 +223,7 @@ def progress(
     step: SupportsInt,
     *,
     epoch: SupportsFloat | None = None,
+    epochs: SupportsFloat | None = None,
     loss: SupportsFloat | None = None,
     batch_size: SupportsInt | None = None,
     total_steps: SupportsInt | None = None,
@@ -232,7 +233,8 @@ def progress(
     """Report the progress of the job to Motley, on rank 0, once or twice a second; does nothing outside Motley.
 
     NumPy and PyTorch scalars are accepted. `batch_size` is the global batch size; `total_steps`, the step at which the
-    job will be done, tells Motley what is left of a job whose description does not say it; `grad_sqr` and `grad_var`
+    job will be done, tells Motley what is left of a job whose description does not say it, and so do `epoch`, parts
+    included and from 0 on, and the number of `epochs`; `grad_sqr` and `grad_var`
     are the squared norm of the gradient and its variance over batches of that size, from which Motley estimates
     statistical efficiency (goodput). If a report cannot be written, there is one warning on stderr and training
     continues.
@@ -244,6 +246,7 @@ def progress(
         "step": int(step),
         "at": time.time(),
         "epoch": _finite(epoch),
+        "epochs": _finite(epochs),
         "loss": _finite(loss),
         "batch_size": None if batch_size is None else int(batch_size),
         "total_steps": None if total_steps is None else int(total_steps),

@@ -16,6 +16,7 @@ from scheduler_app.agents.unpacked_size import UnpackedSize
 
 OWN = 0o700
 CHUNK_BYTES = 1 << 20
+ASK_EVERY_BYTES = 64 << 20
 
 
 class Readable(Protocol):
@@ -25,7 +26,7 @@ class Readable(Protocol):
 
 
 Permission = Callable[[], AbstractContextManager[bool]]
-"""Asked before and after an archive comes."""
+"""Asked before an archive comes, after each `ASK_EVERY_BYTES` of it, and at its end."""
 
 
 class LargerThanAllowed(Exception):
@@ -83,16 +84,13 @@ def store_checkpoints(
     """
     if size > limits.packed:
         raise LargerThanAllowed
-    with still() as may:
-        if not may:
-            return False
     target = checkpoints_of(job)
     make_folder(target.parent)
     beside = target.with_name(f".agent-{sender}")
-    with _received(body, beside, size, UnpackedSize(limits.unpacked)), still() as may:
-        if may:
+    with _received(body, beside, size, UnpackedSize(limits.unpacked), still) as whole, still() as may:
+        if whole and may:
             beside.replace(target)
-        return may
+        return whole and may
 
 
 def size_of(job: str, attempts: list[int]) -> int:
@@ -109,22 +107,46 @@ def discard(job: str, attempts: list[int]) -> None:
 
 
 @contextmanager
-def _received(body: Readable, path: Path, size: int, unpacked: UnpackedSize) -> Iterator[None]:
-    """The body in a file, which is removed at the end; one that a killed process has left is written over."""
+def _received(body: Readable, path: Path, size: int, unpacked: UnpackedSize, still: Permission) -> Iterator[bool]:
+    """The body in a file, which is removed at the end; False where the sender was not allowed to go on with it.
+
+    A file that a killed process has left is written over.
+    """
     try:
         with path.open("wb") as file:
-            left = size
-            while left and (chunk := body.read(min(CHUNK_BYTES, left))):
+            for at, wanted in _pieces(size):
+                if at % ASK_EVERY_BYTES == 0 and not _allows(still):
+                    yield False
+                    return
+                chunk = _whole(body, wanted)
                 unpacked.add(chunk)
-                left -= file.write(chunk)
-            if left:
-                raise CutShort
+                file.write(chunk)
             unpacked.finish()
             file.flush()
             os.fsync(file.fileno())
-        yield
+        yield True
     finally:
         path.unlink(missing_ok=True)
+
+
+def _pieces(size: int) -> Iterator[tuple[int, int]]:
+    """Where each piece begins, and its length."""
+    return ((at, min(CHUNK_BYTES, size - at)) for at in range(0, size, CHUNK_BYTES))
+
+
+def _whole(body: Readable, size: int) -> bytes:
+    """So many bytes of the body; raises `CutShort` where it ends before."""
+    found = b""
+    while len(found) < size:
+        if not (piece := body.read(size - len(found))):
+            raise CutShort
+        found += piece
+    return found
+
+
+def _allows(still: Permission) -> bool:
+    with still() as may:
+        return may
 
 
 def make_folder(folder: Path) -> None:

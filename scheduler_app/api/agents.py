@@ -1,8 +1,9 @@
-"""REST: machines that may join, or have joined (`/agents`). For administrators."""
+"""REST: machines that may join, or have joined (`/agents`): administrators change them, members see their team's."""
 
 from datetime import timedelta
 from typing import Any
 
+from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, status, viewsets
@@ -21,11 +22,11 @@ from scheduler_app.operations.join_agent import issue_join_token, revoke_agent
 LONGEST_HOURS = 24 * 30
 
 
-class ForAdministrators(NotForJobs):
+class AdministratorsChange(NotForJobs):
     message = "Only an administrator may do this, with a token of scope admin."
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        return super().has_permission(request, view) and is_administrator(request)
+        return super().has_permission(request, view) and (view.action == "list" or is_administrator(request))
 
 
 class AgentSpec(Strict):
@@ -83,14 +84,17 @@ class NewAgent(AgentAnswer):
 
 @extend_schema_view(list=extend_schema(summary="List machines that join"))
 class AgentViewSet(ShowMany[Agent], viewsets.GenericViewSet[Agent]):
-    """Machines that may join or have joined, sorted by name."""
+    """Machines that may join or have joined, sorted by name; those of other teams are for administrators."""
 
-    queryset = Agent.objects.select_related("team")
     serializer_class = AgentAnswer
-    permission_classes = (ForAdministrators,)
+    permission_classes = (AdministratorsChange,)
     pagination_class = ByName
     lookup_field = "name"
     lookup_value_regex = NAME
+
+    def get_queryset(self) -> QuerySet[Agent]:
+        seen = Agent.objects.select_related("team")
+        return seen if is_administrator(self.request) else seen.filter(team__members=caller(self.request).pk)
 
     @extend_schema(summary="Make a join token", request=AgentSpec, responses={201: NewAgent})
     def create(self, request: Request) -> Response:

@@ -1,6 +1,6 @@
 """REST: nodes; cordon, drain and resume."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from rest.representation import ShowMany, ShowOne, single
 from scheduler_app.api.serializers import NodeAnswer
 from scheduler_app.explain.drain_estimate import NodeOccupancy, occupancies
 from scheduler_app.operations.gpu_occupancy import nodes_with_gpus
+from scheduler_app.round.node_lifetimes import KnownLifetime, known_lifetimes
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
 
@@ -65,6 +66,11 @@ class NodeViewSet(ShowMany[Node], ShowOne[Node], viewsets.GenericViewSet[Node]):
         return {}
 
     @cached_property
+    def lifetimes(self) -> dict[str, KnownLifetime]:
+        """Observed lifetimes of the nodes in the response, by name."""
+        return {}
+
+    @cached_property
     def engines(self) -> dict[str, Engine]:
         """Each engine once, not with every node: its inventory names all of its nodes."""
         return Engine.objects.in_bulk(field_name="name")
@@ -74,16 +80,22 @@ class NodeViewSet(ShowMany[Node], ShowOne[Node], viewsets.GenericViewSet[Node]):
 
     def paginate_queryset(self, queryset: Any) -> list[Any] | None:
         page = super().paginate_queryset(queryset)
-        self.occupancies.update(occupancies(page or [], timezone.now()))
+        self._read_of(page or [])
         return page
 
     def get_object(self) -> Node:
         node = super().get_object()
-        self.occupancies.update(occupancies([node], timezone.now()))
+        self._read_of([node])
         return node
 
+    def _read_of(self, nodes: Sequence[Node]) -> None:
+        now = timezone.now()
+        self.occupancies.update(occupancies(nodes, now))
+        self.lifetimes.update(known_lifetimes((node.name for node in nodes), now))
+
     def get_serializer_context(self) -> dict[str, Any]:
-        return {**super().get_serializer_context(), "occupancies": self.occupancies, "engines": self.engines}
+        read = {"occupancies": self.occupancies, "lifetimes": self.lifetimes, "engines": self.engines}
+        return {**super().get_serializer_context(), **read}
 
     @extend_schema(request=WhyOut, responses={202: NodeAnswer})
     @action(detail=True, methods=["post"])

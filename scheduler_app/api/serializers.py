@@ -1,5 +1,6 @@
 """REST serializers of nodes, rounds, explanations and plans."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -8,6 +9,7 @@ from rest_framework import serializers
 from cluster_app.engine_reports import engine_message
 from cluster_app.models import Node
 from estimation.durations import Basis
+from estimation.node_lifetimes import NodeLifetime
 from jobs_app.measurement.energy import ENERGY_SOURCES
 from jobs_app.models import Attempt
 from jobs_app.serializers import ReasonAnswer
@@ -15,6 +17,7 @@ from scheduler_app.explain.drain_estimate import NodeOccupancy
 from scheduler_app.explain.what_if import ChangeKind
 from scheduler_app.fairness.energy_ledger import energy_of_round
 from scheduler_app.models import Round
+from scheduler_app.round.node_lifetimes import KnownLifetime
 
 WHEN_EMPTY = "Estimated time at which the last job leaves a node that is out of service; null if unknown."
 
@@ -42,6 +45,8 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
     engine = serializers.CharField(source="engine_id", help_text="Name of the engine that runs jobs on it.")
     engine_message = serializers.SerializerMethodField()
     price_per_gpu_hour = serializers.FloatField(allow_null=True, help_text="Null: that of its GPU type.")
+    availability = serializers.SerializerMethodField()
+    mean_up_s = serializers.SerializerMethodField()
     gpus = serializers.IntegerField()
     slow_gpus = serializers.IntegerField(help_text="GPUs on which jobs run slower than on others of their type.")
     free_gpus = serializers.SerializerMethodField()
@@ -66,6 +71,8 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
             "engine_message",
             "capacity_type",
             "notice_s",
+            "availability",
+            "mean_up_s",
             "price_per_gpu_hour",
             "lent_from",
             "lent_until",
@@ -86,6 +93,18 @@ class NodeAnswer(serializers.ModelSerializer[Node]):
             "empty_forecast",
         )
         read_only_fields = fields
+
+    def get_availability(self, node: Node) -> float:
+        """Part of the time in which it is up: as observed, and as nodes of its capacity type are."""
+        return self._lifetime(node).availability
+
+    def get_mean_up_s(self, node: Node) -> float:
+        """Seconds that it is expected to stay up from its return on."""
+        return self._lifetime(node).mean_up_s
+
+    def _lifetime(self, node: Node) -> NodeLifetime:
+        lifetimes: Mapping[str, KnownLifetime] = self.context["lifetimes"]
+        return lifetimes[node.name].lifetime
 
     def get_free_gpus(self, node: Node) -> int:
         return max(int(node.gpus - node.busy_gpus) - node.foreign_gpus, 0)  # type: ignore[attr-defined]  # annotated
@@ -263,6 +282,31 @@ class PlacementAnswer(serializers.Serializer[Any]):
     detail = serializers.CharField(help_text="The same in words.")
 
 
+class WakingNodeAnswer(serializers.Serializer[Any]):
+    node = serializers.CharField()
+    gpu_type = serializers.CharField()
+    since = serializers.DateTimeField(help_text="When it began to be woken.")
+    expected_at = serializers.DateTimeField(help_text="When it takes jobs, if it boots in the time of its GPU type.")
+
+
+class CheckpointsAnswer(serializers.Serializer[Any]):
+    """What checkpoints and losses of nodes mean for the rest of a running job."""
+
+    interval_s = serializers.FloatField(help_text="Seconds of work between two checkpoints that pay.")
+    cost_s = serializers.FloatField(help_text="Of one checkpoint.")
+    measured = serializers.BooleanField(help_text="Whether the cost was measured; else it is that of a restore.")
+    restore_s = serializers.FloatField()
+    at_stake_gpu_s = serializers.FloatField(help_text="GPU-seconds of work that a loss takes on average.")
+    lost_gpu_s = serializers.FloatField(
+        allow_null=True, help_text="GPU-seconds that losses are expected to take until its end; null: not known."
+    )
+    in_time = serializers.FloatField(
+        allow_null=True,
+        help_text="Probability of meeting the deadline, as far as losses of nodes decide it; null: it has none, or it "
+        "is not known how much is left.",
+    )
+
+
 class Explanation(serializers.Serializer[Any]):
     """Why a job is in its state, and its throughput by configuration."""
 
@@ -271,10 +315,14 @@ class Explanation(serializers.Serializer[Any]):
     message = serializers.CharField()
     reasons = ReasonAnswer(many=True)
     outlook = OutlookAnswer(allow_null=True, help_text="Null unless the job waits and has a forecast.")
+    waking = WakingNodeAnswer(
+        many=True, help_text="Nodes that are being woken, of types that it may use, while it waits for capacity."
+    )
     remaining = RemainingAnswer(allow_null=True, help_text="Null for a job that has ended, or where nothing tells.")
     placement = PlacementAnswer(
         allow_null=True, help_text="Null unless it runs, and nodes of its type stay longer or shorter than its own."
     )
+    checkpoints = CheckpointsAnswer(allow_null=True, help_text="Null unless it runs.")
     rates_used = RateUsed(many=True)
     cpu_memory = serializers.CharField(
         allow_blank=True,

@@ -7,9 +7,10 @@ from typing import Any
 from estimation.rates import Source
 from jobs_app.models import Job
 from jobs_app.models.job import JobQuerySet
+from scheduler_app.explain.checkpoint_outlook import checkpoint_outlook
 from scheduler_app.explain.cpu_memory import explain_cpu_memory
 from scheduler_app.explain.placement_odds import placement_odds
-from scheduler_app.explain.queue_outlook import queue_outlook
+from scheduler_app.explain.queue_outlook import queue_outlook, waking_nodes
 from scheduler_app.explain.rate_comparison import explain_measurement
 from scheduler_app.explain.remaining_work import remaining_work
 from scheduler_app.models import Round
@@ -85,8 +86,10 @@ def explain_job(job: Job, now: datetime) -> dict[str, Any]:
         "message": job.message,
         "reasons": job.reasons,
         "outlook": queue_outlook(job),
+        "waking": waking_nodes(job),
         "remaining": remaining_work(job, attempts, now),
         "placement": placement_odds(job, attempts, now),
+        "checkpoints": checkpoint_outlook(job, attempts, now),
         "rates_used": rates_used(job, archive_of(record)) if record else [],
         "cpu_memory": explain_cpu_memory(attempt),
         "measurement": explain_measurement(attempt),

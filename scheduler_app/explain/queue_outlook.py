@@ -1,13 +1,15 @@
-"""Outlook of a waiting job: its place in the queue, the GPUs that others hold, and when a start is expected."""
+"""Outlook of a waiting job: its place in the queue, the GPUs that others hold, when a start is expected, and nodes
+that are being woken."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.contrib.humanize.templatetags.humanize import ordinal
 
-from cluster_app.models import GpuType
+from cluster_app.models import GpuType, Node, NodePower
 from jobs_app.models import Job
+from scheduler_app.energy.wake import FOR_CAPACITY
 from scheduler_app.explain.dry_run import FreeOnNode, free_on_nodes, row_of
 from scheduler_app.job_forecasts.showing import Interval, ShownForecast, read_forecast
 
@@ -50,3 +52,28 @@ def queue_outlook(job: Job) -> QueueOutlook | None:
 def _outlook(found: ShownForecast, start: Interval, nodes: Sequence[FreeOnNode]) -> QueueOutlook:
     gpus, free = (sum(getattr(node, name) for node in nodes) for name in ("gpus", "free_gpus"))
     return QueueOutlook(found.place, found.queue, gpus, gpus - free, start, found.made_at)
+
+
+@dataclass(frozen=True)
+class WakingNode:
+    """A node that sleeps no more and has not reported yet. Nodes of its GPU type boot within `boot_s`."""
+
+    node: str
+    gpu_type: str
+    since: datetime
+    boot_s: int
+
+    @property
+    def expected_at(self) -> datetime:
+        return self.since + timedelta(seconds=self.boot_s)
+
+
+def waking_nodes(job: Job) -> list[WakingNode]:
+    """Those of GPU types that a job may use which waits for capacity, the next to come first; none for any other."""
+    if job.state != Job.State.QUEUED or job.reason not in FOR_CAPACITY:
+        return []
+    rows = NodePower.objects.filter(node__state=Node.State.WAKING)
+    if job.gpu_types:
+        rows = rows.filter(node__gpu_type__name__in=job.gpu_types)
+    columns = rows.values_list("node__name", "node__gpu_type__name", "since", "node__gpu_type__boot_s")
+    return sorted((WakingNode(*row) for row in columns), key=lambda node: (node.expected_at, node.node))

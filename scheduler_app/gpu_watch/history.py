@@ -68,6 +68,8 @@ class GpuNow:
     node: str
     index: int
     emulated: bool
+    uuid: str
+    gpu_type: str
     job: UUID | None
     utilization: float | None
     memory_used_mib: float | None
@@ -137,8 +139,10 @@ def gpus_now(now: datetime, node: int | None = None) -> list[GpuNow]:
     rows = GpuMinute.objects.filter(minute__gt=minute_of(now) - NOW)
     of_node = rows.filter(gpu__node=node) if node is not None else rows
     columns = ("utilization", "memory_used_mib", "power_w", "temperature_c", "ecc_errors", "throttle")
-    names = ("gpu__node__name", "gpu__index", "gpu__node__emulated", "attempt__job")
-    newest = {row[:2]: GpuNow(*row) for row in of_node.order_by("minute", "pk").values_list(*names, *columns)}
+    names = ("gpu__node__name", "gpu__index", "gpu__node__emulated", "gpu__uuid", "gpu__node__gpu_type__name")
+    newest = {
+        row[:2]: GpuNow(*row) for row in of_node.order_by("minute", "pk").values_list(*names, "attempt__job", *columns)
+    }
     return [newest[key] for key in sorted(newest)]
 
 

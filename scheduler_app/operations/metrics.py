@@ -107,13 +107,19 @@ def _gpu_readings(now: datetime) -> Iterator[Family]:
     """Means of the last minute, under the names of NVIDIA's DCGM exporter."""
     found = gpus_now(now)
     for name, (words, value) in DCGM.items():
-        family = GaugeMetricFamily(f"DCGM_FI_DEV_{name}", words, labels=["gpu", "node", "job", "emulated"])
+        family = GaugeMetricFamily(f"DCGM_FI_DEV_{name}", words, labels=DCGM_LABELS)
         for one in found:
             if (figure := value(one)) is not None:
-                family.add_metric([str(one.index), one.node, str(one.job or ""), str(one.emulated).lower()], figure)
+                family.add_metric(_dcgm_labels(one), figure)
         yield family
 
 
+def _dcgm_labels(one: GpuNow) -> list[str]:
+    return [str(one.index), one.uuid, one.gpu_type, one.node, one.node, str(one.job or ""), str(one.emulated).lower()]
+
+
+DCGM_LABELS = ("gpu", "UUID", "modelName", "Hostname", "node", "job", "emulated")
+"""The first four are DCGM's."""
 DCGM: dict[str, tuple[str, Callable[[GpuNow], float | None]]] = {
     "GPU_UTIL": ("GPU utilization (in %).", lambda one: one.utilization),
     "FB_USED": ("Framebuffer memory used (in MiB).", lambda one: one.memory_used_mib),

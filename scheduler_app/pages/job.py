@@ -151,6 +151,7 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
     sentences = [explain_placement(rows), explanation["measurement"], explanation["cpu_memory"], odds]
     return {
         "outlook": explanation["outlook"],
+        "waking": explanation["waking"],
         "why_no_forecast": "" if explanation["outlook"] or job.state != Job.State.QUEUED else why_none(job),
         "rates": rows,
         "explain_placement": " ".join(filter(None, sentences)),

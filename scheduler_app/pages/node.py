@@ -41,6 +41,7 @@ def node(request: SignedInRequest, name: str) -> HttpResponse:
     of_its_own = known.observed.losses >= LEAST_LOSSES
     context: dict[str, Any] = {
         "node": seen,
+        "price": seen.gpu_type.price_per_hour if seen.price_per_gpu_hour is None else seen.price_per_gpu_hour,
         "hours": hours_of(seen),
         "windows": [row for row in read_windows(now) if seen.pk in row.nodes],
         "known": known,

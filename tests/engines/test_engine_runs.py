@@ -1,5 +1,6 @@
 """Attempts from launch to end, as real processes."""
 
+import json
 import os
 import subprocess
 import sys
@@ -309,6 +310,15 @@ def test_progress_is_summed_up_whatever_the_lines_hold(lab: Lab) -> None:
     assert (progress.loss, progress.batch_size, report.invalid_lines) == (None, 64, 10)
     assert progress.total_steps == 90  # as the job said it last
     assert (progress.grad_sqr, progress.grad_var) == (0.5, None)
+
+
+@pytest.mark.local_only
+def test_epochs_tell_how_many_steps_a_job_has(lab: Lab) -> None:
+    lines = [{"step": 10, "epoch": 0, "epochs": 90}, {"step": 30, "epoch": 1.5, "epochs": 90}, {"step": 31}]
+    write = "\n".join(f"echo '{json.dumps(line)}' >> $MOTLEY_PROGRESS" for line in lines)
+    progress = lab.end_of(lab.launch(write)).progress
+    assert progress is not None
+    assert progress.total_steps == 1800
 
 
 def test_lines_that_are_no_reports_are_counted_even_where_none_is_one(lab: Lab) -> None:

@@ -83,7 +83,9 @@ def test_the_page_of_a_node_shows_its_gpus_now_and_why_one_is_out_of_service(att
 
 def test_metrics_have_the_names_of_the_dcgm_exporter(attempt: Attempt) -> None:
     gpu, said = a_gpu(attempt), exposition().decode()
-    labels = f'{{emulated="true",gpu="{gpu.index}",job="{attempt.job_id}",node="{gpu.node.name}"}}'
+    of_dcgm = f'Hostname="{gpu.node.name}",UUID="{gpu.uuid}"'
+    model = f'modelName="{gpu.node.gpu_type.name}"'
+    labels = f'{{{of_dcgm},emulated="true",gpu="{gpu.index}",job="{attempt.job_id}",{model},node="{gpu.node.name}"}}'
     for name, value in (("GPU_UTIL", 80.0), ("FB_USED", 4096.0), ("POWER_USAGE", 250.0), ("GPU_TEMP", 83.0)):
         assert f"DCGM_FI_DEV_{name}{labels} {value}" in said
 

@@ -62,7 +62,7 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/jobs/{id}/logs": OWN_JOB,
     "GET /api/v1/jobs/{id}/session": Row(job=403, stranger=404, reader=403, member=426, clerk=426, staff=426),
     "GET /api/v1/arrays/{id}": Row(job=403, stranger=404, reader=200, member=200, clerk=200, staff=200),
-    "GET /api/v1/agents": for_staff(),
+    "GET /api/v1/agents": for_all(),
     "POST /api/v1/agents": for_staff(body={"name": "desk"}, done=201),
     "DELETE /api/v1/agents/{name}": for_staff(done=204),
     "GET /api/v1/engines": for_all(),

@@ -18,8 +18,16 @@ from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
 from engines.protocol import AttemptReport, Launch, NodeFault, NodeLaunch, NodeReport, NodeState, Phase, StopReason
 from jobs_app.models import Job
 from scheduler_app.agents import engine as module
+from scheduler_app.agents import files
 from scheduler_app.agents.engine import AgentEngine
-from scheduler_app.agents.files import ArchiveLimits, CutShort, LargerThanAllowed, checkpoints_of, store_checkpoints
+from scheduler_app.agents.files import (
+    CHUNK_BYTES,
+    ArchiveLimits,
+    CutShort,
+    LargerThanAllowed,
+    checkpoints_of,
+    store_checkpoints,
+)
 from scheduler_app.agents.reports import OwnMachine, within
 from scheduler_app.agents.sync import hear
 from scheduler_app.models import Agent, AgentAttempt
@@ -172,6 +180,18 @@ def test_a_launch_that_cannot_be_read_is_made_anew_and_delays_no_other(agent: Ag
     assert [one.attempt for one in hears(agent).launches] == [8]
     engine.launch(launch_of(7))
     assert [one.attempt for one in hears(agent).launches] == [7, 8]
+
+
+def test_an_upload_goes_on_only_while_its_attempt_is_live(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "ASK_EVERY_BYTES", CHUNK_BYTES)
+    body, answers = BytesIO(gzip.compress(bytes(2 * CHUNK_BYTES), 0)), iter([True, False, False])
+    limits = ArchiveLimits(packed=8 * CHUNK_BYTES, unpacked=8 * CHUNK_BYTES)
+    size, job = len(body.getvalue()), uuid4()
+    assert not store_checkpoints(
+        job, body, size=size, limits=limits, sender=agent.pk, still=lambda: nullcontext(next(answers))
+    )
+    assert body.tell() == CHUNK_BYTES
+    assert not list(checkpoints_of(job).parent.iterdir())
 
 
 def test_an_archive_that_was_cut_short_replaces_no_whole_one(agent: Agent) -> None:

@@ -103,6 +103,16 @@ def test_over_rest_a_machine_has_its_team_and_its_state(lab: Lab) -> None:
     assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/team")
 
 
+def test_members_see_the_machines_of_their_teams_over_rest_and_change_none(lab: Lab) -> None:
+    for name, team in (("desk", "speech"), ("attic", "vision")):
+        lab.team(team)
+        call_command("jointoken", name, "--team", team, stdout=StringIO())
+    client = APIClient()
+    client.force_authenticate(lab.user("eve", "speech"))
+    assert [one["name"] for one in client.get("/api/v1/agents").json()["results"]] == ["desk"]
+    assert client.delete("/api/v1/agents/desk").status_code == 403
+
+
 def test_trust_comes_with_the_machine_that_joins_and_goes_at_once(lab: Lab) -> None:
     def trust() -> tuple[bool, bool]:
         return Agent.objects.get(name="desk").trusted, Engine.objects.get(name="desk").trusted

@@ -23,7 +23,8 @@ from scheduler_app.energy.node_use import start_of, step_of
 from scheduler_app.energy.report import energy_by_type
 from scheduler_app.energy.wake import NodePools, nodes_to_wake, wake_for_waiting_jobs
 from scheduler_app.errors import LeaseLost
-from scheduler_app.models import GpuClaim, NodeUse, SleepAdvice
+from scheduler_app.explain.decisions import explain_job
+from scheduler_app.models import GpuClaim, NodeUse, Round, SleepAdvice
 from scheduler_app.round.lease import Loop, acquire_lease, release_lease
 from scheduler_app.round.power import COMMANDS, drive_power, due_commands, is_awake, is_overdue
 from scheduler_app.round.probe import advance_probes, ask_for_probe
@@ -114,7 +115,29 @@ def test_nodes_sleep_at_low_load_and_wake_for_a_burst(lab: Lab, site: Site, node
         event.kind for event in NodeEvent.objects.filter(node__state=State.READY, kind__in=("slept", "woken", "awake"))
     ]
     assert sorted(kinds) == sorted(["slept", "woken", "awake"] * 4)
+    for first in (lab.attempts(job)[0] for job in jobs):  # delayed by the boot alone: the next round starts the job
+        for boot in NodeEvent.objects.filter(node__name=first.nodes[0], kind="awake"):
+            assert first.round_number <= Round.objects.filter(started_at__gt=boot.at).order_by("number")[0].number
     lab.let_go(*jobs)
+
+
+def test_a_job_that_waits_is_told_which_nodes_are_woken_for_it(
+    lab: Lab, site: Site, nodes: GpuType, plain_static: None
+) -> None:
+    let_sleep(lab, "n0", "n1", "n2", "n3", "n4")
+    running, waits = (lab.submit(UNTIL_LET_GO, gpus=2) for _ in range(2))
+    lab.until(lambda: NodePower.objects.filter(node__state=State.WAKING).exists())
+    waits.refresh_from_db()
+    told, *_ = explain_job(waits, lab.now)["waking"]
+    power = NodePower.objects.get(node__name=told.node, node__state=State.WAKING)
+    assert told.expected_at == power.since + timedelta(seconds=BOOT_S)
+    client = Client()
+    client.force_login(waits.owner)
+    said = client.get(f"/jobs/{waits.pk}", {"tab": "why"}).content.decode()
+    assert f"being woken; {told.node} is expected to take jobs" in " ".join(said.split())
+    lab.running(running, waits)
+    assert explain_job(waits, lab.now)["waking"] == []
+    lab.let_go(running, waits)
 
 
 def test_without_both_commands_it_is_advice(lab: Lab, site: Site, nodes: GpuType, settings: Settings) -> None:

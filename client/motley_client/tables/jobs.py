@@ -10,6 +10,7 @@ from motley_client.responses import (
     ACTIVE_STATES,
     Array,
     Attempt,
+    Checkpoints,
     Event,
     Explanation,
     Job,
@@ -22,6 +23,7 @@ from motley_client.responses import (
     QueueOutlook,
     RateUsed,
     Remaining,
+    WakingNode,
     WouldStart,
 )
 from motley_client.tables.format import (
@@ -35,6 +37,7 @@ from motley_client.tables.format import (
     number,
     table,
     to_the_second,
+    until,
     when,
 )
 from motley_client.terminal import sanitized
@@ -196,10 +199,12 @@ def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableTy
         ("message", answer["message"]),
         *(("reason", f"{reason['code']}: {reason['detail']}") for reason in answer["reasons"]),
         *_in_the_queue(answer.get("outlook"), now),
+        *_waking(answer.get("waking", ()), now),
         ("CPUs and memory", answer.get("cpu_memory", "")),
         ("Measurement", answer.get("measurement", "")),
         *_remaining(answer.get("remaining")),
         ("placement", placement["detail"] if (placement := answer.get("placement")) else ""),
+        *_checkpoints(answer.get("checkpoints")),
         ("round", number(answer["round"], "{}")),
         *_would_start(answer.get("would_start")),
     ]
@@ -212,6 +217,26 @@ def _in_the_queue(found: QueueOutlook | None, now: datetime) -> list[tuple[str, 
         return []
     made = f"(forecast {age(found['made_at'], now)} ago)"
     return [("queue", f"{found['detail']}; a start is expected {interval(found['start'], now)} {made}")]
+
+
+def _waking(found: Sequence[WakingNode], now: datetime) -> list[tuple[str, Cell]]:
+    """`n3, n4; n3 is expected to take jobs in 4m`."""
+    if not found:
+        return []
+    names, first = ", ".join(node["node"] for node in found), found[0]
+    return [("being woken", f"{names}; {first['node']} is expected to take jobs {until(first['expected_at'], now)}")]
+
+
+def _checkpoints(found: Checkpoints | None) -> list[tuple[str, Cell]]:
+    """`one pays each 25m; losses of nodes are expected to take 0.4 GPU-h; meets its deadline with probability 0.93`."""
+    if found is None:
+        return []
+    said = [f"one pays every {duration(found['interval_s'])}"]
+    if found["lost_gpu_s"] is not None:
+        said.append(f"losses of nodes are expected to take {found['lost_gpu_s'] / 3600:.2g} GPU-h")
+    if found["in_time"] is not None:
+        said.append(f"meets its deadline with probability {found['in_time']:.2f}, as far as losses decide it")
+    return [("checkpoints", "; ".join(said))]
 
 
 def _remaining(found: Remaining | None) -> list[tuple[str, Cell]]:
