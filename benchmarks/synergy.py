@@ -3,7 +3,8 @@
 Throughput of the optimum, its bound and the greedy rule where jobs fill a cluster; and completion times on a generated
 trace, for the original's is not in the reference data: 100 jobs of one GPU at once, log-normal durations with the mean
 and the 99th percentile that it has without queueing, models drawn evenly. `cost` tells what tuning itself takes, alone;
-`curves` what measured CPU curves come to, start by start.
+`curves` what measured CPU curves come to, start by start; `simulator` completion times on the same traces by Motley's
+simulator, with the CPU axis of the published matrices, all data being in memory.
 Needs the data, see CONTRIBUTING.md.
 """
 
@@ -13,7 +14,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
@@ -25,6 +28,10 @@ from allocation.cpu_memory.tune import largest_demand_first, place_and_tune, pro
 from allocation.types import Floats, Ints
 from benchmarks.problems import reference
 from estimation.cpu_curve import SURE_REPORTS, CpuSample, cpu_curve, with_next_trial
+from simulation.rules.cpu_shares import CpuRule
+from simulation.scenario.scenario import Scenario
+from simulation.traces.motley_csv import write_motley_csv
+from simulation.traces.trace import Program, TraceJob
 
 GPUS, NODE = 8, np.array([24.0, 500.0])
 """A node: GPUs, CPUs and GB of memory."""
@@ -53,8 +60,8 @@ Order = Callable[[Floats], Ints]
 
 
 def main() -> None:
-    if sys.argv[1:] in (["cost"], ["curves"]):
-        sys.stdout.write(f"{cost() if sys.argv[1:] == ['cost'] else measured_curves()}\n")
+    if sys.argv[1:]:
+        sys.stdout.write(f"{ALONE[sys.argv[1]]()}\n")
         return
     sys.stdout.write("| jobs and GPUs | optimum, x proportional | bound above it | s | split by the spread | greedy: ")
     sys.stdout.write(" | ".join(FIRST) + " |\n| ---: | ---: | ---: | ---: | ---: |" + " ---: |" * len(FIRST) + "\n")
@@ -171,6 +178,41 @@ def trace(seed: int) -> Trace:
     return Trace(drawn * MEAN_H * 3600 / drawn.mean(), [models()[kind] for kind in kinds])
 
 
+def simulated() -> str:
+    """Rows of a table: mean completion times under FIFO by Motley's simulator, over all seeds."""
+    text = "| GPUs | CPUs | mean JCT, h | mean, x |\n| ---: | --- | ---: | ---: |\n"
+    with TemporaryDirectory(prefix="motley-synergy-") as folder:
+        for gpus in CLUSTERS:
+            base = 0.0
+            for rule in CpuRule:
+                hours = np.array([_simulated(Path(folder), gpus, rule, seed) for seed in SEEDS])
+                base = base or hours.mean()
+                text += f"| {gpus} | {rule} | {hours.mean():.3f} ({_range(hours)}) | {base / hours.mean():.2f} |\n"
+    return text
+
+
+def _simulated(folder: Path, gpus: int, rule: CpuRule, seed: int) -> float:
+    """Mean hours to completion of one trace."""
+    path, drawn = folder / f"{seed}.csv", trace(seed)
+    jobs = [
+        TraceJob(name=str(i), arrival_s=0, gangs=(1,), duration_s=float(seconds), program=_program(model))
+        for i, (seconds, model) in enumerate(zip(drawn.duration_s, drawn.jobs, strict=True))
+    ]
+    path.write_text("".join(write_motley_csv(jobs)))
+    cluster = f"v100={gpus // GPUS}x{GPUS}"
+    scenario = Scenario(
+        format_name="csv", cluster=cluster, round_s=ROUND_S, cpu_memory=rule, cpus_per_gpu=float(share()[0])
+    )
+    found = scenario.prepare(path, "fifo", seed).finish(lambda _: None)
+    return float(found["avg_jct_h"])
+
+
+def _program(model: Sensitivity) -> Program:
+    """With the model's curve where all data is in memory; whole numbers of CPUs alone."""
+    points = zip(model.cpus.tolist(), model.throughput[:, -1].tolist(), strict=True)
+    return Program(cpu_curve=tuple((int(cpus), rate) for cpus, rate in points if cpus >= 1 and cpus == int(cpus)))
+
+
 def names() -> list[str]:
     return list(_published()["models"])
 
@@ -241,6 +283,7 @@ FIRST: dict[str, Callable[[Ints, Floats], Ints]] = {
     "as drawn": lambda size, _: np.arange(size.size),
     "smallest first": lambda size, demand: largest_demand_first(size, demand)[::-1],
 }
+ALONE = {"cost": cost, "curves": measured_curves, "simulator": simulated}
 RULES: dict[str, Throughputs] = {"proportional": proportional, "tuned": tuned, "optimal": optimal}
 ORDERS: dict[str, Order] = {"FIFO": lambda left: np.arange(left.size), "SRTF": np.argsort}
 

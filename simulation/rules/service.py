@@ -16,6 +16,7 @@ from simulation.clock.node_failures import Failures
 from simulation.clock.round_rules import PlannedRound
 from simulation.clock.state import State
 from simulation.cluster import Cluster
+from simulation.rules.cpu_shares import CpuShares
 
 
 @dataclass(eq=False)
@@ -51,6 +52,8 @@ class ServiceRules:
     """Whether the placement of gangs knows it, as the service does."""
     places_by_deadline: bool = True
     """Whether it knows deadlines, too."""
+    cpu_shares: CpuShares | None = None
+    """How CPUs are shared out; None: in proportion to GPUs. Jobs that share a GPU have CPUs in proportion."""
     node_price: Floats | None = None
     """Price (N,) of a GPU of each node per hour, by which it places."""
     _decision: Decision | None = None
@@ -115,12 +118,28 @@ class ServiceRules:
         return PlannedRound(assignment, started, steady, mates, release_s, self._speeds(state))
 
     def _speeds(self, state: State) -> Floats | None:
-        """How fast each active job (A,) is on the GPUs that it holds now: as the slowest of them."""
+        """How fast each active job (A,) is where it is now; None: as its rates say."""
         if self.gpu_slower_by is None:
-            return None
+            return None if self.cpu_shares is None else self._speeds_by_cpus(state, self.cpu_shares)
+        of_gpus = self._speeds_by_gpus(state, self.gpu_slower_by)
+        return of_gpus if self.cpu_shares is None else of_gpus * self._speeds_by_cpus(state, self.cpu_shares)
+
+    def _speeds_by_cpus(self, state: State, shares: CpuShares) -> Floats:
+        """By the CPUs of each active job (A,) on the nodes of its GPUs."""
+        N, speed = len(self._node_type), np.ones(len(state.held))
+        held, gpus = self._owner >= 0, np.zeros((len(state.held), N), dtype=np.int64)
+        np.add.at(gpus, (self._owner[held], self._gpu_node[held]), 1)
+        if (running := np.flatnonzero(gpus.any(axis=1))).size:
+            programs = [state.jobs.programs[kind] for kind in state.jobs.kind[running].tolist()]
+            speed[running] = shares.speeds(programs, gpus[running], np.bincount(self._gpu_node, minlength=N))
+        speeds: Floats = speed[state.active]
+        return speeds
+
+    def _speeds_by_gpus(self, state: State, slower_by: Floats) -> Floats:
+        """By the slowest GPU of each active job (A,)."""
         speed = np.ones(len(state.held) + 1)
         for holders in (self._owner, self._sharer):
-            np.minimum.at(speed, holders, 1 - self.gpu_slower_by)
+            np.minimum.at(speed, holders, 1 - slower_by)
         speeds: Floats = speed[state.active]
         return speeds
 

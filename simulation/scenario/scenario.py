@@ -14,6 +14,7 @@ from simulation.clock.run import SimulatedRound, Simulation
 from simulation.clock.sampled_arrays import SampledArrays
 from simulation.clock.training import OWN
 from simulation.cluster import Cluster
+from simulation.rules.cpu_shares import CpuRule
 from simulation.scenario.setting import (
     RULES,
     RULES_OF,
@@ -178,6 +179,20 @@ class Scenario:
         str | None,
         typer.Option(metavar="UP:DOWN", help="Mean hours that nodes are up and down, for example 720:4.", **HOW),
     ] = None
+    cpu_memory: Annotated[
+        str,
+        typer.Option(
+            "--cpu-memory",
+            metavar="RULE",
+            help="How CPUs of nodes are shared out, by jobs' CPU curves: proportional; tune, as the service's setting; "
+            "opt, a bound of any rule.",
+            **HOW,
+        ),
+    ] = CpuRule.PROPORTIONAL.value
+    cpus_per_gpu: Annotated[
+        float,
+        typer.Option("--cpus-per-gpu", min=0.01, metavar="CPUS", help="CPUs of nodes, over their GPUs.", **HOW),
+    ] = 8
     parts: Annotated[
         int,
         typer.Option(
@@ -235,6 +250,8 @@ class Scenario:
             release_s=self.release_s,
             event_delay_s=self.event_delay_s,
             parts=self.parts,
+            cpu_memory=self.cpu_memory,
+            cpus_per_gpu=self.cpus_per_gpu,
             wrong=WrongEstimates(
                 rate=self.rate_error, length=self.length_error, restart_s=self.told_restart_s, seed=seed
             ),

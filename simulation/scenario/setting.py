@@ -18,6 +18,7 @@ from simulation.clock.round_rules import RoundRules
 from simulation.clock.state import State
 from simulation.clock.training import KNOWLEDGE, OWN, SERVICE, Training
 from simulation.cluster import Cluster
+from simulation.rules.cpu_shares import CpuRule, CpuShares
 from simulation.rules.gavel import GavelRules
 from simulation.rules.pop import in_parts, shares_out
 from simulation.rules.service import ServiceRules
@@ -66,6 +67,8 @@ class Setting:
     first_start_s: float = 0.0
     release_s: float = 0.0
     event_delay_s: float | None = None
+    cpu_shares: CpuShares | None = None
+    """How CPUs are shared out; None: in proportion to GPUs."""
     parts: int = 1
     """Number of parts into which jobs and GPUs are split for a decision (POP)."""
     wrong: WrongEstimates = RIGHT
@@ -80,6 +83,8 @@ class Setting:
         failures: str | None,
         mixed_gangs: bool = False,
         parts: int = 1,
+        cpu_memory: str = CpuRule.PROPORTIONAL,
+        cpus_per_gpu: float = 1.0,
         **others: Any,
     ) -> Self:
         """Parse the options; InvalidSetting names an unknown policy or unknown rules."""
@@ -97,6 +102,11 @@ class Setting:
             raise InvalidSetting("Sia's rules have no space sharing: with packed=true, use --rules service or gavel")
         if rules != "service" and any(others.get(key, usual) != usual for key, usual in SERVICE_DELAYS.items()):
             raise InvalidSetting("--first-start, --release and --event-delay are delays by the service's rules")
+        _refuse_unknown("rule of --cpu-memory", cpu_memory, list(CpuRule))
+        if cpu_memory != CpuRule.PROPORTIONAL:
+            if rules != "service":
+                raise InvalidSetting(f"--cpu-memory {cpu_memory} needs the service's rules, which know nodes")
+            others["cpu_shares"] = CpuShares(CpuRule(cpu_memory), cpus_per_gpu)
         others |= {"failures": _read_failures(failures), "mixed_gangs": mixed_gangs, "parts": parts}
         return cls(policy=name, parameters=parameters, rules=rules, **others)
 
@@ -286,6 +296,7 @@ def _service(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluste
         first_start_s=setting.first_start_s,
         event_delay_s=setting.event_delay_s,
         release_s=setting.release_s,
+        cpu_shares=setting.cpu_shares,
     )
 
 

@@ -4,12 +4,13 @@ name, arrival_s, gpus (or min_gpus and max_gpus; or replicas and gpus_per_replic
 duration_s; and if wanted workload, weight, team, team_weight, deadline_s, which is on the clock of arrival_s, and
 declared_length: that which policies assume over the true one, or `none`; array: the name of the array of which it is a
 task; gpu_types: the only ones that it may use; rates: its steps/s by GPU type and GPUs; restart_s: the time that a
-restart takes; uneven_gang: whether parts of a gang on several nodes may differ, `true` or empty.
+restart takes; uneven_gang: whether parts of a gang on several nodes may differ, `true` or empty; cpu_curve: its
+throughput by CPUs per GPU, in any unit.
 
 replicas is a number or, for an elastic job, {"min": 1, "max": 4}; gpus_per_replica is a number for any GPU type, or one
 for each of the types that the job may use: {"a100": 2, "v100": 4}.
 
-gpu_types are names with spaces between; rates are {"a100": {"1": 12.5, "2": 23}}.
+gpu_types are names with spaces between; rates are {"a100": {"1": 12.5, "2": 23}}, a cpu_curve is {"1": 0.3, "3": 1}.
 """
 
 import csv
@@ -43,6 +44,7 @@ COLUMNS = (
     "rates",
     "restart_s",
     "uneven_gang",
+    "cpu_curve",
 )
 
 
@@ -53,6 +55,7 @@ MOST_GPUS = 100_000
 """Of a job, as in the service."""
 REPLICAS, GPUS_PER_REPLICA = '2, or {"min": 1, "max": 4}', '4, or {"a100": 2, "v100": 4}'
 RATES = '{"a100": {"1": 12.5, "2": 23}}'
+CPU_CURVE = '{"1": 0.3, "3": 1}'
 """Examples of what these columns hold."""
 
 
@@ -90,7 +93,9 @@ def _job(line: Line) -> TraceJob:
         restart_s=line.number_at("restart_s", least=0) if line.has("restart_s") else None,
         spread=GangSpread.UNEVEN if _is_true(line, "uneven_gang") else GangSpread.EQUAL,
         told_restart_s=line.number_at("restart_s", least=0) if line.has("restart_s") else None,
-        program=Program(line.text_at("workload") if line.has("workload") else None, rates=_rates(line)),
+        program=Program(
+            line.text_at("workload") if line.has("workload") else None, rates=_rates(line), cpu_curve=_cpu_curve(line)
+        ),
         total_steps=line.positive_at("total_steps") if line.has("total_steps") else None,
         duration_s=line.positive_at("duration_s") if line.has("duration_s") else None,
         weight=line.weight_at("weight") if line.has("weight") else 1.0,
@@ -131,6 +136,18 @@ def _rates(line: Line) -> tuple[KnownRate, ...]:
     if not rates or any(known.gpus < 1 or not 0 < known.steps_per_s < inf for known in rates):
         line.refuse("rates", f"must be of one GPU or more, and positive numbers, such as {RATES}")
     return tuple(rates)
+
+
+def _cpu_curve(line: Line) -> tuple[tuple[int, float], ...]:
+    if not line.has("cpu_curve"):
+        return ()
+    try:
+        curve = [(int(cpus), float(rate)) for cpus, rate in json.loads(line.text_at("cpu_curve")).items()]
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        line.refuse("cpu_curve", f"'{line.text_at('cpu_curve'):.40}' is not throughput by CPUs, such as {CPU_CURVE}")
+    if not curve or any(cpus < 1 or not 0 < rate < inf for cpus, rate in curve):
+        line.refuse("cpu_curve", f"must be of one CPU or more, and positive numbers, such as {CPU_CURVE}")
+    return tuple(sorted(curve))
 
 
 def _size(line: Line) -> _Size:
@@ -209,6 +226,7 @@ def _fields(job: TraceJob) -> dict[str, str]:
         "gpu_types": " ".join(sorted(job.gpu_types or ())),
         "rates": _rates_text(job.program.rates),
         "restart_s": job.restart_s,
+        "cpu_curve": json.dumps(dict(job.program.cpu_curve)) if job.program.cpu_curve else None,
         "uneven_gang": "true" if job.spread is GangSpread.UNEVEN else None,
     }
     return {name: _text(value) for name, value in values.items()}

@@ -23,13 +23,15 @@ class KnownRate(NamedTuple):
 
 
 class Program(NamedTuple):
-    """The program of a job: its workload (None: unknown), batch size, whether the batch may be tuned, its rates."""
+    """The program of a job: its workload (None: unknown), batch size, whether it may be tuned, rates and CPU curve."""
 
     workload: str | None = None
     batch: int | None = None
     tuned: bool = False
     rates: tuple[KnownRate, ...] = ()
     """As the trace tells them; empty: it tells none."""
+    cpu_curve: tuple[tuple[int, float], ...] = ()
+    """CPUs per GPU and throughput with them, in any unit; empty: CPUs gain it nothing."""
 
 
 UNKNOWN = Program()
