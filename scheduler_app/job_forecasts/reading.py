@@ -54,6 +54,8 @@ class Sample(NamedTuple):
     """A job that was submitted in the last weeks: its copy in the queue, and what became of it."""
 
     row: JobRow
+    job: UUID
+    """The job itself."""
     arrived_at: datetime
     """By its submission, or its begin time."""
     took_gpu_s: float | None
@@ -169,7 +171,7 @@ def _sample(row: JobRow, now: datetime, *, ended: bool) -> Sample:
         work_lost_gpu_s=0.0,
         attempt_count=0,
     )
-    return Sample(fresh, row.arrived_at, row.attained_gpu_s if ended else None)
+    return Sample(fresh, row.id, row.arrived_at, row.attained_gpu_s if ended else None)
 
 
 def _with_samples(rows: InputRows, samples: Sequence[Sample]) -> InputRows:
@@ -242,6 +244,8 @@ def _unknowns(
     done_s = seconds_worked(
         every, problem.rate, problem.held, problem.held_s, base_gpus=problem.base_gpus, base_rate=problem.base_rate
     )
+    done_of = {job.id: seconds for job, seconds in zip(jobs, done_s.tolist(), strict=False)}
+    done_s[len(jobs) :] = [done_of.get(sample.job, 0.0) for sample in samples]
     submitted_s = [(sample.arrived_at - now).total_seconds() for sample in samples]
     return Unknowns(
         left=_left(problem, every, samples),
