@@ -13,6 +13,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from math import inf
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -56,7 +57,7 @@ LEAST_ENDED = 10
 
 
 class Asked(NamedTuple):
-    """A forecast of one job at one time: quantiles (3,) in seconds from then, and what simpler rules say."""
+    """A forecast of one job at one time: quantiles (3,) in seconds from then, as played, and what simpler rules say."""
 
     row: int
     now_s: float
@@ -64,8 +65,6 @@ class Asked(NamedTuple):
     known: bool
     start_s: Floats
     finish_s: Floats
-    corrected_start_s: Floats
-    corrected_finish_s: Floats
     by_history_s: Floats
     mean_wait_s: float
     planned_s: float
@@ -94,7 +93,7 @@ class Forecaster:
         found = forecast(present, unknowns, rounds, draws=self.draws, seed=int(state.now_s))
         self.seconds.append((len(rows), perf_counter() - began))
         planned_s, waits = _planned(present, unknowns), state.held[rows] < 0
-        mean_wait_s, correction = _mean_wait_s(state, int(waits.sum())), self._correction(state)
+        mean_wait_s = _mean_wait_s(state, int(waits.sum()))
         for at, row in enumerate(rows.tolist()):
             age_s = state.now_s - float(state.jobs.arrival_s[row])
             self.asked.append(
@@ -102,38 +101,14 @@ class Forecaster:
                     row,
                     state.now_s,
                     bool(waits[at] and np.isnan(state.began_s[row])),
-                    known := bool(np.isfinite(state.jobs.declared_steps[row])),
+                    bool(np.isfinite(state.jobs.declared_steps[row])),
                     found.start_s[at],
                     found.finish_s[at],
-                    correction.corrected(_class("start", found.start_s[at], known), found.start_s[at]),
-                    correction.corrected(_class("finish", found.finish_s[at], known), found.finish_s[at]),
                     _by_history(state, row, age_s),
                     max(mean_wait_s - age_s, 0.0),
                     float(planned_s[at]),
                 )
             )
-
-    def _correction(self, state: State) -> Correction:
-        """Correction from the outcomes of earlier forecasts that are known now."""
-        return Correction.of(_known_outcomes(state, self.asked))
-
-
-def _known_outcomes(state: State, asked: Sequence[Asked]) -> Iterator[tuple[ForecastClass, KnownOutcome]]:
-    for one in asked:
-        began_s, finish_s = float(state.began_s[one.row]), float(state.finish_s[one.row])
-        if one.waits and not np.isnan(began_s):
-            yield _class("start", one.start_s, one.known), _known(one.start_s, began_s - one.now_s)
-        if not np.isnan(finish_s):
-            yield _class("finish", one.finish_s, one.known), _known(one.finish_s, finish_s - one.now_s)
-
-
-def _known(quantiles_s: Floats, true_s: float) -> KnownOutcome:
-    low_s, median_s, high_s = quantiles_s.tolist()
-    return KnownOutcome(low_s, median_s, high_s, true_s)
-
-
-def _class(event: str, quantiles_s: Floats, known: bool) -> ForecastClass:
-    return ForecastClass.of(event, float(quantiles_s[1]), known_length=known)
 
 
 @dataclass(eq=False)
@@ -201,7 +176,7 @@ def _unknowns(state: State, rows: Ints, samples: Ints) -> Unknowns:
     return Unknowns(
         left=np.where(declared | (ended & ~there), left, np.nan),
         duration=[found.estimate if found else None for found in durations],
-        done_s=np.where(there, jobs.steps[every] - state.left[every], 0) / jobs.base_rate[every],
+        done_s=(jobs.steps[every] - state.left[every]) / jobs.base_rate[every],
         rate_spread=np.zeros(len(every)),
         begin_s=np.zeros(len(rows)),
         submitted_s=jobs.arrival_s[samples] - state.now_s,
@@ -272,24 +247,37 @@ def simulated(load: float, seed: int, policy: str, *, declared: bool, draws: int
 
 
 class Outcome(NamedTuple):
-    """Quantiles (3,) in seconds, what happened, and the width of the interval by history alone."""
+    """Corrected quantiles (3,) in seconds, what happened, the interval by history alone, and the forecast."""
 
     quantiles_s: Floats
     true_s: float
     by_history_s: Floats
+    asked: Asked
 
 
-def outcomes(state: State, asks: Forecaster) -> tuple[list[Outcome], list[tuple[Outcome, Asked]]]:
-    """Of ends and of starts."""
-    ends = [
-        Outcome(one.corrected_finish_s, state.finish_s[one.row] - one.now_s, one.by_history_s) for one in asks.asked
-    ]
-    starts = [
-        (Outcome(one.corrected_start_s, state.began_s[one.row] - one.now_s, one.by_history_s), one)
-        for one in asks.asked
-        if one.waits
-    ]
-    return ends, starts
+def outcomes(state: State, asks: Forecaster) -> tuple[list[Outcome], list[Outcome]]:
+    """Of ends and of starts, each corrected by how the forecasts before had turned out by then."""
+    ends = [(one, one.finish_s, float(state.finish_s[one.row])) for one in asks.asked]
+    starts = [(one, one.start_s, float(state.began_s[one.row])) for one in asks.asked if one.waits]
+    return list(_corrected("finish", ends)), list(_corrected("start", starts))
+
+
+def _corrected(event: str, forecasts: Sequence[tuple[Asked, Floats, float]]) -> Iterator[Outcome]:
+    """Forecasts in the order in which they were made, each with its quantiles and when the event happened."""
+    classes = [ForecastClass.of(event, quantiles_s, known_length=one.known) for one, quantiles_s, _ in forecasts]
+    for now_s, some in groupby(range(len(forecasts)), key=lambda at: forecasts[at][0].now_s):
+        made = list(some)
+        before = zip(classes[: made[0]], forecasts[: made[0]], strict=True)
+        correction = Correction.of((of_class, _so_far(*forecast, now_s)) for of_class, forecast in before)
+        for at in made:
+            one, quantiles_s, at_s = forecasts[at]
+            yield Outcome(correction.corrected(classes[at], quantiles_s), at_s - now_s, one.by_history_s, one)
+
+
+def _so_far(one: Asked, quantiles_s: Floats, at_s: float, now_s: float) -> KnownOutcome:
+    """What is known now of an event that happens at a time, or never (nan)."""
+    low_s, median_s, high_s = quantiles_s.tolist()
+    return KnownOutcome(low_s, median_s, high_s, min(now_s, at_s) - one.now_s, at_s <= now_s)
 
 
 def lines(name: str, found: Sequence[Outcome]) -> Iterator[str]:
@@ -325,7 +313,7 @@ def main() -> None:
     sys.stdout.write("| | horizon | forecasts | within | before | after | median error, min | width |\n")
     for declared in (True, False):
         for load in options.loads:
-            ends, starts, seconds = list[Outcome](), list[tuple[Outcome, Asked]](), list[tuple[int, float]]()
+            ends, starts, seconds = list[Outcome](), list[Outcome](), list[tuple[int, float]]()
             for seed in options.seeds:
                 state, asks = simulated(load, seed, options.policy, declared=declared, draws=options.draws)
                 of_ends, of_starts = outcomes(state, asks)
@@ -333,12 +321,12 @@ def main() -> None:
             known = "declared" if declared else "unknown"
             for line in lines(f"end, lengths {known}, load {load}", ends):
                 sys.stdout.write(line + "\n")
-            for line in lines(f"start, lengths {known}, load {load}", [one for one, _ in starts]):
+            for line in lines(f"start, lengths {known}, load {load}", starts):
                 sys.stdout.write(line + "\n")
             errors = np.array(
                 [
                     (abs(o.quantiles_s[1] - o.true_s), abs(a.mean_wait_s - o.true_s), abs(a.planned_s - o.true_s))
-                    for o, a in starts
+                    for o, a in ((one, one.asked) for one in starts)
                 ]
             )
             sys.stdout.write(f"starts, {len(errors)}: median errors in min {np.median(errors, axis=0) / 60}\n")

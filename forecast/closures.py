@@ -14,19 +14,18 @@ NO_ROWS = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Closures:
-    """Windows, in seconds from the moment of the forecast, and how long the L rows of a future hold GPUs."""
+    """Windows, in seconds from the moment of the forecast, and the teams of the L rows of a future."""
 
     windows: Windows | None
-    stays: Stays | None
     team: Ints
 
     def narrowed(
-        self, problem: Problem, inventory: Inventory, rows: Ints, now_s: float
+        self, problem: Problem, inventory: Inventory, rows: Ints, stays: Stays | None, now_s: float
     ) -> tuple[Problem, Inventory, Ints]:
         """The problem of those of these rows that may start or stay somewhere, and what is left to them."""
-        if self.windows is None or self.stays is None:
+        if self.windows is None or stays is None:
             return problem, inventory, rows
-        left = open_nodes(problem, inventory, self.windows.after(now_s), self.stays.of_rows(rows))
+        left = open_nodes(problem, inventory, self.windows.after(now_s), stays)
         able = np.flatnonzero(left.possible.any(axis=1))
         position = np.full(len(rows) + 1, -1)
         position[able] = np.arange(len(able))
@@ -34,12 +33,12 @@ class Closures:
         some = replace(problem.subset(able), rate=rate, weight=weights_of(problem, able))
         return some, left.inventory.of_rows(able, position[inventory.holder]), rows[able]
 
-    def inventory_for(self, rows: Ints, inventory: Inventory, now_s: float) -> Inventory:
+    def inventory_for(self, rows: Ints, inventory: Inventory, stays: Stays | None, now_s: float) -> Inventory:
         """The inventory with the nodes that are left to these rows; those of others are of no account."""
-        if self.windows is None or self.stays is None or not rows.size:
+        if self.windows is None or stays is None or not rows.size:
             return inventory
         windows = self.windows.after(now_s)
-        closed = closed_by(windows, self.stays.of_rows(rows), self.team[rows])
+        closed = closed_by(windows, stays, self.team[rows])
         sets, of_row = node_sets_of(closed, windows, inventory.of_rows(rows, np.full_like(inventory.holder, -1)))
         node_set = np.full(len(self.team), -1)
         node_set[rows] = of_row

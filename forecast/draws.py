@@ -2,7 +2,8 @@
 
 Lengths are log-normal estimates (`estimation.estimate`), given that the job has run for so long; speeds are log-normal
 around the rates that policies are told. Jobs arrive as they did: each coming hour repeats the submissions of a past
-hour of the same time of day, so that days, teams and bursts stay as they were.
+hour of about the same time of day, so that days, teams and bursts stay as they were. How busy the coming days are on
+the whole is not known from a few past ones: each future has a history of its own, of hours drawn from that which was.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,10 +20,10 @@ from forecast.present import Draw, Present
 
 HOUR_S = 3600.0
 HOURS_OF_DAY = 24
-NEAR_HOURS = 1
-"""Past hours whose time of day differs by no more than this are like a coming hour."""
-LEAST_ALIKE = 3
-"""With fewer past hours that are like it, a coming hour repeats any past hour."""
+ALIKE = 12
+"""Past hours, those next to it in time of day, of which a coming hour repeats one."""
+LEAST_HOURS = 3
+"""Of history; before, nothing arrives."""
 MOST_ARRIVALS = 20_000
 """In one future, the first ones: of a cluster with so many submissions the first hours count."""
 NOTHING_KNOWN = Estimate(HOUR_S, 1.5, Source.COMPLETED, 0)
@@ -42,7 +43,7 @@ class Unknowns:
     duration
         Of each row (M), its duration in seconds on its smallest gang of average GPUs; None: nothing is known.
     done_s
-        Seconds (M,) that such a gang would have taken for what the row has done.
+        Seconds (M,) that such a gang would have taken for what the row has done, or the job of which it is a sample.
     rate_spread
         Standard deviation (M,) of the logarithm of the true rate over the one that is told.
     begin_s
@@ -100,12 +101,17 @@ def stratified(chance: np.random.Generator, draws: int, columns: int) -> Floats:
 
 
 def _left(present: Present, unknowns: Unknowns, rows: Ints, p: Floats) -> Floats:
-    """Steps (L,) that are left of these rows: those that are known, or the quantiles p of their durations."""
+    """Steps (L,) that are left of these rows: those that are known, or the quantiles p of their durations.
+
+    A job that has run for long and goes on is long as a sample, too, which begins anew.
+    """
     left = unknowns.left[rows]
     for at in np.flatnonzero(np.isnan(left)).tolist():
         row = int(rows[at])
-        left_s = (unknowns.duration[row] or NOTHING_KNOWN).quantile_left(float(p[at]), float(unknowns.done_s[row]))
-        left[at] = left_s * present.problem.base_rate[row]
+        done_s = float(unknowns.done_s[row])
+        left_s = (unknowns.duration[row] or NOTHING_KNOWN).quantile_left(float(p[at]), done_s)
+        again_s = done_s if row >= present.jobs else 0.0
+        left[at] = (again_s + left_s) * present.problem.base_rate[row]
     return np.maximum(left, LEAST_STEPS)
 
 
@@ -117,14 +123,15 @@ def arrivals(
     Where samples go back for less than three hours, they come again and again as they came. Before three hours of
     history nothing arrives: the burst with which a cluster begins would come again every hour.
     """
-    if not submitted_s.size or np.ceil(history_s / HOUR_S) < LEAST_ALIKE:
+    if not submitted_s.size or np.ceil(history_s / HOUR_S) < LEAST_HOURS:
         return np.zeros(0, dtype=np.int64), np.zeros(0)
     past_hours = int(known_s // HOUR_S)
-    if past_hours < LEAST_ALIKE:
+    if past_hours < LEAST_HOURS:
         sample, when_s = _all_again(submitted_s, until_s, max(known_s, 1.0))
     else:
         hour_of = (-submitted_s / HOUR_S).astype(np.int64)  # 0: the hour before now
-        coming = [_alike(hour, past_hours, chance) for hour in range(int(np.ceil(until_s / HOUR_S)))]
+        drawn = chance.integers(past_hours, size=past_hours)  # the history of this future
+        coming = [_alike(hour, drawn, chance) for hour in range(int(np.ceil(until_s / HOUR_S)))]
         picked = [(np.flatnonzero(hour_of == past), (hour + past + 1) * HOUR_S) for hour, past in enumerate(coming)]
         sample = np.concatenate([jobs for jobs, _ in picked])
         when_s = np.concatenate([submitted_s[jobs] + shift_s for jobs, shift_s in picked])
@@ -141,9 +148,8 @@ def _all_again(submitted_s: Floats, until_s: float, known_s: float) -> tuple[Int
     return sample, submitted_s[sample] + turn * known_s
 
 
-def _alike(hour: int, past_hours: int, chance: np.random.Generator) -> int:
-    """A past hour, counted back from now, that is like the coming hour of this number."""
-    past = np.arange(past_hours)
+def _alike(hour: int, past: Ints, chance: np.random.Generator) -> int:
+    """One of these past hours, counted back from now, that is like the coming hour of this number."""
     apart = (hour + past + 1) % HOURS_OF_DAY
-    alike = past[np.minimum(apart, HOURS_OF_DAY - apart) <= NEAR_HOURS]
-    return int(chance.choice(alike if len(alike) >= LEAST_ALIKE else past))
+    nearest = np.argsort(np.minimum(apart, HOURS_OF_DAY - apart), kind="stable")[:ALIKE]
+    return int(past[chance.choice(nearest)])

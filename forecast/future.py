@@ -18,6 +18,7 @@ from allocation.plan_round import Plan, plan_round
 from allocation.policies.parameters import Policy
 from allocation.problem import Problem, isolated_rate, runnable
 from allocation.rounds.mechanism import reset_due
+from allocation.rounds.windows import LEAST_LEFT, Stays, slowest_rates
 from estimation.types import Bools, Floats, Ints
 from forecast.closures import Closures
 from forecast.filling import Filling
@@ -34,8 +35,6 @@ HORIZON_S = 3 * DAY_S
 """Jobs that have not ended by then have no end in this future."""
 SOLVE_LIMIT_S = 1e-3
 """Time limit of a decision: of an uncertain future, what is certified at once is as good as the best."""
-LEAST_LEFT = 0.05
-"""Of what was expected of a job, the part that is still expected of one that has outlived it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +158,21 @@ class Future:
     @cached_property
     def closures(self) -> Closures:
         """The windows that keep rows from nodes."""
-        return Closures(self.present.windows, self.present.stays, self.present.problem.team)
+        return Closures(self.present.windows, self.present.problem.team)
+
+    @cached_property
+    def _slowest(self) -> Floats:
+        return slowest_rates(self.present.problem)
+
+    def _stays(self, rows: Ints) -> Stays | None:
+        """How long these rows still need GPUs: less what they have done, or held GPUs, since the forecast."""
+        if (stays := self.present.stays) is None:
+            return None
+        limit_s, steps = self.present.limit_s[rows], self.draw.left[rows] - self.left[rows]
+        limited = np.isfinite(limit_s)
+        ran_s = np.where(limited, limit_s, 0) - np.where(limited, self.limit_s[rows], 0)
+        done_s = np.where(limited[:, None], ran_s[:, None], steps[:, None] / self._slowest[rows])
+        return stays.of_rows(rows).after(done_s)
 
     def played(self) -> Played:
         m = self.present.jobs
@@ -203,7 +216,7 @@ class Future:
         present = self.present
         taken = np.where(self.nodes.usable, self.owner, 0)  # what is down is as if somebody held it
         waiting, assignment, owner = active[self.held[active] < 0], self.held.copy(), self.owner.copy()
-        inventory = self.closures.inventory_for(waiting, present.inventory, self.now_s)
+        inventory = self.closures.inventory_for(waiting, present.inventory, self._stays(waiting), self.now_s)
         filling = Filling.of(present.problem, inventory, present.quotas, self.held, taken)
         for row, k, gpus in filling.starts(self._queue(waiting), strict=self.rounds.strict):
             assignment[row], owner[gpus] = k, row
@@ -227,7 +240,9 @@ class Future:
             inventory = inventory.of_gpus(self.nodes.usable)
         if self.now_s > 0:  # by then the jobs that are leaving have left
             inventory = replace(inventory, releasing=np.zeros_like(inventory.releasing))
-        problem, inventory, able = self.closures.narrowed(self._problem(active), inventory, active, self.now_s)
+        problem, inventory, able = self.closures.narrowed(
+            self._problem(active), inventory, active, self._stays(active), self.now_s
+        )
         quotas = replace(self.present.quotas, group=self.present.quotas.group[able])
         return able, plan_round(problem, inventory, quotas, self.rounds.policy, round_s=self.rounds.round_s)
 

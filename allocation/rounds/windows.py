@@ -5,12 +5,14 @@ not of the team for which these are reserved and
 
 .. math::
     r_{ij} > \max(b_v, 0), \qquad
-    r_{ij} = \begin{cases} L_{ij} & L_{ij} \le g_v \text{ and } L_{ij} < \infty \\ s_i & \text{otherwise} \end{cases}
+    r_{ij} = \begin{cases} L_{ij} & L_{ij} \le h_i g_v \text{ and } L_{ij} < \infty \\
+    s_i & \text{otherwise} \end{cases}
 
-L_ij is how long it holds GPUs of type j at most, g_v the longest time without a window on these nodes. A job that is
-longer than that, or of which nothing is known, crosses a window whenever it starts: it is stopped before, with its work
-saved, and starts if that pays, with s_i seconds left. For one that may not be stopped s_i is infinite; if nothing is
-known of its length either, it counts as a week.
+L_ij is how long it holds GPUs of type j at most, g_v the longest time without a window on these nodes. A job that may
+be stopped (h_i = 1/2, `LONGEST_PART`) and is longer than half of that could start in less than half of the time. It
+crosses windows, as one does of which nothing is known: it is stopped before, with its work saved, and starts if that
+pays, with s_i seconds left. For one that may not be stopped (h_i = 1) s_i is infinite; if nothing is known of its
+length either, it counts as a week.
 """
 
 from dataclasses import dataclass, replace
@@ -21,6 +23,10 @@ from allocation.inventory import Inventory
 from allocation.problem import LEAST_WEIGHT, Problem
 from allocation.types import Bools, Floats, Ints
 
+LONGEST_PART = 0.5
+"""Of the longest time between windows: a job that is to end within it may start in at least half of the time."""
+LEAST_LEFT = 0.05
+"""Of a length that was expected, the part that is still expected of a job that has outlived it."""
 LONGEST_UNKNOWN_S = 7 * 86_400.0
 """A window farther away keeps no job of unknown length waiting: one maintenance next year would do so until then."""
 
@@ -57,6 +63,18 @@ class Stays:
         """Those of some of the jobs."""
         return Stays(self.length_s[rows], self.least_s[rows])
 
+    def after(self, done_s: Floats) -> "Stays":
+        """Those of the jobs once so many seconds (m, n) of theirs are done."""
+        with np.errstate(invalid="ignore"):  # of an infinite length as much is left
+            left_s = np.maximum(self.length_s - done_s, LEAST_LEFT * self.length_s)
+        return Stays(left_s, self.least_s)
+
+
+def slowest_rates(problem: Problem) -> Floats:
+    """Rate (m, n) of each job in its slowest configuration of each type; infinite: it cannot run there."""
+    rate = np.where(problem.rate > 0, problem.rate, np.inf)
+    return np.stack([rate[:, used].min(axis=1, initial=np.inf) for used in problem.usage > 0], axis=1)
+
 
 @dataclass(frozen=True, eq=False)
 class OpenNodes:
@@ -92,7 +110,8 @@ def open_nodes(problem: Problem, inventory: Inventory, windows: Windows, stays: 
 def closed_by(windows: Windows, stays: Stays, team: Ints) -> Bools:
     """Whether each job is kept from the nodes of a type in each window: (m, V, n)."""
     length_s, gap_s = stays.length_s[:, None, :], windows.gap_s[None, :, None]
-    crosses = np.isinf(length_s) | (length_s > gap_s)
+    part = np.where(np.isinf(stays.least_s), 1.0, LONGEST_PART)[:, None, None]
+    crosses = np.isinf(length_s) | (length_s > part * gap_s)
     needs_s = np.where(crosses, stays.least_s[:, None, None], length_s)
     needs_s = np.where(np.isinf(needs_s) & np.isinf(length_s), LONGEST_UNKNOWN_S, needs_s)
     kept = (windows.ends_s > 0) & ((windows.team < 0) | (windows.team != team[:, None]))

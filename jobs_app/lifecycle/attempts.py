@@ -15,6 +15,7 @@ from database.bulk_update import rewrite
 from jobs_app.lifecycle.endings import AttemptEnd, end_attempt
 from jobs_app.measurement.counters import Count, tally
 from jobs_app.models import Attempt, Job, JobEvent, Metric
+from jobs_app.models.job import arrival_of
 
 State = Attempt.State
 Kind = JobEvent.Kind
@@ -67,8 +68,12 @@ def note_running(started: Mapping[int, datetime]) -> set[int]:
 
 def _tally_waits(started: Mapping[UUID, datetime]) -> None:
     """Add the waiting times of jobs that have started for the first time to the metric."""
-    rows = Job.objects.filter(pk__in=started).values_list("pk", "created_at", "started_at")
-    waits = [(at - created_at).total_seconds() for pk, created_at, at in rows if at and at == started[pk]]
+    rows = Job.objects.filter(pk__in=started).values_list("pk", "created_at", "begin_time", "started_at")
+    waits = [
+        (at - arrival_of(created_at, begin_time)).total_seconds()
+        for pk, created_at, begin_time, at in rows
+        if at and at == started[pk]
+    ]
     tally(*(Count(Metric.JOB_WAIT, value=max(0.0, wait)) for wait in waits))
 
 

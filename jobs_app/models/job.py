@@ -81,6 +81,11 @@ def words_of_begin_time(begin_time: datetime) -> str:
     return f"It is not started before {begin_time.astimezone(UTC):%F %H:%M:%S} UTC, its begin time."
 
 
+def arrival_of(created_at: datetime, begin_time: datetime | None) -> datetime:
+    """When a job could first start, from which its age counts: at its submission, or its later begin time."""
+    return max(created_at, begin_time) if begin_time else created_at
+
+
 class JobQuerySet(models.QuerySet["Job"]):
     def update(self, **columns: Any) -> int:
         """Also set `updated_at`, which `auto_now` does only in `save()`: clients poll for changed jobs.
@@ -349,9 +354,19 @@ class Job(models.Model):
         each = "/".join(f"{self.replica.on(name)} {name.upper()}" for name in self.gpu_types)
         return f"{many} x {each or f'{self.replica.any_type} GPUs'}"
 
+    @property
+    def arrived_at(self) -> datetime:
+        """When it could first have started: its submission, or its begin time."""
+        return arrival_of(self.created_at, self.begin_time)
+
+    @property
+    def waits_since(self) -> datetime:
+        """Since when it waits in the queue: its begin time is not waiting."""
+        return arrival_of(self.queued_at, self.begin_time)
+
     def waited_s(self, now: datetime) -> float:
-        """Seconds from submission to the first start."""
-        return ((self.started_at or self.finished_at or now) - self.created_at).total_seconds()
+        """Seconds from its arrival to the first start."""
+        return max(((self.started_at or self.finished_at or now) - self.arrived_at).total_seconds(), 0.0)
 
 
 class JobDependencyQuerySet(models.QuerySet["JobDependency"]):

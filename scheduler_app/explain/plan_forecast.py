@@ -18,7 +18,7 @@ from scheduler_app.errors import TooManySolves
 from scheduler_app.explain.dry_run import row_of
 from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.job_forecasts.reading import ForecastInput, read_forecast_input
-from scheduler_app.job_forecasts.recording import made_forecast, present_row, read_outcomes
+from scheduler_app.job_forecasts.recording import made_forecast, present_row, read_played
 from scheduler_app.job_forecasts.showing import SWITCHED_OFF, ShownForecast
 from scheduler_app.models import JobForecast
 
@@ -89,5 +89,5 @@ def _play(read: ForecastInput) -> Intervals | None:
 
 
 def _shown(read: ForecastInput, found: Intervals, now: datetime) -> ShownForecast:
-    made = made_forecast(read, found, Correction.of(read_outcomes("played")), len(read.jobs) - 1)
+    made = made_forecast(read, found, Correction.of(read_played(now)), len(read.jobs) - 1)
     return ShownForecast.of(JobForecast(**present_row(made, int((~read.runs).sum()), now)), waits=True)

@@ -19,6 +19,7 @@ from django.db.models import F, QuerySet
 
 from allocation.fairness import finish_time_ratios
 from jobs_app.models import Attempt, Job, JobEvent
+from jobs_app.models.job import arrival_of
 from scheduler_app.models import Round
 
 MOST_ROUNDS = 20_000
@@ -50,7 +51,7 @@ class ClusterLoad:
 class FinishedJob(NamedTuple):
     """A finished job, and the seconds that its work takes on one average GPU."""
 
-    created_at: datetime
+    arrived_at: datetime
     finished_at: datetime
     gpus_max: int
     work_s: float
@@ -58,10 +59,10 @@ class FinishedJob(NamedTuple):
 
 def rho(job: FinishedJob, load: ClusterLoad) -> float | None:
     """Finish-time fairness of one job; None if it did no work or no round fell into its life."""
-    gpus = min(load.gpus_per_job(job.created_at, job.finished_at), job.gpus_max)
+    gpus = min(load.gpus_per_job(job.arrived_at, job.finished_at), job.gpus_max)
     if job.work_s <= 0 or gpus <= 0:
         return None
-    jct_s = (job.finished_at - job.created_at).total_seconds()
+    jct_s = (job.finished_at - job.arrived_at).total_seconds()
     return float(finish_time_ratios(np.array([jct_s]), np.array([[job.work_s / gpus]]), np.ones(1))[0])
 
 
@@ -71,20 +72,24 @@ def rhos_between(after: int, until: int) -> list[float]:
     jobs = _succeeded(Job.objects.filter(pk__in=ended, state=Job.State.SUCCEEDED))
     if not jobs:
         return []
-    load = _load_since(min(job.created_at for job in jobs))
+    load = _load_since(min(job.arrived_at for job in jobs))
     found = [rho(job, load) for job in jobs]
     return [value for value in found if value is not None]
 
 
 def _succeeded(jobs: QuerySet[Job]) -> list[FinishedJob]:
-    rows = jobs.values_list("pk", "created_at", "finished_at", "gpus_max")
+    rows = jobs.values_list("pk", "created_at", "begin_time", "finished_at", "gpus_max")
     ran = Attempt.objects.filter(job__in=jobs, started_at__isnull=False, ended_at__isnull=False)
     work_s: dict[UUID, float] = defaultdict(float)
     for job, start, end, speed in ran.values_list(
         "job", "started_at", "ended_at", F("gpu_count") * F("relative_speed")
     ):
         work_s[job] += (end - start).total_seconds() * speed
-    return [FinishedJob(created, finished, most, work_s[job]) for job, created, finished, most in rows if finished]
+    return [
+        FinishedJob(arrival_of(created, begin), finished, most, work_s[job])
+        for job, created, begin, finished, most in rows
+        if finished
+    ]
 
 
 def _load_since(since: datetime) -> ClusterLoad:

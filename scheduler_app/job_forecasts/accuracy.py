@@ -22,7 +22,7 @@ from django.contrib.auth.models import User
 from estimation.accuracy import FEWEST
 from forecast.calibration import HORIZONS_S, ForecastClass, Outcome
 from forecast.intervals import QUANTILES
-from scheduler_app.job_forecasts.recording import MOST_OUTCOMES, read_outcomes, read_outcomes_of_teams
+from scheduler_app.job_forecasts.recording import MOST_OUTCOMES, read_outcomes_of_teams, read_shown
 
 COVERED = QUANTILES[-1] - QUANTILES[0]
 """Part of the events that lie in the interval, if forecasts are right."""
@@ -83,10 +83,10 @@ class TeamJudgement(NamedTuple):
 
 
 def judge_job_forecasts() -> list[Judgement]:
-    """Judge the newest outcomes, as they were shown, by class, in one query."""
+    """Judge the newest outcomes, as they were shown, by class but for the width, in one query."""
     groups: dict[ForecastClass, list[Outcome]] = defaultdict(list)
-    for group, outcome in read_outcomes("shown"):
-        groups[group].append(outcome)
+    for group, outcome in read_shown():
+        groups[group._replace(spread=0)].append(outcome)
     order = sorted(groups, key=lambda group: (group.event != "start", not group.known_length, group.horizon))
     return [Judgement.of(group, groups[group]) for group in order]
 

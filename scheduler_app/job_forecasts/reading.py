@@ -54,7 +54,10 @@ class Sample(NamedTuple):
     """A job that was submitted in the last weeks: its copy in the queue, and what became of it."""
 
     row: JobRow
-    submitted_at: datetime
+    job: UUID
+    """The job itself."""
+    arrived_at: datetime
+    """By its submission, or its begin time."""
     took_gpu_s: float | None
     """GPU-seconds that it received; None: it has not ended."""
 
@@ -127,7 +130,7 @@ def read_history(now: datetime, nodes: Sequence[NodeRow], *, without: Collection
     rows = read_job_rows(Job.objects.filter(pk__in=pks), nodes, {})
     first = Job.objects.order_by("created_at").values_list("created_at", flat=True).first() or now
     since = min(submitted.values()) if len(submitted) == MOST_SAMPLES else max(first, now - SAMPLED)
-    samples = [_sample(row, now, ended=row.id in ended) for row in rows]
+    samples = [_sample(row, now, ended=row.id in ended) for row in rows if row.arrived_at <= now]
     return History(samples, known_s=(now - since).total_seconds(), history_s=(now - first).total_seconds())
 
 
@@ -168,7 +171,7 @@ def _sample(row: JobRow, now: datetime, *, ended: bool) -> Sample:
         work_lost_gpu_s=0.0,
         attempt_count=0,
     )
-    return Sample(fresh, row.created_at, row.attained_gpu_s if ended else None)
+    return Sample(fresh, row.id, row.arrived_at, row.attained_gpu_s if ended else None)
 
 
 def _with_samples(rows: InputRows, samples: Sequence[Sample]) -> InputRows:
@@ -241,7 +244,9 @@ def _unknowns(
     done_s = seconds_worked(
         every, problem.rate, problem.held, problem.held_s, base_gpus=problem.base_gpus, base_rate=problem.base_rate
     )
-    submitted_s = [(sample.submitted_at - now).total_seconds() for sample in samples]
+    done_of = {job.id: seconds for job, seconds in zip(jobs, done_s.tolist(), strict=False)}
+    done_s[len(jobs) :] = [done_of.get(sample.job, 0.0) for sample in samples]
+    submitted_s = [(sample.arrived_at - now).total_seconds() for sample in samples]
     return Unknowns(
         left=_left(problem, every, samples),
         duration=[found.estimate if found else None for found in snapshot.durations],

@@ -77,7 +77,7 @@ def record_forecasts(asked: ForecastInput, found: Intervals | None, now: datetim
 
     All is read before the transaction, which on SQLite keeps everybody else from writing.
     """
-    made = made_forecasts(asked, found, Correction.of(read_outcomes("played"))) if found else []
+    made = made_forecasts(asked, found, Correction.of(read_played(now))) if found else []
     due = list(forecasts_due(made, read_open(), now))
     kept = [row for one, occasion in due for row in _kept_rows(one, occasion, now)]
     with transaction.atomic():
@@ -125,7 +125,7 @@ def shown_quantiles(
 ) -> dict[Event, Floats]:
     """The quantiles (3,) of each event, corrected; a start is corrected to no later than the end."""
     shown = {
-        event: correction.corrected(ForecastClass.of(event, float(s[1]), known_length=known_length), s)
+        event: correction.corrected(ForecastClass.of(event, s, known_length=known_length), s)
         for event, s in played_s.items()
     }
     return {event: np.minimum(s, shown[Event.FINISH]) for event, s in shown.items()}
@@ -204,15 +204,31 @@ def read_open() -> list[OpenForecast]:
     return [OpenForecast(*row) for row in rows.values_list(*OpenForecast._fields)]
 
 
-def read_outcomes(quantiles: Literal["played", "shown"]) -> list[tuple[ForecastClass, Outcome]]:
-    """How the newest forecasts turned out, as they were played or shown; the newest last."""
-    known = KeptForecast.objects.filter(happened_at__isnull=False, **{f"{quantiles}_high_s__isnull": False})
-    columns = ("event", "known_length", "made_at", "happened_at", *(f"{quantiles}_{name}_s" for name in QUANTILE_NAMES))
-    newest = list(known.order_by("-happened_at", "-pk").values_list(*columns)[:MOST_OUTCOMES])
-    return [
-        (ForecastClass.of(event, median_s, known_length=length), Outcome(low_s, median_s, high_s, _seconds(made, came)))
-        for event, length, made, came, low_s, median_s, high_s in reversed(newest)
-    ]
+def read_shown() -> list[tuple[ForecastClass, Outcome]]:
+    """How the newest forecasts that came true turned out, as they were shown; the newest last."""
+    known = KeptForecast.objects.filter(happened_at__isnull=False, shown_high_s__isnull=False)
+    newest = known.order_by("-happened_at", "-pk").values_list(*_outcome_columns("shown"))
+    rows = [tuple(row) for row in reversed(newest[:MOST_OUTCOMES])]
+    return [_outcome(row, now=happened_at) for row in rows if (happened_at := row[3])]
+
+
+def read_played(now: datetime) -> list[tuple[ForecastClass, Outcome]]:
+    """How the newest forecasts have turned out so far, as they were played; the newest last."""
+    newest = KeptForecast.objects.filter(played_high_s__isnull=False).order_by("-pk")
+    rows = newest.values_list(*_outcome_columns("played"))[:MOST_OUTCOMES]
+    return [_outcome(row, now=now) for row in reversed(rows)]
+
+
+def _outcome_columns(quantiles: Literal["played", "shown"]) -> list[str]:
+    return ["event", "known_length", "made_at", "happened_at", *(f"{quantiles}_{name}_s" for name in QUANTILE_NAMES)]
+
+
+def _outcome(row: Sequence[Any], *, now: datetime) -> tuple[ForecastClass, Outcome]:
+    """The outcome in a row of these columns, until now where it has not happened."""
+    event, known_length, made_at, happened_at, low_s, median_s, high_s = row
+    seconds, happened = _seconds(made_at, happened_at or now), happened_at is not None
+    of_class = ForecastClass.of(event, (low_s, median_s, high_s), known_length=known_length)
+    return of_class, Outcome(low_s, median_s, high_s, seconds, happened)
 
 
 def read_outcomes_of_teams(teams: QuerySet[Team] | None) -> list[tuple[str, str, Outcome]]:

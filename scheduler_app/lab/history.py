@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from jobs_app.models import Attempt
-from jobs_app.models.job import JobQuerySet
+from jobs_app.models.job import JobQuerySet, arrival_of
 from scheduler_app.errors import HistoryTooLong
 from scheduler_app.models import PolicySetting
 from scheduler_app.round.inputs import InputRows, JobRow, noise_of, read_input_rows, read_job_rows, read_measured
@@ -28,9 +28,9 @@ class Run(NamedTuple):
 
 
 class Times(NamedTuple):
-    """When a job was submitted and ended, and how many seconds it ran between."""
+    """When a job arrived, by submission or begin time, and ended, and how many seconds it ran between."""
 
-    created_at: datetime
+    arrived_at: datetime
     finished_at: datetime
     ran_s: float
 
@@ -53,7 +53,7 @@ class History:
 def read_history(jobs: JobQuerySet, since: datetime, until: datetime, *, now: datetime) -> History:
     """Those of the jobs that were submitted in the period; raises HistoryTooLong."""
     ran = jobs.filter(created_at__gte=since, created_at__lt=until, finished_at__isnull=False, ran_s__gt=0)
-    found = list(ran.values_list("pk", "created_at", "finished_at", "ran_s")[: MOST_JOBS + 1])
+    found = list(ran.values_list("pk", "created_at", "begin_time", "finished_at", "ran_s")[: MOST_JOBS + 1])
     if len(found) > MOST_JOBS:
         raise HistoryTooLong(f"More than {MOST_JOBS:,} jobs ran in this period: choose a shorter one.")
     setting = PolicySetting.objects.current()
@@ -69,7 +69,7 @@ def read_history(jobs: JobQuerySet, since: datetime, until: datetime, *, now: da
         ),
         timing=Timing(now, setting.round_length_s, setting.min_run_s, now),
         runs=_runs(ran),
-        times={pk: Times(created_at, ended, ran_s) for pk, created_at, ended, ran_s in found if ended},
+        times={pk: Times(arrival_of(came, begin), ended, ran_s) for pk, came, begin, ended, ran_s in found if ended},
     )
 
 

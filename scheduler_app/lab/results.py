@@ -37,10 +37,10 @@ Figures = Mapping[str, float | None]
 def actual_figures(jobs: Sequence[TraceJob], history: History, *, gpus: int) -> dict[str, float | None]:
     """What really happened to the jobs of the trace."""
     times = [history.times[UUID(job.name)] for job in jobs]
-    jct_h = np.array([(one.finished_at - one.created_at).total_seconds() for one in times]) / HOUR_S
+    jct_h = np.array([(one.finished_at - one.arrived_at).total_seconds() for one in times]) / HOUR_S
     ran_h = np.array([one.ran_s for one in times]) / HOUR_S
     runs = [run for job in jobs for run in history.runs.get(UUID(job.name), ())]
-    makespan_s = (max(one.finished_at for one in times) - min(one.created_at for one in times)).total_seconds()
+    makespan_s = (max(one.finished_at for one in times) - min(one.arrived_at for one in times)).total_seconds()
     return {
         "avg_jct_h": float(jct_h.mean()),
         "p99_jct_h": float(np.percentile(jct_h, 99)),

@@ -40,16 +40,16 @@ def trace_of(history: History, naming: Naming = as_they_are) -> list[TraceJob]:
     """
     if not history.jobs:
         return []
-    rates, began = _rates(history), min(job.created_at for job in history.jobs)
+    rates, began = _rates(history), min(job.arrived_at for job in history.jobs)
     jobs = [_job(history, job, known, began, naming) for job, known in zip(history.jobs, rates, strict=True)]
-    return [job for job in jobs if job.total_steps]
+    return sorted((job for job in jobs if job.total_steps), key=lambda job: job.arrival_s)
 
 
 def _job(history: History, job: JobRow, rates: Sequence[KnownRate], began: datetime, naming: Naming) -> TraceJob:
     steps, team = _steps(job, history.runs.get(job.id, ()), rates), history.rows.teams[job.team_id]
     gangs, of_replica, replicas = _size(job)
     deadline_s = None if job.deadline is None else (job.deadline - began).total_seconds()
-    arrival_s = (job.created_at - began).total_seconds()
+    arrival_s = (job.arrived_at - began).total_seconds()
     return TraceJob(
         name=naming("job", str(job.id)),
         arrival_s=arrival_s,

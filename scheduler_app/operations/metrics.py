@@ -30,7 +30,7 @@ from scheduler_app.operations.health import scheduler_health
 
 SHARES_OVER = timedelta(hours=1)
 HISTOGRAMS = {
-    Metric.JOB_WAIT: "Seconds from submission to the first start.",
+    Metric.JOB_WAIT: "Seconds from submission, or a later begin time, to the first start.",
     Metric.ROUND_TIME: "Seconds of a round, from its snapshot to its commit.",
     Metric.SOLVER_TIME: "Seconds that a round's policy took to decide.",
     Metric.FINISH_TIME_FAIRNESS: "Finish-time fairness (rho) of jobs that succeeded.",

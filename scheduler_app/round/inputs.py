@@ -21,7 +21,7 @@ from cluster_app.storage import OF_ENGINE, SITE, StoragePaths, missing_storage, 
 from estimation.boosted_durations import BoostedDurations
 from estimation.stages import StageRatio
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
-from jobs_app.models.job import JobQuerySet
+from jobs_app.models.job import JobQuerySet, arrival_of
 from jobs_app.submission.volunteers import volunteers_now
 from scheduler_app.forecasts.array_samples import ArraySample, read_array_samples
 from scheduler_app.forecasts.boosted_model import read_model
@@ -177,6 +177,11 @@ class JobRow(NamedTuple):
     attained_gpu_s: float
     work_lost_gpu_s: float
     attempt_count: int
+
+    @property
+    def arrived_at(self) -> datetime:
+        """When it could first have started: its submission, or its begin time."""
+        return arrival_of(self.created_at, self.begin_time)
 
     @property
     def steps_in_all(self) -> int | None:

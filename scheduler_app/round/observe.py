@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
@@ -17,7 +17,6 @@ from django.db.models import (
     IntegerField,
     OuterRef,
     QuerySet,
-    Subquery,
     Value,
 )
 from django.db.models.expressions import Combinable
@@ -40,7 +39,6 @@ from scheduler_app.round.hear_engines import hear_engines
 from scheduler_app.round.lease import Fence
 from scheduler_app.round.power import sleep_as_reported
 from scheduler_app.round.set_aside import forget_recovered
-from scheduler_app.windows.reading import LONGEST_SAVING, MARGIN, read_windows, time_to_save
 
 log = logging.getLogger(__name__)
 State = Attempt.State
@@ -63,10 +61,7 @@ def observe(fence: Fence, now: datetime) -> None:
         sleep_as_reported(heard, now)
         forget_missing_storage(now)
     _end_attempts_on_lost_nodes(fence, now)
-    _stop(
-        fence,
-        [*_over_their_time_limit(now), *_idle(now), *_gpus_idle(now), *_on_draining_nodes(), *_before_windows(now)],
-    )
+    stop_due(fence, [*_over_their_time_limit(now), *_idle(now), *_gpus_idle(now), *_on_draining_nodes()])
     fence.check()
     settle_dependencies()  # in transactions of its own, which lock jobs in their order
     with fence.transaction():
@@ -122,7 +117,8 @@ class DueStop(NamedTuple):
     note: str
 
 
-def _stop(fence: Fence, due: Sequence[DueStop]) -> None:
+def stop_due(fence: Fence, due: Sequence[DueStop]) -> None:
+    """Stop these jobs gracefully, some in each transaction."""
     for batch in _batches(due):
         with fence.transaction():
             for job, reason, note in batch:
@@ -201,41 +197,6 @@ def _on_draining_nodes() -> Iterator[DueStop]:
     for attempt, job in going_on.order_by("pk").values_list("pk", "job"):
         node = found[attempt][0]
         yield DueStop(job, Attempt.StopReason.DRAIN, f"{node}: {draining[node]}")
-
-
-def _before_windows(now: datetime) -> Iterator[DueStop]:
-    """Jobs on nodes of windows that begin before they could save their work later, and that are not for their team."""
-    near = [row for row in read_windows(now) if row.begins_at < now + LONGEST_SAVING + MARGIN]
-    nodes = {node for row in near for node in row.nodes}
-    for one in _that_save(nodes) if nodes else ():
-        saving = time_to_save(one.grace_s, one.checkpoint_s)
-        for window in near:
-            if one.node_id in window.nodes and one.team_id != window.team_id and window.begins_at - saving <= now:
-                yield DueStop(one.job, Attempt.StopReason.DRAIN, f"{one.node}: {window.words}"[:500])
-                break
-
-
-class Saving(NamedTuple):
-    """A job with GPUs on a node, and how long it takes to save its work."""
-
-    job: UUID
-    team_id: int
-    grace_s: int
-    checkpoint_s: float | None
-    node_id: int
-    node: str
-
-
-def _that_save(nodes: Collection[int]) -> Iterator[Saving]:
-    """Jobs with live attempts on these nodes that are not stopping yet, each once."""
-    claims = GpuClaim.objects.open().filter(gpu__node__in=nodes)
-    going_on = claims.exclude(attempt__state__in=(State.STOPPING, State.ENDED))
-    told = Attempt.objects.filter(job=OuterRef("attempt__job"), checkpoint_s__isnull=False).order_by("-number")
-    with_last = going_on.annotate(last_checkpoint_s=Subquery(told.values("checkpoint_s")[:1]))
-    of_attempt = [f"attempt__{column}" for column in ("job", "job__team_id", "job__grace_s")]
-    columns = (*of_attempt, "last_checkpoint_s", "gpu__node", "gpu__node__name")
-    rows = with_last.order_by("attempt", "gpu__node").values_list(*columns)
-    yield from (Saving(*row) for row in rows.distinct())
 
 
 def _drained_nodes() -> QuerySet[Node]:

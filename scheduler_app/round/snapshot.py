@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import StrEnum
 from functools import cache
 from itertools import compress
 from typing import Any, NamedTuple, Self
@@ -86,11 +87,20 @@ class Snapshot:
         return replace(self, problem=replace(self.problem, solve_limit_s=np.inf))
 
 
+class Crossing(StrEnum):
+    """Why a job does not start before a window."""
+
+    LATE = "it might not end before"
+    NEAR = "it is too long for the time between windows, and would be stopped before its start has paid"
+    NEVER = "it is too long for the time between windows, and may not be stopped"
+    UNKNOWN = "how long it runs is not known"
+
+
 class KeptOff(NamedTuple):
-    """The window that keeps a job from nodes, the first that ends, and whether it is known how long the job runs."""
+    """The window that keeps a job from nodes, the first that ends, and why it does not start before."""
 
     window: WindowRow
-    known_length: bool
+    why: Crossing = Crossing.LATE
 
 
 @dataclass(frozen=True)
@@ -150,7 +160,7 @@ def _problem(
     """The problem, and the durations behind the steps that are left."""
     capacity, jobs = capacity_of(rows, service), options.jobs
     now = timing.now
-    age_s = np.array([max((now - job.created_at).total_seconds(), 0.0) for job in jobs])
+    age_s = np.array([max((now - job.arrived_at).total_seconds(), 0.0) for job in jobs])
     deadline_s = [(job.deadline - now).total_seconds() if job.deadline else np.inf for job in jobs]
     gpus_per_replica = np.maximum(units_of(rows.types, jobs), 1)
     base_gpus, base_rate = normaliser(options.rate, offered.usage, capacity, gpus_per_replica)

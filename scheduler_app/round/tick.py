@@ -2,7 +2,7 @@
 
 import gc
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -24,8 +24,9 @@ from scheduler_app.round.probe import advance_probes
 from scheduler_app.round.retention import delete_expired_when_due
 from scheduler_app.round.run_round import run_round
 from scheduler_app.round.watch import watch_gpus
+from scheduler_app.round.window_stops import stop_before_windows
 from scheduler_app.windows.maintenance import follow_maintenance, maintenance_changes
-from scheduler_app.windows.reading import read_windows
+from scheduler_app.windows.reading import WindowRow, read_windows
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +43,11 @@ def engine_turn(holder: str, now: datetime) -> bool:
     """Observe the engines, send them commands, do what is due by the clock; False if another does. Idempotent."""
 
     def work() -> None:
-        fence = Fence.of(holder)
+        fence, windows = Fence.of(holder), read_windows(now)
         observe(fence, now)
         give_back_and_lend(fence, now)
-        begin_and_end_maintenance(fence, now)
+        stop_before_windows(fence, windows, now)
+        begin_and_end_maintenance(fence, windows, now)
         dispatch(fence, now)
         watch_gpus(fence, now)
         advance_probes(now)
@@ -64,9 +66,9 @@ def give_back_and_lend(fence: Fence, now: datetime) -> None:
             follow_windows(changes, now)
 
 
-def begin_and_end_maintenance(fence: Fence, now: datetime) -> None:
+def begin_and_end_maintenance(fence: Fence, windows: Sequence[WindowRow], now: datetime) -> None:
     """Drain nodes whose maintenance begins, and return to service those where it is over. Idempotent."""
-    if changes := maintenance_changes(read_windows(now), now):
+    if changes := maintenance_changes(windows, now):
         with fence.transaction():
             follow_maintenance(changes, now)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from math import isfinite, isinf
 from typing import Any
 from uuid import UUID
 
@@ -11,14 +12,14 @@ import numpy as np
 from allocation.plan_round import Plan
 from allocation.problem import Problem
 from allocation.rounds.pending_reasons import ReasonCode
-from allocation.rounds.windows import OpenNodes, Stays, Windows, open_nodes, weights_of
+from allocation.rounds.windows import LONGEST_PART, OpenNodes, Stays, Windows, open_nodes, slowest_rates, weights_of
 from allocation.types import Bools, Floats
 from estimation.durations import DurationEstimate
 from estimation.estimate import HIGH, NORMAL
 from scheduler_app.round.inputs import InputRows, JobRow, NodeRow
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.reason_texts import ReasonText, reason_text
-from scheduler_app.round.snapshot import KeptOff, LeftOut, Snapshot, rate_spreads, seconds_worked
+from scheduler_app.round.snapshot import Crossing, KeptOff, LeftOut, Snapshot, rate_spreads, seconds_worked
 from scheduler_app.windows.reading import WindowRow, time_to_save
 
 
@@ -75,10 +76,7 @@ def _forecast_s(snapshot: Snapshot, jobs: Sequence[JobRow]) -> Floats:
     """Seconds (m, n) within which nine of ten such jobs end in their slowest configuration of each type."""
     problem = snapshot.problem
     steps = _steps_left(problem, jobs, snapshot.durations) * np.exp(NORMAL.inv_cdf(HIGH) * rate_spreads(snapshot))
-    rate = np.where(problem.rate > 0, problem.rate, np.inf)
-    slowest = np.stack(
-        [rate[:, used].min(axis=1, initial=np.inf) for used in problem.usage > 0], axis=1
-    )  # (m, n); infinite: it cannot run there
+    slowest = slowest_rates(problem)
     found: Floats = problem.restart_s[:, None] + np.where(np.isfinite(slowest), steps[:, None] / slowest, np.inf)
     return found
 
@@ -99,12 +97,21 @@ def _kept_off(problem: Problem, left: OpenNodes, stays: Stays, windows: Sequence
     """Waiting rows that windows keep from nodes."""
     found = {}
     order = np.argsort([row.ends_at.timestamp() for row in windows], kind="stable")
-    known: Bools = np.asarray(np.isfinite(stays.length_s).any(axis=1))
+    length_s = stays.length_s.min(axis=1, initial=np.inf)
     waits: Bools = np.asarray(left.closed.any(axis=1) & (problem.held < 0))
     for row in np.flatnonzero(waits).tolist():
-        first = order[left.closed[row, order]][0]
-        found[row] = KeptOff(windows[int(first)], bool(known[row]))
+        first = windows[int(order[left.closed[row, order]][0])]
+        found[row] = KeptOff(first, _crossing(float(length_s[row]), float(stays.least_s[row]), first.gap_s))
     return found
+
+
+def _crossing(length_s: float, least_s: float, gap_s: float) -> Crossing:
+    """Why a job of this length does not start: least_s is infinite for one that may not be stopped."""
+    if isinf(length_s):
+        return Crossing.UNKNOWN
+    if isinf(least_s):
+        return Crossing.NEVER if length_s > gap_s else Crossing.LATE
+    return Crossing.NEAR if length_s > LONGEST_PART * gap_s else Crossing.LATE
 
 
 # -- reasons -------------------------------------------------------------------------------------------------------
@@ -140,7 +147,7 @@ def _of_nodes_out(
         its = [row for row, names in zip(going_on, types, strict=True) if names.intersection(job.gpu_types or names)]
         if its and words[str(job.id)][0]["code"] == ReasonCode.NO_HEALTHY_NODE:
             first = min(its, key=lambda row: row.ends_at)
-            found[str(job.id)] = [reason_of(KeptOff(first, known_length=True), now)]
+            found[str(job.id)] = [reason_of(KeptOff(first), now)]
     return found
 
 
@@ -172,9 +179,27 @@ def reason_of(why: KeptOff, now: datetime) -> ReasonText:
     numbers: dict[str, Any] = {"begins_at": window.begins_at.isoformat(), "ends_at": window.ends_at.isoformat()}
     if window.begins_at <= now:
         return reason_text(code, f"Nodes that could run it are in a window: {window.words}.", **numbers)
-    if why.known_length:
-        text = f"It might not end before a window of nodes that could run it: {window.words}."
-    else:
-        text = f"A window of nodes that could run it is near: {window.words}."
-        text += " How long it runs is not known: with a time limit that ends before, it may start."
-    return reason_text(code, text, **numbers)
+    if isfinite(window.gap_s):
+        numbers["longest_gap_s"] = window.gap_s
+    return reason_text(code, _words_of(why), **numbers)
+
+
+def _words_of(why: KeptOff) -> str:
+    """Why a job does not start before a window that is to come, and what would let it."""
+    words, gap = why.window.words, f"{why.window.gap_s / 3600:.3g} h"
+    near = f"A window of nodes that could run it is near: {words}."
+    match why.why:
+        case Crossing.LATE:
+            return f"It might not end before a window of nodes that could run it: {words}."
+        case Crossing.NEAR:
+            return (
+                f"{near} It is long for the {gap} between windows: it starts after this one, and saves its work and"
+                " makes room before the next."
+            )
+        case Crossing.NEVER:
+            return (
+                f"It can never run on nodes with this window: {words}. They are open for {gap} at most, and it may"
+                " run longer and may not be stopped. Make it preemptible, or give it a shorter time limit."
+            )
+        case Crossing.UNKNOWN:
+            return f"{near} How long it runs is not known: with a time limit that ends before, it may start."

@@ -76,7 +76,14 @@ def read_windows(now: datetime, horizon: timedelta = timedelta()) -> list[Window
         "timewindow", "node"
     ):
         named[window].add(node)
-    return with_nodes(windows, named, _node_shapes(), now, horizon)
+    reserved = any(window.team_id for window in windows)
+    return with_nodes(windows, named, _node_shapes() if reserved else _labelled_nodes(), now, horizon)
+
+
+def _labelled_nodes() -> list[NodeShape]:
+    """What of nodes maintenance is about: their labels. GPUs are counted for reservations alone."""
+    rows = Node.objects.exclude(labels={}).order_by("name").values_list("pk", "name", "gpu_type_id", "labels")
+    return [NodeShape(*row, gpus=0, healthy_gpus=0, may_serve=False) for row in rows]
 
 
 def _node_shapes() -> list[NodeShape]:

@@ -10,6 +10,8 @@ from cronsim import CronSim, CronSimError
 
 CHECKED = 50
 """Occurrences of which two may not overlap."""
+LEAST_INTERVAL = timedelta(hours=1)
+"""Between the begins of two: each costs the jobs there their last minutes, a checkpoint and a restart."""
 
 
 class Occurrence(NamedTuple):
@@ -51,6 +53,8 @@ def fault_of_cron(recurrence: Recurrence) -> str:
         return f"{error}. Write minute, hour, day, month and weekday, as 0 2 * * 0 for each Sunday at 02:00."
     if len(found) < 2:
         return "It never begins again by this: leave cron empty, or give other times or a later repeats_until."
+    if any(after.begins_at < before.begins_at + LEAST_INTERVAL for before, after in pairwise(found[1:])):
+        return "It would begin too often: give times at least one hour apart, as 0 * * * * for each hour."
     if any(after.begins_at < before.ends_at for before, after in pairwise(found)):
         return "It would begin again before it has ended: give a shorter window, or times that are farther apart."
     return ""

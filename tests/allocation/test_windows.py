@@ -69,7 +69,15 @@ def test_a_team_gives_the_weight_of_jobs_that_are_kept_off_to_its_others() -> No
 def test_a_job_longer_than_the_time_between_two_windows_is_stopped_before_each() -> None:
     nightly = windows(True, begins_h=8, gap_h=22)
     assert not is_closed(nightly, stays(23))
-    assert is_closed(nightly, stays(21))
+    assert is_closed(nightly, stays(23, least_h=np.inf))
+
+
+def test_a_job_that_could_start_in_less_than_half_of_that_time_does_not_wait_for_it() -> None:
+    """Of 20 hours, in two of 22: it is stopped before the window, if it may be."""
+    nightly = windows(True, begins_h=8, gap_h=22)
+    assert not is_closed(nightly, stays(20))
+    assert is_closed(nightly, stays(20, least_h=np.inf))
+    assert is_closed(nightly, stays(10))
 
 
 def test_nobody_starts_in_a_window_and_everybody_after_it() -> None:

@@ -64,6 +64,22 @@ def test_jobs_leave_a_node_whose_window_begins_and_none_starts_there_before_its_
     assert 3 * HOUR_S <= played.start_s[4] < 3.1 * HOUR_S
 
 
+def test_a_job_that_is_stopped_for_a_window_needs_less_before_the_next() -> None:
+    """2.5 h of work; an hour is done when a window comes for an hour, and the other 1.5 h fit before one at 4 h."""
+    present = present_of([2.5 * HOUR_S], running=[0])
+    windows = Windows(
+        begins_s=np.array([1.0, 4.0]) * HOUR_S,
+        ends_s=np.array([2.0, 5.0]) * HOUR_S,
+        gap_s=np.full(2, np.inf),
+        nodes=np.ones((2, 2), dtype=np.bool_),
+        team=np.full(2, -1),
+    )
+    present = replace(present, windows=windows, stays=Stays(np.full((1, 1), 2.5 * HOUR_S), np.full(1, 60.0)))
+    for limit_s in (np.inf, 2.5 * HOUR_S):
+        limited = replace(present, limit_s=np.array([limit_s]))
+        assert play(limited, as_told(limited), FIFO).finish_s == pytest.approx([3.5 * HOUR_S], rel=0.02)
+
+
 def test_a_gang_waits_for_all_its_gpus_on_one_node() -> None:
     present = present_of([600.0, 1200.0, 900.0, 3000.0, 60.0], gpus=[1, 1, 1, 1, 2], running=[0, 1, 2, 3])
     played = play(present, as_told(present), FIFO)

@@ -9,14 +9,14 @@ from scipy.special import ndtri
 from allocation.policies.fifo import fifo
 from estimation.estimate import Estimate
 from estimation.scaling import Source
-from forecast.calibration import MOST_SCORE, Correction, ForecastClass, Outcome, score
+from forecast.calibration import MOST_SCORE, Correction, ForecastClass, Outcome, censored_quantiles, score
 from forecast.draws import MOST_ARRIVALS, arrivals, draw_futures
 from forecast.future import HORIZON_S, OutOfTime, Rounds
 from forecast.intervals import forecast
 from tests.forecast.cluster import HOUR_S, known, present_of
 
 FIFO = Rounds(fifo, 60.0, strict=True)
-CLASS = ForecastClass.of("finish", 7200.0, known_length=True)
+CLASS = ForecastClass.of("finish", [7000.0, 7200.0, 7400.0], known_length=True)
 
 
 def test_what_is_known_has_no_width() -> None:
@@ -48,6 +48,25 @@ def test_an_unknown_length_is_drawn_from_its_estimate() -> None:
     found = forecast(present, unknowns, FIFO, draws=100)
     expected = [estimate.quantile_left(p, 600.0) for p in (0.1, 0.5, 0.9)]
     assert found.finish_s[0] == pytest.approx(expected, rel=0.1)
+
+
+def test_a_sample_that_still_runs_is_longer_than_it_has_run() -> None:
+    """Nothing is known of its length but that it has run for ten hours: it comes again with more than that."""
+    present = present_of([600.0, np.inf], running=[0], samples=1)
+    unknowns = known(present, submitted_s=[-10 * HOUR_S])
+    unknowns = replace(unknowns, left=np.array([600.0, np.nan]), done_s=np.array([0.0, 10 * HOUR_S]))
+    for draw in draw_futures(present, unknowns, draws=20, until_s=30 * HOUR_S, seed=1):
+        assert (draw.left[1:] > 10 * HOUR_S).all()
+
+
+def test_how_busy_the_coming_day_is_is_less_certain_than_the_hours_before_were() -> None:
+    """From 24 past hours, half of them busy: the mean of a day varies by chance, and by what is not known of it."""
+    rng, busy = np.random.default_rng(0), np.repeat(np.arange(0.0, 24, 2), 10)
+    submitted_s = -np.sort(busy + 0.5)[::-1] * HOUR_S
+    day = {"known_s": 24 * HOUR_S, "history_s": 24 * HOUR_S}
+    totals = [arrivals(submitted_s, 24 * HOUR_S, rng, **day)[0].size for _ in range(400)]
+    assert np.mean(totals) == pytest.approx(120, rel=0.1)
+    assert np.std(totals) > 1.2 * 5 * np.sqrt(24)  # the deviation of 24 hours drawn at random
 
 
 def test_arrivals_repeat_the_time_of_day() -> None:
@@ -117,8 +136,40 @@ def test_a_few_outcomes_hardly_change_an_interval() -> None:
 def test_another_class_is_not_corrected() -> None:
     quantiles = np.array([6000.0, 7200.0, 8400.0])
     correction = Correction.of([(CLASS, Outcome(6000, 7200, 8400, 20_000))] * 100)
-    other = ForecastClass.of("start", 7200.0, known_length=True)
+    other = ForecastClass.of("start", quantiles, known_length=True)
     assert correction.corrected(other, quantiles).tolist() == quantiles.tolist()
+
+
+def test_jobs_about_which_all_futures_agree_do_not_narrow_the_intervals_of_others() -> None:
+    """Two of three jobs run to an end that is known; the interval of the third is right."""
+    true_s = 7200 * np.exp(0.3 * ndtri((np.arange(100) + 0.5) / 100))
+    wide = 7200 * np.exp(0.3 * ndtri([0.1, 0.5, 0.9]))
+    classes = [ForecastClass.of("finish", quantiles, known_length=True) for quantiles in (wide, [7200.0] * 3)]
+    certain = [(classes[1], Outcome(7200, 7200, 7200, 7200))] * 200
+    correction = Correction.of(
+        [*certain, *((classes[0], Outcome(wide[0], wide[1], wide[2], float(one))) for one in true_s)]
+    )
+    assert correction.corrected(classes[0], wide) == pytest.approx(wide, rel=0.05)
+
+
+def test_forecasts_that_have_not_come_true_yet_count() -> None:
+    """Events after one to 100 hours, forecast all at once and rightly; after 20 hours only the first are known."""
+    true_s, now_s = np.arange(1, 101) * HOUR_S, 20 * HOUR_S
+    quantiles = np.array([10.0, 50.0, 90.0]) * HOUR_S
+    of_class = ForecastClass.of("finish", quantiles, known_length=False)
+    low_s, median_s, high_s = quantiles.tolist()
+    known_now = [Outcome(low_s, median_s, high_s, min(one, now_s), one <= now_s) for one in true_s.tolist()]
+    low, *_ = Correction.of((of_class, one) for one in known_now).corrected(of_class, quantiles)
+    assert low == pytest.approx(10 * HOUR_S, rel=0.1)
+    without = Correction.of((of_class, one) for one in known_now if one.happened)
+    assert without.corrected(of_class, quantiles)[1] < 0.5 * quantiles[1]
+
+
+def test_without_what_is_still_to_come_quantiles_are_the_usual_ones() -> None:
+    values = np.random.default_rng(0).normal(size=37)
+    assert censored_quantiles(values, np.ones(37, dtype=np.bool_)) == pytest.approx(
+        np.quantile(values, (0.1, 0.5, 0.9))
+    )
 
 
 def test_scores_are_one_at_the_ends_of_the_interval() -> None:

@@ -90,6 +90,7 @@ def test_one_that_is_over_is_not_listed_and_can_be_read(cluster: Lab, ada: APICl
         ({"cron": "at night"}, "/cron", "Write minute, hour, day, month and weekday"),
         ({"cron": "0 2 30 2 *"}, "/cron", ""),
         ({"cron": "0 * * * *", **times(HOUR, 2 * HOUR)}, "/cron", "before it has ended"),
+        ({"cron": "*/10 * * * *", **times(HOUR, timedelta(minutes=5))}, "/cron", "at least one hour apart"),
         ({"cron": "0 2 * * *", "zone": "Europe/Atlantis"}, "/zone", "is no time zone"),
         ({"repeats_until": "2030-01-01T00:00:00Z"}, "/repeats_until", "Without cron"),
         ({"room": "4"}, "/room", "Unknown field"),

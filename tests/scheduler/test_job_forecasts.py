@@ -32,7 +32,7 @@ from scheduler_app.job_forecasts.recording import (
     OpenForecast,
     came_true,
     forecasts_due,
-    read_outcomes,
+    read_played,
     shown_quantiles,
 )
 from scheduler_app.job_forecasts.runs import (
@@ -124,6 +124,12 @@ def test_jobs_of_the_last_two_weeks_are_samples_of_those_to_come(cluster: Lab) -
     declared, took, of_waiting = found.unknowns.left.tolist()
     assert declared == of_waiting == pytest.approx(600 * RATE)
     assert took == pytest.approx(120 * RATE)
+
+
+def test_the_sample_of_a_job_that_still_runs_has_run_for_as_long(cluster: Lab) -> None:
+    job = cluster.submit(workload="w", rates={"a100": RATE})
+    running(cluster, job, since=timedelta(hours=3))
+    assert read_forecast_input(cluster.now).unknowns.done_s == pytest.approx([3 * 3600] * 2, abs=60)
 
 
 def test_a_cluster_with_more_submissions_than_samples_knows_how_far_they_go_back(
@@ -449,7 +455,8 @@ def test_the_truth_is_known_at_the_start_and_at_a_good_end(cluster: Lab) -> None
 
 
 def test_a_start_is_shown_no_later_than_the_end() -> None:
-    outcomes = [(ForecastClass.of("start", 7200.0, known_length=True), Outcome(7000, 7200, 7400, 9000))] * 100
+    outcome = Outcome(7000, 7200, 7400, 9000)
+    outcomes = [(ForecastClass.of("start", outcome[:3], known_length=True), outcome)] * 100
     played = {Event.START: np.array([7000.0, 7200.0, 7400.0]), Event.FINISH: np.array([7060.0, 7260.0, 7460.0])}
     shown = shown_quantiles(played, Correction.of(outcomes), known_length=True)
     assert (shown[Event.START] <= shown[Event.FINISH]).all()
@@ -510,7 +517,11 @@ def test_a_kept_forecast_is_closed_and_corrects_the_next(cluster: Lab) -> None:
     assert kept.get(job=first.pk).happened_at == end
     assert kept.get(job=second.pk, event="start").happened_at == end
     assert kept.get(job=second.pk, event="finish").happened_at is None
-    (_, of_end), (_, of_start) = read_outcomes("played")
+    seen = read_played(cluster.now)
+    ((_, waits),) = (one for one in seen if not one[1].happened)
+    age = cluster.now - kept.get(job=second.pk, event="finish").made_at
+    assert waits.true_s == pytest.approx(age.total_seconds(), abs=60)
+    (_, of_end), (_, of_start) = (one for one in seen if one[1].happened)
     assert of_start.true_s == pytest.approx(of_end.true_s)
     assert of_end.low_s < of_end.median_s < of_end.high_s
 

@@ -13,6 +13,8 @@ from cluster_app.services import cordon, resume
 from jobs_app.models import Attempt, Job, Reason
 from scheduler_app.explain.dry_run import dry_run
 from scheduler_app.models import TimeWindow
+from scheduler_app.round.lease import Loop, acquire_lease
+from scheduler_app.round.tick import engine_turn
 from scheduler_app.windows.reading import read_windows
 from tests.service_lab import UNTIL_LET_GO, Lab
 
@@ -212,6 +214,35 @@ def test_a_job_that_fits_between_no_two_windows_starts_and_is_stopped_in_time(cl
     cluster.running(job)
 
 
+def nightly(lab: Lab, *, begins_in: timedelta = 2 * HOUR) -> TimeWindow:
+    """Two hours each day."""
+    window = maintenance(lab, "n1", after=begins_in, length=2 * HOUR)
+    TimeWindow.objects.filter(pk=window.pk).update(cron=f"{window.begins_at:%M %H} * * *")
+    return window
+
+
+def test_a_job_of_20_hours_does_not_wait_for_its_two_hours_of_the_day(cluster: Lab) -> None:
+    nightly(cluster)
+    job = cluster.submit(UNTIL_LET_GO, time_limit="20h", checkpoint={"grace_seconds": 60})
+    cluster.running(job)
+    cluster.ahead += 2 * HOUR - 70 * timedelta(seconds=1)
+    cluster.until_state(job, Job.State.QUEUED)
+    cluster.round()
+    assert fresh(job).reason == Reason.MAINTENANCE
+    assert "It is long for the 22 h between windows: it starts after this one" in job.message
+
+
+def test_a_job_that_never_fits_and_may_not_be_stopped_says_so(cluster: Lab) -> None:
+    nightly(cluster)
+    never, later = (cluster.submit(time_limit=limit, preemptible=False) for limit in ("23h", "20h"))
+    cluster.round()
+    assert fresh(never).reason == fresh(later).reason == Reason.MAINTENANCE
+    assert never.message.startswith("It can never run on nodes with this window: maintenance from ")
+    assert "Make it preemptible, or give it a shorter time limit." in never.message
+    assert never.reasons[0]["numbers"]["longest_gap_s"] == pytest.approx(22 * 3600, abs=60)
+    assert later.message.startswith("It might not end before a window")
+
+
 # -- cost ----------------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +260,17 @@ def test_windows_that_are_over_cost_nothing_and_many_no_more_queries(cluster: La
     for _ in range(20):
         maintenance(cluster, "n1")
     assert queries() == one
+
+
+def test_a_turn_of_the_scheduler_reads_windows_once_and_counts_no_gpus(cluster: Lab) -> None:
+    maintenance(cluster, "n1")
+    assert acquire_lease("here", cluster.now, Loop.ENGINES)
+    with CaptureQueriesContext(connection) as made:
+        engine_turn("here", cluster.now)
+    assert sum('FROM "scheduler_app_timewindow"' in query["sql"] for query in made) == 1
+    with CaptureQueriesContext(connection) as made:
+        read_windows(cluster.now)
+    assert not any('cluster_app_gpu"' in query["sql"] for query in made)
 
 
 # -- reservations --------------------------------------------------------------------------------------------------
