@@ -28,7 +28,7 @@ from scheduler_app.timeline.window import WINDOWS, Frame
 BY = ("node", "team", "job")
 NODES_PER_PAGE = 128
 JOBS_PER_PAGE = 60
-ROWS_OF_TABLE = 100
+ROWS_OF_TABLE = 50
 
 
 @dataclass(frozen=True)

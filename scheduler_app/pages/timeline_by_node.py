@@ -7,9 +7,9 @@ from html import escape
 from itertools import groupby
 
 from scheduler_app.pages.charts import OKABE_ITO
-from scheduler_app.pages.timeline_bars import Place, bin_s, block_bars, expected_bars, shown_s
+from scheduler_app.pages.timeline_bars import Place, bin_s, block_bars, expected_bars, spans_s
 from scheduler_app.pages.timeline_chart import OTHERS, Chart, colours_of, milliseconds, series_of, ticks_that_fit
-from scheduler_app.timeline.merging import RowSpan, merge_spans
+from scheduler_app.timeline.merging import Block, merge_spans
 from scheduler_app.timeline.outages import Outage
 from scheduler_app.timeline.presence import presence
 from scheduler_app.timeline.reading import ExpectedRun, Run, Timeline, TimelineGpu
@@ -30,6 +30,8 @@ OUTAGE_OPACITY = 0.6
 
 Waiting = tuple[ExpectedRun, int]
 """A job that waits, and its lane."""
+RowGroup = tuple[float, int]
+"""First row and number of rows of adjacent ones."""
 
 
 @dataclass
@@ -67,10 +69,11 @@ def rows_by_node(timeline: Timeline, gpus: Sequence[TimelineGpu], gpus_of: Mappi
     `gpus_of` are the GPUs that each attempt held.
     """
     waiting = _waiting_by_type(timeline)
-    rows, teams = _gpu_rows(gpus, waiting), _coloured_teams(timeline)
-    places = {pk: list(_adjacent(sorted(_rows_of(rows, of_run)))) for pk, of_run in gpus_of.items()}
+    rows, times_s = _gpu_rows(gpus, waiting), spans_s(timeline)
+    teams = _coloured_teams(timeline, times_s)
+    places = _places(rows, gpus_of)
     spans = [
-        RowSpan(first, number, _team_group(run, teams), *shown_s(timeline, run), i)
+        Block(first, number, _team_group(run, teams), *times_s[i], i)
         for i, run in enumerate(timeline.runs)
         for first, number in places.get(run.pk, ())
     ]
@@ -81,21 +84,24 @@ def rows_by_node(timeline: Timeline, gpus: Sequence[TimelineGpu], gpus_of: Mappi
     return Chart([*outages, *series_of(bars, colours), *series_of(ahead, colours)], rows.rows, rows.labels)
 
 
+def _places(rows: GpuRows, gpus_of: Mapping[int, Sequence[int]]) -> dict[int, list[RowGroup]]:
+    """Rows of each attempt; of those that held the same GPUs they are found once."""
+    of_gpus = {gpus: list(_adjacent(sorted(_rows_of(rows, gpus)))) for gpus in set(map(tuple, gpus_of.values()))}
+    return {pk: of_gpus[tuple(gpus)] for pk, gpus in gpus_of.items()}
+
+
 def _rows_of(rows: GpuRows, gpus: Iterable[int]) -> Iterator[float]:
     """Rows of GPUs: not of those on another page, or taken out of their node."""
     return (rows.of_gpu[gpu] for gpu in gpus if gpu in rows.of_gpu)
 
 
-def _coloured_teams(timeline: Timeline) -> set[str]:
+def _coloured_teams(timeline: Timeline, times_s: Sequence[tuple[float, float]]) -> set[str]:
     """Those teams of the reader that held GPUs the longest; the others have one colour together."""
-    gpu_s: dict[str, float] = defaultdict(float)
-    for run in timeline.runs:
+    gpu_s = {one.job.team: 0.0 for one in timeline.expected if one.seen}
+    since_s = timeline.frame.since.timestamp()
+    for run, (start_s, end_s) in zip(timeline.runs, times_s, strict=True):
         if run.seen:
-            start_s, end_s = shown_s(timeline, run)
-            gpu_s[run.job.team] += run.gpus * (end_s - start_s)
-    for one in timeline.expected:
-        if one.seen:
-            gpu_s[one.job.team] += 0.0
+            gpu_s[run.job.team] = gpu_s.get(run.job.team, 0.0) + run.gpus * (end_s - max(start_s, since_s))
     return set(sorted(gpu_s, key=lambda team: (-gpu_s[team], team))[: len(OKABE_ITO)])
 
 
@@ -114,7 +120,7 @@ def _gpu_rows(gpus: Sequence[TimelineGpu], waiting: Mapping[str, Sequence[Waitin
     return rows
 
 
-def _of_running(timeline: Timeline, places: Mapping[int, Sequence[tuple[float, int]]]) -> Iterator[Place]:
+def _of_running(timeline: Timeline, places: Mapping[int, Sequence[RowGroup]]) -> Iterator[Place]:
     """Jobs that run, on their GPUs."""
     for one in timeline.expected:
         if one.run:
@@ -133,8 +139,7 @@ def _waiting_by_type(timeline: Timeline) -> dict[str, list[Waiting]]:
     return {name: waiting for name, waiting in found.items() if waiting}
 
 
-def _adjacent(rows: Sequence[float]) -> Iterator[tuple[float, int]]:
-    """First row and number of rows of each group of adjacent ones."""
+def _adjacent(rows: Sequence[float]) -> Iterator[RowGroup]:
     for _, group in groupby(enumerate(rows), key=lambda pair: pair[1] - pair[0]):
         there = [row for _, row in group]
         yield there[0], len(there)
@@ -164,7 +169,7 @@ def _outage_series(timeline: Timeline, gpus: Sequence[TimelineGpu], row_of: Mapp
 
 def _outage_bar(timeline: Timeline, outage: Outage, rows: Sequence[float]) -> Bar:
     """It goes on beyond now as long as nothing ends it."""
-    start = max(outage.since, timeline.frame.since).timestamp()
+    start = outage.since.timestamp()
     end = (outage.until or timeline.frame.until).timestamp()
     label = f"{escape(outage.node)}<br>{outage.what}" + (f": {escape(outage.reason)}" if outage.reason else "")
     middle = (rows[0] + rows[-1]) / 2
