@@ -1,11 +1,12 @@
 """Rows of the timeline by node: a row for each GPU, and rows for the jobs that wait. Pure."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import groupby
 
+from scheduler_app.models import TimeWindow
 from scheduler_app.pages.charts import OKABE_ITO
 from scheduler_app.pages.timeline_bars import Place, bin_s, block_bars, expected_bars, spans_s
 from scheduler_app.pages.timeline_chart import OTHERS, Chart, colours_of, milliseconds, series_of, ticks_that_fit
@@ -27,18 +28,24 @@ OUTAGES = {
 }
 OUT_OF_SERVICE = ("#8f99a8", "/")
 OUTAGE_OPACITY = 0.6
+WINDOWS = {TimeWindow.Kind.MAINTENANCE: ("#7a4fbf", "-"), TimeWindow.Kind.RESERVATION: ("#128a8a", "|")}
+WINDOW_NAMES = {TimeWindow.Kind.MAINTENANCE: "maintenance", TimeWindow.Kind.RESERVATION: "reserved"}
 
 Waiting = tuple[ExpectedRun, int]
 """A job that waits, and its lane."""
 RowGroup = tuple[float, int]
 """First row and number of rows of adjacent ones."""
+NodeRows = dict[str, RowGroup]
+LinkOfWindow = Callable[[int], str]
+"""The page of a window, by its key; empty: the reader may not see it."""
 
 
 @dataclass
 class GpuRows:
-    """Row of each GPU, and the first of the rows for jobs that wait for a GPU type; filled from the top."""
+    """Rows of GPUs and nodes, and the first of the rows for jobs that wait for a GPU type; filled from the top."""
 
     of_gpu: dict[int, float] = field(default_factory=dict)
+    of_node: NodeRows = field(default_factory=dict)
     lane_of: dict[str, float] = field(default_factory=dict)
     rows: float = 0.0
     _gpu_labels: dict[float, str] = field(default_factory=dict)
@@ -47,6 +54,7 @@ class GpuRows:
     def add_node(self, node: str, gpus: Sequence[TimelineGpu]) -> None:
         rows = {self.rows + i: gpu for i, gpu in enumerate(gpus)}
         self.of_gpu |= {gpu.pk: row for row, gpu in rows.items()}
+        self.of_node[node] = (self.rows, len(gpus))
         self._gpu_labels |= {row: f"{node} · {gpu.slot}" for row, gpu in rows.items()}
         self._node_labels[self.rows + (len(gpus) - 1) / 2] = node
         self.rows += len(gpus) + NODE_GAP
@@ -63,10 +71,12 @@ class GpuRows:
         return ticks_that_fit(self._gpu_labels if self.rows <= FEW else self._node_labels, self.rows)
 
 
-def rows_by_node(timeline: Timeline, gpus: Sequence[TimelineGpu], gpus_of: Mapping[int, Sequence[int]]) -> Chart:
+def rows_by_node(
+    timeline: Timeline, gpus: Sequence[TimelineGpu], gpus_of: Mapping[int, Sequence[int]], link_of: LinkOfWindow
+) -> Chart:
     """A row for each GPU, grouped by type and node; below each type rows for the jobs that wait for it.
 
-    `gpus_of` are the GPUs that each attempt held.
+    `gpus_of` are the GPUs that each attempt held, `link_of` the page of a window.
     """
     waiting = _waiting_by_type(timeline)
     rows, times_s = _gpu_rows(gpus, waiting), spans_s(timeline)
@@ -80,8 +90,9 @@ def rows_by_node(timeline: Timeline, gpus: Sequence[TimelineGpu], gpus_of: Mappi
     bars = block_bars(timeline, merge_spans(spans, bin_s(timeline)))
     at = [*_of_running(timeline, places), *_of_waiting(rows, waiting)]
     ahead = expected_bars(timeline, at, lambda one: _team_group(one, teams))
-    outages, colours = _outage_series(timeline, gpus, rows.of_gpu), colours_of(teams)
-    return Chart([*outages, *series_of(bars, colours), *series_of(ahead, colours)], rows.rows, rows.labels)
+    colours = colours_of(teams)
+    below = [*_outage_series(timeline, rows.of_node), *_window_series(timeline, rows.of_node, link_of)]
+    return Chart([*below, *series_of(bars, colours), *series_of(ahead, colours)], rows.rows, rows.labels)
 
 
 def _places(rows: GpuRows, gpus_of: Mapping[int, Sequence[int]]) -> dict[int, list[RowGroup]]:
@@ -157,8 +168,7 @@ def _in_lanes(timeline: Timeline, gpu_type: str) -> Iterator[Waiting]:
             yield one, lane
 
 
-def _outage_series(timeline: Timeline, gpus: Sequence[TimelineGpu], row_of: Mapping[int, float]) -> list[BarSeries]:
-    rows = {node: [row_of[gpu.pk] for gpu in of_node] for node, of_node in groupby(gpus, key=lambda gpu: gpu.node)}
+def _outage_series(timeline: Timeline, rows: NodeRows) -> list[BarSeries]:
     found: dict[str, list[Bar]] = defaultdict(list)
     for outage in timeline.outages:
         if outage.node in rows:
@@ -167,10 +177,26 @@ def _outage_series(timeline: Timeline, gpus: Sequence[TimelineGpu], row_of: Mapp
     return [BarSeries(what, look[what][0], bars, look[what][1]) for what, bars in found.items()]
 
 
-def _outage_bar(timeline: Timeline, outage: Outage, rows: Sequence[float]) -> Bar:
+def _outage_bar(timeline: Timeline, outage: Outage, rows: RowGroup) -> Bar:
     """It goes on beyond now as long as nothing ends it."""
-    start = outage.since.timestamp()
     end = (outage.until or timeline.frame.until).timestamp()
     label = f"{escape(outage.node)}<br>{outage.what}" + (f": {escape(outage.reason)}" if outage.reason else "")
-    middle = (rows[0] + rows[-1]) / 2
-    return Bar(milliseconds(start), milliseconds(end), middle, label, len(rows), OUTAGE_OPACITY)
+    return _bar_over(rows, outage.since.timestamp(), end, label)
+
+
+def _window_series(timeline: Timeline, rows: NodeRows, link_of: LinkOfWindow) -> list[BarSeries]:
+    found: dict[TimeWindow.Kind, list[Bar]] = defaultdict(list)
+    for window in timeline.windows:
+        for node in window.nodes:
+            if node in rows:
+                label = f"{escape(node)}<br>{escape(window.what)}: {escape(window.reason)}"
+                times = window.since.timestamp(), window.until.timestamp()
+                found[window.kind].append(_bar_over(rows[node], *times, label, link_of(window.window)))
+    return [BarSeries(WINDOW_NAMES[kind], WINDOWS[kind][0], bars, WINDOWS[kind][1]) for kind, bars in found.items()]
+
+
+def _bar_over(rows: RowGroup, start_s: float, end_s: float, label: str, link: str = "") -> Bar:
+    """A bar over all rows of a node."""
+    first, number = rows
+    middle = first + (number - 1) / 2
+    return Bar(milliseconds(start_s), milliseconds(end_s), middle, label, number, OUTAGE_OPACITY, link)

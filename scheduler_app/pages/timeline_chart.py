@@ -82,8 +82,8 @@ def run_label(run: Run) -> str:
     """What a bar of one run tells on hover, beside its times."""
     if not run.seen:
         return f"{HIDDEN}<br>{run.gpus} {run.gpu_type.upper()}"
-    ended = run.outcome.replace("_", " ") or "running"
-    return f"{escape(str(run.job))}<br>{escape(run.job.team)}, {run.gpus} {run.gpu_type.upper()}, {ended}"
+    on, ended = f"{run.gpus} {run.gpu_type.upper()}", run.ended_as.replace("_", " ")
+    return f"{escape(str(run.job))}<br>{escape(run.job.team)}, {on}, {ended}"
 
 
 def run_link(run: Run) -> str:
