@@ -22,7 +22,7 @@ from jobs_app.models import Attempt
 
 TIMES, PAINTS = 20, 5
 BY = ("node", "team", "job")
-DRAWN = ".chart .barlayer path"
+DRAWN = ".chart .scatterlayer path"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 

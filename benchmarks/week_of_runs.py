@@ -1,4 +1,4 @@
-"""A week of runs on a thousand GPUs, with forecasts, outages and drains, written as rows."""
+"""A week of runs on a thousand GPUs, with forecasts, outages, drains and windows, written as rows."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from cluster_app.models import Gpu, GpuType, Node, NodeEvent, NodeInterval
 from jobs_app.models import Attempt, Job, Team
-from scheduler_app.models import GpuClaim, JobForecast, Round
+from scheduler_app.models import GpuClaim, JobForecast, Round, TimeWindow
 from scheduler_app.operations.register_machine import gpu_type_columns
 
 GANGS = ((8,), (4, 4), (4, 2, 2), (4, 2, 1, 1), (2, 2, 2, 2))
@@ -39,6 +39,7 @@ def fill_week(now: datetime, *, nodes: int = 125, attempts: int = 10_000, seed: 
             _write(held, kinds[n % len(kinds)], [teams[i] for i in owners], list(_spans(rng, runs, now)), member)
         if n % 10 == 0:
             _out_of_service(held[0].node, now)
+    _windows(kinds[0], teams[0], now)
     _forecast(rng, teams, member, now)
     return member
 
@@ -94,6 +95,15 @@ def _out_of_service(node: Node, now: datetime) -> None:
         Node.objects.filter(pk=node.pk).update(state=Node.State.DRAINED, reason="a fan is loud")
     else:
         NodeEvent.objects.create(node=node, at=now - timedelta(hours=19), kind="resumed")
+
+
+def _windows(kind: GpuType, team: Team, now: datetime) -> None:
+    """A maintenance of ten nodes each night, and a reservation tomorrow."""
+    two_h, night = timedelta(hours=2), now.replace(hour=2, minute=0) - WEEK
+    nightly = TimeWindow.objects.create(reason="updates", begins_at=night, ends_at=night + two_h, cron="0 2 * * *")
+    nightly.nodes.set(Node.objects.order_by("name")[:10])
+    times = {"begins_at": now + timedelta(days=1), "ends_at": now + timedelta(days=1) + two_h}
+    TimeWindow.objects.create(kind="reservation", reason="a paper", team=team, gpu_type=kind, gpus=64, **times)
 
 
 def _forecast(rng: np.random.Generator, teams: list[Team], owner: User, now: datetime) -> None:

@@ -223,6 +223,7 @@ SPECTACULAR_SETTINGS = {
         "JobState": "jobs_app.models.Job.State",
         "AttemptState": "jobs_app.models.Attempt.State",
         "NodeState": "cluster_app.models.Node.State",
+        "WindowKind": "scheduler_app.models.TimeWindow.Kind",
         "RoundResult": "scheduler_app.models.Round.Result",
         "RateSource": "jobs_app.models.Attempt.RateSource",
         "AttemptCpuMemory": "jobs_app.models.Attempt.CpuMemory",

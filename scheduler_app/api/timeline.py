@@ -1,4 +1,4 @@
-"""REST: what ran on the GPUs, what is expected to, and when nodes were out of service."""
+"""REST: what ran on the GPUs, what is expected to, outages of nodes, and windows."""
 
 from dataclasses import asdict
 from typing import Any
@@ -16,15 +16,25 @@ from jobs_app.permissions import NotForJobs, caller
 from rest.bodies import Text
 from rest.query import query_of
 from scheduler_app.api.serializers import IntervalAnswer
+from scheduler_app.models import TimeWindow
 from scheduler_app.timeline.outages import WHATS
-from scheduler_app.timeline.reading import ExpectedRun, JobName, Run, Sight, Timeline, nodes_of_runs, read_timeline
-from scheduler_app.timeline.window import WINDOWS, Frame
+from scheduler_app.timeline.reading import (
+    ExpectedRun,
+    JobName,
+    NodeWindow,
+    Run,
+    Sight,
+    Timeline,
+    nodes_of_runs,
+    read_timeline,
+)
+from scheduler_app.timeline.window import DEFAULT, WINDOWS, Frame
 
 NOT_SEEN = "Null: a job of another team."
 
 
 class TimelineQuery(serializers.Serializer[Any]):
-    window = serializers.ChoiceField(list(WINDOWS), default="24h", help_text="How much of the past.")
+    window = serializers.ChoiceField(list(WINDOWS), default=DEFAULT, help_text="How much of the past.")
     gpu_type = Text(required=False, help_text="Only GPUs of this type.")
 
     def validate_gpu_type(self, name: str) -> str:
@@ -43,13 +53,15 @@ class RunAnswer(serializers.Serializer[Any]):
     """One attempt of a job."""
 
     job = TimelineJob(allow_null=True, help_text=NOT_SEEN)
-    attempt = serializers.IntegerField()
+    attempt = serializers.IntegerField(allow_null=True, help_text=NOT_SEEN)
     gpu_type = serializers.CharField()
     gpus = serializers.IntegerField()
     nodes = serializers.ListField(child=serializers.CharField())
     since = serializers.DateTimeField(help_text="When its processes were launched.")
     until = serializers.DateTimeField(allow_null=True, help_text="Null: it goes on.")
-    outcome = serializers.ChoiceField(Attempt.Outcome.choices, allow_blank=True)
+    outcome = serializers.ChoiceField(
+        Attempt.Outcome.choices, allow_blank=True, help_text="Empty: it goes on, or the job is of another team."
+    )
     round = serializers.IntegerField(help_text="The round that placed it.")
 
 
@@ -71,6 +83,18 @@ class OutageAnswer(serializers.Serializer[Any]):
     until = serializers.DateTimeField(allow_null=True, help_text="Null: it goes on.")
 
 
+class TimelineWindow(serializers.Serializer[Any]):
+    """One occurrence of a window: over, going on or to come."""
+
+    id = serializers.IntegerField(help_text="As in /api/v1/windows.")
+    kind = serializers.ChoiceField(TimeWindow.Kind.choices)
+    nodes = serializers.ListField(child=serializers.CharField())
+    team = serializers.CharField(help_text="For which they are reserved; empty: a maintenance.")
+    reason = serializers.CharField()
+    since = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+
+
 class TimelineAnswer(serializers.Serializer[Any]):
     since = serializers.DateTimeField()
     now = serializers.DateTimeField()
@@ -78,6 +102,7 @@ class TimelineAnswer(serializers.Serializer[Any]):
     truncated = serializers.BooleanField(help_text="Whether there were more runs in the window than are told.")
     expected = ExpectedAnswer(many=True, help_text="Jobs of other teams that wait are left out.")
     outages = OutageAnswer(many=True)
+    windows = TimelineWindow(many=True, help_text="Maintenance of nodes and reservations of teams, by their begin.")
 
 
 class TimelineView(APIView):
@@ -86,7 +111,7 @@ class TimelineView(APIView):
     permission_classes = (NotForJobs,)
 
     @extend_schema(
-        parameters=[TimelineQuery], responses=TimelineAnswer, summary="Runs, forecasts and outages over time"
+        parameters=[TimelineQuery], responses=TimelineAnswer, summary="Runs, forecasts, outages and windows over time"
     )
     def get(self, request: Request) -> Response:
         asked = query_of(request, TimelineQuery)
@@ -108,6 +133,7 @@ def _answer(timeline: Timeline) -> dict[str, Any]:
         "truncated": timeline.truncated,
         "expected": [_expected(one) for one in timeline.expected],
         "outages": [outage._asdict() for outage in timeline.outages],
+        "windows": [_window(window) for window in timeline.windows],
     }
 
 
@@ -130,6 +156,11 @@ def _expected(one: ExpectedRun) -> dict[str, Any]:
     about = {"job": job, "gpu_type": one.gpu_type, "gpus": one.gpus}
     start, finish = one.forecast.start, one.forecast.finish
     return {**about, "start": asdict(start) if start else None, "finish": asdict(finish)}
+
+
+def _window(window: NodeWindow) -> dict[str, Any]:
+    about = {"id": window.window, "kind": window.kind, "nodes": list(window.nodes), "team": window.team}
+    return about | {"reason": window.reason, "since": window.since, "until": window.until}
 
 
 def _job(job: JobName) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from estimation.types import Floats
 from forecast.latest import latest_of
 from jobs_app.models import Attempt, Job
 from scheduler_app.job_forecasts.showing import Interval, ShownForecast, read_forecasts
+from scheduler_app.job_forecasts.wording import interval_words
 
 MOST_NAMED = 5
 
@@ -116,11 +117,10 @@ def describe(found: NodeOccupancy, now: datetime) -> str:
         return "no jobs there"
     jobs = f"{found.jobs_running} job{'s' * (found.jobs_running != 1)} there" if found.jobs_running else "jobs leaving"
     if found.within is not None:
-        low, median, high = (_from_now(at, now) for at in (found.within.low, found.within.median, found.within.high))
-        return f"{jobs}; empty in about {median} ({low} to {high})"
+        return f"{jobs}; empty {interval_words(found.within, now)}"
     if found.empty_at is None:
         return f"{jobs}; end time unknown"
-    return f"{jobs}; empty in about {_from_now(found.empty_at, now)}"
+    return f"{jobs}; empty {interval_words(Interval(*3 * (found.empty_at,)), now)}"
 
 
 def name_jobs(found: NodeOccupancy) -> str:
@@ -128,13 +128,3 @@ def name_jobs(found: NodeOccupancy) -> str:
     names = [str(job) for job in found.jobs]
     more = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _from_now(at: datetime | None, now: datetime) -> str:
-    return "more than 3 days" if at is None else _duration(max(0, (at - now).total_seconds()) / 60)
-
-
-def _duration(minutes: float) -> str:
-    if minutes < 1:
-        return "a minute"
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from math import ceil
 
 from scheduler_app.pages.timeline_chart import (
     EXPECTED_OPACITY,
@@ -14,11 +15,11 @@ from scheduler_app.pages.timeline_chart import (
 )
 from scheduler_app.timeline.merging import Block
 from scheduler_app.timeline.presence import presence
-from scheduler_app.timeline.reading import ExpectedRun, Run, Timeline
+from scheduler_app.timeline.reading import ExpectedRun, Timeline
 from simulation.results.gantt import Bar
 
-LEAST_OPACITY = 0.25
-"""Of a block of short runs that fill little of its time."""
+OPACITIES = 4
+"""Of blocks of short runs, by the part of their time that they fill."""
 
 Bars = dict[str, list[Bar]]
 """By what is drawn in one colour."""
@@ -30,10 +31,10 @@ def bin_s(timeline: Timeline) -> float:
     return timeline.frame.bin.total_seconds()
 
 
-def shown_s(timeline: Timeline, run: Run) -> tuple[float, float]:
-    """Start and end of the part of a run that lies in the frame."""
-    start, end = max(run.began_at, timeline.frame.since), min(run.ended_at or timeline.frame.now, timeline.frame.now)
-    return start.timestamp(), max(start, end).timestamp()
+def spans_s(timeline: Timeline) -> list[tuple[float, float]]:
+    """Start and end of each run; one that goes on ends now. It may begin before the frame."""
+    now = timeline.frame.now
+    return [(run.began_at.timestamp(), max(run.began_at, run.ended_at or now).timestamp()) for run in timeline.runs]
 
 
 def block_bars(timeline: Timeline, blocks: Sequence[Block]) -> Bars:
@@ -45,11 +46,15 @@ def block_bars(timeline: Timeline, blocks: Sequence[Block]) -> Bars:
 
 def _block_bar(timeline: Timeline, block: Block) -> Bar:
     run = None if block.run is None else timeline.runs[block.run]
-    label = run_label(run, timeline.frame.now) if run else _density_label(block)
-    opacity = 1.0 if block.density >= 1 else round(max(block.density, LEAST_OPACITY), 2)
+    label = run_label(run) if run else _density_label(block)
     start, end = milliseconds(block.start_s), milliseconds(block.end_s)
     link = run_link(run) if run else ""
-    return Bar(start, end, block.row + (block.rows - 1) / 2, label, block.rows - 0.15, opacity, link)
+    return Bar(start, end, block.row + (block.rows - 1) / 2, label, block.rows - 0.15, _opacity(block.density), link)
+
+
+def _opacity(density: float) -> float:
+    """One of few, because the browser draws an outline for each."""
+    return ceil(density * OPACITIES) / OPACITIES
 
 
 def _density_label(block: Block) -> str:

@@ -1,15 +1,16 @@
 """Rows of the timeline by node: a row for each GPU, and rows for the jobs that wait. Pure."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import groupby
 
+from scheduler_app.models import TimeWindow
 from scheduler_app.pages.charts import OKABE_ITO
-from scheduler_app.pages.timeline_bars import Place, bin_s, block_bars, expected_bars, shown_s
+from scheduler_app.pages.timeline_bars import Place, bin_s, block_bars, expected_bars, spans_s
 from scheduler_app.pages.timeline_chart import OTHERS, Chart, colours_of, milliseconds, series_of, ticks_that_fit
-from scheduler_app.timeline.merging import RowSpan, merge_spans
+from scheduler_app.timeline.merging import Block, merge_spans
 from scheduler_app.timeline.outages import Outage
 from scheduler_app.timeline.presence import presence
 from scheduler_app.timeline.reading import ExpectedRun, Run, Timeline, TimelineGpu
@@ -27,16 +28,24 @@ OUTAGES = {
 }
 OUT_OF_SERVICE = ("#8f99a8", "/")
 OUTAGE_OPACITY = 0.6
+WINDOWS = {TimeWindow.Kind.MAINTENANCE: ("#7a4fbf", "-"), TimeWindow.Kind.RESERVATION: ("#128a8a", "|")}
+WINDOW_NAMES = {TimeWindow.Kind.MAINTENANCE: "maintenance", TimeWindow.Kind.RESERVATION: "reserved"}
 
 Waiting = tuple[ExpectedRun, int]
 """A job that waits, and its lane."""
+RowGroup = tuple[float, int]
+"""First row and number of rows of adjacent ones."""
+NodeRows = dict[str, RowGroup]
+LinkOfWindow = Callable[[int], str]
+"""The page of a window, by its key; empty: the reader may not see it."""
 
 
 @dataclass
 class GpuRows:
-    """Row of each GPU, and the first of the rows for jobs that wait for a GPU type; filled from the top."""
+    """Rows of GPUs and nodes, and the first of the rows for jobs that wait for a GPU type; filled from the top."""
 
     of_gpu: dict[int, float] = field(default_factory=dict)
+    of_node: NodeRows = field(default_factory=dict)
     lane_of: dict[str, float] = field(default_factory=dict)
     rows: float = 0.0
     _gpu_labels: dict[float, str] = field(default_factory=dict)
@@ -45,6 +54,7 @@ class GpuRows:
     def add_node(self, node: str, gpus: Sequence[TimelineGpu]) -> None:
         rows = {self.rows + i: gpu for i, gpu in enumerate(gpus)}
         self.of_gpu |= {gpu.pk: row for row, gpu in rows.items()}
+        self.of_node[node] = (self.rows, len(gpus))
         self._gpu_labels |= {row: f"{node} · {gpu.slot}" for row, gpu in rows.items()}
         self._node_labels[self.rows + (len(gpus) - 1) / 2] = node
         self.rows += len(gpus) + NODE_GAP
@@ -61,24 +71,34 @@ class GpuRows:
         return ticks_that_fit(self._gpu_labels if self.rows <= FEW else self._node_labels, self.rows)
 
 
-def rows_by_node(timeline: Timeline, gpus: Sequence[TimelineGpu], gpus_of: Mapping[int, Sequence[int]]) -> Chart:
+def rows_by_node(
+    timeline: Timeline, gpus: Sequence[TimelineGpu], gpus_of: Mapping[int, Sequence[int]], link_of: LinkOfWindow
+) -> Chart:
     """A row for each GPU, grouped by type and node; below each type rows for the jobs that wait for it.
 
-    `gpus_of` are the GPUs that each attempt held.
+    `gpus_of` are the GPUs that each attempt held, `link_of` the page of a window.
     """
     waiting = _waiting_by_type(timeline)
-    rows, teams = _gpu_rows(gpus, waiting), _coloured_teams(timeline)
-    places = {pk: list(_adjacent(sorted(_rows_of(rows, of_run)))) for pk, of_run in gpus_of.items()}
+    rows, times_s = _gpu_rows(gpus, waiting), spans_s(timeline)
+    teams = _coloured_teams(timeline, times_s)
+    places = _places(rows, gpus_of)
     spans = [
-        RowSpan(first, number, _team_group(run, teams), *shown_s(timeline, run), i)
+        Block(first, number, _team_group(run, teams), *times_s[i], i)
         for i, run in enumerate(timeline.runs)
         for first, number in places.get(run.pk, ())
     ]
     bars = block_bars(timeline, merge_spans(spans, bin_s(timeline)))
     at = [*_of_running(timeline, places), *_of_waiting(rows, waiting)]
     ahead = expected_bars(timeline, at, lambda one: _team_group(one, teams))
-    outages, colours = _outage_series(timeline, gpus, rows.of_gpu), colours_of(teams)
-    return Chart([*outages, *series_of(bars, colours), *series_of(ahead, colours)], rows.rows, rows.labels)
+    colours = colours_of(teams)
+    below = [*_outage_series(timeline, rows.of_node), *_window_series(timeline, rows.of_node, link_of)]
+    return Chart([*below, *series_of(bars, colours), *series_of(ahead, colours)], rows.rows, rows.labels)
+
+
+def _places(rows: GpuRows, gpus_of: Mapping[int, Sequence[int]]) -> dict[int, list[RowGroup]]:
+    """Rows of each attempt; of those that held the same GPUs they are found once."""
+    of_gpus = {gpus: list(_adjacent(sorted(_rows_of(rows, gpus)))) for gpus in set(map(tuple, gpus_of.values()))}
+    return {pk: of_gpus[tuple(gpus)] for pk, gpus in gpus_of.items()}
 
 
 def _rows_of(rows: GpuRows, gpus: Iterable[int]) -> Iterator[float]:
@@ -86,16 +106,13 @@ def _rows_of(rows: GpuRows, gpus: Iterable[int]) -> Iterator[float]:
     return (rows.of_gpu[gpu] for gpu in gpus if gpu in rows.of_gpu)
 
 
-def _coloured_teams(timeline: Timeline) -> set[str]:
+def _coloured_teams(timeline: Timeline, times_s: Sequence[tuple[float, float]]) -> set[str]:
     """Those teams of the reader that held GPUs the longest; the others have one colour together."""
-    gpu_s: dict[str, float] = defaultdict(float)
-    for run in timeline.runs:
+    gpu_s = {one.job.team: 0.0 for one in timeline.expected if one.seen}
+    since_s = timeline.frame.since.timestamp()
+    for run, (start_s, end_s) in zip(timeline.runs, times_s, strict=True):
         if run.seen:
-            start_s, end_s = shown_s(timeline, run)
-            gpu_s[run.job.team] += run.gpus * (end_s - start_s)
-    for one in timeline.expected:
-        if one.seen:
-            gpu_s[one.job.team] += 0.0
+            gpu_s[run.job.team] = gpu_s.get(run.job.team, 0.0) + run.gpus * (end_s - max(start_s, since_s))
     return set(sorted(gpu_s, key=lambda team: (-gpu_s[team], team))[: len(OKABE_ITO)])
 
 
@@ -114,7 +131,7 @@ def _gpu_rows(gpus: Sequence[TimelineGpu], waiting: Mapping[str, Sequence[Waitin
     return rows
 
 
-def _of_running(timeline: Timeline, places: Mapping[int, Sequence[tuple[float, int]]]) -> Iterator[Place]:
+def _of_running(timeline: Timeline, places: Mapping[int, Sequence[RowGroup]]) -> Iterator[Place]:
     """Jobs that run, on their GPUs."""
     for one in timeline.expected:
         if one.run:
@@ -133,8 +150,7 @@ def _waiting_by_type(timeline: Timeline) -> dict[str, list[Waiting]]:
     return {name: waiting for name, waiting in found.items() if waiting}
 
 
-def _adjacent(rows: Sequence[float]) -> Iterator[tuple[float, int]]:
-    """First row and number of rows of each group of adjacent ones."""
+def _adjacent(rows: Sequence[float]) -> Iterator[RowGroup]:
     for _, group in groupby(enumerate(rows), key=lambda pair: pair[1] - pair[0]):
         there = [row for _, row in group]
         yield there[0], len(there)
@@ -152,8 +168,7 @@ def _in_lanes(timeline: Timeline, gpu_type: str) -> Iterator[Waiting]:
             yield one, lane
 
 
-def _outage_series(timeline: Timeline, gpus: Sequence[TimelineGpu], row_of: Mapping[int, float]) -> list[BarSeries]:
-    rows = {node: [row_of[gpu.pk] for gpu in of_node] for node, of_node in groupby(gpus, key=lambda gpu: gpu.node)}
+def _outage_series(timeline: Timeline, rows: NodeRows) -> list[BarSeries]:
     found: dict[str, list[Bar]] = defaultdict(list)
     for outage in timeline.outages:
         if outage.node in rows:
@@ -162,10 +177,26 @@ def _outage_series(timeline: Timeline, gpus: Sequence[TimelineGpu], row_of: Mapp
     return [BarSeries(what, look[what][0], bars, look[what][1]) for what, bars in found.items()]
 
 
-def _outage_bar(timeline: Timeline, outage: Outage, rows: Sequence[float]) -> Bar:
+def _outage_bar(timeline: Timeline, outage: Outage, rows: RowGroup) -> Bar:
     """It goes on beyond now as long as nothing ends it."""
-    start = max(outage.since, timeline.frame.since).timestamp()
     end = (outage.until or timeline.frame.until).timestamp()
     label = f"{escape(outage.node)}<br>{outage.what}" + (f": {escape(outage.reason)}" if outage.reason else "")
-    middle = (rows[0] + rows[-1]) / 2
-    return Bar(milliseconds(start), milliseconds(end), middle, label, len(rows), OUTAGE_OPACITY)
+    return _bar_over(rows, outage.since.timestamp(), end, label)
+
+
+def _window_series(timeline: Timeline, rows: NodeRows, link_of: LinkOfWindow) -> list[BarSeries]:
+    found: dict[TimeWindow.Kind, list[Bar]] = defaultdict(list)
+    for window in timeline.windows:
+        for node in window.nodes:
+            if node in rows:
+                label = f"{escape(node)}<br>{escape(window.what)}: {escape(window.reason)}"
+                times = window.since.timestamp(), window.until.timestamp()
+                found[window.kind].append(_bar_over(rows[node], *times, label, link_of(window.window)))
+    return [BarSeries(WINDOW_NAMES[kind], WINDOWS[kind][0], bars, WINDOWS[kind][1]) for kind, bars in found.items()]
+
+
+def _bar_over(rows: RowGroup, start_s: float, end_s: float, label: str, link: str = "") -> Bar:
+    """A bar over all rows of a node."""
+    first, number = rows
+    middle = first + (number - 1) / 2
+    return Bar(milliseconds(start_s), milliseconds(end_s), middle, label, number, OUTAGE_OPACITY, link)

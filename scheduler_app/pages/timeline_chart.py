@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from html import escape
+from html import escape, unescape
 from uuid import UUID
 
 from scheduler_app.pages.charts import OKABE_ITO, Figure
-from scheduler_app.templatetags.words import duration
 from scheduler_app.timeline.reading import ExpectedRun, Run
 from scheduler_app.timeline.window import Frame
 from simulation.results.gantt import Bar, BarSeries, gantt_figure, row_px
@@ -20,6 +18,7 @@ EXPECTED_OPACITY = 0.55
 """Of what is certain to run; what is less likely is paler."""
 LONGEST_TICK = 18
 LEAST_TICK_PX = 13
+LEAST_LEFT_PX, CHARACTER_PX = 12, 7
 WHEN = "%{base|%d %b %H:%M:%S}"
 NOW_COLOUR, AHEAD_COLOUR = "#7a8594", "rgba(122,133,148,0.07)"
 
@@ -44,7 +43,7 @@ def timeline_figure(chart: Chart, frame: Frame) -> Figure:
         "xaxis": {"type": "date", "range": [since, until], "tickangle": 0, "side": "top"},
         "showlegend": chart.legend,
         "legend": {"orientation": "h", "y": 1, "yanchor": "top", "yref": "container", "x": 0},
-        "margin": {"l": 24, "r": 12, "t": 84 if chart.legend else 60, "b": 24},
+        "margin": {"l": _left_px(chart.ticks.values()), "r": 12, "t": 84 if chart.legend else 60, "b": 24},
         "shapes": [
             {"type": "rect", "x0": now, "x1": until, "fillcolor": AHEAD_COLOUR, "layer": "below", **everywhere}
             | {"line": {"width": 0}},
@@ -54,8 +53,14 @@ def timeline_figure(chart: Chart, frame: Frame) -> Figure:
             {"x": now, "y": 1, "yref": "paper", "text": "now", "showarrow": False, "xanchor": "left", "yanchor": "top"}
         ],
     }
-    figure["layout"]["yaxis"]["fixedrange"] = True  # a wheel or a finger scrolls the page
+    # A wheel or a finger scrolls the page. To find the labels' width and those that fit, Plotly would draw them thrice.
+    figure["layout"]["yaxis"] |= {"fixedrange": True, "automargin": False, "ticklabeloverflow": "allow"}
     return figure
+
+
+def _left_px(labels: Iterable[str]) -> int:
+    """Width of the labels of rows."""
+    return LEAST_LEFT_PX + CHARACTER_PX * max((len(unescape(label)) for label in labels), default=0)
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:
@@ -73,13 +78,12 @@ def milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def run_label(run: Run, now: datetime) -> str:
-    """What a bar of one run tells on hover."""
-    name = escape(str(run.job)) if run.seen else HIDDEN
-    team = f"{escape(run.job.team)}, " if run.seen else ""
-    took = duration(((run.ended_at or now) - run.began_at).total_seconds())
-    ended = run.outcome.replace("_", " ") or "running"
-    return f"{name}<br>{team}{run.gpus} {run.gpu_type.upper()}, {took}, {ended}"
+def run_label(run: Run) -> str:
+    """What a bar of one run tells on hover, beside its times."""
+    if not run.seen:
+        return f"{HIDDEN}<br>{run.gpus} {run.gpu_type.upper()}"
+    on, ended = f"{run.gpus} {run.gpu_type.upper()}", run.ended_as.replace("_", " ")
+    return f"{escape(str(run.job))}<br>{escape(run.job.team)}, {on}, {ended}"
 
 
 def run_link(run: Run) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID
 import numpy as np
 
 from allocation.types import Floats
-from scheduler_app.pages.timeline_bars import bin_s, block_bars, expected_bars, shown_s
+from scheduler_app.pages.timeline_bars import bin_s, block_bars, expected_bars, spans_s
 from scheduler_app.pages.timeline_chart import (
     EXPECTED_OPACITY,
     Chart,
@@ -18,7 +18,7 @@ from scheduler_app.pages.timeline_chart import (
     series_of,
     ticks_that_fit,
 )
-from scheduler_app.timeline.merging import RowSpan, merge_spans
+from scheduler_app.timeline.merging import Block, merge_spans
 from scheduler_app.timeline.presence import presence
 from scheduler_app.timeline.reading import Timeline
 from simulation.results.gantt import Bar
@@ -34,9 +34,9 @@ LEAST_GPUS = 0.005
 
 def rows_by_job(timeline: Timeline, jobs: Mapping[UUID, str]) -> Chart:
     """A row for each of these jobs, from the top."""
-    row_of = {pk: float(row) for row, pk in enumerate(jobs)}
+    row_of, times_s = {pk: float(row) for row, pk in enumerate(jobs)}, spans_s(timeline)
     spans = [
-        RowSpan(row_of[run.job.pk], 1, run.gpu_type.upper(), *shown_s(timeline, run), i)
+        Block(row_of[run.job.pk], 1, run.gpu_type.upper(), *times_s[i], i)
         for i, run in enumerate(timeline.runs)
         if run.seen and run.job.pk in row_of
     ]
@@ -78,8 +78,8 @@ def rows_by_team(timeline: Timeline) -> Chart:
 def _spans_of_teams(timeline: Timeline) -> dict[str, list[tuple[float, float, float]]]:
     """Start, end and GPUs of what each team's jobs held and are expected to, the latter by its probability."""
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    for run in timeline.runs:
-        found[run.job.team].append((*shown_s(timeline, run), run.gpus))
+    for run, (start_s, end_s) in zip(timeline.runs, spans_s(timeline), strict=True):
+        found[run.job.team].append((start_s, end_s, run.gpus))
     for one in timeline.expected:
         for part in presence(one.forecast, timeline.frame.now, timeline.frame.until):
             expected = one.gpus * part.probability
@@ -90,9 +90,19 @@ def _spans_of_teams(timeline: Timeline) -> dict[str, list[tuple[float, float, fl
 def _mean_gpus(spans: Floats, edges: Floats) -> Floats:
     """Mean GPUs between consecutive edges, of spans (N, 3) with start, end and GPUs."""
     start, end, gpus = spans.T
-    spent = gpus @ np.clip(edges[None, :] - start[:, None], 0, (end - start)[:, None])
+    spent = _spent(start, gpus, edges) - _spent(end, gpus, edges)
     mean: Floats = np.diff(spent) / np.diff(edges)
     return mean
+
+
+def _spent(start: Floats, gpus: Floats, edges: Floats) -> Floats:
+    """GPU time until each edge, had nothing that started ended: from sums over the starts in order."""
+    order = np.argsort(start)
+    since, held = start[order] - edges[0], gpus[order]
+    begun = np.searchsorted(since, edges - edges[0])
+    sums = np.concatenate([[[0.0, 0.0]], np.cumsum(np.column_stack([held, held * since]), axis=0)])[begun]
+    spent: Floats = sums[:, 0] * (edges - edges[0]) - sums[:, 1]
+    return spent
 
 
 def _steps(level: Floats, edges: Floats) -> Iterator[tuple[float, float, float]]:

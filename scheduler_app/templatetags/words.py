@@ -14,33 +14,20 @@ from allocation.policies.parameters import Parameter
 from jobs_app.models import Job
 from scheduler_app.explain.array_progress import ArrayProgress
 from scheduler_app.job_forecasts.showing import Interval, ShownForecast
+from scheduler_app.job_forecasts.wording import BEYOND, duration_words, interval_words
 from scheduler_app.policy.catalogue import kind_of
 
 register = template.Library()
 
-UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 LEAST_PERCENT = 1e-5
-BEYOND = "more than 3 days"
 NOTHING = "\N{EN DASH}"
-LEAST_SHOWN, LEAST_PLAIN, MOST_PLAIN, LEAST_WHOLE_MS = 0.05, 0.001, 1e6, 0.01
+LEAST_PLAIN, MOST_PLAIN, LEAST_WHOLE_MS = 0.001, 1e6, 0.01
 
 
 @register.filter
 def duration(seconds: float | None) -> str:
     """Duration in its two largest units, e.g. 3 min 12 s."""
-    if seconds is None:
-        return NOTHING
-    if seconds < 1:
-        return f"{seconds:.1f} s" if seconds >= LEAST_SHOWN else "0 s"
-    left = round(seconds)
-    parts: list[str] = []
-    for name, size in UNITS:
-        if left >= size and len(parts) < 2:
-            parts.append(f"{left // size} {name}")
-        elif parts:
-            break
-        left %= size
-    return " ".join(parts)
+    return NOTHING if seconds is None else duration_words(seconds)
 
 
 @register.filter
@@ -60,25 +47,9 @@ def ago(at: datetime | None) -> SafeString | str:
 
 @register.filter
 def coming(interval: Interval) -> SafeString | str:
-    """When an event is expected, e.g. in about 4 min (2 min to 9 min); the median's time on hover."""
-    least, median, most = (_from_now(at) for at in (interval.low, interval.median, interval.high))
-    if interval.median is None:
-        return f"in {BEYOND}" if interval.low is None else f"in {BEYOND} ({least} at the earliest)"
-    return _time(interval.median, f"in about {median} ({_without_unit_of(most, least)} to {most})")
-
-
-def _from_now(at: datetime | None) -> str:
-    """Time from now, from a minute on in whole minutes; None: beyond the horizon of forecasts."""
-    if at is None:
-        return BEYOND
-    seconds = max((at - timezone.now()).total_seconds(), 0.0)
-    return duration(round(seconds / 60) * 60 if seconds >= 60 else round(seconds))
-
-
-def _without_unit_of(other: str, text: str) -> str:
-    """The duration without its unit where the other has the same one alone: 2 of `2 to 9 min`."""
-    value, _, unit = text.partition(" ")
-    return value if other.partition(" ")[2] == unit else text
+    """When an event is expected, e.g. in about 4 min (2 to 9 min); the median's time on hover."""
+    words = interval_words(interval, timezone.now())
+    return words if interval.median is None else _time(interval.median, words)
 
 
 @register.filter
@@ -87,15 +58,23 @@ def by_clock(interval: Interval) -> SafeString | str:
     if interval.median is None:
         return coming(interval)
     least, median, most = (_clock_time(at) for at in (interval.low, interval.median, interval.high))
+    if _clock_words(interval.low) == _clock_words(interval.high):
+        return format_html("at about {}<span data-utc> UTC</span>", median)
     return format_html("at {} ({} to {})<span data-utc> UTC</span>", median, least, most)
 
 
 def _clock_time(at: datetime | None) -> SafeString | str:
+    if at is None:
+        return BEYOND
+    template = '<time datetime="{}" data-clock title="{} UTC">{}</time>'
+    return format_html(template, at.isoformat(), f"{at:%F %T}", _clock_words(at))
+
+
+def _clock_words(at: datetime | None) -> str:
     """Hour and minute, with the day where it is not today."""
     if at is None:
         return BEYOND
-    words = f"{at:%H:%M}" if at.date() == timezone.now().date() else f"{at:%a %H:%M}"
-    return format_html('<time datetime="{}" data-clock title="{} UTC">{}</time>', at.isoformat(), f"{at:%F %T}", words)
+    return f"{at:%H:%M}" if at.date() == timezone.now().date() else f"{at:%a %H:%M}"
 
 
 @register.filter

@@ -1,4 +1,4 @@
-"""Timeline as rows of a table for spreadsheets: runs, forecasts and outages. Pure."""
+"""Timeline as rows of a table for spreadsheets: runs, forecasts, outages and windows. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler_app.job_forecasts.showing import Interval
 from scheduler_app.timeline.outages import Outage
-from scheduler_app.timeline.reading import ExpectedRun, JobName, Run, Timeline
+from scheduler_app.timeline.reading import ExpectedRun, JobName, NodeWindow, Run, Timeline
 
 COLUMNS = (
     *("kind", "job", "name", "team", "attempt", "gpu_type", "gpus", "nodes", "from", "until", "outcome", "round"),
@@ -16,20 +16,27 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def export_rows(timeline: Timeline, nodes: Mapping[int, Sequence[str]]) -> Iterator[tuple[Any, ...]]:
-    """One row for each run, forecast and outage, under `COLUMNS`; `nodes` are those of the runs, by attempt."""
+    """One row for each run, forecast, outage and window, under `COLUMNS`; `nodes` are those of the runs, by attempt."""
     yield from (_run(run, nodes) for run in timeline.runs)
     yield from (_expected(one, nodes) for one in timeline.expected)
     yield from (_outage(outage) for outage in timeline.outages)
+    yield from (_window(window) for window in timeline.windows)
 
 
 def _run(run: Run, nodes: Mapping[int, Sequence[str]]) -> tuple[Any, ...]:
-    outcome = run.outcome or "running"
-    on = (run.number, run.gpu_type, run.gpus, " ".join(nodes.get(run.pk, ())))
-    return ("run", *_job(run.job, seen=run.seen), *on, *_times(run.began_at, run.ended_at), outcome, run.round_number)
+    on = (_known(run.number), run.gpu_type, run.gpus, " ".join(nodes.get(run.pk, ())))
+    return (
+        "run",
+        *_job(run.job, seen=run.seen),
+        *on,
+        *_times(run.began_at, run.ended_at),
+        run.ended_as,
+        run.round_number,
+    )
 
 
 def _expected(one: ExpectedRun, nodes: Mapping[int, Sequence[str]]) -> tuple[Any, ...]:
-    number, round_number = (one.run.number, one.run.round_number) if one.run else ("", "")
+    number, round_number = (_known(one.run.number), one.run.round_number) if one.run else ("", "")
     on = " ".join(nodes.get(one.run.pk, ())) if one.run else ""
     about = (number, one.gpu_type, one.gpus, on, "", "", "", round_number)
     quantiles = (*_quantiles(one.forecast.start), *_quantiles(one.forecast.finish))
@@ -39,6 +46,15 @@ def _expected(one: ExpectedRun, nodes: Mapping[int, Sequence[str]]) -> tuple[Any
 def _outage(outage: Outage) -> tuple[Any, ...]:
     what = f"{outage.what}: {outage.reason}" if outage.reason else outage.what
     return ("outage", "", "", "", "", "", "", outage.node, *_times(outage.since, outage.until), what)
+
+
+def _window(window: NodeWindow) -> tuple[Any, ...]:
+    nodes, what = " ".join(window.nodes), f"{window.what}: {window.reason}"
+    return ("window", "", "", _as_text(window.team), "", "", "", nodes, *_times(window.since, window.until), what)
+
+
+def _known(number: int | None) -> int | str:
+    return "" if number is None else number
 
 
 def _job(job: JobName, *, seen: bool) -> tuple[str, str, str]:

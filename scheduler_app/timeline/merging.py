@@ -9,19 +9,11 @@ MOST_BLOCKS = 12_000
 COARSER = 2.0
 
 
-class RowSpan(NamedTuple):
-    """Time in which a run held `rows` adjacent rows; `group` is what is drawn in one colour."""
-
-    row: float
-    rows: int
-    group: str
-    start_s: float
-    end_s: float
-    run: int
-
-
 class Block(NamedTuple):
-    """What is drawn as one bar: one span, or several short ones that fill a part of its time."""
+    """What is drawn as one bar on `rows` adjacent rows: a run, or several short ones that fill a part of its time.
+
+    `group` is what is drawn in one colour.
+    """
 
     row: float
     rows: int
@@ -34,7 +26,7 @@ class Block(NamedTuple):
     density: float = 1.0
 
 
-def merge_spans(spans: Sequence[RowSpan], bin_s: float, most: int = MOST_BLOCKS) -> list[Block]:
+def merge_spans(spans: Sequence[Block], bin_s: float, most: int = MOST_BLOCKS) -> list[Block]:
     """Blocks of the spans: those shorter than a bin are merged; where these are too many, so are longer ones.
 
     Spans of different rows or groups are not merged: there is a block for each at least.
@@ -45,11 +37,11 @@ def merge_spans(spans: Sequence[RowSpan], bin_s: float, most: int = MOST_BLOCKS)
     return blocks
 
 
-def _merged(spans: Sequence[RowSpan], bin_s: float) -> Iterator[Block]:
-    short: dict[tuple[float, int, str], list[RowSpan]] = defaultdict(list)
+def _merged(spans: Sequence[Block], bin_s: float) -> Iterator[Block]:
+    short: dict[tuple[float, int, str], list[Block]] = defaultdict(list)
     for span in spans:
         if span.end_s - span.start_s >= bin_s:
-            yield Block(*span)
+            yield span
         else:
             short[span.row, span.rows, span.group].append(span)
     for alike in short.values():
@@ -57,9 +49,9 @@ def _merged(spans: Sequence[RowSpan], bin_s: float) -> Iterator[Block]:
             yield _block_of(near, bin_s)
 
 
-def _runs_of_near(spans: Iterable[RowSpan], bin_s: float) -> Iterator[list[RowSpan]]:
+def _runs_of_near(spans: Iterable[Block], bin_s: float) -> Iterator[list[Block]]:
     """Split the spans where more than a bin lies between two of them."""
-    near: list[RowSpan] = []
+    near: list[Block] = []
     for span in sorted(spans, key=lambda one: one.start_s):
         if near and span.start_s - near[-1].end_s > bin_s:
             yield near
@@ -68,7 +60,7 @@ def _runs_of_near(spans: Iterable[RowSpan], bin_s: float) -> Iterator[list[RowSp
     yield near
 
 
-def _block_of(near: Sequence[RowSpan], bin_s: float) -> Block:
+def _block_of(near: Sequence[Block], bin_s: float) -> Block:
     """One block over these spans, a bin wide at least, so that it is seen."""
     first, end_s = near[0], max(span.end_s for span in near)
     end_s = max(end_s, first.start_s + bin_s)

@@ -1,8 +1,8 @@
-"""Input of the timeline: attempts, the GPUs that they held, forecasts and outages; a fixed number of queries."""
+"""Input of the timeline: attempts, their GPUs, forecasts, outages and windows; a fixed number of queries."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 from uuid import UUID
@@ -15,9 +15,10 @@ from django.db.models.functions import Coalesce
 from cluster_app.models import Gpu, Node, NodeEvent, NodeInterval
 from jobs_app.models import Attempt, Job
 from scheduler_app.job_forecasts.showing import SHOWN_FOR, ShownForecast
-from scheduler_app.models import GpuClaim, JobForecast
+from scheduler_app.models import GpuClaim, JobForecast, TimeWindow
 from scheduler_app.timeline.outages import EVENT_KINDS, NodeNow, Outage, StateEvent, outages_of_node
 from scheduler_app.timeline.window import Frame
+from scheduler_app.windows.reading import WindowRow, read_windows
 
 MOST_ATTEMPTS = 20_000
 """Of more, the newest are shown."""
@@ -55,15 +56,22 @@ class Run(NamedTuple):
 
     job: JobName
     seen: bool
-    """Whether the reader may see the job."""
+    """Whether the reader may see the job; else only which GPUs it held, and when."""
     pk: int
-    number: int
+    number: int | None
+    """None: not the reader's to know."""
     gpu_type: str
     gpus: int
     began_at: datetime
     ended_at: datetime | None
     outcome: str
+    """Empty: it goes on, or its outcome is not the reader's to know."""
     round_number: int
+
+    @property
+    def ended_as(self) -> str:
+        """Its outcome, or that it runs; empty: not the reader's to know."""
+        return self.outcome if self.ended_at else "running"
 
 
 JOB = ("pk", "name", "array_index", "team", "team__name")
@@ -90,23 +98,57 @@ class ExpectedRun:
     seen: bool
 
 
+class NodeWindow(NamedTuple):
+    """One occurrence of a window: time in which its nodes were, or will be, in maintenance or reserved for a team."""
+
+    window: int
+    nodes: tuple[str, ...]
+    since: datetime
+    until: datetime
+    team: str
+    """Empty: a maintenance."""
+    reason: str
+
+    @classmethod
+    def of(cls, row: WindowRow, names: Mapping[int, str]) -> Self:
+        """With those nodes that have names here."""
+        nodes = sorted(names[node] for node in row.nodes if node in names)
+        return cls(row.window, tuple(nodes), row.begins_at, row.ends_at, row.team, row.reason)
+
+    @property
+    def kind(self) -> TimeWindow.Kind:
+        return TimeWindow.Kind.RESERVATION if self.team else TimeWindow.Kind.MAINTENANCE
+
+    @property
+    def what(self) -> str:
+        return f"reserved for team {self.team}" if self.team else "maintenance"
+
+
 @dataclass(frozen=True)
 class Timeline:
-    """Runs (the newest first), forecasts, and outages of the nodes that were asked for."""
+    """Runs (the newest first), forecasts, and outages and windows of the nodes that were asked for."""
 
     frame: Frame
     runs: Sequence[Run]
     expected: Sequence[ExpectedRun]
     outages: Sequence[Outage]
+    windows: Sequence[NodeWindow]
     truncated: bool
     """Whether there were more runs than are shown."""
 
+    def cut_to(self, frame: Frame) -> Self:
+        """Of a shorter time, in which all of its runs began."""
+        outages = [one for one in self.outages if frame.meets(one.since, one.until)]
+        windows = [one for one in self.windows if frame.meets(one.since, one.until)]
+        return replace(self, frame=frame, outages=outages, windows=windows)
+
 
 def read_timeline(frame: Frame, sight: Sight, nodes: Collection[str], gpu_type: str = "") -> Timeline:
-    """Runs and forecasts on GPUs of the type (empty: of any), and outages of these nodes."""
+    """Runs and forecasts on GPUs of the type (empty: of any), and outages and windows of these nodes."""
     runs = _runs(frame, sight, gpu_type)
     expected = _expected(frame, sight, runs[:MOST_ATTEMPTS], gpu_type)
-    return Timeline(frame, runs[:MOST_ATTEMPTS], expected, _outages(frame, nodes), len(runs) > MOST_ATTEMPTS)
+    out = _outages(frame, nodes), _windows(frame, nodes)
+    return Timeline(frame, runs[:MOST_ATTEMPTS], expected, *out, len(runs) > MOST_ATTEMPTS)
 
 
 def _runs(frame: Frame, sight: Sight, gpu_type: str) -> list[Run]:
@@ -128,7 +170,9 @@ def _run_rows(attempts: QuerySet[Attempt], gpu_type: str) -> QuerySet[Attempt, A
 
 def _run(row: Sequence[Any], sight: Sight) -> Run:
     job, run = JobName(*row[: len(JOB)]), row[len(JOB) :]
-    return Run(job, sight.sees(job.team_id), *run)
+    if sight.sees(job.team_id):
+        return Run(job, True, *run)
+    return Run(job, False, *run)._replace(number=None, outcome="")
 
 
 def _expected(frame: Frame, sight: Sight, runs: Sequence[Run], gpu_type: str) -> list[ExpectedRun]:
@@ -164,6 +208,16 @@ def _outages(frame: Frame, nodes: Collection[str]) -> list[Outage]:
     now = Node.objects.order_by("name").values_list("name", "state", "reason")
     found += [one for node in now for one in outages_of_node(NodeNow(*node), events[node[0]], since)]
     return [outage for outage in found if outage.node in wanted]
+
+
+def _windows(frame: Frame, nodes: Collection[str]) -> list[NodeWindow]:
+    """Windows of these nodes in the frame, over, going on or to come; one query where there is none."""
+    if not nodes:
+        return []
+    found = [row for row in read_windows(frame.since, frame.until - frame.since) if row.begins_at < frame.until]
+    names = dict(Node.objects.filter(name__in=nodes).values_list("pk", "name")) if found else {}
+    shown = [NodeWindow.of(row, names) for row in found]
+    return [window for window in shown if window.nodes]
 
 
 def read_gpus(nodes: Collection[str]) -> list[TimelineGpu]:

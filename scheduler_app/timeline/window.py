@@ -26,6 +26,15 @@ WINDOWS = {
 }
 
 
+DEFAULT = "24h"
+
+
+def shortest_window(history: timedelta) -> str:
+    """The shortest window that shows so much of the past; the default at most."""
+    up_to_default = list(WINDOWS)[: list(WINDOWS).index(DEFAULT)]
+    return next((name for name in up_to_default if WINDOWS[name].past >= history), DEFAULT)
+
+
 @dataclass(frozen=True)
 class Frame:
     """The time that a timeline shows: from `since` over `now` to `until`."""
@@ -37,6 +46,10 @@ class Frame:
     @classmethod
     def of(cls, window: Window, now: datetime) -> Self:
         return cls(now - window.past, now, now + window.ahead)
+
+    def meets(self, since: datetime, until: datetime | None) -> bool:
+        """Whether a time, without an end if `until` is None, lies in a part of it."""
+        return since < self.until and (until is None or until > self.since)
 
     @property
     def bin(self) -> timedelta:

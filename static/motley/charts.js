@@ -39,19 +39,15 @@
     const hasTools = "tools" in place.dataset;
     const layout = themed(figure.layout);
     if (hasTools) {
-      layout.paper_bgcolor = colour("--card");
+      Object.assign(layout, { paper_bgcolor: colour("--card"), hoveranywhere: true, clickanywhere: true });
       layout.xaxis.nticks = Math.max(2, Math.floor(place.clientWidth / 130));
       if (place.clientWidth < NARROW_PX) layout.legend = { ...layout.legend, yref: "paper", y: 0 };
     }
     const mode = hasTools ? tools() : { displayModeBar: false };
     const isNew = !place.on;
-    Plotly.react(place, figure.data, layout, { responsive: true, displaylogo: false, ...mode });
-    if (isNew) place.on("plotly_click", open);
-  };
-  // Bars may have a link beside their label.
-  const open = ({ points: [point] }) => {
-    const link = Array.isArray(point.customdata) && point.customdata[1];
-    if (link) location.href = link;
+    const data = hasTools ? Gantt.tracesOf(place, figure) : figure.data;
+    Plotly.react(place, data, layout, { responsive: true, displaylogo: false, ...mode });
+    if (isNew && hasTools) Gantt.follow(place);
   };
   const drawAll = () => document.querySelectorAll("[data-figure]").forEach(draw);
   document.addEventListener("theme", drawAll);

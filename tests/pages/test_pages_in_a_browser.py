@@ -102,9 +102,17 @@ def running(decided: Any, staff: User) -> Attempt:
     return attempt
 
 
-def test_a_click_on_a_bar_of_the_timeline_opens_its_job(running: Attempt, page: Page) -> None:
+def test_a_bar_of_the_timeline_tells_its_job_and_opens_it(running: Attempt, page: Page) -> None:
     page.goto(f"{reverse('timeline')}?by=job&window=1h")
-    page.locator(".chart .barlayer path").first.click(force=True)
+    chart = page.locator(".chart .nsewdrag").bounding_box()
+    assert chart is not None
+    now = chart["width"] * 60 / 90  # an hour of the past and half an hour ahead, in one row
+    x, y = chart["x"] + now - chart["width"] * 5 / 90, chart["y"] + chart["height"] / 2
+    page.mouse.move(x, y)
+    expect(page.locator(".bar-label")).to_contain_text(running.job.name)
+    page.mouse.move(x - chart["width"] / 2, y)
+    expect(page.locator(".bar-label")).to_be_hidden()
+    page.mouse.click(x, y)
     expect(page).to_have_url(re.compile(reverse("job", args=[running.job_id])))
 
 

@@ -18,8 +18,9 @@ from django.utils import timezone
 
 from cluster_app.models import Gpu, Node
 from cluster_app.services import drain
-from jobs_app.models import Attempt, Job
-from scheduler_app.models import GpuClaim, JobForecast, Round
+from jobs_app.models import Attempt, Job, Team
+from scheduler_app.models import GpuClaim, JobForecast, Round, TimeWindow
+from scheduler_app.windows.editing import add_window
 
 FIGURE = re.compile(r'<script id="figure" type="application/json">(.*?)</script>', re.DOTALL)
 HOUR = timedelta(hours=1)
@@ -106,7 +107,7 @@ def bars(figure: dict[str, Any]) -> list[tuple[str, float, list[str]]]:
 def test_a_gang_on_neighbouring_gpus_is_one_bar_that_opens_its_job(ran, web, member):
     attempt = ran("train", gpus=2)
     ((label, height, links),) = bars(figure_of(web(member)))
-    assert "train<br>vision, 2 V100, 1 h" in label
+    assert label == "train<br>vision, 2 V100, succeeded"
     assert 1 < height < 2
     assert resolve(f"/{links[0]}").kwargs == {"pk": attempt.job_id}
 
@@ -174,6 +175,47 @@ def test_a_drained_node_is_hatched_until_the_end_of_the_chart(ran, web, staff):
     assert outage["base"][0] + outage["x"][0] == pytest.approx(figure["layout"]["xaxis"]["range"][1], abs=1)
 
 
+@pytest.fixture
+def maintenance(ran, staff, now) -> TimeWindow:
+    """A window of a node that is over, and comes again in the morning."""
+    node = Node.objects.filter(gpu_type__name="v100").first()
+    times = {"begins_at": now - 3 * HOUR, "ends_at": now - 2 * HOUR}
+    again = now + 4 * HOUR
+    columns = {"reason": "a new fan", "nodes": [node], "cron": f"{again.minute} {again.hour} * * *", **times}
+    return add_window(columns, actor=staff)
+
+
+def test_windows_of_the_past_and_to_come_are_hatched_and_open_for_administrators(maintenance, ran, web, staff, member):
+    ran()
+
+    def windows(user: User) -> dict[str, Any]:
+        (found,) = [one for one in figure_of(web(user), "window=24h")["data"] if one["name"] == "maintenance"]
+        return found
+
+    past, to_come = windows(staff)["base"]
+    assert to_come - past == pytest.approx(7 * 3_600_000, abs=60_000)
+    assert windows(staff)["marker"]["pattern"]["shape"]
+    label, link = windows(staff)["customdata"][0]
+    assert "a new fan" in label
+    assert resolve(link).kwargs == {"object_id": str(maintenance.pk)}
+    assert windows(member)["customdata"][0] == [label]
+
+
+def test_a_reservation_is_in_table_csv_and_rest(ran, web, member, staff, now):
+    ran()
+    team, kind = Team.objects.get(name="vision"), Node.objects.filter(gpu_type__name="v100").first().gpu_type
+    times = {"begins_at": now + HOUR, "ends_at": now + 2 * HOUR}
+    window = add_window({"reason": "a paper", "team": team, "gpu_type": kind, "gpus": 1, **times}, actor=staff)
+    client = web(member)
+    assert "Reserved for team vision" in client.get("/timeline?window=24h").content.decode()
+    (row,) = [one for one in csv_rows(client, "window=24h") if one["kind"] == "window"]
+    assert (row["team"], row["outcome"]) == ("vision", "reserved for team vision: a paper")
+    (told,) = client.get(reverse("timeline-report")).json()["windows"]
+    assert (told["id"], told["kind"], told["team"], told["reason"]) == (window.pk, "reservation", "vision", "a paper")
+    assert told["nodes"] == row["nodes"].split() != []
+    assert client.get(reverse("timeline-report"), {"gpu_type": "a100"}).json()["windows"] == []
+
+
 def test_the_height_of_a_team_is_the_gpus_that_it_held(ran, web, member):
     ran(gpus=2, hours=20, ended=4)
     ran(team="language", gpus=1, hours=20, ended=4)
@@ -198,6 +240,20 @@ def test_a_run_before_the_window_is_not_there_and_an_empty_page_says_so(ran, web
     assert figure_of(web(member), "window=6h")
 
 
+@pytest.mark.parametrize(("hours", "shown"), [(0.1, "1h"), (3, "6h"), (20, "24h")])
+def test_without_a_choice_the_window_is_the_shortest_that_holds_what_ran(ran, web, member, hours, shown):
+    ran(hours=hours, ended=None)
+    assert chosen(web(member)) == shown
+    assert chosen(web(member), "window=7d") == "7d"
+
+
+def chosen(client: Client, query: str = "") -> str:
+    """The window that the page says it shows."""
+    html = client.get(f"/timeline?{query}").content.decode()
+    links = html.split('aria-label="Time window"')[1].split("</nav>")[0]
+    return re.search(r'aria-current="true">(\w+)<', links)[1]
+
+
 @pytest.mark.parametrize("query", ["window=2y", "by=colour", "gpu_type=abacus"])
 def test_what_it_does_not_know_is_not_found(web, member, cluster, query):
     assert web(member).get(f"/timeline?{query}").status_code == 404
@@ -219,12 +275,16 @@ def test_more_runs_cost_no_more_queries(ran, web, staff, by, now):
     assert queries() == before
 
 
+def csv_rows(client: Client, query: str = "") -> list[dict[str, str]]:
+    answer = client.get(f"/timeline?format=csv&{query}")
+    return list(csv.DictReader(StringIO(b"".join(answer).decode())))
+
+
 def test_the_csv_has_a_row_for_each_run_forecast_and_outage(ran, web, staff, now):
     attempt = ran("=1+1", gpus=2, ended=None)
     forecast(attempt.job, now)
     drain(Node.objects.first(), reason="fan", actor=staff)
-    answer = web(staff).get("/timeline?format=csv")
-    rows = list(csv.DictReader(StringIO(b"".join(answer).decode())))
+    rows = csv_rows(web(staff))
     assert [row["kind"] for row in rows] == ["run", "expected", "outage"]
     assert rows[0]["name"] == "'=1+1"
     assert (rows[0]["gpus"], rows[0]["nodes"], rows[0]["until"], rows[0]["round"]) == ("2", attempt.nodes[0], "", "7")
@@ -245,7 +305,24 @@ def test_rest_tells_the_same_to_each_reader(ran, web, member, stranger, now):
     assert expected["start"] is None
     assert expected["finish"]["low"] < expected["finish"]["high"]
     (hidden,) = told(stranger)["runs"]
-    assert hidden == run | {"job": None}
+    assert hidden == run | {"job": None, "attempt": None}
+
+
+def test_of_a_run_of_another_team_only_gpus_and_times_are_told(ran, web, member, stranger):
+    """Neither how often the job was started, nor how it ended: on the page, as CSV and by REST."""
+    attempt = ran("their-secret", gpus=2)
+    Attempt.objects.filter(pk=attempt.pk).update(number=17, outcome="timed_out")
+
+    def told(user: User) -> list[Any]:
+        client, query = web(user), "window=6h"
+        page = [text for text, *_ in bars(figure_of(client, query))]
+        table = client.get(f"/timeline?{query}").content.decode().split("Runs as a table")[1]
+        (row,), (run,) = csv_rows(client, query), client.get(reverse("timeline-report")).json()["runs"]
+        ends = ["timed out" in "".join(page), "timed out" in table, row["outcome"], run["outcome"]]
+        return [*ends, "#17" in table, row["attempt"], run["attempt"], row["gpus"], run["gpus"]]
+
+    assert told(member) == [True, True, "timed_out", "timed_out", True, "17", 17, "2", 2]
+    assert told(stranger) == [False, False, "", "", False, "", None, "2", 2]
 
 
 def test_rest_names_the_parameter_that_is_wrong(web, member, cluster):

@@ -155,7 +155,7 @@ def test_a_cordoned_node_is_empty_when_the_last_of_its_jobs_is_forecast_to_end(c
     shown = text_of(client, "/nodes/n1")
     assert re.search(r"Expected empty at (\w+ )?\d\d:\d\d \(", shown)
     assert str(job) in shown
-    assert "1 job there; empty in about 60 min (20 min to" in text_of(client, "/cluster")
+    assert "1 job there; empty in about 1 h (20 min to" in text_of(client, "/cluster")
 
 
 def test_a_job_without_a_forecast_leaves_the_time_of_a_cordon_unknown(cluster: Lab) -> None:
@@ -209,3 +209,19 @@ def test_intervals_name_a_unit_once_and_the_day_where_it_is_not_today() -> None:
     assert f">{far:%a %H:%M}</time> (" in by_clock(Interval(far, far, None))
     assert " to more than 3 days)" in by_clock(Interval(far, far, None))
     assert by_clock(Interval(None, None, None)) == "in more than 3 days"
+
+
+def test_what_reads_the_same_at_both_ends_of_an_interval_is_told_once() -> None:
+    now = timezone.now() + timedelta(seconds=20)
+    at = (now + MINUTE).replace(second=10)
+    alike = Interval(at, at + timedelta(seconds=5), at + timedelta(seconds=40))
+    assert re.fullmatch(r"at about <time [^>]*>(\w+ )?\d\d:\d\d</time><span data-utc> UTC</span>", by_clock(alike))
+    assert ">in about 3 min</time>" in coming(Interval(now + 3 * MINUTE, now + 3 * MINUTE, now + 3 * MINUTE))
+
+
+def test_an_event_that_is_due_comes_now() -> None:
+    now = timezone.now()
+    assert ">now</time>" in coming(Interval(now - MINUTE, now, now))
+    assert ">now or within 3 min</time>" in coming(Interval(now, now, now + 3 * MINUTE + timedelta(seconds=20)))
+    later = now + 4 * MINUTE + timedelta(seconds=20)
+    assert ">in about 4 min (now to 4 min)</time>" in coming(Interval(now, later, later))

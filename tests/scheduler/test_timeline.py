@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cluster_app.models import NodeEvent
 from scheduler_app.job_forecasts.showing import Interval, ShownForecast
-from scheduler_app.timeline.merging import RowSpan, merge_spans
+from scheduler_app.timeline.merging import Block, merge_spans
 from scheduler_app.timeline.outages import NodeNow, Outage, StateEvent, outages_of_node
 from scheduler_app.timeline.presence import presence
 
@@ -23,8 +23,8 @@ def at(hours: float) -> datetime:
 # -- short runs ------------------------------------------------------------------------------------------------------
 
 
-def span(start_s: float, end_s: float, *, row: float = 0, group: str = "vision", run: int = 0) -> RowSpan:
-    return RowSpan(row, 1, group, start_s, end_s, run)
+def span(start_s: float, end_s: float, *, row: float = 0, group: str = "vision", run: int = 0) -> Block:
+    return Block(row, 1, group, start_s, end_s, run)
 
 
 def test_a_run_as_long_as_a_bin_is_drawn_as_it_was():

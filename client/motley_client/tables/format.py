@@ -12,6 +12,9 @@ from motley_client.responses import Interval
 from motley_client.terminal import sanitized
 
 Cell = str | Text
+NOW, NOW_S = "now", 5
+"""What is less than so many seconds away is now: a forecast is made less often."""
+BEYOND = "more than 3d"
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, empty: str) -> RenderableType:
@@ -71,24 +74,30 @@ def duration(seconds: float) -> str:
 
 
 def interval(found: Interval, now: datetime) -> str:
-    """Time to an event with its limits; beyond three days nothing is known."""
-    low, median, high = (
-        duration(max((datetime.fromisoformat(at) - now).total_seconds(), 0)) if at else "more than 3d"
-        for at in (found["low"], found["median"], found["high"])
-    )
-    if found["median"]:
-        return f"in about {median} ({low} to {high})"
-    return f"in {median} ({low} at the earliest)" if found["low"] else f"in {median}"
+    """Time to an event with its limits; what is less than 5 s away is now, beyond three days nothing is known."""
+    low, median, high = (_from_now(at, now) for at in (found["low"], found["median"], found["high"]))
+    if not found["median"]:
+        return f"in {median} ({low} at the earliest)" if found["low"] else f"in {median}"
+    if low == high:
+        return NOW if high == NOW else f"in about {high}"
+    if median == NOW:
+        return f"now or {'within' if found['high'] else 'in'} {high}"
+    return f"in about {median} ({low} to {high})"
+
+
+def _from_now(at: str | None, now: datetime) -> str:
+    if at is None:
+        return BEYOND
+    seconds = (datetime.fromisoformat(at) - now).total_seconds()
+    return duration(seconds) if seconds >= NOW_S else NOW
 
 
 def by_clock(found: Interval, now: datetime) -> str:
     """Local times at which an event is expected, with the day where it is not today."""
     if not found["median"]:
         return interval(found, now)
-    low, median, high = (
-        _clock(at, now) if at else "more than 3d" for at in (found["low"], found["median"], found["high"])
-    )
-    return f"at {median} ({low} to {high})"
+    low, median, high = (_clock(at, now) if at else BEYOND for at in (found["low"], found["median"], found["high"]))
+    return f"at about {median}" if low == high else f"at {median} ({low} to {high})"
 
 
 def _clock(at: str, now: datetime) -> str:

@@ -1,0 +1,54 @@
+"""Words for the time until an event is expected, from its three quantiles: `in about 4 min (2 to 9 min)`. Pure."""
+
+from datetime import datetime
+
+from scheduler_app.job_forecasts.showing import Interval
+
+UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+LEAST_SHOWN = 0.05
+BEYOND = "more than 3 days"
+NOW, NOW_S = "now", 5
+"""What is less than so many seconds away is now: a forecast is made less often."""
+
+
+def duration_words(seconds: float) -> str:
+    """Duration in its two largest units, e.g. 3 min 12 s."""
+    if seconds < 1:
+        return f"{seconds:.1f} s" if seconds >= LEAST_SHOWN else "0 s"
+    left = round(seconds)
+    parts: list[str] = []
+    for name, size in UNITS:
+        if left >= size and len(parts) < 2:
+            parts.append(f"{left // size} {name}")
+        elif parts:
+            break
+        left %= size
+    return " ".join(parts)
+
+
+def interval_words(interval: Interval, now: datetime) -> str:
+    """When an event is expected; quantiles that read the same are told once, and those that have come are now."""
+    least, median, most = (_from_now(at, now) for at in (interval.low, interval.median, interval.high))
+    if interval.median is None:
+        return f"in {BEYOND}" if interval.low is None else f"in {BEYOND} ({least} at the earliest)"
+    if least == most:
+        return NOW if most == NOW else f"in about {most}"
+    if median == NOW:
+        return f"now or {'in' if most == BEYOND else 'within'} {most}"
+    return f"in about {median} ({_without_unit_of(most, least)} to {most})"
+
+
+def _from_now(at: datetime | None, now: datetime) -> str:
+    """Time from now, from a minute on in whole minutes; None: beyond the horizon of forecasts."""
+    if at is None:
+        return BEYOND
+    seconds = (at - now).total_seconds()
+    if seconds < NOW_S:
+        return NOW
+    return duration_words(round(seconds / 60) * 60 if seconds >= 60 else round(seconds))
+
+
+def _without_unit_of(other: str, text: str) -> str:
+    """The duration without its unit where the other has the same one alone: 2 of `2 to 9 min`."""
+    value, _, unit = text.partition(" ")
+    return value if unit and other.partition(" ")[2] == unit else text

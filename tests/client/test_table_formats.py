@@ -1,0 +1,37 @@
+"""Words of the command for when an event is expected."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from motley_client.tables.format import by_clock, interval
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def of(*seconds: float | None) -> dict[str, str | None]:
+    moments = [None if s is None else (NOW + timedelta(seconds=s)).isoformat() for s in seconds]
+    return dict(zip(("low", "median", "high"), moments, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        ((120, 240, 540), "in about 4m (2m to 9m)"),
+        ((240, 240, 240), "in about 4m"),
+        ((-30, 0, 2), "now"),
+        ((0, 0, 180), "now or within 3m"),
+        ((0, 240, 540), "in about 4m (now to 9m)"),
+        ((0, 0, None), "now or in more than 3d"),
+        ((600, None, None), "in more than 3d (10m at the earliest)"),
+        ((None, None, None), "in more than 3d"),
+    ],
+)
+def test_an_interval_tells_once_what_reads_the_same_and_calls_what_is_due_now(seconds, words):
+    assert interval(of(*seconds), NOW) == words
+
+
+def test_times_that_read_the_same_are_one():
+    clock = f"{NOW.astimezone():%H:%M}"
+    assert by_clock(of(1, 5, 40), NOW) == f"at about {clock}"
+    assert by_clock(of(1, 5, 90), NOW).startswith(f"at {clock} ({clock} to ")
