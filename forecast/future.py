@@ -228,7 +228,7 @@ class Future:
         if self.now_s > 0:  # by then the jobs that are leaving have left
             inventory = replace(inventory, releasing=np.zeros_like(inventory.releasing))
         problem, inventory, able = self.closures.narrowed(self._problem(active), inventory, active, self.now_s)
-        quotas = replace(self.present.quotas, group=self.present.quotas.group[able])
+        quotas = self.present.quotas.of_rows(able)
         return able, plan_round(problem, inventory, quotas, self.rounds.policy, round_s=self.rounds.round_s)
 
     def _problem(self, active: Ints) -> Problem:

@@ -75,7 +75,7 @@ class Snapshot:
             attempts=tuple(compress(self.attempts, kept)),
             problem=self.problem.subset(rows),
             inventory=self.inventory.of_rows(rows, position[self.inventory.holder]),
-            quotas=replace(self.quotas, group=self.quotas.group[rows]),
+            quotas=self.quotas.of_rows(rows),
             source=self.source[rows],
             tuned={int(position[row]): tuned for row, tuned in self.tuned.items() if kept[row]},
             durations=tuple(compress(self.durations, kept)),
