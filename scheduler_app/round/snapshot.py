@@ -38,6 +38,7 @@ from scheduler_app.round.job_options import (
     units_of,
 )
 from scheduler_app.round.lengths import EndedDurations, lengths_of
+from scheduler_app.round.quotas import type_quotas
 from scheduler_app.windows.reading import WindowRow
 
 
@@ -136,7 +137,7 @@ def build_snapshot(
         round_s=timing.round_s,
         problem=problem,
         inventory=_inventory(rows, service, options.jobs),
-        quotas=_quotas(rows, options.jobs),
+        quotas=replace(_quotas(rows, options.jobs), by_type=type_quotas(rows, options.jobs)),
         source=options.source,
         tuned={row: tuned for row, tuned in enumerate(options.tuned) if tuned is not None},
         durations=durations,

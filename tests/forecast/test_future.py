@@ -9,8 +9,8 @@ from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
 from allocation.policies.srtf import srtf
 from allocation.quotas import Quotas
-from allocation.type_quotas import TypeQuotas
 from allocation.rounds.windows import Stays, Windows
+from allocation.type_quotas import TypeQuotas
 from forecast.future import HORIZON_S, Rounds, play
 from forecast.present import Draw
 from tests.forecast.cluster import HOUR_S, as_told, present_of
