@@ -159,7 +159,7 @@ def test_no_statement_is_sent_row_by_row(page, decided, staff, web):
 
 
 def test_a_member_reads_the_quotas_of_the_own_teams_and_what_they_cost(decided, member, stranger, web):
-    kind, team = GpuType.objects.first(), member.teams.get()
+    kind, team = GpuType.objects.first(), member.teams.first()
     TeamQuota.objects.create(team=team, gpu_type=kind, gpus=1)
     hour = timezone.now() - timedelta(hours=1)
     QuotaHour.objects.create(team=team, gpu_type=kind, hour=hour, quota_s=3600, priced_s=3600, saved_job_s=360)
