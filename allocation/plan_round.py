@@ -12,7 +12,7 @@ from allocation.policies.fifo import fifo
 from allocation.policies.parameters import Policy
 from allocation.problem import Problem, sharing_of
 from allocation.quotas import Quotas
-from allocation.remaining_capacity import remaining_after
+from allocation.remaining_capacity import RemainingCapacity, remaining_after
 from allocation.rounds.mechanism import RoundAssignment, realise
 from allocation.rounds.placement import place_gangs, return_idle_gpus
 from allocation.solvers.few_types import on_few_types
@@ -46,7 +46,7 @@ def plan_round(problem: Problem, inventory: Inventory, quotas: Quotas, policy: P
     """
     if not len(problem.weight):
         return _plan_without_jobs(problem, inventory)
-    decision = _decided(problem, quotas, policy, round_s)
+    decision, quotas = _decided(problem, quotas, policy, round_s)
     if decision.pairs is not None:
         return _plan_with_pairs(problem, decision, inventory, quotas, round_s)
     if _nothing_moves(problem, decision, inventory, quotas):
@@ -54,7 +54,7 @@ def plan_round(problem: Problem, inventory: Inventory, quotas: Quotas, policy: P
     assignment, owner = _backfilled(
         problem, decision, inventory, partial(RoundAssignment.start, problem, quotas), round_s=round_s
     )
-    owner = return_idle_gpus(problem, assignment, inventory, owner, quotas)
+    owner = return_idle_gpus(problem, assignment, inventory, owner, quotas.lent(problem, assignment))
     assignment = np.where(_running(assignment, owner), np.where(assignment >= 0, assignment, problem.held), -1)
     return Plan(decision=decision, assignment=assignment, owner=owner)
 
@@ -84,32 +84,74 @@ def _plan_with_pairs(
 
 def _nothing_moves(problem: Problem, decision: Decision, inventory: Inventory, quotas: Quotas) -> bool:
     """Whether each job is assigned just the GPUs that it holds, and there are no quotas."""
-    if quotas.group.size or decision.assignment is None or not np.array_equal(decision.assignment, problem.held):
+    if (
+        quotas.group.size
+        or quotas.by_type
+        or decision.assignment is None
+        or not np.array_equal(decision.assignment, problem.held)
+    ):
         return False
     holds = np.bincount(inventory.holder[inventory.holder >= 0], minlength=len(problem.held))
     return np.array_equal(holds, np.where(problem.held >= 0, problem.gpus[problem.held], 0))
 
 
-def _decided(problem: Problem, quotas: Quotas, policy: Policy, round_s: float) -> Decision:
-    """Ask the policy, and ask it again without the jobs that exceed a quota: policies know no quotas.
+def _decided(problem: Problem, quotas: Quotas, policy: Policy, round_s: float) -> tuple[Decision, Quotas]:
+    """Decide within the quotas, and return those in which what teams leave of theirs is lent.
 
-    Otherwise a job at its team's quota would hold up the queue, and the GPUs assigned to it would idle.
+    Guarantees to teams come first. What their jobs could use of a type, but do not, others borrow.
     """
     budget = TimeBudget.of(problem)
     decision = on_few_types(problem, _asked(policy, problem), budget)
-    rows = np.arange(len(problem.weight))
-    for _ in range(PASSES):
-        if decision.assignment is None or not quotas.group.size:
-            break
-        capped = _capped(
-            problem, quotas, realise(problem, decision, RoundAssignment.start(problem, quotas), round_s=round_s)
-        )
-        if capped[rows].all() or not capped[rows].any():
-            break
-        rows = rows[~capped[rows]]
-        rest = replace(problem.subset(rows), solve_limit_s=max(budget.left_s(), MOMENT_S))
-        decision = _asked(policy, rest).widened(rows, len(problem.weight))
-    return decision
+    if not quotas.group.size and quotas.by_type is None:
+        return decision, quotas
+    again = _Again(problem, policy, round_s, budget)
+    guaranteed = quotas.demanded(problem)
+    first = again.within(guaranteed, decision)
+    if quotas.by_type is None:
+        return first, quotas
+    lent = quotas.lent(problem, again.realised(guaranteed, first))
+    return again.within(lent, decision), lent
+
+
+@dataclass(frozen=True, eq=False)
+class _Again:
+    """Ask a policy again without what exceeds a quota: policies know no quotas.
+
+    Otherwise a job at its team's quota would hold up the queue, and the GPUs assigned to it would idle.
+    """
+
+    problem: Problem
+    policy: Policy
+    round_s: float
+    budget: TimeBudget
+
+    def within(self, quotas: Quotas, decision: Decision) -> Decision:
+        """The decision, without the configurations that quotas forbid once it is realised."""
+        closed = np.zeros(self.problem.rate.shape, dtype=np.bool_)
+        for _ in range(PASSES):
+            if decision.assignment is None and quotas.by_type is None:
+                break
+            more = closed | _forbidden(self.problem, quotas, decision, self.realised(quotas, decision))
+            if (more == closed).all() or (more | (self.problem.rate <= 0)).all():
+                break
+            closed = more
+            decision = self._without(closed)
+        return decision
+
+    def realised(self, quotas: Quotas, decision: Decision) -> Ints:
+        """The assignment (m,) that the quotas leave of a decision."""
+        start = RoundAssignment.start(self.problem, quotas)
+        return realise(self.problem, decision, start, round_s=self.round_s)
+
+    def _without(self, closed: Bools) -> Decision:
+        rate = np.where(closed, 0, self.problem.rate)
+        rows = np.flatnonzero((rate > 0).any(axis=1))
+        held = self.problem.held[rows]
+        kept = (held >= 0) & (rate[rows, held] > 0)
+        limit_s = max(self.budget.left_s(), MOMENT_S)
+        rest = self.problem.subset(rows)
+        rest = replace(rest, rate=rate[rows], held=np.where(kept, held, -1), solve_limit_s=limit_s)
+        return _asked(self.policy, rest).widened(rows, len(rate))
 
 
 def _asked(policy: Policy, problem: Problem) -> Decision:
@@ -121,13 +163,27 @@ def _asked(policy: Policy, problem: Problem) -> Decision:
         return replace(fifo(problem), status=Status.FALLBACK, message=said)
 
 
-def _capped(problem: Problem, quotas: Quotas, assignment: Ints) -> Bools:
-    """Waiting rows (m,) that would exceed a quota even in their smallest configuration."""
-    remaining = remaining_after(problem, quotas, assignment)
+def _forbidden(problem: Problem, quotas: Quotas, decision: Decision, assignment: Ints) -> Bools:
+    """Configurations (m, K) that rows want and that would exceed a quota, once others have what they are assigned."""
+    remaining, waits = remaining_after(problem, quotas, assignment), (assignment < 0)[:, None]
+    if decision.shares is None:
+        wanted = (problem.rate > 0) & waits
+        forbidden = wanted & _capped(problem, remaining, assignment)[:, None]
+    else:  # the round mechanism passes over a row that is at a quota of all types
+        wanted, forbidden = decision.shares > 0, np.zeros(problem.rate.shape, dtype=np.bool_)
+    if quotas.by_type is None:
+        return forbidden
+    on_its_types = (np.where(waits.T, 0, problem.usage[:, assignment]).T @ problem.usage) > 0
+    beyond = remaining.beyond_type_limits() | remaining.beyond_type_quotas()
+    return forbidden | (wanted & ~on_its_types & beyond)
+
+
+def _capped(problem: Problem, remaining: RemainingCapacity, assignment: Ints) -> Bools:
+    """Waiting rows (m,) that would exceed a quota of all types even in their smallest configuration."""
     smallest = np.where(problem.rate > 0, problem.gpus, np.inf).argmin(axis=1)
     return np.array(
         [
-            k < 0 and not remaining.allows(i, s)
+            k < 0 and not remaining.allows_in_all(i, s)
             for i, (k, s) in enumerate(zip(assignment, smallest.tolist(), strict=True))
         ]
     )

@@ -1,10 +1,12 @@
-"""Quotas: the most GPUs that groups of jobs, a team or a member of it, may use at once."""
+"""Quotas: the most GPUs that groups of jobs, a team or a member of it, may use at once, in all and by GPU type."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
+from allocation.problem import Problem
+from allocation.type_quotas import TypeQuotas
 from allocation.types import Ints
 
 
@@ -13,12 +15,13 @@ class Quotas:
     """Quotas of L groups.
 
     group (m, D) names the groups of each job, -1 for none; most_gpus (L,) is what a group may use at once, used_gpus
-    (L,) what its jobs that are not rows use now.
+    (L,) what its jobs that are not rows use now. by_type: quotas of teams on GPU types; None: there are none.
     """
 
     group: Ints
     most_gpus: Ints
     used_gpus: Ints
+    by_type: TypeQuotas | None = None
 
     def __post_init__(self) -> None:
         if self.group.ndim != 2 or self.most_gpus.shape != self.used_gpus.shape:
@@ -34,6 +37,18 @@ class Quotas:
         """No quotas for so many jobs."""
         nothing = np.zeros(0, dtype=np.int64)
         return cls(np.zeros((jobs, 0), dtype=np.int64), nothing, nothing)
+
+    def of_rows(self, rows: Ints) -> Self:
+        """The same quotas for some of the jobs."""
+        return replace(self, group=self.group[rows], by_type=self.by_type and self.by_type.of_rows(rows))
+
+    def demanded(self, problem: Problem) -> Self:
+        """Guarantee to teams no more GPUs of a type than their jobs could use."""
+        return replace(self, by_type=self.by_type and self.by_type.demanded(problem))
+
+    def lent(self, problem: Problem, assignment: Ints) -> Self:
+        """Guarantee to teams no more GPUs of a type than they use under an assignment (m,)."""
+        return replace(self, by_type=self.by_type and self.by_type.lent(problem, assignment))
 
     @property
     def left_gpus(self) -> Ints:

@@ -8,11 +8,12 @@ import numpy as np
 
 from allocation.problem import Problem
 from allocation.quotas import Quotas
+from allocation.type_quotas import RemainingTypeQuotas
 from allocation.types import Bools, Ints
 
 
 class RemainingCapacity:
-    """GPUs left per type, and GPUs that each group may still use; in plain lists, which are faster entry by entry."""
+    """GPUs left per type, and those that groups and teams may still use; in plain lists, faster entry by entry."""
 
     def __init__(self, problem: Problem, quotas: Quotas, reserved: Bools | None = None) -> None:
         self._usage = problem.usage
@@ -22,6 +23,8 @@ class RemainingCapacity:
         self.free: list[int] = problem.capacity.tolist()
         """GPUs left of each type."""
         self._left: list[int] = quotas.left_gpus.tolist()
+        self._by_type = None if quotas.by_type is None else RemainingTypeQuotas(quotas.by_type, problem.capacity)
+        self._leased: list[bool] = problem.leased.tolist() if self._by_type else []
         self._held = problem.held
         self._awaited = [0] * len(self.free)
         self._reserved = set() if reserved is None else set(np.flatnonzero(reserved).tolist())
@@ -45,7 +48,23 @@ class RemainingCapacity:
 
     def allows(self, i: int, k: int) -> bool:
         """Whether the quotas allow job i configuration k now."""
+        if self._by_type:
+            keeps = self._leased[i] and self._held[i] == k
+            if not self._by_type.allows(i, self._needs[k], keeps=keeps):
+                return False
+        return self.allows_in_all(i, k)
+
+    def allows_in_all(self, i: int, k: int) -> bool:
+        """Whether the quotas of all types together allow job i configuration k now."""
         return all(self._left[g] >= self._gpus[k] for g in self._groups_of(i))
+
+    def beyond_type_limits(self) -> Bools:
+        """Configurations (m, K) with which the team of each job would exceed its limit on a type."""
+        return self._by_type.beyond_limits(self._usage) if self._by_type else np.zeros((len(self._group), 1), np.bool_)
+
+    def beyond_type_quotas(self) -> Bools:
+        """Configurations (m, K) for which a team would borrow more GPUs of a type than there are to borrow."""
+        return self._by_type.beyond_quotas(self._usage) if self._by_type else np.zeros((len(self._group), 1), np.bool_)
 
     def take(self, i: int, k: int, *, until_s: float = inf) -> None:
         """Take the GPUs of configuration k for job i; where its lock ends, others may wait for them."""
@@ -54,6 +73,8 @@ class RemainingCapacity:
             self._awaited[j] += u if until_s < inf else 0
         for g in self._groups_of(i):
             self._left[g] -= self._gpus[k]
+        if self._by_type:
+            self._by_type.take(i, self._needs[k])
 
     def give_back(self, i: int, k: int) -> None:
         """Undo `take` for a job whose lock has ended."""
@@ -61,6 +82,8 @@ class RemainingCapacity:
             self.free[j] += u
         for g in self._groups_of(i):
             self._left[g] += self._gpus[k]
+        if self._by_type:
+            self._by_type.give_back(i, self._needs[k])
 
     def _groups_of(self, i: int) -> list[int]:
         return [g for g in self._group[i].tolist() if g >= 0] if self._left else []

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 from django.contrib.auth.models import User
+from django.db.models import Count
 from django.utils import timezone
 
 from allocation.configurations import gang_sizes
 from benchmarks.engine import InstantEngine
 from cluster_app.models import Engine, Gpu, GpuType, Node
-from jobs_app.models import Attempt, Job, JobEvent, Team
+from jobs_app.models import Attempt, Job, JobEvent, Team, TeamQuota
 from scheduler_app.models import PolicySetting
 from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.policy.settings import choose_policy
@@ -68,6 +69,16 @@ class Bench:
         self.engine = self._engine_of(gpus // GPUS_PER_NODE)
         choose_policy(PolicySetting(policy=policy, round_length_s=ROUND.total_seconds()), actor=None)
         self._submit(jobs)
+
+    def add_quotas(self) -> None:
+        """Each team has its part of each GPU type, may borrow half as much again, and lends all of it."""
+        of_types = Gpu.objects.order_by().values_list("node__gpu_type").annotate(Count("pk"))
+        parts = [(kind, gpus // len(self.teams)) for kind, gpus in of_types]
+        TeamQuota.objects.bulk_create(
+            TeamQuota(team=team, gpu_type_id=kind, gpus=part, borrowing_limit=part // 2)
+            for team in self.teams
+            for kind, part in parts
+        )
 
     def round(self) -> dict[str, float]:
         """One round from observing to the commands; then its jobs run, and a tenth of them end and are replaced."""

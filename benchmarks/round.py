@@ -22,6 +22,8 @@ def main() -> None:
         from benchmarks.a_round import Bench
 
         bench = Bench(jobs=arguments.jobs, gpus=arguments.gpus, seed=arguments.seed, all_different=True)
+        if arguments.quotas:
+            bench.add_quotas()
         rounds = [bench.round() for _ in range(arguments.rounds)]
         database_mib = Path(folder, "motley.sqlite3").stat().st_size / 2**20
     _print(rounds, database_mib, as_json=arguments.json)
@@ -33,6 +35,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--gpus", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=4, help="the first places all, the others are the median")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quotas", action="store_true", help="each team has its part of each GPU type")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 

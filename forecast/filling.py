@@ -12,6 +12,7 @@ import numpy as np
 from allocation.inventory import Inventory
 from allocation.problem import Problem
 from allocation.quotas import Quotas
+from allocation.type_quotas import RemainingTypeQuotas
 from estimation.types import Bools, Ints
 
 
@@ -34,6 +35,9 @@ class Filling:
     """GPUs (G,) that no job holds."""
     quota_left: Ints
     """GPUs (L,) that each group may still take."""
+    held: Ints
+    """What rows (M,) hold when it begins, a configuration or -1."""
+    _by_type: RemainingTypeQuotas | None = field(init=False, default=None)
     _nodes_of: Ints = field(init=False)
     """The set of nodes that each row (M,) may use, from 1; 0: all."""
     _in_vain: Bools = field(init=False)
@@ -52,7 +56,7 @@ class Filling:
         for column in quotas.group.T:
             of_group = running[column[running] >= 0]
             np.subtract.at(used, column[of_group], problem.gpus[held[of_group]])
-        return cls(problem, inventory, quotas, owner < 0, used)
+        return cls(problem, inventory, quotas, owner < 0, used, held)
 
     def starts(self, queue: Ints, *, strict: bool) -> Iterator[Start]:
         """Start rows in this order; a strict queue stops at the first that does not fit.
@@ -60,6 +64,7 @@ class Filling:
         Rows that cannot fit are passed over at once, and one that fits by number is tried once for all that are alike:
         the steps grow with the starts, not with the queue.
         """
+        self._by_type = self._type_quotas(queue)
         while (able := np.flatnonzero(self._fits(queue).any(axis=1))).size:
             first = int(able[0])
             if strict and first > 0:
@@ -71,6 +76,14 @@ class Filling:
                 queue = queue[first + 1 :]
             elif strict:
                 return
+
+    def _type_quotas(self, queue: Ints) -> RemainingTypeQuotas | None:
+        """What is left of quotas on types: guarantees are kept for jobs that run or wait."""
+        if self.quotas.by_type is None:
+            return None
+        running = np.flatnonzero(self.held >= 0)
+        quotas = self.quotas.by_type.demanded(self.problem, among=np.append(running, queue))
+        return RemainingTypeQuotas(quotas, self.problem.capacity).take_all(self.problem.usage, self.held)
 
     def _start(self, row: int) -> Start | None:
         """Start a row where it is fastest; None: nowhere, which holds for all rows that may use the same nodes."""
@@ -91,6 +104,9 @@ class Filling:
             return np.zeros((len(queue), len(possible)), dtype=np.bool_)
         within = self.problem.gpus <= quota[:, None]
         fits: Bools = possible & (self.problem.rate[queue] > 0) & within & ~self._in_vain[self._nodes_of[queue]]
+        if self._by_type is not None:
+            usage = self.problem.usage
+            fits &= ~(self._by_type.beyond_limits(usage) | self._by_type.beyond_quotas(usage))[queue]
         return fits
 
     def _gpus_for(self, row: int, k: int) -> Ints | None:
@@ -104,6 +120,8 @@ class Filling:
 
     def _take(self, start: Start) -> None:
         self.free[start.gpus] = False
+        if self._by_type is not None:
+            self._by_type.take(start.row, [(int(self.inventory.gpu_type[start.gpus[0]]), len(start.gpus))])
         for group in self.quotas.group[start.row].tolist():
             if group >= 0:
                 self.quota_left[group] -= len(start.gpus)

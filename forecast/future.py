@@ -243,7 +243,7 @@ class Future:
         problem, inventory, able = self.closures.narrowed(
             self._problem(active), inventory, active, self._stays(active), self.now_s
         )
-        quotas = replace(self.present.quotas, group=self.present.quotas.group[able])
+        quotas = self.present.quotas.of_rows(able)
         return able, plan_round(problem, inventory, quotas, self.rounds.policy, round_s=self.rounds.round_s)
 
     def _problem(self, active: Ints) -> Problem:

@@ -55,7 +55,7 @@ class Present:
             self,
             problem=self.problem.subset(kept),
             inventory=self.inventory.of_rows(kept, position[self.inventory.holder]),
-            quotas=replace(self.quotas, group=self.quotas.group[kept]),
+            quotas=self.quotas.of_rows(kept),
             jobs=int((kept < self.jobs).sum()),
             team_weight=self.team_weight[kept],
             limit_s=self.limit_s[kept],

@@ -10,8 +10,13 @@ from django.http import HttpRequest
 from audit_app.admin import Audited
 from jobs_app.errors import JobsError
 from jobs_app.lifecycle.commands import cancel_job
-from jobs_app.models import ApiToken, Attempt, CpuRate, GradientNoise, Job, JobEvent, Team, Throughput
+from jobs_app.models import ApiToken, Attempt, CpuRate, GradientNoise, Job, JobEvent, Team, TeamQuota, Throughput
 from jobs_app.tokens import note_issued, revoke_token
+
+
+class TeamQuotaInline(admin.TabularInline[TeamQuota, Team]):
+    model = TeamQuota
+    extra = 0
 
 
 @admin.register(Team)
@@ -28,6 +33,7 @@ class TeamAdmin(Audited, admin.ModelAdmin[Team]):
     )
     search_fields = ("name",)
     filter_horizontal = ("members",)
+    inlines = (TeamQuotaInline,)
 
 
 @admin.register(ApiToken)

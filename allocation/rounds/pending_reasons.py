@@ -1,6 +1,6 @@
 """Reasons for which jobs are not in a round, with the numbers behind them: structural before capacity."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -12,7 +12,9 @@ from allocation.gangs import servable_gpus
 from allocation.inventory import Inventory
 from allocation.problem import Problem
 from allocation.quotas import Quotas
+from allocation.remaining_capacity import remaining_after
 from allocation.rounds.mechanism import priorities
+from allocation.type_quotas import NO_LIMIT, TypeQuotas
 from allocation.types import Bools, Floats, Ints
 
 TOLERANCE = 1e-6
@@ -99,7 +101,9 @@ class _PlannedRound:
     def reasons(self, i: int) -> tuple[PendingReason, ...]:
         found = [*self._quota(i), *self._capacity(i), *self._outbid(i)]
         found.sort(key=lambda reason: _ORDER.index(reason.code))
-        return tuple(found) or (PendingReason(ReasonCode.NEXT_ROUND),)
+        of_types = self._type_quotas(i)
+        in_order = [*found, *of_types] if self._open[i].any() else [*of_types, *found]
+        return tuple(in_order) or (PendingReason(ReasonCode.NEXT_ROUND),)
 
     def _quota(self, i: int) -> list[PendingReason]:
         groups = [g for g in self.quotas.group[i].tolist() if g >= 0]
@@ -111,11 +115,45 @@ class _PlannedRound:
             if used + needed > most
         ]
 
+    def _type_quotas(self, i: int) -> list[PendingReason]:
+        """The quota of each type that keeps the job from GPUs there, or of which others borrow what it needs."""
+        if self.quotas.by_type is None:
+            return []
+        return [
+            reason
+            for j in np.flatnonzero(self._usable[i]).tolist()
+            for reason in self._type_quota(self.quotas.by_type, i, j)
+        ]
+
+    def _type_quota(self, quotas: TypeQuotas, i: int, j: int) -> Iterator[PendingReason]:
+        on_type = self._valid[i] & (self.problem.usage[j] > 0)
+        needed, left = int(self.problem.usage[j, on_type].min()), int(self._left[j])
+        t, borrower = int(quotas.team[i]), self._borrower(quotas, i, j)
+        quota, used = (int(quotas.nominal[t, j]), int(self._team_gpus[t, j])) if t >= 0 else (0, 0)
+        numbers = {"gpu_type": j, "needed": needed, "quota": quota, "used": used}
+        if not (self._open[i] & on_type).any():
+            limit = int(quotas.most[t, j]) if t >= 0 else NO_LIMIT
+            yield PendingReason(
+                ReasonCode.QUOTA, numbers | ({"limit": limit} if used + needed > limit else {"left": left})
+            )
+        elif used + needed <= quota and left < needed and borrower is not None:
+            yield PendingReason(ReasonCode.QUOTA, numbers | {"left": left}, rival=borrower)
+
+    def _borrower(self, quotas: TypeQuotas, i: int, j: int) -> int | None:
+        """Row of the team that borrows most GPUs of a type; a team without a quota borrows all it has."""
+        rows = np.flatnonzero((self.assignment >= 0) & (self.problem.team != self.problem.team[i]))
+        rows = rows[self.problem.usage[j, self.assignment[rows]] > 0]
+        gpus = self.problem.usage[j, self.assignment[rows]]
+        teams, of_row = np.unique(self.problem.team[rows], return_inverse=True)
+        quota = np.append(quotas.nominal[:, j], 0)[quotas.team[rows]]
+        borrowed = np.bincount(of_row, gpus, len(teams))[of_row] - quota if rows.size else np.zeros(0)
+        return int(rows[borrowed.argmax()]) if (borrowed > 0).any() else None
+
     def _capacity(self, i: int) -> list[PendingReason]:
         """Shortages of capacity; found once for all jobs with the same request."""
         inventory = self.inventory
         needs = float(inventory.cpus_per_gpu[i]), float(inventory.memory_per_gpu_mib[i])
-        request = (self._valid[i].tobytes(), *needs, inventory.open_to(i).tobytes() if inventory.restricted[i] else b"")
+        request = (self._open[i].tobytes(), *needs, inventory.open_to(i).tobytes() if inventory.restricted[i] else b"")
         if request not in self._shortages:
             self._shortages[request] = self._shortage(i)
         return self._shortages[request]
@@ -123,7 +161,7 @@ class _PlannedRound:
     def _shortage(self, i: int) -> list[PendingReason]:
         """Shortage of each type that the job can use: too few GPUs left, or fragmented; none if one type has enough."""
         found = []
-        valid = np.flatnonzero((self.problem.rate[i] > 0) & ((self.problem.usage > 0).sum(axis=0) == 1))
+        valid = np.flatnonzero(self._open[i] & ((self.problem.usage > 0).sum(axis=0) == 1))
         block = self._blocks(i)
         for j in np.flatnonzero(self.problem.usage[:, valid].any(axis=1)).tolist():
             of_type = valid[self.problem.usage[j, valid] > 0]
@@ -217,6 +255,21 @@ class _PlannedRound:
             groups = self.quotas.group[i]
             used[groups[groups >= 0]] += self.problem.gpus[self.assignment[i]]
         return used
+
+    @cached_property
+    def _team_gpus(self) -> Ints:
+        """GPUs of each type in use by each team with quotas (T, n)."""
+        quotas = self.quotas.by_type
+        return np.zeros((0, 0), dtype=np.int64) if quotas is None else quotas.in_use(self.problem, self.assignment)
+
+    @cached_property
+    def _open(self) -> Bools:
+        """Valid configurations (m, K) that no quota on a type forbids: a limit is reached, or what is left is kept."""
+        if self.quotas.by_type is None:
+            return self._valid
+        after = remaining_after(self.problem, self.quotas.lent(self.problem, self.assignment), self.assignment)
+        shut = after.beyond_type_limits() | (after.beyond_type_quotas() & after.holds())
+        return self._valid & ~shut
 
     @cached_property
     def _valid(self) -> Bools:

@@ -78,10 +78,11 @@ class PairRows:
         )
 
     def quotas(self, quotas: Quotas) -> Quotas:
-        """Quotas in which a pair's GPUs count for the groups of both jobs, once."""
+        """Quotas in which a pair's GPUs count for the groups of both jobs, once, and by type for the first's team."""
         first, second = (quotas.group[side] for side in self.members.T)
         known = (second[:, :, None] == first[:, None, :]).any(axis=2)
-        return replace(quotas, group=np.hstack([first, np.where(known, -1, second)]))
+        by_type = quotas.by_type and quotas.by_type.of_rows(self.members[:, 0])
+        return replace(quotas, group=np.hstack([first, np.where(known, -1, second)]), by_type=by_type)
 
     def start(self, quotas: Quotas, *, barred: Bools, reserved: Bools | None = None) -> "PairAssignment":
         """Begin to assign, as `RoundAssignment.start`."""

@@ -454,6 +454,20 @@ class Share(TypedDict):
     backlog_gpu_hours: float
 
 
+class Quota(TypedDict):
+    """Quota of a team on a GPU type, its use now, and the waiting a day that one more GPU would save."""
+
+    gpu_type: str
+    gpus: int
+    borrowing_limit: int | None
+    lending_limit: int | None
+    used: int
+    borrowed: int
+    borrowed_by_others: int
+    mean_gpus: float | None
+    waiting_hours_per_day: float | None
+
+
 class Team(TypedDict):
     name: str
     weight: float
@@ -467,6 +481,7 @@ class Team(TypedDict):
     members: list[str]
     gpus_in_use: int
     share: Share
+    quotas: NotRequired[list[Quota]]
 
 
 class Usage(TypedDict):

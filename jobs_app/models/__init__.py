@@ -1,4 +1,4 @@
-"""Models: teams and tokens, secrets, archives of code, jobs, attempts, events, measured throughputs, counters."""
+"""Models: teams, quotas, tokens, secrets, archives of code, jobs, attempts, events, measured throughputs, counters."""
 
 from jobs_app.models.attempt import Attempt
 from jobs_app.models.code_archive import CodeArchive
@@ -8,6 +8,7 @@ from jobs_app.models.job_event import JobEvent
 from jobs_app.models.secret import Secret
 from jobs_app.models.tally import Metric, Tally, Total
 from jobs_app.models.team import ApiToken, Team
+from jobs_app.models.team_quota import TeamQuota
 from jobs_app.models.throughput import CpuRate, GradientNoise, MeasuredRate, Throughput
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Secret",
     "Tally",
     "Team",
+    "TeamQuota",
     "Throughput",
     "Total",
 ]

@@ -16,7 +16,7 @@ from cluster_app.feasibility import NodeShape, Refusal, Request, inventory, why_
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import needs_of, places_of
 from jobs_app.errors import InvalidSpec
-from jobs_app.models import CodeArchive, Job, Team
+from jobs_app.models import CodeArchive, Job, Team, TeamQuota
 from jobs_app.secrets import missing_secrets
 from jobs_app.submission.images import image_faults
 from jobs_app.submission.volunteers import volunteers_of
@@ -70,6 +70,8 @@ class Admission:
         self._visible = {*siblings, *_visible_to(owner, [parent for parent in parents if parent not in siblings])}
         self._teams: dict[str | None, Team | InvalidSpec] = {}
         self._refusals: dict[Request, Refusal | None] = {}
+        self._limits: dict[int, dict[str, int | None]] = {}
+        """Team → GPU types on which it has quotas → the most GPUs that it may have there."""
         self._archives: dict[tuple[int, str], CodeArchive | None] = {}
         self._missing_secrets: dict[tuple[int, tuple[str, ...]], list[str]] = {}
 
@@ -127,6 +129,22 @@ class Admission:
             if cap is not None and request.gpus > cap:
                 text = f"Team {team} may use at most {cap} GPUs at once{whose}. Request {cap} or fewer."
                 yield Fault(pointer="/gpus", code="quota", detail=text)
+        if (most := self._most_on_any_type(team, request.gpu_types)) is not None and request.gpus > most:
+            text = f"Quotas of team {team} allow it at most {most} GPUs at once of any type that this job may use."
+            remedy = f"Request {most} or fewer, or other types." if most else "Request other types."
+            yield Fault(pointer="/gpus", code="quota", detail=f"{text} {remedy}")
+
+    def _most_on_any_type(self, team: Team, gpu_types: Collection[str]) -> int | None:
+        """Most GPUs of one type that quotas let the team's job have; None: there is a type without a limit."""
+        if team.pk not in self._limits:
+            quotas = TeamQuota.objects.filter(team=team).select_related("gpu_type")
+            self._limits[team.pk] = {quota.gpu_type.name: quota.most for quota in quotas}
+        limits = self._limits[team.pk]
+        if not limits:
+            return None
+        allowed = gpu_types or [node.gpu_type for node in self._inventory]
+        most = [limits.get(name) for name in allowed]
+        return None if None in most else max((limit for limit in most if limit is not None), default=None)
 
     def _secret_faults(self, names: list[str], env: Mapping[str, str], team: Team) -> Iterator[Fault]:
         wanted = (team.pk, tuple(names))

@@ -12,6 +12,7 @@ from jobs_app.models import Team
 from jobs_app.permissions import NotForJobs
 from rest.pagination import ByName
 from rest.representation import ShowMany, ShowOne
+from scheduler_app.fairness.quota_ledger import quota_reports
 from scheduler_app.fairness.usage_ledger import TeamShare, team_shares
 from scheduler_app.models import GpuClaim
 
@@ -29,6 +30,31 @@ class ShareAnswer(serializers.Serializer[Any]):
     )
 
 
+class QuotaAnswer(serializers.Serializer[Any]):
+    """Quota of a team on a GPU type: its limits, its use now, and what it costs in waiting."""
+
+    gpu_type = serializers.CharField(source="quota.gpu_type.name")
+    gpus = serializers.IntegerField(source="quota.gpus", help_text="Guaranteed while the team has jobs for them.")
+    borrowing_limit = serializers.IntegerField(
+        source="quota.borrowing_limit", allow_null=True, help_text="Most GPUs beyond the quota; null: no limit."
+    )
+    lending_limit = serializers.IntegerField(
+        source="quota.lending_limit", allow_null=True, help_text="Most GPUs of the quota that others use; null: all."
+    )
+    used = serializers.IntegerField(help_text="GPUs of the type that the team has now.")
+    borrowed = serializers.IntegerField(help_text="Those beyond the quota.")
+    borrowed_by_others = serializers.IntegerField(
+        help_text="GPUs of the type that other teams have beyond their quotas now."
+    )
+    mean_gpus = serializers.FloatField(allow_null=True, help_text="Over the last day; null: nothing is recorded.")
+    waiting_hours_per_day = serializers.FloatField(
+        source="waiting_h",
+        allow_null=True,
+        help_text="Hours of waiting a day, over all jobs, that one more GPU in the quota would save: its shadow price, "
+        "the mean of the last day. 0: the quota keeps no job waiting beside idle GPUs. Null: not known.",
+    )
+
+
 class TeamAnswer(serializers.ModelSerializer[Team]):
     members: Any = serializers.SlugRelatedField(slug_field="username", many=True, read_only=True)
     max_files_gib = serializers.IntegerField(
@@ -40,6 +66,7 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
     )
     gpus_in_use = serializers.SerializerMethodField()
     share = serializers.SerializerMethodField()
+    quotas = serializers.SerializerMethodField(help_text="On GPU types; types without one are not limited by it.")
 
     class Meta:
         model = Team
@@ -56,6 +83,7 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
             "members",
             "gpus_in_use",
             "share",
+            "quotas",
         )
         read_only_fields = fields
 
@@ -67,6 +95,11 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
         share: TeamShare | None = self.context["shares"].get(team.name)
         figures = ("entitled", "delivered", "backlog_gpu_hours")
         return {"window_seconds": int(WINDOW.total_seconds())} | {name: getattr(share, name, 0.0) for name in figures}
+
+    @extend_schema_field(QuotaAnswer(many=True))
+    def get_quotas(self, team: Team) -> list[dict[str, Any]]:
+        reports = [report for report in self.context["quotas"] if report.quota.team_id == team.pk]
+        return [dict(QuotaAnswer(report).data) for report in reports]
 
 
 @extend_schema_view(list=extend_schema(summary="List teams"), retrieve=extend_schema(summary="Get a team"))
@@ -90,4 +123,5 @@ class TeamViewSet(ShowMany[Team], ShowOne[Team], viewsets.GenericViewSet[Team]):
             return context
         held = GpuClaim.objects.holding().values_list("attempt__job__team").annotate(Count("pk")).order_by()
         shares = {share.team: share for share in team_shares(timezone.now() - WINDOW)}
-        return {**context, "gpus_in_use": dict(held), "shares": shares}
+        quotas = quota_reports(self.request.user, timezone.now())  # type: ignore[arg-type]  # visitors are refused before
+        return {**context, "gpus_in_use": dict(held), "shares": shares, "quotas": quotas}

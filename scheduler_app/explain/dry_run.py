@@ -6,7 +6,7 @@ not depend on the number of jobs.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -92,6 +92,13 @@ class DryRunInputs:
     quota: str
     """Quota that keeps the job from starting now; empty if none does."""
     windows: Sequence[WindowRow] = ()
+    left_on_types: Mapping[int, int] = field(default_factory=dict)
+    """GPU type → GPUs that a limit leaves to the team there; types without a limit are not among them."""
+
+    def quota_on(self, kind: TypeRow, gpus: int) -> str:
+        """Quota of the team on a type that keeps so many GPUs from it now; empty if none does."""
+        left = self.left_on_types.get(kind.id, gpus)
+        return f"quota: it leaves the team {left} {kind.name} now" if left < gpus else ""
 
     def nodes_of(self, kind: TypeRow) -> list[FreeOnNode]:
         return [node for node in self.nodes if node.gpu_type_id == kind.id]
@@ -189,7 +196,7 @@ def _option(
     kind = inputs.types[int(offered.gpu_type[k])]
     gpus, nodes = int(offered.gpus[k]), int(offered.nodes[k])
     free_on = inputs.with_storage(kind)
-    reason = inputs.quota or reason_not_now(job, free_on, gpus=gpus, nodes=nodes)
+    reason = inputs.quota or inputs.quota_on(kind, gpus) or reason_not_now(job, free_on, gpus=gpus, nodes=nodes)
     hourly = gpus * float(kind.price_per_hour)
     run_s = job.total_steps / rate if job.total_steps else None
     return PlanOption(
@@ -316,13 +323,13 @@ def _note_of_window(job: JobRow, options: Sequence[PlanOption], inputs: DryRunIn
 
 
 def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
-    """Read the inputs in eight queries, more for windows, tuned batches and storage; none depends on the queue."""
+    """Read the inputs in nine queries, more for windows, tuned batches and storage; none depends on the queue."""
     types = [TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)]
     measured = Throughput.objects.filter(team=team, workload=job.workload).values_list(*MEASURED)
     noise = noise_of([job.workload] if job.batch_size else [])
     nodes, quota = free_on_nodes(job.needs), _quota(job, team)
     windows = read_windows(timezone.now())
-    return DryRunInputs(types, nodes, list(measured), read_known_rates(), noise, quota, windows)
+    return DryRunInputs(types, nodes, list(measured), read_known_rates(), noise, quota, windows, _left_on_types(team))
 
 
 def free_on_nodes(needs: Sequence[str] = ()) -> list[FreeOnNode]:
@@ -377,6 +384,14 @@ def _quota(job: JobRow, team: Team) -> str:
         if cap is not None and used + job.gpus_min > cap:
             return f"quota: {whose} may use {cap} GPUs at once; {used} are in use"
     return ""
+
+
+def _left_on_types(team: Team) -> dict[int, int]:
+    """GPUs that the limits of the team's quotas leave on their types."""
+    limits = {quota.gpu_type_id: most for quota in team.quotas.all() if (most := quota.most) is not None}
+    live = Attempt.objects.live().filter(job__team=team, gpu_type__in=limits).order_by()
+    used = dict(live.values_list("gpu_type").annotate(Sum("gpu_count"))) if limits else {}
+    return {kind: max(most - used.get(kind, 0), 0) for kind, most in limits.items()}
 
 
 def row_of(job: Job) -> JobRow:

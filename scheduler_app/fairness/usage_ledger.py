@@ -21,7 +21,7 @@ from django.db.models import Count, F, Q, QuerySet, Sum
 from allocation.fairness import entitled_shares, jain_index, later_backlog
 from cluster_app.models import Gpu
 from jobs_app.models import Attempt, Job, Team
-from scheduler_app.models import DailyUsage, GpuTypeUsage, SchedulerLease, TeamBacklog, TeamUsage
+from scheduler_app.models import DailyUsage, GpuTypeUsage, QuotaHour, SchedulerLease, TeamBacklog, TeamUsage
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -197,7 +197,7 @@ def _ran_in_part(started: QuerySet[Attempt], since: datetime, now: datetime) -> 
     ]
 
 
-Usage = TypeVar("Usage", TeamUsage, GpuTypeUsage, DailyUsage)
+Usage = TypeVar("Usage", TeamUsage, GpuTypeUsage, DailyUsage, QuotaHour)
 
 
 def add_amounts(model: type[Usage], rows: Sequence[Usage], *, key: Sequence[str], amounts: Sequence[str]) -> None:

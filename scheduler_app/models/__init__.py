@@ -14,6 +14,7 @@ from scheduler_app.models.lab_run import LabRun
 from scheduler_app.models.lease import SchedulerLease
 from scheduler_app.models.ledger import DailyUsage, GpuTypeUsage, TeamBacklog, TeamUsage
 from scheduler_app.models.policy_setting import PolicySetting, policy_names
+from scheduler_app.models.quota_hour import QuotaHour
 from scheduler_app.models.retention_run import RetentionRun
 from scheduler_app.models.round import Round
 from scheduler_app.models.set_aside import SetAside
@@ -35,6 +36,7 @@ __all__ = [
     "LabRun",
     "NodeUse",
     "PolicySetting",
+    "QuotaHour",
     "RetentionRun",
     "Round",
     "SchedulerLease",

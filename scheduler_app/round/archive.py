@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -16,10 +16,11 @@ from allocation.inventory import Inventory
 from allocation.plan_round import Plan
 from allocation.problem import Problem
 from allocation.quotas import Quotas
+from allocation.type_quotas import TypeQuotas
 from scheduler_app.models import Round
 from scheduler_app.round.snapshot import Snapshot
 
-PARTS: dict[str, type[Any]] = {"problem": Problem, "inventory": Inventory, "quotas": Quotas}
+PARTS: dict[str, type[Any]] = {"problem": Problem, "inventory": Inventory, "quotas": Quotas, "type_quotas": TypeQuotas}
 LEVEL = 2
 """Compression level of zlib: level 6 takes twice as long for 4 % fewer bytes."""
 KEPT_UNPACKED = 2
@@ -42,9 +43,9 @@ def pack(policy: str, parameters: Mapping[str, Any], snapshot: Snapshot, plan: P
     decision = plan.decision
     arrays = {
         f"{part}.{field.name}": column
-        for part, kind in PARTS.items()
-        for field in fields(kind)
-        if (column := getattr(getattr(snapshot, part), field.name)) is not None  # sharing: no live jobs share GPUs
+        for part, columns in _parts(snapshot).items()
+        for field in fields(columns)
+        if (column := getattr(columns, field.name)) is not None  # sharing: no live jobs share GPUs
     }
     arrays |= {"source": snapshot.source, "assignment": plan.assignment, "owner": plan.owner, "prices": decision.prices}
     arrays |= {
@@ -80,6 +81,7 @@ def unpack(blob: bytes) -> Archived:
         arrays = {name: file[name] for name in file.files}
     words = json.loads(arrays["words"].tobytes())
     parts: dict[str, Any] = {part: _part(part, arrays) for part in PARTS}
+    parts["quotas"] = replace(parts["quotas"], by_type=parts.pop("type_quotas"))
     names: dict[str, Any] = {
         name: tuple(words[name]) if isinstance(words[name], list) else words[name] for name in NAMES
     }
@@ -112,8 +114,17 @@ def _unpacked(number: int, started_at: datetime) -> Archived | None:
     return unpack(bytes(blob)) if blob else None
 
 
+def _parts(snapshot: Snapshot) -> dict[str, Any]:
+    """The snapshot's parts that have columns; type quotas only where there are any."""
+    quotas, by_type = replace(snapshot.quotas, by_type=None), snapshot.quotas.by_type
+    parts = {"problem": snapshot.problem, "inventory": snapshot.inventory, "quotas": quotas}
+    return parts if by_type is None else parts | {"type_quotas": by_type}
+
+
 def _part(part: str, arrays: Mapping[str, Any]) -> Any:
     """One of the snapshot's parts; a column of the problem that there was not yet has its default."""
     names = [field.name for field in fields(PARTS[part]) if f"{part}.{field.name}" in arrays]
     columns = {name: arrays[f"{part}.{name}"] for name in names}
+    if part == "type_quotas" and not columns:
+        return None
     return Problem.of(**columns) if part == "problem" else PARTS[part](**columns)

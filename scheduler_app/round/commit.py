@@ -20,6 +20,7 @@ from estimation.scaling import Source
 from jobs_app.lifecycle.attempts import preempt
 from jobs_app.models import Attempt, Job, JobEvent, Reason
 from scheduler_app.energy.node_use import record_node_use
+from scheduler_app.fairness.quota_ledger import QuotaUse, accrue_quotas
 from scheduler_app.fairness.usage_ledger import accrue
 from scheduler_app.models import GpuClaim, Round
 from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemory, CpuMemoryShares
@@ -49,7 +50,7 @@ class Changes:
     starts: tuple[Start, ...] = ()
     stops: tuple[int, ...] = ()
     takers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Row that stops → the rows that receive its GPUs."""
+    """Row that stops → the rows that receive its GPUs, or what it used of a quota."""
 
     @cached_property
     def moves(self) -> set[int]:
@@ -60,13 +61,27 @@ def changes_of(snapshot: Snapshot, plan: Plan) -> Changes:
     """Compare the current holder of each GPU with its planned owner. Pure."""
     before, after = _gpus_by_row(snapshot.inventory.holder), _gpus_by_row(plan.owner)
     changed = [row for row in sorted(before.keys() | after.keys()) if before.get(row) != after.get(row)]
+    starts = tuple(Start(row, _ranked(snapshot, after[row])) for row in changed if row in after)
+    begun = [start.row for start in starts]
     takers = {
         row: tuple(sorted({int(taker) for taker in plan.owner[list(before[row])] if taker not in (-1, row)}))
+        or (() if row in after else _in_its_quota(snapshot, plan, row, begun))
         for row in changed
         if row in before
     }
-    starts = tuple(Start(row, _ranked(snapshot, after[row])) for row in changed if row in after)
     return Changes(starts, tuple(takers), takers)
+
+
+def _in_its_quota(snapshot: Snapshot, plan: Plan, row: int, begun: Sequence[int]) -> tuple[int, ...]:
+    """Rows that start where a row stops whose GPUs nobody takes: it would keep them, if a quota did not forbid it."""
+    quotas, usage = snapshot.quotas, snapshot.problem.usage
+    groups = {group for group in quotas.group[row].tolist() if group >= 0}
+    types = usage[:, snapshot.problem.held[row]] * (quotas.by_type is not None)
+    return tuple(
+        taker
+        for taker in begun
+        if groups.intersection(quotas.group[taker].tolist()) or usage[:, plan.assignment[taker]] @ types
+    )
 
 
 def _gpus_by_row(owner: Iterable[int]) -> dict[int, tuple[int, ...]]:
@@ -96,6 +111,7 @@ def commit_round(
     now: datetime,
     shares: CpuMemoryShares = AS_JOBS_ASKED,
     measuring: Collection[int] = (),
+    quotas: Sequence[QuotaUse] = (),
 ) -> None:
     """Write the round, its preemptions and its starts; rows that are `measuring` start to measure their rates.
 
@@ -103,6 +119,7 @@ def commit_round(
     """
     check_fencing_token(holder, record_of_round.number)
     changes = changes_of(snapshot, plan)
+    accrue_quotas(quotas, now)
     accrue(now)
     lowered = {one.job for one in shares.lowered.values()}
     preconditions = Preconditions(_still_wanted(snapshot, changes, lowered, now), _gpus_in_service(changes.starts))

@@ -20,7 +20,7 @@ from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import OF_ENGINE, SITE, StoragePaths, missing_storage, needs_of, offers, places_of
 from estimation.boosted_durations import BoostedDurations
 from estimation.stages import StageRatio
-from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, Throughput
+from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, TeamQuota, Throughput
 from jobs_app.models.job import JobQuerySet, arrival_of
 from jobs_app.submission.volunteers import volunteers_now
 from scheduler_app.forecasts.array_samples import ArraySample, read_array_samples
@@ -247,6 +247,14 @@ class TeamRow(NamedTuple):
     max_gpus_per_member: int | None
 
 
+class TypeQuotaRow(NamedTuple):
+    team_id: int
+    gpu_type_id: int
+    gpus: int
+    borrowing_limit: int | None
+    lending_limit: int | None
+
+
 @dataclass(frozen=True)
 class InputRows:
     """All rows that a round is decided from."""
@@ -281,6 +289,8 @@ class InputRows:
     array_samples: Mapping[UUID, ArraySample] = field(default_factory=dict)
     """Array of jobs that declare no length → what its members have told that ended."""
 
+    type_quotas: Sequence[TypeQuotaRow] = ()
+    """Quotas of teams on GPU types."""
     known_rates: Sequence[KnownRate] = ()
     """Measured rates of all workloads, whether they have a job in the round or not."""
     loss_rates: Mapping[str, float] = field(default_factory=dict)
@@ -328,6 +338,7 @@ def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime
         waiting_for=_waiting_for(),
         begin_times=_begin_times(now),
         teams={row[0]: TeamRow(*row) for row in Team.objects.values_list(*TeamRow._fields)},
+        type_quotas=[TypeQuotaRow(*row) for row in TeamQuota.objects.order_by().values_list(*TypeQuotaRow._fields)],
         backlog_s=dict(TeamBacklog.objects.filter(cluster_s__gt=0).values_list("team", "cluster_s")),
         measured=read_measured(jobs),
         noise=noise_of(job.workload for job in jobs if job.batch_size),

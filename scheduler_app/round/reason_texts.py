@@ -146,9 +146,20 @@ def _amount(numbers: Mapping[str, Any]) -> str:
 def _sentence_of(reason: PendingReason) -> str:
     if reason.code == ReasonCode.OUTBID:
         return _sentence_of_outbid(reason.numbers)
+    if reason.code == ReasonCode.QUOTA and "quota" in reason.numbers:
+        return _sentence_of_type_quota(reason)
     if reason.code == ReasonCode.FRAGMENTED:
         return _sentence_of_fragments(reason.numbers)
     return SENTENCES.get(reason.code, SENTENCES[ReasonCode.NEXT_ROUND])
+
+
+def _sentence_of_type_quota(reason: PendingReason) -> str:
+    """Which quota keeps the job from a type, or who borrows of it what the job needs."""
+    if reason.rival is not None:
+        return BORROWED
+    if "limit" in reason.numbers:
+        return AT_ITS_LIMIT + INSTEAD
+    return (KEPT if reason.numbers["quota"] else KEPT_FROM_ALL) + INSTEAD
 
 
 def _sentence_of_fragments(numbers: Mapping[str, float]) -> str:
@@ -192,6 +203,23 @@ class _DashIfMissing(dict[str, Any]):
         return "-"
 
 
+AT_ITS_LIMIT = (
+    "The quota of its team is {quota} {gpu_type}, and {limit} with what it may borrow at most: {used} are in use, and "
+    "this job needs {needed}."
+)
+KEPT = (
+    "The quota of its team is {quota} {gpu_type}, of which {used} are in use; the {left} that are left in the cluster "
+    "are kept for the quotas of other teams, and this job needs {needed}."
+)
+KEPT_FROM_ALL = (
+    "Its team has no quota on {gpu_type}; the {left} that are left in the cluster are kept for the quotas of other "
+    "teams, and this job needs {needed}."
+)
+INSTEAD = " Another GPU type, fewer GPUs or a larger quota, which administrators set, would help."
+BORROWED = (
+    "Its team uses {used} of its quota of {quota} {gpu_type}: others borrow the rest, {rival} among them, and give it "
+    "back once their minimum run times and leases are over."
+)
 OVER_ENGINES = (
     "{left} {gpu_type} are left, but at several engines: a gang runs at one of them, "
     "and at most {in_one_domain} of the {needed} that are needed are left at any."

@@ -22,6 +22,7 @@ from scheduler_app.models import (
     GpuTypeUsage,
     KeptForecast,
     NodeUse,
+    QuotaHour,
     RetentionRun,
     Round,
     SchedulerLease,
@@ -210,6 +211,9 @@ RETENTION_RULES = (
     ),
     RetentionRule(
         "minutes of teams", "MOTLEY_KEEP_MINUTES", lambda day: TeamUsage.objects.filter(minute__lt=day), _delete
+    ),
+    RetentionRule(
+        "hours of quotas", "MOTLEY_KEEP_MINUTES", lambda day: QuotaHour.objects.filter(hour__lt=day), _delete
     ),
     RetentionRule(
         "minutes of GPU types", "MOTLEY_KEEP_MINUTES", lambda day: GpuTypeUsage.objects.filter(minute__lt=day), _delete

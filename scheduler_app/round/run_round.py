@@ -38,6 +38,7 @@ from scheduler_app.round.inputs import InputRows, newest_events, read_input_rows
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.lease import open_round
 from scheduler_app.round.measuring import Measuring, read_trials, starts_any, with_measurement
+from scheduler_app.round.quotas import quota_uses
 from scheduler_app.round.reason_texts import (
     names_of,
     reason_texts,
@@ -109,11 +110,21 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
         with clock.step("explain"):
             reasons = _reasons(snapshot, plan, left_out, rows)
             reasons = window_reasons(reasons, snapshot, plan, left_out, rows=rows, now=opened.now)
+            quotas = quota_uses(rows, snapshot.problem, snapshot.quotas.by_type)
         with clock.step("archive"):
             _fill(record, snapshot, plan)
             record.archive = archive.result()
     with clock.step("commit"):
-        commit_round(record, snapshot, plan, holder=holder, now=opened.now, shares=shares, measuring=measuring.rows)
+        commit_round(
+            record,
+            snapshot,
+            plan,
+            holder=holder,
+            now=opened.now,
+            shares=shares,
+            measuring=measuring.rows,
+            quotas=quotas,
+        )
     _record_forecasts(record, snapshot, plan, rows, clock)
     _follow_up(record, opened, reasons, clock)
     level = logging.INFO if record.starts or record.stops or record.moves else logging.DEBUG

@@ -39,6 +39,7 @@ from scheduler_app.round.job_options import (
     units_of,
 )
 from scheduler_app.round.lengths import EndedDurations, lengths_of
+from scheduler_app.round.quotas import type_quotas
 from scheduler_app.windows.reading import WindowRow
 
 
@@ -76,7 +77,7 @@ class Snapshot:
             attempts=tuple(compress(self.attempts, kept)),
             problem=self.problem.subset(rows),
             inventory=self.inventory.of_rows(rows, position[self.inventory.holder]),
-            quotas=replace(self.quotas, group=self.quotas.group[rows]),
+            quotas=self.quotas.of_rows(rows),
             source=self.source[rows],
             tuned={int(position[row]): tuned for row, tuned in self.tuned.items() if kept[row]},
             durations=tuple(compress(self.durations, kept)),
@@ -146,7 +147,7 @@ def build_snapshot(
         round_s=timing.round_s,
         problem=problem,
         inventory=_inventory(rows, service, options.jobs),
-        quotas=_quotas(rows, options.jobs),
+        quotas=replace(_quotas(rows, options.jobs), by_type=type_quotas(rows, options.jobs)),
         source=options.source,
         tuned={row: tuned for row, tuned in enumerate(options.tuned) if tuned is not None},
         durations=durations,

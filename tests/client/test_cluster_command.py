@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster_app.models import GpuType, Storage
-from jobs_app.models import Throughput
+from jobs_app.models import TeamQuota, Throughput
 from scheduler_app.models import DailyUsage
 from simulation.traces.motley_csv import read_motley_csv
 from tests.live_service import Live
@@ -65,6 +65,12 @@ def test_share_says_what_a_team_was_entitled_to_and_got(service: Live, motley: M
     (headings, row) = motley("share").stdout.splitlines()
     assert headings.split()[:5] == ["TEAM", "WEIGHT", "ENTITLED", "DELIVERED", "RATIO"]
     assert row.split()[:4] == ["vision", "1", "0.0%", "0.0%"]
+
+
+def test_share_says_the_quotas_of_a_team_and_what_they_cost(service: Live, motley: Motley) -> None:
+    TeamQuota.objects.create(team=service.lab.team(), gpu_type=GpuType.objects.get(), gpus=2, borrowing_limit=1)
+    row = motley("share").stdout.splitlines()[-1]
+    assert row.split() == ["vision", "a100", "2", "0", "0", "1", "all", "not", "known"]
 
 
 def test_usage_says_the_gpu_hours_of_a_month_and_of_a_day(service: Live, motley: Motley) -> None:

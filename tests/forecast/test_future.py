@@ -10,6 +10,7 @@ from allocation.policies.fifo import fifo
 from allocation.policies.srtf import srtf
 from allocation.quotas import Quotas
 from allocation.rounds.windows import Stays, Windows
+from allocation.type_quotas import TypeQuotas
 from forecast.future import HORIZON_S, Rounds, play
 from forecast.present import Draw
 from tests.forecast.cluster import HOUR_S, as_told, present_of
@@ -115,6 +116,14 @@ def test_a_quota_holds_between_decisions_too() -> None:
     """A team may use one GPU; its second job starts when the first has ended, although three GPUs are free."""
     quotas = Quotas(np.zeros((2, 1), dtype=np.int64), np.array([1]), np.array([0]))
     present = present_of([5 * HOUR_S, 600.0], running=[0], quotas=quotas)
+    assert play(present, as_told(present), FIFO).start_s[1] == pytest.approx(5 * HOUR_S)
+
+
+def test_a_quota_on_a_type_holds_in_decisions_and_between_them() -> None:
+    """The team has one of four GPUs, and borrows none."""
+    one, none = np.array([[1]]), np.array([[0]])
+    by_type = TypeQuotas.of(np.zeros(2, dtype=np.int64), one, one, none, none)
+    present = present_of([5 * HOUR_S, 600.0], running=[0], quotas=replace(Quotas.none(2), by_type=by_type))
     assert play(present, as_told(present), FIFO).start_s[1] == pytest.approx(5 * HOUR_S)
 
 

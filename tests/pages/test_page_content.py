@@ -11,9 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from cluster_app.models import Node
-from jobs_app.models import Attempt, Job
-from scheduler_app.models import PolicySetting, Round
+from cluster_app.models import GpuType, Node
+from jobs_app.models import Attempt, Job, TeamQuota
+from scheduler_app.models import PolicySetting, QuotaHour, Round
 from scheduler_app.round.dispatch import promote_waiting_claims
 from tests.pages.sample_jobs import submit_samples
 
@@ -156,6 +156,16 @@ def test_no_statement_is_sent_row_by_row(page, decided, staff, web):
     )
     shapes = Counter(LITERAL.sub("?", sql) for sql in statements(web(staff), address))
     assert {shape: count for shape, count in shapes.items() if count > MOST_ALIKE} == {}
+
+
+def test_a_member_reads_the_quotas_of_the_own_teams_and_what_they_cost(decided, member, stranger, web):
+    kind, team = GpuType.objects.first(), member.teams.first()
+    TeamQuota.objects.create(team=team, gpu_type=kind, gpus=1)
+    hour = timezone.now() - timedelta(hours=1)
+    QuotaHour.objects.create(team=team, gpu_type=kind, hour=hour, quota_s=3600, priced_s=3600, saved_job_s=360)
+    said = f"The {kind} quota of {team} costs 2.4 h of waiting a day: one more GPU would save them."
+    assert said in web(member).get(reverse("fairness")).content.decode()
+    assert "quota of" not in web(stranger).get(reverse("fairness")).content.decode()
 
 
 @pytest.mark.parametrize("page", ["home", "jobs", "cluster", "rounds", "fairness", "utilization"])

@@ -1,11 +1,15 @@
 """GPU types, teams, measured rates and the caller, over REST."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from cluster_app.models import Gpu, GpuType, Node
 from cluster_app.services import cordon
-from jobs_app.models import Job, Throughput
+from jobs_app.models import Job, TeamQuota, Throughput
+from scheduler_app.models import QuotaHour
 from tests.rest_callers import Scope, caller
 from tests.service_lab import Lab
 
@@ -64,6 +68,27 @@ def test_a_team_tells_its_limits_members_and_use(cluster: Lab, running: Job, ada
     assert (team["max_gpus"], team["weight"], team["max_job_weight"]) == (None, 1.0, 1.0)
     assert sorted(team["members"]) == ["ada", "bob"]
     assert team["gpus_in_use"] == 1
+
+
+def test_a_team_tells_its_quotas_and_what_they_cost(cluster: Lab, running: Job, ada: APIClient) -> None:
+    kind = GpuType.objects.get()
+    TeamQuota.objects.create(team=cluster.team(), gpu_type=kind, gpus=1, borrowing_limit=0)
+    hour = timezone.now() - timedelta(hours=2)
+    QuotaHour.objects.create(
+        team=cluster.team(), gpu_type=kind, hour=hour, gpu_s=1800, quota_s=3600, priced_s=3600, saved_job_s=360
+    )
+    (quota,) = ada.get("/api/v1/teams/vision").json()["quotas"]
+    assert quota == {
+        "gpu_type": "a100",
+        "gpus": 1,
+        "borrowing_limit": 0,
+        "lending_limit": None,
+        "used": 1,
+        "borrowed": 0,
+        "borrowed_by_others": 0,
+        "mean_gpus": 0.5,
+        "waiting_hours_per_day": pytest.approx(2.4),
+    }
 
 
 def test_a_team_tells_its_share(cluster: Lab, running: Job, ada: APIClient) -> None:

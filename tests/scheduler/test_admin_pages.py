@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from audit_app.models import AuditEntry
 from cluster_app.models import Gpu, GpuType, Node
-from jobs_app.models import ApiToken, Job
+from jobs_app.models import ApiToken, Job, TeamQuota
 from scheduler_app.models import PolicySetting
 from tests import parametrised_policy
 from tests.played_agent import JOINING, Played
@@ -255,8 +255,29 @@ def test_a_token_is_revoked(lab: Lab, admin: Client) -> None:
 
 def test_a_team_is_added_with_its_members(lab: Lab, admin: Client) -> None:
     team = {"name": "speech", "weight": 2, "max_job_weight": 4, "volunteers": "none", "members": [lab.user().pk]}
-    post(admin, reverse("admin:jobs_app_team_add"), **team)
+    post(admin, reverse("admin:jobs_app_team_add"), **team, **quota_forms())
     assert lab.submit(team="speech").team.name == "speech"
+
+
+def quota_forms(**first: Any) -> dict[str, Any]:
+    """Forms of a team's quotas on GPU types: none, or one with these values."""
+    counts = {"quotas-TOTAL_FORMS": len(first) and 1, "quotas-INITIAL_FORMS": 0}
+    return counts | {f"quotas-0-{name}": value for name, value in first.items()}
+
+
+def test_a_team_gets_a_quota_on_a_gpu_type(lab: Lab, admin: Client) -> None:
+    team = {"name": "speech", "weight": 2, "max_job_weight": 4, "volunteers": "none"}
+    quota = quota_forms(gpu_type=GpuType.objects.get().pk, gpus=2, borrowing_limit=0, lending_limit=1)
+    post(admin, reverse("admin:jobs_app_team_add"), **team, **quota)
+    assert [str(quota) for quota in TeamQuota.objects.all()] == ["2 a100 of speech"]
+
+
+def test_a_quota_that_lends_more_than_it_has_is_refused_with_a_remedy(lab: Lab, admin: Client) -> None:
+    team = {"name": "speech", "weight": 2, "max_job_weight": 4, "volunteers": "none"}
+    quota = quota_forms(gpu_type=GpuType.objects.get().pk, gpus=2, lending_limit=3)
+    answer = admin.post(reverse("admin:jobs_app_team_add"), team | quota)
+    assert "write a lending limit up to the quota" in answer.content.decode()
+    assert not TeamQuota.objects.exists()
 
 
 def test_an_administrator_cancels_jobs(lab: Lab, admin: Client) -> None:

@@ -18,7 +18,7 @@ from motley_client.tables.scheduling import (
     policy_details,
     round_details,
     rounds_table,
-    shares_table,
+    shares_and_quotas,
     usage_table,
 )
 from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present
@@ -41,10 +41,10 @@ policy = typer.Typer(no_args_is_help=True, help="Show, list and change the sched
 
 
 def share(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """Show fair shares of teams. Of each team: the share of work that it was entitled to, and received."""
+    """Show fair shares and quotas of teams. Of each: the share of work that it was entitled to, and received."""
     with connect(context) as client:
         teams = list(client.teams())
-    emit(output, teams, names=[team["name"] for team in teams], table=lambda: shares_table(teams))
+    emit(output, teams, names=[team["name"] for team in teams], table=lambda: shares_and_quotas(teams))
 
 
 def usage(

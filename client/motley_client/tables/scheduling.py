@@ -12,6 +12,7 @@ from motley_client.responses import (
     Decision,
     Parameter,
     Policy,
+    Quota,
     Round,
     RoundDetail,
     Team,
@@ -25,6 +26,34 @@ def shares_table(teams: Iterable[Team]) -> RenderableType:
     """Share of the cluster's work that each team was entitled to and received."""
     headings = ("TEAM", "WEIGHT", "ENTITLED", "DELIVERED", "RATIO", "GPUS NOW", "GPU LIMIT", "WINDOW", "MEMBERS")
     return table(headings, [_share_row(team) for team in teams], empty="You are not a member of any team.")
+
+
+def shares_and_quotas(teams: Iterable[Team]) -> RenderableType:
+    """Shares of teams, and their quotas on GPU types if any has one."""
+    listed = list(teams)
+    shares = shares_table(listed)
+    return Group(shares, "", quotas_table(listed)) if any(team.get("quotas") for team in listed) else shares
+
+
+def quotas_table(teams: Iterable[Team]) -> RenderableType:
+    """Quotas on GPU types: use, limits, and what each costs in waiting."""
+    headings = ("TEAM", "GPU TYPE", "QUOTA", "IN USE", "BORROWED", "MAY BORROW", "LENDS", "COSTS")
+    rows = [(team["name"], *_quota_cells(quota)) for team in teams for quota in team.get("quotas", [])]
+    return table(headings, rows, empty="")
+
+
+def _quota_cells(quota: Quota) -> Sequence[Cell]:
+    hours = quota["waiting_hours_per_day"]
+    borrows, lends = quota["borrowing_limit"], quota["lending_limit"]
+    return (
+        quota["gpu_type"],
+        str(quota["gpus"]),
+        str(quota["used"]),
+        str(quota["borrowed"]),
+        "any" if borrows is None else str(borrows),
+        "all" if lends is None else str(lends),
+        "not known" if hours is None else f"{hours:.1f} h of waiting a day",
+    )
 
 
 def usage_table(report: UsageReport) -> RenderableType:
