@@ -10,8 +10,12 @@ from django.http import HttpRequest
 from audit_app.admin import Audited
 from jobs_app.errors import JobsError
 from jobs_app.lifecycle.commands import cancel_job
-from jobs_app.models import ApiToken, Attempt, CpuRate, GradientNoise, Job, JobEvent, Team, Throughput
+from jobs_app.models import ApiToken, Attempt, Budget, CpuRate, GradientNoise, Job, JobEvent, Team, Throughput
 from jobs_app.tokens import note_issued, revoke_token
+
+
+class BudgetInline(admin.StackedInline[Budget, Team]):
+    model = Budget
 
 
 @admin.register(Team)
@@ -28,6 +32,7 @@ class TeamAdmin(Audited, admin.ModelAdmin[Team]):
     )
     search_fields = ("name",)
     filter_horizontal = ("members",)
+    inlines = (BudgetInline,)
 
 
 @admin.register(ApiToken)

@@ -428,6 +428,21 @@ class Share(TypedDict):
     backlog_gpu_hours: float
 
 
+class Budget(TypedDict):
+    """Budget of a team in the period that goes on, in reference GPU-hours."""
+
+    kind: str
+    period: str
+    gpu_hours: float
+    used_gpu_hours: float
+    began_at: str
+    resets_at: str
+    is_used_up: bool
+    expected_gpu_hours: float | None
+    used_up_at: str | None
+    weight_part: float
+
+
 class Team(TypedDict):
     name: str
     weight: float
@@ -441,6 +456,7 @@ class Team(TypedDict):
     members: list[str]
     gpus_in_use: int
     share: Share
+    budget: NotRequired[Budget | None]
 
 
 class Usage(TypedDict):

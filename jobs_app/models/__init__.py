@@ -1,6 +1,7 @@
 """Models: teams and tokens, secrets, archives of code, jobs, attempts, events, measured throughputs, counters."""
 
 from jobs_app.models.attempt import Attempt
+from jobs_app.models.budget import Budget
 from jobs_app.models.code_archive import CodeArchive
 from jobs_app.models.idempotency_key import IdempotencyKey
 from jobs_app.models.job import Job, JobArray, JobDependency, JobTag, Reason
@@ -13,6 +14,7 @@ from jobs_app.models.throughput import CpuRate, GradientNoise, Throughput
 __all__ = [
     "ApiToken",
     "Attempt",
+    "Budget",
     "CodeArchive",
     "CpuRate",
     "GradientNoise",

@@ -1,4 +1,4 @@
-"""REST: teams, with their quotas, usage and shares."""
+"""REST: teams, with their quotas, usage, shares and budgets."""
 
 from datetime import timedelta
 from typing import Any
@@ -8,10 +8,11 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import serializers, viewsets
 
-from jobs_app.models import Team
+from jobs_app.models import Budget, Team
 from jobs_app.permissions import NotForJobs
 from rest.pagination import ByName
 from rest.representation import ShowMany, ShowOne
+from scheduler_app.fairness.budgets import read_budgets
 from scheduler_app.fairness.usage_ledger import TeamShare, team_shares
 from scheduler_app.models import GpuClaim
 
@@ -29,6 +30,29 @@ class ShareAnswer(serializers.Serializer[Any]):
     )
 
 
+class BudgetAnswer(serializers.Serializer[Any]):
+    """Budget of a team in the calendar period (UTC) that goes on, in reference GPU-hours: weighted by speed, an hour on
+    the cluster's average GPU counts as 1."""
+
+    kind = serializers.ChoiceField(
+        Budget.Kind.choices,
+        help_text="soft: the team's weight falls; hard: once it is used up, waiting jobs wait for the next period.",
+    )
+    period = serializers.ChoiceField(Budget.Period.choices)
+    gpu_hours = serializers.FloatField()
+    used_gpu_hours = serializers.FloatField()
+    began_at = serializers.DateTimeField()
+    resets_at = serializers.DateTimeField()
+    is_used_up = serializers.BooleanField()
+    expected_gpu_hours = serializers.FloatField(
+        allow_null=True, help_text="Use at the end of the period at its pace so far; null: it has just begun."
+    )
+    used_up_at = serializers.DateTimeField(
+        allow_null=True, help_text="When it is used up at that pace; null: it lasts, or is used up."
+    )
+    weight_part = serializers.FloatField(help_text="Part of its weight that the team has now, 1 unless it is soft.")
+
+
 class TeamAnswer(serializers.ModelSerializer[Team]):
     members: Any = serializers.SlugRelatedField(slug_field="username", many=True, read_only=True)
     max_files_gib = serializers.IntegerField(
@@ -40,6 +64,7 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
     )
     gpus_in_use = serializers.SerializerMethodField()
     share = serializers.SerializerMethodField()
+    budget = serializers.SerializerMethodField()
 
     class Meta:
         model = Team
@@ -56,6 +81,7 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
             "members",
             "gpus_in_use",
             "share",
+            "budget",
         )
         read_only_fields = fields
 
@@ -67,6 +93,11 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
         share: TeamShare | None = self.context["shares"].get(team.name)
         figures = ("entitled", "delivered", "backlog_gpu_hours")
         return {"window_seconds": int(WINDOW.total_seconds())} | {name: getattr(share, name, 0.0) for name in figures}
+
+    @extend_schema_field(BudgetAnswer(allow_null=True))
+    def get_budget(self, team: Team) -> dict[str, Any] | None:
+        found = self.context["budgets"].get(team.pk)
+        return dict(BudgetAnswer(found).data) if found else None
 
 
 @extend_schema_view(list=extend_schema(summary="List teams"), retrieve=extend_schema(summary="Get a team"))
@@ -90,4 +121,4 @@ class TeamViewSet(ShowMany[Team], ShowOne[Team], viewsets.GenericViewSet[Team]):
             return context
         held = GpuClaim.objects.holding().values_list("attempt__job__team").annotate(Count("pk")).order_by()
         shares = {share.team: share for share in team_shares(timezone.now() - WINDOW)}
-        return {**context, "gpus_in_use": dict(held), "shares": shares}
+        return {**context, "gpus_in_use": dict(held), "shares": shares, "budgets": read_budgets(timezone.now())}

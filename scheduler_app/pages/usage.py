@@ -1,4 +1,4 @@
-"""Usage page: GPU hours, energy and cost of teams by month, as a table and as CSV."""
+"""Usage page: budgets; GPU hours, energy and cost of teams by month, as a table and as CSV."""
 
 import csv
 from datetime import date
@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from jobs_app.measurement.energy import Energy
+from scheduler_app.fairness.budgets import budgets_seen_by
 from scheduler_app.fairness.usage_report import Period, Usage, usage_between
 from scheduler_app.pages.base import SignedInRequest
 
@@ -26,6 +27,7 @@ def usage_page(request: SignedInRequest) -> HttpResponse:
     if request.GET.get("format") == "csv":
         return _as_csv(rows)
     context: dict[str, Any] = {
+        "budgets": budgets_seen_by(request.user, timezone.now()),
         "rows": rows,
         "gpu_hours": sum(row.gpu_hours for row in rows),
         "work_gpu_hours": sum(row.work_gpu_hours for row in rows),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster_app.models import GpuType, Storage
-from jobs_app.models import Throughput
+from jobs_app.models import Budget, Throughput
 from scheduler_app.models import DailyUsage
 from simulation.traces.motley_csv import read_motley_csv
 from tests.live_service import Live
@@ -65,6 +65,14 @@ def test_share_says_what_a_team_was_entitled_to_and_got(service: Live, motley: M
     (headings, row) = motley("share").stdout.splitlines()
     assert headings.split()[:5] == ["TEAM", "WEIGHT", "ENTITLED", "DELIVERED", "RATIO"]
     assert row.split()[:4] == ["vision", "1", "0.0%", "0.0%"]
+
+
+def test_share_names_the_budget_of_a_team_that_has_one(service: Live, motley: Motley) -> None:
+    Budget.objects.create(team=service.lab.team(), gpu_hours=10, period="quarter", kind="hard")
+    (headings, row) = motley("share").stdout.splitlines()
+    assert "BUDGET USED" in headings
+    for words in ("0%", "0 of 10", "quarter", "jobs wait"):
+        assert words in row
 
 
 def test_usage_says_the_gpu_hours_of_a_month_and_of_a_day(service: Live, motley: Motley) -> None:

@@ -41,7 +41,7 @@ policy = typer.Typer(no_args_is_help=True, help="Show, list and change the sched
 
 
 def share(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """Show fair shares of teams. Of each team: the share of work that it was entitled to, and received."""
+    """Show fair shares and budgets of teams. Of each: the share of work that it was entitled to, and received."""
     with connect(context) as client:
         teams = list(client.teams())
     emit(output, teams, names=[team["name"] for team in teams], table=lambda: shares_table(teams))
