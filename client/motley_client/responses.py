@@ -479,6 +479,57 @@ class UsageReport(TypedDict):
     rows: list[Usage]
 
 
+class ReportedType(TypedDict):
+    gpu_type: str
+    gpu_hours: float
+    work_gpu_hours: float
+    cost: float
+
+
+class ReportedMember(TypedDict):
+    username: str
+    gpu_hours: float
+    work_gpu_hours: float
+    part: float
+
+
+class ReportedJobs(TypedDict):
+    """Jobs that ended in the month; times in seconds from submission to the first start."""
+
+    succeeded: int
+    failed: int
+    cancelled: int
+    timed_out: int
+    started: int
+    wait_s: float | None
+    wait_p95_s: float | None
+    restarts: int
+
+
+class TeamReport(TypedDict):
+    """What a team had in a month; null: not known."""
+
+    team: str
+    gpu_hours: float
+    work_gpu_hours: float
+    types: list[ReportedType]
+    cost: float | None
+    energy_kwh: float | None
+    energy_source: str
+    jobs: ReportedJobs | None
+    lost_gpu_hours: float | None
+    failed_gpu_hours: float | None
+    idle_gpu_hours: float | None
+    members: list[ReportedMember]
+
+
+class MonthlyReport(TypedDict):
+    month: str
+    known_since: str
+    currency: str
+    teams: list[TeamReport]
+
+
 class Occurrence(TypedDict):
     begins_at: str
     ends_at: str

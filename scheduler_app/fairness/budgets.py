@@ -117,8 +117,8 @@ def read_budgets(now: datetime, teams: Collection[int] | None = None) -> dict[in
     return {
         team: TeamBudget(
             *(team, name, period, kind, hours, used.get(team, 0.0)),
-            began_at=_midnight(dates[period][0]),
-            resets_at=_midnight(dates[period][1]),
+            began_at=midnight(dates[period][0]),
+            resets_at=midnight(dates[period][1]),
             now=now,
         )
         for team, name, period, kind, hours in rows
@@ -151,5 +151,6 @@ def _used_gpu_hours(since: Mapping[int, date]) -> dict[int, float]:
     return {team: work_gpu_s / 3600 for team, work_gpu_s in sums}
 
 
-def _midnight(day: date) -> datetime:
+def midnight(day: date) -> datetime:
+    """Begin of a day of UTC."""
     return datetime.combine(day, time(), UTC)

@@ -17,6 +17,7 @@ from scheduler_app.models.policy_setting import PolicySetting, policy_names
 from scheduler_app.models.retention_run import RetentionRun
 from scheduler_app.models.round import Round
 from scheduler_app.models.set_aside import SetAside
+from scheduler_app.models.team_month import TeamMonth
 from scheduler_app.models.time_window import TimeWindow
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "SetAside",
     "SleepAdvice",
     "TeamBacklog",
+    "TeamMonth",
     "TeamUsage",
     "TimeWindow",
     "policy_names",

@@ -14,6 +14,7 @@ from jobs_app.measurement.energy import Energy
 from scheduler_app.fairness.budgets import budgets_seen_by
 from scheduler_app.fairness.usage_report import Period, Usage, usage_between
 from scheduler_app.pages.base import SignedInRequest
+from scheduler_app.timeline.export import as_text
 
 COLUMNS = ("month", "team", "gpu_type", "gpu_hours", "work_gpu_hours", "cost", "energy_kwh", "energy_source")
 
@@ -51,5 +52,7 @@ def _as_csv(rows: list[Usage]) -> HttpResponse:
     for row in rows:
         amounts = (round(row.gpu_hours, 3), round(row.work_gpu_hours, 3), round(row.cost, 2))
         energy = "" if row.energy_kwh is None else round(row.energy_kwh, 4)
-        written.writerow((f"{row.period:%Y-%m}", row.team, row.gpu_type, *amounts, energy, row.energy_source.value))
+        written.writerow(
+            (f"{row.period:%Y-%m}", as_text(row.team), as_text(row.gpu_type), *amounts, energy, row.energy_source.value)
+        )
     return answer

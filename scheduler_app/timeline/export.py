@@ -43,10 +43,10 @@ def _outage(outage: Outage) -> tuple[Any, ...]:
 
 def _job(job: JobName, *, seen: bool) -> tuple[str, str, str]:
     """Id, name and team; nothing of a job that the reader may not see."""
-    return (str(job.pk), _as_text(str(job)), _as_text(job.team)) if seen else ("", "", "")
+    return (str(job.pk), as_text(str(job)), as_text(job.team)) if seen else ("", "", "")
 
 
-def _as_text(value: str) -> str:
+def as_text(value: str) -> str:
     """A value that spreadsheets do not take for a formula."""
     return f"'{value}" if value.startswith(FORMULA_STARTS) else value
 
