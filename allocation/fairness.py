@@ -75,6 +75,32 @@ def entitled_shares(weight: Floats, demand: Floats) -> Floats:
     return shares
 
 
+LEAST_WEIGHT_PART = 0.05
+"""Of a team whose budget is used up: it goes on where others leave GPUs idle, and never starves."""
+
+
+def weight_within_budget(used: float, elapsed: float) -> float:
+    r"""Part of its weight that a team has as its budget is used: how fast the rest may be used, over the even pace.
+
+    .. math::
+        f(u, t) = \min\!\left(1,\ \max\!\left(0.05,\ \frac{1 - u}{1 - t}\right)\right)
+
+    A team that uses its budget evenly, or slower, has its whole weight. It is continuous in both.
+
+    Parameters
+    ----------
+    used
+        u, part of the budget that is used; it may be more than 1.
+    elapsed
+        t, part of the period that has passed, 0 to 1.
+    """
+    if used <= elapsed:
+        return 1.0
+    if used >= 1:
+        return LEAST_WEIGHT_PART
+    return max(LEAST_WEIGHT_PART, (1 - used) / (1 - elapsed))
+
+
 def later_backlog(backlog_s: Floats, behind: Floats, seconds: float) -> Floats:
     r"""Virtual queue (t,) of each team after some seconds more: work it was entitled to and did not receive.
 

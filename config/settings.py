@@ -338,6 +338,9 @@ _AN_HOUR = validate.Range(min=timedelta(hours=1))
 MOTLEY_KEEP_SNAPSHOTS = env.timedelta("MOTLEY_KEEP_SNAPSHOTS", timedelta(days=7), validate=_AN_HOUR)
 """Of a round's snapshot, with which it can be opened and solved again."""
 MOTLEY_KEEP_ROUNDS = env.timedelta("MOTLEY_KEEP_ROUNDS", timedelta(days=90), validate=_AN_HOUR)
+MOTLEY_CURRENCY = env.str("MOTLEY_CURRENCY", "", validate=validate.Length(max=10))
+"""Of the prices per hour of GPU types, as reports write it."""
+
 MOTLEY_KEEP_EVENTS = env.timedelta("MOTLEY_KEEP_EVENTS", timedelta(days=365), validate=_AN_HOUR)
 """Of nodes, and of jobs from their end on."""
 MOTLEY_KEEP_JOBS = env.timedelta("MOTLEY_KEEP_JOBS", timedelta(days=365), validate=_AN_HOUR)

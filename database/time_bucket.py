@@ -1,8 +1,8 @@
-"""Time buckets computed by the database, for rows that are summed up over intervals of equal length."""
+"""Time in sums that the database computes: buckets of equal length, and seconds."""
 
 from typing import Any
 
-from django.db.models import Func, IntegerField
+from django.db.models import FloatField, Func, IntegerField
 
 
 class Bucket(Func):
@@ -19,4 +19,18 @@ class Bucket(Func):
 
     def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
         template = "FLOOR(EXTRACT(EPOCH FROM %(expressions)s) / %(seconds)s)::integer"
+        return self.as_sql(compiler, connection, template=template, **context)
+
+
+class EpochSeconds(Func):
+    """Seconds of a timestamp since 1970, of which differences are multiplied and summed; to the millisecond."""
+
+    output_field = FloatField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        template = "((julianday(%(expressions)s) - 2440587.5) * 86400.0)"
+        return self.as_sql(compiler, connection, template=template, **context)
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        template = "EXTRACT(EPOCH FROM %(expressions)s)::double precision"
         return self.as_sql(compiler, connection, template=template, **context)

@@ -7,7 +7,7 @@ the whole is not known from a few past ones: each future has a history of its ow
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -54,6 +54,8 @@ class Unknowns:
         Seconds before now since which all submissions are among the samples.
     history_s
         Seconds since the first submission of all.
+    not_before_s
+        Seconds (M,) before which no row of its kind starts, arrivals included; empty: nothing of that kind.
     lifetimes
         Of each node (N) of the inventory; empty: no node is lost.
     """
@@ -66,6 +68,7 @@ class Unknowns:
     submitted_s: Floats
     known_s: float
     history_s: float
+    not_before_s: Floats = field(default_factory=lambda: np.zeros(0))
     lifetimes: Sequence[NodeLifetime] = ()
 
 
@@ -90,6 +93,8 @@ def draw_futures(present: Present, unknowns: Unknowns, *, draws: int, until_s: f
         faster = np.exp(unknowns.rate_spread[rows] * ndtri(q))
         outages = draw_outages(unknowns.lifetimes, until_s, of_nodes)
         came_s = np.concatenate([unknowns.begin_s, arrival_s])
+        if unknowns.not_before_s.size:
+            came_s = np.maximum(came_s, unknowns.not_before_s[rows])
         yield Draw(rows, came_s, _left(present, unknowns, rows, p), faster, outages)
 
 

@@ -10,8 +10,23 @@ from django.http import HttpRequest
 from audit_app.admin import Audited
 from jobs_app.errors import JobsError
 from jobs_app.lifecycle.commands import cancel_job
-from jobs_app.models import ApiToken, Attempt, CpuRate, GradientNoise, Job, JobEvent, Team, TeamQuota, Throughput
+from jobs_app.models import (
+    ApiToken,
+    Attempt,
+    Budget,
+    CpuRate,
+    GradientNoise,
+    Job,
+    JobEvent,
+    Team,
+    TeamQuota,
+    Throughput,
+)
 from jobs_app.tokens import note_issued, revoke_token
+
+
+class BudgetInline(admin.StackedInline[Budget, Team]):
+    model = Budget
 
 
 class TeamQuotaInline(admin.TabularInline[TeamQuota, Team]):
@@ -33,7 +48,7 @@ class TeamAdmin(Audited, admin.ModelAdmin[Team]):
     )
     search_fields = ("name",)
     filter_horizontal = ("members",)
-    inlines = (TeamQuotaInline,)
+    inlines = (BudgetInline, TeamQuotaInline)
 
 
 @admin.register(ApiToken)

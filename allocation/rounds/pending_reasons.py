@@ -27,6 +27,7 @@ class ReasonCode(StrEnum):
     HELD = "held"
     DEPENDENCY = "dependency"
     BEGIN_TIME = "begin_time"
+    BUDGET = "budget"
     NO_SUCH_GPU = "no_such_gpu"
     GPU_MEMORY_TOO_SMALL = "gpu_memory_too_small"
     GANG_TOO_LARGE = "gang_too_large"

@@ -51,6 +51,7 @@ for command in (
     cluster.rates,
     scheduling.share,
     scheduling.usage,
+    scheduling.report,
     scheduling.rounds,
 ):
     app.command()(command)

@@ -35,6 +35,7 @@ from motley_client.responses import (
     LabRun,
     LogChunk,
     Me,
+    MonthlyReport,
     NewToken,
     Node,
     Plan,
@@ -407,6 +408,11 @@ class Client(Connection):
         """GPU hours and cost of your teams per `by` ("day" or "month") and GPU type; default: this month's."""
         query = without_empty({"since": since, "until": until, "by": by, "team": team or None})
         return cast("UsageReport", self._json("GET", "usage", params=query))
+
+    def report(self, *, month: str | None = None, team: str = "") -> MonthlyReport:
+        """What each of your teams had in a month ("2026-11"), by default this one."""
+        query = without_empty({"month": month, "team": team or None})
+        return cast("MonthlyReport", self._json("GET", "report", params=query))
 
     def history(
         self, *, since: datetime | None = None, until: datetime | None = None, anonymise: bool = False

@@ -454,6 +454,21 @@ class Share(TypedDict):
     backlog_gpu_hours: float
 
 
+class Budget(TypedDict):
+    """Budget of a team in the period that goes on, in reference GPU-hours."""
+
+    kind: str
+    period: str
+    gpu_hours: float
+    used_gpu_hours: float
+    began_at: str
+    resets_at: str
+    is_used_up: bool
+    expected_gpu_hours: float | None
+    used_up_at: str | None
+    weight_part: float
+
+
 class Quota(TypedDict):
     """Quota of a team on a GPU type, its use now, and the waiting a day that one more GPU would save."""
 
@@ -482,6 +497,7 @@ class Team(TypedDict):
     gpus_in_use: int
     share: Share
     quotas: NotRequired[list[Quota]]
+    budget: NotRequired[Budget | None]
 
 
 class Usage(TypedDict):
@@ -502,6 +518,57 @@ class UsageReport(TypedDict):
     until: str
     by: str
     rows: list[Usage]
+
+
+class ReportedType(TypedDict):
+    gpu_type: str
+    gpu_hours: float
+    work_gpu_hours: float
+    cost: float
+
+
+class ReportedMember(TypedDict):
+    username: str
+    gpu_hours: float
+    work_gpu_hours: float
+    part: float
+
+
+class ReportedJobs(TypedDict):
+    """Jobs that ended in the month; times in seconds from submission to the first start."""
+
+    succeeded: int
+    failed: int
+    cancelled: int
+    timed_out: int
+    started: int
+    wait_s: float | None
+    wait_p95_s: float | None
+    restarts: int
+
+
+class TeamReport(TypedDict):
+    """What a team had in a month; null: not known."""
+
+    team: str
+    gpu_hours: float
+    work_gpu_hours: float
+    types: list[ReportedType]
+    cost: float | None
+    energy_kwh: float | None
+    energy_source: str
+    jobs: ReportedJobs | None
+    lost_gpu_hours: float | None
+    failed_gpu_hours: float | None
+    idle_gpu_hours: float | None
+    members: list[ReportedMember]
+
+
+class MonthlyReport(TypedDict):
+    month: str
+    known_since: str
+    currency: str
+    teams: list[TeamReport]
 
 
 class Occurrence(TypedDict):

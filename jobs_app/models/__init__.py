@@ -1,6 +1,7 @@
 """Models: teams, quotas, tokens, secrets, archives of code, jobs, attempts, events, measured throughputs, counters."""
 
 from jobs_app.models.attempt import Attempt
+from jobs_app.models.budget import Budget
 from jobs_app.models.code_archive import CodeArchive
 from jobs_app.models.idempotency_key import IdempotencyKey
 from jobs_app.models.job import Job, JobArray, JobDependency, JobTag, Reason
@@ -14,6 +15,7 @@ from jobs_app.models.throughput import CpuRate, GradientNoise, MeasuredRate, Thr
 __all__ = [
     "ApiToken",
     "Attempt",
+    "Budget",
     "CodeArchive",
     "CpuRate",
     "GradientNoise",

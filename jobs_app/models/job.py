@@ -26,6 +26,7 @@ class Reason(models.TextChoices):
     HELD = "held", "held"
     DEPENDENCY = "dependency", "waits for another job"
     BEGIN_TIME = "begin_time", "waits for its begin time"
+    BUDGET = "budget", "budget of the team used up"
     NO_SUCH_GPU = "no_such_gpu", "no such GPU"
     GPU_MEMORY_TOO_SMALL = "gpu_memory_too_small", "GPUs have too little memory"
     GANG_TOO_LARGE = "gang_too_large", "gang too large"

@@ -16,7 +16,7 @@ from cluster_app.feasibility import NodeShape, Refusal, Request, inventory, why_
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import needs_of, places_of
 from jobs_app.errors import InvalidSpec
-from jobs_app.models import CodeArchive, Job, Team, TeamQuota
+from jobs_app.models import CodeArchive, Job, Reason, Team, TeamQuota
 from jobs_app.secrets import missing_secrets
 from jobs_app.submission.images import image_faults
 from jobs_app.submission.volunteers import volunteers_of
@@ -49,6 +49,10 @@ class Admitted(ParsedSpec):
     team: Team = field(kw_only=True)
     owner: User = field(kw_only=True)
     code: CodeArchive | None = field(kw_only=True, default=None)
+    waits: tuple[Reason, str] | None = field(kw_only=True, default=None)
+    """Why it waits whatever GPUs are free, where the scheduler knows that."""
+    note: str = field(kw_only=True, default="")
+    """For the job's history."""
 
 
 class Admission:
@@ -198,10 +202,11 @@ def _visible_to(owner: User, wanted: list[UUID]) -> Iterator[UUID]:
 
 def _team_of(name: str | None, owner: User) -> Team:
     """The named team; without a name the submitter's only one."""
-    teams = Team.objects.all() if owner.is_staff else Team.objects.filter(members=owner)
+    every = Team.objects.select_related("budget")
+    teams = every if owner.is_staff else every.filter(members=owner)
     mine = list(teams if name is None else teams.filter(name=name))
     if name is None and owner.is_staff:
-        mine = list(Team.objects.filter(members=owner)) or mine
+        mine = list(every.filter(members=owner)) or mine
     if len(mine) == 1:
         return mine[0]
     if name is not None:

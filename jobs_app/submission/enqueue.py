@@ -65,6 +65,8 @@ def _why_it_waits(asked: Admitted) -> tuple[Reason, str]:
     begin_time = asked.columns.get("begin_time")
     if begin_time and not asked.needs:
         return Reason.BEGIN_TIME, words_of_begin_time(begin_time)
+    if asked.waits and not asked.needs:
+        return asked.waits
     reason = Reason.DEPENDENCY if asked.needs else Reason.NEXT_ROUND
     return reason, str(reason.label)
 
@@ -85,5 +87,6 @@ def just_written(job: Job, asked: Admitted) -> Job:
 
 def _submitted(asked: Admitted, row: Row) -> Row:
     """First event of the job; it wakes the scheduler."""
-    message = note_of_weight(row.get("weight", 0.0), asked.team)
+    notes = (note_of_weight(row.get("weight", 0.0), asked.team), asked.note)
+    message = "; ".join(note for note in notes if note)[:500]
     return {"job_id": row["id"], "kind": JobEvent.Kind.SUBMITTED.value, "actor_id": row["owner_id"], "message": message}

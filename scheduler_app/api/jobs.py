@@ -38,6 +38,7 @@ from rest.representation import FIELDS, ShowMany, single
 from scheduler_app.api.forecasts import JobForecastAnswer, QueueForecastAnswer
 from scheduler_app.api.job_history import archived_for
 from scheduler_app.api.serializers import Explanation, PlanAnswer
+from scheduler_app.explain.budget_notes import with_budget_notes
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.explain.dry_run import dry_run_of_admitted
 from scheduler_app.explain.plan_forecast import forecast_plan
@@ -130,6 +131,7 @@ class JobViewSet(ShowMany[Job], viewsets.GenericViewSet[Job]):
         if answer := keyed.stored_answer():
             return _created(answer, replayed=True)
         job = admitted(spec, caller(self.request), administrator=is_administrator(self.request))
+        (job,) = with_budget_notes([job], timezone.now())
         with keyed.exclusive():
             if answer := keyed.stored_answer():
                 return _created(answer, replayed=True)
@@ -146,6 +148,7 @@ class JobViewSet(ShowMany[Job], viewsets.GenericViewSet[Job]):
         if answer := keyed.stored_answer():
             return _created(answer, replayed=True)
         jobs = admitted_batch(request.data, caller(request), administrator=is_administrator(request))
+        jobs = with_budget_notes(jobs, timezone.now())
         with keyed.exclusive():
             if answer := keyed.stored_answer():
                 return _created(answer, replayed=True)

@@ -1,4 +1,4 @@
-"""REST: teams, with their quotas, usage and shares."""
+"""REST: teams, with their quotas, usage, shares and budgets."""
 
 from datetime import timedelta
 from typing import Any
@@ -8,10 +8,11 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import serializers, viewsets
 
-from jobs_app.models import Team
+from jobs_app.models import Budget, Team
 from jobs_app.permissions import NotForJobs
 from rest.pagination import ByName
 from rest.representation import ShowMany, ShowOne
+from scheduler_app.fairness.budgets import read_budgets
 from scheduler_app.fairness.quota_ledger import quota_reports
 from scheduler_app.fairness.usage_ledger import TeamShare, team_shares
 from scheduler_app.models import GpuClaim
@@ -55,6 +56,29 @@ class QuotaAnswer(serializers.Serializer[Any]):
     )
 
 
+class BudgetAnswer(serializers.Serializer[Any]):
+    """Budget of a team in the calendar period (UTC) that goes on, in reference GPU-hours: weighted by speed, an hour on
+    the cluster's average GPU counts as 1."""
+
+    kind = serializers.ChoiceField(
+        Budget.Kind.choices,
+        help_text="soft: the team's weight falls; hard: once it is used up, waiting jobs wait for the next period.",
+    )
+    period = serializers.ChoiceField(Budget.Period.choices)
+    gpu_hours = serializers.FloatField()
+    used_gpu_hours = serializers.FloatField()
+    began_at = serializers.DateTimeField()
+    resets_at = serializers.DateTimeField()
+    is_used_up = serializers.BooleanField()
+    expected_gpu_hours = serializers.FloatField(
+        allow_null=True, help_text="Use at the end of the period at its pace so far; null: it has just begun."
+    )
+    used_up_at = serializers.DateTimeField(
+        allow_null=True, help_text="When it is used up at that pace; null: it lasts, or is used up."
+    )
+    weight_part = serializers.FloatField(help_text="Part of its weight that the team has now, 1 unless it is soft.")
+
+
 class TeamAnswer(serializers.ModelSerializer[Team]):
     members: Any = serializers.SlugRelatedField(slug_field="username", many=True, read_only=True)
     max_files_gib = serializers.IntegerField(
@@ -67,6 +91,7 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
     gpus_in_use = serializers.SerializerMethodField()
     share = serializers.SerializerMethodField()
     quotas = serializers.SerializerMethodField(help_text="On GPU types; types without one are not limited by it.")
+    budget = serializers.SerializerMethodField()
 
     class Meta:
         model = Team
@@ -84,6 +109,7 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
             "gpus_in_use",
             "share",
             "quotas",
+            "budget",
         )
         read_only_fields = fields
 
@@ -100,6 +126,11 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
     def get_quotas(self, team: Team) -> list[dict[str, Any]]:
         reports = [report for report in self.context["quotas"] if report.quota.team_id == team.pk]
         return [dict(QuotaAnswer(report).data) for report in reports]
+
+    @extend_schema_field(BudgetAnswer(allow_null=True))
+    def get_budget(self, team: Team) -> dict[str, Any] | None:
+        found = self.context["budgets"].get(team.pk)
+        return dict(BudgetAnswer(found).data) if found else None
 
 
 @extend_schema_view(list=extend_schema(summary="List teams"), retrieve=extend_schema(summary="Get a team"))
@@ -123,5 +154,8 @@ class TeamViewSet(ShowMany[Team], ShowOne[Team], viewsets.GenericViewSet[Team]):
             return context
         held = GpuClaim.objects.holding().values_list("attempt__job__team").annotate(Count("pk")).order_by()
         shares = {share.team: share for share in team_shares(timezone.now() - WINDOW)}
-        quotas = quota_reports(self.request.user, timezone.now())  # type: ignore[arg-type]  # visitors are refused before
-        return {**context, "gpus_in_use": dict(held), "shares": shares, "quotas": quotas}
+        read = {
+            "quotas": quota_reports(self.request.user, timezone.now()),  # type: ignore[arg-type]  # visitors are refused before
+            "budgets": read_budgets(timezone.now()),
+        }
+        return {**context, "gpus_in_use": dict(held), "shares": shares, **read}

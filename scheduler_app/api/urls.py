@@ -11,6 +11,7 @@ from scheduler_app.api.gpus import JobGpusView, NodeGpusView
 from scheduler_app.api.history import HistoryView
 from scheduler_app.api.jobs import ExplainView
 from scheduler_app.api.logs import LogView
+from scheduler_app.api.report import ReportView
 from scheduler_app.api.sessions import SessionView
 from scheduler_app.api.timeline import TimelineView
 from scheduler_app.api.usage import UsageView
@@ -34,5 +35,6 @@ urlpatterns = [
     path("timeline", TimelineView.as_view(), name="timeline-report"),
     path("history", HistoryView.as_view(), name="history-trace"),
     path("usage", UsageView.as_view(), name="usage-report"),
+    path("report", ReportView.as_view(), name="monthly-report"),
     path("jobs/<uuid:pk>/logs", LogView.as_view(), name="job-logs"),
 ]

@@ -23,6 +23,7 @@ from jobs_app.models import Attempt, Job, Team, Throughput
 from jobs_app.submission.admission import Admitted
 from jobs_app.submission.enqueue import draft
 from jobs_app.submission.submit import admitted
+from scheduler_app.fairness.budgets import TeamBudget, budgets_of
 from scheduler_app.models import GpuClaim
 from scheduler_app.round.inputs import (
     MEASURED,
@@ -90,7 +91,9 @@ class DryRunInputs:
     known_rates: Sequence[KnownRate]
     noise: Mapping[tuple[int, str], tuple[float, float]]
     quota: str
-    """Quota that keeps the job from starting now; empty if none does."""
+    """Quota or budget that keeps the job from starting now; empty if none does."""
+    budget: TeamBudget | None = None
+    """Of its team."""
     windows: Sequence[WindowRow] = ()
     left_on_types: Mapping[int, int] = field(default_factory=dict)
     """GPU type → GPUs that a limit leaves to the team there; types without a limit are not among them."""
@@ -120,7 +123,7 @@ def dry_run_of_admitted(asked: Admitted) -> dict[str, Any]:
     return {
         "valid": True,
         "options": [asdict(option) for option in options],
-        "note": _note(options, asked) + _note_of_window(job, options, inputs, timezone.now()),
+        "note": _note(options, asked, inputs.budget) + _note_of_window(job, options, inputs, timezone.now()),
     }
 
 
@@ -283,11 +286,15 @@ def _preferred(option: PlanOption, *, first: bool) -> PlanOption:
     return PlanOption(**(asdict(option) | {"preferred": first}))
 
 
-def _note(options: Sequence[PlanOption], asked: Admitted) -> str:
-    said = _can_start(options, len(asked.needs), asked.columns.get("begin_time"))
+def _note(options: Sequence[PlanOption], asked: Admitted, budget: TeamBudget | None) -> str:
+    said, warning = _can_start(options, len(asked.needs), asked.columns.get("begin_time")), budget and budget.warning
+    if budget and budget.stops_starts:
+        return budget.warning
     if asked.array is None:
-        return f"{said[0].upper()}{said[1:]}"
-    return f"Each of the {asked.array['end'] - asked.array['start'] + 1} members: {said}"
+        note = f"{said[0].upper()}{said[1:]}"
+    else:
+        note = f"Each of the {asked.array['end'] - asked.array['start'] + 1} members: {said}"
+    return f"{note} {warning}" if warning else note
 
 
 def _can_start(options: Sequence[PlanOption], needs: int, begin_time: datetime | None) -> str:
@@ -323,13 +330,24 @@ def _note_of_window(job: JobRow, options: Sequence[PlanOption], inputs: DryRunIn
 
 
 def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
-    """Read the inputs in nine queries, more for windows, tuned batches and storage; none depends on the queue."""
+    """Read the inputs in nine queries, more for budgets, windows, batches and storage; none depends on the queue."""
     types = [TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)]
     measured = Throughput.objects.filter(team=team, workload=job.workload).values_list(*MEASURED)
     noise = noise_of([job.workload] if job.batch_size else [])
-    nodes, quota = free_on_nodes(job.needs), _quota(job, team)
-    windows = read_windows(timezone.now())
-    return DryRunInputs(types, nodes, list(measured), read_known_rates(), noise, quota, windows, _left_on_types(team))
+    now = timezone.now()
+    budget = budgets_of([team], now).get(team.pk)
+    nodes, quota = free_on_nodes(job.needs), _budget(budget) or _quota(job, team)
+    return DryRunInputs(
+        types,
+        nodes,
+        list(measured),
+        read_known_rates(),
+        noise,
+        quota,
+        budget=budget,
+        windows=read_windows(now),
+        left_on_types=_left_on_types(team),
+    )
 
 
 def free_on_nodes(needs: Sequence[str] = ()) -> list[FreeOnNode]:
@@ -372,6 +390,12 @@ def _held_by_node() -> dict[int, tuple[int, int, int]]:
         memory=Sum(F("attempt__job__memory_per_gpu_mib")),
     )
     return {row["gpu__node"]: (row["gpus"], row["cpus"], row["memory"]) for row in sums}
+
+
+def _budget(budget: TeamBudget | None) -> str:
+    if budget is None or not budget.stops_starts:
+        return ""
+    return f"budget: team {budget.team} has used it up until {budget.resets_at:%F}"
 
 
 def _quota(job: JobRow, team: Team) -> str:

@@ -14,9 +14,10 @@ import numpy as np
 from allocation.gangs import fewest_nodes, fewest_uneven_nodes, servable_gpus
 from allocation.plan_round import Plan
 from allocation.rounds.pending_reasons import left_on_nodes
-from jobs_app.models import Job
+from jobs_app.models import Job, Reason
 from jobs_app.models.job import words_of_begin_time
 from jobs_app.models.team import MOST_WEIGHT
+from scheduler_app.fairness.budgets import read_budgets, used_up
 from scheduler_app.models import PolicySetting
 from scheduler_app.round.inputs import InputRows, JobRow, NodeRow, TypeRow
 from scheduler_app.round.job_options import Timing
@@ -84,6 +85,9 @@ def _why_not_considered(job: Job, now: datetime) -> str:
         return "The job is held: release it."
     if job.begin_time and job.begin_time > now:
         return f"{words_of_begin_time(job.begin_time)} Change or remove that time, and it is considered before."
+    budget = used_up(read_budgets(now, [job.team_id])).get(job.team_id)
+    if budget and job.reason != Reason.DEPENDENCY:
+        return f"{budget.why_jobs_wait} No change of this job would start it before; a larger budget would."
     return "The job waits for other jobs; no change would start it."
 
 

@@ -1,7 +1,7 @@
 """Energy of GPUs that jobs hold: what was read enters the usage ledger, and what the jobs of a round took."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -13,15 +13,21 @@ from scheduler_app.fairness.usage_ledger import DAY, MINUTE, add_amounts, period
 from scheduler_app.models import DailyUsage, GpuTypeUsage, Round
 
 AMOUNTS = ("read_energy_j", "read_gpu_s")
+OF_TEAMS = (*AMOUNTS, "watched_gpu_s", "idle_gpu_s")
 
 
 class ReadEnergy(NamedTuple):
-    """Energy that was read of GPUs of a team's attempt, and the GPU seconds of which it was read."""
+    """Energy that was read of GPUs of a team's attempt, and the GPU seconds of which it was read; the same of idleness.
+
+    GPUs are watched where their utilization is read; they count as idle where it is below 5 %.
+    """
 
     team: int
     gpu_type: int
     joules: float
     gpu_s: float
+    watched_gpu_s: float = 0.0
+    idle_gpu_s: float = 0.0
 
 
 def add_energy_to_ledger(read: Iterable[ReadEnergy], since: datetime, now: datetime) -> None:
@@ -37,7 +43,7 @@ def add_energy_to_ledger(read: Iterable[ReadEnergy], since: datetime, now: datet
     add_amounts(
         GpuTypeUsage,
         [
-            GpuTypeUsage(gpu_type_id=kind, minute=minute, **_part(some, seconds / whole_s))
+            GpuTypeUsage(gpu_type_id=kind, minute=minute, **_part(some, seconds / whole_s, AMOUNTS))
             for minute, seconds in periods_between(since, now, MINUTE)
             for (kind,), some in of_types.items()
         ],
@@ -47,19 +53,19 @@ def add_energy_to_ledger(read: Iterable[ReadEnergy], since: datetime, now: datet
     add_amounts(
         DailyUsage,
         [
-            DailyUsage(team_id=team, gpu_type_id=kind, day=day.date(), **_part(some, seconds / whole_s))
+            DailyUsage(team_id=team, gpu_type_id=kind, day=day.date(), **_part(some, seconds / whole_s, OF_TEAMS))
             for day, seconds in periods_between(since, now, DAY)
             for (team, kind), some in of_teams.items()
         ],
         key=("team_id", "gpu_type_id", "day"),
-        amounts=AMOUNTS,
+        amounts=OF_TEAMS,
     )
 
 
-def _part(read: Iterable[ReadEnergy], part: float) -> dict[str, float]:
-    """The amounts of this part of the time."""
-    amounts = [(one.joules * part, one.gpu_s * part) for one in read]
-    return dict(zip(AMOUNTS, map(sum, zip(*amounts, strict=True)), strict=True))
+def _part(read: Iterable[ReadEnergy], part: float, names: Sequence[str]) -> dict[str, float]:
+    """The amounts of this part of the time, as many as there are names."""
+    amounts = [(one.joules, one.gpu_s, one.watched_gpu_s, one.idle_gpu_s)[: len(names)] for one in read]
+    return {name: sum(column) * part for name, column in zip(names, zip(*amounts, strict=True), strict=True)}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from django.db.models import Count, F, Q, QuerySet, Sum
 from allocation.fairness import entitled_shares, jain_index, later_backlog
 from cluster_app.models import Gpu
 from jobs_app.models import Attempt, Job, Team
+from scheduler_app.fairness.budgets import read_budgets, used_up
 from scheduler_app.models import DailyUsage, GpuTypeUsage, QuotaHour, SchedulerLease, TeamBacklog, TeamUsage
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -157,10 +158,15 @@ def periods_between(since: datetime, now: datetime, length: timedelta) -> Iterat
 
 def _active_teams(now: datetime) -> dict[int, ActiveTeam]:
     asking = Job.objects.unfinished().filter(Q(begin_time=None) | Q(begin_time__lte=now), held=False)
-    active = asking.order_by().values_list("team").annotate(Sum("gpus_max"))
-    demand = dict(active)
+    budgets = read_budgets(now)
+    if closed := used_up(budgets):
+        asking = asking.exclude(state=Job.State.QUEUED, team__in=closed)
+    demand = dict(asking.order_by().values_list("team").annotate(Sum("gpus_max")))
     weights = Team.objects.filter(pk__in=demand).values_list("pk", "weight")
-    return {team: ActiveTeam(weight, demand[team]) for team, weight in weights}
+    return {
+        team: ActiveTeam(weight * (budgets[team].weight_part if team in budgets else 1.0), demand[team])
+        for team, weight in weights
+    }
 
 
 class HeldGpuTime(NamedTuple):

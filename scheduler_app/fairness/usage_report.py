@@ -31,6 +31,10 @@ class Usage:
     """At the price per hour that the GPU type has now."""
     energy: Energy
     """As read, and for the rest by the power that the GPU type has now."""
+    watched_gpu_hours: float = 0.0
+    """Of which utilization was read."""
+    idle_gpu_hours: float = 0.0
+    """Of these, in which it was below 5 %."""
 
     @property
     def energy_kwh(self) -> float | None:
@@ -56,7 +60,12 @@ def usage_between(first: date, last: date, user: User, *, by: Period, team: str 
             power_w=F("gpu_type__power_w"),
         )
         .annotate(
-            gpu_s=Sum("gpu_s"), work_gpu_s=Sum("work_gpu_s"), read_j=Sum("read_energy_j"), read_s=Sum("read_gpu_s")
+            gpu_s=Sum("gpu_s"),
+            work_gpu_s=Sum("work_gpu_s"),
+            read_j=Sum("read_energy_j"),
+            read_s=Sum("read_gpu_s"),
+            watched_s=Sum("watched_gpu_s"),
+            idle_s=Sum("idle_gpu_s"),
         )
         .order_by("-period", "name", "kind")
     )
@@ -71,6 +80,8 @@ def usage_between(first: date, last: date, user: User, *, by: Period, team: str 
             energy=Energy.of(
                 read_j=row["read_j"], read_gpu_s=row["read_s"], gpu_s=row["gpu_s"], power_w=row["power_w"]
             ),
+            watched_gpu_hours=row["watched_s"] / 3600,
+            idle_gpu_hours=row["idle_s"] / 3600,
         )
         for row in rows
     ]

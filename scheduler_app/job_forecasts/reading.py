@@ -21,6 +21,7 @@ from forecast.draws import Unknowns
 from forecast.future import HORIZON_S, Rounds
 from forecast.present import Present
 from jobs_app.models import Job
+from scheduler_app.fairness.budgets import TeamBudget, used_up
 from scheduler_app.forecasts.boosted_model import read_model
 from scheduler_app.forecasts.duration_history import read_ended_jobs
 from scheduler_app.job_forecasts.queue import (
@@ -225,7 +226,8 @@ def forecast_input(
         windows=windows_of(rows.windows, rows.nodes, now) if rows.windows else None,
         stays=stays_of(snapshot, every, rounds.min_run_s, rows.checkpoint_s) if rows.windows else None,
     )
-    unknowns = _unknowns(snapshot, jobs, history._replace(samples=able), nodes, now)
+    budgets = used_up(rows.budgets)
+    unknowns = _unknowns(snapshot, jobs, history._replace(samples=able), nodes, budgets=budgets, now=now)
     return ForecastInput(present, unknowns, rounds, jobs, snapshot.types)
 
 
@@ -237,8 +239,15 @@ def _limits_s(jobs: Sequence[JobRow], problem: Problem, ran_s: dict[UUID, float]
 
 
 def _unknowns(
-    snapshot: Snapshot, jobs: Sequence[JobRow], history: History, nodes: Mapping[str, KnownLifetime], now: datetime
+    snapshot: Snapshot,
+    jobs: Sequence[JobRow],
+    history: History,
+    nodes: Mapping[str, KnownLifetime],
+    *,
+    budgets: Mapping[int, TeamBudget],
+    now: datetime,
 ) -> Unknowns:
+    """What is not known; `budgets`: those that are used up."""
     problem, samples = snapshot.problem, history.samples
     every = [*jobs, *(sample.row for sample in samples)]
     done_s = seconds_worked(
@@ -253,6 +262,7 @@ def _unknowns(
         done_s=done_s,
         rate_spread=rate_spreads(snapshot),
         begin_s=np.array([_seconds_to(job.begin_time, now) for job in jobs], dtype=float),
+        not_before_s=np.array([_seconds_to_reset(job, budgets, now) for job in every], dtype=float),
         submitted_s=np.array(submitted_s, dtype=float),
         known_s=history.known_s,
         history_s=history.history_s,
@@ -262,6 +272,12 @@ def _unknowns(
 
 def _seconds_to(begin_time: datetime | None, now: datetime) -> float:
     return max((begin_time - now).total_seconds(), 0.0) if begin_time else 0.0
+
+
+def _seconds_to_reset(job: JobRow, budgets: Mapping[int, TeamBudget], now: datetime) -> float:
+    """Until jobs of its team start again; 0: its budget lasts, or it has started."""
+    waits = job.state == Job.State.QUEUED and job.team_id in budgets
+    return _seconds_to(budgets[job.team_id].resets_at, now) if waits else 0.0
 
 
 def _left(problem: Problem, every: Sequence[JobRow], samples: Sequence[Sample]) -> Floats:

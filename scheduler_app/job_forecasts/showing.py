@@ -87,6 +87,8 @@ def _why_not_now(job: Job) -> str:
     row = JobForecast.objects.filter(pk=job.pk).first()
     if row is not None and _is_old(row):
         return f"The last forecast of the job is older than {SHOWN_FOR.seconds // 60} min: no run has ended since."
+    if job.reason == Reason.BUDGET:
+        return "The job waits for the budget of its team, which is reset in more than three days or just used up."
     if job.reason == Reason.DEPENDENCY:
         return "The job waits for other jobs, of which one has no forecast, or the job is new."
     if job.reason == Reason.QUOTA and job.array is not None and job.array.at_a_time is not None:

@@ -18,6 +18,7 @@ from scheduler_app.models.quota_hour import QuotaHour
 from scheduler_app.models.retention_run import RetentionRun
 from scheduler_app.models.round import Round
 from scheduler_app.models.set_aside import SetAside
+from scheduler_app.models.team_month import TeamMonth
 from scheduler_app.models.time_window import TimeWindow
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "SetAside",
     "SleepAdvice",
     "TeamBacklog",
+    "TeamMonth",
     "TeamUsage",
     "TimeWindow",
     "policy_names",

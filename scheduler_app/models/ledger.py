@@ -44,6 +44,8 @@ class DailyUsage(models.Model):
     work_gpu_s = models.FloatField(default=0, help_text="GPU-seconds weighted by speed; the average GPU counts as 1.")
     read_energy_j = models.FloatField(default=0, help_text="Energy of its GPUs, as read.")
     read_gpu_s = models.FloatField(default=0, help_text="GPU-seconds of which it was read.")
+    watched_gpu_s = models.FloatField(default=0, help_text="GPU-seconds of which utilization was read.")
+    idle_gpu_s = models.FloatField(default=0, help_text="Of these, in which it was below 5 %.")
 
     class Meta:
         verbose_name_plural = "daily usage"

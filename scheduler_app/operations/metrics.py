@@ -20,6 +20,7 @@ from allocation.decision import Status
 from cluster_app.models import Engine, Gpu
 from jobs_app.measurement.counters import BOUNDS, REST, SUM, Sums, totals
 from jobs_app.models import Attempt, Job, Metric, Reason
+from scheduler_app.fairness.budgets import read_budgets
 from scheduler_app.fairness.usage_ledger import team_shares
 from scheduler_app.forecasts.accuracy import judge_forecasts
 from scheduler_app.forecasts.rate_accuracy import judge_rates
@@ -56,6 +57,7 @@ class MetricsCollector(Collector):
         yield from _preemptions(added_up)
         yield from (_histogram(metric, words, added_up) for metric, words in HISTOGRAMS.items())
         yield from _shares(now)
+        yield from _budgets(now)
         yield from _forecasts()
         yield from _rate_estimates()
         yield _build()
@@ -191,6 +193,23 @@ def _shares(now: datetime) -> Iterator[Family]:
         family.add_metric([share.team, "delivered"], share.delivered)
         backlog.add_metric([share.team], share.backlog_gpu_hours)
     yield from (family, backlog)
+
+
+def _budgets(now: datetime) -> Iterator[Family]:
+    words = "Budget of a team in this period, in reference GPU-hours."
+    budget = GaugeMetricFamily("motley_team_budget_gpu_hours", words, labels=["team", "kind"])
+    words = "Used of it since the period began."
+    used = GaugeMetricFamily("motley_team_budget_used_gpu_hours", words, labels=["team"])
+    words = "When the next period begins."
+    reset = GaugeMetricFamily("motley_team_budget_reset_timestamp_seconds", words, labels=["team"])
+    words = "Part of its weight that a soft budget leaves the team."
+    weight = GaugeMetricFamily("motley_team_budget_weight_ratio", words, labels=["team"])
+    for one in read_budgets(now).values():
+        budget.add_metric([one.team, one.kind], one.gpu_hours)
+        used.add_metric([one.team], one.used_gpu_hours)
+        reset.add_metric([one.team], one.resets_at.timestamp())
+        weight.add_metric([one.team], one.weight_part)
+    yield from (budget, used, reset, weight)
 
 
 def _forecasts() -> Iterator[Family]:

@@ -18,8 +18,9 @@ from jobs_app.forms import JobForm, field_of, fields_of
 from jobs_app.job_archive import archived_job
 from jobs_app.models import Job
 from jobs_app.submission.conversion import parse_yaml, spec_of, write_yaml
-from jobs_app.submission.submit import admitted, cloned_spec, submit_job
+from jobs_app.submission.submit import admitted, cloned_spec, enter
 from rest.errors import Fault
+from scheduler_app.explain.budget_notes import with_budget_notes
 from scheduler_app.explain.dry_run import dry_run
 from scheduler_app.explain.plan_forecast import forecast_plan
 from scheduler_app.pages.base import SignedInRequest
@@ -156,8 +157,10 @@ def _parsed(text: str) -> Spec:
 
 
 def _submit(request: SignedInRequest, spec: Spec) -> HttpResponse:
-    job = submit_job(spec, owner=request.user)
-    messages.success(request, f"{job.name} has been submitted.")
+    asked = admitted(spec, request.user, administrator=request.user.is_staff)
+    (asked,) = with_budget_notes([asked], timezone.now())
+    job = enter(asked)
+    messages.success(request, f"{job.name} has been submitted. {asked.note}".strip())
     return redirect("jobs") if job.array_id else redirect("job", job.pk)
 
 

@@ -8,6 +8,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from scheduler_app.fairness.budgets import budgets_seen_by
 from scheduler_app.fairness.history import WINDOWS, Window, fairness, type_uses, utilization
 from scheduler_app.fairness.quota_ledger import quota_reports
 from scheduler_app.fairness.usage_ledger import TeamShare, jain_index_of_teams, team_shares
@@ -31,6 +32,7 @@ def fairness_page(request: SignedInRequest) -> HttpResponse:
         "points": points,
         "figure": fairness_figure(points),
         "quotas": quota_reports(request.user, now),
+        "budgets": budgets_seen_by(request.user, now),
     }
     return render(request, "scheduler_app/fairness.html", context | _choice(key))
 

@@ -1,4 +1,4 @@
-"""Usage page: GPU hours, energy and cost of teams by month, as a table and as CSV."""
+"""Usage page: budgets; GPU hours, energy and cost of teams by month, as a table and as CSV."""
 
 import csv
 from datetime import date
@@ -11,8 +11,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from jobs_app.measurement.energy import Energy
+from scheduler_app.fairness.budgets import budgets_seen_by
 from scheduler_app.fairness.usage_report import Period, Usage, usage_between
 from scheduler_app.pages.base import SignedInRequest
+from scheduler_app.timeline.export import as_text
 
 COLUMNS = ("month", "team", "gpu_type", "gpu_hours", "work_gpu_hours", "cost", "energy_kwh", "energy_source")
 
@@ -26,6 +28,7 @@ def usage_page(request: SignedInRequest) -> HttpResponse:
     if request.GET.get("format") == "csv":
         return _as_csv(rows)
     context: dict[str, Any] = {
+        "budgets": budgets_seen_by(request.user, timezone.now()),
         "rows": rows,
         "gpu_hours": sum(row.gpu_hours for row in rows),
         "work_gpu_hours": sum(row.work_gpu_hours for row in rows),
@@ -49,5 +52,7 @@ def _as_csv(rows: list[Usage]) -> HttpResponse:
     for row in rows:
         amounts = (round(row.gpu_hours, 3), round(row.work_gpu_hours, 3), round(row.cost, 2))
         energy = "" if row.energy_kwh is None else round(row.energy_kwh, 4)
-        written.writerow((f"{row.period:%Y-%m}", row.team, row.gpu_type, *amounts, energy, row.energy_source.value))
+        written.writerow(
+            (f"{row.period:%Y-%m}", as_text(row.team), as_text(row.gpu_type), *amounts, energy, row.energy_source.value)
+        )
     return answer

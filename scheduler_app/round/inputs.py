@@ -23,6 +23,7 @@ from estimation.stages import StageRatio
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, TeamQuota, Throughput
 from jobs_app.models.job import JobQuerySet, arrival_of
 from jobs_app.submission.volunteers import volunteers_now
+from scheduler_app.fairness.budgets import TeamBudget, read_budgets, used_up
 from scheduler_app.forecasts.array_samples import ArraySample, read_array_samples
 from scheduler_app.forecasts.boosted_model import read_model
 from scheduler_app.forecasts.duration_history import EndedJob, read_ended_jobs, read_open_forecasts
@@ -303,6 +304,10 @@ class InputRows:
     """Jobs that start after others → what these took beside what was expected of them."""
     forecasts: Collection[UUID] = ()
     """Jobs with an open forecast."""
+    budgets: Mapping[int, TeamBudget] = field(default_factory=dict)
+    """Team → its budget; the weights of teams are those that soft ones leave."""
+    over_budget: Mapping[UUID, TeamBudget] = field(default_factory=dict)
+    """Queued jobs that could start but for the budget of their team, which is used up."""
     windows: Sequence[WindowRow] = ()
     """The next occurrence of each window of nodes."""
     checkpoint_s: Mapping[UUID, float] = field(default_factory=dict)
@@ -324,7 +329,8 @@ class InputRows:
 def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime | None = None) -> InputRows:
     """The rows of a round now; `begin_by`: with the jobs whose begin time comes until then."""
     attempts, nodes, windows = _attempts(), _nodes(), read_windows(now)
-    jobs, unreadable = _jobs(now, nodes, begin_by or now)
+    budgets = read_budgets(now)
+    jobs, unreadable = _jobs(now, nodes, begin_by or now, budgets)
     estimated = any(job.steps_in_all is None for job in jobs)
     claims = list(GpuClaim.objects.open().values_list("gpu_id", "attempt_id", "held_from"))
     return InputRows(
@@ -337,7 +343,7 @@ def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime
         jobs=jobs,
         waiting_for=_waiting_for(),
         begin_times=_begin_times(now),
-        teams={row[0]: TeamRow(*row) for row in Team.objects.values_list(*TeamRow._fields)},
+        teams=_teams(budgets),
         type_quotas=[TypeQuotaRow(*row) for row in TeamQuota.objects.order_by().values_list(*TypeQuotaRow._fields)],
         backlog_s=dict(TeamBacklog.objects.filter(cluster_s__gt=0).values_list("team", "cluster_s")),
         measured=read_measured(jobs),
@@ -352,6 +358,8 @@ def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime
         stages=read_stage_ratios(JobDependency.objects.filter(child__finished_at=None)) if estimated else {},
         forecasts=read_open_forecasts(),
         loss_rates=node_loss_rates(now),
+        budgets=budgets,
+        over_budget=_over_budget(now, used_up(budgets)),
         windows=windows,
         checkpoint_s=_checkpoint_s() if windows else {},
         unreadable=unreadable,
@@ -383,13 +391,18 @@ def _attempts() -> dict[int, AttemptRow]:
     return {row.id: row for row in _parsed(AttemptRow, ATTEMPT_DOCUMENTS, rows, {})}
 
 
-def _jobs(now: datetime, nodes: Sequence[NodeRow], begin_by: datetime) -> tuple[list[JobRow], dict[UUID, Exception]]:
-    """Jobs of the round, and those whose columns cannot be read.
+def _jobs(
+    now: datetime, nodes: Sequence[NodeRow], begin_by: datetime, budgets: Mapping[int, TeamBudget]
+) -> tuple[list[JobRow], dict[UUID, Exception]]:
+    """Jobs of the round, and those whose columns cannot be read; no waiting ones of teams whose budget is used up.
 
     Whose machines they may run on matters only where not all nodes are the site's.
     """
     unreadable: dict[UUID, Exception] = {}
-    waiting = Q(pk__in=Job.objects.schedulable(now, begin_by=begin_by).values("pk"))
+    schedulable = Job.objects.schedulable(now, begin_by=begin_by)
+    if closed := [team for team, budget in used_up(budgets).items() if budget.resets_at > begin_by]:
+        schedulable = schedulable.exclude(team__in=closed)
+    waiting = Q(pk__in=schedulable.values("pk"))
     jobs = read_job_rows(Job.objects.filter(waiting | Q(state__in=Job.ACTIVE)), nodes, unreadable)
     of_site_alone = not nodes or SITE in _everywhere(nodes)
     return (jobs if of_site_alone else _with_bound_ones(jobs)), unreadable
@@ -449,6 +462,22 @@ def _waiting_for() -> dict[UUID, list[str]]:
     for child, parent, state in unmet.values_list("child_id", "parent__name", "parent__state"):
         waiting[child].append(f"{parent} ({state})")
     return waiting
+
+
+def _teams(budgets: Mapping[int, TeamBudget]) -> dict[int, TeamRow]:
+    """All teams, with the weights that soft budgets leave them."""
+    rows = (TeamRow(*row) for row in Team.objects.values_list(*TeamRow._fields))
+    return {
+        row.id: row._replace(weight=row.weight * budgets[row.id].weight_part) if row.id in budgets else row
+        for row in rows
+    }
+
+
+def _over_budget(now: datetime, closed: Mapping[int, TeamBudget]) -> dict[UUID, TeamBudget]:
+    if not closed:
+        return {}
+    waiting = Job.objects.schedulable(now).filter(team__in=closed)
+    return {pk: closed[team] for pk, team in waiting.values_list("pk", "team")}
 
 
 def _begin_times(now: datetime) -> dict[UUID, datetime]:

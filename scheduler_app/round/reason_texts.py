@@ -16,6 +16,7 @@ from cluster_app.feasibility import NodeShape, Request, why_never
 from cluster_app.storage import TRIED_AGAIN_AFTER
 from jobs_app.models import Job
 from jobs_app.models.job import words_of_begin_time
+from scheduler_app.fairness.budgets import TeamBudget
 from scheduler_app.models import SetAside
 from scheduler_app.round.inputs import JobRow
 from scheduler_app.round.snapshot import LeftOut, Snapshot
@@ -100,6 +101,22 @@ def reason_texts_of_begin_times(begin_times: Mapping[Any, datetime]) -> dict[str
         str(job): [reason_text(ReasonCode.BEGIN_TIME, words_of_begin_time(at), begin_time=at.isoformat())]
         for job, at in begin_times.items()
     }
+
+
+def reason_texts_of_budgets(over_budget: Mapping[Any, TeamBudget]) -> dict[str, list[ReasonText]]:
+    """Reason texts, by job id, of the queued jobs of teams whose budget is used up."""
+    return {str(job): [_reason_of_budget(budget)] for job, budget in over_budget.items()}
+
+
+def _reason_of_budget(budget: TeamBudget) -> ReasonText:
+    return reason_text(
+        ReasonCode.BUDGET,
+        budget.why_jobs_wait,
+        budget_gpu_hours=budget.gpu_hours,
+        used_gpu_hours=budget.used_gpu_hours,
+        period=budget.period,
+        resets_at=budget.resets_at.isoformat(),
+    )
 
 
 def _merge_short_types(words: list[ReasonText]) -> list[ReasonText]:

@@ -16,6 +16,7 @@ from cluster_app.models import NodeEvent, NodeInterval
 from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.job_archive import archive_jobs, expired_jobs
 from jobs_app.models import ApiToken, IdempotencyKey, JobEvent
+from scheduler_app.fairness.team_months import close_month_when_due
 from scheduler_app.models import (
     DurationForecast,
     GpuMinute,
@@ -78,6 +79,7 @@ def delete_expired(now: datetime, *, time_budget: timedelta | None = None) -> Re
     """
     start = monotonic()
     measure_files()
+    close_month_when_due(now)
     give_up_at = start + time_budget.total_seconds() if time_budget is not None else float("inf")
     run = RetentionRun(
         at=now, removed=dict.fromkeys((rule.label for rule in RETENTION_RULES), 0), faults={}, complete=True

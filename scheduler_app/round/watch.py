@@ -15,7 +15,7 @@ from database.bulk_update import rewrite
 from engines.protocol import EngineError, GpuReading, WatchedGpu
 from jobs_app.models import Attempt
 from scheduler_app.fairness.energy_ledger import ReadEnergy, add_energy_to_ledger
-from scheduler_app.gpu_watch.idle import note_idle_gpus
+from scheduler_app.gpu_watch.idle import IDLE_BELOW, note_idle_gpus
 from scheduler_app.gpu_watch.minutes import attempt_of, minute_of, store_readings
 from scheduler_app.gpu_watch.speeds import is_due, note_gpu_speeds
 from scheduler_app.models import GpuClaim, SchedulerLease
@@ -163,11 +163,20 @@ def _stray_processes(readings: Iterable[GpuReading]) -> dict[int, Sequence[int]]
 def _add_energy(readings: Iterable[GpuReading], holders: Mapping[int, int], lasted: timedelta) -> list[ReadEnergy]:
     """Add the energy since the last reading, power times time, to the attempts that have the GPUs."""
     watts: dict[int, list[float]] = defaultdict(list)
+    uses: dict[int, list[float]] = defaultdict(list)
     for one in readings:
-        if (attempt := attempt_of(one, holders)) is not None and one.power_w is not None:
-            watts[attempt].append(one.power_w)
+        if (attempt := attempt_of(one, holders)) is not None:
+            watts[attempt] += [] if one.power_w is None else [one.power_w]
+            uses[attempt] += [] if one.utilization is None else [one.utilization]
     seconds = lasted.total_seconds()
     rows = Attempt.objects.filter(pk__in=watts).values_list("pk", "gpu_energy_j", "job__team", "gpu_type")
     known = list(rows)
-    rewrite(Attempt, ("gpu_energy_j",), {pk: ((before or 0.0) + seconds * sum(watts[pk]),) for pk, before, *_ in known})
-    return [ReadEnergy(team, kind, seconds * sum(watts[pk]), seconds * len(watts[pk])) for pk, _, team, kind in known]
+    energy_j = {pk: ((before or 0.0) + seconds * sum(watts[pk]),) for pk, before, *_ in known if watts[pk]}
+    rewrite(Attempt, ("gpu_energy_j",), energy_j)
+    return [_read_of(team, kind, watts[pk], uses[pk], seconds) for pk, _, team, kind in known]
+
+
+def _read_of(team: int, kind: int, watts: Sequence[float], uses: Sequence[float], seconds: float) -> ReadEnergy:
+    """What a reading of an attempt's GPUs, each in W and in per cent of use, says of these seconds."""
+    idle = sum(use < IDLE_BELOW for use in uses)
+    return ReadEnergy(team, kind, seconds * sum(watts), seconds * len(watts), seconds * len(uses), seconds * idle)

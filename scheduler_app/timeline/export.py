@@ -50,7 +50,7 @@ def _outage(outage: Outage) -> tuple[Any, ...]:
 
 def _window(window: NodeWindow) -> tuple[Any, ...]:
     nodes, what = " ".join(window.nodes), f"{window.what}: {window.reason}"
-    return ("window", "", "", _as_text(window.team), "", "", "", nodes, *_times(window.since, window.until), what)
+    return ("window", "", "", as_text(window.team), "", "", "", nodes, *_times(window.since, window.until), what)
 
 
 def _known(number: int | None) -> int | str:
@@ -59,10 +59,10 @@ def _known(number: int | None) -> int | str:
 
 def _job(job: JobName, *, seen: bool) -> tuple[str, str, str]:
     """Id, name and team; nothing of a job that the reader may not see."""
-    return (str(job.pk), _as_text(str(job)), _as_text(job.team)) if seen else ("", "", "")
+    return (str(job.pk), as_text(str(job)), as_text(job.team)) if seen else ("", "", "")
 
 
-def _as_text(value: str) -> str:
+def as_text(value: str) -> str:
     """A value that spreadsheets do not take for a formula."""
     return f"'{value}" if value.startswith(FORMULA_STARTS) else value
 

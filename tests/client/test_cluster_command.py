@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cluster_app.models import GpuType, Storage
-from jobs_app.models import TeamQuota, Throughput
-from scheduler_app.models import DailyUsage
+from jobs_app.models import Budget, TeamQuota, Throughput
+from scheduler_app.models import DailyUsage, TeamMonth
 from simulation.traces.motley_csv import read_motley_csv
 from tests.live_service import Live
 from tests.motley_command import Motley
@@ -71,6 +71,14 @@ def test_share_says_the_quotas_of_a_team_and_what_they_cost(service: Live, motle
     TeamQuota.objects.create(team=service.lab.team(), gpu_type=GpuType.objects.get(), gpus=2, borrowing_limit=1)
     row = motley("share").stdout.splitlines()[-1]
     assert row.split() == ["vision", "a100", "2", "0", "0", "1", "all", "not", "known"]
+
+
+def test_share_names_the_budget_of_a_team_that_has_one(service: Live, motley: Motley) -> None:
+    Budget.objects.create(team=service.lab.team(), gpu_hours=10, period="quarter", kind="hard")
+    (headings, row) = motley("share").stdout.splitlines()
+    assert "BUDGET USED" in headings
+    for words in ("0%", "0 of 10", "quarter", "jobs wait"):
+        assert words in row
 
 
 def test_usage_says_the_gpu_hours_of_a_month_and_of_a_day(service: Live, motley: Motley) -> None:
@@ -196,3 +204,17 @@ def test_history_is_exported_as_a_trace(service: Live, motley: Motley, tmp_path:
     assert (found.name, found.total_steps) == (str(job.pk), 30)
     both = motley("history", "export", "-o", str(file), "--days", "3", "--from", "2026-01-01")
     assert (both.exit_code, "--from" in both.stderr) == (2, True)
+
+
+def test_report_says_what_a_team_had_in_a_month(service: Live, motley: Motley) -> None:
+    its = {"team": service.lab.team(), "gpu_type": GpuType.objects.get()}
+    DailyUsage.objects.create(**its, day=date(2026, 5, 3), gpu_s=5400, work_gpu_s=3600)
+    members = {str(service.lab.user().pk): [5400, 3600]}
+    TeamMonth.objects.create(
+        team=its["team"], month=date(2026, 5, 1), succeeded=3, started=3, wait_s=60, wait_p95_s=300, members=members
+    )
+    out = motley("report", "--month", "2026-05").stdout
+    for words in ("1.0 reference GPU-hours in 1.5 GPU-hours", "3 succeeded", "60s in the mean", "ada", "100%"):
+        assert words in out
+    assert motley("report", "--month", "2026-05", "-o", "name").stdout == "vision\n"
+    assert "No job ran or ended in 2025-01" in motley("report", "--month", "2025-01").stdout

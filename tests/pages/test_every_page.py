@@ -61,6 +61,7 @@ PAGES: dict[str, Row] = {
     "utilization": LIST,
     "energy": LIST,
     "usage": LIST,
+    "report": LIST,
     "estimates": LIST,
     "forecasts": LIST,
     "retention": Row(member=403, stranger=403),

@@ -88,6 +88,7 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/teams/{team}/code/{digest}/archive": OWN_TEAM,
     "GET /api/v1/energy": for_all(),
     "GET /api/v1/usage": for_all(),
+    "GET /api/v1/report": for_all(),
     "GET /api/v1/timeline": for_all(),
     "GET /api/v1/history": for_all(),
     "GET /api/v1/lab/runs": for_all(),

@@ -71,6 +71,10 @@ def test_every_metric_that_is_promised_is_there(cluster: Lab, running: Job, prob
         "motley_preempted_work_seconds_total",
         "motley_team_share_ratio",
         "motley_team_backlog_gpu_hours",
+        "motley_team_budget_gpu_hours",
+        "motley_team_budget_used_gpu_hours",
+        "motley_team_budget_reset_timestamp_seconds",
+        "motley_team_budget_weight_ratio",
         "motley_finish_time_fairness_ratio",
         "motley_gpus",
         "motley_engine_up",
@@ -149,7 +153,7 @@ def test_a_job_that_had_all_to_itself_was_treated_fairly(
 def test_a_million_finished_jobs_are_not_counted_again(
     cluster: Lab, probe: Client, django_assert_max_num_queries
 ) -> None:
-    with django_assert_max_num_queries(19) as asked:
+    with django_assert_max_num_queries(20) as asked:
         probe.get("/metrics")
     assert not [query for query in asked.captured_queries if "succeeded" in query["sql"]]
 

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from motley_client.completion import TeamOption
 from motley_client.completion import policies as known_policies
 from motley_client.lookup import connect
 from motley_client.responses import Policy
 from motley_client.spec import SpecError, numbers_of
+from motley_client.tables.report import report_tables
 from motley_client.tables.scheduling import (
     choices_table,
     policies_table,
@@ -41,7 +43,7 @@ policy = typer.Typer(no_args_is_help=True, help="Show, list and change the sched
 
 
 def share(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """Show fair shares and quotas of teams. Of each: the share of work that it was entitled to, and received."""
+    """Show fair shares, quotas and budgets of teams: the share of work that each was entitled to, and received."""
     with connect(context) as client:
         teams = list(client.teams())
     emit(output, teams, names=[team["name"] for team in teams], table=lambda: shares_and_quotas(teams))
@@ -63,6 +65,19 @@ def usage(
         first, last = (day.date() if day else None for day in (since, until))
         report = client.usage(since=first, until=last, by=by.value, team=team)
     emit(output, report, names=sorted({row["team"] for row in report["rows"]}), table=lambda: usage_table(report))
+
+
+def report(
+    context: typer.Context,
+    *,
+    month: Annotated[str | None, typer.Option(metavar="YYYY-MM", help="Month of UTC; default: this month.")] = None,
+    team: TeamOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show what your teams had in a month: work, cost, energy, jobs, waiting, waste, members' shares."""
+    with connect(context) as client:
+        found = client.report(month=month, team=team or "")
+    emit(output, found, names=[one["team"] for one in found["teams"]], table=lambda: report_tables(found))
 
 
 def rounds(

@@ -213,6 +213,8 @@ def _follow_up_batch(client: Client, ids: list[str], *, wait: bool, output: Outp
 def _announce(job: Job) -> None:
     array = f", the first of the array {job['array']}" if job["array"] else ""
     say(f"Submitted {sanitized(job['name'])} ({job['id']}){array}, {job['state']}.")
+    if job["reason"] == "budget":
+        say(sanitized(job["message"]))
     for verb, purpose in (("logs -f", "follow its log"), ("show", "show its state"), ("cancel", "cancel it")):
         say(f"  motley {verb:7} {job['id']}   {purpose}")
 

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from motley_client.responses import (
+    Budget,
     ChosenPolicy,
     Decision,
     Parameter,
@@ -23,9 +24,30 @@ from motley_client.tables.format import Cell, age, duration, key_values, number,
 
 
 def shares_table(teams: Iterable[Team]) -> RenderableType:
-    """Share of the cluster's work that each team was entitled to and received."""
+    """Share of the cluster's work that each team was entitled to and received, and its budget if any has one."""
     headings = ("TEAM", "WEIGHT", "ENTITLED", "DELIVERED", "RATIO", "GPUS NOW", "GPU LIMIT", "WINDOW", "MEMBERS")
-    return table(headings, [_share_row(team) for team in teams], empty="You are not a member of any team.")
+    listed = list(teams)
+    rows = [_share_row(team) for team in listed]
+    if any(team.get("budget") for team in listed):
+        rows = [(*row, *_budget_cells(team.get("budget"))) for row, team in zip(rows, listed, strict=True)]
+        return table((*headings, *BUDGET_HEADINGS), rows, empty="")
+    return table(headings, rows, empty="You are not a member of any team.")
+
+
+BUDGET_HEADINGS = ("BUDGET USED", "GPU HOURS", "PER", "IF USED UP", "RESET", "WEIGHT IS")
+
+
+def _budget_cells(budget: Budget | None) -> Sequence[Cell]:
+    if budget is None:
+        return ("",) * len(BUDGET_HEADINGS)
+    return (
+        f"{budget['used_gpu_hours'] / budget['gpu_hours']:.0%}",
+        f"{budget['used_gpu_hours']:.4g} of {budget['gpu_hours']:.4g}",
+        budget["period"],
+        "less weight" if budget["kind"] == "soft" else "jobs wait",
+        budget["resets_at"][:10],
+        f"{budget['weight_part']:.0%}",
+    )
 
 
 def shares_and_quotas(teams: Iterable[Team]) -> RenderableType:

@@ -1,0 +1,156 @@
+"""Budgets of teams: what is used of each in its calendar period, from the days of the usage ledger, and what follows.
+
+A soft budget lowers the team's weight where it is used faster than time passes. With a hard one that is used up, jobs
+that run go on, and none of its waiting jobs starts before the next period.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+
+from django.contrib.auth.models import User
+from django.db.models import Q, Sum
+
+from allocation.fairness import weight_within_budget
+from jobs_app.models import Budget, Team
+from scheduler_app.models import DailyUsage
+
+Period, Kind = Budget.Period, Budget.Kind
+
+
+@dataclass(frozen=True)
+class TeamBudget:
+    """Budget of a team in the period that goes on, and what is used of it, in reference GPU-hours."""
+
+    team_id: int
+    team: str
+    period: str
+    kind: str
+    gpu_hours: float
+    used_gpu_hours: float
+    began_at: datetime
+    resets_at: datetime
+    now: datetime
+
+    @property
+    def used(self) -> float:
+        """Part that is used; it may be more than 1."""
+        return self.used_gpu_hours / self.gpu_hours
+
+    @property
+    def elapsed(self) -> float:
+        """Part of the period that has passed."""
+        return (self.now - self.began_at) / (self.resets_at - self.began_at)
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.used >= 1
+
+    @property
+    def stops_starts(self) -> bool:
+        """Whether jobs of the team wait for the next period."""
+        return self.kind == Kind.HARD and self.is_used_up
+
+    @property
+    def weight_part(self) -> float:
+        """Part of its weight that the team has now."""
+        return weight_within_budget(self.used, self.elapsed) if self.kind == Kind.SOFT else 1.0
+
+    @property
+    def expected_gpu_hours(self) -> float | None:
+        """Use at the end of the period at its pace so far; None: it has just begun."""
+        return self.used_gpu_hours / self.elapsed if self.elapsed else None
+
+    @property
+    def used_up_at(self) -> datetime | None:
+        """When it is used up at the pace of the period so far; None: it lasts, or is used up."""
+        if self.is_used_up or (self.expected_gpu_hours or 0.0) <= self.gpu_hours:
+            return None
+        return self.began_at + (self.now - self.began_at) / self.used
+
+    @property
+    def words(self) -> str:
+        """`101 of 100 reference GPU-hours (101 %) of this month`."""
+        amounts = f"{self.used_gpu_hours:.4g} of {self.gpu_hours:.4g} reference GPU-hours"
+        return f"{amounts} ({self.used:.0%}) of this {self.period}"
+
+    @property
+    def why_jobs_wait(self) -> str:
+        """The message of a job that waits for the next period."""
+        until = f"{self.resets_at:%F %H:%M} UTC"
+        return f"Team {self.team} has used up its budget: {self.words}. Its jobs start again from {until} on."
+
+    @property
+    def warning(self) -> str:
+        """What somebody who plans or submits a job should know; empty: nothing."""
+        if self.stops_starts:
+            return self.why_jobs_wait
+        if self.weight_part < 1:
+            lower = f"its weight is {self.weight_part:.0%} of what it was"
+            return f"Team {self.team} has used {self.words}, faster than time passes: {lower}."
+        if self.kind == Kind.HARD and self.used_up_at:
+            when = (
+                f"used up by {self.used_up_at:%F %H:%M} UTC; then no further job starts before the next {self.period}"
+            )
+            return f"Team {self.team} has used {self.words}: at this pace its budget is {when}."
+        return ""
+
+
+def period_around(day: date, period: str) -> tuple[date, date]:
+    """First day of the calendar period, and of the next one."""
+    if period == Period.WEEK:
+        first = day - timedelta(days=day.weekday())
+        return first, first + timedelta(days=7)
+    months = 3 if period == Period.QUARTER else 1
+    first = date(day.year, (day.month - 1) // months * months + 1, 1)
+    return first, date(first.year + (first.month + months > 12), (first.month + months - 1) % 12 + 1, 1)
+
+
+def read_budgets(now: datetime, teams: Collection[int] | None = None) -> dict[int, TeamBudget]:
+    """Budgets of these teams, or of all: one query, and another for what is used if there are any."""
+    found = Budget.objects.all() if teams is None else Budget.objects.filter(team__in=teams)
+    rows = list(found.order_by("team__name").values_list("team", "team__name", "period", "kind", "gpu_hours"))
+    if not rows:
+        return {}
+    dates = {period: period_around(now.astimezone(UTC).date(), period) for period in Period.values}
+    used = _used_gpu_hours({team: dates[period][0] for team, _, period, *_ in rows})
+    return {
+        team: TeamBudget(
+            *(team, name, period, kind, hours, used.get(team, 0.0)),
+            began_at=midnight(dates[period][0]),
+            resets_at=midnight(dates[period][1]),
+            now=now,
+        )
+        for team, name, period, kind, hours in rows
+    }
+
+
+def budgets_of(teams: Iterable[Team], now: datetime) -> dict[int, TeamBudget]:
+    """Budgets of these teams, without a query where they were read with theirs and have none."""
+    able = [team.pk for team in teams if hasattr(team, "budget")]
+    return read_budgets(now, able) if able else {}
+
+
+def budgets_seen_by(user: User, now: datetime) -> list[TeamBudget]:
+    """Budgets of the user's teams, for staff of all, by name."""
+    teams = None if user.is_staff else list(user.teams.values_list("pk", flat=True))
+    return list(read_budgets(now, teams).values())
+
+
+def used_up(budgets: Mapping[int, TeamBudget]) -> dict[int, TeamBudget]:
+    """The budgets of teams whose jobs wait for the next period."""
+    return {team: budget for team, budget in budgets.items() if budget.stops_starts}
+
+
+def _used_gpu_hours(since: Mapping[int, date]) -> dict[int, float]:
+    """Work of each team since the day that its period began."""
+    within = Q(pk__in=())
+    for first in set(since.values()):
+        within |= Q(day__gte=first, team__in=[team for team, day in since.items() if day == first])
+    sums = DailyUsage.objects.filter(within).order_by().values_list("team").annotate(Sum("work_gpu_s"))
+    return {team: work_gpu_s / 3600 for team, work_gpu_s in sums}
+
+
+def midnight(day: date) -> datetime:
+    """Begin of a day of UTC."""
+    return datetime.combine(day, time(), UTC)
