@@ -13,6 +13,7 @@ from scheduler_app.models.kept_forecast import KeptForecast
 from scheduler_app.models.lab_run import LabRun
 from scheduler_app.models.lease import SchedulerLease
 from scheduler_app.models.ledger import DailyUsage, GpuTypeUsage, TeamBacklog, TeamUsage
+from scheduler_app.models.policy_guard import PolicyGuard
 from scheduler_app.models.policy_setting import PolicySetting, policy_names
 from scheduler_app.models.retention_run import RetentionRun
 from scheduler_app.models.round import Round
@@ -34,6 +35,7 @@ __all__ = [
     "KeptForecast",
     "LabRun",
     "NodeUse",
+    "PolicyGuard",
     "PolicySetting",
     "RetentionRun",
     "Round",

@@ -109,14 +109,23 @@ def _sentence(reason: str) -> str:
     return f"is {kind}: {known}." if known else f"{reason}."
 
 
+def lock_settings() -> PolicySetting:
+    """The setting in force, which nobody else changes before the transaction ends."""
+    list(PolicySetting.objects.select_for_update().order_by("-id").values_list("pk")[:1])
+    return PolicySetting.objects.select_related("created_by").current()  # another may have been chosen meanwhile
+
+
 @transaction.atomic
-def choose_policy(setting: PolicySetting, *, actor: User | None) -> PolicySetting:
+def choose_policy(
+    setting: PolicySetting, *, actor: User | None, action: Action = Action.POLICY_CHOOSE
+) -> PolicySetting:
     """Put the policy in force as a new row; `InvalidChoice` with every fault. The old row stays as history."""
     setting.parameters = validated_parameters(setting.policy, setting.parameters)
+    lock_settings()
     message = "; ".join(filter(None, (format_parameters(setting.parameters), setting.note)))
     setting.pk, setting.created_by, setting.created_at = None, actor, timezone.now()
     setting.save(force_insert=True)
-    note(Action.POLICY_CHOOSE, actor=actor, target=setting.policy, target_id=setting.pk, message=message)
+    note(action, actor=actor, target=setting.policy, target_id=setting.pk, message=message)
     return setting
 
 
