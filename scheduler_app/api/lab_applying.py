@@ -93,5 +93,5 @@ class LabApplyView(APIView):
         prediction_of(run, asked.policy)  # a run that cannot be applied has nothing to caution against
         cautions = cautions_on(run, now)
         guard = apply_run(run, asked, actor=caller(request), now=now)
-        document = {"setting": SettingAnswer(guard.setting).data, "cautions": cautions, "guard": guard_document(guard)}
+        document = {"setting": guard.setting, "cautions": cautions, "guard": guard_document(guard)}
         return Response(AppliedAnswer(document).data, status=status.HTTP_201_CREATED)

@@ -170,7 +170,7 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
 
         They are compared with what the policy lab predicted, once a minute.
         """
-        return Response(guard_document(PolicyGuard.objects.current()))
+        return Response(GuardAnswer(guard_document(PolicyGuard.objects.current())).data)
 
     @extend_schema(responses=SettingAnswer(many=True))
     @action(detail=False, methods=["get"])

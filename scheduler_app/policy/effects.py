@@ -1,4 +1,4 @@
-"""Effects of a policy since it was chosen: jobs that ended or came, and how busy GPUs were; five queries."""
+"""Effects of a policy since it was chosen: jobs that ended or came, and how busy GPUs were; four queries."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

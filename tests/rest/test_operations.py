@@ -75,6 +75,8 @@ def test_every_metric_that_is_promised_is_there(cluster: Lab, running: Job, prob
         "motley_gpus",
         "motley_engine_up",
         "motley_scheduler_last_success_timestamp_seconds",
+        "motley_policy_guard",
+        "motley_policy_effect_ratio",
         "motley_build_info",
     }
 
@@ -149,7 +151,7 @@ def test_a_job_that_had_all_to_itself_was_treated_fairly(
 def test_a_million_finished_jobs_are_not_counted_again(
     cluster: Lab, probe: Client, django_assert_max_num_queries
 ) -> None:
-    with django_assert_max_num_queries(19) as asked:
+    with django_assert_max_num_queries(20) as asked:
         probe.get("/metrics")
     assert not [query for query in asked.captured_queries if "succeeded" in query["sql"]]
 
