@@ -13,7 +13,7 @@ from scheduler_app.errors import CannotApply, InvalidChoice
 from scheduler_app.lab.nodes import cluster_words, read_node_gpus
 from scheduler_app.lab.results import FAR_OFF
 from scheduler_app.models import LabRun, PolicyGuard, PolicySetting
-from scheduler_app.policy.effects import utilization_spread
+from scheduler_app.policy.effects import spreads_before
 from scheduler_app.policy.settings import KEPT_FIELDS, choose_policy
 from simulation.scenario.setting import read_policy
 
@@ -36,7 +36,8 @@ class Application:
 @transaction.atomic
 def apply_run(run: LabRun, asked: Application, *, actor: User, now: datetime) -> PolicyGuard:
     """Put the policy in force and watch its effects; raises CannotApply, or InvalidChoice with every fault."""
-    predicted = prediction_of(run, asked.policy) | {"utilization_spread": utilization_spread(now)}
+    spreads = spreads_before(now, longest_h=asked.guard_hours)
+    predicted = prediction_of(run, asked.policy) | {"spreads": spreads}
     setting = setting_of(run, asked.policy)
     setting.note = "; ".join(filter(None, (f"from run {run.pk} of the lab", asked.note)))[:MOST_NOTE]
     chosen = choose_policy(setting, actor=actor)

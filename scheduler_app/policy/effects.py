@@ -2,21 +2,23 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from math import log2
 from typing import Any, NamedTuple
 
 import numpy as np
 from django.db.models import Count, F, Q, Sum
 
+from allocation.types import Floats
 from database.time_bucket import Bucket
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import GpuTypeUsage
-from scheduler_app.policy.guard import Observed
+from scheduler_app.policy.guard import Observed, window_spread
 
 HOUR_S = 3600
 MOST_JOBS = 5_000
 """The newest that ended, and the newest that came: more change no mean by what counts here."""
 BEFORE = timedelta(days=7)
-"""Over which utilization is compared between hours."""
+"""The time whose windows are compared."""
 
 
 class _Ended(NamedTuple):
@@ -29,17 +31,28 @@ class _Ended(NamedTuple):
 def read_effects(since: datetime, now: datetime) -> Observed:
     """What happened from the change until now."""
     ended, came = _ended(since, now), Job.objects.filter(created_at__gte=since, created_at__lt=now)
-    jct_h = np.array([(job.finished_at - job.created_at).total_seconds() for job in ended], dtype=float) / HOUR_S
     return Observed(
         hours=(now - since).total_seconds() / HOUR_S,
-        jct_h=jct_h,
-        queueing_h=jct_h - np.array([job.ran_s for job in ended], dtype=float) / HOUR_S,
-        restarts=np.array([job.runs - 1 for job in ended], dtype=float),
+        jct_h=_jct_h(ended),
+        queueing_h=_queueing_h(ended),
+        restarts=_restarts(ended),
         came_after=np.array([job.created_at >= since for job in ended], dtype=np.bool_),
         waits_h=np.array(_waits_s(came, now), dtype=float) / HOUR_S,
         arrivals=came.count(),
         utilization=_utilization(since, now),
     )
+
+
+def _jct_h(ended: Sequence[_Ended]) -> Floats:
+    return np.array([(job.finished_at - job.created_at).total_seconds() for job in ended], dtype=float) / HOUR_S
+
+
+def _queueing_h(ended: Sequence[_Ended]) -> Floats:
+    return _jct_h(ended) - np.array([job.ran_s for job in ended], dtype=float) / HOUR_S
+
+
+def _restarts(ended: Sequence[_Ended]) -> Floats:
+    return np.array([job.runs - 1 for job in ended], dtype=float)
 
 
 def _ended(since: datetime, now: datetime) -> Sequence[_Ended]:
@@ -66,13 +79,34 @@ def _utilization(since: datetime, now: datetime) -> float | None:
     return sums["busy"] / sums["present"] if sums["present"] else None
 
 
-def utilization_spread(now: datetime) -> float:
-    """Standard deviation of utilization between the hours of the last week; 1 if fewer than two are known."""
+# -- before the change -------------------------------------------------------------------------------------------
+
+
+def spreads_before(now: datetime, *, longest_h: float) -> list[dict[str, float | None]]:
+    """How much the means of past windows differed, for windows of an hour and its doubles up to the longest."""
+    ended = _ended(now - BEFORE, now)
+    at_h = np.array([job.finished_at.timestamp() for job in ended], dtype=float) / HOUR_S
+    columns = {"avg_jct_h": _jct_h(ended), "queueing_h": _queueing_h(ended), "restarts_per_job": _restarts(ended)}
+    busy_at_h, busy = _hourly_utilization(now)
+    lengths = [2.0**power for power in range(int(log2(max(longest_h, 1))) + 1)]
+    return [
+        {
+            "hours": hours,
+            **{name: window_spread(at_h, column, hours) for name, column in columns.items()},
+            "utilization": window_spread(busy_at_h, busy, hours),
+        }
+        for hours in lengths
+    ]
+
+
+def _hourly_utilization(now: datetime) -> tuple[Floats, Floats]:
+    """Hours since the epoch, and the utilization in each."""
     rows = (
         GpuTypeUsage.objects.filter(minute__gte=now - BEFORE, minute__lt=now)
         .values(bucket=Bucket(F("minute"), seconds=HOUR_S))
         .annotate(busy=Sum("busy_gpu_s"), present=Sum("present_gpu_s"))
         .order_by("bucket")
     )
-    hours = [row["busy"] / row["present"] for row in rows if row["present"]]
-    return float(np.std(hours, ddof=1)) if len(hours) > 1 else 1.0
+    known = [(row["bucket"], row["busy"] / row["present"]) for row in rows if row["present"]]
+    at_h, busy = np.array(known, dtype=float).reshape(-1, 2).T
+    return at_h, busy

@@ -1,7 +1,8 @@
 """Guard of a policy: its effects compared with the lab's prediction, widened by the lab's error and by chance. Pure.
 
 The lab's error is the factor by which its simulation of the policy before was off what really happened, taken to either
-side. Chance is three standard errors of a mean, by batch means, because jobs of one queue wait together.
+side. Chance is three standard errors of a mean: the greater of that of the jobs seen, by batch means, because jobs of
+one queue wait together, and the spread between past windows of the same length, because queues are long for hours.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,10 @@ from scheduler_app.models import PolicyGuard
 
 State = PolicyGuard.State
 Figures = Mapping[str, float | None]
+Spread = Mapping[str, float | None]
+"""Standard deviation of the mean of each figure between past windows of so many `hours`."""
 
+LEAST_WINDOWS = 5
 LEAST_JOBS = 30
 LEAST_H = 1.0
 """Shortest time over which utilization is judged."""
@@ -51,13 +55,18 @@ class Predicted:
     present: Figures
     actual: Figures
     arrivals_per_h: float | None
-    utilization_spread: float
-    """Standard deviation between hours before the change."""
+    spreads: Sequence[Spread]
+    """Of windows before the change, the shortest first."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
-        names = ("chosen", "present", "actual", "arrivals_per_h", "utilization_spread")
+        names = ("chosen", "present", "actual", "arrivals_per_h", "spreads")
         return cls(**{name: document[name] for name in names})
+
+    def spread(self, figure: str, hours: float) -> float | None:
+        """Between the longest windows that are no longer than the time since the change; None: not known."""
+        known = [one for one in self.spreads if (one["hours"] or 0.0) <= hours] or self.spreads[:1]
+        return known[-1][figure] if known else None
 
 
 class Band(NamedTuple):
@@ -144,6 +153,15 @@ def standard_error(values: Floats) -> float:
     return max(float(values.std(ddof=1)) / sqrt(len(values)), float(means.std(ddof=1)) / sqrt(BATCHES))
 
 
+def window_spread(at_h: Floats, values: Floats, hours: float) -> float | None:
+    """Standard deviation between windows of so many hours of the mean of the values in each; None: too few windows."""
+    _, window = np.unique(np.floor(at_h / hours), return_inverse=True)
+    if not len(window) or window.max() + 1 < LEAST_WINDOWS:
+        return None
+    means = np.bincount(window, values) / np.bincount(window)
+    return float(means.std(ddof=1))
+
+
 def expected(predicted: Predicted, figure: str, part_after: float) -> Band | None:
     """Band of a mean of which this part came after the change; the rest may be as under the policy before, too."""
     figures = predicted.chosen.get(figure), predicted.present.get(figure), predicted.actual.get(figure)
@@ -163,7 +181,8 @@ def _effects(predicted: Predicted, observed: Observed) -> Iterator[Effect]:
         of_jobs = name != "utilization"
         part = 1.0 if measure.lasts or not of_jobs else _part_after(observed)
         if band := expected(predicted, measure.figure, part):
-            found = _of_jobs(measure, observed) if of_jobs else _of_time(predicted, observed)
+            spread = _spread(predicted, observed, measure, part)
+            found = _of_jobs(measure, observed, spread or 0.0) if of_jobs else _of_time(observed, spread)
             yield _effect(name, measure, found, band, float(predicted.chosen[measure.figure] or 0))
 
 
@@ -178,15 +197,25 @@ class _Found(NamedTuple):
     """How far chance alone may bring it from what is expected; infinite: too little is known."""
 
 
-def _of_jobs(measure: Measure, observed: Observed) -> _Found:
+def _spread(predicted: Predicted, observed: Observed, measure: Measure, part_after: float) -> float | None:
+    """Between past windows, in proportion to the mean that is predicted; None: not known."""
+    spread = predicted.spread(measure.figure, observed.hours)
+    if spread is None:
+        return None
+    chosen, actual = predicted.chosen[measure.figure], predicted.actual[measure.figure]
+    scale = chosen / actual if chosen and actual else 1.0
+    return spread * (part_after * scale + 1 - part_after)
+
+
+def _of_jobs(measure: Measure, observed: Observed, spread: float) -> _Found:
     values = measure.values(observed)
-    chance = STANDARD_ERRORS * standard_error(values)
+    chance = STANDARD_ERRORS * max(standard_error(values), spread)
     return _Found(float(values.mean()) if len(values) else None, len(values), chance)
 
 
-def _of_time(predicted: Predicted, observed: Observed) -> _Found:
+def _of_time(observed: Observed, spread: float | None) -> _Found:
     known = observed.utilization is not None and observed.hours >= LEAST_H
-    return _Found(observed.utilization, None, STANDARD_ERRORS * predicted.utilization_spread if known else inf)
+    return _Found(observed.utilization, None, STANDARD_ERRORS * spread if known and spread is not None else inf)
 
 
 def _effect(name: str, measure: Measure, found: _Found, lab: Band, predicted: float) -> Effect:

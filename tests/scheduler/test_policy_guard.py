@@ -17,6 +17,7 @@ from scheduler_app.policy.guard import (
     judge,
     lab_band,
     standard_error,
+    window_spread,
 )
 
 State = PolicyGuard.State
@@ -27,7 +28,13 @@ BEFORE = {"avg_jct_h": 6.0, "queueing_h": 5.0, "restarts_per_job": 0.0, "utiliza
 def predicted(**change: Any) -> Predicted:
     """The lab is exact: what it simulated of the policy before is what happened."""
     usual = {"chosen": FIGURES, "present": BEFORE, "actual": BEFORE, "arrivals_per_h": 10.0}
-    return Predicted(**({**usual, "utilization_spread": 0.05} | change))
+    return Predicted(**({**usual, "spreads": [spread(1.0)]} | change))
+
+
+def spread(hours: float, **change: float | None) -> dict[str, float | None]:
+    """Between windows of so many hours before the change."""
+    usual = dict.fromkeys(("avg_jct_h", "queueing_h", "restarts_per_job"), 0.0)
+    return {"hours": hours, **usual, "utilization": 0.05} | change
 
 
 def observed(jobs: int = 100, **change: Any) -> Observed:
@@ -84,6 +91,22 @@ def test_the_standard_error_of_jobs_that_wait_together_is_more_than_that_of_inde
     assert standard_error(alone[: LEAST_JOBS - 1]) == np.inf
 
 
+def test_the_spread_between_windows_is_that_of_their_means() -> None:
+    at_h = np.array([0.1, 0.9, 1.2, 2.1, 3.5, 4.5])
+    values = np.array([1.0, 3.0, 4.0, 6.0, 8.0, 10.0])
+    assert window_spread(at_h, values, 1.0) == pytest.approx(np.std([2, 4, 6, 8, 10], ddof=1))
+    assert window_spread(at_h, values, 2.0) is None
+    assert window_spread(np.zeros(0), np.zeros(0), 1.0) is None
+
+
+def test_queues_that_were_long_for_hours_before_may_be_so_again() -> None:
+    """Windows count that are no longer than the ten hours since the change."""
+    worse = observed(jct_h=observed().jct_h + 1)
+    wide = spread(8.0, avg_jct_h=3.0)
+    assert judge(predicted(spreads=[spread(1.0), wide]), worse).state == State.WITHIN
+    assert judge(predicted(spreads=[spread(1.0), wide | {"hours": 16.0}]), worse).state == State.WORSE
+
+
 # -- verdicts ----------------------------------------------------------------------------------------------------
 
 
@@ -136,7 +159,7 @@ def test_idle_gpus_are_worse_unless_fewer_jobs_arrive() -> None:
     assert judge(predicted(), observed(utilization=0.2)).state == State.WORSE
     assert judge(predicted(), observed(utilization=0.2, arrivals=20)).state == State.OTHER_LOAD
     assert judge(predicted(), observed(utilization=0.9)).state == State.BETTER
-    assert judge(predicted(utilization_spread=0.2), observed(utilization=0.2)).state == State.WITHIN
+    assert judge(predicted(spreads=[spread(1.0, utilization=0.2)]), observed(utilization=0.2)).state == State.WITHIN
 
 
 def test_a_measure_that_the_lab_does_not_know_is_left_out() -> None:
