@@ -8,6 +8,8 @@ which the guard once said "worse". Below, durations or waits of the same queue a
 """
 
 import argparse
+import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
@@ -17,9 +19,11 @@ import numpy as np
 
 from allocation.types import Floats
 
-django.setup()
+with tempfile.TemporaryDirectory() as folder:
+    os.environ |= {"DJANGO_SETTINGS_MODULE": "config.settings", "MOTLEY_VAR": folder}
+    django.setup()
 
-from scheduler_app.policy.guard import Observed, Predicted, State, judge, window_spread  # noqa: E402  # needs Django's apps
+from scheduler_app.policy.guard import Observed, Predicted, State, judge, window_spread  # needs Django's apps
 
 SERVERS = 20
 SPREAD = 1.5

@@ -82,6 +82,7 @@ class Measure(NamedTuple):
     grain: float
     values: Callable[[Observed], Floats]
     lower_is_worse: bool = False
+    most: float = inf
     lasts: bool = False
     """The values are so far: they may still grow, and are never better than predicted."""
 
@@ -92,7 +93,7 @@ MEASURES = {
     "queueing_h": Measure("mean time not running", "queueing_h", MINUTE_H, lambda seen: seen.queueing_h),
     "wait_h": Measure("mean wait so far", "queueing_h", MINUTE_H, lambda seen: seen.waits_h, lasts=True),
     "restarts_per_job": Measure("restarts per job", "restarts_per_job", 0.05, lambda seen: seen.restarts),
-    "utilization": Measure("GPUs busy", "utilization", 0.02, lambda _: np.zeros(0), lower_is_worse=True),
+    "utilization": Measure("GPUs busy", "utilization", 0.02, lambda _: np.zeros(0), lower_is_worse=True, most=1.0),
 }
 
 
@@ -220,7 +221,7 @@ def _of_time(observed: Observed, spread: float | None) -> _Found:
 
 def _effect(name: str, measure: Measure, found: _Found, lab: Band, predicted: float) -> Effect:
     reach = measure.grain + (found.chance if found.chance < inf else 0.0)
-    band = Band(0.0 if measure.lasts else max(lab.low - reach, 0.0), lab.high + reach)
+    band = Band(0.0 if measure.lasts else max(lab.low - reach, 0.0), min(lab.high + reach, measure.most))
     state = State.TOO_FEW if found.value is None or found.chance == inf else _side(found.value, band, measure)
     return Effect(name, measure.label, state.value, found.value, found.jobs, predicted, *band)
 

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.template.loader import render_to_string
 from django.urls import reverse
 from rest_framework.test import APIClient
 
 from audit_app.models import AuditEntry
 from jobs_app.models import Job
+from scheduler_app.lab.applying import applied_from
 from scheduler_app.lab.requests import LabRequest, ask_for_run
 from scheduler_app.lab.runs import claim_run
 from scheduler_app.models import LabRun, PolicyGuard, PolicySetting
@@ -227,6 +229,28 @@ def test_effects_are_read_of_jobs_since_the_change_by_four_queries(
     assert seen.queueing_h == pytest.approx([0.0] * 10, abs=1e-6)
     assert seen.came_after.tolist() == [False] + [True] * 9
     assert seen.restarts.tolist() == [0.0] * 10
+
+
+def offered(run: LabRun, user: Any, policy: int = 0) -> str:
+    """What the page of a run offers beside a policy."""
+    context = {"run": run, "policy": run.result["policies"][policy], "user": user}  # type: ignore[index]
+    current = PolicySetting.objects.select_related("created_by").current()
+    return render_to_string(
+        "scheduler_app/lab/_apply.html", context | {"applied": applied_from(run), "current": current}
+    )
+
+
+def test_the_page_of_a_run_offers_to_apply_then_to_undo_and_says_who_has_changed_it_since(
+    root: APIClient, cluster: Lab, run: LabRun
+) -> None:
+    staff = cluster.user("root", staff=True)
+    assert "Apply" in offered(run, staff)
+    assert offered(run, cluster.user()).strip() == offered(run, staff, policy=1).strip() == ""
+    applied(root, run)
+    assert "Undo" in offered(run, staff)
+    other = caller(cluster.user("rosa", "admins", staff=True), Scope.ADMIN)
+    other.put("/api/v1/policies/current", {"policy": "srtf"}, format="json")
+    assert ("changed since by rosa" in offered(run, staff), "Undo" in offered(run, staff)) == (True, False)
 
 
 # -- pages -------------------------------------------------------------------------------------------------------
