@@ -32,9 +32,9 @@ from scheduler_app.policy.settings import (
     inherited_parameters,
     parameter_fault,
     restore_policy,
+    undo_choice,
     with_defaults,
 )
-from scheduler_app.policy.undo import undo_choice
 
 
 class ParameterAnswer(serializers.Serializer[Any]):

@@ -14,13 +14,12 @@ from scheduler_app.lab.nodes import cluster_words, read_node_gpus
 from scheduler_app.lab.results import FAR_OFF
 from scheduler_app.models import LabRun, PolicyGuard, PolicySetting
 from scheduler_app.policy.effects import spreads_before
-from scheduler_app.policy.settings import KEPT_FIELDS, choose_policy
+from scheduler_app.policy.settings import KEPT_FIELDS, MOST_NOTE, choose_policy
 from simulation.scenario.setting import read_policy
 
 GUARD_H = 6.0
 MOST_GUARD_H = 168.0
 OLD = timedelta(days=2)
-MOST_NOTE = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +66,8 @@ def result_of_policy(run: LabRun, policy: str) -> Mapping[str, Any]:
     """The policy's row of the result; raises CannotApply if there is none to rely on."""
     if run.state != LabRun.State.DONE or not run.result:
         raise CannotApply(f"Run {run.pk} is {run.get_state_display()}: only a finished run can be applied.")
+    if not run.result["actual"]:
+        raise CannotApply(f"Run {run.pk} simulated other jobs than this cluster's: choose the policy on its own.")
     rows: Sequence[Mapping[str, Any]] = run.result["policies"]
     row = next((row for row in rows if row["policy"] == policy), None)
     if row is None:

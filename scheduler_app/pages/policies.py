@@ -16,8 +16,7 @@ from scheduler_app.models import PolicyGuard, PolicySetting
 from scheduler_app.pages.base import SignedInRequest, show_error
 from scheduler_app.pages.forms import ChoiceForm
 from scheduler_app.policy.catalogue import PolicyDescription, describe_policies, describe_policy
-from scheduler_app.policy.settings import choose_policy, restore_policy, with_defaults
-from scheduler_app.policy.undo import undo_choice
+from scheduler_app.policy.settings import choose_policy, restore_policy, undo_choice, with_defaults
 
 LATEST = 20
 """Rows of the history on the page; the admin has all."""

@@ -65,8 +65,9 @@ class Predicted:
 
     def spread(self, figure: str, hours: float) -> float | None:
         """Between the longest windows that are no longer than the time since the change; None: not known."""
-        known = [one for one in self.spreads if (one["hours"] or 0.0) <= hours] or self.spreads[:1]
-        return known[-1][figure] if known else None
+        known = [one for one in self.spreads if one[figure] is not None]
+        short = [one for one in known if (one["hours"] or 0.0) <= hours] or known[:1]
+        return short[-1][figure] if short else None
 
 
 class Band(NamedTuple):

@@ -8,7 +8,7 @@ from datetime import datetime
 from scheduler_app.models import PolicyGuard
 from scheduler_app.policy.effects import read_effects
 from scheduler_app.policy.guard import Predicted, Verdict, judge
-from scheduler_app.policy.undo import undo_choice
+from scheduler_app.policy.settings import undo_choice
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from scheduler_app.lab.runs import claim_run
 from scheduler_app.models import LabRun, PolicyGuard, PolicySetting
 from scheduler_app.operations.metrics import exposition
 from scheduler_app.policy.effects import read_effects
-from scheduler_app.policy.undo import undo_choice
+from scheduler_app.policy.settings import undo_choice
 from scheduler_app.policy.watch import judge_policy_when_due
 from tests.rest_callers import Scope, caller
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -97,6 +97,12 @@ def test_a_policy_of_which_nothing_is_predicted_is_not_applied(
     answer = root.post(f"/api/v1/lab/runs/{run.pk}/apply", {"policy": policy}, format="json")
     assert (answer.status_code, words in answer.content.decode()) == (status, True)
     assert PolicySetting.objects.current().policy == "fifo"
+
+
+def test_a_run_of_which_nobody_knows_what_really_happened_is_not_applied(root: APIClient, run: LabRun) -> None:
+    LabRun.objects.update(result=run.result | {"actual": None})  # type: ignore[operator]
+    answer = root.post(f"/api/v1/lab/runs/{run.pk}/apply", {"policy": PREEMPTIVE}, format="json")
+    assert (answer.status_code, "other jobs than this cluster's" in answer.json()["detail"]) == (409, True)
 
 
 def test_members_may_not_apply_their_own_run(cluster: Lab, run: LabRun) -> None:

@@ -105,6 +105,8 @@ def test_queues_that_were_long_for_hours_before_may_be_so_again() -> None:
     wide = spread(8.0, avg_jct_h=3.0)
     assert judge(predicted(spreads=[spread(1.0), wide]), worse).state == State.WITHIN
     assert judge(predicted(spreads=[spread(1.0), wide | {"hours": 16.0}]), worse).state == State.WORSE
+    unknown = spread(9.0, avg_jct_h=None)
+    assert judge(predicted(spreads=[spread(1.0), wide, unknown]), worse).state == State.WITHIN
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------
