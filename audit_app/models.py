@@ -27,6 +27,7 @@ class Action(models.TextChoices):
     WINDOW_ADD = "window.add", "added a window of nodes"
     WINDOW_DELETE = "window.delete", "deleted a window of nodes"
     POLICY_CHOOSE = "policy.choose", "chose a policy"
+    POLICY_UNDO = "policy.undo", "undid the choice of a policy"
     TOKEN_CREATE = "token.create", "made a token"
     TOKEN_REVOKE = "token.revoke", "revoked a token"
     SECRET_SET = "secret.set", "set a secret"

@@ -1,6 +1,7 @@
 """Errors of rounds and of requests to the scheduler."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from rest.errors import Fault, InvalidRequest
 
@@ -103,6 +104,25 @@ class NoSuchPolicy(SchedulerError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"There is no policy {name!r} any more; choose another.")
+
+
+class ChangedSince(SchedulerError):
+    """Another setting is in force than the one whose choice was to be undone."""
+
+    code = "changed_since"
+
+    def __init__(self, current: Any) -> None:
+        whom = current.created_by or "the service"
+        super().__init__(
+            f"The setting has been changed since: {whom} chose {current.policy} on {current.created_at:%F at %H:%M} "
+            "UTC. Look at it, and undo that change or choose an earlier setting."
+        )
+
+
+class CannotApply(SchedulerError):
+    """A run of the lab has no result for this policy that could be applied."""
+
+    code = "cannot_apply"
 
 
 class NoWebSocket(SchedulerError):

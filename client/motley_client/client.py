@@ -19,6 +19,7 @@ from motley_client.connection import Connection, not_a_motley_service, url_path,
 from motley_client.errors import InvalidRequest, NotFound
 from motley_client.responses import (
     FINAL_STATES,
+    AppliedPolicy,
     Array,
     Attempt,
     ChosenPolicy,
@@ -32,6 +33,7 @@ from motley_client.responses import (
     JobDetail,
     JobForecast,
     JobGpus,
+    LabPolicyPreview,
     LabRun,
     LogChunk,
     Me,
@@ -40,6 +42,8 @@ from motley_client.responses import (
     Node,
     Plan,
     Policy,
+    PolicyGuard,
+    PolicyPreview,
     Round,
     RoundDetail,
     Scope,
@@ -444,6 +448,25 @@ class Client(Connection):
     def cancel_lab_run(self, number: int) -> LabRun:
         return cast("LabRun", self._json("POST", url_path("lab", "runs", number, "cancel")))
 
+    def preview_lab_policy(self, number: int, policy: str) -> LabPolicyPreview:
+        """What the next round would do under a policy of the run, and what the lab predicted. Administrators only."""
+        path = url_path("lab", "runs", number, "preview")
+        return cast("LabPolicyPreview", self._json("POST", path, json={"policy": policy}))
+
+    def apply_lab_policy(
+        self,
+        number: int,
+        policy: str,
+        *,
+        note: str = "",
+        guard_hours: float | None = None,
+        undo_by_itself: bool = False,
+    ) -> AppliedPolicy:
+        """Use a policy of the run from the next round on, and watch its effects. Administrators only."""
+        body = {"policy": policy, "note": note, "undo_by_itself": undo_by_itself}
+        path = url_path("lab", "runs", number, "apply")
+        return cast("AppliedPolicy", self._json("POST", path, json=without_empty(body | {"guard_hours": guard_hours})))
+
     def secrets(self) -> Iterator[Secret]:
         """Your secrets and those of your teams, without their values."""
         return cast("Iterator[Secret]", self._pages("secrets", {}))
@@ -496,6 +519,30 @@ class Client(Connection):
         words = {"cpu_memory": cpu_memory, "note": note}
         body = without_empty({"policy": policy, "parameters": parameters, **words, **times})
         return cast("ChosenPolicy", self._json("PUT", "policies/current", json=body))
+
+    def preview_policy(
+        self,
+        policy: str,
+        *,
+        parameters: Mapping[str, object] | None = None,
+        round_length_s: float | None = None,
+        min_run_s: float | None = None,
+        solve_limit_part: float | None = None,
+        cpu_memory: str | None = None,
+    ) -> PolicyPreview:
+        """The next round under this policy beside the next under the present one. Administrators only."""
+        times = {"round_length_s": round_length_s, "min_run_s": min_run_s, "solve_limit_part": solve_limit_part}
+        body = without_empty({"policy": policy, "parameters": parameters, "cpu_memory": cpu_memory, **times})
+        return cast("PolicyPreview", self._json("POST", "policies/preview", json=body))
+
+    def policy_guard(self) -> PolicyGuard:
+        """Effects of the current policy compared with what the policy lab predicted; `none`: there is no prediction."""
+        return cast("PolicyGuard", self._json("GET", "policies/guard"))
+
+    def undo_policy(self, choice: int, *, note: str = "") -> ChosenPolicy:
+        """Restore the settings before those with this id, if these are still the current ones. Administrators only."""
+        path = url_path("policies", "history", choice, "undo")
+        return cast("ChosenPolicy", self._json("POST", path, json={"note": note}))
 
     def choose_policy_again(self, choice: int) -> ChosenPolicy:
         """Restore the policy settings with this id of the history. Administrators only."""

@@ -725,6 +725,70 @@ class ChosenPolicy(TypedDict):
     created_by: str | None
 
 
+class Fate(TypedDict):
+    """What a round does with a job: stop, resize, move, start, keep or wait; and the GPUs that it then has."""
+
+    deed: str
+    gpu_type: str | None
+    gpus: int
+
+
+class JobPreview(TypedDict):
+    job: str
+    name: str | None
+    team: str | None
+    present: Fate
+    chosen: Fate
+
+
+class PolicyPreview(TypedDict):
+    """The next round under a policy (`chosen`) beside the next round under the present one."""
+
+    jobs: int
+    present: dict[str, int]
+    chosen: dict[str, int]
+    differing: int
+    listed: list[JobPreview]
+
+
+class LabPolicyPreview(PolicyPreview):
+    cautions: list[str]
+    predicted: dict[str, Any]
+
+
+class PolicyEffect(TypedDict):
+    """A measure since the policy was chosen, and the band in which it was expected."""
+
+    measure: str
+    meaning: str
+    state: str
+    value: float | None
+    jobs: int | None
+    predicted: float
+    low: float
+    high: float
+
+
+class PolicyGuard(TypedDict):
+    """Effects of the current policy compared with what the policy lab predicted."""
+
+    setting: int | None
+    lab_run: int | None
+    state: str
+    message: str
+    recommends_undo: bool
+    undo_by_itself: bool
+    until: str | None
+    judged_at: str | None
+    effects: list[PolicyEffect]
+
+
+class AppliedPolicy(TypedDict):
+    setting: ChosenPolicy
+    cautions: list[str]
+    guard: PolicyGuard
+
+
 # -- account -----------------------------------------------------------------------------------------------------
 
 

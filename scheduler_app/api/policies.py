@@ -4,6 +4,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.shortcuts import get_object_or_404
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers, status, viewsets
 from rest_framework.decorators import action
@@ -18,7 +19,10 @@ from rest.bodies import Strict, Text, body_of
 from rest.etags import IF_MATCH, IF_NONE_MATCH, refuse_stale
 from rest.pagination import NewestFirst
 from rest.representation import FIELDS, fields_wanted, single
-from scheduler_app.models import PolicySetting
+from scheduler_app.api.policy_effects import GuardAnswer, PreviewAnswer, guard_document, preview_document
+from scheduler_app.explain.policy_preview import preview_policy
+from scheduler_app.explain.solve_slots import solve_slots
+from scheduler_app.models import PolicyGuard, PolicySetting
 from scheduler_app.policy.catalogue import KINDS, PolicyDescription, describe_policies
 from scheduler_app.policy.settings import (
     KEPT_FIELDS,
@@ -28,6 +32,7 @@ from scheduler_app.policy.settings import (
     inherited_parameters,
     parameter_fault,
     restore_policy,
+    undo_choice,
     with_defaults,
 )
 
@@ -110,6 +115,10 @@ class SettingSpec(Strict):
         return given
 
 
+class UndoSpec(Strict):
+    note = Text(required=False, allow_blank=True, max_length=250, default="", help_text="Reason, for the history.")
+
+
 class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
     """Policies and the current policy setting."""
 
@@ -138,14 +147,30 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
     @current.mapping.put
     def choose(self, request: Request) -> Response:
         """Change the current policy setting. It applies from the next round on. Staff only."""
-        asked, now = body_of(request, SettingSpec), PolicySetting.objects.current()
+        now = PolicySetting.objects.current()
+        asked = _asked(request, now)
         refuse_stale(request, lambda: SettingAnswer(now).data)
-        kept = {name: getattr(now, name) for name in KEPT_FIELDS}
-        asked["parameters"] = inherited_parameters(
-            asked["policy"], asked.get("parameters"), before=now.policy, kept=now.parameters
-        )
-        setting = PolicySetting(**(kept | asked))
-        return single(request, SettingAnswer(choose_policy(setting, actor=_person(request))).data)
+        return single(request, SettingAnswer(choose_policy(asked, actor=_person(request))).data)
+
+    @extend_schema(request=SettingSpec, responses=PreviewAnswer)
+    @action(detail=False, methods=["post"])
+    def preview(self, request: Request) -> Response:
+        """Preview the next round under another setting.
+
+        Beside it stands the next round under the present setting. Nothing is written. Staff only.
+        """
+        asked = _asked(request, PolicySetting.objects.current())
+        with solve_slots.slot_for(_person(request)):
+            return Response(preview_document(preview_policy(asked, timezone.now())))
+
+    @extend_schema(responses=GuardAnswer)
+    @action(detail=False, methods=["get"])
+    def guard(self, request: Request) -> Response:
+        """Get the effects of the current policy setting.
+
+        They are compared with what the policy lab predicted, once a minute.
+        """
+        return Response(GuardAnswer(guard_document(PolicyGuard.objects.current())).data)
 
     @extend_schema(responses=SettingAnswer(many=True))
     @action(detail=False, methods=["get"])
@@ -160,6 +185,27 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
         """Make an earlier policy setting current again. Staff only."""
         setting = restore_policy(get_object_or_404(PolicySetting, pk=pk), actor=_person(request))
         return single(request, SettingAnswer(setting).data, status.HTTP_201_CREATED)
+
+    @extend_schema(request=UndoSpec, responses={201: SettingAnswer})
+    @action(detail=False, methods=["post"], url_path=r"history/(?P<pk>\d{1,18})/undo")
+    def undo(self, request: Request, pk: str) -> Response:
+        """Undo the choice of a policy setting.
+
+        The one before it is current again; refused if another has been chosen since. Staff only.
+        """
+        text = body_of(request, UndoSpec)["note"]
+        setting = undo_choice(get_object_or_404(PolicySetting, pk=pk), actor=_person(request), note=text)
+        return single(request, SettingAnswer(setting).data, status.HTTP_201_CREATED)
+
+
+def _asked(request: Request, now: PolicySetting) -> PolicySetting:
+    """The setting that the body describes; what it leaves out is as now."""
+    asked = body_of(request, SettingSpec)
+    kept = {name: getattr(now, name) for name in KEPT_FIELDS}
+    asked["parameters"] = inherited_parameters(
+        asked["policy"], asked.get("parameters"), before=now.policy, kept=now.parameters
+    )
+    return PolicySetting(**(kept | asked))
 
 
 def _answer(policy: PolicyDescription, current: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""URLs of messages of agents, of a job's explanation, GPUs, logs and sessions, of arrays, nodes' GPUs, reports."""
+"""URLs of messages of agents, a job's explanation, GPUs, logs and sessions, arrays, nodes' GPUs, lab runs, reports."""
 
 from django.urls import path
 
@@ -10,6 +10,7 @@ from scheduler_app.api.forecasts import ForecastAccuracyView, ForecastView, Team
 from scheduler_app.api.gpus import JobGpusView, NodeGpusView
 from scheduler_app.api.history import HistoryView
 from scheduler_app.api.jobs import ExplainView
+from scheduler_app.api.lab_applying import LabApplyView, LabPreviewView
 from scheduler_app.api.logs import LogView
 from scheduler_app.api.report import ReportView
 from scheduler_app.api.sessions import SessionView
@@ -34,6 +35,8 @@ urlpatterns = [
     path("energy", EnergyView.as_view(), name="energy-report"),
     path("timeline", TimelineView.as_view(), name="timeline-report"),
     path("history", HistoryView.as_view(), name="history-trace"),
+    path("lab/runs/<int:pk>/preview", LabPreviewView.as_view(), name="lab-run-preview"),
+    path("lab/runs/<int:pk>/apply", LabApplyView.as_view(), name="lab-run-apply"),
     path("usage", UsageView.as_view(), name="usage-report"),
     path("report", ReportView.as_view(), name="monthly-report"),
     path("jobs/<uuid:pk>/logs", LogView.as_view(), name="job-logs"),

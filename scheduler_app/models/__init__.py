@@ -13,6 +13,7 @@ from scheduler_app.models.kept_forecast import KeptForecast
 from scheduler_app.models.lab_run import LabRun
 from scheduler_app.models.lease import SchedulerLease
 from scheduler_app.models.ledger import DailyUsage, GpuTypeUsage, TeamBacklog, TeamUsage
+from scheduler_app.models.policy_guard import PolicyGuard
 from scheduler_app.models.policy_setting import PolicySetting, policy_names
 from scheduler_app.models.quota_hour import QuotaHour
 from scheduler_app.models.retention_run import RetentionRun
@@ -36,6 +37,7 @@ __all__ = [
     "KeptForecast",
     "LabRun",
     "NodeUse",
+    "PolicyGuard",
     "PolicySetting",
     "QuotaHour",
     "RetentionRun",

@@ -25,7 +25,7 @@ from scheduler_app.fairness.usage_ledger import team_shares
 from scheduler_app.forecasts.accuracy import judge_forecasts
 from scheduler_app.forecasts.rate_accuracy import judge_rates
 from scheduler_app.gpu_watch.history import GpuNow, gpus_now
-from scheduler_app.models import Round, SetAside
+from scheduler_app.models import PolicyGuard, Round, SetAside
 from scheduler_app.operations.gpu_occupancy import CONDITIONS, gpu_counts
 from scheduler_app.operations.health import scheduler_health
 
@@ -60,6 +60,7 @@ class MetricsCollector(Collector):
         yield from _budgets(now)
         yield from _forecasts()
         yield from _rate_estimates()
+        yield from _policy_guard()
         yield _build()
 
 
@@ -243,6 +244,21 @@ def _rate_estimates() -> Iterator[Family]:
             error.add_metric([one.source], one.accuracy.mape)
             order.add_metric([one.source], one.accuracy.rank_correlation or 0)
     yield from (attempts, error, order)
+
+
+def _policy_guard() -> Iterator[Family]:
+    """Of the setting in force, if it was chosen from a run of the lab."""
+    guard = PolicyGuard.objects.current()
+    words = "1: what the policy lab's prediction and the effects of the policy in force come to; all 0: no prediction."
+    family = GaugeMetricFamily("motley_policy_guard", words, labels=["state"])
+    for state in PolicyGuard.State.values:
+        family.add_metric([state], int(guard is not None and guard.state == state))
+    words = "An effect of the policy in force over what the policy lab predicted."
+    effects = GaugeMetricFamily("motley_policy_effect_ratio", words, labels=["measure"])
+    for effect in guard.effects if guard else ():
+        if effect["value"] is not None and effect["predicted"]:
+            effects.add_metric([effect["measure"]], effect["value"] / effect["predicted"])
+    yield from (family, effects)
 
 
 def _build() -> Family:

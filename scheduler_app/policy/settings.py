@@ -1,4 +1,4 @@
-"""Policy settings: validate a policy with its parameters, and put it in force."""
+"""Policy settings: validate a policy with its parameters, put it in force, and undo that."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ from allocation.policies.parameters import (
 from audit_app.models import Action
 from audit_app.services import note
 from rest.errors import Fault, encodable, escaped
-from scheduler_app.errors import InvalidChoice, NoSuchPolicy
+from scheduler_app.errors import ChangedSince, InvalidChoice, NoSuchPolicy
 from scheduler_app.models import PolicySetting
 
 Parameters = dict[str, Any]
@@ -30,6 +30,8 @@ LEAST_PART = 0.01
 """Smallest time limit of a decision, as a fraction of the round length."""
 KEPT_FIELDS = ("round_length_s", "min_run_s", "solve_limit_part", "cpu_memory")
 """The other fields of a setting; they keep their values when another policy is chosen."""
+MOST_NOTE = 300
+"""Characters of a note."""
 SIMULATED = (
     "is for simulations only, because a GPU of the service belongs to one job at a time. "
     "Leave it out, or try it with `motley simulate run … --policy {policy}:{name}=true`."
@@ -109,14 +111,23 @@ def _sentence(reason: str) -> str:
     return f"is {kind}: {known}." if known else f"{reason}."
 
 
+def lock_settings() -> PolicySetting:
+    """The setting in force, which nobody else changes before the transaction ends."""
+    list(PolicySetting.objects.select_for_update().order_by("-id").values_list("pk")[:1])
+    return PolicySetting.objects.select_related("created_by").current()  # another may have been chosen meanwhile
+
+
 @transaction.atomic
-def choose_policy(setting: PolicySetting, *, actor: User | None) -> PolicySetting:
+def choose_policy(
+    setting: PolicySetting, *, actor: User | None, action: Action = Action.POLICY_CHOOSE
+) -> PolicySetting:
     """Put the policy in force as a new row; `InvalidChoice` with every fault. The old row stays as history."""
     setting.parameters = validated_parameters(setting.policy, setting.parameters)
+    lock_settings()
     message = "; ".join(filter(None, (format_parameters(setting.parameters), setting.note)))
     setting.pk, setting.created_by, setting.created_at = None, actor, timezone.now()
     setting.save(force_insert=True)
-    note(Action.POLICY_CHOOSE, actor=actor, target=setting.policy, target_id=setting.pk, message=message)
+    note(action, actor=actor, target=setting.policy, target_id=setting.pk, message=message)
     return setting
 
 
@@ -124,3 +135,25 @@ def restore_policy(setting: PolicySetting, *, actor: User | None) -> PolicySetti
     """Put a past setting in force again. `InvalidChoice` if the policy or a parameter no longer exists."""
     setting.note = f"back to the setting of {setting.created_at:%F %H:%M}"
     return choose_policy(setting, actor=actor)
+
+
+@transaction.atomic
+def undo_choice(chosen: PolicySetting, *, actor: User | None, note: str = "") -> PolicySetting:
+    """Put the setting before `chosen` in force; `ChangedSince` if `chosen` is not in force any more."""
+    current = lock_settings()
+    if current.pk != chosen.pk:
+        raise ChangedSince(current)
+    before = setting_before(chosen)
+    undone = f"undo of {chosen.policy} of {chosen.created_at:%F %H:%M}"
+    again = PolicySetting(
+        policy=before.policy,
+        parameters=before.parameters,
+        note="; ".join(filter(None, (undone, note)))[:MOST_NOTE],
+        **{name: getattr(before, name) for name in KEPT_FIELDS},
+    )
+    return choose_policy(again, actor=actor, action=Action.POLICY_UNDO)
+
+
+def setting_before(chosen: PolicySetting) -> PolicySetting:
+    """The setting that was in force before; the defaults, if there was none."""
+    return PolicySetting.objects.filter(pk__lt=chosen.pk).order_by("-pk").first() or PolicySetting()

@@ -193,9 +193,14 @@ def take_snapshot(now: datetime, setting: PolicySetting) -> tuple[Snapshot, Left
     """The snapshot, the jobs left out, the input rows, and the time from which time received counts."""
     rows, timing = read_for_round(now, setting)
     aside = _jobs_set_aside(rows, now)
-    snapshot, left_out = build_snapshot(rows.without(aside), timing, pinned=_attempts_of(rows, aside))
-    snapshot, left_out = close_nodes(snapshot, left_out, rows, timing)
+    snapshot, left_out = snapshot_without(aside, rows, timing)
     return snapshot, replace(left_out, set_aside=aside), rows, timing.shares_since
+
+
+def snapshot_without(aside: Collection[UUID], rows: InputRows, timing: Timing) -> tuple[Snapshot, LeftOut]:
+    """The snapshot in which these jobs are left alone, and keep their GPUs."""
+    built = build_snapshot(rows.without(aside), timing, pinned=_attempts_of(rows, aside))
+    return close_nodes(*built, rows, timing)
 
 
 def _jobs_set_aside(rows: InputRows, now: datetime) -> dict[UUID, SetAside]:
@@ -237,9 +242,14 @@ def read_for_round(
 
     `changed`: as if a job had just been changed; `begin_by`: with the jobs whose begin time comes until then.
     """
+    timing = timing_for(now, setting, changed=changed)
+    return read_input_rows(timing.shares_since, now, begin_by=begin_by), timing
+
+
+def timing_for(now: datetime, setting: PolicySetting, *, changed: bool = False) -> Timing:
+    """The timing of a round now under this setting."""
     shares_since = _shares_since(now, setting, changed=changed)
-    timing = Timing(now, setting.round_length_s, setting.min_run_s, shares_since, setting.solve_limit_s)
-    return read_input_rows(shares_since, now, begin_by=begin_by), timing
+    return Timing(now, setting.round_length_s, setting.min_run_s, shares_since, setting.solve_limit_s)
 
 
 def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Plan:

@@ -15,6 +15,7 @@ from scheduler_app.energy.advice import advise_when_due
 from scheduler_app.errors import LeaseLost
 from scheduler_app.forecasts.boosted_model import fit_when_due
 from scheduler_app.models import PolicySetting, Round
+from scheduler_app.policy.watch import judge_policy_when_due
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.inputs import newest_events
 from scheduler_app.round.lease import LONGEST_TURN, Fence, Loop, acquire_lease, lease_renewed
@@ -55,6 +56,7 @@ def engine_turn(holder: str, now: datetime) -> bool:
         drive_power(fence, now)
         delete_expired_when_due(now)
         fit_when_due(now)
+        judge_policy_when_due(now)
 
     return _turn(Loop.ENGINES, holder, now, work)
 

@@ -15,7 +15,9 @@ from jobs_app.models import Job
 from scheduler_app.explain.array_progress import ArrayProgress
 from scheduler_app.job_forecasts.showing import Interval, ShownForecast
 from scheduler_app.job_forecasts.wording import BEYOND, duration_words, interval_words
+from scheduler_app.models import PolicyGuard
 from scheduler_app.policy.catalogue import kind_of
+from scheduler_app.policy.guard import amount
 
 register = template.Library()
 
@@ -217,6 +219,18 @@ def takes(parameter: Parameter) -> str:
         return f"{kind_of(parameter)} {', '.join(parameter.names)}"
     between = "" if parameter.kind is bool else f", {parameter.least:g} to {parameter.most:g}"
     return f"{kind_of(parameter)}{between}"
+
+
+@register.filter
+def measured(value: float | None, measure: str) -> str:
+    """An effect of a policy in the unit of its measure."""
+    return NOTHING if value is None else amount(value, measure)
+
+
+@register.filter
+def verdict(state: str) -> str:
+    """What the guard of a policy says of a measure."""
+    return PolicyGuard.State(state).label
 
 
 @register.filter

@@ -12,7 +12,7 @@ from cluster_app.models import Node
 from jobs_app.models import ApiToken, Job
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import issue_token
-from scheduler_app.models import PolicySetting
+from scheduler_app.models import LabRun, PolicySetting
 
 ELSEWHERE = ("admin/", "api/", "static/")
 """Django's own site, and REST, whose routes have a table of their own."""
@@ -27,7 +27,7 @@ class Row:
     staff: int = 200
     anonymous: int = 302
     of: str = ""
-    """What the address names: a job, a node, a round, a policy, a setting of the past, a token."""
+    """What the address names: a job, a node, a round, a policy, a setting of the past, a lab run, a token."""
     post: dict[str, Any] | None = None
     also: tuple[str, ...] = field(default=())
 
@@ -56,6 +56,9 @@ PAGES: dict[str, Row] = {
     "replay": Row(of="round", post={}),
     "policies": LIST,
     "choose-policy": Row(of="policy", stranger=403, member=403, staff=302, post=TIMES),
+    "preview-policy": Row(of="policy", stranger=403, member=403, post=TIMES),
+    "undo-policy": Row(of="setting", stranger=403, member=403, staff=302, post={}),
+    "apply-lab-run": Row(of="run", stranger=403, member=403, staff=302, post={"policy": "fifo"}),
     "go-back": Row(of="setting", stranger=403, member=403, staff=302, post={}),
     "fairness": LIST,
     "utilization": LIST,
@@ -109,6 +112,7 @@ def places(decided, member) -> dict[str, Any]:
         "policy": "fifo",
         "setting": PolicySetting.objects.create().pk,
         "secret": set_secret("KEY", "long enough", team=job.team, actor=member).pk,
+        "run": LabRun.objects.create(owner=member, days=7, policies=["fifo"]).pk,
         "token": ApiToken.objects.get(user=member).pk,
     }
 

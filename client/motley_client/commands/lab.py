@@ -11,6 +11,7 @@ from motley_client.completion import policies as known_policies
 from motley_client.lookup import connect
 from motley_client.responses import LabRun
 from motley_client.tables.lab import lab_run_details, lab_runs_table, progress
+from motley_client.tables.policy_effects import applied_details, lab_preview_details
 from motley_client.terminal import Output, OutputOption, emit, now, warn
 
 LATEST_RUNS = 20
@@ -68,6 +69,37 @@ def cancel(context: typer.Context, number: RunArgument, output: OutputOption = O
     with connect(context) as client:
         found = client.cancel_lab_run(number)
     emit(output, found, names=[str(number)], table=lambda: lab_run_details(found))
+
+
+@lab.command()
+def apply(
+    context: typer.Context,
+    number: RunArgument,
+    policy: Annotated[str, typer.Argument(metavar="POLICY", help="One of the run's, as named there.")],
+    *,
+    note: Annotated[str, typer.Option(help="Reason, recorded in the history.")] = "",
+    watch_hours: Annotated[
+        float | None, typer.Option(metavar="HOURS", help="How long the effects are watched; default: 6.")
+    ] = None,
+    undo_by_itself: Annotated[
+        bool, typer.Option("--undo-by-itself", help="Undo the change once its effects are worse than predicted.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what the next round would do, and change nothing.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Use a policy of the run from the next round on, and watch its effects. Administrators only."""
+    with connect(context) as client:
+        if dry_run:
+            found = client.preview_lab_policy(number, policy)
+            emit(output, found, names=[policy], table=lambda: lab_preview_details(found))
+            return
+        applied = client.apply_lab_policy(
+            number, policy, note=note, guard_hours=watch_hours, undo_by_itself=undo_by_itself
+        )
+    names = [applied["setting"]["policy"]]
+    emit(output, applied, names=names, table=lambda: applied_details(applied, now=now()))
 
 
 def _changes(words: list[str]) -> dict[str, int]:

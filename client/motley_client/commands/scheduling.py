@@ -2,16 +2,19 @@
 
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from motley_client.client import Client
 from motley_client.completion import TeamOption
 from motley_client.completion import policies as known_policies
 from motley_client.lookup import connect
-from motley_client.responses import Policy
+from motley_client.responses import ChosenPolicy, Policy
 from motley_client.spec import SpecError, numbers_of
+from motley_client.tables.policy_effects import chosen_details, preview_details
 from motley_client.tables.report import report_tables
 from motley_client.tables.scheduling import (
     choices_table,
@@ -105,10 +108,11 @@ def rounds(
 
 @policy.command()
 def show(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """Show the current policy and its settings."""
+    """Show the current policy, its settings and, if it was applied from the policy lab, its effects."""
     with connect(context) as client:
-        current = client.current_policy()
-    emit(output, current, names=[current["policy"]], table=lambda: policy_details(current, now=now()))
+        current, guard = client.current_policy(), client.policy_guard()
+    details = partial(chosen_details, current, guard, now=now())
+    emit(output, {**current, "guard": guard}, names=[current["policy"]], table=details)
 
 
 @policy.command("list")
@@ -170,6 +174,9 @@ def choose(
         typer.Option(help="How CPUs and memory are shared that no job asks for."),
     ] = None,
     note: Annotated[str | None, typer.Option(help="Reason, recorded in the history.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what the next round would do, and change nothing.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Use this policy from the next round on. Administrators only.
@@ -177,30 +184,48 @@ def choose(
     Times and --cpu-memory stay as they are if not given. Without --param, the current policy keeps its parameters and
     another policy starts with its defaults; with --param, parameters that are not given have their defaults.
     """
+    asked: dict[str, Any] = {
+        "parameters": numbers_of("--param", parameter or []) or None,
+        "round_length_s": round_length,
+        "min_run_s": min_run,
+        "solve_limit_part": solve_limit,
+        "cpu_memory": cpu_memory and cpu_memory.value,
+    }
     with connect(context) as client:
-        chosen = client.choose_policy(
-            name,
-            parameters=numbers_of("--param", parameter or []) or None,
-            round_length_s=round_length,
-            min_run_s=min_run,
-            solve_limit_part=solve_limit,
-            cpu_memory=cpu_memory and cpu_memory.value,
-            note=note,
-        )
+        if dry_run:
+            found = client.preview_policy(name, **asked)
+            names = [one["job"] for one in found["listed"]]
+            emit(output, found, names=names, table=lambda: preview_details(found))
+            return
+        chosen = client.choose_policy(name, **asked, note=note)
     emit(output, chosen, names=[chosen["policy"]], table=lambda: policy_details(chosen, now=now()))
 
 
 @policy.command()
 def undo(
     context: typer.Context,
-    choice: Annotated[int, typer.Argument(metavar="ID", help="Id of the settings, from motley policy history.")],
+    choice: Annotated[
+        int | None,
+        typer.Argument(metavar="ID", help="Id of settings from motley policy history; default: those before."),
+    ] = None,
     *,
+    note: Annotated[str, typer.Option(help="Reason of the undo, recorded in the history.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Restore earlier settings of the policy. Administrators only."""
+    """Undo the last change of the policy, or restore the settings with this ID. Administrators only."""
+    if note and choice is not None:
+        raise typer.BadParameter("leave it out, or leave out ID", param_hint="--note")
     with connect(context) as client:
-        chosen = client.choose_policy_again(choice)
+        chosen = _undone(client, note) if choice is None else client.choose_policy_again(choice)
     emit(output, chosen, names=[chosen["policy"]], table=lambda: policy_details(chosen, now=now()))
+
+
+def _undone(client: Client, note: str) -> ChosenPolicy:
+    """The service refuses if another setting is chosen between the two requests."""
+    current = client.current_policy()
+    if current["id"] is None:
+        raise SpecError("No policy has been set yet: there is nothing to undo.")
+    return client.undo_policy(current["id"], note=note)
 
 
 def _find_policy(policies: list[Policy], name: str) -> Policy:
