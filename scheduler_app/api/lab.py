@@ -16,19 +16,16 @@ from rest.bodies import Strict, Text, body_of
 from rest.pagination import NewestFirst
 from rest.parsers import read_large_body
 from rest.representation import ShowMany, ShowOne
-from scheduler_app.lab.requests import USUAL_DAYS, LabRequest, ask_for_run, cancel_run
+from scheduler_app.lab.requests import MOST_NODES, MOST_POLICIES, USUAL_DAYS, LabRequest, ask_for_run, cancel_run
 from scheduler_app.lab.results import SIZE_NAMES
 from scheduler_app.lab.uploads import MOST_BYTES, UPLOAD_FORMATS, Upload
 from scheduler_app.models import LabRun
-from scheduler_app.models.lab_run import MOST_DAYS
+from scheduler_app.models.lab_run import HIDDEN, MOST_DAYS
 from scheduler_app.policy.settings import LONGEST_S
 from simulation.traces.reading import LEAST_WEIGHT, MOST_WEIGHT
 
-MOST_POLICIES = 8
 LARGEST_BODY_BYTES = 4 * MOST_BYTES
 """A trace and a table of rates, in which JSON writes some characters as two or more."""
-MOST_NODES = 1_000
-"""That a run may add of a GPU type: more is another cluster, and the simulation takes hours."""
 
 
 class LabRunSpec(Strict):
@@ -165,9 +162,6 @@ class LabRunAnswer(serializers.ModelSerializer[LabRun]):
             "finished_at",
         )
         read_only_fields: tuple[str, ...] = fields
-
-
-HIDDEN = "The result has figures of teams whose jobs you may no longer see."
 
 
 class LabRunInFull(LabRunAnswer):

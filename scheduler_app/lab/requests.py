@@ -19,6 +19,9 @@ from simulation.scenario.setting import InvalidSetting, read_policy
 MOST_UNFINISHED = 3
 """Of one person."""
 USUAL_DAYS = 7
+MOST_POLICIES = 8
+MOST_NODES = 1_000
+"""That a run may add of a GPU type: more is another cluster, and the simulation takes hours."""
 MOST_NAMED = 20
 """Teams in an error."""
 

@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 MOST_DAYS = 366
+HIDDEN = "The result has figures of teams whose jobs you may no longer see."
 
 
 class LabRunQuerySet(models.QuerySet["LabRun"]):
@@ -81,6 +82,10 @@ class LabRun(models.Model):
 
     def __str__(self) -> str:
         return f"lab run {self.pk}"
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self.state in LabRun.UNFINISHED
 
     def shows_result_to(self, user: User) -> bool:
         """Whether the user may see the jobs of all teams that are in the result."""

@@ -12,7 +12,7 @@ from cluster_app.models import Node
 from jobs_app.models import ApiToken, Job
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import issue_token
-from scheduler_app.models import PolicySetting
+from scheduler_app.models import LabRun, PolicySetting
 
 ELSEWHERE = ("admin/", "api/", "static/")
 """Django's own site, and REST, whose routes have a table of their own."""
@@ -57,6 +57,9 @@ PAGES: dict[str, Row] = {
     "policies": LIST,
     "choose-policy": Row(of="policy", stranger=403, member=403, staff=302, post=TIMES),
     "go-back": Row(of="setting", stranger=403, member=403, staff=302, post={}),
+    "lab": LIST,
+    "lab-run": Row(of="lab", stranger=404),
+    "cancel-lab-run": Row(of="lab", stranger=404, member=302, staff=302, post={}),
     "fairness": LIST,
     "utilization": LIST,
     "energy": LIST,
@@ -106,6 +109,7 @@ def places(decided, member) -> dict[str, Any]:
         "node": Node.objects.first().name,
         "round": decided.number,
         "policy": "fifo",
+        "lab": LabRun.objects.create(owner=member, days=7, policies=["fifo"]).pk,
         "setting": PolicySetting.objects.create().pk,
         "secret": set_secret("KEY", "long enough", team=job.team, actor=member).pk,
         "token": ApiToken.objects.get(user=member).pk,

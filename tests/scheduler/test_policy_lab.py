@@ -13,7 +13,6 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from cluster_app.models import GpuType
-from jobs_app.models import Attempt, Job
 from scheduler_app.errors import LabRunHasEnded
 from scheduler_app.lab import simulations
 from scheduler_app.lab.history import MOST_JOBS
@@ -23,6 +22,7 @@ from scheduler_app.lab.results import summary
 from scheduler_app.lab.runs import MOST_TRIES, SILENT, claim_run, follow, note_lost
 from scheduler_app.lab.uploads import MOST_BYTES, Upload
 from scheduler_app.models import LabRun, LabTrace
+from tests.lab_history import a_day_of_jobs, ran
 from tests.rest_callers import caller
 from tests.service_lab import Lab
 
@@ -32,28 +32,8 @@ State = LabRun.State
 
 @pytest.fixture
 def cluster(lab: Lab) -> Lab:
-    """Two A100, and a day on which a long job of ada's came before three short ones of bob's."""
-    lab.node("n1", gpus=2)
-    lab.policy("fifo", round_s=60)
-    bob = lab.user("bob", "language")
-    for number, (owner, minutes) in enumerate([(lab.user(), 600), (bob, 10), (bob, 10), (bob, 10)]):
-        job = lab.submit(gpus=2, owner=owner, rates={"a100": {"2": 1}}, total_steps=60 * minutes)
-        ran(lab, job, after_min=number, minutes=minutes)
+    a_day_of_jobs(lab)
     return lab
-
-
-def ran(lab: Lab, job: Job, *, after_min: int, minutes: int) -> None:
-    """Row of a job that came so late, ran so long when those before it had ended."""
-    came = lab.now - timedelta(hours=20) + timedelta(minutes=after_min)
-    before = Attempt.objects.order_by("-ended_at").values_list("ended_at", flat=True).first()
-    start = max(filter(None, (came, before)))
-    end, seconds = start + timedelta(minutes=minutes), 60.0 * minutes
-    lab.attempt(
-        job, state="ended", outcome="succeeded", gpu_count=job.gpus_min, rate=1.0, started_at=start, ended_at=end,
-        gpu_type=GpuType.objects.get(),
-    )  # fmt: skip
-    row = {"created_at": came, "started_at": start, "finished_at": end, "ran_s": seconds, "state": "succeeded"}
-    Job.objects.filter(pk=job.pk).update(**row)
 
 
 def asked(lab: Lab, *policies: str, owner: User | None = None, **columns: Any) -> LabRun:
