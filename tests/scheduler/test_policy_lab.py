@@ -3,7 +3,8 @@
 import json
 import signal
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,15 @@ from cluster_app.models import GpuType
 from scheduler_app.errors import LabRunHasEnded
 from scheduler_app.lab import simulations
 from scheduler_app.lab.history import MOST_JOBS
+from scheduler_app.lab.memory import limit_memory
 from scheduler_app.lab.nodes import cluster_words, read_node_gpus, with_changes
 from scheduler_app.lab.requests import LabRequest, ask_for_run, cancel_run
 from scheduler_app.lab.results import summary
 from scheduler_app.lab.runs import MOST_TRIES, SILENT, claim_run, follow, note_lost
 from scheduler_app.lab.uploads import MOST_BYTES, Upload
 from scheduler_app.models import LabRun, LabTrace
+from simulation.clock.process_pool import FailedRun, RunUpdate
+from simulation.results.comparison import Comparison
 from tests.lab_history import a_day_of_jobs, ran
 from tests.rest_callers import caller
 from tests.service_lab import Lab
@@ -341,6 +345,46 @@ def test_a_run_that_is_lost_with_its_scheduler_is_begun_again_and_the_first_proc
     simulations.end_run(lost, State.FAILED, message="too late")
     run.refresh_from_db()
     assert (run.state, run.message, run.tries) == (State.RUNNING, "", 2)
+
+
+# -- memory ------------------------------------------------------------------------------------------------------
+
+ALLOCATE = "input(); bytearray(1 << 30)"
+
+
+def test_the_process_of_a_run_has_no_more_memory_than_its_limit(settings: Any) -> None:
+    settings.MOTLEY_LAB_MEMORY_MIB = 512
+    process = subprocess.Popen([sys.executable, "-c", ALLOCATE], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    limit_memory(process.pid)
+    _, told = process.communicate(b"\n")
+    assert (process.returncode, b"MemoryError" in told) == (1, True)
+
+
+@pytest.mark.parametrize("part", ["the run", "a policy"])
+def test_a_run_that_reaches_its_memory_limit_says_so(
+    cluster: Lab, monkeypatch: pytest.MonkeyPatch, settings: Any, part: str
+) -> None:
+    settings.MOTLEY_LAB_MEMORY_MIB = 600
+    if part == "the run":
+        monkeypatch.setattr(simulations, "read_history", _out_of_memory)
+    else:
+        monkeypatch.setattr(Comparison, "run", _failing)
+    run = simulated(cluster, asked(cluster))
+    assert (run.state, "It reached its memory limit of 600 MiB: choose fewer days" in run.message) == (
+        State.FAILED,
+        True,
+    )
+
+
+def _out_of_memory(*_: Any, **__: Any) -> None:
+    raise MemoryError
+
+
+def _failing(comparison: Comparison, _: int) -> Iterator[Any]:
+    """As the process of each simulation tells it."""
+    for task in comparison.tasks:
+        comparison.failed[task.policy, task.seed] = FailedRun("_ArrayMemoryError: Unable to allocate 9 GiB")
+        yield RunUpdate[Any](0, result=comparison.failed[task.policy, task.seed])
 
 
 # -- nodes and words ---------------------------------------------------------------------------------------------
