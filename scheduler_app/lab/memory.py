@@ -19,9 +19,9 @@ def memory_limit_mib() -> int:
 
 
 def limit_memory(process_id: int) -> None:
-    """Limit another process, and those that it starts, each for itself; nothing if it has ended."""
+    """Limit another process, and those that it starts, each for itself; not if it has ended, or has a lower limit."""
     most = memory_limit_mib() * MIB
-    with suppress(ProcessLookupError):
+    with suppress(OSError, ValueError):
         resource.prlimit(process_id, resource.RLIMIT_AS, (most, most))
 
 
