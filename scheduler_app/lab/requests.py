@@ -88,8 +88,12 @@ def _policy_faults(policies: Sequence[str]) -> Iterator[Fault]:
 
 
 def _node_faults(changes: Mapping[str, int]) -> Iterator[Fault]:
+    there = read_node_gpus()
+    if not there:
+        yield Fault(pointer="/nodes", code="no_such_nodes", detail="The cluster has no nodes: add some first.")
+        return
     try:
-        with_changes(read_node_gpus(), changes)
+        with_changes(there, changes)
     except NoSuchNodes as error:
         yield Fault(pointer=f"/nodes/{escaped(error.gpu_type)}", code="no_such_nodes", detail=encodable(str(error)))
 

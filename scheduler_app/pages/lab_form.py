@@ -37,7 +37,7 @@ class TextFile(forms.FileField):
 class LabForm(forms.Form):
     """What is simulated, and how; the fields of nodes depend on the cluster."""
 
-    days = forms.IntegerField(label="Last days", initial=USUAL_DAYS, min_value=1, max_value=MOST_DAYS)
+    days = forms.IntegerField(required=False, label="Last days", initial=USUAL_DAYS, min_value=1, max_value=MOST_DAYS)
     trace = TextFile(required=False, label="Trace", help_text="In place of the last days; 8 MiB of text at most.")
     trace_format = forms.ChoiceField(
         label="Format of the trace", choices=[(n, n) for n in UPLOAD_FORMATS], initial="csv"
@@ -96,7 +96,7 @@ class LabForm(forms.Form):
         nodes = {name.removeprefix(OF_NODES): n for name, n in filled.items() if name.startswith(OF_NODES) and n}
         return LabRequest(
             policies=[*filled["policies"], *filled["with_parameters"]],
-            days=filled["days"],
+            days=filled["days"] or USUAL_DAYS,
             upload=upload if filled["trace"] else None,
             round_length_s=filled["round_length_s"],
             nodes=nodes,

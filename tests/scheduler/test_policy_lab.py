@@ -244,6 +244,11 @@ def test_a_run_that_cannot_be_is_refused_by_field(lab: Lab, change: dict[str, An
     assert (fault["pointer"], words in fault["detail"]) == (pointer, True), fault
 
 
+def test_a_run_on_a_cluster_without_nodes_is_refused(lab: Lab) -> None:
+    answer = caller(lab.user()).post(RUNS, {"policies": ["fifo"]}, format="json")
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/nodes")
+
+
 def test_one_person_has_three_unfinished_runs_at_most(lab: Lab) -> None:
     lab.node("n1")
     ada, bob = caller(lab.user()), caller(lab.user("bob", "language"))
