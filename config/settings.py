@@ -311,6 +311,8 @@ MOTLEY_SOLVES = env.int("MOTLEY_SOLVES", 2, validate=validate.Range(min=1))
 """Most what-if analyses and replays of rounds that one process solves at the same time."""
 MOTLEY_FORECASTS = env.bool("MOTLEY_FORECASTS", True)
 """Whether a process forecasts after rounds when jobs start and end."""
+MOTLEY_LAB_MEMORY_MIB = env.int("MOTLEY_LAB_MEMORY_MIB", None, validate=validate.Range(min=512))
+"""Most memory of each process of a run of the policy lab; None: by the machine's memory."""
 MOTLEY_LOG_STREAMS = env.int("MOTLEY_LOG_STREAMS", 8)
 """Open event streams and waiting polls of logs in one process, each of which keeps a thread."""
 MOTLEY_LOG_POLLS = env.int("MOTLEY_LOG_POLLS", 20, validate=validate.Range(min=1))

@@ -429,12 +429,21 @@ class Client(Connection):
         self,
         policies: Sequence[str],
         *,
-        days: int = 7,
+        days: int | None = None,
+        trace: str | None = None,
+        trace_format: str | None = None,
+        throughputs: str | None = None,
         round_length_s: float | None = None,
         nodes: Mapping[str, int] | None = None,
+        team_weights: Mapping[str, float] | None = None,
     ) -> LabRun:
-        """Ask for a run of the policy lab: your teams' jobs of the last days under these policies, on changed nodes."""
-        asked = {"policies": list(policies), "days": days, "round_length_s": round_length_s, "nodes": nodes or {}}
+        """Ask for a run of the policy lab: your teams' jobs of the last days, or of a trace, under these policies.
+
+        `trace` and `throughputs` are texts; `days`, `nodes` and `team_weights` are as in REST.
+        """
+        about = {"round_length_s": round_length_s, "nodes": nodes, "team_weights": team_weights}
+        source = {"days": days, "trace": trace, "trace_format": trace_format, "throughputs": throughputs}
+        asked = {"policies": list(policies), **without_empty(about), **without_empty(source)}
         return cast("LabRun", self._json("POST", "lab/runs", json=asked))
 
     def lab_runs(self) -> Iterator[LabRun]:

@@ -600,10 +600,12 @@ class LabRun(TypedDict):
 
     id: int
     owner: str
-    days: int
+    days: int | None
+    trace_format: str
     policies: list[str]
     round_length_s: float | None
     nodes: dict[str, int]
+    team_weights: dict[str, float]
     state: str
     done: int
     total: int

@@ -14,9 +14,9 @@ from rest_framework.views import APIView
 from jobs_app.models import Job
 from jobs_app.permissions import NotForJobs, caller
 from rest.query import Flag, query_of
-from scheduler_app.lab.history import read_history
-from scheduler_app.lab.trace import as_they_are, numbered, trace_of
-from simulation.traces.motley_csv import write_motley_csv
+from scheduler_app.lab.history import stream_history
+from scheduler_app.lab.trace import as_they_are, numbered, stream_trace
+from simulation.traces.motley_csv import stream_motley_csv
 
 CSV = "text/csv"
 USUAL, MOST = timedelta(days=7), timedelta(days=366)
@@ -52,7 +52,7 @@ class HistoryView(APIView):
         """
         asked, now = query_of(request, HistoryQuery), timezone.now()
         jobs = Job.objects.visible_to(caller(request))
-        history = read_history(jobs, asked["since"], asked["until"], now=now)
-        lines = write_motley_csv(trace_of(history, numbered if asked["anonymise"] else as_they_are))
+        parts = stream_history(jobs, asked["since"], asked["until"], now=now)
+        lines = stream_motley_csv(stream_trace(parts, numbered if asked["anonymise"] else as_they_are))
         headers = {"Content-Disposition": 'attachment; filename="history.csv"'}
         return StreamingHttpResponse(lines, content_type=f"{CSV}; charset=utf-8", headers=headers)

@@ -1,8 +1,10 @@
 """REST: runs of the policy lab (`/lab/runs`)."""
 
+from typing import Any
+
 from django.db.models import QuerySet
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema, extend_schema_view
+from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -12,15 +14,18 @@ from jobs_app.permissions import NotForJobs, caller
 from jobs_app.submission.fields import Number
 from rest.bodies import Strict, Text, body_of
 from rest.pagination import NewestFirst
+from rest.parsers import read_large_body
 from rest.representation import ShowMany, ShowOne
-from scheduler_app.lab.requests import LabRequest, ask_for_run, cancel_run
+from scheduler_app.lab.requests import MOST_NODES, MOST_POLICIES, USUAL_DAYS, LabRequest, ask_for_run, cancel_run
+from scheduler_app.lab.results import SIZE_NAMES
+from scheduler_app.lab.uploads import MOST_BYTES, UPLOAD_FORMATS, Upload
 from scheduler_app.models import LabRun
-from scheduler_app.models.lab_run import MOST_DAYS
+from scheduler_app.models.lab_run import HIDDEN, MOST_DAYS
 from scheduler_app.policy.settings import LONGEST_S
+from simulation.traces.reading import LEAST_WEIGHT, MOST_WEIGHT
 
-MOST_POLICIES = 8
-MOST_NODES = 1_000
-"""That a run may add of a GPU type: more is another cluster, and the simulation takes hours."""
+LARGEST_BODY_BYTES = 4 * MOST_BYTES
+"""A trace and a table of rates, in which JSON writes some characters as two or more."""
 
 
 class LabRunSpec(Strict):
@@ -32,7 +37,20 @@ class LabRunSpec(Strict):
         max_length=MOST_POLICIES,
         help_text="Names, with parameters as in `sia:power=-0.5,gap=0.01`.",
     )
-    days = serializers.IntegerField(min_value=1, max_value=MOST_DAYS, default=7, help_text="The last N days.")
+    days = serializers.IntegerField(
+        min_value=1, max_value=MOST_DAYS, required=False, help_text=f"The last N days; default: {USUAL_DAYS}."
+    )
+    trace = Text(
+        required=False,
+        trim_whitespace=False,
+        help_text=f"In place of the last days: the text of a trace, {MOST_BYTES >> 20} MiB at most.",
+    )
+    trace_format = serializers.ChoiceField(choices=UPLOAD_FORMATS, default="csv", help_text="Format of `trace`.")
+    throughputs = Text(
+        required=False,
+        trim_whitespace=False,
+        help_text="Rates of its workloads, as text in Gavel's JSON format; traces in Gavel's format need it.",
+    )
     round_length_s = Number(
         required=False, allow_null=True, min_value=1, max_value=LONGEST_S, help_text="Default: as it is now."
     )
@@ -41,6 +59,83 @@ class LabRunSpec(Strict):
         required=False,
         help_text="GPU type → nodes of its usual size that are added, or taken if negative.",
     )
+    team_weights = serializers.DictField(
+        child=Number(min_value=LEAST_WEIGHT, max_value=MOST_WEIGHT),
+        required=False,
+        help_text="Team → its weight in place of the present one.",
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "trace" not in attrs and attrs.get("throughputs"):
+            raise serializers.ValidationError({"throughputs": "It is for a `trace`: give that, too."})
+        if "trace" in attrs and "days" in attrs:
+            raise serializers.ValidationError({"days": "Give either days or a trace."})
+        return attrs
+
+    @staticmethod
+    def request_of(body: dict[str, Any]) -> LabRequest:
+        """The request of a valid body."""
+        text, format_name, table = body.pop("trace", None), body.pop("trace_format"), body.pop("throughputs", "")
+        if text is None:
+            return LabRequest(**body)
+        return LabRequest(**body, upload=Upload(text=text, format_name=format_name, throughputs=table))
+
+
+def _figures(text: str, **options: Any) -> serializers.DictField:
+    """Figures by name; null where one is not defined."""
+    return serializers.DictField(child=serializers.FloatField(allow_null=True), help_text=text, **options)
+
+
+class LabCurves(serializers.Serializer[Any]):
+    jct_h = serializers.ListField(child=serializers.FloatField(), help_text="Completion times, each per cent of jobs.")
+    rho = serializers.ListField(child=serializers.FloatField(), help_text="Finish-time fairness, likewise.")
+    busy = serializers.ListField(
+        child=serializers.FloatField(), help_text="Busy part of all GPUs in equal intervals of the simulated time."
+    )
+    hours = serializers.FloatField(help_text="Length of the simulated time.")
+
+
+class LabChange(serializers.Serializer[Any]):
+    jobs = serializers.IntegerField(help_text="Jobs that are done in both simulations.")
+    avg_jct_h = serializers.FloatField(allow_null=True)
+    change = serializers.FloatField(allow_null=True, help_text="Relative, from the present policy as simulated.")
+
+
+class LabTeam(LabChange):
+    team = serializers.CharField()
+
+
+class LabSize(LabChange):
+    size = serializers.ChoiceField(choices=SIZE_NAMES, help_text="By the fewest GPUs that the jobs may run on.")
+
+
+class LabPresent(serializers.Serializer[Any]):
+    policy = serializers.CharField()
+    figures = _figures("As simulated on the present nodes.")
+    errors = _figures(  # type: ignore[assignment]  # the class keeps its own property
+        "Relative difference from `actual`; empty for an uploaded trace."
+    )
+    curves = LabCurves()
+
+
+class LabPolicy(serializers.Serializer[Any]):
+    policy = serializers.CharField()
+    failed = serializers.CharField(help_text="Why there are no figures.")
+    figures = _figures("As simulated.", allow_null=True)
+    curves = LabCurves(allow_null=True)
+    teams = LabTeam(many=True, help_text="The winners first.")
+    sizes = LabSize(many=True)
+
+
+class LabResult(serializers.Serializer[Any]):
+    """Result of a run; times are in hours, energy is of GPUs while jobs have them, by the power of their types."""
+
+    jobs = serializers.IntegerField()
+    cluster = serializers.CharField(help_text="That of `policies`, as in a100=2x8.")
+    actual = _figures("What really happened; null for an uploaded trace.", allow_null=True)
+    present = LabPresent()
+    policies = LabPolicy(many=True)
+    summary = serializers.CharField()
 
 
 class LabRunAnswer(serializers.ModelSerializer[LabRun]):
@@ -54,9 +149,11 @@ class LabRunAnswer(serializers.ModelSerializer[LabRun]):
             "id",
             "owner",
             "days",
+            "trace_format",
             "policies",
             "round_length_s",
             "nodes",
+            "team_weights",
             "state",
             "done",
             "total",
@@ -68,13 +165,18 @@ class LabRunAnswer(serializers.ModelSerializer[LabRun]):
 
 
 class LabRunInFull(LabRunAnswer):
-    result = serializers.DictField(
-        read_only=True,
-        allow_null=True,
-        help_text="`actual`: what really happened; `present`: the present policy as simulated, with its `errors` "
-        "(relative); `policies`: figures of each, and its teams with the change of their mean completion time; "
-        "`summary`. Times are in hours.",
-    )
+    result = serializers.SerializerMethodField()
+
+    @extend_schema_field(LabResult(allow_null=True))
+    def get_result(self, run: LabRun) -> dict[str, Any] | None:
+        return run.result if self._shown(run) else None
+
+    def to_representation(self, instance: LabRun) -> dict[str, Any]:
+        shown: dict[str, Any] = super().to_representation(instance)
+        return shown if self._shown(instance) else shown | {"message": HIDDEN}
+
+    def _shown(self, run: LabRun) -> bool:
+        return run.shows_result_to(caller(self.context["request"]))
 
     class Meta(LabRunAnswer.Meta):
         fields = (*LabRunAnswer.Meta.fields, "result")
@@ -103,13 +205,14 @@ class LabRunViewSet(ShowMany[LabRun], ShowOne[LabRun], viewsets.GenericViewSet[L
 
     @extend_schema(request=LabRunSpec, responses={201: LabRunInFull}, summary="Ask for a run of the policy lab")
     def create(self, request: Request) -> Response:
-        """Simulate the jobs of the caller's teams, of all teams for staff, under these policies.
+        """Simulate the jobs of the caller's teams, of all teams for staff, or those of a trace, under these policies.
 
         A person may have three unfinished runs. One run is simulated at a time.
         """
-        asked = LabRequest(**body_of(request, LabRunSpec))
+        read_large_body(request, most=LARGEST_BODY_BYTES)
+        asked = LabRunSpec.request_of(body_of(request, LabRunSpec))
         run = ask_for_run(asked, owner=caller(request), now=timezone.now())
-        return Response(LabRunInFull(run).data, status=status.HTTP_201_CREATED)
+        return Response(self._in_full(run), status=status.HTTP_201_CREATED)
 
     @extend_schema(request=None, responses=LabRunInFull, summary="Cancel a run of the policy lab")
     @action(detail=True, methods=["post"])
@@ -118,4 +221,7 @@ class LabRunViewSet(ShowMany[LabRun], ShowOne[LabRun], viewsets.GenericViewSet[L
         run = self.get_object()
         cancel_run(run, now=timezone.now())
         run.refresh_from_db()
-        return Response(LabRunInFull(run).data)
+        return Response(self._in_full(run))
+
+    def _in_full(self, run: LabRun) -> Any:
+        return LabRunInFull(run, context=self.get_serializer_context()).data

@@ -7,43 +7,64 @@ from datetime import datetime
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from jobs_app.models import Team
 from rest.errors import Fault, encodable, escaped
 from scheduler_app.errors import InvalidLabRun, LabRunHasEnded, TooManyLabRuns
 from scheduler_app.lab.nodes import NoSuchNodes, read_node_gpus, with_changes
-from scheduler_app.models import LabRun
+from scheduler_app.lab.uploads import InvalidUpload, Upload, read_upload
+from scheduler_app.models import LabRun, LabTrace
 from scheduler_app.policy.settings import policy_faults
 from simulation.scenario.setting import InvalidSetting, read_policy
 
 MOST_UNFINISHED = 3
 """Of one person."""
+USUAL_DAYS = 7
+MOST_POLICIES = 8
+MOST_NODES = 1_000
+"""That a run may add of a GPU type: more is another cluster, and the simulation takes hours."""
+MOST_NAMED = 20
+"""Teams in an error."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabRequest:
-    """What is simulated: days of history, policies, round length (None: as now), nodes added or taken by GPU type."""
+    """What is simulated: days of history, or an uploaded trace; and how, with None and nothing for as it is now."""
 
-    days: int
     policies: Sequence[str]
+    days: int = USUAL_DAYS
+    upload: Upload | None = None
     round_length_s: float | None = None
     nodes: Mapping[str, int] = field(default_factory=dict)
+    """GPU type → nodes added, or taken if negative."""
+    team_weights: Mapping[str, float] = field(default_factory=dict)
 
 
 def ask_for_run(asked: LabRequest, *, owner: User, now: datetime) -> LabRun:
     """Put a run into the queue; raises InvalidLabRun with every fault, or TooManyLabRuns."""
-    if faults := [*_policy_faults(asked.policies), *_node_faults(asked.nodes)]:
+    faults = [*_policy_faults(asked.policies), *_node_faults(asked.nodes), *_team_faults(asked, owner)]
+    if faults:
         raise InvalidLabRun(faults)
     with transaction.atomic():
         User.objects.select_for_update().get(pk=owner.pk)  # two requests at once would both find room for one
         if LabRun.objects.unfinished().filter(owner=owner).count() >= MOST_UNFINISHED:
             raise TooManyLabRuns(f"You have {MOST_UNFINISHED} unfinished runs: wait for one to end, or cancel one.")
-        return LabRun.objects.create(
-            owner=owner,
-            days=asked.days,
-            policies=list(dict.fromkeys(asked.policies)),
-            round_length_s=asked.round_length_s,
-            nodes={name: change for name, change in asked.nodes.items() if change},
-            created_at=now,
-        )
+        return _created(asked, owner, now)
+
+
+def _created(asked: LabRequest, owner: User, now: datetime) -> LabRun:
+    run = LabRun.objects.create(
+        owner=owner,
+        days=None if asked.upload else asked.days,
+        trace_format=asked.upload.format_name if asked.upload else "",
+        policies=list(dict.fromkeys(asked.policies)),
+        round_length_s=asked.round_length_s,
+        nodes={name: change for name, change in asked.nodes.items() if change},
+        team_weights=dict(asked.team_weights),
+        created_at=now,
+    )
+    if asked.upload:
+        LabTrace.of(run, asked.upload.text, asked.upload.throughputs).save(force_insert=True)
+    return run
 
 
 def cancel_run(run: LabRun, *, now: datetime) -> None:
@@ -67,7 +88,31 @@ def _policy_faults(policies: Sequence[str]) -> Iterator[Fault]:
 
 
 def _node_faults(changes: Mapping[str, int]) -> Iterator[Fault]:
+    there = read_node_gpus()
+    if not there:
+        yield Fault(pointer="/nodes", code="no_such_nodes", detail="The cluster has no nodes: add some first.")
+        return
     try:
-        with_changes(read_node_gpus(), changes)
+        with_changes(there, changes)
     except NoSuchNodes as error:
         yield Fault(pointer=f"/nodes/{escaped(error.gpu_type)}", code="no_such_nodes", detail=encodable(str(error)))
+
+
+def _team_faults(asked: LabRequest, owner: User) -> Iterator[Fault]:
+    """Faults of the trace, or of weights of teams that have no jobs there."""
+    try:
+        teams = _teams_of(asked, owner) if asked.upload or asked.team_weights else set()
+    except InvalidUpload as error:
+        yield error.fault
+        return
+    known = ", ".join(sorted(teams)[:MOST_NAMED]) or "none"
+    for name in asked.team_weights.keys() - teams:
+        detail = f"There is no team {name!r:.60} whose jobs are simulated; there are: {known}."
+        yield Fault(pointer=f"/team_weights/{escaped(name)}", code="no_such_team", detail=encodable(detail))
+
+
+def _teams_of(asked: LabRequest, owner: User) -> set[str]:
+    """Names of the teams in the trace, or of those whose jobs the owner sees."""
+    if asked.upload:
+        return {job.team for job in read_upload(asked.upload) if job.team}
+    return set((Team.objects.all() if owner.is_staff else owner.teams).values_list("name", flat=True))

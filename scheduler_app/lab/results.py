@@ -1,14 +1,14 @@
 """Result of a lab run: what really happened, its simulation, and each policy with winners and losers. Pure."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 
 from allocation.types import Floats
-from scheduler_app.lab.history import History
+from scheduler_app.lab.history import History, Run
 from simulation.clock.metrics import HOUR_S
 from simulation.results.comparison import Comparison, RunResult
 from simulation.results.summary import flat
@@ -16,26 +16,38 @@ from simulation.traces.trace import TraceJob
 
 FIGURES = (
     "completed",
+    "cannot_run",
     "avg_jct_h",
     "p99_jct_h",
     "queueing_h",
     "makespan_h",
     "utilization",
     "restarts_per_job",
+    "overhead",
     "rho.mean",
     "rho.p99",
 )
-"""Of each simulated policy, as in the simulator's report."""
+"""Of each simulated policy, as in the simulator's report; the energy comes to them."""
 COMPARED = ("avg_jct_h", "queueing_h", "makespan_h", "utilization")
 """Those that are known of what really happened, too, and whose error is shown."""
 FAR_OFF = 0.25
 """Error in mean JCT from which the summary warns."""
 
+SIZES = ((1, "1"), (4, "2 to 4"), (8, "5 to 8"))
+"""Classes of jobs by the fewest GPUs that they may run on: the most of a class, and its name."""
+LARGEST = "more than 8"
+QUANTILES = 101
+"""Points of a distribution: every per cent."""
+INTERVALS = 50
+"""Of the time in which GPUs were busy."""
+
 Figures = Mapping[str, float | None]
 
 
-def actual_figures(jobs: Sequence[TraceJob], history: History, *, gpus: int) -> dict[str, float | None]:
-    """What really happened to the jobs of the trace."""
+def actual_figures(
+    jobs: Sequence[TraceJob], history: History, *, gpus: int, power_w: Mapping[str, float]
+) -> dict[str, float | None]:
+    """What really happened to the jobs of the trace; energy is of the GPU time by the power of the GPU types."""
     times = [history.times[UUID(job.name)] for job in jobs]
     jct_h = np.array([(one.finished_at - one.arrived_at).total_seconds() for one in times]) / HOUR_S
     ran_h = np.array([one.ran_s for one in times]) / HOUR_S
@@ -48,24 +60,32 @@ def actual_figures(jobs: Sequence[TraceJob], history: History, *, gpus: int) -> 
         "makespan_h": makespan_s / HOUR_S,
         "utilization": sum(run.gpus * run.seconds for run in runs) / max(gpus * makespan_s, 1e-9),
         "restarts_per_job": len(runs) / len(jobs) - 1,
+        "energy_kwh": _energy_kwh(_gpu_hours(runs), power_w),
     }
 
 
-def result_of(jobs: Sequence[TraceJob], actual: Figures, replayed: Comparison, others: Comparison) -> dict[str, Any]:
+def result_of(
+    jobs: Sequence[TraceJob],
+    actual: Figures | None,
+    replayed: Comparison,
+    others: Comparison,
+    *,
+    power_w: Mapping[str, float],
+) -> dict[str, Any]:
     """The result as JSON data; raises NotReplayed if the present policy could not be simulated."""
     (present,) = replayed.policies
     if (base := replayed.outcomes.get((present, 0))) is None:
         raise NotReplayed(f"The present policy could not be simulated: {replayed.failed[present, 0].reason}")
-    simulated = _figures(base)
-    errors = {name: _change(simulated[name], actual[name]) for name in COMPARED}
-    policies = [_policy(jobs, policy, others, base) for policy in others.policies]
+    simulated = _simulation(base, power_w)
+    errors = {name: _change(simulated["figures"][name], actual[name]) for name in COMPARED} if actual else {}
+    policies = [_policy(jobs, policy, others, base, power_w) for policy in others.policies]
     return {
         "jobs": len(jobs),
         "cluster": others.scenario.cluster,
-        "actual": dict(actual),
-        "present": {"policy": present, "figures": simulated, "errors": errors},
+        "actual": dict(actual) if actual else None,
+        "present": {"policy": present, "errors": errors, **simulated},
         "policies": policies,
-        "summary": summary(present, simulated, errors["avg_jct_h"], policies),
+        "summary": summary(present, simulated["figures"], errors.get("avg_jct_h"), policies, uploaded=actual is None),
     }
 
 
@@ -73,31 +93,98 @@ class NotReplayed(Exception):
     """The simulation of the present policy failed."""
 
 
-def _policy(jobs: Sequence[TraceJob], policy: str, others: Comparison, base: RunResult) -> dict[str, Any]:
+def _policy(
+    jobs: Sequence[TraceJob], policy: str, others: Comparison, base: RunResult, power_w: Mapping[str, float]
+) -> dict[str, Any]:
     if (outcome := others.outcomes.get((policy, 0))) is None:
-        return {"policy": policy, "failed": others.failed[policy, 0].reason, "figures": None, "teams": []}
-    return {"policy": policy, "failed": "", "figures": _figures(outcome), "teams": _teams(jobs, base, outcome)}
+        failed = others.failed[policy, 0].reason
+        return {"policy": policy, "failed": failed, "figures": None, "curves": None, "teams": [], "sizes": []}
+    teams = _changes(jobs, base, outcome, "team", lambda job: job.team or "")
+    sizes = _changes(jobs, base, outcome, "size", _size)
+    return {
+        "policy": policy,
+        "failed": "",
+        **_simulation(outcome, power_w),
+        "teams": sorted(teams, key=lambda one: (one["change"] is None, one["change"] or 0.0, one["team"])),
+        "sizes": sorted(sizes, key=lambda one: SIZE_NAMES.index(one["size"])),
+    }
 
 
-def _figures(outcome: RunResult) -> dict[str, float | None]:
-    named = flat(outcome.figures)
-    return {name: named[name] for name in FIGURES}
+def _simulation(outcome: RunResult, power_w: Mapping[str, float]) -> dict[str, Any]:
+    """Figures and distributions of a simulated policy."""
+    named, hours = flat(outcome.figures), outcome.figures["makespan_h"]
+    there_h = dict(zip(outcome.gpu_types, (outcome.capacity * hours).tolist(), strict=True))
+    busy_h = {kind: part * there_h[kind] for kind, part in outcome.figures["utilization_by_type"].items()}
+    figures = {name: named[name] for name in FIGURES} | {"energy_kwh": _energy_kwh(busy_h, power_w)}
+    return {"figures": figures, "curves": _curves(outcome)}
 
 
-def _teams(jobs: Sequence[TraceJob], base: RunResult, outcome: RunResult) -> list[dict[str, Any]]:
-    """Mean JCT of each team and its change from the present policy's, the winners first."""
+# -- energy ----------------------------------------------------------------------------------------------------
+
+
+def _gpu_hours(runs: Iterable[Run]) -> Mapping[str, float]:
+    hours: dict[str, float] = defaultdict(float)
+    for run in runs:
+        hours[run.gpu_type] += run.gpus * run.seconds / HOUR_S
+    return hours
+
+
+def _energy_kwh(gpu_hours: Mapping[str, float], power_w: Mapping[str, float]) -> float | None:
+    """Of GPUs while jobs have them, by the power of their types; None where that of one is not known."""
+    if any(hours and not power_w.get(gpu_type) for gpu_type, hours in gpu_hours.items()):
+        return None
+    return sum(hours * power_w.get(gpu_type, 0.0) for gpu_type, hours in gpu_hours.items()) / 1000
+
+
+# -- distributions ---------------------------------------------------------------------------------------------
+
+
+def _curves(outcome: RunResult) -> dict[str, Any]:
+    """Quantiles of completion time and rho, and the busy part of all GPUs over `hours` in equal intervals."""
+    busy = outcome.busy.sum(axis=0) / max(int(outcome.capacity.sum()), 1)
+    return {
+        "jct_h": _quantiles(outcome.jobs.jct_s / HOUR_S),
+        "rho": _quantiles(outcome.jobs.rho),
+        "busy": _rounded(part.mean() for part in np.array_split(busy, INTERVALS)),
+        "hours": outcome.whole_s / HOUR_S,
+    }
+
+
+def _quantiles(values: Floats) -> list[float]:
+    known = values[~np.isnan(values)]
+    return _rounded(np.quantile(known, np.linspace(0, 1, QUANTILES))) if known.size else []
+
+
+def _rounded(values: Iterable[float]) -> list[float]:
+    """To four digits: a chart shows no more."""
+    return [float(f"{value:.4g}") for value in values]
+
+
+# -- winners and losers ----------------------------------------------------------------------------------------
+
+SIZE_NAMES = (*(name for _, name in SIZES), LARGEST)
+
+
+def _size(job: TraceJob) -> str:
+    fewest = min(job.gangs)
+    return next((name for most, name in SIZES if fewest <= most), LARGEST)
+
+
+def _changes(
+    jobs: Sequence[TraceJob], base: RunResult, outcome: RunResult, kind: str, group_of: Callable[[TraceJob], str]
+) -> list[dict[str, Any]]:
+    """Mean JCT of each group of jobs and its change from the present policy's."""
     rows: dict[str, list[int]] = defaultdict(list)
     for row, job in enumerate(jobs):
-        rows[job.team or ""].append(row)
-    found = [_team(team, of_team, base.jobs.jct_s, outcome.jobs.jct_s) for team, of_team in rows.items()]
-    return sorted(found, key=lambda team: (team["change"] is None, team["change"] or 0.0, team["team"]))
+        rows[group_of(job)].append(row)
+    return [{kind: name, **_group(of_group, base.jobs.jct_s, outcome.jobs.jct_s)} for name, of_group in rows.items()]
 
 
-def _team(team: str, rows: Sequence[int], before_s: Floats, after_s: Floats) -> dict[str, Any]:
+def _group(rows: Sequence[int], before_s: Floats, after_s: Floats) -> dict[str, Any]:
     """Over the jobs that are done in both."""
     both = [row for row in rows if not np.isnan(before_s[row] + after_s[row])]
-    means = [float(jct_s[both].mean()) / HOUR_S if both else None for jct_s in (before_s, after_s)]
-    return {"team": team, "jobs": len(both), "avg_jct_h": means[1], "change": _change(means[1], means[0])}
+    before, after = (float(jct_s[both].mean()) / HOUR_S if both else None for jct_s in (before_s, after_s))
+    return {"jobs": len(both), "avg_jct_h": after, "change": _change(after, before)}
 
 
 def _change(value: float | None, of: float | None) -> float | None:
@@ -105,10 +192,20 @@ def _change(value: float | None, of: float | None) -> float | None:
     return value / of - 1 if value is not None and of else None
 
 
+UPLOADED = "The trace was uploaded: what really happened, and so the error of the simulation, is not known."
+
+
 # -- in words --------------------------------------------------------------------------------------------------------
 
 
-def summary(present: str, simulated: Figures, error: float | None, policies: Sequence[Mapping[str, Any]]) -> str:
+def summary(
+    present: str,
+    simulated: Figures,
+    error: float | None,
+    policies: Sequence[Mapping[str, Any]],
+    *,
+    uploaded: bool = False,
+) -> str:
     """One sentence about the policy with the least mean JCT, and one about the error of the simulation."""
     means = {one["policy"]: one["figures"]["avg_jct_h"] for one in policies if one["figures"]}
     known = {policy: mean for policy, mean in means.items() if mean is not None}
@@ -117,7 +214,8 @@ def summary(present: str, simulated: Figures, error: float | None, policies: Seq
     best = min(known, key=lambda policy: known[policy])
     change = _change(known[best], simulated["avg_jct_h"])
     than = "" if change is None else f", {_beside(change)} the present policy, {present}, as simulated"
-    return f"{best} has the least mean job completion time: {known[best]:.3g} h{than}. {_about(error)}"
+    known_error = UPLOADED if uploaded else _about(error)
+    return f"{best} has the least mean job completion time: {known[best]:.3g} h{than}. {known_error}"
 
 
 def _beside(change: float) -> str:

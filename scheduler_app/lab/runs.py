@@ -18,6 +18,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from scheduler_app.job_forecasts.runs import round_turn_and_forecasts
+from scheduler_app.lab.memory import limit_memory, memory_limit_mib
 from scheduler_app.models import LabRun
 
 log = logging.getLogger(__name__)
@@ -101,6 +102,7 @@ def _run_in_a_process(run: LabRun) -> None:
 
 def follow(process: "subprocess.Popen[bytes]", run: LabRun, *, longest: timedelta = LONGEST) -> None:
     """Tell that the process lives until it has ended; kill it if the run was cancelled, or takes too long."""
+    limit_memory(process.pid)
     with suppress(OSError):  # where memory is short it goes first, and not the service
         Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")
     mine = LabRun.objects.filter(pk=run.pk, state=LabRun.State.RUNNING, tries=run.tries)
@@ -112,7 +114,7 @@ def follow(process: "subprocess.Popen[bytes]", run: LabRun, *, longest: timedelt
             if not mine.update(told_at=timezone.now()):
                 return
         if code:
-            note_lost(run, timezone.now(), f"Its exit status is {code}.")
+            note_lost(run, timezone.now(), f"Its exit status is {code}; its memory limit {memory_limit_mib():,} MiB.")
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

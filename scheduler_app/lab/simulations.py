@@ -1,9 +1,9 @@
-"""A lab run in its process: reads the history, simulates it, and writes the result; another process may cancel it."""
+"""A lab run in its process: reads history or trace, simulates it, writes the result; another process may cancel it."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,13 +12,17 @@ from time import monotonic
 from django.db.models import F
 from django.utils import timezone
 
+from cluster_app.models import GpuType
 from jobs_app.models import Job
-from scheduler_app.lab.history import read_history
+from scheduler_app.lab.history import History, read_history
+from scheduler_app.lab.memory import in_words
 from scheduler_app.lab.nodes import cluster_words, read_node_gpus, with_changes
-from scheduler_app.lab.results import actual_figures, result_of
+from scheduler_app.lab.results import Figures, actual_figures, result_of
 from scheduler_app.lab.trace import trace_of
+from scheduler_app.lab.uploads import Upload, read_upload
 from scheduler_app.models import LabRun, PolicySetting
 from scheduler_app.policy.settings import with_defaults
+from simulation.clock.process_pool import FailedRun
 from simulation.results.comparison import Comparison
 from simulation.scenario.scenario import Scenario
 from simulation.traces.motley_csv import write_motley_csv
@@ -43,14 +47,17 @@ class Superseded(Exception):
 def simulate_run(run: LabRun, now: datetime) -> None:
     """Simulate and record the result, or why it failed."""
     try:
-        result = _simulated(run, now)
+        source = _source(run, now)
+        result = _simulated(run, source)
     except Superseded:
         return
+    except (NotAllowed, NothingRan) as error:
+        end_run(run, LabRun.State.FAILED, message=str(error))
     except Exception as error:  # whatever a policy or a trace raises is told to the one who asked
         log.exception("the lab run failed")
-        end_run(run, LabRun.State.FAILED, message=f"{type(error).__name__}: {error}"[:500])
+        end_run(run, LabRun.State.FAILED, message=in_words(f"{type(error).__name__}: {error}")[:500])
     else:
-        end_run(run, LabRun.State.DONE, result=result, done=F("total"))
+        end_run(run, LabRun.State.DONE, result=result, teams=source.teams, done=F("total"))
 
 
 def end_run(run: LabRun, state: LabRun.State, **columns: object) -> None:
@@ -59,11 +66,41 @@ def end_run(run: LabRun, state: LabRun.State, **columns: object) -> None:
     mine.update(state=state, finished_at=timezone.now(), **columns)
 
 
-def _simulated(run: LabRun, now: datetime) -> dict[str, object]:
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Jobs to simulate, by arrival, and what is known besides of those that really ran."""
+
+    jobs: Sequence[TraceJob]
+    history: History | None = None
+    """None: the trace was uploaded, and nobody knows what really happened."""
+    throughputs: str = ""
+    teams: Sequence[int] = field(default_factory=list)
+    """Keys of the teams whose jobs they are."""
+
+
+class NotAllowed(Exception):
+    """The one who asked may not have it simulated any more."""
+
+
+class NothingRan(Exception):
+    """There is no history to simulate."""
+
+
+def _source(run: LabRun, now: datetime) -> Source:
+    """The uploaded trace, or the jobs that the owner may see now, which may be fewer than at the time of asking."""
+    if not run.owner.is_active:
+        raise NotAllowed(f"The account {run.owner.username} is deactivated.")
+    if run.days is None:
+        upload = Upload(text=run.trace.text, format_name=run.trace_format, throughputs=run.trace.table)
+        return Source(jobs=read_upload(upload), throughputs=upload.throughputs)
     history = read_history(Job.objects.visible_to(run.owner), now - timedelta(days=run.days), now, now=now)
     jobs = sorted(trace_of(history), key=lambda job: job.arrival_s)
     if not jobs:
         raise NothingRan(f"No job that you may see was submitted in the last {run.days} days, ran and has ended.")
+    return Source(jobs=jobs, history=history, teams=sorted({job.team_id for job in history.jobs}))
+
+
+def _simulated(run: LabRun, source: Source) -> dict[str, object]:
     nodes = read_node_gpus()
     present, policy = _present(cluster_words(nodes))
     asked = replace(
@@ -71,14 +108,30 @@ def _simulated(run: LabRun, now: datetime) -> dict[str, object]:
         cluster=cluster_words(with_changes(nodes, run.nodes)),
         round_s=run.round_length_s or present.round_s,
     )
-    gpus = sum(sum(of_type) for of_type in nodes.values())
-    replayed, others = _compared(jobs, [(present, [policy]), (asked, run.policies)], _teller(run))
-    result = result_of(jobs, actual_figures(jobs, history, gpus=gpus), replayed, others)
-    return result if run.owner.is_staff else result | {"summary": f"{result['summary']} {OTHERS_LEFT_OUT}"}
+    plans = [
+        Plan(present, [policy], source.jobs),
+        Plan(asked, run.policies, with_weights(source.jobs, run.team_weights)),
+    ]
+    replayed, others = _compared(plans, source.throughputs, _teller(run))
+    power_w = dict(GpuType.objects.values_list("name", "power_w"))
+    actual = _actual(source, sum(sum(of_type) for of_type in nodes.values()), power_w)
+    result = result_of(source.jobs, actual, replayed, others, power_w=power_w)
+    return result if source.history is None or run.owner.is_staff else _with_a_warning(result)
 
 
-class NothingRan(Exception):
-    """There is no history to simulate."""
+def _actual(source: Source, gpus: int, power_w: Mapping[str, float]) -> Figures | None:
+    if source.history is None:
+        return None
+    return actual_figures(source.jobs, source.history, gpus=gpus, power_w=power_w)
+
+
+def _with_a_warning(result: dict[str, object]) -> dict[str, object]:
+    return result | {"summary": f"{result['summary']} {OTHERS_LEFT_OUT}"}
+
+
+def with_weights(jobs: Sequence[TraceJob], weights: Mapping[str, float]) -> Sequence[TraceJob]:
+    """The jobs with other weights of these teams."""
+    return [replace(job, team_weight=weights.get(job.team or "", job.team_weight)) for job in jobs]
 
 
 def _present(cluster: str) -> tuple[Scenario, str]:
@@ -102,22 +155,38 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _compared(
-    jobs: Sequence[TraceJob], plans: Sequence[tuple[Scenario, Sequence[str]]], tell: Tell
-) -> list[Comparison]:
+@dataclass(frozen=True)
+class Plan:
+    """Jobs to simulate under these policies."""
+
+    scenario: Scenario
+    policies: Sequence[str]
+    jobs: Sequence[TraceJob]
+
+
+def _compared(plans: Sequence[Plan], throughputs: str, tell: Tell) -> list[Comparison]:
     """Each plan as a comparison, one simulation after the other."""
     with TemporaryDirectory(prefix="motley-lab-") as folder:
-        trace = Path(folder) / "history.csv"
-        trace.write_text("".join(write_motley_csv(jobs)))
-        comparisons = [Comparison.plan(scenario, str(trace), policies, [0]) for scenario, policies in plans]
-        total, done = len(jobs) * sum(len(one.tasks) for one in comparisons), 0
+        comparisons = [_planned(plan, Path(folder) / f"{place}.csv", throughputs) for place, plan in enumerate(plans)]
+        jobs = len(plans[0].jobs)
+        total, done = jobs * sum(len(one.tasks) for one in comparisons), 0
         tell(0, total)
         for comparison in comparisons:
             with closing(comparison.run(1)) as updates:
                 for update in updates:
                     tell(done + (update.progress or 0), total)
-                    done += len(jobs) * (update.result is not None)
+                    done += jobs * (update.result is not None)
+            comparison.failed = {run: FailedRun(in_words(one.reason)) for run, one in comparison.failed.items()}
     return comparisons
+
+
+def _planned(plan: Plan, trace: Path, throughputs: str) -> Comparison:
+    """The comparison on files: the trace, and the table of rates beside it."""
+    trace.write_text("".join(write_motley_csv(plan.jobs)))
+    table = trace.with_suffix(".json") if throughputs else None
+    if table:
+        table.write_text(throughputs)
+    return Comparison.plan(replace(plan.scenario, throughputs=table), str(trace), plan.policies, [0])
 
 
 def _teller(run: LabRun) -> Tell:

@@ -1,6 +1,6 @@
 """A history as a trace for the simulator: the work that jobs really did, and the rates that rounds count on. Pure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from math import inf
 
@@ -33,16 +33,24 @@ def numbered(kind: str, name: str) -> str:
     return f"{kind}-{number % 10**DIGITS:0{DIGITS}}"
 
 
-def trace_of(history: History, naming: Naming = as_they_are) -> list[TraceJob]:
-    """The jobs of which work is known, by arrival; time starts with the first.
+def trace_of(history: History, naming: Naming = as_they_are, *, began: datetime | None = None) -> list[TraceJob]:
+    """The jobs of which work is known, by arrival; time starts with the first, or with `began`.
 
     The work is the steps that the job reported, else those that its rates make of the time that it ran.
     """
     if not history.jobs:
         return []
-    rates, began = _rates(history), min(job.arrived_at for job in history.jobs)
-    jobs = [_job(history, job, known, began, naming) for job, known in zip(history.jobs, rates, strict=True)]
+    rates, start = _rates(history), began or min(job.arrived_at for job in history.jobs)
+    jobs = [_job(history, job, known, start, naming) for job, known in zip(history.jobs, rates, strict=True)]
     return sorted((job for job in jobs if job.total_steps), key=lambda job: job.arrival_s)
+
+
+def stream_trace(parts: Iterable[History], naming: Naming) -> Iterator[TraceJob]:
+    """The jobs of a history in parts, of which the first has the first job."""
+    began: datetime | None = None
+    for part in parts:
+        began = began or part.began
+        yield from trace_of(part, naming, began=began)
 
 
 def _job(history: History, job: JobRow, rates: Sequence[KnownRate], began: datetime, naming: Naming) -> TraceJob:

@@ -10,7 +10,7 @@ from scheduler_app.models.gpu_claim import GpuClaim
 from scheduler_app.models.gpu_minute import GpuMinute
 from scheduler_app.models.job_forecast import JobForecast
 from scheduler_app.models.kept_forecast import KeptForecast
-from scheduler_app.models.lab_run import LabRun
+from scheduler_app.models.lab_run import LabRun, LabTrace
 from scheduler_app.models.lease import SchedulerLease
 from scheduler_app.models.ledger import DailyUsage, GpuTypeUsage, TeamBacklog, TeamUsage
 from scheduler_app.models.policy_guard import PolicyGuard
@@ -36,6 +36,7 @@ __all__ = [
     "JobForecast",
     "KeptForecast",
     "LabRun",
+    "LabTrace",
     "NodeUse",
     "PolicyGuard",
     "PolicySetting",

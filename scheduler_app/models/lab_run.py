@@ -1,4 +1,7 @@
-"""Runs of the policy lab: what was asked, how far it is, and the result."""
+"""Runs of the policy lab: what was asked, how far it is, and the result; and the traces that were uploaded for them."""
+
+import gzip
+from typing import Self
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -8,6 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 MOST_DAYS = 366
+HIDDEN = "The result has figures of teams whose jobs you may no longer see."
 
 
 class LabRunQuerySet(models.QuerySet["LabRun"]):
@@ -20,7 +24,7 @@ class LabRunQuerySet(models.QuerySet["LabRun"]):
 
 
 class LabRun(models.Model):
-    """One run: the history of some days under the present policy, and under others on the same or other nodes."""
+    """One run: the history of some days, or an uploaded trace, under the present policy, others and other nodes."""
 
     class State(models.TextChoices):
         QUEUED = "queued", "queued"
@@ -32,16 +36,25 @@ class LabRun(models.Model):
     UNFINISHED = (State.QUEUED, State.RUNNING)
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="lab_runs")
-    days = models.PositiveIntegerField(validators=[MinValueValidator(1), MaxValueValidator(MOST_DAYS)])
+    days = models.PositiveIntegerField(
+        null=True,
+        validators=[MinValueValidator(1), MaxValueValidator(MOST_DAYS)],
+        help_text="Empty: an uploaded trace.",
+    )
+    trace_format = models.CharField(max_length=20, blank=True, help_text="Of the uploaded trace. Empty: the history.")
     policies = models.JSONField(help_text="Names, with parameters as in sia:power=-0.5.")
     round_length_s = models.FloatField(null=True, help_text="Empty: as it is now.")
     nodes = models.JSONField(default=dict, help_text="GPU type → nodes added, or taken if negative.")
+    team_weights = models.JSONField(default=dict, help_text="Team → its weight in place of the present one.")
 
     state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
     tries = models.PositiveIntegerField(default=0, help_text="How often it was begun; only the last may write.")
     done = models.PositiveIntegerField(default=0, help_text="Jobs that have been simulated to their end, in all runs.")
     total = models.PositiveIntegerField(default=0, help_text="Jobs to simulate, in all runs; 0: not known yet.")
     result = models.JSONField(null=True)
+    teams = models.JSONField(
+        null=True, help_text="Keys of the teams whose jobs were simulated: it shows to those who may see all of them."
+    )
     message = models.CharField(max_length=500, blank=True, help_text="Why it failed.")
     created_at = models.DateTimeField(default=timezone.now)
     told_at = models.DateTimeField(null=True, help_text="When its process was last heard of.")
@@ -64,7 +77,41 @@ class LabRun(models.Model):
                 name="lab_run_finished_at_when_final",
             ),
             models.CheckConstraint(condition=Q(days__range=(1, MOST_DAYS)), name="lab_run_days_in_range"),
+            models.CheckConstraint(condition=Q(days=None) ^ Q(trace_format=""), name="lab_run_history_or_trace"),
         ]
 
     def __str__(self) -> str:
         return f"lab run {self.pk}"
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self.state in LabRun.UNFINISHED
+
+    def shows_result_to(self, user: User) -> bool:
+        """Whether the user may see the jobs of all teams that are in the result."""
+        if user.is_staff or self.trace_format or self.result is None:
+            return True
+        return self.teams is not None and set(self.teams) <= set(user.teams.values_list("pk", flat=True))
+
+
+class LabTrace(models.Model):
+    """Files that were uploaded for a run, compressed; they are deleted with it."""
+
+    run = models.OneToOneField(LabRun, on_delete=models.CASCADE, primary_key=True, related_name="trace")
+    content = models.BinaryField()
+    throughputs = models.BinaryField(help_text="Table of rates in Gavel's JSON format; empty: none.")
+
+    def __str__(self) -> str:
+        return f"trace of lab run {self.pk}"
+
+    @classmethod
+    def of(cls, run: LabRun, text: str, throughputs: str) -> Self:
+        return cls(run=run, content=gzip.compress(text.encode()), throughputs=gzip.compress(throughputs.encode()))
+
+    @property
+    def text(self) -> str:
+        return gzip.decompress(self.content).decode()
+
+    @property
+    def table(self) -> str:
+        return gzip.decompress(self.throughputs).decode()

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from scheduler_app.fairness.monthly_report import TeamReport, known_since, read_reports
 from scheduler_app.fairness.team_months import month_after, month_of
 from scheduler_app.pages.base import SignedInRequest
-from scheduler_app.timeline.export import as_text
+from simulation.traces.motley_csv import as_text
 
 COLUMNS = (
     *("month", "team", "kind", "name", "gpu_hours", "work_gpu_hours", "cost", "currency", "energy_kwh"),

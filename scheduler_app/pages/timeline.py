@@ -1,8 +1,7 @@
 """Timeline page: what ran on the GPUs, what runs, and what is expected to, as a chart, a table and CSV."""
 
-import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
 
 from cluster_app.models import GpuType, Node
-from scheduler_app.pages.base import SignedInRequest
+from scheduler_app.pages.base import SignedInRequest, csv_answer
 from scheduler_app.pages.charts import Figure
 from scheduler_app.pages.timeline_by_node import LinkOfWindow, rows_by_node
 from scheduler_app.pages.timeline_chart import Chart, timeline_figure
@@ -52,7 +51,8 @@ def timeline_page(request: SignedInRequest) -> HttpResponse | StreamingHttpRespo
     asked = _asked(request, types)
     names = _node_names(asked)
     if request.GET.get("format") == "csv":
-        return _as_csv(_read(asked, request.user, names)[1])
+        timeline = _read(asked, request.user, names)[1]
+        return csv_answer((COLUMNS, *export_rows(timeline, nodes_of_runs(timeline.runs))), name="timeline.csv")
     return render(request, "scheduler_app/timeline.html", _context(asked, request.user, names) | {"types": types})
 
 
@@ -125,19 +125,3 @@ def _chart(
         return rows_by_job(timeline, dict(jobs.object_list)), jobs
     on = list(nodes.object_list)
     return rows_by_node(timeline, read_gpus(on), read_gpus_of_runs(timeline.frame), link_of), nodes
-
-
-class _Echo:
-    """A file that hands back what is written: rows of CSV one by one."""
-
-    def write(self, row: str) -> str:
-        return row
-
-
-def _as_csv(timeline: Timeline) -> StreamingHttpResponse:
-    written = csv.writer(_Echo())
-    rows: Iterator[str] = (
-        written.writerow(row) for row in (COLUMNS, *export_rows(timeline, nodes_of_runs(timeline.runs)))
-    )
-    headers = {"Content-Disposition": 'attachment; filename="timeline.csv"'}
-    return StreamingHttpResponse(rows, content_type="text/csv", headers=headers)

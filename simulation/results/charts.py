@@ -1,6 +1,9 @@
-"""Charts of a comparison; text from the trace is escaped, never markup."""
+"""Charts of a comparison; text from the trace is escaped, never markup.
 
-from collections.abc import Sequence
+Those named `…_figure` draw plain data, which the service stores, too; those named `…_chart` draw a comparison.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -28,11 +31,18 @@ STEPS = 500
 """Points of a distribution's curve."""
 HOUR_S = 3600.0
 INK, LINE, PALE = "#16191d", "#e4e8ee", "#c9d1db"
+MARK = "#6f7986"
+"""Colour of what must be seen on light and on dark pages."""
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "DejaVu Sans", sans-serif'
 TALLEST_NAMES = 45
 """Most rows of a Gantt chart that are labelled."""
 
 Figure = Any
+Values = Sequence[float] | Floats
+Curve = tuple[Values, Values]
+"""Values of x and of y."""
+Lines = Mapping[str, Mapping[str, Any]]
+"""Policy → the style of its line."""
 
 
 def lines_of(policies: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -43,12 +53,10 @@ def lines_of(policies: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 def averages_chart(comparison: Comparison) -> Figure:
     """Chart of the mean completion time by policy, with a dot for every seed."""
-    of_policies, lines = seed_statistics(comparison), lines_of(comparison.policies)
-    figure = go.Figure()
-    for policy, figures in of_policies.items():
-        mean = figures["avg_jct_h"].mean
-        bar = {"color": lines[policy]["color"], "opacity": 0.85}
-        figure.add_bar(x=[mean], y=[escape(policy)], orientation="h", marker=bar, text=[_short(mean)], hoverinfo="skip")
+    of_policies = seed_statistics(comparison)
+    means = {policy: figures["avg_jct_h"].mean for policy, figures in of_policies.items()}
+    figure = averages_figure(means, lines_of(comparison.policies))
+    for policy in of_policies:
         runs = [outcome.figures["avg_jct_h"] for outcome in comparison.of_policy(policy)]
         if len(runs) > 1:
             seeds = [seed for seed in comparison.seeds if (policy, seed) in comparison.outcomes]
@@ -60,8 +68,17 @@ def averages_chart(comparison: Comparison) -> Figure:
                 customdata=seeds,
                 hovertemplate="seed %{customdata}: %{x:.4g} h<extra></extra>",
             )
+    return figure
+
+
+def averages_figure(means: Mapping[str, float | None], lines: Lines) -> Figure:
+    """Figure of the mean completion time in hours by policy."""
+    figure = go.Figure()
+    for policy, mean in means.items():
+        bar = {"color": lines[policy]["color"], "opacity": 0.85}
+        figure.add_bar(x=[mean], y=[escape(policy)], orientation="h", marker=bar, text=[_short(mean)], hoverinfo="skip")
     figure.update_traces(textposition="inside", insidetextanchor="start", selector={"type": "bar"})
-    figure.update_layout(showlegend=False, bargap=0.35, height=70 + 44 * max(len(of_policies), 1), hovermode="closest")
+    figure.update_layout(showlegend=False, bargap=0.35, height=70 + 44 * max(len(means), 1), hovermode="closest")
     figure.update_xaxes(title_text="Average job completion time, hours", rangemode="tozero")
     figure.update_yaxes(autorange="reversed", ticklabelstandoff=6, gridcolor="rgba(0,0,0,0)")
     return _dressed(figure).update_layout(margin_t=12)
@@ -73,15 +90,27 @@ def _short(value: float | None) -> str:
 
 def jct_chart(comparison: Comparison) -> Figure:
     """Chart of the cumulative distribution of completion times."""
-    figure = _distribution(comparison, lambda outcome: outcome.jobs.jct_s / HOUR_S, unit=" h")
+    curves = _distributions(comparison, lambda outcome: outcome.jobs.jct_s / HOUR_S)
+    return jct_figure(curves, lines_of(comparison.policies))
+
+
+def jct_figure(curves: Mapping[str, Curve], lines: Lines) -> Figure:
+    """Figure of cumulative distributions of completion times in hours by policy."""
+    figure = _distribution_figure(curves, lines, unit=" h")
     figure.update_xaxes(title_text="Job completion time, hours (logarithmic)")
     return _dressed(figure)
 
 
 def rho_chart(comparison: Comparison) -> Figure:
     """Chart of the cumulative distribution of finish-time fairness rho."""
-    figure = _distribution(comparison, lambda outcome: outcome.jobs.rho, unit="")
-    figure.add_vline(x=1, line={"color": INK, "width": 1, "dash": "dot"})
+    curves = _distributions(comparison, lambda outcome: outcome.jobs.rho)
+    return rho_figure(curves, lines_of(comparison.policies))
+
+
+def rho_figure(curves: Mapping[str, Curve], lines: Lines) -> Figure:
+    """Figure of cumulative distributions of finish-time fairness rho by policy."""
+    figure = _distribution_figure(curves, lines, unit="")
+    figure.add_vline(x=1, line={"color": MARK, "width": 1, "dash": "dot"})
     # On a logarithmic axis plotly places a text by the logarithm: 0 is the place of 1.
     fair = {"x": 0, "y": 0.02, "yref": "paper", "text": "fair share", "xanchor": "left", "yanchor": "bottom"}
     figure.add_annotation(**fair, showarrow=False, font_size=12, xshift=4)
@@ -89,45 +118,61 @@ def rho_chart(comparison: Comparison) -> Figure:
     return _dressed(figure)
 
 
-def _distribution(comparison: Comparison, values_of: Any, *, unit: str) -> Figure:
-    figure, lines, widest = go.Figure(), lines_of(comparison.policies), 1.0
+def _distributions(comparison: Comparison, values_of: Callable[[RunResult], Floats]) -> dict[str, Curve]:
+    """Cumulative distribution of the positive values of each policy's jobs, of all seeds together."""
+    curves: dict[str, Curve] = {}
     for policy in comparison.policies:
         found = [values_of(outcome) for outcome in comparison.of_policy(policy)]
         values = np.concatenate(found) if found else np.zeros(0)
-        values = np.sort(values[values > 0])
-        if not values.size:
-            continue
-        share = np.linspace(0, 1, min(STEPS, len(values)))
-        widest = max(widest, values[-1] / values[0])
+        values = values[values > 0]
+        if values.size:
+            share = np.linspace(0, 1, min(STEPS, len(values)))
+            curves[policy] = _rounded(np.quantile(values, share)), _rounded(share)
+    return curves
+
+
+def _distribution_figure(curves: Mapping[str, Curve], lines: Lines, *, unit: str) -> Figure:
+    figure = go.Figure()
+    for policy, (x, y) in curves.items():
         figure.add_scatter(
-            x=_rounded(np.quantile(values, share)),
-            y=_rounded(share),
+            x=x,
+            y=y,
             name=escape(policy),
             mode="lines",
             line={**lines[policy], "width": 2.2},
             hovertemplate=f"%{{y:.0%}} within %{{x:.4g}}{unit}",
         )
+    widest = max((x[-1] / x[0] for x, _ in curves.values() if x[0] > 0), default=1.0)
     figure.update_xaxes(type="log", dtick=1 if widest > WIDE else "D2")
     figure.update_yaxes(title_text="Share of the jobs", tickformat=".0%", range=[0, 1.02])
-    figure.update_layout(height=400 + 10 * max(0, len(comparison.policies) - 4), hovermode="y")
+    figure.update_layout(height=400 + 10 * max(0, len(curves) - 4), hovermode="y")
     return figure
 
 
 def utilization_chart(comparison: Comparison) -> Figure:
     """Chart of utilisation over time, of all GPUs and by type, means over seeds."""
     outcomes = list(comparison.outcomes.values())
-    gpu_types, lines = list(outcomes[0].gpu_types), lines_of(comparison.policies)
+    gpu_types = list(outcomes[0].gpu_types)
     rows = ["All GPUs", *(f"{escape(t)} · {int(c)} GPUs" for t, c in zip(gpu_types, outcomes[0].capacity, strict=True))]
-    rows = rows if len(gpu_types) > 1 else rows[1:]
+    edges_s = np.linspace(0, max(outcome.whole_s for outcome in outcomes), POINTS + 1)
+    hours = _rounded((edges_s[:-1] + edges_s[1:]) / 2 / HOUR_S)
+    curves = {
+        policy: [(hours, _rounded(part)) for part in _busy_parts(comparison.of_policy(policy), edges_s)]
+        for policy in comparison.policies
+        if comparison.of_policy(policy)
+    }
+    return utilization_figure(curves, lines_of(comparison.policies), rows if len(gpu_types) > 1 else rows[1:])
+
+
+def utilization_figure(curves: Mapping[str, Sequence[Curve]], lines: Lines, rows: Sequence[str]) -> Figure:
+    """Figure of busy parts of GPUs over hours: a chart below the other for each of the rows, HTML, with its curve."""
     space = min(0.09, 0.5 / len(rows))
     figure = make_subplots(len(rows), 1, shared_xaxes=True, vertical_spacing=space, subplot_titles=rows)
-    edges_s = np.linspace(0, max(outcome.whole_s for outcome in outcomes), POINTS + 1)
-    for policy in comparison.policies:
-        runs = comparison.of_policy(policy)
-        for place, part in enumerate(_busy_parts(runs, edges_s) if runs else [], 1):
+    for policy, of_rows in curves.items():
+        for place, (x, y) in enumerate(of_rows, 1):
             figure.add_scatter(
-                x=_rounded((edges_s[:-1] + edges_s[1:]) / 2 / HOUR_S),
-                y=_rounded(part),
+                x=x,
+                y=y,
                 row=place,
                 col=1,
                 name=escape(policy),

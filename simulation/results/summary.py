@@ -10,6 +10,7 @@ from statistics import fmean, stdev
 from typing import Any, Literal
 
 from simulation.results.comparison import Comparison
+from simulation.traces.motley_csv import as_text
 
 Number = float | int | None
 
@@ -167,5 +168,7 @@ def jobs_csv(comparison: Comparison) -> str:
     for (policy, seed), outcome in _by_seed(comparison):
         columns = [getattr(outcome.jobs, name).tolist() for name in NUMBERS]
         for name, *values in zip(outcome.jobs.names, *columns, strict=True):
-            writer.writerow([policy, seed, name, *("" if isnan(value) else f"{value:.10g}" for value in values)])
+            writer.writerow(
+                [policy, seed, as_text(name), *("" if isnan(value) else f"{value:.10g}" for value in values)]
+            )
     return text.getvalue()

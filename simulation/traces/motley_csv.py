@@ -11,6 +11,8 @@ replicas is a number or, for an elastic job, {"min": 1, "max": 4}; gpus_per_repl
 for each of the types that the job may use: {"a100": 2, "v100": 4}.
 
 gpu_types are names with spaces between; rates are {"a100": {"1": 12.5, "2": 23}}, a cpu_curve is {"1": 0.3, "3": 1}.
+
+Texts that a spreadsheet would take for a formula have an apostrophe in front, which the reader takes off.
 """
 
 import csv
@@ -48,6 +50,7 @@ COLUMNS = (
 )
 
 
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 NEEDED = ("name", "arrival_s")
 NOT_DECLARED = "none"
 IN_GPUS = ("gpus", "min_gpus", "max_gpus")
@@ -57,6 +60,16 @@ REPLICAS, GPUS_PER_REPLICA = '2, or {"min": 1, "max": 4}', '4, or {"a100": 2, "v
 RATES = '{"a100": {"1": 12.5, "2": 23}}'
 CPU_CURVE = '{"1": 0.3, "3": 1}'
 """Examples of what these columns hold."""
+
+
+def as_text(value: str) -> str:
+    """A value that spreadsheets do not take for a formula."""
+    return f"'{value}" if value.lstrip("'").startswith(FORMULA_STARTS) else value
+
+
+def from_text(value: str) -> str:
+    """The inverse of `as_text`."""
+    return value[1:] if value.startswith("'") and value.lstrip("'").startswith(FORMULA_STARTS) else value
 
 
 class _Size(NamedTuple):
@@ -84,7 +97,7 @@ def _job(line: Line) -> TraceJob:
         line.refuse("name", "must have either total_steps or duration_s")
     size = _size(line)
     return TraceJob(
-        name=line.text_at("name"),
+        name=from_text(line.text_at("name")),
         arrival_s=arrival_s,
         gangs=size.gangs,
         gpus_per_replica=size.gpus_per_replica,
@@ -93,18 +106,20 @@ def _job(line: Line) -> TraceJob:
         restart_s=line.number_at("restart_s", least=0) if line.has("restart_s") else None,
         spread=GangSpread.UNEVEN if _is_true(line, "uneven_gang") else GangSpread.EQUAL,
         told_restart_s=line.number_at("restart_s", least=0) if line.has("restart_s") else None,
-        program=Program(
-            line.text_at("workload") if line.has("workload") else None, rates=_rates(line), cpu_curve=_cpu_curve(line)
-        ),
+        program=Program(_text_or_none(line, "workload"), rates=_rates(line), cpu_curve=_cpu_curve(line)),
         total_steps=line.positive_at("total_steps") if line.has("total_steps") else None,
         duration_s=line.positive_at("duration_s") if line.has("duration_s") else None,
         weight=line.weight_at("weight") if line.has("weight") else 1.0,
-        team=line.text_at("team") if line.has("team") else None,
+        team=_text_or_none(line, "team"),
         deadline_s=line.number_at("deadline_s", least=arrival_s) if line.has("deadline_s") else None,
         team_weight=line.weight_at("team_weight") if line.has("team_weight") else 1.0,
         declared_length=_declared_length(line),
-        array=line.text_at("array") if line.has("array") else None,
+        array=_text_or_none(line, "array"),
     )
+
+
+def _text_or_none(line: Line, column: str) -> str | None:
+    return from_text(line.text_at(column)) if line.has(column) else None
 
 
 def _declared_length(line: Line) -> float:
@@ -202,6 +217,14 @@ def write_motley_csv(jobs: Iterable[TraceJob]) -> Iterator[str]:
         yield writer.writerow(row)
 
 
+def stream_motley_csv(jobs: Iterable[TraceJob]) -> Iterator[str]:
+    """The same with all columns, one job after the other."""
+    writer = csv.DictWriter(_Lines(), COLUMNS, lineterminator="\n")
+    yield writer.writeheader()
+    for job in jobs:
+        yield writer.writerow(_fields(job))
+
+
 class _Lines:
     """File-like object whose `write` returns the line, for `csv.writer`."""
 
@@ -211,18 +234,18 @@ class _Lines:
 
 def _fields(job: TraceJob) -> dict[str, str]:
     values: dict[str, str | float | None] = {
-        "name": job.name,
+        "name": as_text(job.name),
         "arrival_s": job.arrival_s,
         **_size_fields(job),
-        "workload": job.program.workload,
+        "workload": as_text(job.program.workload or ""),
         "total_steps": job.total_steps,
         "duration_s": job.duration_s,
         "weight": None if job.weight == 1 else job.weight,
-        "team": job.team,
+        "team": as_text(job.team or ""),
         "deadline_s": job.deadline_s,
         "team_weight": None if job.team_weight == 1 else job.team_weight,
         "declared_length": _length_text(job.declared_length),
-        "array": job.array,
+        "array": as_text(job.array or ""),
         "gpu_types": " ".join(sorted(job.gpu_types or ())),
         "rates": _rates_text(job.program.rates),
         "restart_s": job.restart_s,

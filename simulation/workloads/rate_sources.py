@@ -66,18 +66,26 @@ class RateTable:
 
 
 def read_gavel_table(path: Path) -> RateTable:
-    """Read Gavel's JSON: type → "('workload', gpus)" → rate alone under "null", rates of pairs by the other's key."""
+    """Read a file in Gavel's JSON format."""
+    return parse_gavel_table(path.read_text(), name=str(path))
+
+
+def parse_gavel_table(text: str, *, name: str) -> RateTable:
+    """Parse Gavel's JSON: type → "('workload', gpus)" → rate alone under "null", rates of pairs by the other's key.
+
+    InvalidTable calls the table by the name.
+    """
     rates: dict[str, dict[tuple[str, int], float]] = {}
     together: dict[tuple[str, str], dict[tuple[str, int], float]] = {}
     try:
-        for gpu_type, rows in json.loads(path.read_text()).items():
+        for gpu_type, rows in json.loads(text).items():
             for key, row in rows.items():
                 workload, gpus = _read_key(key)
                 rates.setdefault(workload, {})[gpu_type, gpus] = float(row["null"])
                 for other, rate in _read_pairs(row, gpus):
                     together.setdefault((workload, other), {})[gpu_type, gpus] = rate
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InvalidTable(f"{path} is not a table of rates in Gavel's JSON format: {error!r}") from error
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InvalidTable(f"{name} is not a table of rates in Gavel's JSON format: {error!r}") from error
     return RateTable(rates, together)
 
 

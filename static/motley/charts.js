@@ -5,14 +5,14 @@
   const NARROW_PX = 600; // the entries of a legend would cover the axis on top
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const axis = () => ({ gridcolor: colour("--line"), linecolor: colour("--line"), zerolinecolor: colour("--line") });
+  const axes = (layout) => ["xaxis", "yaxis", ...Object.keys(layout).filter((name) => /^[xy]axis\d+$/.test(name))];
   const themed = (layout) => ({
     ...layout,
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--ink-2") },
     hoverlabel: { bgcolor: colour("--card"), bordercolor: colour("--line"), font: { color: colour("--ink") } },
-    xaxis: { ...layout.xaxis, ...axis() },
-    yaxis: { ...layout.yaxis, ...axis() },
+    ...Object.fromEntries(axes(layout).map((name) => [name, { ...layout[name], ...axis() }])),
   });
   // Plotly's own button loads the picture from a blob, which the content security policy forbids.
   const save = async (place) => {

@@ -1,5 +1,7 @@
 """`motley lab`: runs of the policy lab, as the command asks for them and shows them."""
 
+from pathlib import Path
+
 import pytest
 
 from motley_client import Client
@@ -17,6 +19,7 @@ RESULT = {
             "failed": "",
             "figures": {"avg_jct_h": 0.75},
             "teams": [{"team": "vision", "jobs": 3, "avg_jct_h": 0.75, "change": -0.5}],
+            "sizes": [{"size": "5 to 8", "jobs": 3, "avg_jct_h": 0.75, "change": 0.25}],
         }
     ],
     "summary": "srtf has the least mean job completion time.",
@@ -37,12 +40,33 @@ def test_a_watched_run_ends_with_its_result(
     service: Live, motley: Motley, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def end(_: float) -> None:
-        LabRun.objects.update(state="done", result=RESULT, done=8, total=8, finished_at=service.lab.now)
+        LabRun.objects.update(state="done", result=RESULT, teams=[], done=8, total=8, finished_at=service.lab.now)
 
     monkeypatch.setattr("motley_client.commands.lab.time.sleep", end)
     shown = motley("lab", "run", "--policy", "srtf", "--watch").stdout
-    for words in ("really", "fifo simulated", "srtf", "vision", "-50%", "least mean job completion time"):
+    for words in (
+        "really",
+        "fifo simulated",
+        "srtf",
+        "vision",
+        "-50%",
+        "5 to 8",
+        "+25%",
+        "least mean job completion time",
+    ):
         assert words in shown
+
+
+def test_a_trace_and_weights_of_its_teams_are_sent(motley: Motley, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("name,arrival_s,gpus,duration_s,team\none,0,1,60,speech\n")
+    options = ("--policy", "fifo", "--weight", "speech=2")
+    assert motley("lab", "run", *options, "--trace", str(trace)).exit_code == 0
+    run = LabRun.objects.get()
+    assert (run.days, run.trace_format, run.team_weights) == (None, "csv", {"speech": 2.0})
+    assert motley("lab", "list").stdout.splitlines()[1].split()[3] == "trace"
+    refused = motley("lab", "run", *options, "--trace", str(trace), "--format", "philly")
+    assert (refused.exit_code, "the header has no column timestamp" in refused.stderr) == (2, True)
 
 
 def test_nodes_that_cannot_be_read_are_refused(motley: Motley) -> None:

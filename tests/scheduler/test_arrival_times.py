@@ -86,7 +86,7 @@ def test_its_arrival_and_completion_time_in_an_exported_history(lab: Lab, begun:
     history = read_history(Job.objects.all(), lab.now - 24 * HOUR, lab.now, now=lab.now)
     jobs = trace_of(history)
     assert [(job.name, job.arrival_s) for job in jobs] == [(str(between.pk), 0), (str(begun.pk), 3600)]
-    figures = actual_figures(jobs, history, gpus=2)
+    figures = actual_figures(jobs, history, gpus=2, power_w={})
     assert figures["avg_jct_h"] == pytest.approx(0.25)
     assert figures["makespan_h"] == pytest.approx(1.25)
 

@@ -89,6 +89,28 @@ def test_members_export_the_jobs_of_their_teams_and_staff_all(lab: Lab) -> None:
     assert teams == {"ada": {"vision"}, "bob": {"language"}, "root": {"vision", "language"}, "eve": set()}
 
 
+def test_names_that_look_like_formulas_are_text_for_a_spreadsheet_and_the_same_for_the_simulator(lab: Lab) -> None:
+    lab.node("n1")
+    names = ["=cmd|calc", "'=quoted", "@sum", "plain"]
+    for name in names:
+        ended(lab, lab.submit(owner=lab.user(f"user-{names.index(name)}", name), workload=name))
+    lines = list(body_of(caller(lab.user("root", "admins", staff=True)).get("/api/v1/history")))
+    assert not [cell for line in lines for cell in line.split(",") if cell.startswith(("=", "@"))]
+    jobs = read_motley_csv(lines).jobs
+    assert [job.team for job in jobs] == [job.program.workload for job in jobs] == names
+
+
+def test_a_long_history_is_exported_in_parts_as_the_same_trace(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.node("n1")
+    jobs = [ended(lab, lab.submit()) for _ in range(5)]
+    Job.objects.filter(pk__in=[job.pk for job in jobs[2:]]).update(created_at=jobs[2].created_at)
+    whole = exported(lab)
+    monkeypatch.setattr("scheduler_app.lab.history.PART", 2)
+    assert read_motley_csv(body_of(caller(lab.user()).get("/api/v1/history"))).jobs == whole.jobs
+    monkeypatch.setattr("scheduler_app.lab.history.MOST_STREAMED", 4)
+    assert caller(lab.user()).get("/api/v1/history").status_code == 409
+
+
 def test_names_become_numbers_that_stay_the_same(lab: Lab) -> None:
     lab.node("n1")
     ended(lab, lab.submit(name="secret-project"))

@@ -1,8 +1,10 @@
 """Runs of the policy lab: asked for, simulated on jobs that ran, cancelled, lost and begun again."""
 
+import json
 import signal
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,19 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from cluster_app.models import GpuType
-from jobs_app.models import Attempt, Job
 from scheduler_app.errors import LabRunHasEnded
 from scheduler_app.lab import simulations
+from scheduler_app.lab.history import MOST_JOBS
+from scheduler_app.lab.memory import limit_memory
 from scheduler_app.lab.nodes import cluster_words, read_node_gpus, with_changes
 from scheduler_app.lab.requests import LabRequest, ask_for_run, cancel_run
 from scheduler_app.lab.results import summary
 from scheduler_app.lab.runs import MOST_TRIES, SILENT, claim_run, follow, note_lost
-from scheduler_app.models import LabRun
+from scheduler_app.lab.uploads import MOST_BYTES, Upload
+from scheduler_app.models import LabRun, LabTrace
+from simulation.clock.process_pool import FailedRun, RunUpdate
+from simulation.results.comparison import Comparison
+from tests.lab_history import a_day_of_jobs, ran
 from tests.rest_callers import caller
 from tests.service_lab import Lab
 
@@ -29,28 +36,8 @@ State = LabRun.State
 
 @pytest.fixture
 def cluster(lab: Lab) -> Lab:
-    """Two A100, and a day on which a long job of ada's came before three short ones of bob's."""
-    lab.node("n1", gpus=2)
-    lab.policy("fifo", round_s=60)
-    bob = lab.user("bob", "language")
-    for number, (owner, minutes) in enumerate([(lab.user(), 600), (bob, 10), (bob, 10), (bob, 10)]):
-        job = lab.submit(gpus=2, owner=owner, rates={"a100": {"2": 1}}, total_steps=60 * minutes)
-        ran(lab, job, after_min=number, minutes=minutes)
+    a_day_of_jobs(lab)
     return lab
-
-
-def ran(lab: Lab, job: Job, *, after_min: int, minutes: int) -> None:
-    """Row of a job that came so late, ran so long on both GPUs when those before it had ended."""
-    came = lab.now - timedelta(hours=20) + timedelta(minutes=after_min)
-    before = Attempt.objects.order_by("-ended_at").values_list("ended_at", flat=True).first()
-    start = max(filter(None, (came, before)))
-    end, seconds = start + timedelta(minutes=minutes), 60.0 * minutes
-    lab.attempt(
-        job, state="ended", outcome="succeeded", gpu_count=2, rate=1.0, started_at=start, ended_at=end,
-        gpu_type=GpuType.objects.get(),
-    )  # fmt: skip
-    row = {"created_at": came, "started_at": start, "finished_at": end, "ran_s": seconds, "state": "succeeded"}
-    Job.objects.filter(pk=job.pk).update(**row)
 
 
 def asked(lab: Lab, *policies: str, owner: User | None = None, **columns: Any) -> LabRun:
@@ -93,6 +80,31 @@ def test_the_present_policy_is_compared_with_what_really_happened_and_others_wit
     assert result["summary"].startswith("srtf has the least mean job completion time")
 
 
+def test_each_policy_has_changes_by_job_size_and_figures_of_overhead_and_energy(cluster: Lab) -> None:
+    one = cluster.submit(gpus=1, rates={"a100": 1}, total_steps=600)
+    ran(cluster, one, after_min=0, minutes=10)
+    result = shown(simulated(cluster, asked(cluster, "srtf")))
+    (srtf,) = result["policies"]
+    assert [(size["size"], size["jobs"]) for size in srtf["sizes"]] == [("1", 1), ("2 to 4", 4)]
+    busy_gpu_h = 2 * (600 + 3 * 10) / 60 + 10 / 60
+    power_kw = GpuType.objects.get().power_w / 1000
+    assert result["present"]["figures"]["energy_kwh"] == pytest.approx(busy_gpu_h * power_kw, rel=0.02)
+    assert 0 <= srtf["figures"]["overhead"] < 0.1
+    assert len(srtf["curves"]["jct_h"]) == 101
+    assert max(srtf["curves"]["busy"]) <= 1
+
+
+def test_weights_of_teams_hold_for_the_policies_and_not_for_the_present_one(cluster: Lab) -> None:
+    cluster.policy("max_min_fairness", round_s=60)
+    as_it_is, weighted = (
+        shown(simulated(cluster, asked(cluster, "max_min_fairness", team_weights=weights)))
+        for weights in ({}, {"language": 100})
+    )
+    assert weighted["present"]["figures"] == as_it_is["present"]["figures"]
+    before, after = (team(one, "max_min_fairness", "language")["avg_jct_h"] for one in (as_it_is, weighted))
+    assert after < before
+
+
 def test_more_nodes_are_simulated_beside_those_there_are(cluster: Lab) -> None:
     run = simulated(cluster, asked(cluster, nodes={"a100": 1}))
     result = shown(run)
@@ -111,6 +123,100 @@ def test_without_a_history_the_run_says_so(lab: Lab) -> None:
     lab.node("n1")
     run = simulated(lab, asked(lab))
     assert (run.state, "No job that you may see" in run.message) == (State.FAILED, True)
+
+
+# -- who may see and ask -----------------------------------------------------------------------------------------
+
+
+def test_a_result_shows_only_to_those_who_may_still_see_its_teams(cluster: Lab) -> None:
+    bob = User.objects.get(username="bob")
+    run = simulated(cluster, asked(cluster, owner=bob))
+    address = f"{RUNS}/{run.pk}"
+    assert caller(bob).get(address).json()["result"]["jobs"] == 3
+    bob.teams.clear()
+    answer = caller(bob).get(address).json()
+    assert (answer["result"], "may no longer see" in answer["message"]) == (None, True)
+    assert caller(cluster.user("root", "admins", staff=True)).get(address).json()["result"]
+
+
+def test_a_run_of_a_deactivated_account_or_of_a_team_that_was_lost_is_not_simulated(cluster: Lab) -> None:
+    bob = User.objects.get(username="bob")
+    lost, deactivated = asked(cluster, owner=bob), asked(cluster, owner=cluster.user())
+    bob.teams.clear()
+    assert simulated(cluster, lost).message.startswith("No job that you may see")
+    User.objects.filter(username="ada").update(is_active=False)
+    run = simulated(cluster, deactivated)
+    assert (run.state, run.message, run.result) == (State.FAILED, "The account ada is deactivated.", None)
+
+
+# -- uploaded traces ---------------------------------------------------------------------------------------------
+
+PHILLY = """timestamp,duration,num_gpus,gpu_time,cluster
+2017-10-01 00:00:00,36000,2,72000,first
+2017-10-01 00:01:00,600,2,1200,second
+2017-10-01 00:02:00,600,2,1200,second
+"""
+GAVEL = "\t".join(["lstm", "cmd", "dir", "-n", "1", "1000", "1", "1", "-1", "0"]) + "\n"
+TABLE = json.dumps({"a100": {"('lstm', 1)": {"null": 2.0}}})
+
+
+def test_an_uploaded_trace_is_simulated_without_figures_of_what_really_happened(cluster: Lab) -> None:
+    body = {"policies": ["srtf"], "trace": PHILLY, "trace_format": "philly", "team_weights": {"second": 2}}
+    answer = caller(cluster.user()).post(RUNS, body, format="json")
+    assert (answer.status_code, answer.json()["days"], answer.json()["trace_format"]) == (201, None, "philly")
+    result = shown(simulated(cluster, LabRun.objects.get()))
+    assert (result["jobs"], result["actual"], result["present"]["errors"]) == (3, None, {})
+    assert "what really happened, and so the error of the simulation, is not known" in result["summary"]
+    assert team(result, "srtf", "second")["change"] < 0
+
+
+def test_a_trace_of_gavel_is_simulated_with_its_table_of_rates(cluster: Lab) -> None:
+    upload = Upload(text=GAVEL, format_name="gavel", throughputs=TABLE)
+    result = shown(simulated(cluster, asked(cluster, upload=upload)))
+    assert result["present"]["figures"]["avg_jct_h"] == pytest.approx(500 / 3600, rel=0.1)
+
+
+def test_an_uploaded_trace_is_deleted_with_its_run(cluster: Lab) -> None:
+    run = asked(cluster, upload=Upload(text=PHILLY, format_name="philly"))
+    assert LabTrace.objects.get(run=run).text == PHILLY
+    run.delete()
+    assert not LabTrace.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "words"),
+    [
+        (
+            {"trace": PHILLY.replace(",600,", ",soon,", 1)},
+            "/trace",
+            "line 3, column 2: duration 'soon' is not a number",
+        ),
+        ({"trace": PHILLY, "trace_format": "csv"}, "/trace", "'timestamp' is not one of name, arrival_s"),
+        ({"trace": PHILLY.splitlines()[0]}, "/trace", "The trace has no jobs"),
+        ({"trace": 'timestamp,duration,num_gpus,cluster\n"' + "x" * 200_000}, "/trace", "field larger than"),
+        ({"trace": "a" * (MOST_BYTES + 1)}, "/trace", "more than 8 MiB"),
+        ({"trace": "\n" * (MOST_JOBS + 2)}, "/trace", "more than 20,000 lines"),
+        ({"trace": PHILLY, "trace_format": "sia"}, "/trace_format", "sia"),
+        ({"trace": GAVEL, "trace_format": "gavel"}, "/throughputs", "needs the table"),
+        ({"trace": GAVEL, "trace_format": "gavel", "throughputs": "[]"}, "/throughputs", "It is not a table of rates"),
+        ({"trace": PHILLY, "days": 3}, "/days", "either days or a trace"),
+        ({"throughputs": TABLE}, "/throughputs", "It is for a `trace`"),
+        ({"trace": PHILLY, "team_weights": {"vision": 2}}, "/team_weights/vision", "there are: first, second"),
+        ({"team_weights": {"language": 2}}, "/team_weights/language", "there are: vision"),
+        ({"team_weights": {"vision": 0}}, "/team_weights/vision", "1e-06"),
+    ],
+)
+def test_a_trace_that_cannot_be_simulated_is_refused_by_field(
+    lab: Lab, change: dict[str, Any], pointer: str, words: str
+) -> None:
+    lab.node("n1")
+    lab.team("language")
+    upload = {"trace_format": "philly"} if "trace" in change else {}
+    answer = caller(lab.user()).post(RUNS, {"policies": ["fifo"]} | upload | change, format="json")
+    assert answer.status_code == 422, answer.json()
+    fault = answer.json()["errors"][0]
+    assert (fault["pointer"], words in fault["detail"]) == (pointer, True), fault
+    assert not LabRun.objects.exists()
 
 
 # -- asked for ---------------------------------------------------------------------------------------------------
@@ -136,6 +242,11 @@ def test_a_run_that_cannot_be_is_refused_by_field(lab: Lab, change: dict[str, An
     assert answer.status_code == 422
     fault = answer.json()["errors"][0]
     assert (fault["pointer"], words in fault["detail"]) == (pointer, True), fault
+
+
+def test_a_run_on_a_cluster_without_nodes_is_refused(lab: Lab) -> None:
+    answer = caller(lab.user()).post(RUNS, {"policies": ["fifo"]}, format="json")
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/nodes")
 
 
 def test_one_person_has_three_unfinished_runs_at_most(lab: Lab) -> None:
@@ -239,6 +350,46 @@ def test_a_run_that_is_lost_with_its_scheduler_is_begun_again_and_the_first_proc
     simulations.end_run(lost, State.FAILED, message="too late")
     run.refresh_from_db()
     assert (run.state, run.message, run.tries) == (State.RUNNING, "", 2)
+
+
+# -- memory ------------------------------------------------------------------------------------------------------
+
+ALLOCATE = "input(); bytearray(1 << 30)"
+
+
+def test_the_process_of_a_run_has_no_more_memory_than_its_limit(settings: Any) -> None:
+    settings.MOTLEY_LAB_MEMORY_MIB = 512
+    process = subprocess.Popen([sys.executable, "-c", ALLOCATE], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    limit_memory(process.pid)
+    _, told = process.communicate(b"\n")
+    assert (process.returncode, b"MemoryError" in told) == (1, True)
+
+
+@pytest.mark.parametrize("part", ["the run", "a policy"])
+def test_a_run_that_reaches_its_memory_limit_says_so(
+    cluster: Lab, monkeypatch: pytest.MonkeyPatch, settings: Any, part: str
+) -> None:
+    settings.MOTLEY_LAB_MEMORY_MIB = 600
+    if part == "the run":
+        monkeypatch.setattr(simulations, "read_history", _out_of_memory)
+    else:
+        monkeypatch.setattr(Comparison, "run", _failing)
+    run = simulated(cluster, asked(cluster))
+    assert (run.state, "It reached its memory limit of 600 MiB: choose fewer days" in run.message) == (
+        State.FAILED,
+        True,
+    )
+
+
+def _out_of_memory(*_: Any, **__: Any) -> None:
+    raise MemoryError
+
+
+def _failing(comparison: Comparison, _: int) -> Iterator[Any]:
+    """As the process of each simulation tells it."""
+    for task in comparison.tasks:
+        comparison.failed[task.policy, task.seed] = FailedRun("_ArrayMemoryError: Unable to allocate 9 GiB")
+        yield RunUpdate[Any](0, result=comparison.failed[task.policy, task.seed])
 
 
 # -- nodes and words ---------------------------------------------------------------------------------------------

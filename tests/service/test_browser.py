@@ -21,7 +21,7 @@ def page(browser: Browser, service: Service) -> Iterator[Page]:
 
 
 PAGES = (
-    *("", "jobs", "jobs/new", "cluster", "rounds", "policies", "fairness", "utilization"),
+    *("", "jobs", "jobs/new", "cluster", "rounds", "policies", "lab", "fairness", "utilization"),
     *("usage", "secrets", "tokens", "audit"),
 )
 
@@ -38,6 +38,27 @@ def test_every_page_opens_without_an_error(browser: Browser, demo: Service, sche
             page.wait_for_load_state("networkidle")
             if SCREENSHOTS:
                 page.screenshot(path=Path(SCREENSHOTS) / f"{scheme}-{address.replace('/', '-') or 'home'}.png")
+
+
+def test_jobs_that_ran_are_simulated_under_another_policy(browser: Browser, demo: Service) -> None:
+    """From the form over its progress to the charts of the result, as the page renews itself."""
+    spec = {"team": "vision", "command": "python -m motley_client.sample --steps 20", "gpus": 1, "total_steps": 20}
+    jobs = [demo.client.submit({"name": f"history-{number}", **spec}) for number in range(3)]
+    for job in jobs:
+        demo.wait_for_state(job["id"], "succeeded")
+    with signed_in(browser, demo) as page:
+        page.goto(f"{demo.url}/lab")
+        page.check("input[name=policies][value=srtf]")
+        page.fill("[name=with_parameters]", "sia:power=-0.5")
+        page.click("text=Simulate")
+        expect(page.locator("h1")).to_contain_text("Lab run")
+        expect(page.locator("#error")).to_contain_text("Average JCT, h")
+        expect(page.locator("#comparison")).to_contain_text("sia:power=-0.5")
+        expect(page.locator(".policy").first).to_contain_text("vision")
+        charts = page.locator("[data-figure]")
+        expect(page.locator("[data-figure] > .plot-container")).to_have_count(charts.count())
+        if SCREENSHOTS:
+            page.screenshot(path=Path(SCREENSHOTS) / "lab-run.png", full_page=True)
 
 
 def test_a_job_submitted_by_the_form_runs_to_its_end(page: Page, service: Service) -> None:

@@ -1,8 +1,10 @@
 """The `motley lab` commands: runs of the policy lab."""
 
 import time
+from collections.abc import Callable
 from itertools import islice
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -18,7 +20,8 @@ LATEST_RUNS = 20
 LOOK_EVERY_S = 1.0
 UNFINISHED = ("queued", "running")
 
-lab = typer.Typer(no_args_is_help=True, help="Simulate the jobs of the last days under other policies.")
+lab = typer.Typer(no_args_is_help=True, help="Simulate the jobs of the last days, or of a trace, under other policies.")
+Number = TypeVar("Number", int, float)
 RunArgument = Annotated[int, typer.Argument(metavar="RUN", help="Number of the run.")]
 
 
@@ -30,18 +33,47 @@ def run(
         list[str],
         typer.Option(metavar="NAME", help="May be repeated; as in sia:power=-0.5.", autocompletion=known_policies),
     ],
-    days: Annotated[int, typer.Option(min=1, max=366, help="The last N days.")] = 7,
+    days: Annotated[int | None, typer.Option(min=1, max=366, help="The last N days; default: 7.")] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="A trace in place of the last days."),
+    ] = None,
+    trace_format: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help="Of the trace; default: csv, Motley's own.")
+    ] = None,
+    throughputs: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, metavar="FILE", help="Rates of its workloads, in Gavel's JSON format."
+        ),
+    ] = None,
     round_s: Annotated[float | None, typer.Option("--round", help="Length of a round, s; default: as now.")] = None,
     nodes: Annotated[
         list[str] | None, typer.Option(metavar="TYPE=NODES", help="Nodes added, or taken: a100=2, t4=-1.")
     ] = None,
+    weight: Annotated[
+        list[str] | None, typer.Option(metavar="TEAM=WEIGHT", help="Weight of a team in place of the present one.")
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Wait for the result, and show the progress.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Simulate the jobs of the last days under these policies. Exit code 1: it failed or was cancelled."""
-    changes = _changes(nodes or [])
+    """Simulate the jobs of the last days, or of a trace, under these policies.
+
+    Exit code 1: it failed or was cancelled.
+    """
+    changes = _numbers(nodes or [], int, "--nodes", "TYPE=NODES, as in a100=2 or t4=-1")
+    weights = _numbers(weight or [], float, "--weight", "TEAM=WEIGHT, as in vision=2")
     with connect(context) as client:
-        made = client.simulate_policies(policy, days=days, round_length_s=round_s, nodes=changes)
+        made = client.simulate_policies(
+            policy,
+            days=days,
+            trace=_text(trace),
+            trace_format=trace_format,
+            throughputs=_text(throughputs),
+            round_length_s=round_s,
+            nodes=changes,
+            team_weights=weights,
+        )
         found = _followed(client, made) if watch else made
     emit(output, found, names=[str(found["id"])], table=lambda: lab_run_details(found))
     raise typer.Exit(found["state"] in ("failed", "cancelled"))
@@ -102,11 +134,18 @@ def apply(
     emit(output, applied, names=names, table=lambda: applied_details(applied, now=now()))
 
 
-def _changes(words: list[str]) -> dict[str, int]:
+def _numbers(words: list[str], read: Callable[[str], Number], option: str, form: str) -> dict[str, Number]:
     try:
-        return {name: int(count) for name, _, count in (word.partition("=") for word in words)}
+        return {name: read(number) for name, _, number in (word.rpartition("=") for word in words)}
     except ValueError:
-        raise typer.BadParameter("write TYPE=NODES, as in a100=2 or t4=-1", param_hint="--nodes") from None
+        raise typer.BadParameter(f"write {form}", param_hint=option) from None
+
+
+def _text(path: Path | None) -> str | None:
+    try:
+        return None if path is None else path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"{path} is not text in UTF-8: {error}") from None
 
 
 def _followed(client: Client, made: LabRun) -> LabRun:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -16,14 +17,24 @@ FIGURES = {
     "makespan_h": "MAKESPAN H",
     "utilization": "GPUS BUSY",
     "restarts_per_job": "RESTARTS",
+    "overhead": "OVERHEAD",
     "rho.mean": "MEAN RHO",
+    "energy_kwh": "ENERGY KWH",
 }
 
 
 def lab_runs_table(runs: Iterable[LabRun], *, now: datetime) -> RenderableType:
     headings = ("RUN", "STATE", "DONE", "DAYS", "POLICIES", "BY", "AGE")
     rows = [
-        (str(run["id"]), run["state"], progress(run), str(run["days"]), ", ".join(run["policies"]), run["owner"], since)
+        (
+            str(run["id"]),
+            run["state"],
+            progress(run),
+            str(run["days"] or "trace"),
+            ", ".join(run["policies"]),
+            run["owner"],
+            since,
+        )
         for run, since in ((run, age(run["created_at"], now)) for run in runs)
     ]
     return table(headings, rows, empty="There are no runs: start one with motley lab run --policy NAME.")
@@ -34,27 +45,32 @@ def progress(run: LabRun) -> str:
 
 
 def lab_run_details(run: LabRun) -> RenderableType:
-    """What really happened, its simulation and the policies, teams that gain and lose, and the summary."""
+    """What really happened, its simulation and the policies, teams and job sizes that gain and lose, the summary."""
     result = run.get("result")
     if not result:
         return Text(f"Run {run['id']} is {run['state']} ({progress(run)}). {run['message']}".rstrip())
     rows = [
-        ("really", *_figures(result["actual"])),
+        *([("really", *_figures(result["actual"]))] if result["actual"] else []),
         (f"{result['present']['policy']} simulated", *_figures(result["present"]["figures"])),
         *((one["policy"], *_figures(one["figures"] or {})) for one in result["policies"]),
-    ]
-    teams = [
-        (one["policy"], team["team"], str(team["jobs"]), number(team["avg_jct_h"]), _change(team["change"]))
-        for one in result["policies"]
-        for team in one["teams"]
     ]
     failed = [Text(f"{one['policy']}: {one['failed']}") for one in result["policies"] if one["failed"]]
     return Group(
         table(("POLICY", *FIGURES.values()), rows, empty=""),
-        table(("POLICY", "TEAM", "JOBS", "MEAN JCT H", "CHANGE"), teams, empty=""),
+        table(("POLICY", "TEAM", "JOBS", "MEAN JCT H", "CHANGE"), _changes(result, "team"), empty=""),
+        table(("POLICY", "GPUS OF A JOB", "JOBS", "MEAN JCT H", "CHANGE"), _changes(result, "size"), empty=""),
         *failed,
         Text(result["summary"]),
     )
+
+
+def _changes(result: Mapping[str, Any], kind: str) -> list[tuple[Cell, ...]]:
+    """Rows of the groups of each policy, by `team` or `size`."""
+    return [
+        (one["policy"], group[kind], str(group["jobs"]), number(group["avg_jct_h"]), _change(group["change"]))
+        for one in result["policies"]
+        for group in one.get(f"{kind}s", ())
+    ]
 
 
 def _figures(figures: Mapping[str, float | None]) -> tuple[Cell, ...]:
