@@ -7,12 +7,12 @@ from typing import Any
 from scheduler_app.job_forecasts.showing import Interval
 from scheduler_app.timeline.outages import Outage
 from scheduler_app.timeline.reading import ExpectedRun, JobName, Run, Timeline
-from simulation.traces.motley_csv import as_text
 
 COLUMNS = (
     *("kind", "job", "name", "team", "attempt", "gpu_type", "gpus", "nodes", "from", "until", "outcome", "round"),
     *("start_low", "start_median", "start_high", "finish_low", "finish_median", "finish_high"),
 )
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def export_rows(timeline: Timeline, nodes: Mapping[int, Sequence[str]]) -> Iterator[tuple[Any, ...]]:
@@ -43,7 +43,12 @@ def _outage(outage: Outage) -> tuple[Any, ...]:
 
 def _job(job: JobName, *, seen: bool) -> tuple[str, str, str]:
     """Id, name and team; nothing of a job that the reader may not see."""
-    return (str(job.pk), as_text(str(job)), as_text(job.team)) if seen else ("", "", "")
+    return (str(job.pk), _as_text(str(job)), _as_text(job.team)) if seen else ("", "", "")
+
+
+def _as_text(value: str) -> str:
+    """A value that spreadsheets do not take for a formula."""
+    return f"'{value}" if value.startswith(FORMULA_STARTS) else value
 
 
 def _quantiles(interval: Interval | None) -> tuple[str, str, str]:

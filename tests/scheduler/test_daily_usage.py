@@ -105,7 +105,7 @@ def test_the_page_shows_twelve_months_and_gives_them_as_csv(night: Lab) -> None:
     browser = Client()
     browser.force_login(night.user())
     assert f"{today:%B %Y}" in browser.get("/usage").content.decode()
-    lines = browser.get("/usage?format=csv").getvalue().decode().splitlines()
+    lines = browser.get("/usage?format=csv").content.decode().splitlines()
     assert lines[0] == "month,team,gpu_type,gpu_hours,work_gpu_hours,cost,energy_kwh,energy_source"
     assert f"{today:%Y-%m},vision,a100,2.0,0.0,6.0,0.8,power" in lines
 

@@ -98,7 +98,7 @@ def test_rest_page_and_csv_name_the_source(hour: Lab, plain_static: None) -> Non
     browser = Client()
     browser.force_login(hour.user())
     assert "partly measured" in browser.get("/usage").content.decode()
-    assert browser.get("/usage?format=csv").getvalue().decode().splitlines()[1].endswith("0.5,partly_measured")
+    assert browser.get("/usage?format=csv").content.decode().splitlines()[1].endswith("0.5,partly_measured")
 
 
 def test_an_ended_job_has_its_energy_also_for_the_archive(hour: Lab) -> None:
