@@ -41,11 +41,9 @@ def figure_charts(named: Mapping[str, Mapping[str, Any]], columns: Sequence[Colu
     """Mean completion times, and changes of the other figures from the present policy's; the table above has them."""
     means = {name: one["figures"]["avg_jct_h"] for name, one in named.items()}
     charts = [Chart("averages", "Mean job completion time", _plain(averages_figure(means, _lines(named))))]
-    return (
-        [*charts, Chart("changes", "Change from the present policy", _changes(named, columns))]
-        if len(named) > 1
-        else charts
-    )
+    if len(named) == 1:
+        return charts
+    return [*charts, Chart("changes", "Change from the present policy", _changes(named, columns))]
 
 
 def _changes(named: Mapping[str, Mapping[str, Any]], columns: Sequence[Column]) -> Figure:

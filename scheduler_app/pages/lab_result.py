@@ -51,6 +51,8 @@ class Groups:
 class Simulated:
     """A simulated policy: what is shown of it alone."""
 
+    row: Mapping[str, Any]
+    """Of `policies` of the result."""
     policy: str
     failed: str
     groups: Sequence[Groups]
@@ -129,8 +131,8 @@ def _best(column: Column, values: Sequence[Number]) -> Number:
 
 def _simulated(place: int, one: Mapping[str, Any]) -> Simulated:
     if one["failed"]:
-        return Simulated(one["policy"], one["failed"], ())
-    return Simulated(one["policy"], "", [_groups(f"groups-{place}", one, kind) for kind in ("team", "size")])
+        return Simulated(one, one["policy"], one["failed"], ())
+    return Simulated(one, one["policy"], "", [_groups(f"groups-{place}", one, kind) for kind in ("team", "size")])
 
 
 def _groups(name: str, one: Mapping[str, Any], kind: str) -> Groups:
