@@ -19,7 +19,7 @@ from scheduler_app.timeline.reading import ExpectedRun, Timeline
 from simulation.results.gantt import Bar
 
 OPACITIES = 4
-"""Of blocks of short runs, by the part of their time that they fill."""
+"""Of blocks of short runs, by the part of their time that they fill; few, because each is an outline."""
 
 Bars = dict[str, list[Bar]]
 """By what is drawn in one colour."""
@@ -45,16 +45,11 @@ def block_bars(timeline: Timeline, blocks: Sequence[Block]) -> Bars:
 
 
 def _block_bar(timeline: Timeline, block: Block) -> Bar:
-    run = None if block.run is None else timeline.runs[block.run]
-    label = run_label(run) if run else _density_label(block)
-    start, end = milliseconds(block.start_s), milliseconds(block.end_s)
-    link = run_link(run) if run else ""
-    return Bar(start, end, block.row + (block.rows - 1) / 2, label, block.rows - 0.15, _opacity(block.density), link)
-
-
-def _opacity(density: float) -> float:
-    """One of few, because the browser draws an outline for each."""
-    return ceil(density * OPACITIES) / OPACITIES
+    row, rows, _, start_s, end_s, index, _, density = block
+    run = None if index is None else timeline.runs[index]
+    label, link = (run_label(run), run_link(run)) if run else (_density_label(block), "")
+    opacity = 1.0 if density >= 1 else ceil(density * OPACITIES) / OPACITIES
+    return Bar(milliseconds(start_s), milliseconds(end_s), row + (rows - 1) / 2, label, rows - 0.15, opacity, link)
 
 
 def _density_label(block: Block) -> str:

@@ -28,7 +28,7 @@ OUTAGES = {
 }
 OUT_OF_SERVICE = ("#8f99a8", "/")
 OUTAGE_OPACITY = 0.6
-WINDOWS = {TimeWindow.Kind.MAINTENANCE: ("#7a4fbf", "-"), TimeWindow.Kind.RESERVATION: ("#128a8a", "|")}
+WINDOWS = {TimeWindow.Kind.MAINTENANCE: ("#9a78d6", "-"), TimeWindow.Kind.RESERVATION: ("#1fa3a3", "|")}
 WINDOW_NAMES = {TimeWindow.Kind.MAINTENANCE: "maintenance", TimeWindow.Kind.RESERVATION: "reserved"}
 
 Waiting = tuple[ExpectedRun, int]

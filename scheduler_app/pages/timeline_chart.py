@@ -19,6 +19,8 @@ EXPECTED_OPACITY = 0.55
 LONGEST_TICK = 18
 LEAST_TICK_PX = 13
 LEAST_LEFT_PX, CHARACTER_PX = 12, 7
+TOOLS_PX = 34
+"""Height of the buttons above the legend."""
 WHEN = "%{base|%d %b %H:%M:%S}"
 NOW_COLOUR, AHEAD_COLOUR = "#7a8594", "rgba(122,133,148,0.07)"
 
@@ -38,12 +40,13 @@ def timeline_figure(chart: Chart, frame: Frame) -> Figure:
     """The chart with a date axis over the frame; what lies ahead of now is shaded."""
     figure = gantt_figure(chart.series, chart.rows, chart.ticks, when=WHEN)
     since, now, until = (milliseconds(at.timestamp()) for at in (frame.since, frame.now, frame.until))
+    height = figure["layout"]["height"]
     everywhere = {"yref": "paper", "y0": 0, "y1": 1}
     figure["layout"] |= {
         "xaxis": {"type": "date", "range": [since, until], "tickangle": 0, "side": "top"},
         "showlegend": chart.legend,
-        "legend": {"orientation": "h", "y": 1, "yanchor": "top", "yref": "container", "x": 0},
-        "margin": {"l": _left_px(chart.ticks.values()), "r": 12, "t": 84 if chart.legend else 60, "b": 24},
+        "legend": {"orientation": "h", "y": 1 - TOOLS_PX / height, "yanchor": "top", "yref": "container", "x": 0},
+        "margin": {"l": _left_px(chart.ticks.values()), "r": 12, "t": 96 if chart.legend else 68, "b": 24},
         "shapes": [
             {"type": "rect", "x0": now, "x1": until, "fillcolor": AHEAD_COLOUR, "layer": "below", **everywhere}
             | {"line": {"width": 0}},

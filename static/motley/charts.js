@@ -3,6 +3,7 @@
 (() => {
   const SCALE = 2; // of a saved picture
   const NARROW_PX = 600; // the entries of a legend would cover the axis on top
+  const LEGEND_LINE_PX = 29;
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const axis = () => ({ gridcolor: colour("--line"), linecolor: colour("--line"), zerolinecolor: colour("--line") });
   const axes = (layout) => ["xaxis", "yaxis", ...Object.keys(layout).filter((name) => /^[xy]axis\d+$/.test(name))];
@@ -41,7 +42,9 @@
     if (hasTools) {
       Object.assign(layout, { paper_bgcolor: colour("--card"), hoveranywhere: true, clickanywhere: true });
       layout.xaxis.nticks = Math.max(2, Math.floor(place.clientWidth / 130));
+      const spare = Gantt.legendLines(figure, place.clientWidth) - 1;
       if (place.clientWidth < NARROW_PX) layout.legend = { ...layout.legend, yref: "paper", y: 0 };
+      else if (layout.showlegend) layout.margin = { ...layout.margin, t: layout.margin.t + LEGEND_LINE_PX * spare };
     }
     const mode = hasTools ? tools() : { displayModeBar: false };
     const isNew = !place.on;

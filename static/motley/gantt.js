@@ -4,6 +4,7 @@
 const Gantt = (() => {
   const UNITS = [["d", 86_400], ["h", 3600], ["min", 60], ["s", 1]];
   const APART_PX = 14; // between the pointer and the label
+  const [CHARACTER_PX, SYMBOL_PX, AXIS_PX] = [8, 50, 150]; // of an entry of the legend, and beside the legend
   const drawn = new WeakMap(); // outlines and the end of the time shown, by the place of the chart
   const label = document.createElement("div");
   label.className = "bar-label";
@@ -60,6 +61,11 @@ const Gantt = (() => {
     return outlines.map((one) => outline(one, left));
   };
 
+  const legendLines = ({ data }, width) => {
+    const entries = data.filter((trace) => trace.showlegend).map((trace) => trace.name.length * CHARACTER_PX + SYMBOL_PX);
+    return Math.ceil(entries.reduce((sum, px) => sum + px, 0) / (width - AXIS_PX));
+  };
+
   // The last that was drawn is on top. By the event, because Plotly's values are those of the last move that it heeded.
   const barAt = (place, { clientX, clientY }) => {
     const { xaxis, yaxis } = place._fullLayout;
@@ -107,5 +113,5 @@ const Gantt = (() => {
     place.addEventListener("mouseleave", hide);
     addEventListener("scroll", hide, { passive: true });
   };
-  return { tracesOf, follow };
+  return { tracesOf, legendLines, follow };
 })();
