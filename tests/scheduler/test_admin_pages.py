@@ -280,6 +280,15 @@ def test_a_quota_that_lends_more_than_it_has_is_refused_with_a_remedy(lab: Lab, 
     assert not TeamQuota.objects.exists()
 
 
+def test_a_second_quota_on_a_gpu_type_is_refused(lab: Lab, admin: Client) -> None:
+    team = {"name": "speech", "weight": 2, "max_job_weight": 4, "volunteers": "none"}
+    kind = GpuType.objects.get().pk
+    two = quota_forms(gpu_type=kind, gpus=2) | {"quotas-1-gpu_type": kind, "quotas-1-gpus": 3, "quotas-TOTAL_FORMS": 2}
+    answer = admin.post(reverse("admin:jobs_app_team_add"), team | two)
+    assert "duplicate" in answer.content.decode()
+    assert not TeamQuota.objects.exists()
+
+
 def test_an_administrator_cancels_jobs(lab: Lab, admin: Client) -> None:
     job = lab.submit(UNTIL_LET_GO)
     act(admin, "jobs_app_job", "cancel", job)
