@@ -38,12 +38,12 @@ from rest.representation import FIELDS, ShowMany, single
 from scheduler_app.api.forecasts import JobForecastAnswer, QueueForecastAnswer
 from scheduler_app.api.job_history import archived_for
 from scheduler_app.api.serializers import Explanation, PlanAnswer
-from scheduler_app.explain.budget_notes import with_budget_notes
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.explain.dry_run import dry_run_of_admitted
 from scheduler_app.explain.plan_forecast import forecast_plan
 from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.explain.what_if import what_would_start
+from scheduler_app.fairness.budgets import with_budget_notes
 from scheduler_app.job_forecasts.showing import ShownForecast, read_forecasts
 
 

@@ -4,15 +4,16 @@ A soft budget lowers the team's weight where it is used faster than time passes.
 that run go on, and none of its waiting jobs starts before the next period.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 
 from django.contrib.auth.models import User
 from django.db.models import Q, Sum
 
 from allocation.fairness import weight_within_budget
-from jobs_app.models import Budget, Team
+from jobs_app.models import Budget, Reason, Team
+from jobs_app.submission.admission import Admitted
 from scheduler_app.models import DailyUsage
 
 Period, Kind = Budget.Period, Budget.Kind
@@ -154,3 +155,20 @@ def _used_gpu_hours(since: Mapping[int, date]) -> dict[int, float]:
 def midnight(day: date) -> datetime:
     """Begin of a day of UTC."""
     return datetime.combine(day, time(), UTC)
+
+
+# -- submission ----------------------------------------------------------------------------------------------------
+
+
+def with_budget_notes(jobs: Sequence[Admitted], now: datetime) -> list[Admitted]:
+    """The admitted jobs with what the budgets of their teams mean for them; no query where these have none.
+
+    So a job says from its first moment that it waits for a budget.
+    """
+    budgets = budgets_of({job.team for job in jobs}, now)
+    return [_noted(job, budgets[job.team.pk]) if job.team.pk in budgets else job for job in jobs]
+
+
+def _noted(job: Admitted, budget: TeamBudget) -> Admitted:
+    waits = (Reason.BUDGET, budget.why_jobs_wait) if budget.stops_starts else None
+    return replace(job, waits=waits, note=budget.warning)

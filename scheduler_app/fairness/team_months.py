@@ -5,7 +5,7 @@ to the archive; from then on the stored figures count.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce, Greatest, Least
 from database.time_bucket import EpochSeconds
 from jobs_app.models import Attempt, Job
 from scheduler_app.fairness.budgets import midnight, period_around
-from scheduler_app.models import DailyUsage, TeamMonth
+from scheduler_app.models import TeamMonth
 
 CLOSED_AFTER = timedelta(days=1)
 """The end of an attempt may be heard of later."""
@@ -51,27 +51,21 @@ def figures_of(first: date, teams: Sequence[int] | None, now: datetime) -> dict[
 
 def close_month_when_due(now: datetime) -> None:
     """Store the oldest month that is over and has not been stored, one at a time: each takes a moment. Idempotent."""
-    if (first := _month_to_close(now)) is not None:
-        TeamMonth.objects.bulk_create(read_month(first, None, now).values(), ignore_conflicts=True)
+    for first in _months_to_close(now):
+        if rows := read_month(first, None, now):
+            TeamMonth.objects.bulk_create(rows.values(), ignore_conflicts=True)
+            return
 
 
-def _month_to_close(now: datetime) -> date | None:
+def _months_to_close(now: datetime) -> Iterator[date]:
+    """Months after the last that was stored; of those without jobs none ever is."""
     last = TeamMonth.objects.aggregate(Max("month"))["month__max"]
-    created_at = Job.objects.order_by("created_at").values_list("created_at", flat=True).first()
-    if created_at is None:
-        return None
+    created_at = Job.objects.order_by("created_at").values_list("created_at", flat=True).first() or now
     first = month_after(last) if last else month_of(created_at.date())
     while midnight(month_after(first)) + CLOSED_AFTER <= now:
-        if is_kept(first, now) and _anything_happened(first):
-            return first
+        if is_kept(first, now):
+            yield first
         first = month_after(first)
-    return None
-
-
-def _anything_happened(first: date) -> bool:
-    after = month_after(first)
-    used = DailyUsage.objects.filter(day__gte=first, day__lt=after)
-    return used.exists() or _ended(midnight(first), midnight(after)).exists()
 
 
 def read_month(first: date, teams: Sequence[int] | None, now: datetime) -> dict[int, TeamMonth]:

@@ -20,9 +20,9 @@ from jobs_app.models import Job
 from jobs_app.submission.conversion import parse_yaml, spec_of, write_yaml
 from jobs_app.submission.submit import admitted, cloned_spec, enter
 from rest.errors import Fault
-from scheduler_app.explain.budget_notes import with_budget_notes
 from scheduler_app.explain.dry_run import dry_run
 from scheduler_app.explain.plan_forecast import forecast_plan
+from scheduler_app.fairness.budgets import with_budget_notes
 from scheduler_app.pages.base import SignedInRequest
 from scheduler_app.pages.job_templates import EMULATED, JOB_TEMPLATES
 

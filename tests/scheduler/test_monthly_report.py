@@ -185,6 +185,14 @@ def test_a_month_is_stored_once_and_not_before_it_is_over(march: Lab) -> None:
     assert [row.month for row in TeamMonth.objects.all()] == [MARCH]
 
 
+def test_a_month_without_jobs_holds_up_none_after_it(march: Lab) -> None:
+    ended(march, datetime(2026, 1, 5, tzinfo=UTC), attempts=[(1, "succeeded", HOUR)])
+    DailyUsage.objects.create(team=march.team(), gpu_type=GpuType.objects.get(), day=date(2026, 2, 3), gpu_s=1)
+    for _ in range(3):
+        close_month_when_due(datetime(2026, 5, 2, 1, tzinfo=UTC))
+    assert [row.month for row in TeamMonth.objects.order_by("month")] == [date(2026, 1, 1), MARCH]
+
+
 def test_of_jobs_that_left_before_their_month_was_stored_it_says_so(march: Lab, settings: Settings) -> None:
     DailyUsage.objects.create(team=march.team(), gpu_type=GpuType.objects.get(), day=MARCH, gpu_s=3600)
     settings.MOTLEY_KEEP_JOBS = timedelta(days=1)
