@@ -82,6 +82,13 @@ class MomentFilter(django_filters.IsoDateTimeFilter):  # type: ignore[misc]
     field_class = MomentField
 
 
+class GpuTypeFilter(django_filters.CharFilter):  # type: ignore[misc]
+    """Name of a GPU type, in any case."""
+
+    def filter(self, queryset: Any, value: str) -> Any:
+        return super().filter(queryset, value.lower())
+
+
 class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
     state = django_filters.MultipleChoiceFilter(choices=Job.State.choices, method="in_states")
     team = django_filters.CharFilter(method="of_team", label="The team's name.")
@@ -116,7 +123,7 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
 
     @extend_schema_field(OpenApiTypes.STR)
     def running_on(self, jobs: JobQuerySet, name: str, value: str) -> JobQuerySet:
-        return jobs.filter(pk__in=Attempt.objects.live().filter(gpu_type__name=value).order_by().values("job"))
+        return jobs.filter(pk__in=Attempt.objects.live().filter(gpu_type__name=value.lower()).order_by().values("job"))
 
     @extend_schema_field({"type": "array", "items": {"type": "string", "minLength": 1}})
     def tagged(self, jobs: JobQuerySet, name: str, value: Iterable[str]) -> JobQuerySet:

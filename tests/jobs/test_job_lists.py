@@ -54,6 +54,7 @@ def jobs(cluster: Lab) -> dict[str, Job]:
         ({"tag": ["project=imagenet", "lr=0.01"]}, ["resnet-2"]),
         ({"tag": "lr=1"}, []),
         ({"gpu_type": "t4"}, ["running"]),
+        ({"gpu_type": "T4"}, ["running"]),
         ({"gpu_type": "a100"}, []),
         ({"owner": "bob"}, ["100%_done"]),
         ({"owner": "nobody"}, []),
