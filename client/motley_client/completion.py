@@ -93,13 +93,17 @@ jobs, active_jobs, nodes, gpu_types, storage, teams, policies, tokens = map(
 JobArgument = Annotated[
     str,
     typer.Argument(
-        metavar="JOB", help="Name of the job, or the first 8 or more digits of its id.", autocompletion=jobs
+        metavar="JOB",
+        help="Name of the job, NAME[INDEX], or 8 or more digits at either end of its id.",
+        autocompletion=jobs,
     ),
 ]
 JobArguments = Annotated[
     list[str],
     typer.Argument(
-        metavar="JOB...", help="Names of jobs, or the first 8 or more digits of their ids.", autocompletion=active_jobs
+        metavar="JOB...",
+        help="Names of jobs or arrays, NAME[INDEX], or 8 or more digits at either end of ids.",
+        autocompletion=active_jobs,
     ),
 ]
 TeamOption = Annotated[str | None, typer.Option(help="Only this team.", autocompletion=teams)]
