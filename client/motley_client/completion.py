@@ -1,7 +1,7 @@
 """Shell completion of jobs, nodes, GPU types, teams, policies and tokens. It is quick, and silent on every error."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Annotated
 
@@ -89,6 +89,13 @@ def _tokens(client: Client, incomplete: str) -> Iterator[Candidate]:
 jobs, active_jobs, nodes, gpu_types, storage, teams, policies, tokens = map(
     completer, (_jobs, _active_jobs, _nodes, _gpu_types, _storage, _teams, _policies, _tokens)
 )
+
+
+def words_of(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """A completion of fixed words."""
+    offered = list(words)
+    return lambda incomplete: [word for word in offered if word.startswith(incomplete)]
+
 
 JobArgument = Annotated[
     str,

@@ -53,12 +53,12 @@ def find_job(client: Client, typed: str) -> Job:
 
 def find_jobs(client: Client, typed: str) -> list[Job]:
     """The job, or every task of the array with this name or id, the first one first."""
-    if array := _array_named(client, typed):
+    if array := array_named(client, typed):
         return sorted(client.jobs(array=array, page_size=200), key=lambda job: job["array_index"] or 0)
     return [find_job(client, typed)]
 
 
-def _array_named(client: Client, typed: str) -> str | None:
+def array_named(client: Client, typed: str) -> str | None:
     """Id of the array that is meant; of arrays with the same name the one that goes on."""
     if _is_id(typed):
         return typed if next(client.jobs(array=typed, page_size=1), None) else None

@@ -344,6 +344,7 @@ def test_verbs_are_done_to_all_tasks_of_an_array_that_have_not_finished(motley: 
 def test_show_of_an_array_lists_its_tasks(motley: Motley, sweep: list[str]) -> None:
     assert motley("show", "sweep").stdout.startswith("sweep: ")
     assert motley("show", "sweep", "-o", "name").stdout.split() == sweep[::-1]
+    assert motley("ps", "--array", "sweep", "-o", "name").stdout.split() == sweep[::-1]
 
 
 # -- words and columns of other schedulers -----------------------------------------------------------------------

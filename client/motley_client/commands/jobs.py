@@ -10,13 +10,13 @@ import typer
 
 from motley_client.begin_time import begin_time_of
 from motley_client.client import Client
-from motley_client.completion import JobArgument, JobArguments, TeamOption, gpu_types
+from motley_client.completion import JobArgument, JobArguments, TeamOption, gpu_types, words_of
 from motley_client.errors import AuthError, Conflict, NotFound
 from motley_client.exit_codes import EXPECTED, report_error
-from motley_client.lookup import connect, find_job, find_jobs
+from motley_client.lookup import array_named, connect, find_job, find_jobs
 from motley_client.responses import ACTIVE_STATES, FINAL_STATES, Array, Job, JobDetail, JobGpus, QueueForecast, State
 from motley_client.spec import SpecError, merged, pairs_of
-from motley_client.tables.job_columns import chosen_columns, columns_of
+from motley_client.tables.job_columns import COLUMNS, chosen_columns, columns_of
 from motley_client.tables.jobs import (
     attempts_table,
     display_name,
@@ -47,7 +47,12 @@ def ps(
     *,
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", "-t", metavar="STATE", help="Only jobs in this state; repeat for several."),
+        typer.Option(
+            *("--state", "-t"),
+            metavar="STATE",
+            help="Only jobs in this state; repeat for several.",
+            autocompletion=words_of(State),
+        ),
     ] = None,
     all_states: Annotated[bool, typer.Option("--all", "-a", help="Include finished jobs.")] = False,
     team: TeamOption = None,
@@ -59,7 +64,9 @@ def ps(
     tag: Annotated[
         list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="Only jobs with this tag; repeat for several.")
     ] = None,
-    array: Annotated[str | None, typer.Option(metavar="ID", help="Only members of this array.")] = None,
+    array: Annotated[
+        str | None, typer.Option(metavar="ARRAY", help="Only tasks of this array, by its id or name.")
+    ] = None,
     since: Annotated[
         str | None, typer.Option(help="Only jobs submitted since, e.g. 2h or 2026-12-01T12:00:00Z.")
     ] = None,
@@ -69,10 +76,10 @@ def ps(
     output: Annotated[
         str,
         typer.Option(
-            "--output",
-            "-o",
+            *("--output", "-o"),
             metavar="FORMAT|COLUMNS",
             help="table, json, yaml, name (ids only), or columns: id,name,state.",
+            autocompletion=words_of([*Output, *COLUMNS]),
         ),
     ] = Output.TABLE,
 ) -> None:
@@ -87,11 +94,11 @@ def ps(
         "team": team,
         "gpu_type": gpu_type,
         "tag": tag or [],
-        "array": array,
         "created_after": since_of(since),
         "page_size": min(limit + 1, 200),
     }
     with connect(context) as client:
+        wanted["array"] = array = array and (array_named(client, array) or array)
         wanted["owner"] = client.me()["username"] if mine or owner == "me" else owner
         present(
             lambda: _newest(client, wanted, limit, quiet=watch),

@@ -50,7 +50,9 @@ def columns_of(text: str) -> list[str]:
     else:
         names = [name.strip().lower() for name in text.split(",") if name.strip()]
     if unknown := [name for name in names if name not in COLUMNS]:
-        raise SpecError(f"--output: no column {', '.join(unknown)}. Columns: {', '.join(COLUMNS)}.")
+        raise SpecError(
+            f"--output: no column {', '.join(unknown)}. Columns: {', '.join(COLUMNS)}; or one of table, json, yaml."
+        )
     return names
 
 
