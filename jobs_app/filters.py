@@ -17,13 +17,14 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 
 from jobs_app.models import Attempt, Job, JobTag, Team
-from jobs_app.models.job import JobQuerySet
+from jobs_app.models.job import TAIL_DIGITS, IdTail, JobQuerySet
 from jobs_app.submission.fields import is_text
 
 LAST_CHARACTER = "\U0010ffff"
 SEARCH = (
     "Search: a word `name=value` matches a tag with exactly this value; the other words together match the beginning "
-    "of the job's name, or of its id (at least 8 hexadecimal digits)."
+    "of the job's name, or the beginning or end of its id (at least 8 hexadecimal digits); `name[3]` is "
+    "a task of an array."
 )
 TAG = "A tag of the job, as `name=value` or `name`. Given several times, the job must have all of them."
 
@@ -82,6 +83,13 @@ class MomentFilter(django_filters.IsoDateTimeFilter):  # type: ignore[misc]
     field_class = MomentField
 
 
+class GpuTypeFilter(django_filters.CharFilter):  # type: ignore[misc]
+    """Name of a GPU type, in any case."""
+
+    def filter(self, queryset: Any, value: str) -> Any:
+        return super().filter(queryset, value.lower())
+
+
 class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
     state = django_filters.MultipleChoiceFilter(choices=Job.State.choices, method="in_states")
     team = django_filters.CharFilter(method="of_team", label="The team's name.")
@@ -116,7 +124,7 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
 
     @extend_schema_field(OpenApiTypes.STR)
     def running_on(self, jobs: JobQuerySet, name: str, value: str) -> JobQuerySet:
-        return jobs.filter(pk__in=Attempt.objects.live().filter(gpu_type__name=value).order_by().values("job"))
+        return jobs.filter(pk__in=Attempt.objects.live().filter(gpu_type__name=value.lower()).order_by().values("job"))
 
     @extend_schema_field({"type": "array", "items": {"type": "string", "minLength": 1}})
     def tagged(self, jobs: JobQuerySet, name: str, value: Iterable[str]) -> JobQuerySet:
@@ -131,7 +139,11 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
         words = value.split()
         beginning = " ".join(word for word in words if "=" not in word)
         found = self.tagged(jobs, name, _tags_in(value))
-        return found.filter(_name_begins(beginning) | _id_begins(beginning)) if beginning else found
+        if not beginning:
+            return found
+        return found.alias(id_tail=IdTail("pk")).filter(
+            _name_begins(beginning) | _id_has(beginning) | _is_task(beginning)
+        )
 
 
 def _name_begins(text: str) -> Q:
@@ -141,9 +153,16 @@ def _name_begins(text: str) -> Q:
     return Q(name__startswith=text)
 
 
-def _id_begins(text: str) -> Q:
-    """Prefix match of a UUID as a range of ids, so that the primary key's index is used."""
+def _id_has(text: str) -> Q:
+    """Ids that begin with the digits, as a range of the primary key, or end with them, by the index of their ends."""
     digits = text.replace("-", "").lower()
     if not re.fullmatch(r"[0-9a-f]{8,32}", digits):
         return Q(pk__in=[])
-    return Q(pk__gte=UUID(digits.ljust(32, "0")), pk__lte=UUID(digits.ljust(32, "f")))
+    begins = Q(pk__gte=UUID(digits.ljust(32, "0")), pk__lte=UUID(digits.ljust(32, "f")))
+    return begins | Q(id_tail=digits[-TAIL_DIGITS:])
+
+
+def _is_task(text: str) -> Q:
+    """`sweep[3]`: the task of an array with this index."""
+    task = re.fullmatch(r"(.+)\[(\d{1,9})\]", text)
+    return Q(name=task[1], array_index=int(task[2])) if task else Q(pk__in=[])

@@ -87,7 +87,7 @@ class JobForm(forms.Form):
     begin_time = forms.CharField(
         required=False, label="Not before", help_text="Time (UTC), e.g. 2026-12-01T08:00. Empty: as soon as possible."
     )
-    time_limit = forms.CharField(required=False, help_text="Of running time, e.g. 48h or 90m.")
+    time_limit = forms.CharField(required=False, help_text="Of running time, e.g. 48h, 90m or 2:00:00.")
     retries = forms.CharField(required=False, help_text="After failures; preemptions do not count.")
     grace_seconds = forms.CharField(required=False, label="Time to save when stopped (s)")
     restore_seconds = forms.CharField(required=False, label="Time to restore (s)")
@@ -149,6 +149,8 @@ def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     rest = dict(spec)
     gpus, checkpoint = rest.pop("gpus", ""), rest.pop("checkpoint", {})
     values = {name: rest.pop(name) for name in (*TEXTS, *WHOLE_NUMBERS, *LISTS) if name in rest}
+    if isinstance(kinds := values.get("gpu_types"), list):
+        values["gpu_types"] = [str(name).lower() for name in kinds]  # as the choices of the form
     if isinstance(values.get("command"), list):
         values["command"] = shlex.join(map(str, values["command"]))
     elastic = isinstance(gpus, Mapping)

@@ -5,6 +5,7 @@ from django.views.generic import RedirectView
 
 from scheduler_app.pages import (
     account,
+    client,
     cluster,
     energy,
     estimates,
@@ -67,5 +68,7 @@ urlpatterns = [
     path("tokens/<int:pk>/revoke", account.revoke, name="revoke-token"),
     path("password", account.ChangePassword.as_view(), name="change-password"),
     path("audit", account.audit, name="audit"),
+    path("client/", client.client_page, name="client"),
+    path("client/<str:name>", client.wheel, name="client-wheel"),
     path("favicon.ico", RedirectView.as_view(url="/static/motley/icon.svg", permanent=False), name="favicon"),
 ]

@@ -11,9 +11,9 @@ FORMS = "now+1hour, 16:00, tomorrow or 2026-12-01T08:00"
 """Named in messages; units of `now+` are seconds, minutes, hours, days and weeks."""
 
 
-def begin_time_of(text: str | None, now: datetime) -> str | None:
+def begin_time_of(text: str | None, now: datetime, option: str = "--begin") -> str | None:
     """The time in ISO 8601, as `time_of` parses it; None means at once."""
-    return None if text is None or text == "now" else time_of(text, now, "--begin")
+    return None if text is None or text == "now" else time_of(text, now, option)
 
 
 def time_of(text: str, now: datetime, option: str) -> str:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from motley_client.aliases import Verbs, aliases_in_words
 from motley_client.commands import (
     account,
     cluster,
@@ -22,7 +23,13 @@ from motley_client.commands import (
 from motley_client.commands.job_options import CommandAfterDashes
 from motley_client.exit_codes import ErrorsAsExitCodes
 
-app = typer.Typer(cls=ErrorsAsExitCodes, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=ErrorsAsExitCodes,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog=aliases_in_words(),
+)
 
 for command in (submit.submit, submit.plan, submit.clone):
     app.command(cls=CommandAfterDashes)(command)
@@ -55,15 +62,15 @@ for command in (
     scheduling.rounds,
 ):
     app.command()(command)
-app.add_typer(windows.window, name="window")
-app.add_typer(scheduling.policy, name="policy")
-app.add_typer(history.history, name="history")
-app.add_typer(lab.lab, name="lab")
+app.add_typer(windows.window, cls=Verbs, name="window")
+app.add_typer(scheduling.policy, cls=Verbs, name="policy")
+app.add_typer(history.history, cls=Verbs, name="history")
+app.add_typer(lab.lab, cls=Verbs, name="lab")
 app.command(context_settings=simulate.AS_IT_IS)(simulate.simulate)
 for command in (account.login, account.logout, account.me, account.version):
     app.command()(command)
-app.add_typer(account.token, name="token")
-app.add_typer(secrets.secret, name="secret")
+app.add_typer(account.token, cls=Verbs, name="token")
+app.add_typer(secrets.secret, cls=Verbs, name="secret")
 
 
 @app.callback()

@@ -1,7 +1,7 @@
 """Shell completion of jobs, nodes, GPU types, teams, policies and tokens. It is quick, and silent on every error."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Annotated
 
@@ -90,16 +90,27 @@ jobs, active_jobs, nodes, gpu_types, storage, teams, policies, tokens = map(
     completer, (_jobs, _active_jobs, _nodes, _gpu_types, _storage, _teams, _policies, _tokens)
 )
 
+
+def words_of(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """A completion of fixed words."""
+    offered = list(words)
+    return lambda incomplete: [word for word in offered if word.startswith(incomplete)]
+
+
 JobArgument = Annotated[
     str,
     typer.Argument(
-        metavar="JOB", help="Name of the job, or the first 8 or more digits of its id.", autocompletion=jobs
+        metavar="JOB",
+        help="Name of the job, NAME[INDEX], or 8 or more digits at either end of its id.",
+        autocompletion=jobs,
     ),
 ]
 JobArguments = Annotated[
     list[str],
     typer.Argument(
-        metavar="JOB...", help="Names of jobs, or the first 8 or more digits of their ids.", autocompletion=active_jobs
+        metavar="JOB...",
+        help="Names of jobs or arrays, NAME[INDEX], or 8 or more digits at either end of ids.",
+        autocompletion=active_jobs,
     ),
 ]
 TeamOption = Annotated[str | None, typer.Option(help="Only this team.", autocompletion=teams)]

@@ -3,8 +3,8 @@
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
+from motley_client.aliases import Verbs
 from motley_client.configuration import ConfigurationError
 from motley_client.errors import (
     AuthError,
@@ -36,7 +36,7 @@ EXIT_CODES: dict[type[Exception], int] = {
 EXPECTED = tuple(EXIT_CODES)
 
 
-class ErrorsAsExitCodes(TyperGroup):
+class ErrorsAsExitCodes(Verbs):
     """Command group that turns expected exceptions into a message on stderr and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:

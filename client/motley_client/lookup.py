@@ -12,6 +12,7 @@ from motley_client.client import Client
 from motley_client.configuration import configuration
 from motley_client.errors import NotFound
 from motley_client.responses import FINAL_STATES, Job, Token
+from motley_client.tables.jobs import display_name
 
 MAX_CANDIDATES = 200
 IN_BATCH = re.compile(r"#\d+")
@@ -22,7 +23,13 @@ class AmbiguousJob(Exception):
     """Several jobs match the argument."""
 
     def __init__(self, typed: str, candidates: Sequence[Job]) -> None:
-        super().__init__(f"{typed} is ambiguous: give the id, or more digits of it.")
+        of_one_array = len({job["array"] for job in candidates}) == 1 and candidates[0]["array"]
+        said = (
+            f"an array: give one of its tasks, e.g. {display_name(candidates[0])}."
+            if of_one_array
+            else "ambiguous: give an id."
+        )
+        super().__init__(f"{typed} is {said}")
         self.candidates = candidates
 
 
@@ -37,14 +44,33 @@ def connect(context: typer.Context) -> Client:
 
 
 def find_job(client: Client, typed: str) -> Job:
-    """The job with this id or name, or the only one whose id or name begins with the argument."""
+    """The job with this id or name, or the only one whose name begins with it, or whose id begins or ends with it.
+
+    A task of an array is `NAME[INDEX]`.
+    """
+    return client.job(typed) if _is_id(typed) else _unambiguous(typed, _candidates(client, typed))
+
+
+def find_jobs(client: Client, typed: str) -> list[Job]:
+    """The job, or every task of the array with this name or id, the first one first."""
+    if array := array_named(client, typed):
+        return sorted(client.jobs(array=array, page_size=200), key=lambda job: job["array_index"] or 0)
+    return [find_job(client, typed)]
+
+
+def array_named(client: Client, typed: str) -> str | None:
+    """Id of the array that is meant; of arrays with the same name the one that goes on."""
     if _is_id(typed):
-        return client.job(typed)
-    candidates = islice(client.jobs(q=_searchable(typed), page_size=200), MAX_CANDIDATES)
-    found = [job for job in candidates if _matches(job, typed)]
-    if not found:
-        raise NotFound(f"No job named {typed}.")
-    return _unambiguous(typed, found)
+        return typed if next(client.jobs(array=typed, page_size=1), None) else None
+    named = [job for job in _candidates(client, typed) if job["name"] == typed]
+    active = [job for job in named if job["state"] not in FINAL_STATES]
+    arrays = {job["array"] for job in active or named}
+    return arrays.pop() if len(arrays) == 1 else None
+
+
+def _candidates(client: Client, typed: str) -> list[Job]:
+    found = islice(client.jobs(q=_searchable(typed), page_size=200), MAX_CANDIDATES)
+    return [job for job in found if _matches(job, typed)]
 
 
 def with_ids(client: Client, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,16 +107,22 @@ def _id_of(client: Client, typed: str) -> str:
 
 
 def _searchable(typed: str) -> str | None:
-    """First word of the argument: the service searches by words and tags, and a name may have spaces or `=` in it."""
+    """The argument, or its beginning: in what the service searches for a word with `=` is a tag."""
+    whole = " ".join(typed.split())
+    if "=" not in typed and whole == typed:
+        return typed or None
     return re.match(r"[^\s=]*", typed)[0] or None  # type: ignore[index]  # the pattern also matches an empty text
 
 
 def _matches(job: Job, typed: str) -> bool:
-    return job["name"].startswith(typed) or job["id"].replace("-", "").startswith(typed.lower().replace("-", ""))
+    digits, of_job = typed.lower().replace("-", ""), job["id"].replace("-", "")
+    return display_name(job).startswith(typed) or of_job.startswith(digits) or of_job.endswith(digits)
 
 
 def _unambiguous(typed: str, found: Sequence[Job]) -> Job:
-    named = [job for job in found if job["name"] == typed]
+    if not found:
+        raise NotFound(f"No job named {typed}.")
+    named = [job for job in found if typed in (job["name"], display_name(job))]
     # Names are reused from run to run: the active job is meant, if there is one.
     active = [job for job in named if job["state"] not in FINAL_STATES]
     for jobs in (found, named, active):

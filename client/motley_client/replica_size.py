@@ -11,7 +11,7 @@ USABLE = 0.7
 """Part of a GPU's memory for them; the rest is for activations and buffers."""
 MOST = 64
 """GPUs of a replica beyond which none is proposed."""
-MIB_PER = {"MiB": 1, "GiB": 1024, "TiB": 1024**2}
+MIB_PER = {"MiB": 1, "GiB": 1024, "TiB": 1024**2, "GB": 1024, "TB": 1024**2}
 THOUSANDS = {"M": 10**6, "B": 10**9, "T": 10**12}
 
 

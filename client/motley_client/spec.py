@@ -1,9 +1,11 @@
 """Parsing of job files and of job options into job specs. Validation is the service's."""
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
+from itertools import chain, pairwise
+from typing import Any
 
 from motley_client.plain_yaml import UnreadableYaml, read_yaml
 
@@ -12,15 +14,15 @@ class SpecError(Exception):
     """A file or an option cannot be parsed."""
 
 
-def read_specs(file: TextIO) -> list[dict[str, Any]]:
+def read_specs(text: str, name: str) -> list[dict[str, Any]]:
     """The jobs of a YAML or JSON file: one per document, or a list under `jobs`."""
     try:
-        documents = read_yaml(file)
+        documents = read_yaml(text)
     except UnreadableYaml as error:
-        raise SpecError(f"{file.name} is not valid YAML: {error}") from error
+        raise SpecError(f"{name} is not valid YAML: {error}") from error
     jobs = [job for document in documents if document is not None for job in _jobs_in(document)]
     if not jobs or not all(isinstance(job, dict) for job in jobs):
-        raise SpecError(f"{file.name} does not describe a job: it needs fields such as `name: ...` and `command: ...`.")
+        raise SpecError(f"{name} does not describe a job: it needs fields such as `name: ...` and `command: ...`.")
     return jobs
 
 
@@ -42,6 +44,30 @@ def command_of(words: Sequence[str]) -> str | list[str] | None:
     if not words:
         return None
     return words[0] if len(words) == 1 else list(words)
+
+
+LAUNCHERS = {"env", "python", "python3", "torchrun", "accelerate", "launch", "bash", "sh", "nohup", "time", "uv", "run"}
+"""Words before the program that a command is about."""
+
+
+def name_of(command: str | Sequence[str]) -> str:
+    """Default name of a job: that of its script or module, or else of its first program."""
+    words = [
+        word for word in (_words(command) if isinstance(command, str) else command) if "=" not in word.split("/")[0]
+    ]
+    scripts = (word for word in words if re.search(r"\.(py|sh|R|jl)\Z", word))
+    modules = (after.rsplit(".", 1)[-1] for word, after in pairwise(words) if word == "-m")
+    programs = (word for word in words if word not in LAUNCHERS and not word.startswith("-"))
+    found = next(chain(scripts, modules, programs), None) or next(iter(words), "job")
+    plain = re.sub(r"[^\w.+@%-]", "", re.sub(r"\.(py|sh|R|jl)\Z", "", found.rstrip("/").rsplit("/", 1)[-1]))
+    return plain[:100] or "job"
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:  # an unbalanced quote, which the shell will report
+        return line.split()
 
 
 def is_digest(code: str) -> bool:
@@ -109,13 +135,13 @@ def value_of(option: str, text: str) -> Any:
     return documents[0] if documents else None
 
 
-def array_of(text: str | None) -> dict[str, int] | None:
+def array_of(text: str | None, option: str = "--array") -> dict[str, int] | None:
     """Index range of `--array`: `0-99`, or `0-99%10` for at most ten at a time."""
     if text is None:
         return None
     match = re.fullmatch(r"(\d+)-(\d+)(?:%(\d+))?", text)
     if match is None:
-        raise SpecError(f"--array {text}: expected the first and last index, e.g. 0-99, or 0-99%10 for ten at a time.")
+        raise SpecError(f"{option} {text}: expected the first and last index, e.g. 0-99, or 0-99%10 for ten at a time.")
     start, end, at_a_time = match.groups()
     return {"start": int(start), "end": int(end)} | ({"at_a_time": int(at_a_time)} if at_a_time else {})
 

@@ -253,16 +253,20 @@ def exceeds(weight: float, team: Team) -> bool:
 
 def default_workload(name: str, command: str | list[str]) -> str:
     """Default workload: the same for jobs that run the same program and whose names differ only in digits."""
-    return f"{re.sub(r'[0-9]+', '', name)}/{_program(command)}"[:200]
+    kind = re.sub(r"[0-9]+", "", name).strip("-_. ") or name
+    return f"{kind}/{_program(command)}"[:200]
 
 
 def _program(command: str | list[str]) -> str:
     if isinstance(command, list):
         return command[0]
-    if plain := PLAIN_FIRST_WORD.match(command):  # the usual case, and a hundred times as fast
+    if (plain := PLAIN_FIRST_WORD.match(command)) and "=" not in plain[
+        1
+    ]:  # the usual case, and a hundred times as fast
         return plain[1]
     try:
         words = shlex.split(command)
     except ValueError:  # an unbalanced quote, which the shell will report
         words = command.split()
-    return words[0] if words else ""
+    programs = (word for word in words if not re.match(r"[A-Za-z_]\w*=", word))  # `A=1 python` runs python
+    return next(programs, "")

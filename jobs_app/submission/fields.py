@@ -29,6 +29,14 @@ def is_text(value: Any) -> bool:
     return isinstance(value, str) and not re.search(r"[\0\ud800-\udfff]", value)
 
 
+def _by_gpu_type(data: Mapping[Any, Any]) -> dict[str, Any]:
+    """The map with GPU types in lower case, as `GpuTypes` has them."""
+    by_gpu_type = {str(name).lower(): value for name, value in data.items()}
+    if len(by_gpu_type) < len(data):
+        raise serializers.ValidationError("Name each GPU type once.")
+    return by_gpu_type
+
+
 class PlainText(serializers.CharField):
     """String of printable characters on one line: it is shown in tables and terminals."""
 
@@ -50,6 +58,16 @@ class Mounts(serializers.ListField):
         if len({*names}) < len(names):
             raise serializers.ValidationError("Name each storage once.")
         return names
+
+
+class GpuTypes(serializers.ListField):
+    """Names of GPU types: [a100, v100]. In any case: the names of the inventory are in lower case."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(child=serializers.CharField(max_length=40), max_length=MOST_RATES, **kwargs)
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        return [name.lower() for name in super().to_internal_value(data)]
 
 
 class SecretNames(serializers.ListField):
@@ -139,7 +157,7 @@ class ReplicaSize(serializers.Field[int | dict[str, int], Any, Any, Any]):
     """GPUs of one replica of a hybrid-parallel job: 4, or {a100: 2, v100: 4} for the GPU types that it may use."""
 
     def to_internal_value(self, data: Any) -> int | dict[str, int]:
-        asked = {str(name): gpus for name, gpus in data.items()} if isinstance(data, Mapping) else {"": data}
+        asked = _by_gpu_type(data) if isinstance(data, Mapping) else {"": data}
         if not 0 < len(asked) <= MOST_RATES or not all(type(gpus) is int for gpus in asked.values()):
             raise serializers.ValidationError("Write a whole number of GPUs, or one by GPU type: {a100: 2, v100: 4}.")
         if not all(1 <= gpus <= MOST_GPUS and is_text(name) for name, gpus in asked.items()):
@@ -163,7 +181,7 @@ class Rates(serializers.Field[dict[str, Any], Any, Any, Any]):
             raise serializers.ValidationError("Write a map from GPU type to steps/s, e.g. {a100: 24.1}.")
         if len(data) > MOST_RATES:
             raise serializers.ValidationError(f"Write rates for at most {MOST_RATES} GPU types.")
-        by_gpu_type = {str(gpu_type): self._by_gpus(value) for gpu_type, value in data.items()}
+        by_gpu_type = {gpu_type: self._by_gpus(value) for gpu_type, value in _by_gpu_type(data).items()}
         faulty = [
             gpu_type
             for gpu_type, by_gpus in by_gpu_type.items()

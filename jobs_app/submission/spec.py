@@ -20,6 +20,7 @@ from jobs_app.submission.fields import (
     CpuCurve,
     FutureTime,
     Gpus,
+    GpuTypes,
     JobWeight,
     Mounts,
     Number,
@@ -153,7 +154,7 @@ class JobSpec(Strict):
     gpus = Gpus(source="*", required=False, help_text="Required, unless `replicas` is given.")
     replicas = Replicas(source="*", required=False)
     gpus_per_replica = ReplicaSize(required=False)
-    gpu_types = serializers.ListField(child=serializers.CharField(max_length=40), required=False, max_length=100)
+    gpu_types = GpuTypes(required=False)
     gpu_memory = Memory(source="gpu_memory_mib", required=False)
     cpus_per_gpu = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
     memory_per_gpu = Memory(source="memory_per_gpu_mib", required=False)

@@ -15,6 +15,7 @@ from rest_framework.response import Response
 
 from cluster_app.models import Engine, Node
 from cluster_app.services import cordon, drain, resume
+from jobs_app.filters import GpuTypeFilter
 from jobs_app.permissions import StaffChanges
 from rest.bodies import Strict, Text, body_of
 from rest.pagination import ByName
@@ -30,7 +31,7 @@ NAME = r"[a-z0-9][a-z0-9._-]*"
 class NodeFilter(django_filters.FilterSet):  # type: ignore[misc]
     state = django_filters.MultipleChoiceFilter(choices=Node.State.choices)
     health = django_filters.MultipleChoiceFilter(choices=Node.Health.choices)
-    gpu_type = django_filters.CharFilter(field_name="gpu_type__name")
+    gpu_type = GpuTypeFilter(field_name="gpu_type__name")
 
     class Meta:
         model = Node

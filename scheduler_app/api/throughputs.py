@@ -5,6 +5,7 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, viewsets
 
+from jobs_app.filters import GpuTypeFilter
 from jobs_app.models import Throughput
 from jobs_app.permissions import NotForJobs
 from rest.pagination import NewestFirst
@@ -14,7 +15,7 @@ from rest.representation import ShowMany
 class ThroughputFilter(django_filters.FilterSet):  # type: ignore[misc]
     team = django_filters.CharFilter(field_name="team__name")
     workload = django_filters.CharFilter(field_name="workload")
-    gpu_type = django_filters.CharFilter(field_name="gpu_type__name")
+    gpu_type = GpuTypeFilter(field_name="gpu_type__name")
 
     class Meta:
         model = Throughput

@@ -38,6 +38,7 @@ class TimelineQuery(serializers.Serializer[Any]):
     gpu_type = Text(required=False, help_text="Only GPUs of this type.")
 
     def validate_gpu_type(self, name: str) -> str:
+        name = name.lower()
         if not GpuType.objects.filter(name=name).exists():
             raise serializers.ValidationError(f"There is no GPU type {name}: GET /api/v1/gpu-types lists them.")
         return name

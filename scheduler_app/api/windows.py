@@ -22,13 +22,17 @@ from scheduler_app.windows.reading import recurrence_of
 MOST_NODES = 10_000
 
 
-def _by_name(model: Any, **kwargs: Any) -> serializers.SlugRelatedField[Any]:
+class ByNameInAnyCase(serializers.SlugRelatedField[Any]):
+    """An object whose name is in lower case."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        return super().to_internal_value(data.lower() if isinstance(data, str) else data)
+
+
+def _by_name(model: Any, field: type[serializers.SlugRelatedField[Any]] = serializers.SlugRelatedField) -> Any:
     text = f"There is no {model._meta.verbose_name} with the name {{value}}."
     messages: dict[str, Any] = {"does_not_exist": text, "invalid": "Write a name."}
-    field: serializers.SlugRelatedField[Any] = serializers.SlugRelatedField(
-        slug_field="name", queryset=model.objects.all(), required=False, error_messages=messages, **kwargs
-    )
-    return field
+    return field(slug_field="name", queryset=model.objects.all(), required=False, error_messages=messages)
 
 
 class NodesByName(serializers.ListField):
@@ -53,7 +57,7 @@ class WindowSpec(Strict):
         child=Text(max_length=200), required=False, help_text="Also the nodes that have all of these."
     )
     team = _by_name(Team)
-    gpu_type = _by_name(GpuType)
+    gpu_type = _by_name(GpuType, ByNameInAnyCase)
     gpus = serializers.IntegerField(
         required=False, min_value=1, max_value=2**31 - 1, help_text="In whole nodes: the fewest that have so many."
     )

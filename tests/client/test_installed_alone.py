@@ -5,9 +5,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from pytest_django.live_server_helper import LiveServer
+
+from scheduler_app.operations.client_wheel import client_wheel, wheel_name
 
 ROOT = Path(__file__).resolve().parents[2]
 UV = next((str(uv) for uv in [ROOT / ".tools" / "bin" / "uv"] if uv.exists()), shutil.which("uv"))
@@ -68,3 +73,26 @@ def test_the_training_helper_needs_nothing_at_all(wheel: Path, fresh: Path, tmp_
     uv("pip", "install", "--quiet", "--no-deps", "--python", str(fresh / "python"), str(wheel), cwd=tmp_path)
     assert run([str(fresh / "python"), "-c", TRAINING], tmp_path) == "False False checkpoints\n"
     assert '"loss": 0.5' in (tmp_path / "progress.jsonl").read_text()
+
+
+def test_the_wheel_that_the_service_serves_installs_the_command(
+    live_server: LiveServer, fresh: Path, tmp_path: Path
+) -> None:
+    address = f"{live_server.url}/client/{wheel_name()}"
+    uv("pip", "install", "--quiet", "--python", str(fresh / "python"), address, cwd=tmp_path)
+    assert run([str(fresh / "motley"), "version"], tmp_path) == "motley 0.1.0\n"
+    assert run([str(fresh / "python"), "-c", TRAINING], tmp_path) == "False False checkpoints\n"
+
+
+def test_the_wheel_that_the_service_serves_is_the_one_that_would_be_built(wheel: Path) -> None:
+    built, served = ZipFile(wheel), ZipFile(BytesIO(client_wheel()))
+    assert set(served.namelist()) == set(built.namelist())
+    needs, offered = (_needs(archive) for archive in (built, served))
+    assert offered == needs
+    assert (served.testzip(), wheel.name) == (None, wheel_name())
+
+
+def _needs(archive: ZipFile) -> set[str]:
+    (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("METADATA"))
+    lines = [line.replace('"', "'") for line in metadata.splitlines()]
+    return {line for line in lines if line.startswith(("Requires-", "Provides-Extra", "Name:", "Version:"))}

@@ -13,6 +13,8 @@ from cluster_app.models import Gpu
 from engines.protocol import GpuReading
 from jobs_app.models import Job
 from jobs_app.tokens import JobToken
+from motley_client.tables.job_columns import COLUMNS
+from motley_client.tables.jobs import short_ids
 from scheduler_app.gpu_watch.minutes import store_readings
 from scheduler_app.models import JobForecast
 from tests.live_service import Live
@@ -290,3 +292,123 @@ def test_the_progress_of_an_array_is_above_its_jobs_and_with_each(service: Live,
     Job.objects.filter(pk=first.pk).update(state=State.SUCCEEDED, finished_at=first.created_at)
     assert motley("ps", "--array", str(first.array_id)).stdout.splitlines()[0] == "sweep: 1 of 5 done"
     assert "1 of 5 done" in motley("show", str(first.pk)).stdout
+
+
+# -- how jobs are named ------------------------------------------------------------------------------------------
+
+
+def test_ps_shows_the_end_of_ids_by_which_jobs_are_found(service: Live, motley: Motley) -> None:
+    jobs = [service.add(name) for name in ("a", "b")]
+    for job in jobs:
+        tail = str(job.pk)[-8:]
+        assert tail in motley("ps").stdout
+        assert motley("show", tail, "-o", "name").stdout == f"{job.pk}\n"
+
+
+def test_ids_with_the_same_end_are_shown_with_more_digits() -> None:
+    ids = ["01a210ef-bbfa-70af-ad56-c05e439bbad9", "01a210ef-bbfa-70af-ad56-c05f439bbad9"]
+    assert list(short_ids(ids).values()) == ["e439bbad9", "f439bbad9"]
+
+
+@pytest.fixture
+def sweep(service: Live, motley: Motley) -> list[str]:
+    """Ids of the tasks of an array, beside a job whose name begins alike."""
+    service.add("sweeper")
+    motley("submit", "--name", "sweep", "--array", "0-11", "--", "true")
+    return [str(pk) for pk in Job.objects.filter(name="sweep").order_by("array_index").values_list("pk", flat=True)]
+
+
+def test_a_task_of_an_array_is_named_as_it_is_shown(motley: Motley, sweep: list[str]) -> None:
+    assert "sweep[3]" in motley("ps").stdout
+    assert motley("show", "sweep[3]", "-o", "name").stdout == f"{sweep[3]}\n"
+    assert motley("show", "sweep[1]", "-o", "name").stdout == f"{sweep[1]}\n"
+    assert motley("show", "sweep[12]").exit_code == 4
+
+
+def test_a_command_about_one_job_says_that_the_name_is_an_array(motley: Motley, sweep: list[str]) -> None:
+    result = motley("logs", "sweep")
+    assert (result.exit_code, "sweep is an array: give one of its tasks, e.g. sweep[" in result.stderr) == (2, True)
+
+
+def test_verbs_are_done_to_all_tasks_of_an_array_that_have_not_finished(motley: Motley, sweep: list[str]) -> None:
+    Job.objects.filter(pk=sweep[0]).update(state=State.SUCCEEDED, finished_at=timezone.now())
+    assert motley("hold", "sweep").stdout.count(": held") == 11
+    array = str(Job.objects.get(pk=sweep[0]).array_id)
+    assert motley("release", array).exit_code == 0
+    assert motley("scancel", "sweep").stdout.count(": cancelled") == 11
+    assert Job.objects.get(name="sweeper").state == State.QUEUED
+    assert (motley("wait", "sweep").exit_code, motley("wait", "sweep[0]").exit_code) == (1, 0)
+    assert motley("cancel", "sweep").exit_code == 5
+
+
+def test_show_of_an_array_lists_its_tasks(motley: Motley, sweep: list[str]) -> None:
+    assert motley("show", "sweep").stdout.startswith("sweep: ")
+    assert motley("show", "sweep", "-o", "name").stdout.split() == sweep[::-1]
+    assert motley("ps", "--array", "sweep", "-o", "name").stdout.split() == sweep[::-1]
+
+
+# -- words and columns of other schedulers -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["ls", "list", "jobs", "queue", "squeue"])
+def test_other_names_for_ps(service: Live, motley: Motley, verb: str) -> None:
+    service.add("a")
+    assert motley(verb, "-o", "name").stdout.split() == service.ids("a")
+
+
+def test_other_names_for_other_verbs(service: Live, motley: Motley) -> None:
+    assert motley("run", "--name", "a", "--", "true").exit_code == 0
+    assert [motley(verb, "a", "-o", "name").stdout.split() for verb in ("status", "describe")] == [service.ids("a")] * 2
+    assert motley("kill", "a").stdout.endswith(": cancelled\n")
+    assert "--watch needs a terminal" in motley("top").stderr
+    assert "kill, delete, stop, scancel = cancel" in " ".join(motley("--help").stdout.split())
+
+
+@pytest.mark.parametrize("verb", ["requeu", "cancl", "releas", "drains", "resum", "clon"])
+def test_a_misspelt_verb_is_never_taken_for_one_that_does_harm(motley: Motley, verb: str) -> None:
+    result = motley(verb, "a")
+    assert (result.exit_code, "Did you mean" in result.stderr) == (2, False), result.stderr
+
+
+def test_a_misspelt_verb_that_only_looks_is_suggested(motley: Motley) -> None:
+    assert "Did you mean 'logs'?" in motley("logz").stderr
+    assert "Did you mean 'list'?" in motley("policy", "lst").stderr
+
+
+@pytest.mark.parametrize("columns", ["name,state,gpus,owner", "%.8j %T %b %u"])
+def test_ps_has_the_columns_that_are_asked_for(service: Live, motley: Motley, columns: str) -> None:
+    service.add("resnet", gpus=2)
+    headings, line = motley("ps", "-o", columns).stdout.splitlines()
+    assert headings.split() == ["NAME", "STATE", "GPUS", "OWNER"]
+    assert line.split() == ["resnet", "queued", "2", "any", "ada"]
+    assert len(motley("ps", "--no-headings", "-o", columns).stdout.splitlines()) == 1
+
+
+def test_every_column_is_shown_of_a_job(service: Live, motley: Motley) -> None:
+    job = service.add("resnet", state=State.RUNNING, started_at=timezone.now())
+    service.attempt(job)
+    result = motley("ps", "-o", ",".join(COLUMNS))
+    assert result.stdout.splitlines()[0].split() == [name.upper() for name in COLUMNS], result.output
+
+
+def test_an_unknown_column_is_answered_with_all(motley: Motley) -> None:
+    result = motley("ps", "-o", "name,colour")
+    assert (result.exit_code, "no column colour. Columns: name, id," in result.stderr) == (2, True)
+
+
+def test_ps_knows_the_states_of_slurm_and_me(service: Live, motley: Motley) -> None:
+    service.add("waits")
+    service.lab.submit(name="of another", owner=service.lab.user("bob", "vision"))
+    assert motley("ps", "-t", "PENDING", "-u", "me", "-o", "name").stdout.split() == service.ids("waits")
+    assert motley("ps", "--me", "-o", "name").stdout.split() == service.ids("waits")
+    refused = motley("ps", "--state", "asleep")
+    assert (refused.exit_code, "States: queued, starting" in refused.stderr) == (2, True)
+
+
+def test_show_says_what_runs_and_within_which_limits(service: Live, motley: Motley) -> None:
+    options = ["--time-limit", "2:00:00", "--retries", "3", "--env", "LR=0.1", "--workdir", "/data"]
+    assert motley("submit", *options, "--", "python", "train.py", "--name", "a b").exit_code == 0
+    shown = [" ".join(line.split()) for line in motley("show", "train").stdout.splitlines()]
+    expected = ["command python train.py --name 'a b'", "folder /data", "environment LR", "time limit 2h", "retries 3"]
+    assert [line for line in expected if line not in shown] == []
+    assert "0.1" not in " ".join(shown)

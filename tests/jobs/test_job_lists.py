@@ -5,11 +5,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 from rest_framework.test import APIClient
 
 from cluster_app.models import GpuType
 from jobs_app.models import Attempt, Job
+from jobs_app.models.job import IdTail
 from tests.service_lab import Lab
 
 
@@ -54,6 +56,7 @@ def jobs(cluster: Lab) -> dict[str, Job]:
         ({"tag": ["project=imagenet", "lr=0.01"]}, ["resnet-2"]),
         ({"tag": "lr=1"}, []),
         ({"gpu_type": "t4"}, ["running"]),
+        ({"gpu_type": "T4"}, ["running"]),
         ({"gpu_type": "a100"}, []),
         ({"owner": "bob"}, ["100%_done"]),
         ({"owner": "nobody"}, []),
@@ -174,3 +177,19 @@ def test_a_query_names_ten_tags_at_most(ada: APIClient, query: dict[str, Any]) -
 def test_a_moment_that_is_none_in_utc_is_refused(ada: APIClient, name: str, moment: str) -> None:
     answer = ada.get("/api/v1/jobs", {name: moment})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, f"/{name}")
+
+
+def test_an_index_finds_a_job_by_the_end_of_its_id(cluster: Lab) -> None:
+    job = cluster.submit()
+    found = Job.objects.alias(id_tail=IdTail("pk")).filter(id_tail=str(job.pk)[-8:])
+    assert list(found) == [job]
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SET LOCAL enable_seqscan = off")  # of one row no index is used
+        assert "job_by_end_of_id" in found.explain()
+
+
+def test_a_task_of_an_array_is_found_as_it_is_shown(ada: APIClient, cluster: Lab) -> None:
+    cluster.submit(name="grid", array={"start": 0, "end": 4})
+    cluster.submit(name="grid[3] again")
+    assert names(ada, q="grid[3]") == ["grid", "grid[3] again"]

@@ -109,21 +109,76 @@ def test_what_is_at_its_default_is_not_written(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("48h", 172_800), ("90m", 5400), ("2d", 172_800), (30, 30), ("1.5h", 5400)]
+    ("text", "seconds"),
+    [
+        *(("48h", 172_800), ("90m", 5400), ("2d", 172_800), (30, 30), ("1.5h", 5400)),
+        *(
+            ("2 days", 172_800),
+            ("1 hour", 3600),
+            ("30 min", 1800),
+            ("1h30m", 5400),
+            ("2H", 7200),
+            ("1 day 2 hours", 93_600),
+        ),
+        *(
+            ("2:00:00", 7200),
+            ("30:00", 1800),
+            ("90:00", 5400),
+            ("1-00:00:00", 86_400),
+            ("1-12", 129_600),
+            ("1-12:30", 131_400),
+        ),
+    ],
 )
 def test_times_have_units(text: Any, seconds: int) -> None:
     assert parse_spec(LEAST | {"time_limit": text})["time_limit_s"] == seconds
 
 
-@pytest.mark.parametrize(("text", "mib"), [("16GiB", 16_384), ("512MiB", 512), ("1TiB", 1_048_576), (100, 100)])
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [
+        *(("16GiB", 16_384), ("512MiB", 512), ("1TiB", 1_048_576)),
+        *(("16G", 16_384), ("16GB", 16_384), ("16 gb", 16_384), ("1.5g", 1536), ("500M", 500), ("1T", 1_048_576)),
+    ],
+)
 def test_memory_has_units(text: Any, mib: int) -> None:
     assert parse_spec(LEAST | {"gpu_memory": text})["gpu_memory_mib"] == mib
 
 
-@pytest.mark.parametrize("text", ["16GB", "48 hours", "-1h", "0", "h", "1e3s", True, None, [], "", "0.0001MiB"])
+@pytest.mark.parametrize("text", ["16XB", "48 hours", "-1h", "0", "h", "1e3s", True, None, [], "", "0.0001MiB"])
 def test_a_quantity_without_sense_is_refused_with_an_example(text: Any) -> None:
     (fault,) = faults(LEAST | {"gpu_memory": text})
     assert fault["pointer"] == "/gpu_memory"
+
+
+@pytest.mark.parametrize("number", [16, "16", 1.5])
+def test_memory_without_a_unit_is_refused_with_what_to_write(number: Any) -> None:
+    (fault,) = faults(LEAST | {"gpu_memory": number})
+    assert (fault["pointer"], fault["detail"]) == ("/gpu_memory", f"Add the unit: {number}GiB or {number}MiB.")
+
+
+@pytest.mark.parametrize("text", ["1:60:00", "2:00:00:00", "1-", "-1:00", "1-2-3", "12 34h", "2 fortnights", "1:2:3h"])
+def test_a_time_that_no_clock_shows_is_refused(text: str) -> None:
+    (fault,) = faults(LEAST | {"time_limit": text})
+    assert "e.g. 48h, 2:00:00 or 1-12:00:00" in fault["detail"]
+
+
+def test_gpu_types_may_be_in_any_case() -> None:
+    columns = parse_spec(LEAST | {"gpu_types": ["A100", "v100"], "rates": {"A100": 24.1}})
+    assert (columns["gpu_types"], columns["rates"]) == (["a100", "v100"], {"a100": {"1": 24.1}})
+    in_replicas = {
+        "name": "net",
+        "command": "true",
+        "replicas": 1,
+        "gpus_per_replica": {"A100": 2},
+        "gpu_types": ["A100"],
+    }
+    assert parse_spec(in_replicas)["gpus_per_replica"] == {"a100": 2}
+
+
+@pytest.mark.parametrize("field", ["rates", "gpus_per_replica"])
+def test_a_gpu_type_written_in_two_cases_is_named_twice(field: str) -> None:
+    assert f"/{field}" in pointers(LEAST | {field: {"A100": 1, "a100": 2}})
 
 
 def test_a_number_of_gpus_is_both_least_and_most() -> None:
@@ -234,6 +289,7 @@ FAULTY: list[tuple[str, Any, str]] = [
     ("cpus_per_gpu", -1, "/cpus_per_gpu"),
     ("cpus_per_gpu", 10**400, "/cpus_per_gpu"),
     ("gpu_memory", 10**400, "/gpu_memory"),
+    ("gpu_memory", "9" * 400 + "TiB", "/gpu_memory"),
     ("time_limit", "9" * 400 + "h", "/time_limit"),
     ("rates", 24.1, "/rates"),
     ("rates", {"a100": 0}, "/rates/a100"),
@@ -328,7 +384,7 @@ def test_all_faults_are_named_at_once() -> None:
     data = {
         "comand": "true",
         "gpus": 0,
-        "gpu_memory": "16GB",
+        "gpu_memory": "16XB",
         "env": {"MOTLEY_A": "1", "B-": "2"},
         "rates": {"a": 0, "b": 0},
     }

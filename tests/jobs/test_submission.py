@@ -192,9 +192,12 @@ def test_a_clone_does_not_wait_for_the_parents_of_the_original(cluster: Lab) -> 
 @pytest.mark.parametrize(
     ("name", "command", "workload"),
     [
-        ("resnet-17", "torchrun train.py", "resnet-/torchrun"),
-        ("resnet-18", ["torchrun", "train.py"], "resnet-/torchrun"),
+        ("resnet-17", "torchrun train.py", "resnet/torchrun"),
+        ("resnet-18", ["torchrun", "train.py"], "resnet/torchrun"),
         ("odd", "echo 'unbalanced", "odd/echo"),
+        ("train", "PYTHONPATH=/x python t.py", "train/python"),
+        ("train", "A='1 2' B= python t.py", "train/python"),
+        ("17", "true", "17/true"),
     ],
 )
 def test_a_workload_is_named_after_the_job_and_its_program(name: str, command: Any, workload: str) -> None:

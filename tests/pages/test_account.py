@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 from audit_app.models import AuditEntry
 from audit_app.services import note
 from jobs_app.models import ApiToken
+from scheduler_app.operations.client_wheel import wheel_name
 
 FORM = {"name": "laptop", "scope": "read", "lifetime": "30"}
 
@@ -156,3 +157,29 @@ def test_what_is_deleted_in_the_admin_is_on_the_list(staff, stranger, web):
     row = stranger.teams.get()
     web(staff).post(reverse("admin:jobs_app_team_delete", args=[row.pk]), {"post": "yes"})
     assert AuditEntry.objects.get(action="admin.delete").target == "team speech"
+
+
+# -- connecting a terminal ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", ["home", "jobs", "tokens", "client"])
+def test_pages_give_commands_that_work_for_the_reader(page, member, web):
+    shown = web(member).get(reverse(page), headers={"host": "localhost"}).content.decode()
+    assert f"pip install http://localhost/client/{wheel_name()}\nmotley login http://localhost" in shown
+    assert "demo.env" not in shown
+
+
+@pytest.mark.parametrize("page", ["home", "jobs", "tokens"])
+def test_one_click_makes_a_token_for_a_terminal(page, member, web):
+    client = web(member)
+    shown = client.get(reverse(page)).content.decode()
+    form = re.search(r'<form method="post" action="([^"]+)" id="terminal-token">(.*?)</form>', shown, re.DOTALL)
+    assert 'form="terminal-token"' in shown
+    fields = dict(re.findall(r'name="(name|scope|lifetime)" value="([^"]+)"', form[2]))
+    assert 'id="new-token">mot_' in client.post(form[1], fields).content.decode()
+    assert ApiToken.objects.get().scope == "submit"
+
+
+def test_no_other_file_is_served_beside_the_wheel(client):
+    assert client.get("/client/settings.py").status_code == 404
+    assert client.get(f"/client/{wheel_name()}")["Content-Type"] == "application/zip"

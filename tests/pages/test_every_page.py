@@ -13,6 +13,7 @@ from jobs_app.models import ApiToken, Job
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import issue_token
 from scheduler_app.models import LabRun, PolicySetting
+from scheduler_app.operations.client_wheel import wheel_name
 
 ELSEWHERE = ("admin/", "api/", "static/")
 """Django's own site, and REST, whose routes have a table of their own."""
@@ -77,6 +78,8 @@ PAGES: dict[str, Row] = {
     "revoke-token": Row(of="token", stranger=404, member=302, staff=404, post={}),
     "change-password": LIST,
     "audit": LIST,
+    "client": OPEN,
+    "client-wheel": Row(anonymous=200, also=(wheel_name(),)),
     "favicon": Row(302, 302, 302),
     "livez": OPEN,
     "readyz": OPEN,

@@ -121,7 +121,7 @@ def test_rates_are_those_of_ones_teams(ada: APIClient, root: APIClient) -> None:
 
 
 @pytest.mark.usefixtures("rates")
-@pytest.mark.parametrize("asked", ["team=vision&workload=vit", "workload=vit&gpu_type=a100"])
+@pytest.mark.parametrize("asked", ["team=vision&workload=vit", "workload=vit&gpu_type=A100"])
 def test_rates_are_narrowed(root: APIClient, asked: str) -> None:
     (rate,) = root.get(f"/api/v1/throughputs?{asked}").json()["results"]
     assert rate.pop("updated_at")

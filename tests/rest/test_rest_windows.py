@@ -18,7 +18,7 @@ from tests.service_lab import Lab
 
 WINDOWS = "/api/v1/windows"
 HOUR = timedelta(hours=1)
-RESERVATION = {"team": "vision", "gpu_type": "a100", "gpus": 2}
+RESERVATION = {"team": "vision", "gpu_type": "A100", "gpus": 2}
 
 
 @pytest.fixture

@@ -45,14 +45,14 @@ def motley(service: Service, *words: str) -> tuple[int, str, str]:
 
 
 def submitted(service: Service, name: str, command: str, *options: str) -> str:
-    code, out, errors = motley(service, "submit", "-n", name, *JOB, "-o", "name", *options, "--", command)
+    code, out, errors = motley(service, "submit", "-J", name, *JOB, "-o", "name", *options, "--", command)
     assert code == 0, errors
     return out.strip()
 
 
 @pytest.mark.parametrize(("command", "code"), [("true", 0), ("exit 42", 42), ("kill -9 $$", 137)])
 def test_submit_and_wait_exits_as_the_job_does(service: Service, command: str, code: int) -> None:
-    found, out, errors = motley(service, "submit", "--wait", "-n", "ends", *JOB, "--", command)
+    found, out, errors = motley(service, "submit", "--wait", "-J", "ends", *JOB, "--", command)
     assert found == code, errors
     assert "Submitted ends" in out
     assert "ends: " in errors
@@ -60,7 +60,7 @@ def test_submit_and_wait_exits_as_the_job_does(service: Service, command: str, c
 
 def test_a_job_out_of_time_is_a_failure_without_an_exit_code_of_its_own(service: Service) -> None:
     spec = ["--time-limit", "1s", "--set", "checkpoint={grace_seconds: 1}"]
-    code, _, errors = motley(service, "submit", "--wait", "-n", "slow", *JOB, *spec, "--", "sleep 600")
+    code, _, errors = motley(service, "submit", "--wait", "-J", "slow", *JOB, *spec, "--", "sleep 600")
     assert (code != 0, "timed_out" in errors) == (True, True)
 
 
@@ -72,7 +72,7 @@ def test_waiting_for_several_exits_as_the_first_that_failed(service: Service) ->
 
 def test_waiting_for_an_array_waits_for_all_of_it(service: Service) -> None:
     command = 'exit "$MOTLEY_ARRAY_INDEX"'
-    code, _, errors = motley(service, "submit", "--wait", "-n", "array", *JOB, "--array", "0-2", "--", command)
+    code, _, errors = motley(service, "submit", "--wait", "-J", "array", *JOB, "--array", "0-2", "--", command)
     assert (code in {1, 2}, errors.count("array: failed"), errors.count("array: succeeded")) == (True, 2, 1)
 
 
@@ -97,7 +97,7 @@ def test_following_a_job_that_waits_says_why(service: Service) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code"), [(["logs", "-f"], 0), (["wait"], 130), (["submit", "--wait", *JOB, "-n"], 130)]
+    ("words", "code"), [(["logs", "-f"], 0), (["wait"], 130), (["submit", "--wait", *JOB, "-J"], 130)]
 )
 def test_ctrl_c_detaches_says_so_and_cancels_nothing(service: Service, words: list[str], code: int) -> None:
     name = f"goes-on-{words[0]}"

@@ -160,7 +160,7 @@ def test_a_job_is_followed_from_the_form_to_its_cancellation(person: Page, hour:
 
 def test_code_is_uploaded_by_the_command_and_run_again_by_a_clone(person: Page, hour: Service, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('trained here')\n")
-    options = ("-n", "uploaded", "--team", "vision", "--gpus", "1", "--code", str(tmp_path))
+    options = ("-J", "uploaded", "--team", "vision", "--gpus", "1", "--code", str(tmp_path))
     code, _, errors = motley(hour, "submit", *options, "-o", "name", "--wait", "--", "python3", "train.py")
     assert code == 0, errors
     person.goto(f"{hour.url}/jobs/{next(hour.client.jobs(q='uploaded'))['id']}")

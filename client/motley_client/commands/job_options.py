@@ -1,5 +1,6 @@
 """File argument and options that describe a job, shared by `submit`, `plan` and `clone`."""
 
+import os
 from collections.abc import Callable
 from enum import StrEnum
 from functools import wraps
@@ -10,24 +11,29 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperCommand
 
+from motley_client.batch_script import Script, is_script, read_script, translated
 from motley_client.begin_time import begin_time_of
 from motley_client.completion import gpu_types, storage, teams
 from motley_client.completion import jobs as known_jobs
 from motley_client.spec import (
+    SpecError,
     after_of,
     array_of,
     command_of,
     gpus_of,
     is_digest,
     merged,
+    name_of,
     pairs_of,
     read_specs,
     replica_of,
     values_of,
 )
-from motley_client.terminal import now
+from motley_client.terminal import now, sanitized, warn
 
 Specs = list[dict[str, Any]]
+SIZES = {"gpus", "replicas", "gpus_per_replica"}
+"""Fields that say how large a job is."""
 
 
 class Volunteers(StrEnum):
@@ -51,16 +57,19 @@ class CommandAfterDashes(TyperCommand):
 
 
 FileArgument = Annotated[
-    typer.FileText | None, typer.Argument(help="YAML or JSON file with one or more jobs; - for standard input.")
+    typer.FileText | None,
+    typer.Argument(help="YAML or JSON file with one or more jobs, or a batch script; - for standard input."),
 ]
 
 
 def options(
     context: typer.Context,
     *,
-    name: Annotated[str | None, typer.Option("--name", "-n", help="Name of the job.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", "-J", help="Name of the job. Default: that of its script.")
+    ] = None,
     gpus: Annotated[
-        str | None, typer.Option(help="Number of GPUs, e.g. 4, or a range for an elastic job, e.g. 1-16.")
+        str | None, typer.Option(help="Number of GPUs, e.g. 4, or a range for an elastic job, e.g. 1-16. Default: 1.")
     ] = None,
     replicas: Annotated[
         str | None,
@@ -137,7 +146,9 @@ def options(
     deadline: Annotated[
         str | None, typer.Option(help="Time by which the job should finish, e.g. 2026-12-01T12:00:00Z.")
     ] = None,
-    time_limit: Annotated[str | None, typer.Option(help="Maximum running time over all attempts, e.g. 48h.")] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(help="Maximum running time over all attempts, e.g. 48h or 2:00:00.")
+    ] = None,
     idle_limit: Annotated[
         str | None,
         typer.Option(
@@ -214,12 +225,43 @@ def options(
 def specs_of(context: typer.Context, *, file: FileArgument = None, **given: Any) -> Specs:
     """Every job of the file, each with the options applied; without a file, the one job that the options describe."""
     fields = options(context, **given)
-    return [merged(_with_whole_path(spec, file), fields) for spec in (read_specs(file) if file else [{}])]
+    if file is None:
+        return [_with_defaults(fields)]
+    text = _text_of(file)
+    if is_script(text):
+        return [_of_script(read_script(file.name, text), fields)]
+    return [merged(_with_whole_path(spec, file.name), fields) for spec in read_specs(text, file.name)]
 
 
-def _with_whole_path(spec: dict[str, Any], file: TextIO | None) -> dict[str, Any]:
+def _text_of(file: TextIO) -> str:
+    try:
+        return file.read()
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{file.name} is not a text in UTF-8.") from error
+
+
+def _with_defaults(fields: dict[str, Any]) -> dict[str, Any]:
+    """One GPU, and the name of the script, unless they are given."""
+    size = {} if fields.keys() & SIZES else {"gpus": 1}
+    name = {"name": name_of(fields["command"])} if "command" in fields else {}
+    return size | name | fields
+
+
+def _of_script(script: Script, fields: dict[str, Any]) -> dict[str, Any]:
+    """The job of a batch script; on stderr, what of its options is not honoured. Words after `--` are its arguments."""
+    words = fields.pop("command", [])
+    made = translated(script, [words] if isinstance(words, str) else words, os.environ, now())
+    for note in made.notes:
+        warn(sanitized(f"{script.name}: {note}."))
+    if not {*made.spec, *fields} & {"workdir", "code"}:
+        warn(f"{script.name}: it starts in a new folder; to start in this one: --workdir DIR, or --code DIR.")
+    left_out = {"gpus"} if fields.keys() & SIZES else set()
+    return merged({name: value for name, value in made.spec.items() if name not in left_out}, fields)
+
+
+def _with_whole_path(spec: dict[str, Any], name: str) -> dict[str, Any]:
     """The spec with the folder in `code`, which is relative to that of the file, as an absolute path."""
-    code, name = spec.get("code"), getattr(file, "name", "")
+    code = spec.get("code")
     if not isinstance(code, str) or not code or is_digest(code):
         return spec
     return {**spec, "code": str((Path(name).parent if Path(name).is_file() else Path()).joinpath(code).resolve())}

@@ -10,18 +10,33 @@ import typer
 
 from motley_client.begin_time import begin_time_of
 from motley_client.client import Client
-from motley_client.completion import JobArgument, JobArguments, TeamOption, gpu_types
+from motley_client.completion import JobArgument, JobArguments, TeamOption, gpu_types, words_of
 from motley_client.errors import AuthError, Conflict, NotFound
 from motley_client.exit_codes import EXPECTED, report_error
-from motley_client.lookup import connect, find_job
-from motley_client.responses import ACTIVE_STATES, Array, Job, JobDetail, JobGpus, QueueForecast, State
+from motley_client.lookup import array_named, connect, find_job, find_jobs
+from motley_client.responses import ACTIVE_STATES, FINAL_STATES, Array, Job, JobDetail, JobGpus, QueueForecast, State
 from motley_client.spec import SpecError, merged, pairs_of
-from motley_client.tables.jobs import attempts_table, events_table, explanation, job_details, jobs_table
+from motley_client.tables.job_columns import COLUMNS, chosen_columns, columns_of
+from motley_client.tables.jobs import (
+    attempts_table,
+    display_name,
+    events_table,
+    explanation,
+    job_details,
+    jobs_table,
+)
 from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
 
 Action = Callable[[Client, str], JobDetail]
 """What a command does to one job by its id: `Client.cancel` and others."""
 SECONDS_PER = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_PAIRS = (
+    "pending=queued pd=queued configuring=starting cf=starting r=running completing=stopping cg=stopping "
+    "completed=succeeded cd=succeeded f=failed timeout=timed_out to=timed_out ca=cancelled canceled=cancelled"
+)
+SLURM_STATES = dict(pair.split("=") for pair in _PAIRS.split())
+MOST_TASKS = 200
+"""Tasks of an array that are shown, the last ones."""
 TRIES = 10
 """A running job changes with every progress report, so that a conditional update may fail several times."""
 
@@ -31,45 +46,80 @@ def ps(
     search: Annotated[str | None, typer.Argument(help="Beginnings of names or ids, or tags as NAME=VALUE.")] = None,
     *,
     state: Annotated[
-        list[State] | None, typer.Option(metavar="STATE", help="Only jobs in this state; repeat for several.")
+        list[str] | None,
+        typer.Option(
+            *("--state", "-t"),
+            metavar="STATE",
+            help="Only jobs in this state; repeat for several.",
+            autocompletion=words_of(State),
+        ),
     ] = None,
     all_states: Annotated[bool, typer.Option("--all", "-a", help="Include finished jobs.")] = False,
     team: TeamOption = None,
-    owner: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
+    owner: Annotated[str | None, typer.Option("--owner", "-u", help="Only jobs of this user; me: your own.")] = None,
+    mine: Annotated[bool, typer.Option("--me", help="Only your own jobs.")] = False,
     gpu_type: Annotated[
         str | None, typer.Option(metavar="TYPE", help="Only jobs that run on this GPU type.", autocompletion=gpu_types)
     ] = None,
     tag: Annotated[
         list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="Only jobs with this tag; repeat for several.")
     ] = None,
-    array: Annotated[str | None, typer.Option(metavar="ID", help="Only members of this array.")] = None,
+    array: Annotated[
+        str | None, typer.Option(metavar="ARRAY", help="Only tasks of this array, by its id or name.")
+    ] = None,
     since: Annotated[
         str | None, typer.Option(help="Only jobs submitted since, e.g. 2h or 2026-12-01T12:00:00Z.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of jobs.")] = 50,
     watch: WatchOption = False,
-    output: OutputOption = Output.TABLE,
+    headings: Annotated[bool, typer.Option("--headings/--no-headings", help="Headings of a table of COLUMNS.")] = True,
+    output: Annotated[
+        str,
+        typer.Option(
+            *("--output", "-o"),
+            metavar="FORMAT|COLUMNS",
+            help="table, json, yaml, name (ids only), or columns: id,name,state.",
+            autocompletion=words_of([*Output, *COLUMNS]),
+        ),
+    ] = Output.TABLE,
 ) -> None:
-    """List jobs, newest first. Finished jobs are listed with --all or --state."""
+    """List jobs, newest first. Finished jobs are listed with --all or --state.
+
+    Columns are given by name, or as in squeue's format ("%i %j %T"); an unknown one is answered with all names.
+    """
+    columns = [] if output in list(Output) else columns_of(output)
     wanted: dict[str, Any] = {
-        "state": state or ([] if all_states else ACTIVE_STATES),
+        "state": [state_named(text) for text in state or []] or ([] if all_states else ACTIVE_STATES),
         "q": search,
         "team": team,
-        "owner": owner,
         "gpu_type": gpu_type,
         "tag": tag or [],
-        "array": array,
         "created_after": since_of(since),
         "page_size": min(limit + 1, 200),
     }
     with connect(context) as client:
+        wanted["array"] = array = array and (array_named(client, array) or array)
+        wanted["owner"] = client.me()["username"] if mine or owner == "me" else owner
         present(
             lambda: _newest(client, wanted, limit, quiet=watch),
-            output=output,
+            output=Output.TABLE if columns else Output(output),
             watch=watch,
             names=lambda jobs: [job["id"] for job in jobs],
-            table=lambda jobs: jobs_table(jobs, now=now(), array=_array_of(client, array)),
+            table=lambda jobs: (
+                chosen_columns(jobs, columns, now=now(), headings=headings)
+                if columns
+                else jobs_table(jobs, now=now(), array=_array_of(client, array))
+            ),
         )
+
+
+def state_named(text: str) -> State:
+    """State by its name here, or by Slurm's name or letters for it."""
+    name = text.strip().lower().replace("-", "_")
+    name = SLURM_STATES.get(name, name)
+    if name not in list(State):
+        raise SpecError(f"--state {text}: there is no such state. States: {', '.join(State)}.")
+    return State(name)
 
 
 def _array_of(client: Client, array: str | None) -> Array | None:
@@ -83,9 +133,13 @@ def _array_of(client: Client, array: str | None) -> Array | None:
 def show(
     context: typer.Context, job: JobArgument, *, watch: WatchOption = False, output: OutputOption = Output.TABLE
 ) -> None:
-    """Show one job: state, reasons for waiting, progress and attempts."""
+    """Show one job: state, reasons for waiting, progress and attempts. Of an array, its tasks."""
     with connect(context) as client:
-        found = find_job(client, job)["id"]
+        tasks = find_jobs(client, job)
+        if len(tasks) > 1:
+            _show_array(client, tasks[0], watch=watch, output=output)
+            return
+        found = tasks[0]["id"]
         present(
             lambda: client.job(found),
             output=output,
@@ -99,6 +153,17 @@ def show(
                 coming=_forecast_of(client, job),
             ),
         )
+
+
+def _show_array(client: Client, task: Job, *, watch: bool, output: Output) -> None:
+    array = task["array"]
+    present(
+        lambda: list(islice(client.jobs(array=array, page_size=200), MOST_TASKS)),
+        output=output,
+        watch=watch,
+        names=lambda jobs: [job["id"] for job in jobs],
+        table=lambda jobs: jobs_table(jobs, now=now(), array=_array_of(client, array)),
+    )
 
 
 def _forecast_of(client: Client, job: JobDetail) -> QueueForecast | None:
@@ -193,12 +258,12 @@ def change(
 
 
 def cancel(context: typer.Context, jobs: JobArguments) -> None:
-    """Cancel jobs. A running job has its grace period to save its work; then it is killed."""
+    """Cancel jobs, of an array all tasks. A running job has its grace period to save its work; then it is killed."""
     _apply_to_each(context, jobs, Client.cancel)
 
 
 def hold(context: typer.Context, jobs: JobArguments) -> None:
-    """Keep jobs in the queue. Running jobs are first requeued gracefully."""
+    """Keep jobs, of an array all tasks, in the queue. Running jobs are first requeued gracefully."""
     _apply_to_each(context, jobs, Client.hold)
 
 
@@ -251,9 +316,20 @@ def _apply_to_each(context: typer.Context, jobs: Sequence[str], action: Action) 
 
 
 def _apply(client: Client, typed: str, action: Action) -> int:
+    """Do it to the job, or to every task of the array that has not finished."""
     try:
-        job = action(client, find_job(client, typed)["id"])
+        found = find_jobs(client, typed)
     except EXPECTED as error:
         return report_error(error)
-    say(f"{sanitized(job['name'])} ({job['id']}): {'held' if job['held'] else job['state']}")
+    unfinished = [job for job in found if job["state"] not in FINAL_STATES]
+    codes = [_apply_to(client, job, action) for job in unfinished or found[:1]]
+    return next(filter(None, codes), 0)
+
+
+def _apply_to(client: Client, job: Job, action: Action) -> int:
+    try:
+        done = action(client, job["id"])
+    except EXPECTED as error:
+        return report_error(error)
+    say(f"{sanitized(display_name(done))} ({done['id']}): {'held' if done['held'] else done['state']}")
     return 0

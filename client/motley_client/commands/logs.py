@@ -18,7 +18,7 @@ def logs(
     *,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job has finished.")] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-t", min=1, help="Only this number of lines from the end.")
+        int | None, typer.Option("--tail", "-t", "-n", min=1, help="Only this number of lines from the end.")
     ] = None,
     stream: Annotated[str, typer.Option(help="stdout, stderr, or setup.", metavar="STREAM")] = "stdout",
     rank: Annotated[int, typer.Option(min=0, help="Rank of the node within the gang.")] = 0,

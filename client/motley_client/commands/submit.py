@@ -42,6 +42,9 @@ def submit(
 
     motley submit --name resnet --gpus 4 -- python train.py
 
+    motley submit train.sh
+
+    The last is a batch script: its #SBATCH lines are read, and those that are not honoured are named.
     Of a file with several jobs, either all are submitted or none.
     """
     with connect(context) as client:

@@ -7,7 +7,7 @@ import typer
 
 from motley_client.client import Client
 from motley_client.completion import JobArguments
-from motley_client.lookup import connect, find_job
+from motley_client.lookup import connect, find_jobs
 from motley_client.responses import Job, JobDetail
 from motley_client.tables.jobs import gpus, reason_of
 from motley_client.terminal import sanitized, warn
@@ -19,7 +19,7 @@ DETACHED = 130
 def wait(context: typer.Context, jobs: JobArguments) -> None:
     """Wait until jobs have finished. Exits with the job's exit code, or that of the first job that did not succeed."""
     with connect(context) as client:
-        ended = wait_for_all(client, [find_job(client, typed) for typed in jobs])
+        ended = wait_for_all(client, [job for typed in jobs for job in find_jobs(client, typed)])
     raise typer.Exit(exit_code_of(ended))
 
 

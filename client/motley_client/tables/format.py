@@ -17,10 +17,12 @@ NOW, NOW_S = "now", 5
 BEYOND = "more than 3d"
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, empty: str) -> RenderableType:
+def table(
+    headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, empty: str, with_headings: bool = True
+) -> RenderableType:
     if not rows:
         return Text(empty)
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=with_headings)
     for column, heading in enumerate(headings):
         # On a narrow terminal the name and the last column, which is prose, are cut; states and ids are not.
         # rich narrows the columns that may wrap first; their cells are cut instead of wrapped.

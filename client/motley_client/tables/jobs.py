@@ -1,7 +1,9 @@
 """Tables of jobs, attempts, events, explanations and plans."""
 
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -42,8 +44,8 @@ from motley_client.tables.format import (
 )
 from motley_client.terminal import sanitized
 
-ID_LENGTH = 18
-"""Digits of an id that are shown. A UUIDv7 begins with its time: fewer would be equal for the jobs of a minute."""
+LEAST_DIGITS = 8
+"""Digits of an id that are shown at least: fewer are not searched for."""
 
 COLOURS = {
     "running": "green",
@@ -56,13 +58,28 @@ COLOURS = {
 }
 
 
+def short_ids(ids: Iterable[str]) -> dict[str, str]:
+    """The last eight digits of each id, more where two would be equal: a UUIDv7 begins with its time."""
+    whole = {one: one.replace("-", "") for one in ids}
+    length = LEAST_DIGITS
+    while len({digits[-length:] for digits in whole.values()}) < len(whole):
+        length += 1
+    return {one: digits[-length:] for one, digits in whole.items()}
+
+
+def display_name(job: Job) -> str:
+    """Name of the job; of a task of an array with its index: `sweep[3]`."""
+    return job["name"] if job["array_index"] is None else f"{job['name']}[{job['array_index']}]"
+
+
 def jobs_table(jobs: Iterable[Job], *, now: datetime, array: Array | None = None) -> RenderableType:
     """The jobs, below the progress of their array if they are of one."""
     listed = list(jobs)
     made = [found["made_at"] for job in listed if (found := job.get("forecast"))]
     coming = (f"FORECAST {age(min(made), now)} AGO",) if made else ()
     headings = ("NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "AGE", *coming, "REASON")
-    rows = [_job_row(job, now, with_forecast=bool(made)) for job in listed]
+    short = short_ids(job["id"] for job in listed)
+    rows = [_job_row(job, short[job["id"]], now, with_forecast=bool(made)) for job in listed]
     drawn = table(headings, rows, empty="No jobs.")
     return Group(Text(sanitized(f"{array['name']}: {array['summary']}")), drawn) if array else drawn
 
@@ -77,14 +94,15 @@ def job_details(
 ) -> RenderableType:
     """One job: its state, reasons for waiting, what is forecast, progress, attempts, and what was read of its GPUs."""
     lines: list[tuple[str, Cell]] = [
-        ("name", job["name"]),
+        ("name", display_name(job)),
         ("id", job["id"]),
         ("owner", f"{job['owner']} ({job['team']})"),
-        ("state", _state(job)),
+        ("state", state_of(job)),
         ("message", job["message"]),
         *(("reason", f"{reason['code']}: {reason['detail']}") for reason in job["reasons"]),
         *(_coming(coming, now) if coming else []),
-        ("GPUs", gpus(job)),
+        *_what_runs(job["spec"]),
+        ("GPUs", _gpus_of_latest(job)),
         ("nodes", ", ".join(job["nodes"])),
         ("CPUs and memory", _cpus_and_memory(job["attempts"])),
         ("progress", progress(job)),
@@ -101,6 +119,28 @@ def job_details(
     attempts = [Text(""), attempts_table(job["attempts"], now=now)] if job["attempts"] else []
     gpus_read = [Text(""), gpus_table(watched)] if watched else []
     return Group(key_values(lines), *attempts, *gpus_read)
+
+
+def _what_runs(spec: Mapping[str, Any]) -> list[tuple[str, Cell]]:
+    """The command and where it runs, names of its variables, and its limits; in the spec is what is not a default."""
+    command = spec.get("command", "")
+    return [
+        ("command", command if isinstance(command, str) else shlex.join(map(str, command))),
+        ("folder", str(spec.get("workdir", ""))),
+        ("image", str(spec.get("image", ""))),
+        ("environment", ", ".join([*spec.get("env", {}), *spec.get("secrets", [])])),
+        ("time limit", str(spec.get("time_limit", ""))),
+        ("retries", str(spec.get("retries", ""))),
+        ("after", ", ".join(f"{need['job']} ({need['on']})" for need in spec.get("after", []))),
+    ]
+
+
+def _gpus_of_latest(job: JobDetail) -> str:
+    """GPUs that it holds or requests; of a job that has ended those of its latest attempt."""
+    latest = job["attempts"][-1] if job["attempts"] else None
+    if job["finished_at"] and latest:
+        return f"{latest['gpu_count']} {latest['gpu_type']} on {', '.join(latest['nodes'])}"
+    return gpus(job)
 
 
 def _coming(found: QueueForecast, now: datetime) -> list[tuple[str, Cell]]:
@@ -195,7 +235,7 @@ def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableTy
     """Why the job waits, what would start it, and the rate assumed for each configuration."""
     lines: list[tuple[str, Cell]] = [
         ("job", f"{job['name']} ({job['id']})"),
-        ("state", _state(job)),
+        ("state", state_of(job)),
         ("message", answer["message"]),
         *(("reason", f"{reason['code']}: {reason['detail']}") for reason in answer["reasons"]),
         *_in_the_queue(answer.get("outlook"), now),
@@ -309,13 +349,13 @@ def reason_of(job: Job) -> str:
     return job["reasons"][0]["detail"] if waiting else job["message"]
 
 
-def _job_row(job: Job, now: datetime, *, with_forecast: bool) -> Sequence[Cell]:
-    index, found = job["array_index"], job.get("forecast")
+def _job_row(job: Job, short_id: str, now: datetime, *, with_forecast: bool) -> Sequence[Cell]:
+    found = job.get("forecast")
     return (
-        job["name"] if index is None else f"{job['name']}[{index}]",
-        job["id"][:ID_LENGTH],
+        display_name(job),
+        short_id,
         job["team"],
-        _state(job),
+        state_of(job),
         gpus(job),
         progress(job),
         age(job["created_at"], now),
@@ -361,6 +401,7 @@ def _rates_table(rates: Iterable[RateUsed]) -> RenderableType:
     return table(headings, rows, empty="No rates of this job are known yet.")
 
 
-def _state(job: Job) -> Text:
+def state_of(job: Job) -> Text:
+    """State in its colour; a held job is `held`."""
     word = "held" if job["held"] else job["state"]
     return Text(sanitized(word), style=COLOURS.get(word, ""))
