@@ -11,6 +11,7 @@ from scheduler_app.api.gpus import JobGpusView, NodeGpusView
 from scheduler_app.api.history import HistoryView
 from scheduler_app.api.jobs import ExplainView
 from scheduler_app.api.logs import LogView
+from scheduler_app.api.merged_log import MergedLogView
 from scheduler_app.api.sessions import SessionView
 from scheduler_app.api.timeline import TimelineView
 from scheduler_app.api.usage import UsageView
@@ -35,4 +36,5 @@ urlpatterns = [
     path("history", HistoryView.as_view(), name="history-trace"),
     path("usage", UsageView.as_view(), name="usage-report"),
     path("jobs/<uuid:pk>/logs", LogView.as_view(), name="job-logs"),
+    path("jobs/<uuid:pk>/merged-log", MergedLogView.as_view(), name="job-merged-log"),
 ]
