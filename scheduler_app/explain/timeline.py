@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from jobs_app.models import Attempt, Job
 
@@ -57,6 +57,7 @@ class Tick:
     at: datetime
     x: float
     anchor: str
+    text: str
 
 
 TICKS = ((0, "start"), (25, "middle"), (50, "middle"), (75, "middle"), (100, "end"))
@@ -64,6 +65,7 @@ TICKS = ((0, "start"), (25, "middle"), (50, "middle"), (75, "middle"), (100, "en
 LABELLED = 9.0
 """Width in per cent from which a label fits."""
 TYPE_COLOURS = 6
+A_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,10 @@ def axis_ticks(spans: Sequence[StateSpan]) -> list[Tick]:
     if not spans:
         return []
     start, whole = spans[0].start, spans[-1].end - spans[0].start
-    return [Tick(start + whole * x / 100, x, anchor) for x, anchor in TICKS]
+    text = "{:%H:%M:%S}" if whole < A_DAY else "{:%b %d, %H:%M}"
+    times = [start + whole * x / 100 for x, _ in TICKS]
+    words = [f"{text.format(at)} UTC" if n == 0 else text.format(at) for n, at in enumerate(times)]
+    return [Tick(at, x, anchor, told) for at, told, (x, anchor) in zip(times, words, TICKS, strict=True)]
 
 
 def seconds_by_gpus(spans: Iterable[StateSpan], attempts: Sequence[Attempt]) -> dict[str, float]:

@@ -23,7 +23,7 @@ from scheduler_app.explain.cancel_cost import cancel_cost
 from scheduler_app.job_forecasts.showing import read_forecasts
 from scheduler_app.pages.base import DOMAIN_ERRORS, SignedInRequest, emulated_nodes, job_rows, paginate, show_error
 
-FILTERS = {"q": "name or id", "state": "state", "team": "team", "owner": "owner", "array": "array"}
+FILTERS = {"q": "name or id", "state": "state", "team": "team", "owner": "owner", "array": "array", "tag": "tag"}
 MOST_AT_ONCE = 200
 
 

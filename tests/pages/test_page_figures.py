@@ -90,6 +90,7 @@ def test_seconds_are_counted_by_gpu_type_and_restarts_are_told():
 def test_the_axis_of_a_bar_spans_all_of_it():
     ticks = axis_ticks(state_spans(Job(created_at=NOON), [], at(40)))
     assert [(tick.at, tick.x) for tick in ticks] == [(at(10 * n), 25 * n) for n in range(5)]
+    assert [tick.text for tick in ticks][:2] == ["12:00:00 UTC", "12:00:10"]
 
 
 @pytest.mark.parametrize(

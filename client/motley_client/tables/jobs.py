@@ -1,7 +1,9 @@
 """Tables of jobs, attempts, events, explanations and plans."""
 
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -87,7 +89,7 @@ def job_details(
         ("progress", progress(job)),
         ("rate", rate(job)),
         ("array", array["summary"] if array else ""),
-        ("tags", ", ".join(f"{name}={value}" for name, value in job["spec"].get("tags", {}).items())),
+        *_of_spec(job["spec"]),
         ("submitted", when(job["created_at"], now)),
         ("started", when(job["started_at"], now)),
         ("finished", when(job["finished_at"], now)),
@@ -98,6 +100,19 @@ def job_details(
     attempts = [Text(""), attempts_table(job["attempts"], now=now)] if job["attempts"] else []
     gpus_read = [Text(""), gpus_table(watched)] if watched else []
     return Group(key_values(lines), *attempts, *gpus_read)
+
+
+def _of_spec(spec: Mapping[str, Any]) -> list[tuple[str, Cell]]:
+    """What it runs and within what limits: of its environment the names alone."""
+    command = spec.get("command", "")
+    return [
+        ("command", command if isinstance(command, str) else shlex.join(command)),
+        ("workdir", spec.get("workdir", "")),
+        ("environment", ", ".join([*spec.get("env", {}), *(f"{name} (secret)" for name in spec.get("secrets", []))])),
+        ("time limit", str(spec.get("time_limit", ""))),
+        ("retries", str(spec.get("retries", ""))),
+        ("tags", ", ".join(f"{name}={value}" for name, value in spec.get("tags", {}).items())),
+    ]
 
 
 def _coming(found: QueueForecast, now: datetime) -> list[tuple[str, Cell]]:
