@@ -9,10 +9,13 @@ from engines.protocol import (
     AttemptReport,
     EngineError,
     GpuReading,
+    JobFile,
     Launch,
     LogChunk,
     NodeReport,
     NodeShare,
+    NoSuchFile,
+    OpenedFile,
     Phase,
     PowerCommand,
     Progress,
@@ -74,6 +77,12 @@ class InstantEngine:
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:
         return LogChunk(b"", offset, offset, 0, eof=True)
+
+    def list_files(self, job: str, path: str) -> list[JobFile]:
+        raise NoSuchFile
+
+    def open_file(self, job: str, path: str) -> OpenedFile:
+        raise NoSuchFile
 
     def session(self, attempt: int, rank: int) -> SessionCommand:
         raise EngineError("The engine of benchmarks runs no process.")

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 LEAST_MASKED = 8
@@ -47,7 +47,9 @@ def masked_texts(values: Iterable[str]) -> list[str]:
 class CappedLog:
     """Writes bytes up to a limit, then a truncation mark; the rest is dropped, so that the job never blocks."""
 
-    def __init__(self, path: Path, *, limit_bytes: int) -> None:
+    def __init__(self, path: Path, *, limit_bytes: int, grows: Callable[[int, int], None] | None = None) -> None:
+        """`grows` is told each time from how many bytes to how many the file grows."""
+        self._grows = grows
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._limit_bytes = limit_bytes
         self._left_bytes = limit_bytes
@@ -72,5 +74,8 @@ class CappedLog:
         os.close(self._file)
 
     def _write_all(self, data: bytes) -> None:
+        if self._grows is not None and data:
+            before = os.fstat(self._file).st_size
+            self._grows(before, before + len(data))
         while data:
             data = data[os.write(self._file, data) :]

@@ -26,6 +26,12 @@ class Stream(StrEnum):
     STDERR = "stderr"
     SETUP = "setup"
     """Output of the setup command, both streams."""
+    ORDER = "order"
+    """No output: in which order the first two were received (see `engines.output_order`)."""
+
+
+OUTPUT = (Stream.STDOUT, Stream.STDERR, Stream.SETUP)
+"""What a job and its setup wrote."""
 
 
 class SiteReason(StrEnum):
@@ -348,6 +354,25 @@ class LogChunk:
 
 
 @dataclass(frozen=True)
+class JobFile:
+    """A file or a folder of a job; neither: a link or a device."""
+
+    name: str
+    is_folder: bool
+    is_file: bool
+    size: int
+    modified_at: datetime
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """Descriptor of a regular file, and its size when it was opened; who has it closes it."""
+
+    descriptor: int
+    size: int
+
+
+@dataclass(frozen=True)
 class SessionCommand:
     """Command line of a process on the service's machine that relays a session (`engines.sessions`) into a rank."""
 
@@ -375,6 +400,13 @@ class NodeFault(EngineError):
 
 class EngineUnreachable(EngineError):
     """The engine does not answer: nothing was refused, nothing is known, and the command is worth repeating."""
+
+
+class NoSuchFile(EngineError):
+    """The path names no file or folder of the job."""
+
+    def __init__(self) -> None:
+        super().__init__("There is no such file in the folder of the job, or it is a link, which is not followed.")
 
 
 class Engine(Protocol):
@@ -421,6 +453,12 @@ class Engine(Protocol):
         """
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk: ...
+
+    def list_files(self, job: str, path: str) -> list[JobFile]:
+        """Content of a folder of the job's own: its working folder `work` and its `checkpoints`; of "", these two."""
+
+    def open_file(self, job: str, path: str) -> OpenedFile:
+        """A file of them, open for reading; raises `NoSuchFile`."""
 
     def session(self, attempt: int, rank: int) -> SessionCommand: ...
 

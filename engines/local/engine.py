@@ -18,10 +18,12 @@ from engines.protocol import (
     AttemptReport,
     EngineError,
     GpuReading,
+    JobFile,
     Launch,
     LogChunk,
     NodeReport,
     NodeShare,
+    OpenedFile,
     Phase,
     PowerCommand,
     SessionCommand,
@@ -156,6 +158,12 @@ class LocalEngine:
         folder = self._root.attempt(attempt)
         over = folder.exit.exists() or (folder.started.exists() and not folder.is_supervised())
         return read_log(folder, stream, rank, offset, limit, over=over)
+
+    def list_files(self, job: str, path: str) -> list[JobFile]:
+        return self._root.list_files(job, path)
+
+    def open_file(self, job: str, path: str) -> OpenedFile:
+        return self._root.open_file(job, path)
 
     def session(self, attempt: int, rank: int) -> SessionCommand:
         folder = self._root.attempt(attempt)

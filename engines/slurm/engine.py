@@ -19,10 +19,12 @@ from engines.protocol import (
     EngineUnreachable,
     GpuReading,
     GpuReport,
+    JobFile,
     Launch,
     LogChunk,
     NodeReport,
     NodeShare,
+    OpenedFile,
     PowerCommand,
     SessionCommand,
     StopReason,
@@ -151,6 +153,12 @@ class SlurmEngine:
 
     def _launch_file_of(self, job_name: str) -> SlurmLaunchFile | None:
         return SlurmFiles(self._root.attempt(self._site.attempt_of(job_name))).read_launch()
+
+    def list_files(self, job: str, path: str) -> list[JobFile]:
+        return self._root.list_files(job, path)
+
+    def open_file(self, job: str, path: str) -> OpenedFile:
+        return self._root.open_file(job, path)
 
     def session(self, attempt: int, rank: int) -> SessionCommand:
         folder = self._root.attempt(attempt)

@@ -20,11 +20,14 @@ from engines.attempt_files import (
     reserve_space,
     write_json,
 )
+from engines.job_files import list_folder, open_file
 from engines.progress import progress_from_json
 from engines.protocol import (
     EngineError,
+    JobFile,
     Launch,
     LogChunk,
+    OpenedFile,
     Progress,
     Setup,
     Stream,
@@ -89,6 +92,13 @@ class EngineRoot:
         for job, attempts in jobs.items():
             yield from (self.attempt(attempt).path for attempt in attempts)
             yield self.path / "jobs" / _uuid(job)
+
+    def list_files(self, job: str, path: str) -> list[JobFile]:
+        """Content of a folder of the job's own (see `engines.job_files`)."""
+        return list_folder(self.path / "jobs" / _uuid(job), path)
+
+    def open_file(self, job: str, path: str) -> OpenedFile:
+        return open_file(self.path / "jobs" / _uuid(job), path)
 
     @property
     def aside(self) -> Path:

@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from selectors import EVENT_READ, BaseSelector
 from typing import Literal
 
 from engines.attempt_files import AttemptFolder, LaunchFile
 from engines.log_file import CappedLog, MaskedLog
+from engines.output_order import OutputOrder
 from engines.protocol import Stream
 from engines.supervision import cgroup
 from engines.supervision.container import remove_state
@@ -47,11 +49,9 @@ class Rank:
         self._process = self.start(launch)
         self._told: set[str] = set()
         self._outcome: RankExit | None = None
-        limit_bytes = launch["log_limit_bytes"]
+        self._order = OutputOrder(folder.log(Stream.ORDER, number), limit_bytes=launch["log_limit_bytes"])
         self._logs = {
-            _descriptor(pipe): MaskedLog(
-                CappedLog(folder.log(stream, number), limit_bytes=limit_bytes), launch.get("masked", [])
-            )
+            _descriptor(pipe): self._log_of(stream, launch)
             for pipe, stream in ((self._process.stdout, Stream.STDOUT), (self._process.stderr, Stream.STDERR))
         }
         self._send(json.dumps(self.start_input(launch)))
@@ -77,6 +77,11 @@ class Rank:
             raise
         finally:
             os.close(self._report_in)
+
+    def _log_of(self, stream: Stream, launch: LaunchFile) -> MaskedLog:
+        path, grows = self.folder.log(stream, self.number), partial(self._order.note, stream)
+        log = CappedLog(path, limit_bytes=launch["log_limit_bytes"], grows=grows)
+        return MaskedLog(log, launch.get("masked", []))
 
     def start_input(self, launch: LaunchFile) -> RankStart:
         return RankStart(
@@ -154,6 +159,7 @@ class Rank:
             while self.pump(descriptor):
                 pass
             log.close()
+        self._order.close()
 
     def _send(self, line: str) -> None:
         if self._process.stdin is not None:

@@ -55,8 +55,8 @@ BAD_ARCHIVE = 65
 GPU_FAULT = 69
 """sysexits.h: EX_UNAVAILABLE."""
 HINTS = {
-    126: "The command could not be executed (exit 126): see stderr, and check that it is executable.",
-    127: "The command was not found (exit 127): see stderr, give its full path, or set PATH in `env`.",
+    126: "The command could not be executed: see stderr, and check that it is executable.",
+    127: "The command was not found: see stderr, give its full path, or set PATH in `env`.",
 }
 
 

@@ -1,6 +1,6 @@
 """Transitions of attempts: started, told to stop, and proven to have no process left (`endings` has their ends)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from uuid import UUID
@@ -105,21 +105,19 @@ def stop_attempt_of(job: Job, reason: StopReason, *, note: str, actor: User | No
         return bool(told or waiting) or Attempt.objects.at_engine().filter(job=job).exists()
 
 
-def preempt(notes: Mapping[int, str]) -> set[int]:
+def preempt(notes: Mapping[int, str], moved: Collection[int] = ()) -> set[int]:
     """Preempt running attempts, given with a note each, in bulk; return those that were told, the others no longer run.
 
-    Call it inside a transaction: it locks the rows that it changes.
+    `moved`: those whose jobs go on elsewhere at once. Call it inside a transaction: it locks the rows that it changes.
     """
     running = Attempt.objects.select_for_update(of=("self",)).filter(pk__in=notes, state=State.RUNNING)
     told = list(running.order_by("pk").values_list("pk", "job", "number"))
-    Attempt.objects.filter(pk__in=[pk for pk, _, _ in told]).update(
-        state=State.STOPPING, stopping_at=timezone.now(), stop_reason=StopReason.PREEMPT
-    )
-    rewrite(Attempt, ("stop_note",), {pk: (notes[pk],) for pk, _, _ in told})
+    Attempt.objects.filter(pk__in=[pk for pk, _, _ in told]).update(state=State.STOPPING, stopping_at=timezone.now())
+    reasons = {pk: StopReason.MOVE if pk in moved else StopReason.PREEMPT for pk, _, _ in told}
+    rewrite(Attempt, ("stop_reason", "stop_note"), {pk: (reasons[pk], notes[pk]) for pk, _, _ in told})
     rewrite(Job, ("state", "message"), {job: (Job.State.STOPPING, notes[pk]) for pk, job, _ in told})
-    text = f"{StopReason.PREEMPT.label}: "
     events = [
-        {"job_id": job, "kind": Kind.STOPPING, "message": (text + notes[pk])[:500], "attempt": number}
+        {"job_id": job, "kind": Kind.STOPPING, "message": f"{reasons[pk].label}: {notes[pk]}"[:500], "attempt": number}
         for pk, job, number in told
     ]
     insert_many(JobEvent, events)

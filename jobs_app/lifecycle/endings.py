@@ -28,6 +28,8 @@ OF_ATTEMPT = (
     *("id", "job_id", "number", "state", "stop_reason", "stop_note", "started_at", "step_at", "gpu_count"),
     *("nodes", "round_number", "checkpoint_at"),
 )
+STOPPED = (Attempt.Outcome.PREEMPTED, Attempt.Outcome.MOVED, Attempt.Outcome.REQUEUED)
+"""Outcomes after which the job goes on later."""
 JOB_COLUMNS = tuple(name for name in OF_JOB if name not in {"id", "name", "array_index", "retries"})
 """The columns that the end of an attempt may change."""
 ATTEMPT_COLUMNS = ("state", "outcome", "exit_code", "message", "ended_at", "gone_at", "work_lost_gpu_s")
@@ -262,7 +264,7 @@ def _tally(ended: Iterable[Ended]) -> None:
 
 def _counts_of(one: Ended) -> Iterable[Count]:
     attempt = one.attempt
-    if one.verdict.outcome == Attempt.Outcome.PREEMPTED and attempt.started_at and attempt.stop_reason:
+    if one.verdict.outcome in STOPPED and attempt.started_at and attempt.stop_reason:
         yield Count(Metric.PREEMPTIONS, attempt.stop_reason)
         yield Count(Metric.PREEMPTED_WORK, value=one.lost_gpu_s)
     if one.is_final:

@@ -22,9 +22,10 @@ AFTER_STOP: dict[Attempt.StopReason, tuple[Attempt.Outcome, Job.State, Reason]] 
     Attempt.StopReason.CANCEL: (Outcome.CANCELLED, State.CANCELLED, Reason.CANCELLED_BY_USER),
     Attempt.StopReason.TIMEOUT: (Outcome.TIMED_OUT, State.TIMED_OUT, Reason.TIME_LIMIT),
     Attempt.StopReason.PREEMPT: (Outcome.PREEMPTED, State.QUEUED, Reason.PREEMPTED),
-    Attempt.StopReason.DRAIN: (Outcome.PREEMPTED, State.QUEUED, Reason.NODE_DRAINED),
-    Attempt.StopReason.REQUEUE: (Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED),
-    Attempt.StopReason.WITHDRAW: (Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED),
+    Attempt.StopReason.MOVE: (Outcome.MOVED, State.QUEUED, Reason.PREEMPTED),
+    Attempt.StopReason.DRAIN: (Outcome.REQUEUED, State.QUEUED, Reason.NODE_DRAINED),
+    Attempt.StopReason.REQUEUE: (Outcome.REQUEUED, State.QUEUED, Reason.REQUEUED),
+    Attempt.StopReason.WITHDRAW: (Outcome.REQUEUED, State.QUEUED, Reason.REQUEUED),
 }
 
 FOR_GOOD = (Attempt.StopReason.CANCEL, Attempt.StopReason.TIMEOUT)
@@ -77,7 +78,7 @@ def judge(ending: Ending) -> Verdict:
         return _by_site(ending)
     if ending.exit_code == EX_TEMPFAIL and ending.requeues < MOST_REQUEUES:
         once_more = replace(ending, requeues=ending.requeues + 1)
-        verdict = _keep(once_more, Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED, "the job asked to be requeued")
+        verdict = _keep(once_more, Outcome.REQUEUED, State.QUEUED, Reason.REQUEUED, "the job asked to be requeued")
         return replace(verdict, pause_s=_pause_s(once_more))
     return _try_again(ending, Outcome.FAILED, Reason.EXIT_CODE, f"exit code {ending.exit_code}")
 

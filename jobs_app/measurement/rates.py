@@ -11,6 +11,7 @@ from django.db import transaction
 from database.bulk_update import rewrite
 from jobs_app.measurement.fading_means import RateKey, RateNews, learn_cpu_rates, learn_rates
 from jobs_app.measurement.gradient_noise import Gradients, learn_noise
+from jobs_app.measurement.progress_curves import CurvePoint, note_points
 from jobs_app.models import Attempt, Job, JobEvent
 from jobs_app.submission.fields import LARGEST_BATCH, LARGEST_RATE
 
@@ -45,6 +46,7 @@ def note_progress(advances: Iterable[Advance]) -> None:
     learn_cpu_rates(news)
     learn_noise(_gradients(fresh))
     _write_jobs((attempt, advance) for attempt, advance in fresh if attempt.state != Attempt.State.ENDED)
+    note_points({before.job: CurvePoint(advance.at, advance.step, advance.loss) for before, advance in fresh})
     _write_attempts(fresh)  # after the jobs, as everywhere: another lock order could deadlock
 
 

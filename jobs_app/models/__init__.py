@@ -6,6 +6,7 @@ from jobs_app.models.code_archive import CodeArchive
 from jobs_app.models.idempotency_key import IdempotencyKey
 from jobs_app.models.job import Job, JobArray, JobDependency, JobTag, Reason
 from jobs_app.models.job_event import JobEvent
+from jobs_app.models.progress_curve import ProgressCurve
 from jobs_app.models.secret import Secret
 from jobs_app.models.tally import Metric, Tally, Total
 from jobs_app.models.team import ApiToken, Team
@@ -27,6 +28,7 @@ __all__ = [
     "JobTag",
     "MeasuredRate",
     "Metric",
+    "ProgressCurve",
     "Reason",
     "Secret",
     "Tally",

@@ -9,6 +9,9 @@ from django.utils import timezone
 from cluster_app.models import GpuType
 from jobs_app.models.job import Job
 
+OUTCOMES = ("", "succeeded", "failed", "preempted", "moved", "requeued", "cancelled", "timed_out", "lost")
+"""Of an attempt; empty: it has not ended."""
+
 
 class AttemptQuerySet(models.QuerySet["Attempt"]):
     def live(self) -> "AttemptQuerySet":
@@ -39,6 +42,8 @@ class Attempt(models.Model):
         SUCCEEDED = "succeeded", "succeeded"
         FAILED = "failed", "failed"
         PREEMPTED = "preempted", "preempted"
+        MOVED = "moved", "moved"
+        REQUEUED = "requeued", "requeued"
         CANCELLED = "cancelled", "cancelled"
         TIMED_OUT = "timed_out", "timed out"
         LOST = "lost", "lost"
@@ -47,6 +52,7 @@ class Attempt(models.Model):
         """Why the attempt is stopped."""
 
         PREEMPT = "preempt", "preempted for another job"
+        MOVE = "move", "moved to other GPUs"
         REQUEUE = "requeue", "requeued by hand"
         WITHDRAW = "withdraw", "withdrawn from the site's queue"
         CANCEL = "cancel", "cancelled"
@@ -157,7 +163,7 @@ class Attempt(models.Model):
                 name="attempt_state_known",
             ),
             models.CheckConstraint(
-                condition=Q(outcome__in=("", "succeeded", "failed", "preempted", "cancelled", "timed_out", "lost")),
+                condition=Q(outcome__in=OUTCOMES),
                 name="attempt_outcome_known",
             ),
             models.CheckConstraint(
@@ -177,6 +183,11 @@ class Attempt(models.Model):
     def ran_s(self, now: datetime) -> float:
         """Running time of its processes in seconds."""
         return ((self.ended_at or now) - self.started_at).total_seconds() if self.started_at else 0.0
+
+    @property
+    def goes_on_later(self) -> bool:
+        """Whether it ended so that its job is resumed later."""
+        return self.outcome in (self.Outcome.PREEMPTED, self.Outcome.MOVED, self.Outcome.REQUEUED)
 
     @property
     def replicas(self) -> int:

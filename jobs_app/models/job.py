@@ -51,6 +51,7 @@ class Reason(models.TextChoices):
     FRAGMENTED = "fragmented", "free GPUs are fragmented"
     OUTBID = "outbid", "outbid by other jobs"
     AWAITING_RELEASE = "awaiting_release", "waiting for GPUs to be released"
+    STARTING = "starting", "starting processes"
     SITE_QUEUE = "site_queue", "waiting in the site's own queue"
     NEXT_ROUND = "next_round", "next round"
     SET_ASIDE = "set_aside", "set aside after an error"

@@ -20,12 +20,15 @@ from engines.protocol import (
     AttemptReport,
     EngineError,
     GpuReading,
+    JobFile,
     Launch,
     LogChunk,
     NodeFault,
     NodeReport,
     NodeShare,
     NodeState,
+    NoSuchFile,
+    OpenedFile,
     Phase,
     PowerCommand,
     SessionCommand,
@@ -110,6 +113,12 @@ class AgentEngine:
         row = AgentAttempt.objects.filter(attempt=attempt).first()
         over = row is None or row.forgotten or row.handed_over
         return read_log(attempt_folder(attempt), stream, rank, offset, limit, over=over)
+
+    def list_files(self, job: str, path: str) -> list[JobFile]:
+        raise EngineError("The files of a job on a machine that joined are there: the service cannot reach them.")
+
+    def open_file(self, job: str, path: str) -> OpenedFile:
+        raise NoSuchFile
 
     def session(self, attempt: int, rank: int) -> SessionCommand:
         raise EngineError("There are no sessions on a machine that joined: the service cannot reach it.")

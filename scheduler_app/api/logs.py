@@ -14,7 +14,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
-from engines.protocol import LogChunk, Stream
+from engines.protocol import OUTPUT, LogChunk, Stream
 from jobs_app.errors import FilesDeleted
 from jobs_app.models import Attempt, Job
 from jobs_app.permissions import jobs_seen_by, still_sees
@@ -64,7 +64,7 @@ class EventStream(JSONRenderer):
 
 
 class LogQuery(serializers.Serializer[Any]):
-    stream = serializers.ChoiceField([stream.value for stream in Stream], default=Stream.STDOUT.value)
+    stream = serializers.ChoiceField([stream.value for stream in OUTPUT], default=Stream.STDOUT.value)
     rank = serializers.IntegerField(
         min_value=0, max_value=MOST_GPUS, default=0, help_text="Rank of the node in the gang, from 0."
     )
@@ -105,11 +105,11 @@ class LogView(GenericAPIView[Job]):
         description=DESCRIPTION,
     )
     def get(self, request: Request, pk: str) -> HttpResponseBase:
-        job = _job(request, pk)
+        job = job_asked(request, pk)
         if job.files_deleted_at is not None:
             raise FilesDeleted(job.files_deleted_at)
         asked = query_of(request, LogQuery)
-        log = Log(job, _attempt(job, asked.get("attempt")), Stream(asked["stream"]), asked["rank"])
+        log = Log(job, attempt_asked(job, asked.get("attempt")), Stream(asked["stream"]), asked["rank"])
         if isinstance(request.accepted_renderer, EventStream):
             return log.events(_start(request, log, asked), may_go_on=lambda: still_sees(request, job.pk))
         header = request.headers.get("Range", "")
@@ -118,7 +118,7 @@ class LogView(GenericAPIView[Job]):
         return log.chunk(asked)
 
 
-def _job(request: Request, pk: str) -> Job:
+def job_asked(request: Request, pk: str) -> Job:
     try:
         return get_object_or_404(jobs_seen_by(request), pk=pk)
     except Http404:
@@ -127,7 +127,7 @@ def _job(request: Request, pk: str) -> Job:
         raise
 
 
-def _attempt(job: Job, number: int | None) -> Attempt | None:
+def attempt_asked(job: Job, number: int | None) -> Attempt | None:
     if number is not None:
         return get_object_or_404(job.attempts, number=number)
     return job.attempts.exclude(launched_at=None).last()

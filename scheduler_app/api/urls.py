@@ -12,6 +12,7 @@ from scheduler_app.api.history import HistoryView
 from scheduler_app.api.jobs import ExplainView
 from scheduler_app.api.lab_applying import LabApplyView, LabPreviewView
 from scheduler_app.api.logs import LogView
+from scheduler_app.api.merged_log import MergedLogView
 from scheduler_app.api.report import ReportView
 from scheduler_app.api.sessions import SessionView
 from scheduler_app.api.timeline import TimelineView
@@ -40,4 +41,5 @@ urlpatterns = [
     path("usage", UsageView.as_view(), name="usage-report"),
     path("report", ReportView.as_view(), name="monthly-report"),
     path("jobs/<uuid:pk>/logs", LogView.as_view(), name="job-logs"),
+    path("jobs/<uuid:pk>/merged-log", MergedLogView.as_view(), name="job-merged-log"),
 ]

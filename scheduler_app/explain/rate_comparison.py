@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs_app.models import Attempt
+from jobs_app.models import Attempt, Job
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,13 @@ def compare_rates(
         )
         for rate in rates
     ]
+
+
+def has_no_steps(job: Job, rates: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether nothing is known of the job's steps: any rate of it would be made of its GPUs' specifications alone."""
+    rates = list(rates)
+    silent = job.step_at is None and not job.total_steps
+    return silent and bool(rates) and all(rate["source"] == "estimated" for rate in rates)
 
 
 def explain_placement(rows: Sequence[RateComparison]) -> str:

@@ -1,15 +1,15 @@
 """Timeline of a job: its time in each state, with the cause of each delay. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from jobs_app.models import Attempt, Job
 
 CAUSES = {
     "queued": "waiting to be placed",
-    "starting": "GPUs are vacated, processes start",
+    "starting": "processes start, where needed after others have left its GPUs",
     "running": "processes run",
     "stopping": "job saving its work",
 }
@@ -35,11 +35,46 @@ class StateSpan:
 
 @dataclass(frozen=True)
 class BarSegment:
-    """A span and its position on a bar, in thousandths of the bar's width."""
+    """A span and its position on a bar, in per cent of the bar's width.
+
+    `style`: name of its colour, of the state or of the GPU type on which it runs; `gpus`: those GPUs, empty while it
+    does not run; `label`: what there is room for; `is_move`: whether it begins after a move.
+    """
 
     span: StateSpan
     x: float
     width: float
+    style: str
+    gpus: str = ""
+    label: str = ""
+    is_move: bool = False
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A time on the axis below the bar; `anchor` of its text, so that the first and the last stay on the page."""
+
+    at: datetime
+    x: float
+    anchor: str
+    text: str
+
+
+TICKS = ((0, "start"), (25, "middle"), (50, "middle"), (75, "middle"), (100, "end"))
+"""In per cent of the bar's width."""
+LABELLED = 9.0
+"""Width in per cent from which a label fits."""
+TYPE_COLOURS = 6
+A_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """What restarts cost a job so far."""
+
+    restarts: int
+    starting_s: float
+    lost_gpu_s: float
 
 
 def state_spans(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[StateSpan]:
@@ -66,15 +101,67 @@ def _state_ends(attempts: Iterable[Attempt], end: datetime) -> Iterator[tuple[st
         yield "stopping", over, attempt.number
 
 
-def bar_segments(spans: Sequence[StateSpan]) -> list[BarSegment]:
+def bar_segments(spans: Sequence[StateSpan], attempts: Sequence[Attempt]) -> list[BarSegment]:
     """Spans laid out side by side on a bar."""
     whole = sum(span.seconds for span in spans) or 1.0
+    by_number = {attempt.number: attempt for attempt in attempts}
+    styles = type_styles(attempts)
     segments, x = [], 0.0
     for span in spans:
-        width = 1000 * span.seconds / whole
-        segments.append(BarSegment(span, round(x, 2), round(width, 2)))
+        width = 100 * span.seconds / whole
+        placed = BarSegment(span, round(x, 3), round(width, 3), f"span-{span.state}")
+        attempt = by_number.get(span.attempt) if span.state == "running" else None
+        segments.append(_on_gpus(placed, attempt, by_number.get(span.attempt - 1), styles) if attempt else placed)
         x += width
     return segments
+
+
+def _on_gpus(segment: BarSegment, attempt: Attempt, before: Attempt | None, styles: Mapping[str, str]) -> BarSegment:
+    """The segment in which the attempt runs; `before`: the attempt before it."""
+    gpus = f"{attempt.gpu_count} x {attempt.gpu_type.name.upper()}"
+    return replace(
+        segment,
+        style=styles[attempt.gpu_type.name],
+        gpus=gpus,
+        label=f"{attempt.number}: {gpus}" if segment.width >= LABELLED else "",
+        is_move=before is not None and before.outcome == Attempt.Outcome.MOVED,
+    )
+
+
+def type_styles(attempts: Iterable[Attempt]) -> dict[str, str]:
+    """Colour of each GPU type, in the order in which the job ran on them."""
+    names = dict.fromkeys(attempt.gpu_type.name for attempt in attempts)
+    return {name: f"gpu-type-{n % TYPE_COLOURS}" for n, name in enumerate(names)}
+
+
+def axis_ticks(spans: Sequence[StateSpan]) -> list[Tick]:
+    """Times below the bar."""
+    if not spans:
+        return []
+    start, whole = spans[0].start, spans[-1].end - spans[0].start
+    text = "{:%H:%M:%S}" if whole < A_DAY else "{:%b %d, %H:%M}"
+    times = [start + whole * x / 100 for x, _ in TICKS]
+    words = [f"{text.format(at)} UTC" if n == 0 else text.format(at) for n, at in enumerate(times)]
+    return [Tick(at, x, anchor, told) for at, told, (x, anchor) in zip(times, words, TICKS, strict=True)]
+
+
+def seconds_by_gpus(spans: Iterable[StateSpan], attempts: Sequence[Attempt]) -> dict[str, float]:
+    """Seconds in which it ran on each GPU type."""
+    type_of = {attempt.number: attempt.gpu_type.name for attempt in attempts}
+    seconds: dict[str, float] = defaultdict(float)
+    for span in spans:
+        if span.state == "running" and span.attempt in type_of:
+            seconds[type_of[span.attempt]] += span.seconds
+    return dict(seconds)
+
+
+def restarts_of(job: Job, spans: Iterable[StateSpan], attempts: Sequence[Attempt]) -> Restarts | None:
+    """Restarts of a job; None of one that was started once at most."""
+    started = sum(attempt.started_at is not None for attempt in attempts)
+    if started < 2:
+        return None
+    starting_s = sum(span.seconds for span in spans if span.state == "starting")
+    return Restarts(started - 1, starting_s, job.work_lost_gpu_s)
 
 
 def seconds_by_state(spans: Iterable[StateSpan]) -> dict[str, float]:

@@ -168,7 +168,8 @@ def _set_aside() -> Family:
 def _preemptions(added_up: Sums) -> Iterator[Family]:
     words = "Attempts stopped to be resumed later, by reason."
     family = CounterMetricFamily("motley_preemptions", words, labels=["reason"])
-    for reason in (Attempt.StopReason.PREEMPT, Attempt.StopReason.REQUEUE, Attempt.StopReason.DRAIN):
+    stops = Attempt.StopReason
+    for reason in (stops.PREEMPT, stops.MOVE, stops.REQUEUE, stops.DRAIN):
         family.add_metric([reason.value], added_up[Metric.PREEMPTIONS, reason])
     yield family
     lost = added_up[Metric.PREEMPTED_WORK, ""]

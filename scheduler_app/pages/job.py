@@ -1,51 +1,57 @@
-"""Job page: timeline and the tabs overview, why, logs, gpus, attempts, events and spec."""
+"""Job page: timeline and the tabs overview, why, logs, files, gpus, attempts, events and spec."""
 
 import json
-import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
-from django.utils.text import slugify
 from django.views.decorators.http import require_safe
 
-from engines.protocol import EngineError, Stream
 from jobs_app.job_archive import archived_job
 from jobs_app.measurement.energy import EnergySource, energy_of_ended
+from jobs_app.measurement.progress_curves import read_curve
 from jobs_app.models import Attempt, Job
 from jobs_app.submission.conversion import spec_of, write_yaml
 from scheduler_app.errors import TooManySolves
 from scheduler_app.explain.array_progress import array_progress
+from scheduler_app.explain.cancel_cost import cancel_cost
 from scheduler_app.explain.checkpoint_outlook import checkpoint_outlook
 from scheduler_app.explain.cpu_memory import amount_of
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.explain.placement_odds import placement_odds
-from scheduler_app.explain.preemption_cost import preemption_cost
-from scheduler_app.explain.rate_comparison import compare_rates, explain_placement
+from scheduler_app.explain.rate_comparison import compare_rates, explain_placement, has_no_steps
 from scheduler_app.explain.remaining_work import remaining_work
 from scheduler_app.explain.solve_slots import solve_slots
-from scheduler_app.explain.timeline import CAUSES, bar_segments, seconds_by_state, state_spans
+from scheduler_app.explain.timeline import (
+    CAUSES,
+    axis_ticks,
+    bar_segments,
+    restarts_of,
+    seconds_by_gpus,
+    seconds_by_state,
+    state_spans,
+    type_styles,
+)
 from scheduler_app.explain.what_if import WouldStart, what_would_start
 from scheduler_app.gpu_watch.history import course_of_attempt, energy_j, latest_watched, summaries
 from scheduler_app.job_forecasts.showing import read_forecast, why_none
-from scheduler_app.logs.reading import log_tail, read_log, readable
 from scheduler_app.models import Round
 from scheduler_app.pages.base import SignedInRequest, emulated_nodes
 from scheduler_app.pages.gpu_charts import gpu_figures
+from scheduler_app.pages.job_files import files_tab
+from scheduler_app.pages.job_log import last_lines_of, log_tab
+from scheduler_app.pages.progress_charts import progress_figures
 
-TAIL_BYTES = 64 * 1024
-RAW_CHUNK_BYTES = 1024 * 1024
-LAST_WORDS_BYTES = 4096
-LAST_LINES = 8
+MOST_ROWS = 20
+"""Of the table that says what the charts of progress do."""
 
 Context = dict[str, Any]
 Tab = Callable[[SignedInRequest, Job, Sequence[Attempt]], Context]
@@ -61,13 +67,16 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
     if tab not in TABS:
         raise Http404
     attempts, now = list(seen.attempts.all()), timezone.now()
-    spans = state_spans(seen, attempts, now)
+    spans, styles = state_spans(seen, attempts, now), type_styles(attempts)
     emulated = emulated_nodes()
     context = {
         "job": seen,
         "attempts": attempts,
         "latest": attempts[-1] if attempts else None,
-        "segments": bar_segments(spans),
+        "segments": bar_segments(spans, attempts),
+        "ticks": axis_ticks(spans),
+        "on_types": [(name, seconds, styles[name]) for name, seconds in seconds_by_gpus(spans, attempts).items()],
+        "restarts": restarts_of(seen, spans, attempts),
         "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
         "forecast": read_forecast(seen),
         "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
@@ -111,7 +120,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "command": job.command if isinstance(job.command, str) else shlex.join(job.command),
         "gpu_s": sum(seconds for _, seconds in gpu_s),
         "cost": sum(seconds / 3600 * float(attempt.gpu_type.price_per_hour) for attempt, seconds in gpu_s),
-        "stake": preemption_cost(job, now),
+        "cancel_cost": None if job.is_final else cancel_cost(job, attempts, now),
         "remaining": remaining_work(job, attempts, now),
         "checkpoints": checkpoint_outlook(job, attempts, now),
         "placement": placement_odds(job, attempts, now),
@@ -122,30 +131,26 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "cpu_memory": amount_of(attempts[-1]) if attempts else "",
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
         "files_kept_until": job.finished_at + settings.MOTLEY_KEEP_FILES if job.finished_at else None,
-        **_last_words(job, attempts),
+        **_progress(job, attempts),
+        **last_lines_of(job, attempts),
     }
 
 
-def _last_words(job: Job, attempts: Sequence[Attempt]) -> Context:
-    """Last lines of stderr of a failed job, or of its setup if it did not come further."""
-    launched = [attempt for attempt in attempts if attempt.launched_at]
-    if job.state != Job.State.FAILED or not launched or job.files_deleted_at is not None:
-        return {}
-    for stream in (Stream.STDERR, Stream.SETUP):
-        try:
-            chunk = log_tail(launched[-1], stream, rank=0, limit=LAST_WORDS_BYTES)
-        except EngineError:  # the tab of logs says why
-            return {}
-        if words := "\n".join(readable(chunk.data).strip().splitlines()[-LAST_LINES:]):
-            return {"last_words": words, "last_words_stream": stream.value}
-    return {}
+def _progress(job: Job, attempts: Sequence[Attempt]) -> Context:
+    """Charts of its progress, and the same as a table of a few points."""
+    points = read_curve(job.pk)
+    restarts = [attempt.started_at for attempt in attempts if attempt.number > 1 and attempt.started_at]
+    every = max(1, len(points) // MOST_ROWS)
+    return {"figures": progress_figures(points, restarts), "points": points[::every]}
 
 
 def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
     explanation, record = explain_job(job, timezone.now()), Round.objects.latest_committed()
     live = [attempt for attempt in attempts if attempt.state != Attempt.State.ENDED]
     current = live[-1].gpu_type.name if live else None
-    rows = compare_rates(explanation["rates_used"], current=current, prices=record.prices if record else {})
+    no_steps = has_no_steps(job, explanation["rates_used"])
+    used = [] if no_steps else explanation["rates_used"]
+    rows = compare_rates(used, current=current, prices=record.prices if record else {})
     placed = explanation["placement"]
     odds = f"{placed.detail.capitalize()}." if placed else ""
     sentences = [explain_placement(rows), explanation["measurement"], explanation["cpu_memory"], odds]
@@ -154,6 +159,7 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
         "waking": explanation["waking"],
         "why_no_forecast": "" if explanation["outlook"] or job.state != Job.State.QUEUED else why_none(job),
         "rates": rows,
+        "no_steps": no_steps,
         "explain_placement": " ".join(filter(None, sentences)),
         "round": record,
     }
@@ -170,45 +176,6 @@ def would_start(request: SignedInRequest, pk: UUID) -> HttpResponse:
     except TooManySolves as error:
         found, status = WouldStart(str(error)), 503
     return render(request, "scheduler_app/would_start.html", {"job": seen, "found": found}, status=status)
-
-
-def _logs(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
-    launched = [attempt for attempt in attempts if attempt.launched_at]
-    attempt, stream, rank = _chosen_log(request, launched)
-    fault, chunk = "", None
-    if job.files_deleted_at is not None:
-        return {"chosen": None}
-    try:
-        chunk = log_tail(attempt, stream, rank=rank, limit=TAIL_BYTES) if attempt else None
-    except EngineError as error:
-        fault = str(error)
-    return {
-        "fault": fault,
-        "launched": launched,
-        "chosen": attempt,
-        "stream": stream.value,
-        "streams": [each.value for each in Stream if job.setup or each is not Stream.SETUP],
-        "rank": rank,
-        "text": readable(chunk.data) if chunk else "",
-        "chunk": chunk,
-        "tail_kib": TAIL_BYTES // 1024,
-        "complete": chunk is not None and chunk.eof and attempt is not None and attempt.state == Attempt.State.ENDED,
-    }
-
-
-def _chosen_log(request: SignedInRequest, launched: Sequence[Attempt]) -> tuple[Attempt | None, Stream, int]:
-    """Log selected by the query parameters; default: stdout of the latest attempt's first node."""
-    asked = {name: request.GET.get(name, "") for name in ("attempt", "rank")}
-    by_number = {str(attempt.number): attempt for attempt in launched}
-    attempt = by_number.get(asked["attempt"]) if asked["attempt"] else (launched[-1] if launched else None)
-    rank = int(asked["rank"]) if re.fullmatch(r"[0-9]{1,9}", asked["rank"]) else 0
-    try:
-        stream = Stream(request.GET.get("stream", Stream.STDOUT.value))
-    except ValueError as error:
-        raise Http404 from error
-    if (asked["attempt"] and attempt is None) or (attempt and rank >= len(attempt.nodes)):
-        raise Http404
-    return attempt, stream, rank
 
 
 def _gpus(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
@@ -247,34 +214,10 @@ def _spec(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Co
 TABS: dict[str, Tab] = {
     "overview": _overview,
     "why": _why,
-    "logs": _logs,
+    "logs": log_tab,
+    "files": files_tab,
     "gpus": _gpus,
     "attempts": _attempts,
     "events": _events,
     "spec": _spec,
 }
-
-
-@login_required
-@require_safe
-def raw_log(request: SignedInRequest, pk: UUID) -> StreamingHttpResponse:
-    """Download a log as the job wrote it."""
-    seen = get_object_or_404(_seen(request), pk=pk)
-    attempt, stream, rank = _chosen_log(request, [a for a in seen.attempts.all() if a.launched_at])
-    if attempt is None:
-        raise Http404
-    name = f"{slugify(seen.name) or seen.pk}-{attempt.number}-{stream.value}-{rank}.log"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
-    chunks = _chunks(attempt, stream, rank)
-    return StreamingHttpResponse(chunks, content_type="text/plain; charset=utf-8", headers=headers)
-
-
-def _chunks(attempt: Attempt, stream: Stream, rank: int) -> Iterator[bytes]:
-    """The log up to its size at the start of the download."""
-    offset, size = 0, 1
-    while offset < size:
-        chunk = read_log(attempt, stream, rank=rank, offset=offset, wait=timedelta(), limit=RAW_CHUNK_BYTES)
-        if not chunk.data:
-            return
-        yield chunk.data
-        offset, size = chunk.next_offset, chunk.size if offset == 0 else size

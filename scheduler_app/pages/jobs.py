@@ -1,5 +1,6 @@
 """Jobs page: the filtered list, and the actions cancel, hold, release and requeue."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
@@ -16,13 +17,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from jobs_app.filters import JobFilter
 from jobs_app.job_archive import archived_job
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job, requeue_job
-from jobs_app.models import Job, Team
+from jobs_app.models import Attempt, Job, Team
 from scheduler_app.explain.array_progress import array_progress
-from scheduler_app.explain.preemption_cost import preemption_cost
+from scheduler_app.explain.cancel_cost import cancel_cost
 from scheduler_app.job_forecasts.showing import read_forecasts
 from scheduler_app.pages.base import DOMAIN_ERRORS, SignedInRequest, emulated_nodes, job_rows, paginate, show_error
 
-FILTERS = {"q": "name or id", "state": "state", "team": "team", "owner": "owner", "array": "array"}
+FILTERS = {"q": "name or id", "state": "state", "team": "team", "owner": "owner", "array": "array", "tag": "tag"}
 MOST_AT_ONCE = 200
 
 
@@ -62,9 +63,12 @@ def cancel(request: SignedInRequest) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         return _cancel_all(request, found)
-    now = timezone.now()
-    stakes = [preemption_cost(job, now) for job in found if not job.is_final]
-    context = {"stakes": stakes, "lost_gpu_s": sum(stake.gpu_s for stake in stakes), "over": len(found) - len(stakes)}
+    attempts: dict[UUID, list[Attempt]] = defaultdict(list)
+    for attempt in Attempt.objects.filter(job__in=found).select_related("gpu_type"):
+        attempts[attempt.job_id].append(attempt)
+    costs = [cancel_cost(job, attempts[job.pk], timezone.now()) for job in found if not job.is_final]
+    unsaved_gpu_s = sum(cost.unsaved_gpu_s for cost in costs)
+    context = {"costs": costs, "unsaved_gpu_s": unsaved_gpu_s, "over": len(found) - len(costs)}
     return render(request, "scheduler_app/cancel.html", context)
 
 

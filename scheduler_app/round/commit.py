@@ -10,7 +10,7 @@ from uuid import UUID
 
 import numpy as np
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from allocation.plan_round import Plan
 from cluster_app.models import MOST_GPUS_PER_NODE, Gpu, in_service
@@ -208,7 +208,7 @@ def _stop(snapshot: Snapshot, plan: Plan, changes: Changes, startable: set[int])
         )
         for row, takers, moved in useful
     }
-    told = preempt(notes)
+    told = preempt(notes, moved={snapshot.attempts[row] for row, _, moved in useful if moved})
     return {row for row in changes.stops if snapshot.attempts[row] in told}
 
 
@@ -223,7 +223,7 @@ def _useful_stops(changes: Changes, startable: set[int]) -> Iterator[tuple[int, 
 def _preemption_note(snapshot: Snapshot, plan: Plan, row: int, takers: Iterable[JobName], *, moved: bool) -> str:
     """The note of a preemption: where the job moves, if it does, and which jobs receive its GPUs."""
     team, k = int(snapshot.problem.team[row]), int(plan.assignment[row])
-    parts = [f"moved to {snapshot.problem.gpus[k]} x {snapshot.type_of(k)}"] if moved else []
+    parts = [f"to {snapshot.problem.gpus[k]} x {snapshot.type_of(k)}"] if moved else []
     made_room = ", ".join(dict.fromkeys(taker.shown_to(team) for taker in takers))
     return "; ".join([*parts, *([f"made room for {made_room}"] if made_room else [])])[:500]
 
@@ -263,7 +263,10 @@ def _start(
         for gpu in start.gpus
     ]
     insert_many(GpuClaim, claims)
-    _mark_starting(rows)
+    vacated = GpuClaim.objects.holding().filter(gpu__in=[claim["gpu_id"] for claim in claims])
+    held = set(vacated.values_list("gpu", flat=True))
+    waiting = {row["job_id"] for start, row in zip(chosen, rows, strict=True) if held.intersection(start.gpus)}
+    _mark_starting(rows, waiting)
 
 
 def _lower(due: Mapping[int, CpuMemory]) -> None:
@@ -297,14 +300,18 @@ def _attempt_row(
     }
 
 
-def _mark_starting(attempts: Sequence[Mapping[str, Any]]) -> None:
-    """Set queued jobs to starting (jobs that move have yet to stop), and count the new attempt of each."""
+def _mark_starting(attempts: Sequence[Mapping[str, Any]], waiting: Collection[UUID]) -> None:
+    """Set queued jobs to starting (jobs that move have yet to stop), and count the new attempt of each.
+
+    `waiting`: jobs of which another one has yet to leave a GPU.
+    """
     jobs, once_more = Job.objects.filter(pk__in=[attempt["job_id"] for attempt in attempts]), F("attempt_count") + 1
-    reason = Reason.AWAITING_RELEASE
     jobs.exclude(state=Job.State.QUEUED).update(attempt_count=once_more)
-    jobs.filter(state=Job.State.QUEUED).update(
-        state=Job.State.STARTING, reason=reason, message=reason.label, reasons=[], attempt_count=once_more
-    )
+    waits, queued = Q(pk__in=waiting), jobs.filter(state=Job.State.QUEUED)
+    for reason, of_it in ((Reason.AWAITING_RELEASE, waits), (Reason.STARTING, ~waits)):
+        queued.filter(of_it).update(
+            state=Job.State.STARTING, reason=reason, message=reason.label, reasons=[], attempt_count=once_more
+        )
     placed = [
         {
             "job_id": attempt["job_id"],

@@ -23,7 +23,7 @@ from estimation.checkpoint_plan import CheckpointTerms
 from jobs_app.code.storage import path_of
 from jobs_app.lifecycle.attempts import about_attempt, withdraw
 from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
-from jobs_app.models import Attempt, Job
+from jobs_app.models import Attempt, Job, Reason
 from jobs_app.secrets import SecretGone, UsableSecrets
 from jobs_app.submission.images import may_fetch
 from jobs_app.tokens import JobToken
@@ -70,6 +70,7 @@ LAUNCH_GPU = ("gpu__node__name", "gpu__index", "gpu__uuid", "gpu__node__emulated
 
 STOP_REASONS = {
     Attempt.StopReason.PREEMPT: StopReason.PREEMPT,
+    Attempt.StopReason.MOVE: StopReason.PREEMPT,
     Attempt.StopReason.REQUEUE: StopReason.PREEMPT,
     Attempt.StopReason.WITHDRAW: StopReason.PREEMPT,
     Attempt.StopReason.CANCEL: StopReason.CANCEL,
@@ -150,6 +151,8 @@ def _claimed_to_launching() -> None:
     starting = set(Job.objects.filter(pk__in=job_of.values(), state=Job.State.STARTING).values_list("pk", flat=True))
     pks = [pk for pk, job in job_of.items() if job in starting]
     Attempt.objects.filter(pk__in=pks, state=State.CLAIMED).update(state=State.LAUNCHING)
+    vacated = Job.objects.filter(pk__in=starting, reason=Reason.AWAITING_RELEASE)
+    vacated.update(reason=Reason.STARTING, message=Reason.STARTING.label)
 
 
 def _withdraw_from_cordoned_nodes() -> None:

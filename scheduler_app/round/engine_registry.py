@@ -18,10 +18,12 @@ from engines.protocol import (
     Engine,
     EngineError,
     GpuReading,
+    JobFile,
     Launch,
     LogChunk,
     NodeReport,
     NodeShare,
+    OpenedFile,
     PowerCommand,
     SessionCommand,
     StopReason,
@@ -127,6 +129,12 @@ class UnusableEngine:
         self._refuse()
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:
+        self._refuse()
+
+    def list_files(self, job: str, path: str) -> list[JobFile]:
+        self._refuse()
+
+    def open_file(self, job: str, path: str) -> OpenedFile:
         self._refuse()
 
     def session(self, attempt: int, rank: int) -> SessionCommand:

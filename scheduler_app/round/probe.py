@@ -15,6 +15,7 @@ from cluster_app.models import Engine as EngineRow
 from cluster_app.models import Node
 from cluster_app.storage import StoragePaths, storage_was_found
 from engines.protocol import (
+    OUTPUT,
     AttemptReport,
     Engine,
     EngineError,
@@ -24,7 +25,6 @@ from engines.protocol import (
     NodeState,
     Phase,
     StopReason,
-    Stream,
 )
 from scheduler_app.models import EngineProbe
 from scheduler_app.round.engine_registry import engine_named
@@ -166,7 +166,7 @@ def _note(probe: EngineProbe, engine: Engine, report: AttemptReport, now: dateti
 
 def _log_of(probe: EngineProbe, engine: Engine) -> str:
     """The last bytes of what it printed, errors after output."""
-    data = b"".join(engine.logs(probe.attempt, stream, 0, 0, 2 * LOG_BYTES).data for stream in Stream)
+    data = b"".join(engine.logs(probe.attempt, stream, 0, 0, 2 * LOG_BYTES).data for stream in OUTPUT)
     return data[-LOG_SHOWN_BYTES:].decode(errors="replace").replace("\0", "")
 
 

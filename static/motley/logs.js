@@ -1,44 +1,64 @@
 "use strict";
-// Follows a log from where the server-rendered page ends. Output of a job is inserted as text only, never as HTML.
+// Follows a merged log from where the server-rendered page ends. Output of a job is inserted as text only, never as HTML.
 const followLog = (log) => {
-  const MOST_CHARACTERS = 2_000_000;
+  const MOST_LINES = 20_000;
   const PAUSE_MS = 2000;
-  const ESCAPES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])/g;
-  const CONTROLS = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]/g;
   const mark = document.getElementById("log-mark");
   const follow = document.getElementById("follow");
-  const decoder = new TextDecoder(); // keeps a character that is split between two chunks
-  let offset = Number(log.dataset.offset);
+  const unfinished = document.getElementById("log-unfinished");
+  const time = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+  const isGang = log.dataset.gang === "yes";
+  let cursor = log.dataset.cursor;
   let complete = log.dataset.complete === "true";
-  let text = log.textContent;
   let toldMs = 0; // when many follow logs, the service says when to come again
-
-  const readable = (raw) =>
-    raw.replace(ESCAPES, "").replace(/\r\n/g, "\n").replace(/[^\n]*\r(?!\n|$)/g, "").replace(CONTROLS, "");
 
   const toEnd = () => { if (follow.checked) log.scrollTop = log.scrollHeight; };
 
+  // Time and stream stand beside a line by the style sheet, so that copied text has only what the job wrote.
+  const note = (line) => {
+    if (line.dataset.at) line.dataset.mark = `${time.format(new Date(line.dataset.at))} `;
+    else line.dataset.mark = "";
+    if (isGang) line.dataset.gang = "yes";
+  };
+
+  const pieceOf = ({ text, style }) => {
+    if (!style) return document.createTextNode(text);
+    const piece = document.createElement("span");
+    piece.className = style;
+    piece.textContent = text;
+    return piece;
+  };
+
+  const lineOf = (told) => {
+    const line = document.createElement("span");
+    line.className = `log-line ${told.stream}`;
+    Object.assign(line.dataset, { stream: told.stream, rank: told.rank, at: told.at ?? "" });
+    note(line);
+    line.append(...told.pieces.map(pieceOf), "\n");
+    return line;
+  };
+
   const take = async (answer) => {
-    text = readable(text + decoder.decode(await answer.arrayBuffer(), { stream: true })).slice(-MOST_CHARACTERS);
-    offset = Number(answer.headers.get("Motley-Next-Offset"));
-    complete = answer.headers.get("Motley-Log-Complete") === "true";
+    const told = await answer.json();
+    unfinished.before(...told.lines.map(lineOf));
+    unfinished.replaceChildren(...told.unfinished.map(lineOf));
+    while (log.children.length > MOST_LINES) log.firstElementChild.remove();
+    ({ next: cursor, complete } = told);
     toldMs = 1000 * Number(answer.headers.get("Retry-After"));
-    // Growing the text node keeps a selection; only an overwritten line needs a new one.
-    const node = log.firstChild;
-    if (node && text.startsWith(node.data)) node.appendData(text.slice(node.data.length));
-    else log.textContent = text;
     toEnd();
+    return told.lines.length > 0;
   };
 
   const look = async () => {
     try {
-      const answer = await fetch(`${log.dataset.url}&offset=${offset}&wait=5`, { credentials: "same-origin" });
-      if (answer.ok) await take(answer);
+      const address = `${log.dataset.url}&cursor=${encodeURIComponent(cursor)}&wait=5`;
+      const answer = await fetch(address, { credentials: "same-origin" });
+      const hasMore = answer.ok && await take(answer);
       mark.textContent = complete ? "complete" : answer.ok ? "following" : `error ${answer.status}, retrying`;
-      return answer.ok;
+      return { isReached: answer.ok, hasMore };
     } catch {
       mark.textContent = "service not reachable, retrying";
-      return false;
+      return { isReached: false, hasMore: false };
     }
   };
 
@@ -50,15 +70,14 @@ const followLog = (log) => {
 
   (async () => {
     document.querySelector("[data-follow]").hidden = false;
+    log.querySelectorAll(".log-line").forEach(note);
     follow.addEventListener("change", toEnd);
     log.addEventListener("wheel", (event) => { if (event.deltaY < 0) follow.checked = false; }, { passive: true });
     toEnd();
     while (!complete && log.isConnected) {
       await seen();
-      const before = offset;
-      const reached = await look();
-      const pauseMs = reached && offset !== before ? 0 : PAUSE_MS;
-      await pause(Math.max(pauseMs, reached ? toldMs : 0));
+      const { isReached, hasMore } = await look();
+      await pause(Math.max(hasMore ? 0 : PAUSE_MS, isReached ? toldMs : 0));
     }
   })();
 };

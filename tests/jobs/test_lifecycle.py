@@ -19,7 +19,7 @@ TABLE: list[tuple[str, dict[str, Any], tuple[Any, Any, Any]]] = [
         (Outcome.FAILED, State.FAILED, Reason.EXIT_CODE),
     ),
     ("a signal of its own", {"exit_code": 139}, (Outcome.FAILED, State.FAILED, Reason.EXIT_CODE)),
-    ("exit 75", {"exit_code": 75}, (Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED)),
+    ("exit 75", {"exit_code": 75}, (Outcome.REQUEUED, State.QUEUED, Reason.REQUEUED)),
     (
         "exit 75 too often",
         {"exit_code": 75, "requeues": MOST_REQUEUES},
@@ -51,8 +51,9 @@ TABLE: list[tuple[str, dict[str, Any], tuple[Any, Any, Any]]] = [
         {"exit_code": 137, "stop_reason": Stop.PREEMPT},
         (Outcome.PREEMPTED, State.QUEUED, Reason.PREEMPTED),
     ),
-    ("drained", {"exit_code": 143, "stop_reason": Stop.DRAIN}, (Outcome.PREEMPTED, State.QUEUED, Reason.NODE_DRAINED)),
-    ("requeued", {"exit_code": 143, "stop_reason": Stop.REQUEUE}, (Outcome.PREEMPTED, State.QUEUED, Reason.REQUEUED)),
+    ("moved", {"exit_code": 143, "stop_reason": Stop.MOVE}, (Outcome.MOVED, State.QUEUED, Reason.PREEMPTED)),
+    ("drained", {"exit_code": 143, "stop_reason": Stop.DRAIN}, (Outcome.REQUEUED, State.QUEUED, Reason.NODE_DRAINED)),
+    ("requeued", {"exit_code": 143, "stop_reason": Stop.REQUEUE}, (Outcome.REQUEUED, State.QUEUED, Reason.REQUEUED)),
     (
         "time limit",
         {"exit_code": 143, "stop_reason": Stop.TIMEOUT},

@@ -46,6 +46,7 @@ PAGES: dict[str, Row] = {
     "cancel-jobs": Row(**DEED, stranger=302, post={}),
     "job": Row(of="job", stranger=404),
     "raw-log": Row(of="job", stranger=404, member=404, staff=404),
+    "job-file": Row(of="job", stranger=404, member=404, staff=404),
     "would-start": Row(of="job", stranger=404),
     "act": Row(of="job", stranger=404, **DEED, post={}, also=("hold",)),
     "cluster": LIST,

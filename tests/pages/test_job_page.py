@@ -14,7 +14,9 @@ from django.utils.html import strip_tags
 
 from cluster_app.models import Node
 from jobs_app.lifecycle.commands import cancel_job
+from jobs_app.measurement.progress_curves import CurvePoint, note_points
 from jobs_app.models import Attempt, Job, Reason
+from tests.pages.conftest import decide
 
 Read = Callable[..., str]
 
@@ -94,3 +96,49 @@ def test_gpus_of_a_node_out_of_service_do_not_drain_for_ever(decided: Any, staff
     shown = web(staff).get(reverse("cluster")).content.decode()
     assert ">draining<" not in shown
     assert "4 out of service" in shown
+
+
+def test_a_job_whose_gpus_are_free_starts_and_waits_for_nobody(attempt: Attempt, read: Read) -> None:
+    assert attempt.job.reason == Reason.STARTING
+    assert "Starting processes. Why?" in read(attempt.job)
+
+
+def test_an_attempt_that_was_moved_or_requeued_is_not_called_preempted(attempt: Attempt, read: Read) -> None:
+    for outcome in ("moved", "requeued"):
+        shown = read(end(attempt, outcome=outcome, stop_reason="move", stop_note="to 4 x t4"), "attempts")
+        assert outcome in shown
+        assert "Moved to other GPUs: to 4 x t4. Work lost" in shown
+        assert "reempted" not in shown
+
+
+def test_where_a_job_ran_stays_after_its_end(attempt: Attempt, read: Read) -> None:
+    job = end(attempt, outcome="succeeded", nodes=["n7"])
+    Job.objects.filter(pk=job.pk).update(state="succeeded", finished_at=timezone.now())
+    words = f"Ran on {attempt.gpu_count} x {attempt.gpu_type.name.upper()}"
+    assert words in read(job)
+    assert "on n7" in read(job)
+
+
+def test_the_overview_names_limits_environment_tags_and_retries(submit: Callable[..., Job], read: Read) -> None:
+    job = submit(env={"SEED": "very secret"}, tags={"sweep": "1"}, retries=2, time_limit="2h")
+    shown = read(job)
+    for words in ("SEED", "sweep=1", "0 of 2 used", "runs for 2 h at most"):
+        assert words in shown
+    assert "very secret" not in shown
+
+
+def test_loss_and_rate_are_drawn_over_time(attempt: Attempt, web: Callable[[User], Client], member: User) -> None:
+    now = timezone.now()
+    for n in range(4):
+        note_points({attempt.job.pk: CurvePoint(now + timedelta(seconds=10 * n), 50 * n, 2.0 - n / 4)})
+    shown = web(member).get(reverse("job", args=[attempt.job.pk])).content.decode()
+    assert shown.count('data-figure="figure-') == 2
+    assert "Progress as a table" in shown
+
+
+def test_a_job_without_steps_is_told_no_fastest_type(submit: Callable[..., Job], read: Read) -> None:
+    job = submit(command="echo hi")
+    decide()
+    shown = read(job, "why")
+    assert "its throughput is not known" in shown
+    assert "fastest" not in shown

@@ -141,7 +141,7 @@ def test_a_job_of_another_team_cannot_be_cloned(jobs, stranger, web):
 def test_cancel_says_first_what_is_at_stake_and_does_nothing_yet(submit, member, web):
     job = submit()
     shown = web(member).get(reverse("cancel-jobs"), {"job": str(job.pk)}).content.decode()
-    assert "No work has been done since the last progress report" in shown
+    assert "It has not run yet." in shown
     assert Job.objects.get().state == Job.State.QUEUED
 
 
@@ -220,14 +220,14 @@ def test_what_a_job_printed_is_on_its_page_after_its_end(lab, web):
     job = lab.until_state(lab.submit(printed), Job.State.SUCCEEDED)
     client, address = web(lab.user()), reverse("job", args=[job.pk])
     shown = client.get(address, {"tab": "logs"}).content.decode()
-    assert re.search(r'<pre id="log"[^>]*> 99%\n&lt;b&gt;bold&lt;/b&gt;', shown)
+    assert re.search(r"> 99%\n</span><span[^>]*>&lt;b&gt;bold&lt;/b&gt;\n", shown)
     assert "oops" in client.get(address, {"tab": "logs", "stream": "stderr"}).content.decode()
 
 
 def test_the_whole_log_is_downloaded_as_it_was_written(lab, web):
     lab.node("n1")
     job = lab.until_state(lab.submit(r"printf 'a\033[31mred'"), Job.State.SUCCEEDED)
-    answer = web(lab.user()).get(reverse("raw-log", args=[job.pk]))
+    answer = web(lab.user()).get(reverse("raw-log", args=[job.pk]), {"stream": "stdout"})
     assert b"".join(answer.streaming_content) == b"a\x1b[31mred"
 
 
@@ -240,7 +240,7 @@ def test_cancelling_a_running_job_names_its_gpus_and_the_work_at_stake(lab, web)
     assert re.search(r"[\d.]+ GPU-(seconds|minutes)", shown)
 
 
-@pytest.mark.parametrize("tab", ["overview", "why", "logs", "gpus", "attempts", "events", "spec"])
+@pytest.mark.parametrize("tab", ["overview", "why", "logs", "files", "gpus", "attempts", "events", "spec"])
 def test_every_tab_of_a_preempted_job_answers(tab, preempted, lab, web):
     assert web(lab.user()).get(reverse("job", args=[preempted.pk]), {"tab": tab}).status_code == 200
 

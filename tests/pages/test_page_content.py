@@ -196,8 +196,9 @@ def test_filters_become_chips_that_can_be_removed(jobs, member, web):
     assert [chip["without"] for chip in answer.context["chips"]] == ["?state=queued", "?q=bert"]
 
 
-def test_a_filter_that_matches_nothing_offers_to_clear_it(jobs, member, web):
-    assert "Clear filters" in web(member).get(reverse("jobs"), {"q": "no-such-job"}).content.decode()
+@pytest.mark.parametrize("query", [{"q": "no-such-job"}, {"tag": "sweep=1"}])
+def test_a_filter_that_matches_nothing_offers_to_clear_it(query, jobs, member, web):
+    assert "No job matches these filters" in web(member).get(reverse("jobs"), query).content.decode()
 
 
 def test_a_live_update_brings_the_rows_alone(jobs, member, web):

@@ -8,7 +8,14 @@ import pytest
 from cluster_app.models import GpuType
 from jobs_app.models import Attempt, Job, Team
 from scheduler_app.explain.rate_comparison import compare_rates, explain_placement
-from scheduler_app.explain.timeline import bar_segments, state_spans
+from scheduler_app.explain.timeline import (
+    Restarts,
+    axis_ticks,
+    bar_segments,
+    restarts_of,
+    seconds_by_gpus,
+    state_spans,
+)
 from scheduler_app.fairness.history import WINDOWS, Point, fairness, utilization
 from scheduler_app.gpu_watch.history import UsePoint, bucket_s
 from scheduler_app.logs.reading import readable
@@ -56,9 +63,34 @@ def test_a_finished_job_ends_at_its_end():
     assert spans(Job(created_at=NOON, finished_at=at(8)), [done], now=900)[-1] == ("running", 6)
 
 
-def test_the_pieces_of_a_bar_fill_it():
-    segments = bar_segments(state_spans(Job(created_at=NOON), [attempt(1, claimed=1, started=4)], at(9)))
-    assert sum(piece.width for piece in segments) == pytest.approx(1000, abs=0.1)
+def moved_job() -> tuple[Job, list[Attempt]]:
+    """It ran on V100 for 10 s, was moved, and runs on 2 A100."""
+    first, second = attempt(1, claimed=1, started=4, ended=14), attempt(2, claimed=14, started=16)
+    first.gpu_type, first.gpu_count, first.outcome = GpuType(name="v100"), 1, "moved"
+    second.gpu_type, second.gpu_count = GpuType(name="a100"), 2
+    return Job(created_at=NOON, work_lost_gpu_s=2.5), [first, second]
+
+
+def test_a_bar_is_filled_and_names_attempts_gpus_and_moves():
+    job, attempts = moved_job()
+    segments = bar_segments(state_spans(job, attempts, at(40)), attempts)
+    assert sum(piece.width for piece in segments) == pytest.approx(100, abs=0.1)
+    running = [(piece.label, piece.style, piece.is_move) for piece in segments if piece.span.state == "running"]
+    assert running == [("1: 1 x V100", "gpu-type-0", False), ("2: 2 x A100", "gpu-type-1", True)]
+
+
+def test_seconds_are_counted_by_gpu_type_and_restarts_are_told():
+    job, attempts = moved_job()
+    found = state_spans(job, attempts, at(40))
+    assert seconds_by_gpus(found, attempts) == {"v100": 10, "a100": 24}
+    assert restarts_of(job, found, attempts) == Restarts(1, 5, 2.5)
+    assert restarts_of(job, found, attempts[:1]) is None
+
+
+def test_the_axis_of_a_bar_spans_all_of_it():
+    ticks = axis_ticks(state_spans(Job(created_at=NOON), [], at(40)))
+    assert [(tick.at, tick.x) for tick in ticks] == [(at(10 * n), 25 * n) for n in range(5)]
+    assert [tick.text for tick in ticks][:2] == ["12:00:00 UTC", "12:00:10"]
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/jobs/{id}/gpus": OWN_JOB,
     "GET /api/v1/jobs/{id}/forecast": OWN_JOB,
     "GET /api/v1/jobs/{id}/logs": OWN_JOB,
+    "GET /api/v1/jobs/{id}/merged-log": OWN_JOB,
     "GET /api/v1/jobs/{id}/session": Row(job=403, stranger=404, reader=403, member=426, clerk=426, staff=426),
     "GET /api/v1/arrays/{id}": Row(job=403, stranger=404, reader=200, member=200, clerk=200, staff=200),
     "GET /api/v1/agents": for_all(),

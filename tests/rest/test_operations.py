@@ -132,7 +132,7 @@ def test_waits_are_counted_once_for_a_job(cluster: Lab, running: Job, metric: Ca
 
 def test_preemptions_are_counted_by_reason(cluster: Lab, running: Job, metric: Callable[..., float]) -> None:
     requeue_job(running, actor=None)
-    cluster.until(lambda: running.attempts.filter(outcome="preempted").exists())
+    cluster.until(lambda: running.attempts.filter(outcome="requeued").exists())
     assert metric("motley_preemptions_total", reason="requeue") == 1
     assert metric("motley_preempted_work_seconds_total") >= 0
 

@@ -9,10 +9,13 @@ from engines.protocol import (
     AttemptReport,
     EngineUnreachable,
     GpuReading,
+    JobFile,
     Launch,
     LogChunk,
     NodeReport,
     NodeShare,
+    NoSuchFile,
+    OpenedFile,
     Phase,
     SessionCommand,
     StopReason,
@@ -129,6 +132,12 @@ class PlayedEngine:
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:
         raise NotImplementedError
+
+    def list_files(self, job: str, path: str) -> list[JobFile]:
+        raise NoSuchFile
+
+    def open_file(self, job: str, path: str) -> OpenedFile:
+        raise NoSuchFile
 
     def session(self, attempt: int, rank: int) -> SessionCommand:
         raise NotImplementedError

@@ -108,7 +108,6 @@ def job_details(
         ("progress", progress(job)),
         ("rate", rate(job)),
         ("array", array["summary"] if array else ""),
-        ("tags", ", ".join(f"{name}={value}" for name, value in job["spec"].get("tags", {}).items())),
         ("submitted", when(job["created_at"], now)),
         ("started", when(job["started_at"], now)),
         ("finished", when(job["finished_at"], now)),
@@ -128,9 +127,10 @@ def _what_runs(spec: Mapping[str, Any]) -> list[tuple[str, Cell]]:
         ("command", command if isinstance(command, str) else shlex.join(map(str, command))),
         ("folder", str(spec.get("workdir", ""))),
         ("image", str(spec.get("image", ""))),
-        ("environment", ", ".join([*spec.get("env", {}), *spec.get("secrets", [])])),
+        ("environment", ", ".join([*spec.get("env", {}), *(f"{name} (secret)" for name in spec.get("secrets", []))])),
         ("time limit", str(spec.get("time_limit", ""))),
         ("retries", str(spec.get("retries", ""))),
+        ("tags", ", ".join(f"{name}={value}" for name, value in spec.get("tags", {}).items())),
         ("after", ", ".join(f"{need['job']} ({need['on']})" for need in spec.get("after", []))),
     ]
 

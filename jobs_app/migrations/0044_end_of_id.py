@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs_app', '0041_windows'),
+        ('jobs_app', '0043_budgets'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

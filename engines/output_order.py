@@ -1,0 +1,66 @@
+"""Order in which a rank's standard output and standard error were received: the sizes of both logs over time.
+
+A log has the bytes of one stream, without times. Beside both lies a file of records of equal length: the time, and how
+long each log was then. A record is made before the first bytes of the other stream, and once a second while a stream
+goes on. Between two records only one of the logs grows, so their bytes can be merged as they were received.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from engines.protocol import Stream
+
+ORDERED = (Stream.STDOUT, Stream.STDERR)
+RECORD_BYTES = 40
+"""13 digits of milliseconds since 1970, 12 digits of each size, two spaces and a newline."""
+PERIOD_S = 1.0
+
+
+class OrderRecord(NamedTuple):
+    """Sizes of the logs, in the order of `ORDERED`, at a time in milliseconds since 1970."""
+
+    at_ms: int
+    sizes: tuple[int, ...]
+
+
+class OutputOrder:
+    """Writes the records of one rank up to a limit; a full disk costs records, not output."""
+
+    def __init__(self, path: Path, *, limit_bytes: int, clock: Callable[[], float] = time.time) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._left = limit_bytes // RECORD_BYTES
+        self._clock = clock
+        self._sizes = dict.fromkeys(ORDERED, 0)
+        self._stream: Stream | None = None
+        self._at_s = 0.0
+
+    def note(self, stream: Stream, before: int, after: int) -> None:
+        """Bytes of this stream are being written: its log grows from `before` to `after` bytes."""
+        now_s, self._sizes[stream] = self._clock(), before
+        if stream is not self._stream or not 0 <= now_s - self._at_s < PERIOD_S:
+            self._write(int(1000 * now_s))
+            self._stream, self._at_s = stream, now_s
+        self._sizes[stream] = after
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _write(self, at_ms: int) -> None:
+        if self._left > 0:
+            first, second = self._sizes.values()
+            with suppress(OSError):
+                os.write(self._file, f"{at_ms:013d} {first:012d} {second:012d}\n".encode())
+                self._left -= 1
+
+
+def parse_order(data: bytes) -> list[OrderRecord]:
+    """Records of a part of the file that begins with a whole one; what is not a record is left out."""
+    lines = (data[at : at + RECORD_BYTES].split() for at in range(0, len(data) - RECORD_BYTES + 1, RECORD_BYTES))
+    return [
+        OrderRecord(int(at), (int(first), int(second)))
+        for at, first, second in (line for line in lines if len(line) == 3 and all(map(bytes.isdigit, line)))
+    ]
