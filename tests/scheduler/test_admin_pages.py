@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from audit_app.models import AuditEntry
 from cluster_app.models import Gpu, GpuType, Node
-from jobs_app.models import ApiToken, Job
+from jobs_app.models import ApiToken, Budget, Job
 from scheduler_app.models import PolicySetting
 from tests import parametrised_policy
 from tests.played_agent import JOINING, Played
@@ -255,8 +255,10 @@ def test_a_token_is_revoked(lab: Lab, admin: Client) -> None:
 
 def test_a_team_is_added_with_its_members(lab: Lab, admin: Client) -> None:
     team = {"name": "speech", "weight": 2, "max_job_weight": 4, "volunteers": "none", "members": [lab.user().pk]}
-    post(admin, reverse("admin:jobs_app_team_add"), **team)
+    no_budget = {"TOTAL_FORMS": 1, "INITIAL_FORMS": 0, "0-gpu_hours": "", "0-period": "month", "0-kind": "soft"}
+    post(admin, reverse("admin:jobs_app_team_add"), **team, **{f"budget-{name}": n for name, n in no_budget.items()})
     assert lab.submit(team="speech").team.name == "speech"
+    assert not Budget.objects.exists()
 
 
 def test_an_administrator_cancels_jobs(lab: Lab, admin: Client) -> None:
