@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from audit_app.models import AuditEntry
 from cluster_app.models import Gpu, GpuType, Node
-from jobs_app.models import ApiToken, Job, TeamQuota
+from jobs_app.models import ApiToken, Budget, Job, TeamQuota
 from scheduler_app.models import PolicySetting
 from tests import parametrised_policy
 from tests.played_agent import JOINING, Played
@@ -257,12 +257,18 @@ def test_a_team_is_added_with_its_members(lab: Lab, admin: Client) -> None:
     team = {"name": "speech", "weight": 2, "max_job_weight": 4, "volunteers": "none", "members": [lab.user().pk]}
     post(admin, reverse("admin:jobs_app_team_add"), **team, **quota_forms())
     assert lab.submit(team="speech").team.name == "speech"
+    assert not Budget.objects.exists()
 
 
 def quota_forms(**first: Any) -> dict[str, Any]:
-    """Forms of a team's quotas on GPU types: none, or one with these values."""
+    """Forms of a team's budget, which is none, and of its quotas on GPU types: none, or one with these values."""
+    no_budget = {"TOTAL_FORMS": 1, "INITIAL_FORMS": 0, "0-gpu_hours": "", "0-period": "month", "0-kind": "soft"}
     counts = {"quotas-TOTAL_FORMS": len(first) and 1, "quotas-INITIAL_FORMS": 0}
-    return counts | {f"quotas-0-{name}": value for name, value in first.items()}
+    return (
+        {f"budget-{name}": value for name, value in no_budget.items()}
+        | counts
+        | {f"quotas-0-{name}": value for name, value in first.items()}
+    )
 
 
 def test_a_team_gets_a_quota_on_a_gpu_type(lab: Lab, admin: Client) -> None:
