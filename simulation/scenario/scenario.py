@@ -178,6 +178,16 @@ class Scenario:
         str | None,
         typer.Option(metavar="UP:DOWN", help="Mean hours that nodes are up and down, for example 720:4.", **HOW),
     ] = None
+    windows: Annotated[
+        str | None,
+        typer.Option(
+            "--window",
+            metavar="TYPE[/NODES]:FROM:HOURS[:EVERY],…",
+            help="By the service's rules: maintenance of the first nodes of a type, or of all, in hours from the first "
+            "arrival: v100/2:8:2:24.",
+            **HOW,
+        ),
+    ] = None
     parts: Annotated[
         int,
         typer.Option(
@@ -229,6 +239,7 @@ class Scenario:
             shuffle_types=self.shuffle_types,
             mixed_gangs=self.mixed_gangs,
             failures=self.failures,
+            windows=self.windows,
             checkpoint_s=self.checkpoint_s,
             min_run_s=self.min_run_s,
             first_start_s=self.first_start_s,
