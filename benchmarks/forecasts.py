@@ -309,9 +309,10 @@ def main() -> None:
     parser.add_argument("--loads", type=float, nargs="*", default=LOADS)
     parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS)
     parser.add_argument("--draws", type=int, default=32)
+    parser.add_argument("--lengths", nargs="*", default=("declared", "unknown"), choices=("declared", "unknown"))
     options = parser.parse_args()
     sys.stdout.write("| | horizon | forecasts | within | before | after | median error, min | width |\n")
-    for declared in (True, False):
+    for declared in (length == "declared" for length in options.lengths):
         for load in options.loads:
             ends, starts, seconds = list[Outcome](), list[Outcome](), list[tuple[int, float]]()
             for seed in options.seeds:

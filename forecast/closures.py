@@ -6,7 +6,7 @@ import numpy as np
 
 from allocation.inventory import Inventory
 from allocation.problem import Problem
-from allocation.rounds.windows import Stays, Windows, closed_by, node_sets_of, open_nodes, weights_of
+from allocation.rounds.windows import Stays, Windows, closed_by, node_sets_of, open_rows
 from estimation.types import Bools, Floats, Ints
 
 NO_ROWS = np.zeros(0, dtype=np.int64)
@@ -25,13 +25,8 @@ class Closures:
         """The problem of those of these rows that may start or stay somewhere, and what is left to them."""
         if self.windows is None or stays is None:
             return problem, inventory, rows
-        left = open_nodes(problem, inventory, self.windows.after(now_s), stays)
-        able = np.flatnonzero(left.possible.any(axis=1))
-        position = np.full(len(rows) + 1, -1)
-        position[able] = np.arange(len(able))
-        rate = np.where(left.possible, problem.rate, 0)[able]
-        some = replace(problem.subset(able), rate=rate, weight=weights_of(problem, able))
-        return some, left.inventory.of_rows(able, position[inventory.holder]), rows[able]
+        some, left, able = open_rows(problem, inventory, self.windows.after(now_s), stays)
+        return some, left, rows[able]
 
     def inventory_for(self, rows: Ints, inventory: Inventory, stays: Stays | None, now_s: float) -> Inventory:
         """The inventory with the nodes that are left to these rows; those of others are of no account."""

@@ -107,6 +107,19 @@ def open_nodes(problem: Problem, inventory: Inventory, windows: Windows, stays: 
     return OpenNodes(narrowed, possible, _of_use(problem, inventory, windows, closed))
 
 
+def open_rows(
+    problem: Problem, inventory: Inventory, windows: Windows, stays: Stays
+) -> tuple[Problem, Inventory, Ints]:
+    """The problem and inventory of the jobs that may start or stay somewhere, and their rows."""
+    left = open_nodes(problem, inventory, windows, stays)
+    able = np.flatnonzero(left.possible.any(axis=1))
+    position = np.full(len(left.possible) + 1, -1)
+    position[able] = np.arange(len(able))
+    rate = np.where(left.possible, problem.rate, 0)[able]
+    some = replace(problem.subset(able), rate=rate, weight=weights_of(problem, able))
+    return some, left.inventory.of_rows(able, position[inventory.holder]), able
+
+
 def closed_by(windows: Windows, stays: Stays, team: Ints) -> Bools:
     """Whether each job is kept from the nodes of a type in each window: (m, V, n)."""
     length_s, gap_s = stays.length_s[:, None, :], windows.gap_s[None, :, None]

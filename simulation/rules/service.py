@@ -11,7 +11,9 @@ from allocation.policies.parameters import Policy
 from allocation.problem import runnable
 from allocation.quotas import Quotas
 from allocation.rounds.mechanism import reset_due
+from allocation.rounds.windows import open_rows
 from allocation.types import Bools, Floats, Ints
+from simulation.clock.maintenance import Maintenance
 from simulation.clock.node_failures import Failures
 from simulation.clock.round_rules import PlannedRound
 from simulation.clock.state import State
@@ -56,12 +58,15 @@ class ServiceRules:
     """How CPUs are shared out; None: in proportion to GPUs. Jobs that share a GPU have CPUs in proportion."""
     node_price: Floats | None = None
     """Price (N,) of a GPU of each node per hour, by which it places."""
+    maintenance: Maintenance | None = None
     _decision: Decision | None = None
     _owner: Ints = field(init=False)
     _sharer: Ints = field(init=False)
     _node_type: Ints = field(init=False)
     _gpu_node: Ints = field(init=False)
     _shares_since_s: float | None = None
+    _closed: Bools = field(init=False)
+    """Nodes (N,) in maintenance."""
 
     def __post_init__(self) -> None:
         sizes = [gpus for nodes in self.cluster.node_gpus for gpus in nodes]
@@ -69,9 +74,10 @@ class ServiceRules:
         self._gpu_node = np.repeat(np.arange(len(sizes)), sizes)
         self._owner = np.full(int(self.cluster.capacity.sum()), -1, dtype=np.int64)
         self._sharer = self._owner.copy()
+        self._closed = np.zeros(len(sizes), dtype=np.bool_)
 
     def plan(self, state: State, *, changed: bool) -> PlannedRound:
-        changed |= self._nodes_changed(state)
+        changed |= self._nodes_changed(state) | self._nodes_maintained(state)
         self._renew_shares(state, changed=changed)
         rows = state.active[self._can_run_now(state)]
         if not rows.size:
@@ -82,6 +88,12 @@ class ServiceRules:
         inventory = self._inventory(state, rows)
         if not self.places_by_deadline:
             problem = replace(problem, deadline_s=np.full(len(rows), np.inf))
+        if self.maintenance is not None:
+            stays = self.maintenance.stays(problem, min_run_s=self.min_run_s)
+            problem, inventory, able = open_rows(problem, inventory, self.maintenance.at(state.now_s), stays)
+            rows = rows[able]
+            if not rows.size:
+                return self._nothing_runs(state)
         plan = plan_round(
             problem, inventory, Quotas.none(len(rows)), self._asked(changed=changed), round_s=self.round_s
         )
@@ -107,7 +119,7 @@ class ServiceRules:
         self._owner[up] = np.where(plan.owner >= 0, rows[plan.owner], -1)
         self._sharer[up] = np.where(sharer >= 0, rows[sharer], -1)
         changes = plan.assignment != state.held[rows]
-        steady = self.timeless and self.node_failures is None and not (changes | starts).any() and _repeats(plan)
+        steady = self._is_timeless and not (changes | starts).any() and _repeats(plan)
         place = np.searchsorted(state.active, rows)
         assignment, started = np.full(len(state.active), -1), np.zeros(len(state.active), dtype=np.bool_)
         assignment[place], started[place] = plan.assignment, starts | (changes & (plan.assignment >= 0))
@@ -169,18 +181,34 @@ class ServiceRules:
             return False
         before = self.node_failures.down.copy()
         failed = self.node_failures.pass_until(state.now_s)
-        on_failed = failed[self._gpu_node]
-        lost = np.intersect1d(np.append(self._owner[on_failed], self._sharer[on_failed]), state.active)
-        state.lose(lost)
-        for on in (self._owner, self._sharer):
-            on[np.isin(on, lost)] = -1
+        self._stop(state, self._jobs_on(state, failed))
         return bool(failed.any() or (self.node_failures.down != before).any())
 
+    def _nodes_maintained(self, state: State) -> bool:
+        """Stop jobs on nodes whose window has come, with their work saved; whether nodes came or went."""
+        if self.maintenance is None:
+            return False
+        before, self._closed = self._closed, self.maintenance.closed(state.now_s)
+        leave = self._jobs_on(state, self._closed)
+        state.save(leave)
+        self._stop(state, leave)
+        return bool((self._closed != before).any())
+
+    def _jobs_on(self, state: State, nodes: Bools) -> Ints:
+        """Active jobs that hold GPUs on these nodes (N,)."""
+        there = nodes[self._gpu_node]
+        return np.intersect1d(np.append(self._owner[there], self._sharer[there]), state.active)
+
+    def _stop(self, state: State, rows: Ints) -> None:
+        """Put jobs back into the queue, as they were at their last checkpoint."""
+        state.lose(rows)
+        for on in (self._owner, self._sharer):
+            on[np.isin(on, rows)] = -1
+
     def _gpus_up(self) -> Bools:
-        """Which GPUs of the cluster are on nodes that are up."""
-        if self.node_failures is None:
-            return np.ones(len(self._owner), dtype=np.bool_)
-        return ~self.node_failures.down[self._gpu_node]
+        """Which GPUs of the cluster are on nodes that are up and not in maintenance."""
+        down = self._closed if self.node_failures is None else self._closed | self.node_failures.down
+        return ~down[self._gpu_node]
 
     def _capacity(self) -> Ints:
         return np.bincount(self._node_type[self._gpu_node[self._gpus_up()]], minlength=len(self.cluster.gpu_types))
@@ -192,9 +220,13 @@ class ServiceRules:
 
     def _asked(self, *, changed: bool) -> Policy:
         decision = self._decision
-        if changed or not self.timeless or decision is None or decision.shares is None:
+        if changed or self.maintenance or not self.timeless or decision is None or decision.shares is None:
             return self.policy
         return lambda _: decision
+
+    @property
+    def _is_timeless(self) -> bool:
+        return self.timeless and self.node_failures is None and self.maintenance is None
 
     def relax(self) -> None:
         """No rule waits: every round is planned anew."""

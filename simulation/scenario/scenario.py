@@ -193,6 +193,16 @@ class Scenario:
         float,
         typer.Option("--cpus-per-gpu", min=0.01, metavar="CPUS", help="CPUs of nodes, over their GPUs.", **HOW),
     ] = 8
+    windows: Annotated[
+        str | None,
+        typer.Option(
+            "--window",
+            metavar="TYPE[/NODES]:FROM:HOURS[:EVERY],…",
+            help="By the service's rules: maintenance of the first nodes of a type, or of all, in hours from the first "
+            "arrival: v100/2:8:2:24.",
+            **HOW,
+        ),
+    ] = None
     parts: Annotated[
         int,
         typer.Option(
@@ -244,6 +254,7 @@ class Scenario:
             shuffle_types=self.shuffle_types,
             mixed_gangs=self.mixed_gangs,
             failures=self.failures,
+            windows=self.windows,
             checkpoint_s=self.checkpoint_s,
             min_run_s=self.min_run_s,
             first_start_s=self.first_start_s,

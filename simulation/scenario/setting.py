@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from allocation.policies import POLICIES, REGISTRY
 from allocation.policies.parameters import Policy, with_parameters
+from simulation.clock.maintenance import Maintenance, MaintenanceWindow
 from simulation.clock.node_failures import NodeFailures
 from simulation.clock.progress import FixedRates
 from simulation.clock.round_rules import RoundRules
@@ -42,6 +43,10 @@ from simulation.workloads.wrong_estimates import RIGHT, WrongEstimates
 GAVEL_SHUFFLE_SEED = 5
 """Offset that Gavel adds to the seed of a run for the order of its GPU types."""
 
+HOURS = r"\d{1,6}(?:\.\d{1,6})?"
+WINDOW = re.compile(
+    rf"(?P<type>[^/:]+)(?:/(?P<nodes>\d{{1,6}}))?:(?P<begin>{HOURS}):(?P<length>{HOURS})(?::(?P<every>{HOURS}))?"
+)
 SEEDS, MOST_SEEDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?"), 1000
 
 
@@ -62,6 +67,7 @@ class Setting:
     mixed_gangs: bool = False
     failures: tuple[float, float] | None = None
     """Mean seconds that a node is up and down; None: nodes do not fail."""
+    windows: tuple[MaintenanceWindow, ...] = ()
     checkpoint_s: float = 0.0
     min_run_s: float = 0.0
     first_start_s: float = 0.0
@@ -81,6 +87,7 @@ class Setting:
         policy: str,
         rules: str,
         failures: str | None,
+        windows: str | None = None,
         mixed_gangs: bool = False,
         parts: int = 1,
         cpu_memory: str = CpuRule.PROPORTIONAL,
@@ -107,7 +114,10 @@ class Setting:
             if rules != "service":
                 raise InvalidSetting(f"--cpu-memory {cpu_memory} needs the service's rules, which know nodes")
             others["cpu_shares"] = CpuShares(CpuRule(cpu_memory), cpus_per_gpu)
-        others |= {"failures": _read_failures(failures), "mixed_gangs": mixed_gangs, "parts": parts}
+        if windows is not None and rules != "service":
+            raise InvalidSetting("--window is maintenance by the service's rules")
+        others |= {"failures": _read_failures(failures), "windows": read_windows(windows)}
+        others |= {"mixed_gangs": mixed_gangs, "parts": parts}
         return cls(policy=name, parameters=parameters, rules=rules, **others)
 
     @property
@@ -255,6 +265,23 @@ def _read_failures(words: str | None) -> tuple[float, float] | None:
     return up_h * 3600, down_h * 3600
 
 
+def read_windows(words: str | None) -> tuple[MaintenanceWindow, ...]:
+    """Parse `v100:8:2:24,t4/3:30:4`: all V100 nodes after 8 h for 2 h, again each 24 h, and three T4 nodes once."""
+    return tuple(_read_window(part) for part in words.split(",")) if words else ()
+
+
+def _read_window(words: str) -> MaintenanceWindow:
+    found = WINDOW.fullmatch(words.strip())
+    if found is None or float(found["length"]) <= 0 or found["nodes"] == "0":
+        raise InvalidSetting(f"'{words}' is not TYPE[/NODES]:FROM:HOURS[:EVERY] in hours, as in v100/2:8:2:24")
+    hours = [float(found[name]) for name in ("begin", "length")]
+    every = float(found["every"]) if found["every"] else inf
+    if every <= hours[1]:
+        raise InvalidSetting(f"'{words}' begins again before it has ended: give EVERY more than {hours[1]:g} hours")
+    nodes = int(found["nodes"]) if found["nodes"] else None
+    return MaintenanceWindow(found["type"], nodes, *(3600 * hour for hour in (*hours, every)))
+
+
 def _refuse_unknown(what: str, name: str, known: Iterable[str]) -> None:
     if name not in known:
         raise InvalidSetting(f"unknown {what} '{name}'; choose from {', '.join(known)}")
@@ -297,7 +324,14 @@ def _service(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluste
         event_delay_s=setting.event_delay_s,
         release_s=setting.release_s,
         cpu_shares=setting.cpu_shares,
+        maintenance=_maintenance(setting, cluster),
     )
+
+
+def _maintenance(setting: Setting, cluster: Cluster) -> Maintenance | None:
+    for window in setting.windows:
+        _refuse_unknown("GPU type of --window", window.gpu_type, cluster.gpu_types)
+    return Maintenance.of(setting.windows, cluster, round_s=setting.round_s) if setting.windows else None
 
 
 def _sia(setting: Setting, policy: Policy, cluster: Cluster) -> tuple[Cluster, RoundRules]:
