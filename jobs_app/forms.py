@@ -121,7 +121,11 @@ class JobForm(forms.Form):
             spec["checkpoint"] = checkpoint
         if data["not_preemptible"]:
             spec["preemptible"] = False
-        spec |= self._more()
+        more = self._more()
+        if twice := [name for name in more if spec.get(name) and spec[name] != more[name]]:
+            text = f"{', '.join(twice)} is a field of its own above, with another value: leave it out in one of them."
+            raise InvalidSpec.at("/more", "given_twice", text)
+        spec |= more
         return {name: spec[name] for name in sorted(spec, key=_place)}
 
     def _more(self) -> dict[str, Any]:

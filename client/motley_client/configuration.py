@@ -23,7 +23,7 @@ def configuration(*, url: str | None, token: str | None, environ: Mapping[str, s
     path = configuration_file(environ)
     saved = read_file(path)
     return Configuration(
-        url=_address(url or environ.get("MOTLEY_URL") or saved.get("url") or _missing("url", "address", path)),
+        url=whole_address(url or environ.get("MOTLEY_URL") or saved.get("url") or _missing("url", "address", path)),
         token=token or environ.get("MOTLEY_TOKEN") or saved.get("token") or _missing("token", "token", path),
     )
 
@@ -63,7 +63,8 @@ def write_file(path: Path, settings: Configuration) -> None:
         fresh.unlink(missing_ok=True)
 
 
-def _address(url: str) -> str:
+def whole_address(url: str) -> str:
+    """The address, which must have its scheme."""
     if not url.startswith(("http://", "https://")):
         raise ConfigurationError(f"Invalid address {url}: it must begin with http:// or https://, e.g. http://{url}.")
     return url

@@ -34,6 +34,12 @@ def test_login_keeps_the_token_where_only_its_owner_can_read_it(service: Live, s
     assert service.token not in result.stdout + result.stderr
 
 
+def test_login_asks_for_no_token_of_an_address_without_its_scheme(stranger: Motley, file: Path) -> None:
+    result = stranger("login", "nohost", typed="mot_x\n")
+    assert (result.exit_code, "e.g. http://nohost." in result.stderr, "API token" in result.stderr) == (2, True, False)
+    assert not file.exists()
+
+
 def test_login_replaces_a_file_that_others_could_read(service: Live, stranger: Motley, file: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text(f"url: {service.url}\n")

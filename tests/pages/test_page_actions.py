@@ -75,6 +75,8 @@ def test_at_most_more_gpus_makes_the_job_elastic(member, cluster, web):
         ({"more": "a: [b"}, "more"),
         ({"more": "sensitivity: {dataset: 1GiB}"}, "more"),
         ({"more": "just words"}, "more"),
+        ({"more": "gpus: 4"}, "more"),
+        ({"more": "name: other"}, "more"),
     ],
 )
 def test_a_fault_is_said_at_its_field(wrong, field, member, cluster, web):

@@ -9,7 +9,14 @@ import typer
 
 from motley_client.client import Client
 from motley_client.completion import tokens as known_tokens
-from motley_client.configuration import Configuration, ConfigurationError, configuration_file, read_file, write_file
+from motley_client.configuration import (
+    Configuration,
+    ConfigurationError,
+    configuration_file,
+    read_file,
+    whole_address,
+    write_file,
+)
 from motley_client.lookup import connect, find_token
 from motley_client.responses import Me, Scope
 from motley_client.tables.account import me_details, tokens_table
@@ -29,7 +36,8 @@ def login(
     """
     file = configuration_file(os.environ)
     known = url or context.obj["url"] or os.environ.get("MOTLEY_URL") or read_file(file).get("url")
-    address = (url or context.obj["url"] or _asked("Address of the service", default=known)).rstrip("/")
+    typed = url or context.obj["url"] or _asked("Address of the service", default=known)
+    address = whole_address(typed.rstrip("/"))
     text = context.obj["token"] or _asked(f"API token (create one at {address}/tokens)", hidden=True)
     with Client(address, text) as client:
         me = client.me()
