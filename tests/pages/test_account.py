@@ -147,8 +147,8 @@ def test_a_changed_password_is_on_the_list_without_the_password(mia, web):
 def test_what_is_changed_in_the_admin_is_on_the_list_with_the_fields(staff, member, web):
     team = member.teams.get(name="vision")
     limits = {name: getattr(team, name) for name in ("max_job_weight", "max_code_mib", "volunteers")}
-    no_budget = {"budget-TOTAL_FORMS": 0, "budget-INITIAL_FORMS": 0}
-    fields = {"name": "vision", "weight": 3, **limits, "members": [member.pk], **no_budget}
+    inlines = {f"{form}-{count}_FORMS": 0 for form in ("budget", "quotas") for count in ("TOTAL", "INITIAL")}
+    fields = {"name": "vision", "weight": 3, **limits, "members": [member.pk], **inlines}
     web(staff).post(reverse("admin:jobs_app_team_change", args=[team.pk]), fields)
     entry = AuditEntry.objects.get(action="admin.change")
     assert (entry.actor, entry.target, entry.message) == (staff, "team vision", "Weight")

@@ -282,7 +282,8 @@ def test_an_administrator_gives_a_team_a_budget_and_a_wrong_one_is_refused(clust
     browser.force_login(cluster.user("root", "ops", staff=True))
     address = f"/admin/jobs_app/team/{team.pk}/change/"
     plain = {"name": "vision", "weight": 1, "max_job_weight": 1, "volunteers": team.volunteers}
-    inline = {"budget-TOTAL_FORMS": 1, "budget-INITIAL_FORMS": 0, "budget-0-period": "month", "budget-0-kind": "hard"}
+    counts = {"budget-TOTAL_FORMS": 1, "budget-INITIAL_FORMS": 0, "quotas-TOTAL_FORMS": 0, "quotas-INITIAL_FORMS": 0}
+    inline = {**counts, "budget-0-period": "month", "budget-0-kind": "hard"}
     refused = browser.post(address, plain | inline | {"budget-0-gpu_hours": "-3"})
     assert "Write from 0.001 to 1000000000 GPU-hours" in refused.content.decode()
     assert browser.post(address, plain | inline | {"budget-0-gpu_hours": "250"}).status_code == 302
