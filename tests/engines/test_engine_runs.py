@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from engines.protocol import EngineError, NodeLaunch, Phase, SiteReason, Stream
+from engines.protocol import OUTPUT, EngineError, NodeLaunch, Phase, SiteReason, Stream
 from tests.engines.engine_lab import Lab, python, until
 
 
@@ -31,7 +31,7 @@ def test_the_times_of_an_attempt_are_in_order(lab: Lab) -> None:
 @pytest.mark.on_slurm
 def test_what_a_job_prints_is_in_its_two_logs(lab: Lab) -> None:
     attempt = lab.run("echo out; echo err >&2")
-    assert [lab.output(attempt, stream) for stream in Stream] == [b"out\n", b"err\n", b""]
+    assert [lab.output(attempt, stream) for stream in OUTPUT] == [b"out\n", b"err\n", b""]
 
 
 def test_an_attempt_that_runs_says_so(lab: Lab) -> None:

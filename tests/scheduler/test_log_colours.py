@@ -2,7 +2,10 @@
 
 import pytest
 
-from scheduler_app.logs.ansi import PLAIN, styled
+from engines.protocol import Stream
+from scheduler_app.logs.ansi import PLAIN, Piece, styled
+from scheduler_app.logs.lines import ShownLine
+from scheduler_app.templatetags.logs import log_lines
 
 
 def pieces(line: str) -> list[tuple[str, str]]:
@@ -47,3 +50,11 @@ def test_a_line_of_many_colours_ends_plain() -> None:
     found = styled(b"\x1b[31ma\x1b[32mb" * 10_000)[0]
     assert len(found) == 201
     assert "".join(piece.text for piece in found) == "ab" * 10_000
+
+
+@pytest.mark.parametrize(("ranks", "marked"), [([0, 0], 0), ([0, 1], 2)])
+def test_ranks_are_marked_where_there_are_several(ranks: list[int], marked: int) -> None:
+    lines = [ShownLine(None, rank, Stream.STDERR, [Piece("<i>", "in-red")]) for rank in ranks]
+    drawn = log_lines(lines)
+    assert drawn.count("data-gang") == marked
+    assert drawn.count('<span class="in-red">&lt;i&gt;</span>\n</span>') == 2

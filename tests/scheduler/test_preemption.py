@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from jobs_app.lifecycle.commands import cancel_job
-from jobs_app.models import Attempt, Job
+from jobs_app.models import Attempt, Job, Reason
 from scheduler_app.models import GpuClaim, Round
 from scheduler_app.round.replay import replay_round
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -45,6 +45,20 @@ def test_the_receipt_names_the_job_that_gets_the_gpus(lab: Lab, victim: Job) -> 
         Attempt.StopReason.PREEMPT,
         "made room for rival",
     )
+
+
+def test_a_job_waits_for_gpus_only_while_somebody_is_leaving_them(lab: Lab) -> None:
+    lab.node("n1", gpus=1)
+    victim = lab.submit(SLOW_TO_STOP, name="victim")
+    lab.running(victim)
+    rival = lab.submit(UNTIL_LET_GO, name="rival")
+    lab.until(rival.attempts.exists)
+    rival.refresh_from_db()
+    assert rival.reason == Reason.AWAITING_RELEASE
+    lab.let_go(victim)
+    lab.until(lambda: rival.attempts.exclude(state=Attempt.State.CLAIMED).exists())
+    rival.refresh_from_db()
+    assert rival.reason in ("", Reason.STARTING)
 
 
 def test_the_receipt_says_what_work_was_lost(lab: Lab, victim: Job) -> None:
