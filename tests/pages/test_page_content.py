@@ -209,7 +209,8 @@ def test_a_live_update_brings_the_rows_alone(jobs, member, web):
 
 def test_the_home_page_tells_a_newcomer_what_to_type(member, cluster, web):
     shown = web(member).get("/").content.decode()
-    assert "motley submit --gpus 1 --name hello --team language -- python" in shown
+    assert "motley login http://testserver" in shown
+    assert "motley submit --team language -- python" in shown
 
 
 def test_the_home_page_says_when_the_scheduler_is_silent(decided, member, web):
