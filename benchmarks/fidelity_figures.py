@@ -87,8 +87,14 @@ def _of_attempts(record: Record) -> dict[str, list[float]]:
         "round to first step, first attempts": _between(first, "decided_at", "first_step_at"),
         "round to first step, restarts": _between(again, "decided_at", "first_step_at"),
         "last step to end": _between(attempts, "step_at", "ended_at", lambda a: a["outcome"] == "succeeded"),
-        "preemption to end": _between(attempts, "stopping_at", "ended_at", lambda a: a["outcome"] == "preempted"),
+        "preemption to end": _between(
+            attempts, "stopping_at", "ended_at", lambda a: a["outcome"] in ("preempted", "moved")
+        ),
     }
+
+
+def _made_room(attempt: Row) -> bool:
+    return attempt["outcome"] in ("preempted", "moved")
 
 
 def _between(

@@ -15,6 +15,7 @@ from jobs_app.errors import JobsError
 from jobs_app.lifecycle.verdict import Ending, Verdict, judge
 from jobs_app.measurement.counters import Count, tally
 from jobs_app.models import Attempt, Job, JobEvent, Metric, Reason
+from jobs_app.models.attempt import STOPPED
 
 State = Attempt.State
 Kind = JobEvent.Kind
@@ -28,8 +29,6 @@ OF_ATTEMPT = (
     *("id", "job_id", "number", "state", "stop_reason", "stop_note", "started_at", "step_at", "gpu_count"),
     *("nodes", "round_number", "checkpoint_at"),
 )
-STOPPED = (Attempt.Outcome.PREEMPTED, Attempt.Outcome.MOVED, Attempt.Outcome.REQUEUED)
-"""Outcomes after which the job goes on later."""
 JOB_COLUMNS = tuple(name for name in OF_JOB if name not in {"id", "name", "array_index", "retries"})
 """The columns that the end of an attempt may change."""
 ATTEMPT_COLUMNS = ("state", "outcome", "exit_code", "message", "ended_at", "gone_at", "work_lost_gpu_s")

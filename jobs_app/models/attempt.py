@@ -187,7 +187,7 @@ class Attempt(models.Model):
     @property
     def goes_on_later(self) -> bool:
         """Whether it ended so that its job is resumed later."""
-        return self.outcome in (self.Outcome.PREEMPTED, self.Outcome.MOVED, self.Outcome.REQUEUED)
+        return self.outcome in STOPPED
 
     @property
     def replicas(self) -> int:
@@ -205,3 +205,7 @@ class Attempt(models.Model):
         if not (self.step_at and self.first_step_at and self.step_at > self.first_step_at):
             return None
         return ((self.step or 0) - (self.first_step or 0)) / (self.step_at - self.first_step_at).total_seconds()
+
+
+STOPPED = (Attempt.Outcome.PREEMPTED, Attempt.Outcome.MOVED, Attempt.Outcome.REQUEUED)
+"""Outcomes after which the job goes on later."""

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import User
+from django.db.models import Exists, OuterRef
 from uuid_utils.compat import uuid7
 
 from cluster_app.acceptance import ACCEPTANCE
@@ -140,12 +141,12 @@ class Admission:
 
     def _most_on_any_type(self, team: Team, gpu_types: Collection[str]) -> int | None:
         """Most GPUs of one type that quotas let the team's job have; None: there is a type without a limit."""
+        if not team.has_quotas:  # type: ignore[attr-defined]  # annotated: most teams cost no query more
+            return None
         if team.pk not in self._limits:
             quotas = TeamQuota.objects.filter(team=team).select_related("gpu_type")
             self._limits[team.pk] = {quota.gpu_type.name: quota.most for quota in quotas}
         limits = self._limits[team.pk]
-        if not limits:
-            return None
         allowed = gpu_types or [node.gpu_type for node in self._inventory]
         most = [limits.get(name) for name in allowed]
         return None if None in most else max((limit for limit in most if limit is not None), default=None)
@@ -202,7 +203,8 @@ def _visible_to(owner: User, wanted: list[UUID]) -> Iterator[UUID]:
 
 def _team_of(name: str | None, owner: User) -> Team:
     """The named team; without a name the submitter's only one."""
-    every = Team.objects.select_related("budget")
+    quotas = TeamQuota.objects.filter(team=OuterRef("pk"))
+    every = Team.objects.select_related("budget").annotate(has_quotas=Exists(quotas))
     teams = every if owner.is_staff else every.filter(members=owner)
     mine = list(teams if name is None else teams.filter(name=name))
     if name is None and owner.is_staff:

@@ -16,6 +16,7 @@ from django.db.models.functions import Coalesce, Greatest, Least
 
 from database.time_bucket import EpochSeconds
 from jobs_app.models import Attempt, Job
+from jobs_app.models.attempt import STOPPED
 from scheduler_app.fairness.budgets import midnight, period_around
 from scheduler_app.models import TeamMonth
 
@@ -108,7 +109,7 @@ def _waits(jobs: Any) -> Columns:
 def _waste(attempts: Any, since: datetime, until: datetime) -> Columns:
     ended = attempts.filter(ended_at__gte=since, ended_at__lt=until)
     ran_s = F("gpu_count") * (EpochSeconds(F("ended_at")) - EpochSeconds(F("started_at")))
-    stopped = Q(outcome__in=(Attempt.Outcome.PREEMPTED, Attempt.Outcome.LOST))
+    stopped = Q(outcome__in=(*STOPPED, Attempt.Outcome.LOST))
     sums = (
         ended.order_by()
         .values("job__team")
