@@ -110,7 +110,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(group))
         if item.nodeid.removeprefix("tests/").startswith(SLOW):
             item.add_marker(pytest.mark.slow)
-        if _uses_the_database(item):
+        if _is_about_the_database(item):
             item.add_marker(pytest.mark.database)
     items.sort(key=_place_in_the_run)
 
@@ -125,11 +125,14 @@ def _shared_fixture(item: pytest.Item) -> str | None:
 
 
 def _uses_the_database(item: pytest.Item) -> bool:
-    """Whether another database could change the outcome."""
-    names = {*getattr(item, "fixturenames", ())}
-    if "slurm_cluster" in names or item.nodeid.startswith("tests/scheduler/test_every_policy_live"):
-        return False  # about Slurm and about policies: the rows are those of other tests
-    return bool({"db", "transactional_db", "live_server"} & names or item.get_closest_marker("django_db"))
+    names = getattr(item, "fixturenames", ())
+    return bool({"db", "transactional_db", "live_server"} & {*names} or item.get_closest_marker("django_db"))
+
+
+def _is_about_the_database(item: pytest.Item) -> bool:
+    """Whether another database could change the outcome: of Slurm and of policies the rows are those of other tests."""
+    elsewhere = "slurm_cluster" in getattr(item, "fixturenames", ())
+    return _uses_the_database(item) and not (elsewhere or "test_every_policy_live" in item.nodeid)
 
 
 def _place_in_the_run(item: pytest.Item) -> int:

@@ -52,9 +52,8 @@ LAUNCHERS = {"env", "python", "python3", "torchrun", "accelerate", "launch", "ba
 
 def name_of(command: str | Sequence[str]) -> str:
     """Default name of a job: that of its script or module, or else of its first program."""
-    words = [
-        word for word in (_words(command) if isinstance(command, str) else command) if "=" not in word.split("/")[0]
-    ]
+    every = _words(command) if isinstance(command, str) else map(str, command)  # what is no word the service refuses
+    words = [word for word in every if "=" not in word.split("/")[0]]
     scripts = (word for word in words if re.search(r"\.(py|sh|R|jl)\Z", word))
     modules = (after.rsplit(".", 1)[-1] for word, after in pairwise(words) if word == "-m")
     programs = (word for word in words if word not in LAUNCHERS and not word.startswith("-"))

@@ -127,7 +127,7 @@ def test_a_running_job_that_is_held_goes_back_to_the_queue_and_stays_there(lab: 
     hold_job(running, actor=None)
     lab.until_state(running, State.QUEUED)
     lab.round()
-    assert (fresh(running).held, running.state, outcomes(lab, running)) == (True, State.QUEUED, [Outcome.PREEMPTED])
+    assert (fresh(running).held, running.state, outcomes(lab, running)) == (True, State.QUEUED, [Outcome.REQUEUED])
 
 
 def test_a_job_held_while_it_waits_for_its_gpus_goes_back_to_the_queue(lab: Lab, waiting_for_gpus: Job) -> None:
@@ -159,7 +159,7 @@ def test_a_requeued_job_runs_again(lab: Lab, running: Job) -> None:
     requeue_job(running, actor=lab.user())
     lab.until(lambda: len(lab.attempts(running)) == 2)
     lab.running(running)
-    assert outcomes(lab, running) == [Outcome.PREEMPTED, ""]
+    assert outcomes(lab, running) == [Outcome.REQUEUED, ""]
 
 
 def test_a_queued_job_cannot_be_requeued(lab: Lab) -> None:
@@ -234,7 +234,7 @@ def test_a_later_attempt_knows_that_it_resumes(lab: Lab) -> None:
 def test_exit_75_costs_no_retry(lab: Lab) -> None:
     lab.node("n1")
     job = lab.until_state(lab.submit('test "$MOTLEY_RESUME" = 1 || exit 75'), State.SUCCEEDED)
-    assert (outcomes(lab, job), job.failures, job.requeues) == ([Outcome.PREEMPTED, Outcome.SUCCEEDED], 0, 1)
+    assert (outcomes(lab, job), job.failures, job.requeues) == ([Outcome.REQUEUED, Outcome.SUCCEEDED], 0, 1)
 
 
 def test_the_time_limit_counts_all_attempts_together(lab: Lab) -> None:

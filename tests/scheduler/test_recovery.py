@@ -47,7 +47,7 @@ def test_a_job_requeued_before_its_launch_was_sent_has_lost_nothing(lab: Lab, un
     requeue_job(unsent, actor=None)
     lab.until(lambda: unsent.attempts.filter(number=2).exists())
     unsent.refresh_from_db()
-    assert (unsent.losses, unsent.attempts.get(number=1).outcome) == (0, Attempt.Outcome.PREEMPTED)
+    assert (unsent.losses, unsent.attempts.get(number=1).outcome) == (0, Attempt.Outcome.REQUEUED)
 
 
 def test_an_attempt_that_was_launched_meanwhile_is_not_taken_for_gone(lab: Lab, unsent: Job) -> None:

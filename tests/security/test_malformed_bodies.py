@@ -158,7 +158,7 @@ def test_several_documents_are_one_too_many_for_a_page(interfaces: Interfaces) -
 def test_a_file_that_is_no_text_is_a_usage_error(interfaces: Interfaces) -> None:
     (interfaces.folder / "job.yaml").write_bytes(b"name: \xff\xfe")
     done = interfaces.motley("submit", str(interfaces.folder / "job.yaml"))
-    assert (done.exit_code, "is not valid YAML" in done.stderr) == (2, True)
+    assert (done.exit_code, "is not a text in UTF-8" in done.stderr) == (2, True)
 
 
 def test_a_page_refuses_a_body_that_is_too_large(interfaces: Interfaces) -> None:
