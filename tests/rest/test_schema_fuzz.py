@@ -36,7 +36,7 @@ EXAMPLES = int(os.environ.get("MOTLEY_FUZZ", "20"))
 """Of each route; `MOTLEY_FUZZ=1000 make test ARGS=tests/rest/test_schema_fuzz.py` looks harder."""
 NEVER = {
     "GET /api/v1/jobs/{id}/session": "it succeeds by becoming a WebSocket (101), for which there is no socket here",
-    "POST /api/v1/lab/runs/{id}/preview": "no run has ended here; tests/scheduler/test_lab_applying.py has one that has",
+    "POST /api/v1/lab/runs/{id}/preview": "no run has ended here; in test_lab_applying.py one has",
     "POST /api/v1/lab/runs/{id}/apply": "the same",
 }
 """Operations that cannot succeed here, and why."""
