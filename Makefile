@@ -2,6 +2,8 @@
 PYTHON := .venv/bin/python
 SCRATCH := $(CURDIR)/.cache/check
 ON_POSTGRESQL := -m database $(addprefix tests/,cluster config jobs pages rest scheduler security)
+# Slow ones of these run there alone: production's database is the one that refuses more.
+ON_SQLITE := -m "not (slow and database)"
 # Live tests wait as often as they work: one more than there are cores. Tests that share a service stay together.
 IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
 # Lines that the tests' own processes run, in per cent over both databases; those of child processes are not seen.
@@ -24,14 +26,14 @@ run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT 
 	@./bootstrap.sh run
 	@exec $(PYTHON) -u manage.py serve
 
-test:  ## all tests, then those that touch the database again on PostgreSQL, and the floor of coverage; with ARGS, pytest's, those on SQLite only
+test:  ## all tests on SQLite or PostgreSQL, quick ones that touch the database on both, and the floor of coverage; with ARGS, pytest's, on SQLite only
 	@./bootstrap.sh test
 	@mkdir -p $(COVERAGE)
-	$(call MEASURED,sqlite) $(ARGS) $(call REPEATED)
+	$(call MEASURED,sqlite) $(or $(ARGS),$(ON_SQLITE)) $(call REPEATED)
 	$(if $(ARGS),,@$(MAKE) --no-print-directory test-postgresql)
 	$(if $(ARGS),,@$(MAKE) --no-print-directory coverage)
 
-test-postgresql:  ## the same on a private PostgreSQL, which goes when they are done
+test-postgresql:  ## those that touch the database on a private PostgreSQL, which goes when they are done
 	@./bootstrap.sh test
 	@mkdir -p $(COVERAGE)
 	$(PYTHON) -m tests.private_servers $(call MEASURED,postgresql) $(or $(ARGS),$(ON_POSTGRESQL)) \

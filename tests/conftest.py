@@ -70,6 +70,9 @@ SLOW = (
 )
 """Modules, or folders of them, that `make test-fast` leaves out (marker `slow`); `make test` starts with them."""
 
+ON_POSTGRESQL = ("cluster", "config", "jobs", "pages", "rest", "scheduler", "security")
+"""Folders whose tests are run on PostgreSQL, too; the Makefile names them to pytest."""
+
 WORTH_A_LIST_S, MODULES_LISTED = 300, 30
 
 hypothesis.settings.register_profile("any machine", deadline=None)  # a busy one is no fault of an example
@@ -131,8 +134,8 @@ def _uses_the_database(item: pytest.Item) -> bool:
 
 def _is_about_the_database(item: pytest.Item) -> bool:
     """Whether another database could change the outcome: of Slurm and of policies the rows are those of other tests."""
-    elsewhere = "slurm_cluster" in getattr(item, "fixturenames", ())
-    return _uses_the_database(item) and not (elsewhere or "test_every_policy_live" in item.nodeid)
+    elsewhere = "slurm_cluster" in getattr(item, "fixturenames", ()) or "test_every_policy_live" in item.nodeid
+    return item.nodeid.removeprefix("tests/").startswith(ON_POSTGRESQL) and _uses_the_database(item) and not elsewhere
 
 
 def _place_in_the_run(item: pytest.Item) -> int:
