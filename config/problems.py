@@ -118,11 +118,10 @@ def _response(request: HttpRequest, status: int, *, code: str, detail: str, erro
     return Response(document, status=status, content_type=CONTENT_TYPE)
 
 
-def problem(request: HttpRequest, status: int, *, code: str, detail: str) -> HttpResponse:
+def problem(request: HttpRequest, status: int, *, code: str, detail: str, errors: Sequence[Fault] = ()) -> HttpResponse:
     """The same, where no view of REST framework is at work."""
-    return JsonResponse(
-        document_of(request, status, code=code, detail=detail), status=status, content_type=CONTENT_TYPE
-    )
+    document = document_of(request, status, code=code, detail=detail, errors=errors)
+    return JsonResponse(document, status=status, content_type=CONTENT_TYPE)
 
 
 def request_id() -> str:

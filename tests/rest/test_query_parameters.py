@@ -89,3 +89,40 @@ def test_parameters_take_what_is_described(world: World, route: str) -> None:
     assert [(it.name, value) for it, value in values if not is_refused(world, it, value)] == []
     values = [(it, value) for it in PARAMETERS[route] for value in inside(it.schema)]
     assert [(it.name, value) for it, value in values if is_refused(world, it, value)] == []
+
+
+def test_no_operation_takes_a_parameter_that_it_does_not_have(world: World) -> None:
+    client = world.callers["staff"]
+    for route, row in ROUTES.items():
+        method = route.split(" ")[0].lower()
+        answer: Any = getattr(client, method)(f"{world.address(route)}?bogus=1", row.body, format="json")
+        assert answer.status_code == 400, route
+        assert answer["Content-Type"] == "application/problem+json"
+        (fault,) = answer.json()["errors"]
+        assert (fault["pointer"], fault["code"]) == ("/bogus", "unknown"), route
+        known = [it.name for it in PARAMETERS.get(route, ())]
+        said = f"The parameters are: {', '.join(known)}." if known else "This operation has no query parameters."
+        assert fault["detail"] == f"Unknown parameter 'bogus'. {said}", route
+
+
+def test_every_unknown_parameter_is_told_with_the_nearest_that_there_is(world: World) -> None:
+    answer: Any = world.callers["member"].get("/api/v1/jobs?stat=queued&limit=5&teem=vision")
+    faults = {fault["pointer"]: fault["detail"] for fault in answer.json()["errors"]}
+    assert faults.keys() == {"/stat", "/teem"}
+    assert faults["/stat"].startswith("Unknown parameter 'stat'. Did you mean 'state'? The parameters are: array,")
+    assert "Did you mean 'team'?" in faults["/teem"]
+
+
+def test_a_name_that_utf_8_cannot_write_is_told_escaped(world: World) -> None:
+    answer: Any = world.callers["member"].get("/api/v1/jobs?%ed%b2%80=1&a~/b=2")
+    assert answer.status_code == 400
+    assert "/a~0~1b" in {fault["pointer"] for fault in answer.json()["errors"]}
+
+
+def test_agents_of_other_versions_may_say_more(world: World) -> None:
+    """Their messages are no part of the description."""
+    assert APIClient().post("/api/v1/agent/sync?version=9", {}, format="json").status_code == 401
+
+
+def test_an_unknown_path_stays_not_found(world: World) -> None:
+    assert world.callers["member"].get("/api/v1/nothing?bogus=1").status_code == 404

@@ -62,7 +62,7 @@ def test_lists_say_when_each_job_starts_or_is_done_and_when_that_was_forecast(
 
 
 @pytest.mark.usefixtures("plain_static")
-@pytest.mark.parametrize("address", ["/", "/jobs", "/api/v1/jobs?page_size=100"])
+@pytest.mark.parametrize("address", ["/", "/jobs", "/api/v1/jobs?limit=100"])
 def test_lists_with_forecasts_take_one_more_query_however_many_jobs_they_have(
     cluster: Lab, client: Client, address: str
 ) -> None:
