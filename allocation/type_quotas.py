@@ -1,8 +1,9 @@
 """Quotas of teams on GPU types, with borrowing and lending among all teams."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -13,6 +14,21 @@ NO_LIMIT = 2**40
 """GPUs that no team reaches: it may borrow what others leave."""
 Needs = list[tuple[int, int]]
 """Types of a configuration, and how many GPUs of each it uses."""
+
+
+class QuotaLimits(NamedTuple):
+    """Quota of a team (a row) on a GPU type (a row); None: no limit."""
+
+    team: int
+    gpu_type: int
+    gpus: int
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+    @property
+    def withheld(self) -> int:
+        """GPUs of the quota that are never lent."""
+        return 0 if self.lending_limit is None else max(self.gpus - self.lending_limit, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +70,21 @@ class TypeQuotas:
     def of(cls, team: Ints, nominal: Ints, most: Ints, withheld: Ints, used: Ints) -> Self:
         """Quotas of which the whole nominal part is guaranteed."""
         return cls(team, nominal, most, withheld, used, nominal)
+
+    @classmethod
+    def of_limits(cls, team: Ints, limits: Iterable["QuotaLimits"], used: Ints) -> Self:
+        """Quotas of which the whole nominal part is guaranteed, from those of each team and type."""
+        nominal, withheld, most = np.zeros_like(used), np.zeros_like(used), np.full_like(used, NO_LIMIT)
+        for one in limits:
+            place = one.team, one.gpu_type
+            nominal[place], withheld[place] = one.gpus, one.withheld
+            most[place] = NO_LIMIT if one.borrowing_limit is None else one.gpus + one.borrowing_limit
+        return cls.of(team, nominal, most, withheld, used)
+
+    def never_allowed(self, usage: Ints, capacity: Ints) -> Bools:
+        """Configurations (m, K) of this usage (n, K) that no job may have, even if no other runs."""
+        alone = RemainingTypeQuotas(replace(self, guaranteed=self.withheld, used=np.zeros_like(self.used)), capacity)
+        return alone.beyond_limits(usage) | alone.beyond_quotas(usage)
 
     def of_rows(self, rows: Ints) -> Self:
         """The same quotas for some of the jobs."""

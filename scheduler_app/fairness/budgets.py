@@ -6,12 +6,12 @@ that run go on, and none of its waiting jobs starts before the next period.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime
 
 from django.contrib.auth.models import User
 from django.db.models import Q, Sum
 
-from allocation.fairness import weight_within_budget
+from allocation.budgets import midnight, period_around, stops_starts, weight_part
 from jobs_app.models import Budget, Reason, Team
 from jobs_app.submission.admission import Admitted
 from scheduler_app.models import DailyUsage
@@ -50,12 +50,12 @@ class TeamBudget:
     @property
     def stops_starts(self) -> bool:
         """Whether jobs of the team wait for the next period."""
-        return self.kind == Kind.HARD and self.is_used_up
+        return stops_starts(self.kind, self.used)
 
     @property
     def weight_part(self) -> float:
         """Part of its weight that the team has now."""
-        return weight_within_budget(self.used, self.elapsed) if self.kind == Kind.SOFT else 1.0
+        return weight_part(self.kind, self.used, self.elapsed)
 
     @property
     def expected_gpu_hours(self) -> float | None:
@@ -95,16 +95,6 @@ class TeamBudget:
             )
             return f"Team {self.team} has used {self.words}: at this pace its budget is {when}."
         return ""
-
-
-def period_around(day: date, period: str) -> tuple[date, date]:
-    """First day of the calendar period, and of the next one."""
-    if period == Period.WEEK:
-        first = day - timedelta(days=day.weekday())
-        return first, first + timedelta(days=7)
-    months = 3 if period == Period.QUARTER else 1
-    first = date(day.year, (day.month - 1) // months * months + 1, 1)
-    return first, date(first.year + (first.month + months > 12), (first.month + months - 1) % 12 + 1, 1)
 
 
 def read_budgets(now: datetime, teams: Collection[int] | None = None) -> dict[int, TeamBudget]:
@@ -150,11 +140,6 @@ def _used_gpu_hours(since: Mapping[int, date]) -> dict[int, float]:
         within |= Q(day__gte=first, team__in=[team for team, day in since.items() if day == first])
     sums = DailyUsage.objects.filter(within).order_by().values_list("team").annotate(Sum("work_gpu_s"))
     return {team: work_gpu_s / 3600 for team, work_gpu_s in sums}
-
-
-def midnight(day: date) -> datetime:
-    """Begin of a day of UTC."""
-    return datetime.combine(day, time(), UTC)
 
 
 # -- submission ----------------------------------------------------------------------------------------------------

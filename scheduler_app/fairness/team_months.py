@@ -14,10 +14,10 @@ from django.conf import settings
 from django.db.models import Count, DateTimeField, F, Max, Q, Sum, Value
 from django.db.models.functions import Coalesce, Greatest, Least
 
+from allocation.budgets import midnight, period_around
 from database.time_bucket import EpochSeconds
 from jobs_app.models import Attempt, Job
 from jobs_app.models.attempt import STOPPED
-from scheduler_app.fairness.budgets import midnight, period_around
 from scheduler_app.models import TeamMonth
 
 CLOSED_AFTER = timedelta(days=1)

@@ -6,7 +6,7 @@ import numpy as np
 
 from allocation.problem import Problem
 from allocation.quota_prices import known_prices
-from allocation.type_quotas import NO_LIMIT, TypeQuotas
+from allocation.type_quotas import QuotaLimits, TypeQuotas
 from scheduler_app.fairness.quota_ledger import QuotaUse
 from scheduler_app.round.inputs import InputRows, JobRow, TypeQuotaRow
 
@@ -19,20 +19,20 @@ def type_quotas(rows: InputRows, jobs: Sequence[JobRow]) -> TypeQuotas | None:
     if not rows.type_quotas:
         return None
     team_index, type_index = _teams(rows), _types(rows)
-    nominal = np.zeros((len(team_index), len(type_index)), dtype=np.int64)
-    most, withheld, used = np.full_like(nominal, NO_LIMIT), nominal.copy(), nominal.copy()
-    for team, kind, gpus, borrows, lends in _known(rows):
-        place = team_index[team], type_index[kind]
-        nominal[place] = gpus
-        most[place] = NO_LIMIT if borrows is None else gpus + borrows
-        withheld[place] = 0 if lends is None else max(gpus - lends, 0)
+    used = np.zeros((len(team_index), len(type_index)), dtype=np.int64)
+    limits = [
+        QuotaLimits(
+            team_index[row.team_id], type_index[row.gpu_type_id], row.gpus, row.borrowing_limit, row.lending_limit
+        )
+        for row in _known(rows)
+    ]
     chosen, team_of = {job.id for job in jobs}, {job.id: job.team_id for job in rows.jobs}
     for attempt in rows.attempts.values():
         t = team_index.get(team_of.get(attempt.job_id, -1))
         if t is not None and attempt.job_id not in chosen:
             used[t, type_index[attempt.gpu_type_id]] += attempt.gpu_count
     team_of_row = np.array([team_index.get(job.team_id, -1) for job in jobs], dtype=np.int64)
-    return TypeQuotas.of(team_of_row, nominal, most, withheld, used)
+    return TypeQuotas.of_limits(team_of_row, limits, used)
 
 
 def quota_uses(rows: InputRows, problem: Problem, quotas: TypeQuotas | None) -> list[QuotaUse]:

@@ -19,6 +19,8 @@ class PlannedRound:
 
     speed (A,) is how fast each job's GPUs are in relation to their type; None: all are as fast.
 
+    idle_until_s: no job runs, and none can before that time but one that arrives; None: it is not known.
+
     steady: the plan of the next rounds is the same until a job arrives or finishes.
     """
 
@@ -28,6 +30,7 @@ class PlannedRound:
     mates: Ints | None = None
     release_s: Floats | None = None
     speed: Floats | None = None
+    idle_until_s: float | None = None
 
     @property
     def shared_with(self) -> Ints:

@@ -100,7 +100,10 @@ class Simulation:
         stopped = (state.held[state.active] >= 0) & (planned.starts | ~runs)
         self._start(rows, k, planned.starts[runs], planned.waits_s[runs])
         speed = planned.speeds[runs]
-        length_s = self._length_s(rows, k, mates, float(planned.waits_s.max()) if stopped.any() else inf, speed)
+        if planned.idle_until_s is None:
+            length_s = self._length_s(rows, k, mates, float(planned.waits_s.max()) if stopped.any() else inf, speed)
+        else:
+            length_s = self._idle_s(planned.idle_until_s)
         restored_s = np.minimum(state.restoring_s[rows], length_s)
         state.restoring_s[rows] -= restored_s
         state.restored_gpu_s += float(restored_s @ state.jobs.configurations.gpus[k])
@@ -125,12 +128,20 @@ class Simulation:
         ends_s = float((state.restoring_s[rows] + left_s).min(initial=inf))
         return min(round_s, min(came_s, ends_s, stops_s) + delay_s)
 
+    def _idle_s(self, until_s: float) -> float:
+        """Whole rounds until then, or until a job arrives."""
+        arrivals, round_s = self.state.jobs.arrival_s, self.rounds.round_s
+        came_s = float(arrivals[self._next]) if self._next < len(arrivals) else inf
+        return max(ceil((min(until_s, came_s) - self.state.now_s) / round_s), 1) * round_s
+
     def _account(self, rows: Ints, steps: Floats, stops_s: Floats, length_s: float) -> None:
         """Extend the teams' ledger by this round."""
         state, now_s = self.state, self.state.now_s
         until_s = float(stops_s.max(initial=now_s)) if self.rounds.whole_steps else now_s + length_s
         gpus = int(state.capacity.sum())
-        state.teams.accrue(state.active, rows, steps, gpus=gpus, until_s=until_s, seconds=until_s - now_s)
+        entitled = state.active[~state.waits_for_budget(state.active)]
+        weight = None if state.budgets is None else state.teams.weight * state.budgets.weight_parts(now_s)[:-1]
+        state.teams.accrue(entitled, rows, steps, gpus=gpus, until_s=until_s, seconds=until_s - now_s, weight=weight)
 
     def _start(self, rows: Ints, k: Ints, starts: Bools, waits_s: Floats) -> None:
         """Restore the jobs that start or move from their last checkpoint, as soon as their GPUs are free."""

@@ -8,11 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from allocation.problem import Problem, SpaceSharing, isolated_rate, normaliser
+from allocation.type_quotas import TypeQuotas
 from allocation.types import Bools, Floats, Ints
 from estimation.durations import DurationHistory, JobTraits
 from estimation.estimate import Estimate
 from simulation.clock.progress import FixedRates, Work
 from simulation.clock.sampled_arrays import SampledArrays
+from simulation.clock.team_budgets import TeamBudgets
 from simulation.clock.team_ledger import TeamLedger
 from simulation.cluster import Cluster
 from simulation.workloads.jobs import Jobs
@@ -58,6 +60,9 @@ class State:
     """Of the jobs that have finished; None: the lengths that jobs do not declare stay unknown."""
     arrays: SampledArrays | None = None
     """What tasks tell of their arrays; None: no array is looked at."""
+    quotas: TypeQuotas | None = None
+    """Quotas on GPU types for all M jobs."""
+    budgets: TeamBudgets | None = None
     together_s: dict[tuple[int, int], Floats] = field(default_factory=dict)
     lost_gpu_s: float = 0.0
     restored_gpu_s: float = 0.0
@@ -100,7 +105,7 @@ class State:
         known: dict[str, npt.ArrayLike] = {
             "capacity": self.capacity,
             "nodes": jobs.configurations.nodes,
-            "weight": jobs.weights_of(rows),
+            "weight": jobs.weights_of(rows, self._weight_parts(rows)),
             "job_weight": jobs.weight[rows],
             "team_backlog_s": self.teams.backlog_of(rows),
             "held_s": np.where(self.held[rows] >= 0, np.maximum(self.now_s - self.since_s[rows], 0), 0),
@@ -133,6 +138,16 @@ class State:
         if self.arrays is not None:
             known |= self._array_columns(self.arrays, rows, known)
         return Problem.of(rate[kind], jobs.configurations.usage, sharing=self._sharing(rows), **known)
+
+    def _weight_parts(self, rows: Ints) -> Floats | float:
+        """Part (m,) of its weight that the team of each row has now."""
+        return 1.0 if self.budgets is None else self.budgets.weight_parts(self.now_s)[self.teams.team[rows]]
+
+    def waits_for_budget(self, rows: Ints) -> Bools:
+        """Rows (m,) that wait for the next period of their team's budget."""
+        if self.budgets is None:
+            return np.zeros(len(rows), dtype=np.bool_)
+        return np.asarray(self.budgets.closed[self.teams.team[rows]] & (self.held[rows] < 0))
 
     def _lengths(self, history: DurationHistory, rows: Ints, base_rate: Floats) -> dict[str, Floats]:
         """Steps left and in all of these rows, as in the service: of those that declare none by the jobs that ended."""
@@ -216,6 +231,8 @@ class State:
         used = self.jobs.configurations.usage[:, configurations].T
         gpu_s = busy_s - np.minimum(busy_s, self._mates_s(rows, mates, busy_s)) / 2
         self.left[rows] -= steps
+        if self.budgets is not None:
+            self.budgets.use(self.teams.work_of(rows, steps))
         self.received_s[rows] += (used > 0) * np.where(mates < 0, busy_s, 0)[:, None]
         self._book_together(rows, mates, used > 0, busy_s)
         self.running_s[rows] += busy_s

@@ -52,15 +52,36 @@ class TeamLedger:
         """Number of teams."""
         return len(self.weight)
 
-    def accrue(self, active: Ints, rows: Ints, steps: Floats, *, gpus: int, until_s: float, seconds: float) -> None:
-        """Extend the ledger by a round in which these rows did so many steps, while `active` were unfinished."""
+    def work_of(self, rows: Ints, steps: Floats) -> Floats:
+        """Work (T,) of so many steps of these rows, in seconds of the average GPU."""
+        work = np.bincount(self.team[rows], steps * self.work_per_step[rows], minlength=self.teams + 1)
+        return work[:-1].astype(float)
+
+    def accrue(
+        self,
+        active: Ints,
+        rows: Ints,
+        steps: Floats,
+        *,
+        gpus: int,
+        until_s: float,
+        seconds: float,
+        weight: Floats | None = None,
+    ) -> None:
+        """Extend the ledger by a round in which these rows did so many steps, while `active` were unfinished.
+
+        weight (T,) is what budgets leave of the teams' weights; None: there are none.
+        """
         if not self.teams or not rows.size or seconds <= 0:
             return
-        work = np.bincount(self.team[rows], steps * self.work_per_step[rows], minlength=self.teams + 1)[:-1]
+        work = self.work_of(rows, steps)
         demand = np.bincount(self.team[active], self.demand[active], minlength=self.teams + 1)[:-1]
         if work.sum() <= 0:
             return
-        entitled, delivered = entitled_shares(self.weight, demand / gpus), work / work.sum()
+        entitled, delivered = (
+            entitled_shares(self.weight if weight is None else weight, demand / gpus),
+            work / work.sum(),
+        )
         self.backlog_s = later_backlog(self.backlog_s, entitled - delivered, seconds)
         if demand.sum() > gpus:
             self.ends_s.append(until_s)

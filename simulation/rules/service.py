@@ -78,8 +78,10 @@ class ServiceRules:
 
     def plan(self, state: State, *, changed: bool) -> PlannedRound:
         changed |= self._nodes_changed(state) | self._nodes_maintained(state)
+        if state.budgets is not None:
+            changed |= state.budgets.turn_to(state.now_s)
         self._renew_shares(state, changed=changed)
-        rows = state.active[self._can_run_now(state)]
+        rows = state.active[self._can_run_now(state) & ~state.waits_for_budget(state.active)]
         if not rows.size:
             return self._nothing_runs(state)
         unlock_s = self._unlock_s(state, rows)
@@ -94,9 +96,9 @@ class ServiceRules:
             rows = rows[able]
             if not rows.size:
                 return self._nothing_runs(state)
-        plan = plan_round(
-            problem, inventory, Quotas.none(len(rows)), self._asked(changed=changed), round_s=self.round_s
-        )
+        quotas = replace(Quotas.none(len(rows)), by_type=state.quotas and state.quotas.of_rows(rows))
+        asked = self._asked(changed=changed or state.budgets is not None)
+        plan = plan_round(problem, inventory, quotas, asked, round_s=self.round_s)
         self._decision = plan.decision
         planned = self._planned(state, rows, plan, inventory)
         stopped = (planned.assignment != state.held[state.active]) | planned.starts
@@ -119,7 +121,7 @@ class ServiceRules:
         self._owner[up] = np.where(plan.owner >= 0, rows[plan.owner], -1)
         self._sharer[up] = np.where(sharer >= 0, rows[sharer], -1)
         changes = plan.assignment != state.held[rows]
-        steady = self._is_timeless and not (changes | starts).any() and _repeats(plan)
+        steady = self._is_timeless and state.budgets is None and not (changes | starts).any() and _repeats(plan)
         place = np.searchsorted(state.active, rows)
         assignment, started = np.full(len(state.active), -1), np.zeros(len(state.active), dtype=np.bool_)
         assignment[place], started[place] = plan.assignment, starts | (changes & (plan.assignment >= 0))
@@ -172,7 +174,9 @@ class ServiceRules:
         """The plan of a round in which no job can run on the nodes that are up."""
         self._owner[:] = self._sharer[:] = -1
         none = np.full(len(state.active), -1)
-        return PlannedRound(none, none >= 0)
+        all_wait = state.budgets is not None and bool(state.waits_for_budget(state.active).all())
+        until_s = state.budgets.next_reset_s() if state.budgets and all_wait else None
+        return PlannedRound(none, none >= 0, idle_until_s=until_s)
 
     def _nodes_changed(self, state: State) -> bool:
         """Advance node failures; jobs on a failed node go back to their last checkpoint."""

@@ -12,6 +12,7 @@ from estimation.durations import DurationHistory
 from simulation.clock.metrics import figures_of
 from simulation.clock.run import SimulatedRound, Simulation
 from simulation.clock.sampled_arrays import SampledArrays
+from simulation.clock.state import State
 from simulation.clock.training import OWN
 from simulation.cluster import Cluster
 from simulation.rules.cpu_shares import CpuRule
@@ -25,6 +26,7 @@ from simulation.scenario.setting import (
     read_throughputs,
     read_trace,
 )
+from simulation.scenario.team_limits import read_begin, read_budgets, read_quotas, team_budgets, type_quotas
 from simulation.traces.formats import FORMATS
 from simulation.traces.sia import CATEGORIES
 from simulation.traces.trace import Trace
@@ -203,6 +205,35 @@ class Scenario:
             **HOW,
         ),
     ] = None
+    quotas: Annotated[
+        str | None,
+        typer.Option(
+            "--quota",
+            metavar="TEAM:TYPE=GPUS[:BORROWED[:LENT]],…",
+            help="By the service's rules: GPUs of a type that a team is guaranteed, most that it borrows and "
+            "lends: vision:a100=8:4,speech:a100=4.",
+            **HOW,
+        ),
+    ] = None
+    budgets: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="TEAM=GPU-HOURS/PERIOD[:KIND[:USED]],…",
+            help="By the service's rules: reference GPU-hours of a team per week, month or quarter, soft (the default) "
+            "or hard, and those that are used at the begin: vision=500/month:hard.",
+            **HOW,
+        ),
+    ] = None
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--begin",
+            metavar="TIME",
+            help="When the trace begins, for the periods of budgets, in UTC: 2026-11-25T08:00. Default: with a period.",
+            **HOW,
+        ),
+    ] = None
     parts: Annotated[
         int,
         typer.Option(
@@ -246,9 +277,13 @@ class Scenario:
         """Parse the options about the policy and the rounds; raises InvalidSetting."""
         if self.event_delay_s is not None and self.profiles is not None:
             raise InvalidSetting("--event-delay needs constant rates: with --profiles the ends of jobs are not known")
+        if (self.quotas or self.budgets) and self._rules != "service":
+            raise InvalidSetting("--quota and --budget are limits of teams by the service's rules")
+        if self.begin is not None and not self.budgets:
+            raise InvalidSetting("--begin is for the periods of --budget: give that, too")
         return Setting.read(
             policy=policy,
-            rules=self.rules or RULES_OF.get(self.format_name, "service"),
+            rules=self._rules,
             round_s=self.round_s,
             seed=seed,
             shuffle_types=self.shuffle_types,
@@ -268,9 +303,14 @@ class Scenario:
             ),
         )
 
+    @property
+    def _rules(self) -> str:
+        return self.rules or RULES_OF.get(self.format_name, "service")
+
     def check(self, policy: str) -> None:
         """Raise InvalidSetting or InvalidParameter for an unknown policy or parameter."""
         self.setting(policy, seed=0).rounds(Cluster.parse(self.cluster))
+        read_quotas(self.quotas), read_budgets(self.budgets), read_begin(self.begin)
 
     def prepare(self, trace: Path, policy: str, seed: int) -> TraceRun:
         """Read all files and return the run before its first round."""
@@ -295,4 +335,12 @@ class Scenario:
         state.durations = DurationHistory() if self.estimate_lengths else None
         if (state.jobs.array >= 0).any():
             state.arrays = SampledArrays.of(state.jobs, sampled=self.estimate_lengths, seed=seed)
+        self._limit_teams(state, machines)
         return TraceRun(Simulation(state, rounds), machines.gpu_types, prices, jobs)
+
+    def _limit_teams(self, state: State, cluster: Cluster) -> None:
+        """Give the state the quotas and budgets of the teams; jobs that a quota never allows cannot run."""
+        state.quotas = type_quotas(read_quotas(self.quotas), state.jobs, cluster)
+        state.budgets = team_budgets(read_budgets(self.budgets), state.jobs, read_begin(self.begin))
+        if state.quotas is not None:
+            state.jobs = state.jobs.within(state.quotas, state.capacity)

@@ -1,7 +1,7 @@
 """The jobs of a trace as arrays, on one cluster."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import inf
@@ -11,6 +11,7 @@ import numpy as np
 
 from allocation.configurations import Configurations
 from allocation.problem import LEAST_WEIGHT, normaliser
+from allocation.type_quotas import TypeQuotas
 from allocation.types import Bools, Floats, Ints
 from estimation.durations import JobTraits
 from simulation.cluster import Cluster, Placement
@@ -29,6 +30,7 @@ class Jobs:
     cannot be together; it is empty where no jobs may share.
 
     gpus_per_replica (kinds, n) are the GPUs of each type that one replica of a kind takes.
+    team_names are those of the teams by their number. allowed (M,): quotas on GPU types let the job run.
     programs are those of the kinds, placements those of the configurations; restart_s (M,) is what a restart takes,
     and told_restart_s (M,) what policies take it for; declared_steps (M,) are those that its owner declares, inf: none.
     team (M,) is negative for a job without a team; team_weight (M,) is that of its team; array (M,) is the index of its
@@ -55,6 +57,9 @@ class Jobs:
     gpus_per_replica: Ints
     programs: Sequence[Program]
     placements: Sequence[Placement]
+    team_names: Sequence[str] = ()
+    allowed: Bools | None = None
+    """None: all are."""
 
     @classmethod
     def of(
@@ -111,6 +116,7 @@ class Jobs:
             gpus_per_replica=gpus_per_replica,
             programs=[kind.program for kind in kinds],
             placements=placements,
+            team_names=tuple(teams),
         )
 
     @property
@@ -130,20 +136,26 @@ class Jobs:
         workload = self.programs[int(self.kind[row])].workload or ""
         return JobTraits(int(self.team[row]), workload, int(self.base_gpus[row]))
 
-    def weights_of(self, rows: Ints) -> Floats:
-        """Weights of these rows as in the service: the team's weight, split over its jobs by theirs.
+    def weights_of(self, rows: Ints, part: Floats | float = 1.0) -> Floats:
+        """Weights of these rows as in the service: the part of the team's weight, split over its jobs by theirs.
 
         A job without a team keeps its own weight.
         """
         weight, team = self.weight[rows], np.unique(self.team[rows], return_inverse=True)[1]
         in_team = np.bincount(team, weight)[team]
-        split = np.maximum(self.team_weight[rows] * weight / in_team, LEAST_WEIGHT)
+        split = np.maximum(self.team_weight[rows] * part * weight / in_team, LEAST_WEIGHT)
         return np.where(self.team[rows] < 0, weight, split)
 
     @cached_property
     def runnable(self) -> Bools:
-        """Jobs (M,) that can run somewhere on this cluster."""
-        return np.asarray((self.kind_rate > 0).any(axis=1))[self.kind]
+        """Jobs (M,) that can run somewhere on this cluster, and may."""
+        able = np.asarray((self.kind_rate > 0).any(axis=1))[self.kind]
+        return able if self.allowed is None else able & self.allowed
+
+    def within(self, quotas: TypeQuotas, capacity: Ints) -> Self:
+        """The same jobs, of which those may not run that quotas never allow."""
+        never = quotas.never_allowed(self.configurations.usage, capacity)
+        return replace(self, allowed=np.asarray(((self.rate > 0) & ~never).any(axis=1)))
 
 
 class _Kind(NamedTuple):

@@ -9,12 +9,13 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from allocation.budgets import KINDS, PERIODS, period_around
 from allocation.fairness import LEAST_WEIGHT_PART, weight_within_budget
 from cluster_app.models import GpuType
 from jobs_app.models import Budget, Job, JobEvent, Reason, Team
 from scheduler_app.explain.dry_run import dry_run
 from scheduler_app.explain.what_if import what_would_start
-from scheduler_app.fairness.budgets import TeamBudget, period_around, read_budgets
+from scheduler_app.fairness.budgets import TeamBudget, read_budgets
 from scheduler_app.fairness.usage_ledger import accrue
 from scheduler_app.job_forecasts.showing import why_none
 from scheduler_app.models import DailyUsage, JobForecast, PolicySetting, SchedulerLease, TeamUsage
@@ -77,6 +78,10 @@ def half_of_a_week(used: float, kind: str = "soft") -> TeamBudget:
 )
 def test_periods_are_those_of_the_calendar(day: date, period: str, first: date, following: date) -> None:
     assert period_around(day, period) == (first, following)
+
+
+def test_the_core_knows_the_periods_and_kinds_of_the_database() -> None:
+    assert (list(PERIODS), list(KINDS)) == (Budget.Period.values, Budget.Kind.values)
 
 
 @pytest.mark.parametrize(
