@@ -58,6 +58,8 @@ class Unknowns:
         Seconds (M,) before which no row of its kind starts, arrivals included; empty: nothing of that kind.
     lifetimes
         Of each node (N) of the inventory; empty: no node is lost.
+    up_from_s
+        Seconds (N,) until each node is up, of those that sleep or are being woken; 0: it is up. Empty: all are.
     """
 
     left: Floats
@@ -70,6 +72,7 @@ class Unknowns:
     history_s: float
     not_before_s: Floats = field(default_factory=lambda: np.zeros(0))
     lifetimes: Sequence[NodeLifetime] = ()
+    up_from_s: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 def draw_futures(present: Present, unknowns: Unknowns, *, draws: int, until_s: float, seed: int) -> Iterator[Draw]:
@@ -91,7 +94,7 @@ def draw_futures(present: Present, unknowns: Unknowns, *, draws: int, until_s: f
             np.concatenate([column, chance.uniform(LEAST_P, 1 - LEAST_P, len(sample))]) for column in (length, speed)
         )
         faster = np.exp(unknowns.rate_spread[rows] * ndtri(q))
-        outages = draw_outages(unknowns.lifetimes, until_s, of_nodes)
+        outages = draw_outages(unknowns.lifetimes, until_s, of_nodes, up_from_s=unknowns.up_from_s.tolist())
         came_s = np.concatenate([unknowns.begin_s, arrival_s])
         if unknowns.not_before_s.size:
             came_s = np.maximum(came_s, unknowns.not_before_s[rows])

@@ -33,6 +33,8 @@ NEAR_DECISIONS_S, NEAR_FILLINGS_S = 10.0, 1.0
 DAY_S = 86_400.0
 HORIZON_S = 3 * DAY_S
 """Jobs that have not ended by then have no end in this future."""
+DONE_PART = 1e-6
+"""Part of its work that rounding leaves of a job that is done."""
 SOLVE_LIMIT_S = 1e-3
 """Time limit of a decision: of an uncertain future, what is certified at once is as good as the best."""
 
@@ -41,12 +43,14 @@ SOLVE_LIMIT_S = 1e-3
 class Played:
     """What became of the m jobs: seconds from now to start and end (inf: beyond the horizon), and the GPU type.
 
-    gpu_type (m,) is that of the first start, or what it holds now; -1: it never started.
+    gpu_type (m,) is that of the first start, or what it holds now; -1: it never started. done (m,): it ended with its
+    work done, and not at its time limit.
     """
 
     start_s: Floats
     finish_s: Floats
     gpu_type: Ints
+    done: Bools
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,8 @@ class Future:
 
     def played(self) -> Played:
         m = self.present.jobs
-        return Played(self.start_s[:m], self.finish_s[:m], self.gpu_type[:m])
+        done = np.isfinite(self.finish_s) & (self.left <= DONE_PART * self.draw.left)
+        return Played(self.start_s[:m], self.finish_s[:m], self.gpu_type[:m], done[:m])
 
     def run_round(self) -> None:
         """Decide, start and stop jobs, and run them until the next round."""

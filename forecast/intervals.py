@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 
 from estimation.types import Floats, Ints
+from forecast.deadlines import in_time
 from forecast.draws import Unknowns, draw_futures
 from forecast.future import HORIZON_S, OutOfTime, Played, Rounds, play
 from forecast.present import Present
@@ -25,7 +26,8 @@ class Intervals:
     """Quantiles (m, 3), 10, 50 and 90 %, of start and finish of m jobs, in seconds from now; inf: beyond the horizon.
 
     gpu_type (m,) is the type that it holds or on which most futures start it, and type_part (m,) their part of all; -1:
-    it starts in none. place (m,) is its place among waiting jobs by median start, from 1; 0: it runs.
+    it starts in none. place (m,) is its place among waiting jobs by median start, from 1; 0: it runs. in_time (m,) is
+    the probability that it is done by its deadline; nan: it has none, or one that is past or too far ahead.
     """
 
     start_s: Floats
@@ -33,17 +35,19 @@ class Intervals:
     gpu_type: Ints
     type_part: Floats
     place: Ints
+    in_time: Floats
     draws: int
 
     @classmethod
-    def over(cls, futures: Sequence[Played], types: int) -> Self:
-        """The intervals over these futures."""
+    def over(cls, futures: Sequence[Played], types: int, deadline_s: Floats) -> Self:
+        """The intervals over these futures of jobs with these deadlines (m,); inf: without one."""
         start_s, finish_s = (_quantiles([getattr(f, name) for f in futures]) for name in ("start_s", "finish_s"))
         on_type = np.stack([(f.gpu_type[:, None] == np.arange(types)) for f in futures]).mean(axis=0)
         best = on_type.argmax(axis=1)
         part = on_type[np.arange(len(best)), best]
         place = _places(np.stack([f.start_s for f in futures]))
-        return cls(start_s, finish_s, np.where(part > 0, best, -1), part, place, len(futures))
+        met = in_time(futures, deadline_s)
+        return cls(start_s, finish_s, np.where(part > 0, best, -1), part, place, met, len(futures))
 
 
 def forecast(
@@ -76,7 +80,7 @@ def forecast(
             break
     if not futures:
         raise OutOfTime(f"no future of {present.jobs:,} jobs was played to its end in {MOST_BUDGETS * budget_s:.0f} s")
-    return Intervals.over(futures, len(present.problem.capacity))
+    return Intervals.over(futures, len(present.problem.capacity), present.problem.deadline_s[: present.jobs])
 
 
 def _quantiles(columns: Sequence[Floats]) -> Floats:

@@ -1,7 +1,11 @@
-"""Losses of nodes in a future: each node goes and comes back after exponential times, by its lifetime."""
+"""Losses of nodes in a future: each node goes and comes back after exponential times, by its lifetime.
+
+A node that sleeps, or is being woken, is gone for the first seconds.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -23,15 +27,27 @@ class Outage(NamedTuple):
     lost_s: float = LOST_S
 
 
-def draw_outages(lifetimes: Sequence[NodeLifetime], until_s: float, chance: np.random.Generator) -> tuple[Outage, ...]:
-    """Outages of all nodes until then; how long a node has been up says nothing of how long it stays."""
+def draw_outages(
+    lifetimes: Sequence[NodeLifetime], until_s: float, chance: np.random.Generator, *, up_from_s: Sequence[float] = ()
+) -> tuple[Outage, ...]:
+    """Outages of all nodes until then; how long a node has been up says nothing of how long it stays.
+
+    up_from_s: seconds until each node is up; empty: all are.
+    """
+    nodes = enumerate(zip_longest(lifetimes, up_from_s, fillvalue=None))
     return tuple(
-        outage for node, lifetime in enumerate(lifetimes) for outage in _of_node(node, lifetime, until_s, chance)
+        outage for node, (lifetime, at_s) in nodes for outage in _of_node(node, lifetime, at_s or 0.0, until_s, chance)
     )
 
 
-def _of_node(node: int, lifetime: NodeLifetime, until_s: float, chance: np.random.Generator) -> Iterator[Outage]:
-    from_s = chance.exponential(lifetime.mean_up_s)
+def _of_node(
+    node: int, lifetime: NodeLifetime | None, up_from_s: float, until_s: float, chance: np.random.Generator
+) -> Iterator[Outage]:
+    if up_from_s > 0:
+        yield Outage(node, 0.0, up_from_s, 0.0)
+    if lifetime is None:
+        return
+    from_s = up_from_s + chance.exponential(lifetime.mean_up_s)
     while from_s < until_s:
         back_s = from_s + chance.exponential(lifetime.mean_down_s)
         announced = chance.random() < lifetime.notified

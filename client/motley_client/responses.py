@@ -184,6 +184,8 @@ class QueueForecast(TypedDict):
     type_part: float
     place: int
     queue: int
+    in_time: NotRequired[float | None]
+    """Probability of being done by its deadline."""
 
 
 class JobForecast(TypedDict):
@@ -308,6 +310,14 @@ class Checkpoints(TypedDict):
     in_time: float | None
 
 
+class DeadlineOutlook(TypedDict):
+    """A job's deadline, and the probability that it is done by then, from its forecast."""
+
+    deadline: str
+    in_time: float
+    made_at: str
+
+
 class Explanation(TypedDict):
     """Why a job waits, how long it still runs, and the rates that the scheduler assumes for it."""
 
@@ -316,6 +326,7 @@ class Explanation(TypedDict):
     message: str
     reasons: list[Reason]
     outlook: NotRequired[QueueOutlook | None]
+    deadline: NotRequired[DeadlineOutlook | None]
     waking: NotRequired[list[WakingNode]]
     remaining: NotRequired[Remaining | None]
     placement: NotRequired[PlacementOdds | None]

@@ -11,10 +11,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from forecast.deadlines import Calibration
 from jobs_app.models import Job
 from jobs_app.permissions import NotForJobs, caller, jobs_seen_by
 from scheduler_app.api.serializers import IntervalAnswer
 from scheduler_app.job_forecasts.accuracy import Judgement, TeamJudgement, judge_by_team, judge_job_forecasts
+from scheduler_app.job_forecasts.deadlines import judge_deadlines
 from scheduler_app.job_forecasts.showing import read_forecast, why_none
 from scheduler_app.models import KeptForecast
 
@@ -29,6 +31,11 @@ class QueueForecastAnswer(serializers.Serializer[Any]):
     type_part = serializers.FloatField(help_text="Part of the futures that start it there, 0 to 1.")
     place = serializers.IntegerField(help_text="Among the jobs that wait, by median start; 0: it holds GPUs.")
     queue = serializers.IntegerField(help_text="Jobs that wait.")
+    in_time = serializers.FloatField(
+        allow_null=True,
+        help_text="Probability of being done by its deadline; null: it has none, or one that is new, has passed, or "
+        "lies more than three days ahead.",
+    )
 
 
 class JobForecastAnswer(serializers.Serializer[Any]):
@@ -91,6 +98,48 @@ class TeamForecastAccuracyView(APIView):
     @extend_schema(responses=TeamForecastAnswer(many=True), summary="Accuracy of forecasts by team")
     def get(self, request: Request) -> Response:
         return Response(TeamForecastAnswer([_flat(one) for one in judge_by_team(caller(request))], many=True).data)
+
+
+class DeadlineBinAnswer(serializers.Serializer[Any]):
+    """Forecasts whose probabilities lie between two limits, beside how many of the deadlines were met."""
+
+    least = serializers.FloatField(help_text="Least probability.")
+    most = serializers.FloatField(help_text="All were below this; of the last, at most this.")
+    outcomes = serializers.IntegerField(help_text="Forecasts whose outcome is known.")
+    too_few = serializers.BooleanField(help_text="Whether these are too few for the figures to say anything.")
+    stated = serializers.FloatField(help_text="Mean of the probabilities.")
+    met = serializers.FloatField(help_text="Part of the deadlines that were met.")
+
+
+class DeadlineAccuracyAnswer(serializers.Serializer[Any]):
+    """Probabilities of meeting deadlines, beside which were met."""
+
+    outcomes = serializers.IntegerField(help_text="Forecasts whose outcome is known.")
+    too_few = serializers.BooleanField(help_text="Whether these are too few for the figures to say anything.")
+    met = serializers.FloatField(allow_null=True, help_text="Part of the deadlines that were met; null: no outcomes.")
+    brier = serializers.FloatField(
+        allow_null=True, help_text="Mean squared difference between probability and outcome; 0 is perfect."
+    )
+    brier_of_mean = serializers.FloatField(
+        allow_null=True, help_text="The same, had the part that was met been told of every job."
+    )
+    bins = DeadlineBinAnswer(many=True, help_text="By probability; those with outcomes.")
+
+
+class DeadlineAccuracyView(APIView):
+    """How good probabilities of meeting deadlines were, over the newest 2,000 outcomes of the jobs of all teams."""
+
+    permission_classes = (NotForJobs,)
+
+    @extend_schema(responses=DeadlineAccuracyAnswer, summary="Accuracy of probabilities of meeting deadlines")
+    def get(self, request: Request) -> Response:
+        return Response(DeadlineAccuracyAnswer(_of_deadlines(judge_deadlines())).data)
+
+
+def _of_deadlines(judged: Calibration | None) -> dict[str, Any]:
+    if judged is None:
+        return {"outcomes": 0, "too_few": True, "met": None, "brier": None, "brier_of_mean": None, "bins": []}
+    return judged._asdict() | {"too_few": judged.too_few}
 
 
 def _flat(one: Judgement | TeamJudgement) -> dict[str, Any]:

@@ -274,6 +274,14 @@ class OutlookAnswer(serializers.Serializer[Any]):
     detail = serializers.CharField(help_text="The same in words, without the times.")
 
 
+class DeadlineAnswer(serializers.Serializer[Any]):
+    """Probability that a job is done by its deadline, from its forecast."""
+
+    deadline = serializers.DateTimeField()
+    in_time = serializers.FloatField(help_text="Probability, 0 to 1.")
+    made_at = serializers.DateTimeField(help_text="When the queue was read.")
+
+
 class PlacementAnswer(serializers.Serializer[Any]):
     """Odds of a running job where it is, and on the steadiest and the least steady other node of its GPU type."""
 
@@ -315,6 +323,9 @@ class Explanation(serializers.Serializer[Any]):
     message = serializers.CharField()
     reasons = ReasonAnswer(many=True)
     outlook = OutlookAnswer(allow_null=True, help_text="Null unless the job waits and has a forecast.")
+    deadline = DeadlineAnswer(
+        allow_null=True, help_text="Null: it has no deadline, or no forecast that reaches as far."
+    )
     waking = WakingNodeAnswer(
         many=True, help_text="Nodes that are being woken, of types that it may use, while it waits for capacity."
     )

@@ -6,7 +6,12 @@ from scheduler_app.api.agent_messages import CheckpointsView, CodeView, JoinView
 from scheduler_app.api.arrays import ArrayView
 from scheduler_app.api.energy import EnergyView
 from scheduler_app.api.estimates import EstimatesView
-from scheduler_app.api.forecasts import ForecastAccuracyView, ForecastView, TeamForecastAccuracyView
+from scheduler_app.api.forecasts import (
+    DeadlineAccuracyView,
+    ForecastAccuracyView,
+    ForecastView,
+    TeamForecastAccuracyView,
+)
 from scheduler_app.api.gpus import JobGpusView, NodeGpusView
 from scheduler_app.api.history import HistoryView
 from scheduler_app.api.jobs import ExplainView
@@ -27,6 +32,7 @@ urlpatterns = [
     path("jobs/<uuid:pk>/explain", ExplainView.as_view(), name="job-explain"),
     path("jobs/<uuid:pk>/forecast", ForecastView.as_view(), name="job-forecast"),
     path("forecasts/accuracy", ForecastAccuracyView.as_view(), name="forecasts-accuracy"),
+    path("forecasts/accuracy/deadlines", DeadlineAccuracyView.as_view(), name="forecasts-accuracy-deadlines"),
     path("forecasts/accuracy/teams", TeamForecastAccuracyView.as_view(), name="forecasts-accuracy-teams"),
     path("jobs/<uuid:pk>/gpus", JobGpusView.as_view(), name="job-gpus"),
     path("nodes/<str:name>/gpus", NodeGpusView.as_view(), name="node-gpus"),

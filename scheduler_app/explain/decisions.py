@@ -9,6 +9,7 @@ from jobs_app.models import Job
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.explain.checkpoint_outlook import checkpoint_outlook
 from scheduler_app.explain.cpu_memory import explain_cpu_memory
+from scheduler_app.explain.deadline_outlook import deadline_outlook
 from scheduler_app.explain.placement_odds import placement_odds
 from scheduler_app.explain.queue_outlook import queue_outlook, waking_nodes
 from scheduler_app.explain.rate_comparison import explain_measurement
@@ -86,6 +87,7 @@ def explain_job(job: Job, now: datetime) -> dict[str, Any]:
         "message": job.message,
         "reasons": job.reasons,
         "outlook": queue_outlook(job),
+        "deadline": deadline_outlook(job),
         "waking": waking_nodes(job),
         "remaining": remaining_work(job, attempts, now),
         "placement": placement_odds(job, attempts, now),

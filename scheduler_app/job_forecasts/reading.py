@@ -15,7 +15,6 @@ import numpy as np
 
 from allocation.policies import REGISTRY
 from allocation.problem import Problem
-from cluster_app.models import Node
 from estimation.types import Bools, Floats
 from forecast.draws import Unknowns
 from forecast.future import HORIZON_S, Rounds
@@ -24,6 +23,7 @@ from jobs_app.models import Job
 from scheduler_app.fairness.budgets import TeamBudget, used_up
 from scheduler_app.forecasts.boosted_model import read_model
 from scheduler_app.forecasts.duration_history import read_ended_jobs
+from scheduler_app.job_forecasts.nodes import in_service_again, read_boots, read_coming_back, up_from_s
 from scheduler_app.job_forecasts.queue import (
     MOST_JOBS,
     Needs,
@@ -103,7 +103,9 @@ def read_forecast_input(
     unmet, strict = read_needs(), REGISTRY[setting.policy].strict_queue
     every = with_dependents(rows, unmet)
     front = front_of_queue(every, MOST_JOBS, strict=strict)
-    windows, nodes = read_windows(now, HORIZON), _after_maintenance(rows.nodes)
+    boots = read_boots(now)
+    windows, nodes = read_windows(now, HORIZON), in_service_again(rows.nodes, read_coming_back(), boots)
+    up_from = up_from_s(rows.nodes, boots)
     rows, needs = replace(rows, jobs=[*front, *also], windows=windows, nodes=nodes), {**unmet, **needs}
     aside = {UUID(key) for key in set_aside_at(Kind.JOB, now)} | rows.unreadable.keys()
     pinned = frozenset(attempt.id for attempt in rows.attempts.values() if attempt.job_id in aside)
@@ -113,13 +115,8 @@ def read_forecast_input(
     rounds = Rounds(policy, setting.round_length_s, setting.min_run_s, strict=strict)
     lifetimes = known_lifetimes(snapshot.nodes, now)
     asked = forecast_input(snapshot, rows, history, rounds, needs=needs, ran_s=_ran_s(), nodes=lifetimes, now=now)
-    return replace(asked, left_out=len(every) - len(front))
-
-
-def _after_maintenance(nodes: Sequence[NodeRow]) -> list[NodeRow]:
-    """The nodes as they will be: those drained for a maintenance are in service once it is over."""
-    coming_back = set(Node.objects.filter(maintenance_until__isnull=False).values_list("pk", flat=True))
-    return [node._replace(in_service=node.in_service or node.id in coming_back) for node in nodes]
+    unknowns = replace(asked.unknowns, up_from_s=up_from)
+    return replace(asked, unknowns=unknowns, left_out=len(every) - len(front))
 
 
 def read_history(now: datetime, nodes: Sequence[NodeRow], *, without: Collection[UUID]) -> History:

@@ -23,7 +23,7 @@ from forecast.calibration import Correction, ForecastClass, Outcome
 from forecast.intervals import Intervals
 from jobs_app.models import Job, Team
 from scheduler_app.job_forecasts.reading import ForecastInput
-from scheduler_app.models import JobForecast, KeptForecast
+from scheduler_app.models import DeadlineForecast, JobForecast, KeptForecast
 
 Event = KeptForecast.Event
 Occasion = KeptForecast.Occasion
@@ -52,6 +52,9 @@ class MadeForecast:
     gpu_type: str
     type_part: float
     place: int
+    deadline: datetime | None = None
+    in_time: float | None = None
+    """Probability that it is done by its deadline; None: it has none, or one that has passed or lies too far ahead."""
 
 
 class OpenForecast(NamedTuple):
@@ -80,9 +83,11 @@ def record_forecasts(asked: ForecastInput, found: Intervals | None, now: datetim
     made = made_forecasts(asked, found, Correction.of(read_played(now))) if found else []
     due = list(forecasts_due(made, read_open(), now))
     kept = [row for one, occasion in due for row in _kept_rows(one, occasion, now)]
+    deadlines = list(_deadline_rows((one for one, _ in due), now))
     with transaction.atomic():
         _write_present(made, sum(not one.runs for one in made) + asked.left_out, now)
         insert_many(KeptForecast, kept)
+        insert_many(DeadlineForecast, deadlines)
 
 
 def close_outcomes() -> None:
@@ -117,6 +122,8 @@ def made_forecast(asked: ForecastInput, found: Intervals, correction: Correction
         gpu_type=asked.types[kind] if kind >= 0 else "",
         type_part=float(found.type_part[at]),
         place=0 if runs else max(int(found.place[at]), 1),
+        deadline=job.deadline,
+        in_time=None if np.isnan(found.in_time[at]) else float(found.in_time[at]),
     )
 
 
@@ -166,6 +173,14 @@ def _kept_rows(one: MadeForecast, occasion: Occasion, now: datetime) -> Iterator
             **_columns("played", played_s),
             **_columns("shown", one.shown_s[event]),
         }
+
+
+def _deadline_rows(due: Iterable[MadeForecast], now: datetime) -> Iterator[dict[str, Any]]:
+    """Those that tell the probability of a deadline which has not passed."""
+    for one in due:
+        if one.in_time is not None and one.deadline is not None and one.deadline > now:
+            columns = {name: getattr(one, name) for name in ("job", "team_id", "deadline", "in_time")}
+            yield columns | {"made_at": now}
 
 
 def _columns(of: str, quantiles_s: Floats) -> dict[str, float | None]:
@@ -270,4 +285,5 @@ def present_row(one: MadeForecast, queue: int, now: datetime) -> dict[str, Any]:
         for name, seconds in zip(QUANTILE_NAMES, quantiles, strict=True)
     }
     about = {"gpu_type": one.gpu_type, "type_part": one.type_part, "place": one.place, "queue": queue}
-    return {"job": one.job, "made_at": now, **moments, **about}
+    deadline = {"deadline": one.deadline, "in_time": one.in_time}
+    return {"job": one.job, "made_at": now, **moments, **about, **deadline}

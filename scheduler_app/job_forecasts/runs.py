@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from forecast.intervals import forecast
 from jobs_app.models import Job
+from scheduler_app.job_forecasts.deadlines import close_deadlines
 from scheduler_app.job_forecasts.reading import read_forecast_input
 from scheduler_app.job_forecasts.recording import close_outcomes, record_forecasts
 from scheduler_app.models import ForecastRun, JobForecast, Round
@@ -138,6 +139,7 @@ def forecast_jobs(run: ForecastRun, now: datetime) -> ForecastRun:
 
 def _read_forecast_and_record(run: ForecastRun, now: datetime) -> None:
     close_outcomes()  # of its own: what has come true stays known where the forecast fails
+    close_deadlines(now)
     run.jobs, run.left_out, run.draws, run.message = 0, 0, 0, ""
     asked = read_forecast_input(now)
     found = None

@@ -1,7 +1,7 @@
 """The present forecasts of jobs as pages and REST show them, or why there is none."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Self
 from uuid import UUID
@@ -37,6 +37,8 @@ class ShownForecast:
     type_part: float
     place: int
     queue: int
+    in_time: float | None = None
+    """Probability of being done by its deadline; None: it has none, or one that is new, past or too far ahead."""
 
     @classmethod
     def of(cls, row: JobForecast, *, waits: bool) -> Self:
@@ -44,7 +46,7 @@ class ShownForecast:
         start = Interval(row.start_low, row.start_median, row.start_high) if waits else None
         finish = Interval(row.finish_low, row.finish_median, row.finish_high)
         place = row.place if waits else 0
-        return cls(row.made_at, start, finish, row.gpu_type, row.type_part, place, row.queue)
+        return cls(row.made_at, start, finish, row.gpu_type, row.type_part, place, row.queue, row.in_time)
 
 
 def _is_old(row: JobForecast) -> bool:
@@ -68,7 +70,8 @@ def _shown(job: Job, row: JobForecast) -> ShownForecast | None:
     waits = job.state == Job.State.QUEUED
     if _is_old(row) or (waits and row.runs):  # stopped since: the next run has it in the queue
         return None
-    return ShownForecast.of(row, waits=waits)
+    found = ShownForecast.of(row, waits=waits)
+    return found if row.deadline == job.deadline else replace(found, in_time=None)
 
 
 def why_none(job: Job) -> str:

@@ -1,6 +1,7 @@
 """Leases, rounds, claims, agents, GPU readings, engine tests, policies, forecasts, lab runs, usage, energy, windows."""
 
 from scheduler_app.models.agent import Agent, AgentAttempt
+from scheduler_app.models.deadline_forecast import DeadlineForecast
 from scheduler_app.models.duration_forecast import DurationForecast
 from scheduler_app.models.duration_model import DurationModel
 from scheduler_app.models.energy import NodeUse, SleepAdvice
@@ -26,6 +27,7 @@ __all__ = [
     "Agent",
     "AgentAttempt",
     "DailyUsage",
+    "DeadlineForecast",
     "DurationForecast",
     "DurationModel",
     "EngineProbe",

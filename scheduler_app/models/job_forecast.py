@@ -22,13 +22,16 @@ class JobForecast(models.Model):
     type_part = models.FloatField(default=0.0, help_text="Part of the futures that start it there, 0 to 1.")
     place = models.PositiveIntegerField(help_text="Among the jobs that wait, by median start; 0: it holds GPUs.")
     queue = models.PositiveIntegerField(help_text="Jobs that wait.")
+    deadline = models.DateTimeField(null=True, help_text="Of the job, when the queue was read.")
+    in_time = models.FloatField(null=True, help_text="Probability of being done by the deadline; null: not known.")
 
     class Meta:
         ordering = ("-job",)
         constraints = [
             models.CheckConstraint(
                 condition=Q(type_part__gte=0) & Q(type_part__lte=1), name="job_forecast_part_of_the_futures"
-            )
+            ),
+            models.CheckConstraint(condition=Q(in_time__gte=0) & Q(in_time__lte=1), name="job_forecast_in_time"),
         ]
 
     def __str__(self) -> str:

@@ -6,6 +6,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from scheduler_app.job_forecasts.accuracy import COVERED, FEWEST, MOST_OUTCOMES, judge_by_team, judge_job_forecasts
+from scheduler_app.job_forecasts.deadlines import judge_deadlines
 from scheduler_app.models import ForecastRun
 from scheduler_app.pages.base import SignedInRequest
 
@@ -16,6 +17,7 @@ def forecasts_page(request: SignedInRequest) -> HttpResponse:
     judged = judge_job_forecasts()
     of_event = {event: [one for one in judged if one.event == event] for event in ("start", "finish")}
     context = {
+        "deadlines": judge_deadlines(),
         "teams": judge_by_team(request.user),
         "events": [(event, found) for event, found in of_event.items() if found],
         "most": MOST_OUTCOMES,

@@ -18,6 +18,7 @@ from jobs_app.job_archive import archive_jobs, expired_jobs
 from jobs_app.models import ApiToken, IdempotencyKey, JobEvent
 from scheduler_app.fairness.team_months import close_month_when_due
 from scheduler_app.models import (
+    DeadlineForecast,
     DurationForecast,
     GpuMinute,
     GpuTypeUsage,
@@ -188,6 +189,20 @@ def _open_forecasts(before: datetime) -> QuerySet[Any]:
     return unknown.filter(Q(made_at__lt=before) | Q(made_at__lte=Subquery(beyond)))
 
 
+def _deadline_forecasts(before: datetime) -> QuerySet[Any]:
+    """Those whose outcome was known before the cutoff, and all but the newest of the others."""
+    known = DeadlineForecast.objects.exclude(known_at=None)
+    beyond = known.order_by("-known_at").values("known_at")[MOST_FORECASTS : MOST_FORECASTS + 1]
+    return known.filter(Q(known_at__lt=before) | Q(known_at__lte=Subquery(beyond)))
+
+
+def _open_deadlines(before: datetime) -> QuerySet[Any]:
+    """Those made before the cutoff whose outcome is not known, and all but the newest of the others."""
+    unknown = DeadlineForecast.objects.filter(known_at=None)
+    beyond = unknown.order_by("-made_at").values("made_at")[MOST_FORECASTS : MOST_FORECASTS + 1]
+    return unknown.filter(Q(made_at__lt=before) | Q(made_at__lte=Subquery(beyond)))
+
+
 def _forget_snapshots(rounds: QuerySet[Any]) -> object:
     return rounds.update(archive=None)
 
@@ -239,6 +254,8 @@ RETENTION_RULES = (
     RetentionRule("forecasts of jobs that ended", "MOTLEY_KEEP_FORECASTS", _forecasts, _delete),
     RetentionRule("forecasts of starts and ends", "MOTLEY_KEEP_FORECASTS", _kept_forecasts, _delete),
     RetentionRule("forecasts of what has not come", "MOTLEY_KEEP_FORECASTS", _open_forecasts, _delete),
+    RetentionRule("forecasts of deadlines", "MOTLEY_KEEP_FORECASTS", _deadline_forecasts, _delete),
+    RetentionRule("forecasts of deadlines to come", "MOTLEY_KEEP_FORECASTS", _open_deadlines, _delete),
     RetentionRule("audit entries", "MOTLEY_KEEP_AUDIT", lambda day: AuditEntry.objects.filter(at__lt=day), _delete),
     RetentionRule("API tokens that expired or were revoked", "MOTLEY_KEEP_TOKENS", _expired_tokens, _delete),
 )

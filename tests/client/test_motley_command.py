@@ -164,6 +164,16 @@ def test_explain_says_where_a_job_is_in_the_queue_and_when_it_is_expected_to_sta
     assert "a start is expected in about 4m (2m to 9m) (forecast" in said
 
 
+def test_show_and_explain_say_how_probably_a_job_meets_its_deadline(service: Live, motley: Motley) -> None:
+    now = timezone.now()
+    job = service.add("late", deadline=now + timedelta(hours=1))
+    JobForecast.objects.create(
+        job=job.pk, made_at=now, start_low=now, place=1, queue=1, deadline=job.deadline, in_time=0.874
+    )
+    assert "met with probability 0.87" in motley("show", "late").stdout
+    assert "met with probability 0.87 (forecast" in " ".join(motley("explain", "late").stdout.split())
+
+
 def test_explain_says_how_long_a_job_still_runs(service: Live, motley: Motley) -> None:
     service.add("late-2", held=True)
     service.lab.succeeded("late-1", 7300, 7300)

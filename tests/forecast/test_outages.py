@@ -70,6 +70,24 @@ def test_outages_come_as_often_and_last_as_long_as_the_lifetimes_say() -> None:
     assert np.mean([one.lost_s for one in found]) == pytest.approx(LOST_S / 2, rel=0.1)
 
 
+def test_a_node_that_boots_takes_jobs_from_then_on_and_is_lost_no_sooner() -> None:
+    spot = NodeLifetime(60.0, 60.0)
+    first, *later = draw_outages([spot], HOUR_S, np.random.default_rng(0), up_from_s=[300.0])
+    assert first == Outage(0, 0.0, 300.0, lost_s=0.0)
+    assert later
+    assert min(one.from_s for one in later) > 300
+    assert draw_outages([], HOUR_S, np.random.default_rng(0), up_from_s=[0.0, 300.0]) == (first._replace(node=1),)
+
+
+def test_jobs_on_a_cluster_that_sleeps_start_once_it_has_booted() -> None:
+    present = present_of([HOUR_S] * 2)
+    asleep = replace(known(present), up_from_s=np.array([300.0, 300.0]))
+    found = forecast(present, asleep, FIFO, draws=4)
+    assert found.start_s[:, 1] == pytest.approx([300, 300], abs=30)
+    awake = replace(asleep, up_from_s=np.array([300.0, 0.0]))
+    assert forecast(present, awake, FIFO, draws=4).start_s[:, 1] == pytest.approx([0, 0], abs=30)
+
+
 def test_losses_of_nodes_make_ends_later_and_their_intervals_wider() -> None:
     present = present_of([8 * HOUR_S], gpus=[4], running=[0])
     steady = known(present)

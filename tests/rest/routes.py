@@ -98,6 +98,7 @@ ROUTES: dict[str, Row] = {
     "POST /api/v1/lab/runs/{id}/cancel": of_the_team(done=200),
     "GET /api/v1/estimates": for_all(),
     "GET /api/v1/forecasts/accuracy": for_all(),
+    "GET /api/v1/forecasts/accuracy/deadlines": for_all(),
     "GET /api/v1/forecasts/accuracy/teams": for_all(),
     "GET /api/v1/rounds": for_all(),
     "GET /api/v1/rounds/{number}": for_all(),

@@ -13,6 +13,7 @@ from motley_client.responses import (
     Array,
     Attempt,
     Checkpoints,
+    DeadlineOutlook,
     Event,
     Explanation,
     Job,
@@ -149,7 +150,17 @@ def _coming(found: QueueForecast, now: datetime) -> list[tuple[str, Cell]]:
     where = f" on {found['gpu_type']}" if found["gpu_type"] else ""
     place = f"; {found['place']} of {found['queue']} that wait" if found["place"] else ""
     starts = f"{interval(found['start'], now)}{where}{place}{made}" if found["start"] else ""
-    return [("starts", starts), ("ends", interval(found["finish"], now) + ("" if starts else made))]
+    return [
+        ("starts", starts),
+        ("ends", interval(found["finish"], now) + ("" if starts else made)),
+        ("deadline", _in_time(found)),
+    ]
+
+
+def _in_time(found: QueueForecast) -> str:
+    """`met with probability 0.93`; empty: it has no deadline, or none that the forecast reaches."""
+    probability = found.get("in_time")
+    return "" if probability is None else f"met with probability {probability:.2f}"
 
 
 def _next_event(found: QueueForecast, now: datetime) -> str:
@@ -239,12 +250,13 @@ def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableTy
         ("message", answer["message"]),
         *(("reason", f"{reason['code']}: {reason['detail']}") for reason in answer["reasons"]),
         *_in_the_queue(answer.get("outlook"), now),
+        *_deadline(answer.get("deadline"), now),
         *_waking(answer.get("waking", ()), now),
         ("CPUs and memory", answer.get("cpu_memory", "")),
         ("Measurement", answer.get("measurement", "")),
         *_remaining(answer.get("remaining")),
         ("placement", placement["detail"] if (placement := answer.get("placement")) else ""),
-        *_checkpoints(answer.get("checkpoints")),
+        *_checkpoints(answer.get("checkpoints"), forecast=answer.get("deadline")),
         ("round", number(answer["round"], "{}")),
         *_would_start(answer.get("would_start")),
     ]
@@ -259,6 +271,14 @@ def _in_the_queue(found: QueueOutlook | None, now: datetime) -> list[tuple[str, 
     return [("queue", f"{found['detail']}; a start is expected {interval(found['start'], now)} {made}")]
 
 
+def _deadline(found: DeadlineOutlook | None, now: datetime) -> list[tuple[str, Cell]]:
+    """`2026-12-01T12:00:00Z, met with probability 0.93 (forecast 12s ago)`."""
+    if found is None:
+        return []
+    made = f"(forecast {age(found['made_at'], now)} ago)"
+    return [("deadline", f"{found['deadline']}, met with probability {found['in_time']:.2f} {made}")]
+
+
 def _waking(found: Sequence[WakingNode], now: datetime) -> list[tuple[str, Cell]]:
     """`n3, n4; n3 is expected to take jobs in 4m`."""
     if not found:
@@ -267,14 +287,17 @@ def _waking(found: Sequence[WakingNode], now: datetime) -> list[tuple[str, Cell]
     return [("being woken", f"{names}; {first['node']} is expected to take jobs {until(first['expected_at'], now)}")]
 
 
-def _checkpoints(found: Checkpoints | None) -> list[tuple[str, Cell]]:
-    """`one pays each 25m; losses of nodes are expected to take 0.4 GPU-h; meets its deadline with probability 0.93`."""
+def _checkpoints(found: Checkpoints | None, *, forecast: DeadlineOutlook | None) -> list[tuple[str, Cell]]:
+    """`one pays each 25m; losses of nodes are expected to take 0.4 GPU-h; meets its deadline with probability 0.93`.
+
+    The last only where no forecast, which knows of more than losses, says it.
+    """
     if found is None:
         return []
     said = [f"one pays every {duration(found['interval_s'])}"]
     if found["lost_gpu_s"] is not None:
         said.append(f"losses of nodes are expected to take {found['lost_gpu_s'] / 3600:.2g} GPU-h")
-    if found["in_time"] is not None:
+    if found["in_time"] is not None and forecast is None:
         said.append(f"meets its deadline with probability {found['in_time']:.2f}, as far as losses decide it")
     return [("checkpoints", "; ".join(said))]
 
@@ -309,7 +332,8 @@ def _outlook(found: JobForecast | None, now: datetime) -> str:
         return ""
     if (coming := found["forecast"]) is None or coming["start"] is None:
         return f"No forecast: {found['why_none']}"
-    return f"Forecast: starts {interval(coming['start'], now)}, done {by_clock(coming['finish'], now)}."
+    deadline = f" Its deadline is {met}." if (met := _in_time(coming)) else ""
+    return f"Forecast: starts {interval(coming['start'], now)}, done {by_clock(coming['finish'], now)}.{deadline}"
 
 
 def gpus(job: Job) -> str:
