@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isfinite, sqrt
 
@@ -29,11 +29,17 @@ class GpuSpec:
 
 @dataclass(frozen=True)
 class Measurement:
-    """The mean rate in steps/s over some progress reports, and its relative spread."""
+    """The mean rate in steps/s over some progress reports, their spread in steps/s, and that between runs."""
 
     rate: float
     reports: int
     spread: float = 0.0
+    runs: int = 0
+    """Attempts behind it; 0: not counted."""
+    weight: int = 0
+    """Of these, those whose deviation is known: the latest."""
+    deviation: float = 0.0
+    """Standard deviation of the logarithm of the rate between them."""
 
     @property
     def usable(self) -> bool:
@@ -108,7 +114,7 @@ class Knowledge:
             return cls(Measured(_over_batches(seen)), declared, timed)
         initial = tuning.limits.initial
         in_initial_steps = {
-            where: Measurement(m.rate * where[3] / initial, m.reports, m.spread * where[3] / initial)
+            where: replace(m, rate=m.rate * where[3] / initial, spread=m.spread * where[3] / initial)
             for where, m in timed.items()
         }
         return cls(Measured(_most_reported(in_initial_steps)), declared, timed, tuning)
@@ -145,11 +151,13 @@ def _over_batches(seen: Mapping[tuple[int, int, int, int], Measurement]) -> dict
 def _mean(measurements: list[Measurement]) -> Measurement:
     if len(measurements) == 1:
         return measurements[0]
-    reports = sum(m.reports for m in measurements)
+    reports, runs, weight = (sum(getattr(m, name) for m in measurements) for name in ("reports", "runs", "weight"))
     if not reports:
         return measurements[0]
-    rate, spread = (sum(getattr(m, name) * m.reports for m in measurements) / reports for name in ("rate", "spread"))
-    return Measurement(rate, reports, spread)
+    rate, spread, deviation = (
+        sum(getattr(m, name) * m.reports for m in measurements) / reports for name in ("rate", "spread", "deviation")
+    )
+    return Measurement(rate, reports, spread, runs, weight, deviation)
 
 
 def _most_reported(seen: Mapping[tuple[int, int, int, int], Measurement]) -> dict[Place, Measurement]:

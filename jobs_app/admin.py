@@ -128,7 +128,10 @@ class JobAdmin(Unchangeable, admin.ModelAdmin[Job]):
                 self.message_user(request, f"{job}: {error}")
 
 
-OF_A_GANG, MEASURED = ("workload", "team", "gpu_type", "gpus", "nodes"), ("steps_per_second", "reports", "spread")
+OF_A_GANG, MEASURED = (
+    ("workload", "team", "gpu_type", "gpus", "nodes"),
+    ("steps_per_second", "reports", "runs", "spread"),
+)
 
 
 class MeasuredRateAdmin(Unchangeable, admin.ModelAdmin[Any]):

@@ -87,7 +87,11 @@ class RateUsed(TypedDict):
     gpus: int
     nodes: int
     rate: float
+    low: NotRequired[float]
+    high: NotRequired[float]
+    spread: NotRequired[float]
     source: str
+    runs: NotRequired[int]
     share: float | None
 
 

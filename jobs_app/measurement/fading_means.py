@@ -10,6 +10,7 @@ from jobs_app.models import CpuRate, MeasuredRate, Throughput
 
 MOST_ROWS = 32
 """Kept per gang of a workload: a program that reports another batch size each time cannot fill the table."""
+FIGURES = ("steps_per_second", "spread", "reports", "runs", "log_sum", "log_square_sum")
 Rate = TypeVar("Rate", bound=MeasuredRate)
 
 
@@ -36,6 +37,10 @@ class RateNews(NamedTuple):
     key: RateKey
     steps_per_s: float
     reports: int
+    of_run: float | None = None
+    """Rate of the attempt since its first report; None: it has not advanced."""
+    of_run_before: float | None = None
+    """The same at the report before."""
 
 
 def learn_rates(news: Iterable[RateNews]) -> None:
@@ -55,8 +60,10 @@ def _learn(model: type[Rate], news: Sequence[RateNews], columns: Sequence[str]) 
     for one in news:
         if one.key in known:
             known[one.key].add(rate=one.steps_per_s, reports=one.reports)
-    old = {rate.pk: (rate.steps_per_second, rate.spread, rate.reports) for rate in known.values() if rate.pk}
-    rewrite(model, ("steps_per_second", "spread", "reports"), old)
+            if one.of_run:
+                known[one.key].add_run(rate=one.of_run, before=one.of_run_before)
+    old = {rate.pk: tuple(getattr(rate, name) for name in FIGURES) for rate in known.values() if rate.pk}
+    rewrite(model, FIGURES, old)
     model._default_manager.bulk_create([rate for rate in known.values() if not rate.pk])
 
 

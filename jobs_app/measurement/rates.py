@@ -64,6 +64,8 @@ class StoredProgress(NamedTuple):
     """As Motley set them; 0: it did not."""
     state: str
     reports: int
+    first_step: int | None
+    first_step_at: datetime | None
     step: int | None
     step_at: datetime | None
     batch_size: int
@@ -126,7 +128,21 @@ def _rates(fresh: Fresh) -> Iterator[RateNews]:
         seconds = (advance.at - (attempt.step_at or advance.first_at)).total_seconds()
         steps = advance.step - (attempt.step if attempt.step is not None else advance.first_step)
         if seconds > 0 and 0 <= steps <= LARGEST_RATE * seconds:
-            yield RateNews(_key_of(attempt, advance), steps / seconds, advance.reports - attempt.reports)
+            reports = advance.reports - attempt.reports
+            yield RateNews(_key_of(attempt, advance), steps / seconds, reports, *_rates_of_run(attempt, advance))
+
+
+def _rates_of_run(attempt: StoredProgress, advance: Advance) -> tuple[float | None, float | None]:
+    """Rate of the whole attempt in steps/s, now and at the report before."""
+    now = _rate_between(advance.first_step, advance.first_at, advance.step, advance.at)
+    before = _rate_between(attempt.first_step, attempt.first_step_at, attempt.step, attempt.step_at)
+    return now, before
+
+
+def _rate_between(first: int | None, began: datetime | None, last: int | None, at: datetime | None) -> float | None:
+    if first is None or began is None or last is None or at is None or at <= began or last <= first:
+        return None
+    return (last - first) / (at - began).total_seconds()
 
 
 def _key_of(attempt: StoredProgress, advance: Advance) -> RateKey:

@@ -1,6 +1,6 @@
 """Throughput and gradient noise measured from running jobs, shared by the jobs of a workload."""
 
-from math import sqrt
+from math import log, sqrt
 
 from django.db import models
 from django.db.models import Q
@@ -10,6 +10,8 @@ from jobs_app.models.team import Team
 
 MOST_REPORTS = 200
 """Window of the fading mean of a rate: older reports lose weight, so that a changed program shows."""
+MOST_RUNS = 20
+"""The same for the difference between runs."""
 
 
 class MeasuredRate(models.Model):
@@ -26,7 +28,10 @@ class MeasuredRate(models.Model):
     batch_size = models.PositiveIntegerField(default=0, help_text="Samples of a step; 0: the job did not say.")
     steps_per_second = models.FloatField()
     reports = models.PositiveIntegerField(default=0, help_text="Progress reports behind the figure.")
-    spread = models.FloatField(default=0, help_text="Standard deviation between attempts, steps/s.")
+    spread = models.FloatField(default=0, help_text="Standard deviation between progress reports, steps/s.")
+    runs = models.PositiveIntegerField(default=0, help_text="Attempts behind the figure.")
+    log_sum = models.FloatField(default=0, help_text="Of the logarithm of each attempt's rate.")
+    log_square_sum = models.FloatField(default=0, help_text="Of its square.")
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
@@ -40,6 +45,17 @@ class MeasuredRate(models.Model):
         variance = (1 - share) * (self.spread**2 + share * delta**2) if old else 0.0
         self.steps_per_second += share * delta
         self.spread, self.reports = sqrt(variance), self.reports + reports
+
+    def add_run(self, *, rate: float, before: float | None) -> None:
+        """Count an attempt with its rate so far, in place of what it was `before`; nothing is saved."""
+        x, old = log(rate), log(before) if before and self.runs else None
+        if old is None and self.runs >= MOST_RUNS:
+            self.log_sum, self.log_square_sum = (
+                one * (1 - 1 / MOST_RUNS) for one in (self.log_sum, self.log_square_sum)
+            )
+        self.runs += old is None
+        self.log_sum += x - (old or 0)
+        self.log_square_sum += x**2 - (old or 0) ** 2
 
 
 class Throughput(MeasuredRate):

@@ -38,6 +38,7 @@ class ThroughputAnswer(serializers.ModelSerializer[Throughput]):
             "steps_per_second",
             "reports",
             "spread",
+            "runs",
             "updated_at",
         )
         read_only_fields = fields

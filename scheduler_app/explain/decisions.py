@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from estimation.rate_evidence import limits
 from estimation.rates import Source
 from jobs_app.models import Job
 from jobs_app.models.job import JobQuerySet
@@ -17,6 +18,7 @@ from scheduler_app.explain.remaining_work import remaining_work
 from scheduler_app.models import Round
 from scheduler_app.round.archive import Archived, archive_of
 from scheduler_app.round.reason_texts import ReasonText, names_of, reason_texts, reasons_of, rivals_named
+from scheduler_app.round.snapshot import Snapshot
 
 JOBS_PER_QUERY = 1000
 
@@ -67,14 +69,22 @@ def rates_used(job: Job, archived: Archived | None) -> list[dict[str, Any]]:
             "gpu_type": snapshot.type_of(k),
             "gpus": int(problem.gpus[k]),
             "nodes": int(problem.nodes[k]),
-            "rate": float(problem.rate[row, k]),
-            "source": Source(int(snapshot.source[row, k])).name.lower(),
+            **_estimate_of(snapshot, row, k),
             "share": None if shares is None else float(shares[row, k]),
         }
         for k in range(problem.rate.shape[1])
         if problem.rate[row, k] > 0
     ]
     return sorted(used, key=lambda rate: -rate["rate"] / rate["gpus"])
+
+
+def _estimate_of(snapshot: Snapshot, row: int, k: int) -> dict[str, Any]:
+    """The estimate of a rate: what is expected, between which limits four of five runs lie, from what and how many."""
+    rate, evidence = float(snapshot.problem.rate[row, k]), snapshot.evidence
+    spread = float(evidence.spread[row, k])
+    low, high = limits(rate, spread)
+    source, runs = Source(int(snapshot.source[row, k])).name.lower(), int(evidence.runs[row, k])
+    return {"rate": rate, "low": low, "high": high, "spread": spread, "source": source, "runs": runs}
 
 
 def explain_job(job: Job, now: datetime) -> dict[str, Any]:

@@ -26,12 +26,13 @@ from jobs_app.submission.submit import admitted
 from scheduler_app.fairness.budgets import TeamBudget, budgets_of
 from scheduler_app.models import GpuClaim
 from scheduler_app.round.inputs import (
-    MEASURED,
     DeclaredRates,
     DeclaredSensitivity,
     InputRows,
     JobRow,
+    MeasuredRow,
     TypeRow,
+    measured_rows,
     noise_of,
 )
 from scheduler_app.round.job_options import InService, Timing, gangs_on, job_options_of
@@ -87,7 +88,7 @@ class DryRunInputs:
 
     types: Sequence[TypeRow]
     nodes: Sequence[FreeOnNode]
-    measured: list[tuple[Any, ...]]
+    measured: list[MeasuredRow]
     known_rates: Sequence[KnownRate]
     noise: Mapping[tuple[int, str], tuple[float, float]]
     quota: str
@@ -332,7 +333,7 @@ def _note_of_window(job: JobRow, options: Sequence[PlanOption], inputs: DryRunIn
 def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
     """Read the inputs in nine queries, more for budgets, windows, batches and storage; none depends on the queue."""
     types = [TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)]
-    measured = Throughput.objects.filter(team=team, workload=job.workload).values_list(*MEASURED)
+    measured = measured_rows(Throughput.objects.filter(team=team, workload=job.workload))
     noise = noise_of([job.workload] if job.batch_size else [])
     now = timezone.now()
     budget = budgets_of([team], now).get(team.pk)
@@ -340,7 +341,7 @@ def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
     return DryRunInputs(
         types,
         nodes,
-        list(measured),
+        measured,
         read_known_rates(),
         noise,
         quota,

@@ -15,8 +15,11 @@ class RateComparison:
     gpus: int
     nodes: int
     rate: float
+    low: float
+    high: float
     relative: float
     source: str
+    runs: int
     share: float | None
     price: float | None
     is_current: bool
@@ -34,8 +37,11 @@ def compare_rates(
             gpus=rate["gpus"],
             nodes=rate["nodes"],
             rate=rate["rate"],
+            low=rate["low"],
+            high=rate["high"],
             relative=rate["rate"] / rate["gpus"] / slowest,
             source=rate["source"],
+            runs=rate["runs"],
             share=rate["share"],
             price=prices.get(rate["gpu_type"]),
             is_current=rate["gpu_type"] == current,

@@ -17,6 +17,7 @@ from allocation.plan_round import Plan
 from allocation.problem import Problem
 from allocation.quotas import Quotas
 from allocation.type_quotas import TypeQuotas
+from estimation.rate_evidence import Evidence, table_evidence
 from scheduler_app.models import Round
 from scheduler_app.round.snapshot import Snapshot
 
@@ -48,6 +49,7 @@ def pack(policy: str, parameters: Mapping[str, Any], snapshot: Snapshot, plan: P
         if (column := getattr(columns, field.name)) is not None  # sharing: no live jobs share GPUs
     }
     arrays |= {"source": snapshot.source, "assignment": plan.assignment, "owner": plan.owner, "prices": decision.prices}
+    arrays |= {f"evidence.{name}": column for name, column in snapshot.evidence._asdict().items()}
     arrays |= {
         f"decided.{name}": x
         for name in ("shares", "assignment", "value", "rival")
@@ -98,7 +100,8 @@ def unpack(blob: bytes) -> Archived:
         message=words["message"],
     )
     plan = Plan(decision=decision, assignment=arrays["assignment"], owner=arrays["owner"])
-    return Archived(words["policy"], words["parameters"], Snapshot(**names, **parts, source=arrays["source"]), plan)
+    snapshot = Snapshot(**names, **parts, source=arrays["source"], evidence=_evidence(arrays))
+    return Archived(words["policy"], words["parameters"], snapshot, plan)
 
 
 def archive_of(record: Round) -> Archived | None:
@@ -119,6 +122,13 @@ def _parts(snapshot: Snapshot) -> dict[str, Any]:
     quotas, by_type = replace(snapshot.quotas, by_type=None), snapshot.quotas.by_type
     parts = {"problem": snapshot.problem, "inventory": snapshot.inventory, "quotas": quotas}
     return parts if by_type is None else parts | {"type_quotas": by_type}
+
+
+def _evidence(arrays: Mapping[str, Any]) -> Evidence:
+    """Evidence of the rates; an archive from before it was kept has that of their sources."""
+    if "evidence.spread" not in arrays:
+        return table_evidence(arrays["source"])
+    return Evidence(arrays["evidence.spread"], arrays["evidence.runs"])
 
 
 def _part(part: str, arrays: Mapping[str, Any]) -> Any:

@@ -8,10 +8,11 @@ from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import chain
+from math import sqrt
 from typing import Any, NamedTuple, Self, TypeVar
 from uuid import UUID
 
-from django.db.models import Count, F, Max, Q, TextField
+from django.db.models import Count, F, Max, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from allocation.cpu_memory.sensitivity import DataSet
@@ -19,9 +20,11 @@ from cluster_app.models import Engine, Gpu, GpuType, Node, NodeEvent
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import OF_ENGINE, SITE, StoragePaths, missing_storage, needs_of, offers, places_of
 from estimation.boosted_durations import BoostedDurations
+from estimation.profile import Measurement
 from estimation.stages import StageRatio
 from jobs_app.models import Attempt, GradientNoise, Job, JobDependency, JobEvent, Team, TeamQuota, Throughput
 from jobs_app.models.job import JobQuerySet, arrival_of
+from jobs_app.models.throughput import MOST_RUNS
 from jobs_app.submission.volunteers import volunteers_now
 from scheduler_app.fairness.budgets import TeamBudget, read_budgets, used_up
 from scheduler_app.forecasts.array_samples import ArraySample, read_array_samples
@@ -33,17 +36,29 @@ from scheduler_app.round.known_workloads import KnownRate, read_known_rates
 from scheduler_app.round.node_lifetimes import node_loss_rates
 from scheduler_app.windows.reading import WindowRow, read_windows
 
-MEASURED = (
-    "team_id",
-    "workload",
-    "gpu_type_id",
-    "gpus",
-    "nodes",
-    "batch_size",
-    "steps_per_second",
-    "reports",
-    "spread",
-)
+
+class MeasuredRow(NamedTuple):
+    """A row of `Throughput`."""
+
+    team_id: int
+    workload: str
+    gpu_type_id: int
+    gpus: int
+    nodes: int
+    batch_size: int
+    steps_per_second: float
+    reports: int
+    spread: float
+    runs: int = 0
+    log_sum: float = 0.0
+    log_square_sum: float = 0.0
+
+    @property
+    def measurement(self) -> Measurement:
+        latest = min(self.runs, MOST_RUNS)
+        variance = self.log_square_sum / latest - (self.log_sum / latest) ** 2 if latest else 0.0
+        deviation = sqrt(max(variance, 0.0))
+        return Measurement(self.steps_per_second, self.reports, self.spread, self.runs, latest, deviation)
 
 
 class TypeRow(NamedTuple):
@@ -277,8 +292,7 @@ class InputRows:
     teams: Mapping[int, TeamRow]
     backlog_s: Mapping[int, float]
     """Team → seconds of the whole cluster that it is behind its share."""
-    measured: list[tuple[int, str, int, int, int, int, float, int, float]]
-    """Team, workload, GPU type, GPUs, nodes, batch size, steps/s, reports, spread."""
+    measured: list[MeasuredRow]
     noise: Mapping[tuple[int, str], tuple[float, float]]
     """Team and workload → the gradient's squared norm, and the variance of one sample's."""
     received: list["RunInterval"]
@@ -490,10 +504,14 @@ def _checkpoint_s() -> dict[UUID, float]:
     return dict(told.order_by("number").values_list("job", "checkpoint_s"))  # type: ignore[arg-type]  # none is null
 
 
-def read_measured(jobs: Iterable[JobRow]) -> list[tuple[Any, ...]]:
+def read_measured(jobs: Iterable[JobRow]) -> list[MeasuredRow]:
     """Measured rates of the workloads of these jobs."""
     workloads = {job.workload for job in jobs}
-    return list(Throughput.objects.filter(workload__in=workloads).values_list(*MEASURED))
+    return measured_rows(Throughput.objects.filter(workload__in=workloads))
+
+
+def measured_rows(rates: QuerySet[Throughput]) -> list[MeasuredRow]:
+    return [MeasuredRow(*row) for row in rates.values_list(*MeasuredRow._fields)]
 
 
 def noise_of(workloads: Iterable[str]) -> dict[tuple[int, str], tuple[float, float]]:

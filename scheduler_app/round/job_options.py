@@ -23,6 +23,7 @@ from estimation.goodput import BatchLimits, GradientNoise
 from estimation.gpu_specifications import GPU_SPECIFICATIONS
 from estimation.profile import GpuSpec, Knowledge, Measurement, Tuning
 from estimation.profiling import MEASUREMENT_S
+from estimation.rate_evidence import Evidence, rate_evidence, table_evidence
 from estimation.rates import Machines, estimate_rates, valid_configurations
 from estimation.replicas import InReplicas
 from jobs_app.models import Attempt, Job
@@ -127,6 +128,7 @@ class JobOptions:
     jobs: list[JobRow]
     rate: Floats
     source: Ints
+    evidence: Evidence
     held: Ints
     unlock_s: Floats
     tuned: list[Tuned | None]
@@ -134,17 +136,18 @@ class JobOptions:
 
     def of(self, kept: Bools) -> "JobOptions":
         jobs, tuned = list(compress(self.jobs, kept)), list(compress(self.tuned, kept))
-        return JobOptions(jobs, self.rate[kept], self.source[kept], self.held[kept], self.unlock_s[kept], tuned)
+        rate, source, evidence = self.rate[kept], self.source[kept], self.evidence.of(kept)
+        return JobOptions(jobs, rate, source, evidence, self.held[kept], self.unlock_s[kept], tuned)
 
 
 def job_options_of(
     rows: InputRows, service: InService, offered: Configurations, queue: list[JobRow], timing: Timing
 ) -> JobOptions:
     """Options of the queued and running jobs. Locks leave rates unchanged: shares last many rounds, a lock one."""
-    rate, source, tuned = _rates(rows, service, offered, queue)
+    rate, source, evidence, tuned = _rates(rows, service, offered, queue)
     held = _held(rows, service, offered, queue)
     unlock_s = np.where(held >= 0, _unlock_s(service, queue, timing), 0)
-    return JobOptions(queue, rate, source, held, unlock_s, tuned)
+    return JobOptions(queue, rate, source, evidence, held, unlock_s, tuned)
 
 
 def capacity_of(rows: InputRows, service: InService) -> Ints:
@@ -186,14 +189,15 @@ def configurations(rows: InputRows, service: InService, queue: Sequence[JobRow])
 
 def _rates(
     rows: InputRows, service: InService, offered: Configurations, queue: Sequence[JobRow]
-) -> tuple[Floats, Ints, list[Tuned | None]]:
-    """Rates, their sources and tuned batches; jobs of equal replicas are estimated together, in replicas."""
+) -> tuple[Floats, Ints, Evidence, list[Tuned | None]]:
+    """Rates with sources and evidence, and tuned batches; jobs of equal replicas are estimated together."""
     specs = gpu_specs(rows.types)
     machines, units = Machines(specs, offered.usage, offered.nodes), units_of(rows.types, queue)
     factors = rate_factors(rows.known_rates, [kind.id for kind in rows.types], specs)
     valid = _valid(machines, offered, queue) & _with_storage(rows, service, offered, queue)
     rate: Floats = np.zeros(valid.shape)
     source: Ints = np.zeros(valid.shape, dtype=np.int64)
+    evidence = table_evidence(source)
     tuned: list[Tuned | None] = [None] * len(queue)
     alike: dict[bytes, list[int]] = defaultdict(list)
     for i, unit in enumerate(units):
@@ -205,9 +209,11 @@ def _rates(
         told = factors if view.of_gpus else None  # what others measured is not by this job's replicas
         found = estimate_rates(view.machines, known, workload, valid[members][:, view.columns], told)
         rate[members], source[members] = view.spread(found[0]), view.spread(found[1])
+        behind = rate_evidence(view.machines, known, workload, found[1])
+        evidence.spread[members], evidence.runs[members] = view.spread(behind.spread), view.spread(behind.runs)
         for i, of_job in zip(members, _tuned(view, known, workload), strict=True):
             tuned[i] = of_job
-    return rate, source, tuned
+    return rate, source, evidence, tuned
 
 
 def gpu_specs(types: Sequence[TypeRow]) -> list[GpuSpec]:
@@ -299,8 +305,9 @@ def _measured_in(rows: InputRows) -> Callable[[JobRow], Knowledge]:
     """Look up measurements by workload, before a job's own declared rates are added."""
     index = {row.id: j for j, row in enumerate(rows.types)}
     seen: dict[tuple[int, str], dict[tuple[int, int, int, int], Measurement]] = defaultdict(dict)
-    for team, workload, kind, gpus, nodes, batch, rate, reports, spread in rows.measured:
-        seen[team, workload][index[kind], gpus, nodes, batch] = Measurement(rate, reports, spread)
+    for row in rows.measured:
+        place = (index[row.gpu_type_id], row.gpus, row.nodes, row.batch_size)
+        seen[row.team_id, row.workload][place] = row.measurement
     known: dict[tuple[Any, ...], Knowledge] = {}
 
     def measured(job: JobRow) -> Knowledge:
@@ -327,8 +334,8 @@ def most_replicas(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -
     """The most replicas (m,) with a rate: measured for the workload, declared by the owner, or held now."""
     name_of = {row.id: row.name for row in rows.types}
     gangs: dict[tuple[int, str], list[tuple[str, int]]] = defaultdict(list)
-    for team, workload, kind, gpus, *_ in rows.measured:
-        gangs[team, workload].append((name_of[kind], gpus))
+    for row in rows.measured:
+        gangs[row.team_id, row.workload].append((name_of[row.gpu_type_id], row.gpus))
 
     @cache
     def measured(team: int, workload: str, replica: GpusPerReplica) -> int:

@@ -20,7 +20,7 @@ from allocation.types import Bools, Floats, Ints
 from estimation.batch_tuning import Tuned
 from estimation.boosted_durations import DurationEstimator
 from estimation.durations import DurationEstimate
-from estimation.scaling import Source
+from estimation.rate_evidence import Evidence
 from scheduler_app.forecasts.duration_history import history_of
 from scheduler_app.models import SetAside
 from scheduler_app.round.arrays import array_tasks, sampled_durations
@@ -59,6 +59,8 @@ class Snapshot:
     quotas: Quotas
     source: Ints
     """Where each rate (m, K) comes from: `estimation.rates.Source`."""
+    evidence: Evidence
+    """Its spread, and the number of runs behind it."""
     tuned: Mapping[int, Tuned] = field(default_factory=dict)
     """Row → batch size per configuration, for jobs whose batch size is tuned; not archived."""
     durations: Sequence[DurationEstimate | None] = ()
@@ -79,6 +81,7 @@ class Snapshot:
             inventory=self.inventory.of_rows(rows, position[self.inventory.holder]),
             quotas=self.quotas.of_rows(rows),
             source=self.source[rows],
+            evidence=self.evidence.of(rows),
             tuned={int(position[row]): tuned for row, tuned in self.tuned.items() if kept[row]},
             durations=tuple(compress(self.durations, kept)),
         )
@@ -149,6 +152,7 @@ def build_snapshot(
         inventory=_inventory(rows, service, options.jobs),
         quotas=replace(_quotas(rows, options.jobs), by_type=type_quotas(rows, options.jobs)),
         source=options.source,
+        evidence=options.evidence,
         tuned={row: tuned for row, tuned in enumerate(options.tuned) if tuned is not None},
         durations=durations,
     )
@@ -247,19 +251,14 @@ def seconds_worked(
     return worked_s
 
 
-RATE_SPREADS = {Source.MEASURED: 0.05, Source.DECLARED: 0.15}
-"""Standard deviation of the logarithm of the true rate over the one that is told, by the source of that."""
-OTHER_SPREAD = 0.3
-
-
 def rate_spreads(snapshot: Snapshot) -> Floats:
     """Spread (m,) of the rate that each row has, or would have where it is fastest."""
     problem = snapshot.problem
     if not len(snapshot.jobs):
         return np.zeros(0)
     column = np.where(problem.held >= 0, problem.held, problem.rate.argmax(axis=1))
-    source = np.take_along_axis(snapshot.source, column[:, None], axis=1)[:, 0]
-    return np.array([RATE_SPREADS.get(Source(one), OTHER_SPREAD) for one in source.tolist()], dtype=float)
+    spread: Floats = np.take_along_axis(snapshot.evidence.spread, column[:, None], axis=1)[:, 0]
+    return spread
 
 
 def _received(rows: InputRows, jobs: Sequence[JobRow], timing: Timing) -> Floats:

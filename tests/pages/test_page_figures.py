@@ -133,9 +133,10 @@ def test_a_bar_of_nothing_is_empty():
     assert percent_of(3, 0) == 0.0
 
 
+ESTIMATE: dict[str, Any] = {"gpus": 2, "nodes": 1, "low": 0.0, "high": 100.0, "runs": 0}
 RATES: list[dict[str, Any]] = [
-    {"gpu_type": "a100", "gpus": 2, "nodes": 1, "rate": 58.0, "source": "declared", "share": 0.2},
-    {"gpu_type": "v100", "gpus": 2, "nodes": 1, "rate": 20.0, "source": "measured", "share": 0.8},
+    ESTIMATE | {"gpu_type": "a100", "rate": 58.0, "source": "declared", "share": 0.2},
+    ESTIMATE | {"gpu_type": "v100", "rate": 20.0, "source": "measured", "share": 0.8},
 ]
 
 

@@ -135,6 +135,7 @@ def test_rates_are_narrowed(root: APIClient, asked: str) -> None:
         "steps_per_second": 2.5,
         "reports": 7,
         "spread": 0.0,
+        "runs": 0,
     }
 
 

@@ -1,12 +1,18 @@
 """Progress reports become rates, and rates that were measured replace those that were declared."""
 
+from math import log
 from pathlib import Path
 
 import pytest
 from django.utils import timezone
 
 from jobs_app.models import Job, Throughput
+from jobs_app.models.throughput import MOST_RUNS
 from scheduler_app.explain.decisions import explain_job
+from scheduler_app.models import Round
+from scheduler_app.round.archive import archive_of
+from scheduler_app.round.inputs import MeasuredRow
+from scheduler_app.round.snapshot import rate_spreads
 from tests.service_lab import Lab
 
 REPORTING = (
@@ -90,3 +96,50 @@ def test_the_spread_is_that_of_the_reports() -> None:
     for rate in (10, 20):
         known.add(rate=rate, reports=1)
     assert known.spread == pytest.approx(5)
+
+
+def measured_in_runs(*rates: float) -> Throughput:
+    known = Throughput(steps_per_second=rates[0], reports=3)
+    for rate in rates:
+        known.add_run(rate=rate, before=None)
+    return known
+
+
+def deviation(known: Throughput) -> float:
+    row = MeasuredRow(*(getattr(known, name) for name in MeasuredRow._fields))
+    return row.measurement.deviation
+
+
+def test_runs_of_unlike_rates_spread() -> None:
+    known = measured_in_runs(10, 20)
+    assert known.runs == 2
+    assert deviation(known) == pytest.approx(log(2) / 2)
+
+
+def test_a_run_counts_once_with_its_latest_rate() -> None:
+    known = measured_in_runs(10, 20)
+    known.add_run(rate=10, before=20)
+    assert known.runs == 2
+    assert deviation(known) == pytest.approx(0, abs=1e-6)
+
+
+def test_runs_before_a_program_changed_are_forgotten() -> None:
+    known = measured_in_runs(*[10] * MOST_RUNS, *[20] * (8 * MOST_RUNS))
+    assert known.runs == 9 * MOST_RUNS
+    assert deviation(known) < 0.05
+
+
+def test_a_measured_rate_tells_its_limits_and_the_runs_behind_it(lab: Lab, reporting: Job) -> None:
+    told = explain_job(reporting, timezone.now())["rates_used"][0]
+    assert told["low"] < told["rate"] < told["high"]
+    assert told["runs"] == 1
+
+
+def test_forecasts_draw_rates_by_their_measured_spread(lab: Lab, reporting: Job) -> None:
+    Throughput.objects.update(runs=MOST_RUNS, log_sum=0, log_square_sum=MOST_RUNS)  # a deviation of 1
+    lab.round()
+    record = Round.objects.latest_committed()
+    assert record is not None
+    archived = archive_of(record)
+    assert archived is not None
+    assert rate_spreads(archived.snapshot)[0] > 0.5

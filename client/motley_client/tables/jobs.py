@@ -416,13 +416,24 @@ def _rates_table(rates: Iterable[RateUsed]) -> RenderableType:
         (
             f"{used['gpus']} {used['gpu_type']}",
             str(used["nodes"]),
-            number(used["rate"]),
-            used["source"],
+            _rate_with_limits(used),
+            f"{used['source']}{_on_runs(used.get('runs', 0))}",
             number(used["share"], "{:.0%}"),
         )
         for used in rates
     ]
     return table(headings, rows, empty="No rates of this job are known yet.")
+
+
+def _rate_with_limits(used: RateUsed) -> str:
+    """`13.1 (12.4 to 13.8)`; a service from before limits were told has the rate alone."""
+    if "low" not in used:
+        return number(used["rate"])
+    return f"{number(used['rate'])} ({number(used['low'])} to {number(used['high'])})"
+
+
+def _on_runs(runs: int) -> str:
+    return f", {runs} run{'' if runs == 1 else 's'}" if runs else ""
 
 
 def state_of(job: Job) -> Text:
