@@ -93,8 +93,7 @@ bench-service:  ## the service under load on PostgreSQL: rounds, submissions, pa
 	@./bootstrap.sh test
 	$(PYTHON) -m benchmarks.service $(ARGS)
 
-screenshots:  ## pictures of every page, by the browser test; the README's is one of them
+screenshots:  ## pictures of every page of a sample site, at two widths, light and dark, in .cache/pages; ARGS="--only home jobs"
 	@./bootstrap.sh test
-	@mkdir -p .cache/pages
-	MOTLEY_SCREENSHOTS=$(CURDIR)/.cache/pages $(PYTHON) -m pytest tests/service/test_browser.py -k every_page
-	cp .cache/pages/light-jobs.png docs/screenshot.png
+	$(PYTHON) -m tests.screenshots $(CURDIR)/.cache/pages $(ARGS)
+	cp .cache/pages/readme.png docs/screenshot.png

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 from django.test import Client
-from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.urls import URLPattern, URLResolver, get_resolver, resolve, reverse
 
 from cluster_app.models import Node
 from jobs_app.models import ApiToken, Job
@@ -14,9 +14,14 @@ from jobs_app.secrets import set_secret
 from jobs_app.tokens import issue_token
 from scheduler_app.models import LabRun, PolicySetting
 from scheduler_app.operations.client_wheel import wheel_name
+from tests.screenshots import ADMINISTRATOR as OF_ADMINISTRATORS
+from tests.screenshots import PAGES as SCREENSHOTS
 
 ELSEWHERE = ("admin/", "api/", "static/")
 """Django's own site, and REST, whose routes have a table of their own."""
+
+
+NO_PICTURES = {"login", "client-wheel", "livez", "readyz", "healthz-scheduler", "metrics"}
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,14 @@ def status_for(client: Client, address: str, post: dict[str, Any] | None) -> int
         answer = client.get(address) if post is None else client.post(address, post)
         transaction.set_rollback(True)
     return answer.status_code
+
+
+def test_make_screenshots_takes_every_page(places):
+    named = dict.fromkeys(("job", "waiting", "failed", "array"), places["job"]) | places
+    paths = [path.format_map(named).partition("?")[0] for path in (SCREENSHOTS | OF_ADMINISTRATORS).values()]
+    taken = {resolve(f"/{path}").url_name for path in paths}
+    seen = {name for name, row in PAGES.items() if row.staff == 200 and row.post is None}
+    assert taken - {"cancel-jobs"} == seen - NO_PICTURES
 
 
 @pytest.mark.parametrize("page", [page for page, row in PAGES.items() if row.post is not None])

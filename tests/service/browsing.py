@@ -30,7 +30,7 @@ def browser() -> Iterator[Browser]:
 @contextmanager
 def signed_in(browser: Browser, service: Service, *, as_admin: bool = False, **look: Any) -> Iterator[Page]:
     """A page of the demo user or of the administrator; nothing may be written to the console as an error."""
-    context = browser.new_context(viewport={"width": 1280, "height": 760}, **look)
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 760}, **look})
     page = context.new_page()
     faults: list[str] = []
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)

@@ -1,8 +1,6 @@
 """A person with a browser: sign in, submit by the form, watch it run."""
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -10,8 +8,6 @@ from playwright.sync_api import Browser, Page, expect
 from tests.deployment import PATIENCE_S, wait_for
 from tests.service.browsing import signed_in
 from tests.service.running_service import Service
-
-SCREENSHOTS = os.environ.get("MOTLEY_SCREENSHOTS")
 
 
 @pytest.fixture
@@ -28,7 +24,6 @@ PAGES = (
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_opens_without_an_error(browser: Browser, demo: Service, scheme: str) -> None:
-    """With MOTLEY_SCREENSHOTS=folder it leaves a picture of each there; the README's is one of them."""
     wait_for("most sample jobs are there", lambda: len(list(demo.client.jobs())) >= 10)
     with signed_in(browser, demo, color_scheme=scheme) as page:
         for address in PAGES:
@@ -36,8 +31,6 @@ def test_every_page_opens_without_an_error(browser: Browser, demo: Service, sche
             assert answer is not None
             assert answer.ok
             page.wait_for_load_state("networkidle")
-            if SCREENSHOTS:
-                page.screenshot(path=Path(SCREENSHOTS) / f"{scheme}-{address.replace('/', '-') or 'home'}.png")
 
 
 def test_jobs_that_ran_are_simulated_under_another_policy(browser: Browser, demo: Service) -> None:
@@ -57,8 +50,6 @@ def test_jobs_that_ran_are_simulated_under_another_policy(browser: Browser, demo
         expect(page.locator(".policy").first).to_contain_text("vision")
         charts = page.locator("[data-figure]")
         expect(page.locator("[data-figure] > .plot-container")).to_have_count(charts.count())
-        if SCREENSHOTS:
-            page.screenshot(path=Path(SCREENSHOTS) / "lab-run.png", full_page=True)
 
 
 def test_a_job_submitted_by_the_form_runs_to_its_end(page: Page, service: Service) -> None:
