@@ -49,6 +49,7 @@ urlpatterns = [
     path("rounds/<int:number>", rounds.round_opened, name="round"),
     path("rounds/<int:number>/replay", rounds.replay, name="replay"),
     path("policies", policies.policies, name="policies"),
+    path("policies/<slug:name>", policies.policy, name="policy"),
     path("policies/<slug:name>/choose", policies.choose, name="choose-policy"),
     path("policies/<slug:name>/preview", policies.preview, name="preview-policy"),
     path("policies/history/<int:pk>/undo", policies.undo, name="undo-policy"),

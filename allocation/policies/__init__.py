@@ -1,6 +1,7 @@
 """Registry of the policies, each a pure function of a problem; a new policy is one file and one line here."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from allocation.policies.allox import allox
 from allocation.policies.fifo import fifo
@@ -36,44 +37,160 @@ from allocation.policies.slearn import slearn
 from allocation.policies.srtf import srtf
 
 
+class Need(StrEnum):
+    """What a decision depends on, and jobs, GPU types or people have to tell."""
+
+    RATES = "rates"
+    STEPS_LEFT = "steps left"
+    PRICES = "GPU prices"
+    DEADLINES = "deadlines"
+    WEIGHTS = "weights"
+    ARRAYS = "arrays"
+
+
+class Preempts(StrEnum):
+    """When a running job is stopped for others."""
+
+    NEVER = "never"
+    IN_TURNS = "in turns, by shares of time"
+    BY_RANK = "for jobs that rank higher"
+    BY_VALUE = "where it gains more than the restart costs"
+
+
 @dataclass(frozen=True)
 class Registered:
-    """A policy and the properties that its callers need."""
+    """A policy and the properties that its callers need, or that people compare."""
 
     policy: Policy
+    aims_at: str
+    preempts: Preempts
+    needs: tuple[Need, ...] = ()
+    elastic: bool = False
+    """Whether it chooses how many GPUs an elastic job has; else that has the fewest that it can run on."""
     timeless: bool = False
     """Whether the decision is independent of the time that jobs waited and ran, and of their remaining work."""
     strict_queue: bool = False
     """Whether the first job that does not fit stops the queue, so that idle GPUs are not lent to other jobs."""
-    keeps_running: bool = False
-    """Whether a running job keeps its GPUs to its end: it never leaves a GPU type on which it is slow."""
 
 
 REGISTRY: dict[str, Registered] = {
-    "motley": Registered(motley),
-    "max_min_fairness": Registered(max_min_fairness, timeless=True),
-    "hierarchical_fairness": Registered(hierarchical_fairness, timeless=True),
-    "finish_time_fairness": Registered(finish_time_fairness),
-    "sia": Registered(sia),
-    "hadar": Registered(hadar),
-    "makespan": Registered(makespan),
-    "max_sum_throughput": Registered(max_sum_throughput, timeless=True),
-    "min_cost": Registered(min_cost, timeless=True),
-    "min_cost_slo": Registered(min_cost_slo),
-    "allox": Registered(allox, keeps_running=True),
-    "qssf": Registered(qssf, strict_queue=True, keeps_running=True),
-    "slearn": Registered(slearn, strict_queue=True, keeps_running=True),
-    "srtf": Registered(srtf),
-    "las": Registered(las),
-    "fifo": Registered(fifo, timeless=True, strict_queue=True, keeps_running=True),
-    "fifo_fastest": Registered(fifo_fastest, timeless=True, strict_queue=True),
-    "proportional": Registered(proportional, timeless=True),
-    "isolated": Registered(isolated, timeless=True),
-    "max_min_fairness_agnostic": Registered(max_min_fairness_agnostic, timeless=True),
+    "motley": Registered(
+        motley,
+        "early completions, and each team's share over some hours",
+        Preempts.BY_VALUE,
+        (Need.RATES, Need.STEPS_LEFT, Need.WEIGHTS),
+        elastic=True,
+    ),
+    "max_min_fairness": Registered(
+        max_min_fairness,
+        "the most work for the job that is worst off",
+        Preempts.IN_TURNS,
+        (Need.RATES, Need.WEIGHTS),
+        elastic=True,
+        timeless=True,
+    ),
+    "hierarchical_fairness": Registered(
+        hierarchical_fairness,
+        "the most work for the team that is worst off",
+        Preempts.IN_TURNS,
+        (Need.RATES, Need.WEIGHTS),
+        elastic=True,
+        timeless=True,
+    ),
+    "finish_time_fairness": Registered(
+        finish_time_fairness,
+        "no job later than on GPUs of its own",
+        Preempts.IN_TURNS,
+        (Need.RATES, Need.STEPS_LEFT),
+        elastic=True,
+    ),
+    "sia": Registered(
+        sia, "the most goodput of elastic jobs", Preempts.BY_VALUE, (Need.RATES, Need.WEIGHTS), elastic=True
+    ),
+    "hadar": Registered(
+        hadar,
+        "one figure of your choice, at heavy load",
+        Preempts.BY_VALUE,
+        (Need.RATES, Need.STEPS_LEFT, Need.WEIGHTS),
+        elastic=True,
+    ),
+    "makespan": Registered(
+        makespan, "the earliest end of the last job", Preempts.IN_TURNS, (Need.RATES, Need.STEPS_LEFT), elastic=True
+    ),
+    "max_sum_throughput": Registered(
+        max_sum_throughput,
+        "the most steps in total",
+        Preempts.IN_TURNS,
+        (Need.RATES, Need.WEIGHTS),
+        elastic=True,
+        timeless=True,
+    ),
+    "min_cost": Registered(
+        min_cost,
+        "the most steps for the money",
+        Preempts.IN_TURNS,
+        (Need.RATES, Need.PRICES, Need.WEIGHTS),
+        elastic=True,
+        timeless=True,
+    ),
+    "min_cost_slo": Registered(
+        min_cost_slo,
+        "the most steps for the money, within deadlines",
+        Preempts.IN_TURNS,
+        (Need.RATES, Need.STEPS_LEFT, Need.PRICES, Need.DEADLINES, Need.WEIGHTS),
+        elastic=True,
+    ),
+    "allox": Registered(
+        allox, "a low mean completion time, without preemption", Preempts.NEVER, (Need.RATES, Need.STEPS_LEFT)
+    ),
+    "qssf": Registered(
+        qssf,
+        "a low mean completion time, by lengths of earlier jobs",
+        Preempts.NEVER,
+        (Need.RATES, Need.STEPS_LEFT),
+        strict_queue=True,
+    ),
+    "slearn": Registered(
+        slearn,
+        "a low mean completion time of arrays, by samples of their tasks",
+        Preempts.NEVER,
+        (Need.RATES, Need.STEPS_LEFT, Need.ARRAYS),
+        strict_queue=True,
+    ),
+    "srtf": Registered(
+        srtf,
+        "a low mean completion time, the shortest job first",
+        Preempts.BY_RANK,
+        (Need.RATES, Need.STEPS_LEFT),
+        elastic=True,
+    ),
+    "las": Registered(las, "early ends of short jobs of unknown length", Preempts.BY_RANK),
+    "fifo": Registered(fifo, "a plain queue, the oldest job first", Preempts.NEVER, timeless=True, strict_queue=True),
+    "fifo_fastest": Registered(
+        fifo_fastest,
+        "the oldest job on the fastest GPUs",
+        Preempts.BY_RANK,
+        (Need.RATES,),
+        elastic=True,
+        timeless=True,
+        strict_queue=True,
+    ),
+    "proportional": Registered(
+        proportional, "each team's part of every GPU type", Preempts.IN_TURNS, (Need.WEIGHTS,), timeless=True
+    ),
+    "isolated": Registered(isolated, "a baseline: an equal part for each job", Preempts.IN_TURNS, timeless=True),
+    "max_min_fairness_agnostic": Registered(
+        max_min_fairness_agnostic,
+        "a baseline: equal GPU time, whatever the speed",
+        Preempts.IN_TURNS,
+        (Need.WEIGHTS,),
+        elastic=True,
+        timeless=True,
+    ),
 }
 
 POLICIES: dict[str, Policy] = {name: registered.policy for name, registered in REGISTRY.items()}
-KEEP_RUNNING = frozenset(name for name, registered in REGISTRY.items() if registered.keeps_running)
+KEEP_RUNNING = frozenset(name for name, registered in REGISTRY.items() if registered.preempts is Preempts.NEVER)
 
 PLAIN_PROGRAMS: dict[str, Policy] = {
     "finish_time_fairness": plain_finish_time_fairness,

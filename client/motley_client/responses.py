@@ -721,6 +721,10 @@ class Policy(TypedDict):
 
     name: str
     summary: str
+    aims_at: str
+    preempts: str
+    elastic: bool
+    needs: list[str]
     choose_when: str
     sources: list[str]
     parameters: dict[str, Parameter]

@@ -11,7 +11,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.policies import POLICIES
+from allocation.policies import POLICIES, Need, Preempts
 from allocation.policies.parameters import Parameter
 from jobs_app.permissions import StaffChanges
 from jobs_app.submission.fields import Number
@@ -55,6 +55,12 @@ class ParameterAnswer(serializers.Serializer[Any]):
 class PolicyAnswer(serializers.Serializer[Any]):
     name = serializers.CharField()
     summary = serializers.CharField()
+    aims_at = serializers.CharField(help_text="What it is good for, in a few words.")
+    preempts = serializers.ChoiceField([each.value for each in Preempts], help_text="When it stops a running job.")
+    elastic = serializers.BooleanField(help_text="Whether it chooses how many GPUs an elastic job has.")
+    needs = serializers.ListField(
+        child=serializers.ChoiceField([each.value for each in Need]), help_text="What its decisions depend on."
+    )
     choose_when = serializers.CharField()
     sources = serializers.ListField(child=serializers.CharField(), help_text="References for the policy's formula.")
     parameters = serializers.DictField(child=ParameterAnswer(), help_text="Parameters by name.")
@@ -212,6 +218,10 @@ def _answer(policy: PolicyDescription, current: str) -> dict[str, Any]:
     return {
         "name": policy.name,
         "summary": policy.summary,
+        "aims_at": policy.aims_at,
+        "preempts": policy.preempts,
+        "elastic": policy.elastic,
+        "needs": list(policy.needs),
         "choose_when": policy.choose_when,
         "sources": list(policy.sources),
         "parameters": {parameter.name: _parameter(parameter) for parameter in policy.parameters},

@@ -1,4 +1,4 @@
-"""Policies page: description and settings of each policy, the current one and the history."""
+"""Policies: how they compare, the current one with its effects, and the history; a page for each with its settings."""
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -16,6 +16,7 @@ from scheduler_app.models import PolicyGuard, PolicySetting
 from scheduler_app.pages.base import SignedInRequest, show_error
 from scheduler_app.pages.forms import ChoiceForm
 from scheduler_app.policy.catalogue import PolicyDescription, describe_policies, describe_policy
+from scheduler_app.policy.effects import BEFORE, read_restart_cost
 from scheduler_app.policy.settings import choose_policy, restore_policy, undo_choice, with_defaults
 
 LATEST = 20
@@ -25,21 +26,44 @@ LATEST = 20
 @login_required
 @require_safe
 def policies(request: SignedInRequest) -> HttpResponse:
-    return _page(request)
+    """The current policy, the comparison of all, and the history."""
+    current, now = PolicySetting.objects.current(), timezone.now()
+    history = list(PolicySetting.objects.select_related("created_by")[:LATEST])
+    since = max(current.created_at, now - BEFORE) if current.pk else now - BEFORE
+    context = {
+        "current": current,
+        "parameters": with_defaults(current.policy, current.parameters),
+        "policies": describe_policies(),
+        "history": history,
+        "guard": PolicyGuard.objects.current(),
+        "cost": read_restart_cost(since, now),
+        "before": (history[1] if len(history) > 1 else PolicySetting()) if history else None,
+    }
+    return render(request, "scheduler_app/policies.html", context)
+
+
+@login_required
+@require_safe
+def policy(request: SignedInRequest, name: str) -> HttpResponse:
+    """One policy: formula, parameters, sources, and for staff the form that makes it current."""
+    current = PolicySetting.objects.current()
+    return _page(request, ChoiceForm(policy=_described(name), current=current), current)
 
 
 @login_required
 @require_POST
 def choose(request: SignedInRequest, name: str) -> HttpResponse:
     """Make a policy current. Staff only."""
-    form = ChoiceForm(request.POST, policy=_policy(request, name), current=PolicySetting.objects.current())
+    _refuse_others(request)
+    current = PolicySetting.objects.current()
+    form = ChoiceForm(request.POST, policy=_described(name), current=current)
     if not form.is_valid():
-        return _page(request, form)
+        return _page(request, form, current)
     try:
         choose_policy(form.setting(), actor=request.user)
     except InvalidChoice as error:
         show_error(request, error)
-        return _page(request, form)
+        return _page(request, form, current)
     messages.success(request, f"{name} is the current policy from the next round on.")
     return redirect("policies")
 
@@ -48,15 +72,17 @@ def choose(request: SignedInRequest, name: str) -> HttpResponse:
 @require_POST
 def preview(request: SignedInRequest, name: str) -> HttpResponse:
     """Show what the next round would do under a policy as filled in. Staff only; nothing is written."""
-    form = ChoiceForm(request.POST, policy=_policy(request, name), current=PolicySetting.objects.current())
+    _refuse_others(request)
+    current = PolicySetting.objects.current()
+    form = ChoiceForm(request.POST, policy=_described(name), current=current)
     if not form.is_valid():
-        return _page(request, form)
+        return _page(request, form, current)
     try:
         with solve_slots.slot_for(request.user):
             found = preview_policy(form.setting(), timezone.now())
     except (InvalidChoice, TooManySolves) as error:
         show_error(request, error)
-        return _page(request, form)
+        return _page(request, form, current)
     return render(request, "scheduler_app/policy_preview.html", {"form": form, "preview": found})
 
 
@@ -89,8 +115,7 @@ def go_back(request: SignedInRequest, pk: int) -> HttpResponse:
     return redirect("policies")
 
 
-def _policy(request: SignedInRequest, name: str) -> PolicyDescription:
-    _refuse_others(request)
+def _described(name: str) -> PolicyDescription:
     if name not in POLICIES:
         raise Http404
     return describe_policy(name)
@@ -101,20 +126,12 @@ def _refuse_others(request: SignedInRequest) -> None:
         raise PermissionDenied
 
 
-def _page(request: SignedInRequest, filled: ChoiceForm | None = None) -> HttpResponse:
-    current = PolicySetting.objects.current()
-    forms = {policy.name: ChoiceForm(policy=policy, current=current) for policy in describe_policies()}
-    if filled is not None:
-        forms[filled.policy.name] = filled
-    history = list(PolicySetting.objects.select_related("created_by")[:LATEST])
+def _page(request: SignedInRequest, form: ChoiceForm, current: PolicySetting) -> HttpResponse:
+    """The policy of the form; a form that was filled in is open, with its errors."""
     context = {
-        "current": current,
-        "parameters": with_defaults(current.policy, current.parameters),
-        "policies": [(policy, forms[policy.name]) for policy in describe_policies()],
-        "history": history,
-        "guard": PolicyGuard.objects.current(),
-        "before": (history[1] if len(history) > 1 else PolicySetting()) if history else None,
-        "filled": filled.policy.name if filled else "",
-        "refused": filled.non_field_errors() if filled else (),
+        "policy": form.policy,
+        "form": form,
+        "is_current": form.policy.name == current.policy,
+        "refused": form.non_field_errors() if form.is_bound else (),
     }
-    return render(request, "scheduler_app/policies.html", context)
+    return render(request, "scheduler_app/policy.html", context)

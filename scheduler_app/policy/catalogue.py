@@ -12,7 +12,7 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from latex2mathml.converter import convert
 
-from allocation.policies import POLICIES
+from allocation.policies import POLICIES, REGISTRY, Registered
 from allocation.policies.parameters import Parameter, Policy
 from scheduler_app.policy.settings import live_parameters
 
@@ -28,6 +28,40 @@ OPERATOR_OVER = re.compile(rf"\\operatorname\*\{{({NESTED})\}}_(?:\{{({NESTED})\
 OPERATOR = re.compile(rf"\\operatorname\*?\{{({NESTED})\}}")
 ALIGNED = re.compile(r"(?<!\\)&|\\\\")
 MAX_OR_MIN_OVER = re.compile(r"\\(max|min)_")
+SYMBOL = re.compile(r"(?:(?P<letter>\w+) = )?\b(?P<column>[A-Za-z_]{4,})\b")
+"""A column of the problem, and the letter that stands for it in the formulas."""
+GREEK = {"omega": "\N{GREEK SMALL LETTER OMEGA}", "rho": "\N{GREEK SMALL LETTER RHO}"}
+COLUMNS = {
+    "rate": "throughput of each job on each choice of GPUs, steps/s",
+    "goodput": "goodput of each job on each choice of GPUs, useful steps/s",
+    "usage": "GPUs of each type that a choice of GPUs takes",
+    "capacity": "GPUs of each type that may be given",
+    "GPUs": "GPUs of each type in the smallest gang of each job",
+    "replicas": "replicas of each job on each choice of GPUs",
+    "weight": "weight of each job: that of its team, divided among its jobs",
+    "job_weight": "weight of each job alone",
+    "team": "team of each job",
+    "team_backlog_s": "how far each job's team is behind its share, seconds of the whole cluster",
+    "base_gpus": "GPUs of the smallest gang of each job",
+    "base_rate": "throughput of that gang on the cluster's average GPU, steps/s",
+    "age_s": "time since each job was submitted, s",
+    "remaining_steps": "steps left of each job",
+    "total_steps": "steps of each job",
+    "attained_gpu_s": "GPU time that each job has received, s",
+    "isolated_s": "time that the work so far would have taken on an equal part of the cluster, s",
+    "held": "GPUs that each job holds now",
+    "held_s": "time for which it has held them, s",
+    "restart_s": "time that a restart of each job costs, s",
+    "restarts": "restarts of each job so far",
+    "most_replicas": "the most replicas that jobs of its workload ever ran with",
+    "locked": "jobs that keep their GPUs in this round",
+    "deadline_s": "time to the deadline of each job, s",
+    "price_per_gpu_hour": "price of each GPU type per hour",
+    "array_others_gpu_s": "GPU time that is left of the other tasks of the job's array, s",
+    "pilot": "tasks that tell how long their array's take",
+    "unsampled": "tasks that wait for those to end",
+}
+"""Columns of a problem in words, for readers who do not know its arrays."""
 KINDS = {float: "number", int: "whole number", bool: "on or off", str: "one of"}
 
 
@@ -46,17 +80,21 @@ class PolicyDescription:
     """
 
     name: str
+    aims_at: str
+    preempts: str
+    needs: tuple[str, ...]
+    elastic: bool
     summary: str
     choose_when: str
     text: tuple[Passage, ...]
-    symbols: str
+    symbols: tuple[tuple[str, str], ...]
     sources: tuple[str, ...]
     parameters: tuple[Parameter, ...]
 
 
 def describe_policy(name: str) -> PolicyDescription:
     """Describe one policy of `POLICIES`."""
-    return _described(name, POLICIES[name])
+    return _described(name, POLICIES[name], REGISTRY[name])
 
 
 def describe_policies() -> list[PolicyDescription]:
@@ -70,16 +108,20 @@ def kind_of(parameter: Parameter) -> str:
 
 
 @cache  # neither a docstring nor a signature changes while the service runs
-def _described(name: str, policy: Policy) -> PolicyDescription:
+def _described(name: str, policy: Policy, registered: Registered) -> PolicyDescription:
     doc = (getdoc(policy) or "") + "\n"
     summary, *others = re.split(r"\n\s*\n", doc.partition("\nParameters\n---")[0].strip("\n"))
     symbols = PROBLEM.search(doc)
     return PolicyDescription(
         name=name,
+        aims_at=registered.aims_at,
+        preempts=registered.preempts.value,
+        needs=tuple(need.value for need in registered.needs),
+        elastic=registered.elastic,
         summary=_one_line(summary),
         choose_when=next((_one_line(p) for p in others if p.startswith(CHOOSE)), ""),
         text=tuple(_shown(p) for p in others if not p.startswith(CHOOSE)),
-        symbols=_one_line(symbols[1]) if symbols else "",
+        symbols=tuple(_symbols(_one_line(symbols[1]))) if symbols else (),
         sources=tuple(_sources(doc)),
         parameters=tuple(live_parameters(name).values()),
     )
@@ -91,6 +133,15 @@ def _shown(paragraph: str) -> Passage:
     pieces = INLINE.split(" ".join(paragraph.split()))
     shown = (mathml(piece, inline=True) if n % 2 else piece.replace("`", "") for n, piece in enumerate(pieces))
     return Passage(is_formula=False, html=format_html_join("", "{}", ((piece,) for piece in shown)))
+
+
+def _symbols(text: str) -> Iterator[tuple[str, str]]:
+    """Each column that the policy reads: the letter of its formulas, if it has one, and the column in words."""
+    named = [(match["column"], match["letter"] or "") for match in SYMBOL.finditer(text)]
+    found = {column: GREEK.get(letter, letter) for column, letter in reversed(named) if letter or column != "GPUs"}
+    if "goodput" in found:
+        found["goodput"] = found.pop("rate")
+    return ((found[column], words) for column, words in COLUMNS.items() if column in found)
 
 
 def _sources(text: str) -> Iterator[str]:

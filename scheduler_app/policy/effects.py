@@ -1,6 +1,7 @@
 """Effects of a policy since it was chosen: jobs that ended or came, and how busy GPUs were; four queries."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import log2
 from typing import Any, NamedTuple
@@ -77,6 +78,44 @@ def _utilization(since: datetime, now: datetime) -> float | None:
         busy=Sum("busy_gpu_s"), present=Sum("present_gpu_s")
     )
     return sums["busy"] / sums["present"] if sums["present"] else None
+
+
+@dataclass(frozen=True)
+class RestartCost:
+    """What restarts by decisions of the policy took of the GPU time of attempts that ended."""
+
+    since: datetime
+    preempted: int
+    moved: int
+    jobs: int
+    """That were preempted or moved at least once."""
+    held_gpu_s: float
+    starting_gpu_s: float
+    lost_gpu_s: float
+
+    @property
+    def overhead(self) -> float | None:
+        """Part of the GPU time that went into starts and into work that was done twice."""
+        return (self.starting_gpu_s + self.lost_gpu_s) / self.held_gpu_s if self.held_gpu_s else None
+
+
+def read_restart_cost(since: datetime, now: datetime) -> RestartCost:
+    """Restarts and their cost since then, of the newest attempts that ended: one query."""
+    ended = Attempt.objects.filter(ended_at__gte=since, ended_at__lt=now, launched_at__isnull=False)
+    columns = ("job", "outcome", "gpu_count", "launched_at", "started_at", "ended_at", "work_lost_gpu_s")
+    rows = list(ended.order_by("-ended_at").values_list(*columns, named=True)[:MOST_JOBS])
+    restarted = [row for row in rows if row.outcome in (Attempt.Outcome.PREEMPTED, Attempt.Outcome.MOVED)]
+    return RestartCost(
+        since=rows[-1].ended_at if len(rows) == MOST_JOBS else since,
+        preempted=sum(row.outcome == Attempt.Outcome.PREEMPTED for row in restarted),
+        moved=sum(row.outcome == Attempt.Outcome.MOVED for row in restarted),
+        jobs=len({row.job for row in restarted}),
+        held_gpu_s=sum(row.gpu_count * (row.ended_at - row.launched_at).total_seconds() for row in rows),
+        starting_gpu_s=sum(
+            row.gpu_count * ((row.started_at or row.ended_at) - row.launched_at).total_seconds() for row in rows
+        ),
+        lost_gpu_s=sum(row.work_lost_gpu_s for row in restarted),
+    )
 
 
 # -- before the change -------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django import template
+from django.conf import settings
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -160,6 +161,12 @@ def ms(seconds: float | None) -> str:
     if seconds is None:
         return NOTHING
     return f"{1000 * seconds:,.0f} ms" if seconds >= LEAST_WHOLE_MS else f"{1000 * seconds:.1f} ms"
+
+
+@register.filter
+def money(amount: float | None) -> str:
+    """Amount with two decimals, in the site's currency where it names one."""
+    return NOTHING if amount is None else f"{amount:,.2f} {settings.MOTLEY_CURRENCY}".strip()
 
 
 @register.filter

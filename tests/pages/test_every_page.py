@@ -62,6 +62,7 @@ PAGES: dict[str, Row] = {
     "round": Row(of="round"),
     "replay": Row(of="round", post={}),
     "policies": LIST,
+    "policy": Row(of="policy"),
     "choose-policy": Row(of="policy", stranger=403, member=403, staff=302, post=TIMES),
     "preview-policy": Row(of="policy", stranger=403, member=403, post=TIMES),
     "undo-policy": Row(of="setting", stranger=403, member=403, staff=302, post={}),

@@ -22,7 +22,7 @@ from scheduler_app.logs.reading import readable
 from scheduler_app.models import GpuTypeUsage, TeamUsage
 from scheduler_app.pages.charts import OKABE_ITO, fairness_figure, utilization_figure
 from scheduler_app.pages.gpu_charts import gpu_figures
-from scheduler_app.templatetags.words import duration, energy, gpu_time, number, percent, percent_of
+from scheduler_app.templatetags.words import duration, energy, gpu_time, money, number, percent, percent_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -209,3 +209,9 @@ def test_charts_of_gpus_have_a_line_per_gpu_and_leave_out_what_the_driver_does_n
 @pytest.mark.parametrize(("joules", "words"), [(3600, "1 Wh"), (1_800_000, "500 Wh"), (9e9, "2,500.0 kWh")])
 def test_energy_is_said_in_watt_hours(joules, words):
     assert energy(joules) == words
+
+
+@pytest.mark.parametrize(("currency", "amount", "words"), [("EUR", 0.25, "0.25 EUR"), ("", 1234.5, "1,234.50")])
+def test_costs_have_the_currency_that_the_site_names(settings, currency, amount, words):
+    settings.MOTLEY_CURRENCY = currency
+    assert money(amount) == words

@@ -1,19 +1,33 @@
 """The page of the policies: what each is, choosing one, and going back."""
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
+from datetime import timedelta
 from html import unescape
+from inspect import getdoc
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 from playwright.sync_api import sync_playwright
 
 from allocation.policies import POLICIES
+from cluster_app.models import GpuType
+from jobs_app.models import Attempt
 from scheduler_app.models import PolicySetting
-from scheduler_app.policy.catalogue import PolicyDescription, describe_policies, describe_policy, mathml
+from scheduler_app.policy.catalogue import (
+    GREEK,
+    PROBLEM,
+    PolicyDescription,
+    describe_policies,
+    describe_policy,
+    mathml,
+)
+from scheduler_app.policy.effects import read_restart_cost
 from tests import parametrised_policy
 
 RULES = {"fifo"}
@@ -31,7 +45,7 @@ def formulas(policy: PolicyDescription) -> list[str]:
 def test_a_policy_is_told_with_all_its_formulas_and_what_they_are_written_in():
     policy = describe_policy("sia")
     assert len(formulas(policy)) == 2
-    assert "T = rate (m, K) goodput" in policy.symbols
+    assert ("T", "goodput of each job on each choice of GPUs, useful steps/s") in policy.symbols
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -74,6 +88,15 @@ def test_what_docstrings_write_becomes_mathml(latex, pieces):
     assert [piece for piece in pieces if piece not in drawn] == []
 
 
+@pytest.mark.parametrize("name", POLICIES)
+def test_letters_of_formulas_are_explained_in_words_and_no_shape_of_an_array_is_shown(name):
+    written = PROBLEM.search((getdoc(POLICIES[name]) or "") + "\n")
+    assert written
+    letters = {letter for letter, _ in describe_policy(name).symbols if letter}
+    assert letters == {GREEK.get(letter, letter) for letter in re.findall(r"(\w+) = ", " ".join(written[1].split()))}
+    assert not re.search(r"\([mnK],", " ".join(words for _, words in describe_policy(name).symbols))
+
+
 # -- the page ----------------------------------------------------------------------------------------------------
 
 
@@ -86,21 +109,81 @@ def shown_to(client: Any) -> str:
     return client.get(reverse("policies")).content.decode()
 
 
+def page_of(client: Any, policy: str = parametrised_policy.NAME) -> str:
+    return client.get(reverse("policy", args=[policy])).content.decode()
+
+
 def choose(client: Any, **fields: Any) -> Any:
     times = {"round_length_s": 60, "min_run_s": 0, "solve_limit_part": 0.5}
     filled = {**times, "cpu_memory": "proportional", "note": "", **fields}
     return client.post(reverse("choose-policy", args=[parametrised_policy.NAME]), filled, follow=True)
 
 
-def test_everybody_reads_of_every_policy(member, web):
+def test_everybody_compares_all_policies_in_one_table(member, web):
     shown = unescape(shown_to(web(member)))
-    assert [policy.name for policy in describe_policies() if policy.summary not in shown] == []
-    assert "<math" in shown
+    for policy in describe_policies():
+        row = re.search(rf'href="/policies/{policy.name}" data-row>.*?</tr>', shown, re.DOTALL)
+        assert row
+        for words in (policy.aims_at, policy.preempts, ", ".join(policy.needs) or "nothing"):
+            assert words in row[0]
+    assert "<math" not in shown
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_everybody_reads_of_a_policy_on_its_page(name, member, web):
+    shown, policy = unescape(page_of(web(member), name)), describe_policy(name)
+    assert all(words in shown for words in (policy.summary, policy.choose_when, *policy.sources))
+    assert ("<math" in shown) is bool(formulas(policy))
+
+
+def test_a_page_of_a_policy_that_there_is_not_is_not_found(member, web):
+    assert web(member).get(reverse("policy", args=["lottery"])).status_code == 404
+
+
+def test_the_history_is_reached_from_the_top_of_the_page(member, web):
+    shown = shown_to(web(member))
+    assert shown.index('href="#history"') < shown.index('id="compare"')
+
+
+def test_restarts_and_overhead_since_the_choice_are_shown(member, web, jobs):
+    now = timezone.now()
+    PolicySetting.objects.create(policy="fifo", created_at=now - timedelta(hours=1))
+    kind = GpuType.objects.first()
+    times = [
+        (60, Attempt.Outcome.MOVED, 30.0),
+        (1200, Attempt.Outcome.PREEMPTED, 0.0),
+        (90 * 60, Attempt.Outcome.PREEMPTED, 50.0),
+    ]
+    Attempt.objects.bulk_create(
+        Attempt(
+            job=jobs[0],
+            number=n,
+            state="ended",
+            outcome=outcome,
+            gpu_type=kind,
+            gpu_count=2,
+            engine="local",
+            master_port=1,
+            round_number=1,
+            launched_at=now - timedelta(seconds=ended + 100),
+            started_at=now - timedelta(seconds=ended + 90),
+            ended_at=now - timedelta(seconds=ended),
+            work_lost_gpu_s=lost,
+        )
+        for n, (ended, outcome, lost) in enumerate(times, start=1)
+    )
+    cost = read_restart_cost(now - timedelta(hours=1), now)
+    assert (cost.preempted, cost.moved, cost.jobs) == (1, 1, 1)
+    assert cost.held_gpu_s == pytest.approx(400)
+    assert cost.overhead == pytest.approx((2 * 2 * 10 + 30) / 400)
+    shown = " ".join(shown_to(web(member)).split())
+    assert '<dd class="num">1 time<' in shown
+    assert "18 %" in shown
 
 
 def test_only_staff_are_offered_to_choose(member, staff, web):
-    assert "Use this policy" not in shown_to(web(member))
-    assert "Use this policy" in shown_to(web(staff))
+    assert "Use this policy" not in page_of(web(member))
+    assert "Use this policy" in page_of(web(staff))
 
 
 @pytest.mark.usefixtures("tuned_policy")
@@ -126,7 +209,7 @@ def test_a_time_limit_of_nothing_or_more_than_a_round_is_refused(staff, web, par
 
 @pytest.mark.usefixtures("tuned_policy")
 def test_parameters_are_listed_with_what_they_may_be(member, web):
-    shown = shown_to(web(member))
+    shown = page_of(web(member))
     for words in (
         "number, -4 to 4",
         "whole number, 1 to 9",
@@ -153,7 +236,7 @@ def test_a_faulty_parameter_is_marked_and_nothing_is_chosen(staff, web):
     answer = choose(web(staff), **{"parameter-power": "9", "parameter-queues": "2.5"}).content.decode()
     assert "Ensure this value is less than or equal to 4" in answer
     assert "Enter a whole number" in answer
-    assert f'Not saved: see the errors in the form of <a href="#{parametrised_policy.NAME}">' in answer
+    assert "Not saved: see the errors in the form below." in answer
     assert not PolicySetting.objects.exists()
 
 
@@ -190,7 +273,7 @@ def test_a_choice_that_the_code_knows_no_more_is_told(staff, web):
 def test_the_page_costs_as_many_queries_for_many_choices_as_for_few(staff, web, django_assert_max_num_queries):
     PolicySetting.objects.bulk_create(PolicySetting(created_by=staff) for _ in range(30))
     client = web(staff)
-    with django_assert_max_num_queries(6):
+    with django_assert_max_num_queries(7):
         shown_to(client)
 
 

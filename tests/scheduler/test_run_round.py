@@ -112,7 +112,7 @@ def test_the_home_page_says_so_and_what_helps(lab: Lab, fallen_back: Round, plai
     shown = client.get("/").content.decode()
     assert "The solver failed and a fallback decided the last round." in shown
     assert fallen_back.message in unescape(shown)
-    assert reverse("policies") + "#infeasible" in shown
+    assert reverse("policy", args=["infeasible"]) in shown
 
 
 def test_probes_and_metrics_say_so(lab: Lab, fallen_back: Round, client: Client) -> None:

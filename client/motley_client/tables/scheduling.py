@@ -142,7 +142,11 @@ def policy_described(policy: Policy) -> RenderableType:
         [
             ("policy", policy["name"]),
             ("summary", policy["summary"]),
+            ("aims at", policy["aims_at"]),
             ("when to choose", policy["choose_when"]),
+            ("stops running jobs", policy["preempts"]),
+            ("sizes elastic jobs", "yes" if policy["elastic"] else "no"),
+            ("needs", ", ".join(policy["needs"]) or "nothing"),
             *((f"--param {name}", _range(parameter)) for name, parameter in policy["parameters"].items()),
             *(("source", source) for source in policy["sources"]),
         ]
