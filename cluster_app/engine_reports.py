@@ -72,13 +72,16 @@ def reasons_out_of_service(engine: str) -> dict[str, str]:
 
 def update_node_health(
     now: datetime, *, listening_since: datetime, conditions: Mapping[str, Inventory] = MappingProxyType({})
-) -> None:
+) -> list[str]:
     """Derive each node's health from its last heartbeat; a change is recorded as an event, and in its intervals.
+
+    Returns the names of the nodes that are lost since now.
 
     The silence of a node that sleeps or is being woken, here or at its site, says nothing, unless a job is there.
 
     `conditions`: what the engines that answered have reported of their nodes now, by the engine's name.
     """
+    lost: list[str] = []
     engines = {engine.name: engine for engine in Engine.objects.defer("inventory", "options")}
     stays_healthy = Q(health=Node.Health.HEALTHY, heard_at__gte=now - SUSPECT_AFTER)
     for node in (
@@ -94,7 +97,9 @@ def update_node_health(
             Node.objects.filter(pk=node.pk).update(health=health)
             record(node, NodeEvent.Kind.HEALTH, f"{health.label}")
             note_health(node, health, now)
+            lost += [node.name] if health == Node.Health.LOST else []
     _store_conditions(conditions)
+    return lost
 
 
 def _off_without_jobs(conditions: Mapping[str, Inventory]) -> set[str]:

@@ -52,6 +52,7 @@ def logging_config(*, as_json: bool, level: str) -> dict[str, Any]:
         "loggers": {
             "django.db.backends": {"level": "INFO"},  # its queries have parameters, and these have secrets
             "django.request": {"level": "CRITICAL"},  # the request's own line says it, with its id
+            "apprise": {"level": "CRITICAL"},  # its texts have addresses of people and of servers
             "axes": {"level": "ERROR"},  # the audit list says it
         },
     }

@@ -4,6 +4,7 @@ import logging
 import os
 import tomllib
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 
 import django_stubs_ext
@@ -290,6 +291,14 @@ MOTLEY_JOB_PATH = env.str("MOTLEY_JOB_PATH", "")
 """Put in front of a job's PATH: where its python with NumPy and motley_client is."""
 MOTLEY_SECRETS_KEYS: list[str] = env.list("MOTLEY_SECRETS_KEYS", [])
 """Keys of secrets: the first encrypts, all decrypt; empty: a key is derived from SECRET_KEY."""
+MOTLEY_MAIL_URL = env.str("MOTLEY_MAIL_URL", "")
+"""Mail server for notifications, as Apprise writes it: mailtos://user:password@smtp.example.org?from=…; empty: none."""
+MOTLEY_MAIL_DOMAINS: list[str] = env.list("MOTLEY_MAIL_DOMAINS", [])
+"""Domains to whose addresses notifications are mailed; empty: to any."""
+MOTLEY_FAILED_SHARE = env.float("MOTLEY_FAILED_SHARE", 0.5, validate=validate.Range(min=0, max=1))
+"""Part of a team's jobs that ended within a day and failed, from which on the team is notified."""
+MOTLEY_WEBHOOK_NETWORKS = list(map(ip_network, env.list("MOTLEY_WEBHOOK_NETWORKS", [])))
+"""Networks that are not public and to which webhooks may go all the same."""
 MOTLEY_LIMIT_MEMORY = env.bool("MOTLEY_LIMIT_MEMORY", True)
 """Whether a job that uses more memory than it asked for by `memory_per_gpu` is ended."""
 MOTLEY_LIMIT_CPUS = env.str("MOTLEY_LIMIT_CPUS", "share", validate=validate.OneOf(["share", "quota", "none"]))
@@ -363,6 +372,7 @@ MOTLEY_KEEP_FILES = env.timedelta("MOTLEY_KEEP_FILES", timedelta(days=180), vali
 MOTLEY_KEEP_FORECASTS = env.timedelta("MOTLEY_KEEP_FORECASTS", timedelta(days=365), validate=_AN_HOUR)
 """Of durations, from the end of the job on, and no more than `MOST_FORECASTS` of `scheduler_app.round.retention`."""
 MOTLEY_KEEP_AUDIT = env.timedelta("MOTLEY_KEEP_AUDIT", timedelta(days=730), validate=_AN_HOUR)
+MOTLEY_KEEP_NOTIFICATIONS = env.timedelta("MOTLEY_KEEP_NOTIFICATIONS", timedelta(days=30), validate=_AN_HOUR)
 MOTLEY_KEEP_TOKENS = env.timedelta("MOTLEY_KEEP_TOKENS", timedelta(days=730), validate=_AN_HOUR)
 """Of API tokens, from their expiry on."""
 MOTLEY_METRICS_TOKEN = env.str("MOTLEY_METRICS_TOKEN", "")

@@ -3,7 +3,7 @@
 from celery import shared_task
 from django.utils import timezone
 
-from scheduler_app.lab.runs import round_turn_and_lab
+from scheduler_app.operations.notifying import round_turn_and_notifications
 from scheduler_app.round.lease import holder_name
 from scheduler_app.round.tick import engine_turn
 
@@ -16,5 +16,5 @@ def run_engine_turn() -> bool:
 
 @shared_task  # type: ignore[untyped-decorator]
 def run_round_turn() -> bool:
-    """Run a round if due, start forecasts and lab runs; of overlapping turns only the lease holder's does anything."""
-    return round_turn_and_lab(holder_name(), timezone.now())
+    """Run a round if due, start what follows rounds; of overlapping turns only the lease holder's does anything."""
+    return round_turn_and_notifications(holder_name(), timezone.now())

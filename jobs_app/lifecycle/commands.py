@@ -12,6 +12,7 @@ from jobs_app.errors import Conflict, InvalidSpec, JobIsFinished, JobIsNotHeld
 from jobs_app.lifecycle.attempts import lock_job, record, stop_attempt_of
 from jobs_app.measurement.counters import Count, tally
 from jobs_app.models import Attempt, Job, JobEvent, JobTag, Metric, Reason
+from jobs_app.notifications.outbox import announce_ends
 from jobs_app.submission.admission import note_of_weight, weight_faults
 from jobs_app.submission.conversion import parse_change
 
@@ -107,6 +108,7 @@ def _finish_queued(job: Job, reason: Reason, *, message: str, actor: User | None
     if finished:
         tally(Count(Metric.JOBS_FINISHED, State.CANCELLED))
         record(job, Kind.FINISHED, f"{reason.label}: {message}", actor=actor)
+        announce_ends([job.pk])
     return bool(finished)
 
 

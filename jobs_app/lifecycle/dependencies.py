@@ -7,6 +7,7 @@ from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 from jobs_app.measurement.counters import Count, tally
 from jobs_app.models import Job, JobDependency, JobEvent, Metric, Reason
+from jobs_app.notifications.outbox import announce_ends
 
 PER_TRANSACTION = 1000
 GENERATIONS_PER_CALL = 20
@@ -38,6 +39,7 @@ def _cancel_some() -> int:
         for pk, text in why.items()
     ]
     insert_many(JobEvent, events)
+    announce_ends(why)
     if why:
         tally(Count(Metric.JOBS_FINISHED, Job.State.CANCELLED, len(why)))
     return len(why)

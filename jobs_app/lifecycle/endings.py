@@ -16,6 +16,7 @@ from jobs_app.lifecycle.verdict import Ending, Verdict, judge
 from jobs_app.measurement.counters import Count, tally
 from jobs_app.models import Attempt, Job, JobEvent, Metric, Reason
 from jobs_app.models.attempt import STOPPED
+from jobs_app.notifications.outbox import announce_ends
 
 State = Attempt.State
 Kind = JobEvent.Kind
@@ -129,6 +130,7 @@ def end_attempts(ends: Mapping[int, AttemptEnd]) -> list[Ended]:
     _write_jobs(ended)
     _write_events(ended)
     _tally(ended)
+    announce_ends(one.job.pk for one in ended if one.is_final)
     later = {attempt.pk: ends[attempt.pk] for mine in due for attempt in mine[1:]}
     return ended + (end_attempts(later) if later else [])
 

@@ -1,4 +1,4 @@
-"""Models: teams, quotas, tokens, secrets, archives of code, jobs, attempts, events, measured throughputs, counters."""
+"""Models: teams, quotas, tokens, secrets, notifications, code, jobs, attempts, events, throughputs, counters."""
 
 from jobs_app.models.attempt import Attempt
 from jobs_app.models.budget import Budget
@@ -6,6 +6,7 @@ from jobs_app.models.code_archive import CodeArchive
 from jobs_app.models.idempotency_key import IdempotencyKey
 from jobs_app.models.job import Job, JobArray, JobDependency, JobTag, Reason
 from jobs_app.models.job_event import JobEvent
+from jobs_app.models.notification import Notification, NotificationTarget
 from jobs_app.models.progress_curve import ProgressCurve
 from jobs_app.models.secret import Secret
 from jobs_app.models.tally import Metric, Tally, Total
@@ -28,6 +29,8 @@ __all__ = [
     "JobTag",
     "MeasuredRate",
     "Metric",
+    "Notification",
+    "NotificationTarget",
     "ProgressCurve",
     "Reason",
     "Secret",

@@ -33,6 +33,7 @@ from jobs_app.lifecycle.attempts import about_attempt, stop_attempt_of
 from jobs_app.lifecycle.dependencies import settle_dependencies
 from jobs_app.lifecycle.endings import AttemptEnd, end_attempts
 from jobs_app.models import Attempt, Job
+from scheduler_app.announcements.lost_nodes import announce_lost_nodes
 from scheduler_app.models import GpuClaim, SchedulerLease
 from scheduler_app.round.engine_registry import engines
 from scheduler_app.round.hear_engines import hear_engines
@@ -53,11 +54,12 @@ def observe(fence: Fence, now: datetime) -> None:
     """Store the reports of every engine, then act on what follows from them without a scheduling decision."""
     heard = hear_engines(fence, now)
     with fence.transaction():
-        update_node_health(
+        lost = update_node_health(
             now,
             listening_since=SchedulerLease.objects.get(pk=SchedulerLease.Loop.ENGINES).listening_since,
             conditions=heard,
         )
+        announce_lost_nodes(lost, now)
         sleep_as_reported(heard, now)
         forget_missing_storage(now)
     _end_attempts_on_lost_nodes(fence, now)

@@ -15,7 +15,7 @@ from audit_app.models import AuditEntry
 from cluster_app.models import NodeEvent, NodeInterval
 from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.job_archive import archive_jobs, expired_jobs
-from jobs_app.models import ApiToken, IdempotencyKey, JobEvent
+from jobs_app.models import ApiToken, IdempotencyKey, JobEvent, Notification
 from scheduler_app.fairness.team_months import close_month_when_due
 from scheduler_app.models import (
     DeadlineForecast,
@@ -256,6 +256,12 @@ RETENTION_RULES = (
     RetentionRule("forecasts of what has not come", "MOTLEY_KEEP_FORECASTS", _open_forecasts, _delete),
     RetentionRule("forecasts of deadlines", "MOTLEY_KEEP_FORECASTS", _deadline_forecasts, _delete),
     RetentionRule("forecasts of deadlines to come", "MOTLEY_KEEP_FORECASTS", _open_deadlines, _delete),
+    RetentionRule(
+        "notifications",
+        "MOTLEY_KEEP_NOTIFICATIONS",
+        lambda day: Notification.objects.filter(created_at__lt=day),
+        _delete,
+    ),
     RetentionRule("audit entries", "MOTLEY_KEEP_AUDIT", lambda day: AuditEntry.objects.filter(at__lt=day), _delete),
     RetentionRule("API tokens that expired or were revoked", "MOTLEY_KEEP_TOKENS", _expired_tokens, _delete),
 )

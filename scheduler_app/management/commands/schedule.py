@@ -11,14 +11,14 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
-from scheduler_app.lab.runs import round_turn_and_lab
+from scheduler_app.operations.notifying import round_turn_and_notifications
 from scheduler_app.round.lease import holder_name, release_lease
 from scheduler_app.round.tick import engine_turn, tick
 
 log = logging.getLogger(__name__)
 
 Turn = Callable[[str, datetime], bool]
-TURNS: dict[str, Turn] = {"engines": engine_turn, "rounds": round_turn_and_lab}
+TURNS: dict[str, Turn] = {"engines": engine_turn, "rounds": round_turn_and_notifications}
 LONGEST_PAUSE_S = 30.0
 LAST_TURN_S = 5.0
 """Time that a turn has to end when the process is told to stop; a round that is cut off has written nothing."""
