@@ -22,9 +22,11 @@ from engines.agent.connection import Connection, Refused, Unheard, checked_url
 from engines.agent.machine import EmulatedGpus, MachineReports, machine_digest, machine_report
 from engines.agent.messages import VERSION, Joining, Lending
 from engines.attempt_files import read_json, write_json, write_whole
-from engines.local.engine import LocalEngine
+from engines.local.engine import NO_HOOKS, LocalEngine
 from engines.protocol import EngineError
+from engines.site_command import words_of
 from engines.supervision.engine_root import OWN, THROUGH
+from engines.supervision.gpu_hooks import GpuHooks
 
 log = logging.getLogger("engines.agent")
 
@@ -96,7 +98,8 @@ def run(given: argparse.Namespace) -> int:
     with _only_one(given.state):
         with suppress(FileNotFoundError):
             leave_path(given.state).unlink()  # of the time before
-        engine = _engine(given, identity["name"], lease=lease_path(given.state))
+        hooks = GpuHooks(given.gpu_hook_before, given.gpu_hook_after, given.gpu_hook_timeout.total_seconds())
+        engine = _engine(given, identity["name"], lease=lease_path(given.state), hooks=hooks)
         gpus = EmulatedGpus.of(identity["gpus"]) if identity["gpus"] else None
         connection = Connection(identity["url"], identity["token"])
         pace = Pace(pause_s=given.checkpoints_every.total_seconds())
@@ -122,7 +125,9 @@ def leave(given: argparse.Namespace) -> int:
     return 0
 
 
-def _engine(given: argparse.Namespace, name: str, *, lease: Path | None = None) -> LocalEngine:
+def _engine(
+    given: argparse.Namespace, name: str, *, lease: Path | None = None, hooks: GpuHooks = NO_HOOKS
+) -> LocalEngine:
     if os.geteuid() == 0 and not given.job_user:
         raise ValueError("As root, name the account that jobs run as: --job-user, one that owns nothing here.")
     return LocalEngine(
@@ -131,6 +136,7 @@ def _engine(given: argparse.Namespace, name: str, *, lease: Path | None = None) 
         job_user=given.job_user or None,
         path_prefix=given.job_path,
         lease=lease,
+        hooks=hooks,
     )
 
 
@@ -185,6 +191,15 @@ def _duration(text: str) -> timedelta:
     return timedelta(seconds=int(text[:-1]) * UNITS[text[-1]])
 
 
+def _hook(text: str) -> str:
+    """A command that can be split into words."""
+    try:
+        words_of(text, gpu="")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"it cannot be split into words: {error}") from None
+    return text
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m engines.agent", description="Lend this machine to Motley.")
     acts = parser.add_subparsers(required=True)
@@ -204,6 +219,14 @@ def _parser() -> argparse.ArgumentParser:
         default=timedelta(seconds=USUAL.pause_s),
         help="least time between two uploads of what a running job has saved, as 10m; default 1m",
     )
+    for when in ("before", "after"):
+        running.add_argument(
+            f"--gpu-hook-{when}",
+            type=_hook,
+            default="",
+            help=f"command for each GPU {when} a job, with {{gpu}} for its UUID: one on which it fails gets no job",
+        )
+    running.add_argument("--gpu-hook-timeout", type=_duration, default=timedelta(minutes=1), help="as 30s; default 1m")
     leaving = acts.add_parser("leave", help="have the agent of this machine leave with notice")
     leaving.add_argument("--notice", type=_duration, help="as 10m; default: that of join")
     for command, act in ((joining, join), (running, run), (leaving, leave)):

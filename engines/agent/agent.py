@@ -8,19 +8,20 @@ lease, whether the agent lives or not.
 import logging
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 from engines.agent.checkpoint_uploads import CheckpointUploads
 from engines.agent.connection import CONFLICT, UNAUTHORIZED, Connection, Refused, Unheard
+from engines.agent.gpu_samples import GpuSamples
 from engines.agent.machine import machine_digest
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
 from engines.agent.transfers import Transfers
 from engines.lease_file import LeaseFile
 from engines.linux import seconds_since_boot
 from engines.local.engine import LocalEngine
-from engines.protocol import AttemptReport, NodeReport, Phase, StopReason
+from engines.protocol import AttemptReport, GpuReading, NodeReport, Phase, StopReason
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class Agent:
         *,
         notice: timedelta,
         uploads: CheckpointUploads | None = None,
+        read_gpus: Callable[[NodeReport], Sequence[GpuReading]] | None = None,
     ) -> None:
         self._connection, self._engine, self._describe, self._notice = connection, engine, describe, notice
         self._lease = LeaseFile(lease_path(folder))
@@ -49,6 +51,7 @@ class Agent:
         self._transfers = Transfers(
             folder, connection, engine, self._uploads, may_start=lambda: self._lease.left_s() > 0
         )
+        self._read_gpus = read_gpus or GpuSamples()
         self._woken = threading.Event()
         self._left_by_s: float | None = None
         self._pause_s = FIRST_PAUSE_S
@@ -106,12 +109,14 @@ class Agent:
         fetching = self._transfers.fetching
         known = [attempt for attempt in self._engine.attempts() if attempt not in fetching]
         waiting = [AttemptNews(AttemptReport(attempt, Phase.LAUNCHING), fetching=True) for attempt in fetching]
+        node = self._describe()
         return Sync(
             VERSION,
             machine_digest(),
-            self._describe(),
+            node,
             attempts=[*map(self._news_of, self._engine.poll(known)), *waiting],
             leaving=self._leaving(),
+            gpus=self._read_gpus(node),
         )
 
     def _news_of(self, report: AttemptReport) -> AttemptNews:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import time, timedelta
 
-from engines.protocol import AttemptReport, Launch, NodeReport, StopReason
+from engines.protocol import AttemptReport, GpuReading, Launch, NodeReport, StopReason
 
 VERSION = 1
 """Of these messages. A service refuses an agent with another one."""
@@ -65,6 +65,8 @@ class Sync:
     attempts: Sequence[AttemptNews] = ()
     leaving: timedelta | None = None
     """The owner has the machine back: its notice. None: it stays."""
+    gpus: Sequence[GpuReading] = ()
+    """Readings since the last message; `gpu` is the index of the GPU in the machine."""
 
 
 @dataclass(frozen=True)

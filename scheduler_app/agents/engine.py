@@ -6,6 +6,7 @@ became of it, or the lease has ended it (see `engines.lease_file`).
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from time import monotonic
@@ -15,7 +16,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from cluster_app.storage import Volunteers
-from engines.agent.codec import decode, encode
+from engines.agent.codec import BadMessage, decode, encode
+from engines.gpu_readings import emulated_readings
+from engines.linux import seconds_since_boot
 from engines.protocol import (
     AttemptReport,
     EngineError,
@@ -41,6 +44,7 @@ from jobs_app.models import Attempt, Job
 from jobs_app.secrets import seal
 from jobs_app.submission.volunteers import volunteers_now
 from scheduler_app.agents.files import attempt_folder, discard, size_of
+from scheduler_app.agents.readings import readings_of
 from scheduler_app.agents.reports import report_of
 from scheduler_app.models import Agent, AgentAttempt
 
@@ -48,6 +52,9 @@ SILENT_AFTER_S = 10.0
 """Without a new message for so long, the node is reported as silent: its heartbeats end."""
 last_news: dict[str, tuple[tuple[int, datetime | None], float]] = {}
 """By the agent's name: its last new message, and when this process found it. Engines are made anew at will."""
+last_readings: dict[str, tuple[datetime | None, int]] = {}
+"""By the agent's name: when it joined, and the number of the readings that this process used last. Agents send them
+more often than the service looks, so each process finds new ones."""
 
 
 class AgentEngine:
@@ -107,7 +114,7 @@ class AgentEngine:
         return JoinedMachines().poll(attempts)
 
     def read_gpus(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
-        return []  # its agent sends no readings yet
+        return JoinedMachines().read_gpus({self._name: gpus})
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:
         row = AgentAttempt.objects.filter(attempt=attempt).first()
@@ -162,9 +169,26 @@ class JoinedMachines:
         rows = {row.attempt: row for row in AgentAttempt.objects.filter(attempt__in=wanted).select_related("agent")}
         return [report_of(attempt, rows.get(attempt), now) for attempt in wanted]
 
+    def read_gpus(self, gpus: Mapping[str, Sequence[WatchedGpu]]) -> list[GpuReading]:
+        """The latest readings of the machines by name, each once; made-up ones of emulated GPUs."""
+        agents = Agent.objects.filter(name__in=gpus).only("name", "joined_at", "gpus_read", "gpu_readings")
+        told = [one for agent in agents for one in readings_of(_new_readings(agent), gpus[agent.name])]
+        return [*told, *emulated_readings([gpu for of in gpus.values() for gpu in of], seconds_since_boot())]
+
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
         name = Attempt.objects.filter(pk=attempt).values_list("engine", flat=True).get()
         AgentEngine(name).stop(attempt, reason=reason, grace=grace)
+
+
+def _new_readings(agent: Agent) -> list[GpuReading]:
+    """The agent's latest readings, unless this process has had them; none that another release has left."""
+    latest = agent.joined_at, agent.gpus_read
+    if last_readings.get(agent.name) == latest:
+        return []
+    last_readings[agent.name] = latest
+    with suppress(BadMessage):
+        return [decode(GpuReading, one) for one in agent.gpu_readings]
+    return []
 
 
 def _node_or_fault(agent: Agent) -> NodeReport | Exception:

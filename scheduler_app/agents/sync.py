@@ -56,7 +56,10 @@ class Answer(NamedTuple):
 def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
     """Store the agent's message and answer it; launches that are answered count as started from then on."""
     agent = Agent.objects.select_for_update().get(pk=agent.pk)
-    Agent.objects.filter(pk=agent.pk).update(told=F("told") + 1, told_at=now, node_report=encode(told.node))
+    news_of_gpus = {"gpu_readings": encode(told.gpus), "gpus_read": F("gpus_read") + 1} if told.gpus else {}
+    Agent.objects.filter(pk=agent.pk).update(
+        told=F("told") + 1, told_at=now, node_report=encode(told.node), **news_of_gpus
+    )
     rows = {row.attempt: row for row in agent.attempts.select_for_update().filter(forgotten=False).order_by("attempt")}
     news = {one.report.attempt: one for one in told.attempts}
     _store(rows, news)

@@ -56,6 +56,9 @@ class Agent(models.Model):
     told = models.PositiveBigIntegerField(default=0, editable=False, help_text="Messages so far.")
     told_at = models.DateTimeField("last heard", null=True, blank=True, editable=False)
 
+    gpu_readings = models.JSONField(default=list, blank=True, editable=False)
+    gpus_read = models.PositiveBigIntegerField(default=0, editable=False, help_text="Messages with readings of GPUs.")
+
     objects = AgentQuerySet.as_manager()
 
     class Meta:

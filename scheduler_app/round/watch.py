@@ -4,6 +4,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from cluster_app.models import Gpu, Node
 from database.bulk_update import rewrite
 from engines.protocol import EngineError, GpuReading, WatchedGpu
 from jobs_app.models import Attempt
+from scheduler_app.agents.engine import AgentEngine, JoinedMachines
 from scheduler_app.fairness.energy_ledger import ReadEnergy, add_energy_to_ledger
 from scheduler_app.gpu_watch.idle import IDLE_BELOW, note_idle_gpus
 from scheduler_app.gpu_watch.minutes import attempt_of, minute_of, store_readings
@@ -115,14 +117,17 @@ def part_of(watched: Sequence[tuple[str, WatchedGpu]], part: int, parts: int) ->
 
 
 def _readings(watched: Iterable[tuple[str, WatchedGpu]]) -> list[GpuReading]:
-    """Of every engine that has GPUs to read; one that does not answer stops no other."""
+    """Of every engine that has GPUs to read, of the machines that joined together.
+
+    One that does not answer stops no other.
+    """
     by_engine: dict[str, list[WatchedGpu]] = defaultdict(list)
     for engine, gpu in watched:
         by_engine[engine].append(gpu)
-    found, known = [], engines() if by_engine else {}
-    for name, gpus in by_engine.items():
+    found: list[GpuReading] = []
+    for name, read in _ways_to_read(by_engine) if by_engine else ():
         try:
-            found += known[name].read_gpus(gpus)
+            found += read()
         except EngineError as error:
             log.info("the GPUs of %s are not read: %s", name, error)
         except OF_NO_ITEM:
@@ -130,6 +135,17 @@ def _readings(watched: Iterable[tuple[str, WatchedGpu]]) -> list[GpuReading]:
         except Exception:  # of this engine alone
             log.exception("the GPUs of %s could not be read", name)
     return found
+
+
+def _ways_to_read(
+    by_engine: Mapping[str, Sequence[WatchedGpu]],
+) -> Iterator[tuple[str, Callable[[], list[GpuReading]]]]:
+    known = engines()
+    joined = {name: gpus for name, gpus in by_engine.items() if isinstance(known[name], AgentEngine)}
+    for name in by_engine.keys() - joined.keys():
+        yield name, partial(known[name].read_gpus, by_engine[name])
+    if joined:
+        yield "machines that joined", partial(JoinedMachines().read_gpus, joined)
 
 
 def _watched(holders: Mapping[int, Holder]) -> Iterator[tuple[str, WatchedGpu]]:

@@ -11,6 +11,7 @@ from engines.agent.messages import AttemptNews, Lending, Orders, StopCommand, Sy
 from engines.protocol import (
     AttemptReport,
     CpuLimit,
+    GpuReading,
     GpuReport,
     Launch,
     NodeLaunch,
@@ -19,6 +20,7 @@ from engines.protocol import (
     Progress,
     Setup,
     StopReason,
+    Throttle,
 )
 
 AT = datetime(2026, 11, 24, 20, 0, tzinfo=UTC)
@@ -42,6 +44,7 @@ RUNS = AttemptReport(7, Phase.RUNNING, started_at=AT, progress=Progress(3, 0, AT
     "message",
     [
         Sync(1, "m", NODE, (AttemptNews(RUNS, handed_over=True),), leaving=timedelta(minutes=5)),
+        Sync(1, "m", NODE, gpus=(GpuReading(0, 37.0, power_w=250.5, throttle=Throttle.SW_THERMAL),)),
         Orders(
             timedelta(seconds=240),
             timedelta(seconds=1),

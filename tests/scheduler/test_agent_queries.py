@@ -14,9 +14,11 @@ from engines.agent.codec import encode
 from engines.agent.messages import AttemptNews
 from engines.protocol import AttemptReport, Phase, Progress
 from jobs_app.models import Attempt
-from scheduler_app.models import Agent
+from scheduler_app.gpu_watch.minutes import minute_of
+from scheduler_app.models import Agent, GpuMinute
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.observe import observe
+from scheduler_app.round.watch import watch_gpus
 from tests.played_agent import DESK, JOINING, Played, running
 from tests.service_lab import Lab
 
@@ -53,11 +55,13 @@ class Machines:
             (news,) = self._news_of(agent)
             progress = Progress(self.steps, 1, self.lab.now, self.steps, self.lab.now)
             agent.sync(replace(news, report=replace(news.report, progress=progress)))
-        self.lab.ahead += timedelta(seconds=5)
+        self.lab.ahead += timedelta(minutes=1)
         fence, now = self.lab.fence, self.lab.now
         with CaptureQueriesContext(connection) as queries:
             observe(fence, now)
             dispatch(fence, now)
+            watch_gpus(fence, now)
+        assert GpuMinute.objects.filter(attempt__isnull=False, minute=minute_of(now)).count() == 2 * len(self.agents)
         assert set(Attempt.objects.values_list("reports", flat=True)) == {self.steps}
         assert set(Node.objects.values_list("heard_at", flat=True)) == {now}
         return len(queries)

@@ -18,6 +18,7 @@ from engines.agent.__main__ import REFUSED
 from engines.attempt_files import AttemptFolder
 from engines.supervision.processes import kill, marked
 from tests.deployment import ROOT, others, told, wait_for
+from tests.nvml_driver import compiled_driver
 from tests.service.running_service import Service, a_service
 
 pytestmark = pytest.mark.xdist_group("agents")
@@ -50,13 +51,19 @@ class AgentProcess:
     def __init__(self, service: Service, folder: Path, job_user: str) -> None:
         self._service, self._folder, self._user = service, folder, job_user
         self._log = folder.with_suffix(".log")
+        self.driver: dict[str, str] = {}
+        """Variables with which it finds a driver."""
         self.process: subprocess.Popen[bytes] | None = None
 
-    def join(self, name: str, gpus: str) -> None:
-        """As soon as it may: while jobs of an earlier machine of the name have their lease, it is refused."""
+    def join(self, name: str, gpus: str = "") -> None:
+        """As soon as it may: while jobs of an earlier machine of the name have their lease, it is refused.
+
+        Without emulated GPUs it has those of its driver.
+        """
         told_once = self._service.manage("jointoken", name, "--trusted")
         assert told_once.returncode == 0, told_once.stderr
-        words = ["--url", self._service.url, "--gpus", gpus, "--notice", "60s", *self._jobs_as]
+        emulated = ["--gpus", gpus] if gpus else []
+        words = ["--url", self._service.url, *emulated, "--notice", "60s", *self._jobs_as]
         environment = self._environment | {"MOTLEY_JOIN_TOKEN": told_once.stdout.strip()}
 
         def has_joined() -> bool:
@@ -114,7 +121,7 @@ class AgentProcess:
 
     @property
     def _environment(self) -> dict[str, str]:
-        return {"PATH": os.environ["PATH"], "HOME": str(self._folder)}
+        return {"PATH": os.environ["PATH"], "HOME": str(self._folder), **self.driver}
 
     def _command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "engines.agent", *words, "--state", str(self._folder)]
@@ -126,6 +133,12 @@ def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
     with a_service(prepared=data_folder, MOTLEY_AGENT_LEASE_S="8") as running:
         running.declare(v100=1)
         yield running
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a library that answers as NVIDIA's."""
+    return compiled_driver(tmp_path_factory.mktemp("driver"))
 
 
 @contextmanager
@@ -163,6 +176,20 @@ def test_a_volunteer_that_leaves_with_notice_loses_no_step(service: Service, age
     steps = [int(line.split()[1]) for n in (1, 2) for line in log_of(service, job, n).splitlines()]
     assert steps == list(range(1, len(steps) + 1))
     assert nodes_of(service, job) == [["ada-desk"], ["stays"]]
+
+
+def test_the_gpu_of_a_volunteer_is_read_and_its_owners_hooks_run(
+    service: Service, agent: AgentProcess, driver: Path, tmp_path: Path
+) -> None:
+    agent.driver = {"LD_LIBRARY_PATH": str(driver), "GPU_COUNT": "1"}
+    agent.join("eve-desk")
+    agent.start("--gpu-hook-before", f"touch {tmp_path}/before-{{gpu}}")
+    job = service.submit(UNTIL_LET_GO, gpu_types=["h200"])
+    use = wait_for("its GPU is read", lambda: service.client.job_gpus(job)["gpus"])
+    assert [(one["node"], one["utilization"], one["power_w"]) for one in use] == [("eve-desk", 37.0, 250.5)]
+    assert [path.name for path in tmp_path.glob("before-*")] == ["before-GPU-0"]
+    agent.let_go(job)
+    service.wait_for_state(job, "succeeded")
 
 
 def test_an_agent_that_is_killed_finds_its_job_again(service: Service, agent: AgentProcess) -> None:
