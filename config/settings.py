@@ -227,6 +227,8 @@ SPECTACULAR_SETTINGS = {
         "AttemptState": "jobs_app.models.Attempt.State",
         "NodeState": "cluster_app.models.Node.State",
         "WindowKind": "scheduler_app.models.TimeWindow.Kind",
+        "BudgetKind": "jobs_app.models.Budget.Kind",
+        "BudgetPeriod": "jobs_app.models.Budget.Period",
         "RoundResult": "scheduler_app.models.Round.Result",
         "RateSource": "jobs_app.models.Attempt.RateSource",
         "AttemptCpuMemory": "jobs_app.models.Attempt.CpuMemory",

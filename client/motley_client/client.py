@@ -436,14 +436,17 @@ class Client(Connection):
         round_length_s: float | None = None,
         nodes: Mapping[str, int] | None = None,
         team_weights: Mapping[str, float] | None = None,
+        quotas: Sequence[Mapping[str, object]] | None = None,
+        budgets: Sequence[Mapping[str, object]] | None = None,
     ) -> LabRun:
         """Ask for a run of the policy lab: your teams' jobs of the last days, or of a trace, under these policies.
 
-        `trace` and `throughputs` are texts; `days`, `nodes` and `team_weights` are as in REST.
+        `trace` and `throughputs` are texts; the others are as in REST.
         """
         about = {"round_length_s": round_length_s, "nodes": nodes, "team_weights": team_weights}
+        limits = {"quotas": quotas, "budgets": budgets}
         source = {"days": days, "trace": trace, "trace_format": trace_format, "throughputs": throughputs}
-        asked = {"policies": list(policies), **without_empty(about), **without_empty(source)}
+        asked = {"policies": list(policies), **without_empty(about), **without_empty(limits), **without_empty(source)}
         return cast("LabRun", self._json("POST", "lab/runs", json=asked))
 
     def lab_runs(self) -> Iterator[LabRun]:

@@ -621,6 +621,8 @@ class LabRun(TypedDict):
     round_length_s: float | None
     nodes: dict[str, int]
     team_weights: dict[str, float]
+    quotas: list[dict[str, Any]]
+    budgets: list[dict[str, Any]]
     state: str
     done: int
     total: int

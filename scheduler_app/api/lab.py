@@ -10,22 +10,55 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from jobs_app.models import Budget
+from jobs_app.models.budget import LEAST_GPU_HOURS, MOST_GPU_HOURS
 from jobs_app.permissions import NotForJobs, caller
-from jobs_app.submission.fields import Number
+from jobs_app.submission.fields import MOST_GPUS, Number
 from rest.bodies import Strict, Text, body_of
 from rest.pagination import NewestFirst
 from rest.parsers import read_large_body
 from rest.representation import ShowMany, ShowOne
 from scheduler_app.lab.requests import MOST_NODES, MOST_POLICIES, USUAL_DAYS, LabRequest, ask_for_run, cancel_run
 from scheduler_app.lab.results import SIZE_NAMES
+from scheduler_app.lab.team_limits import BudgetChange, QuotaChange
 from scheduler_app.lab.uploads import MOST_BYTES, UPLOAD_FORMATS, Upload
 from scheduler_app.models import LabRun
 from scheduler_app.models.lab_run import HIDDEN, MOST_DAYS
 from scheduler_app.policy.settings import LONGEST_S
 from simulation.traces.reading import LEAST_WEIGHT, MOST_WEIGHT
 
+MOST_LIMITS = 1_000
+"""Quotas or budgets of a run."""
 LARGEST_BODY_BYTES = 4 * MOST_BYTES
 """A trace and a table of rates, in which JSON writes some characters as two or more."""
+
+
+class QuotaOfRun(Strict):
+    """Quota of a team on a GPU type."""
+
+    team = Text(max_length=200)
+    gpu_type = Text(max_length=60)
+    gpus = serializers.IntegerField(min_value=0, max_value=MOST_GPUS, allow_null=True, help_text="Null: no quota.")
+    borrowing_limit = serializers.IntegerField(
+        min_value=0, max_value=MOST_GPUS, allow_null=True, default=None, help_text="Null: none."
+    )
+    lending_limit = serializers.IntegerField(
+        min_value=0, max_value=MOST_GPUS, allow_null=True, default=None, help_text="Null: none."
+    )
+
+    def validate_gpu_type(self, value: str) -> str:
+        return value.lower()
+
+
+class BudgetOfRun(Strict):
+    """Budget of a team in reference GPU-hours."""
+
+    team = Text(max_length=200)
+    gpu_hours = Number(
+        min_value=LEAST_GPU_HOURS, max_value=MOST_GPU_HOURS, allow_null=True, help_text="Null: no budget."
+    )
+    period = serializers.ChoiceField(Budget.Period.choices, default=Budget.Period.MONTH.value)
+    kind = serializers.ChoiceField(Budget.Kind.choices, default=Budget.Kind.SOFT.value)
 
 
 class LabRunSpec(Strict):
@@ -64,6 +97,18 @@ class LabRunSpec(Strict):
         required=False,
         help_text="Team → its weight in place of the present one.",
     )
+    quotas = serializers.ListField(
+        child=QuotaOfRun(),
+        required=False,
+        max_length=MOST_LIMITS,
+        help_text="In place of the present ones on these GPU types.",
+    )
+    budgets = serializers.ListField(
+        child=BudgetOfRun(),
+        required=False,
+        max_length=MOST_LIMITS,
+        help_text="In place of the present ones of these teams.",
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if "trace" not in attrs and attrs.get("throughputs"):
@@ -75,6 +120,8 @@ class LabRunSpec(Strict):
     @staticmethod
     def request_of(body: dict[str, Any]) -> LabRequest:
         """The request of a valid body."""
+        body["quotas"] = [QuotaChange(**one) for one in body.get("quotas", ())]
+        body["budgets"] = [BudgetChange(**one) for one in body.get("budgets", ())]
         text, format_name, table = body.pop("trace", None), body.pop("trace_format"), body.pop("throughputs", "")
         if text is None:
             return LabRequest(**body)
@@ -139,6 +186,8 @@ class LabResult(serializers.Serializer[Any]):
 
 
 class LabRunAnswer(serializers.ModelSerializer[LabRun]):
+    quotas = QuotaOfRun(many=True, read_only=True)
+    budgets = BudgetOfRun(many=True, read_only=True)
     owner = serializers.CharField(source="owner.username", read_only=True)
     done = serializers.IntegerField(read_only=True, help_text="Jobs that have been simulated to their end.")
     total = serializers.IntegerField(read_only=True, help_text="Jobs to simulate, in all simulations; 0: not known.")
@@ -154,6 +203,8 @@ class LabRunAnswer(serializers.ModelSerializer[LabRun]):
             "round_length_s",
             "nodes",
             "team_weights",
+            "quotas",
+            "budgets",
             "state",
             "done",
             "total",

@@ -6,7 +6,7 @@ that run go on, and none of its waiting jobs starts before the next period.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 from django.contrib.auth.models import User
 from django.db.models import Q, Sum
@@ -17,6 +17,7 @@ from jobs_app.submission.admission import Admitted
 from scheduler_app.models import DailyUsage
 
 Period, Kind = Budget.Period, Budget.Kind
+DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -133,11 +134,21 @@ def used_up(budgets: Mapping[int, TeamBudget]) -> dict[int, TeamBudget]:
     return {team: budget for team, budget in budgets.items() if budget.stops_starts}
 
 
-def _used_gpu_hours(since: Mapping[int, date]) -> dict[int, float]:
-    """Work of each team since the day that its period began."""
+def used_gpu_hours_at(at: datetime, periods: Mapping[int, str]) -> dict[int, float]:
+    """Work of each team from the begin of its period to this time, of whose day the part that had passed."""
+    day = at.astimezone(UTC).date()
+    before = _used_gpu_hours({team: period_around(day, period)[0] for team, period in periods.items()}, until=day)
+    that_day, passed = _used_gpu_hours(dict.fromkeys(periods, day), until=day + DAY), (at - midnight(day)) / DAY
+    return {team: before.get(team, 0.0) + that_day.get(team, 0.0) * passed for team in periods}
+
+
+def _used_gpu_hours(since: Mapping[int, date], until: date | None = None) -> dict[int, float]:
+    """Work of each team since the day that its period began, before that of `until`."""
     within = Q(pk__in=())
     for first in set(since.values()):
         within |= Q(day__gte=first, team__in=[team for team, day in since.items() if day == first])
+    if until is not None:
+        within &= Q(day__lt=until)
     sums = DailyUsage.objects.filter(within).order_by().values_list("team").annotate(Sum("work_gpu_s"))
     return {team: work_gpu_s / 3600 for team, work_gpu_s in sums}
 

@@ -11,6 +11,7 @@ from jobs_app.models import Team
 from rest.errors import Fault, encodable, escaped
 from scheduler_app.errors import InvalidLabRun, LabRunHasEnded, TooManyLabRuns
 from scheduler_app.lab.nodes import NoSuchNodes, read_node_gpus, with_changes
+from scheduler_app.lab.team_limits import BudgetChange, QuotaChange, limit_faults
 from scheduler_app.lab.uploads import InvalidUpload, Upload, read_upload
 from scheduler_app.models import LabRun, LabTrace
 from scheduler_app.policy.settings import policy_faults
@@ -37,6 +38,8 @@ class LabRequest:
     nodes: Mapping[str, int] = field(default_factory=dict)
     """GPU type → nodes added, or taken if negative."""
     team_weights: Mapping[str, float] = field(default_factory=dict)
+    quotas: Sequence[QuotaChange] = ()
+    budgets: Sequence[BudgetChange] = ()
 
 
 def ask_for_run(asked: LabRequest, *, owner: User, now: datetime) -> LabRun:
@@ -60,6 +63,8 @@ def _created(asked: LabRequest, owner: User, now: datetime) -> LabRun:
         round_length_s=asked.round_length_s,
         nodes={name: change for name, change in asked.nodes.items() if change},
         team_weights=dict(asked.team_weights),
+        quotas=[one._asdict() for one in asked.quotas],
+        budgets=[one._asdict() for one in asked.budgets],
         created_at=now,
     )
     if asked.upload:
@@ -99,9 +104,10 @@ def _node_faults(changes: Mapping[str, int]) -> Iterator[Fault]:
 
 
 def _team_faults(asked: LabRequest, owner: User) -> Iterator[Fault]:
-    """Faults of the trace, or of weights of teams that have no jobs there."""
+    """Faults of the trace, or of weights and limits of teams that have no jobs there."""
+    of_teams = asked.team_weights or asked.quotas or asked.budgets
     try:
-        teams = _teams_of(asked, owner) if asked.upload or asked.team_weights else set()
+        teams = _teams_of(asked, owner) if asked.upload or of_teams else set()
     except InvalidUpload as error:
         yield error.fault
         return
@@ -109,6 +115,7 @@ def _team_faults(asked: LabRequest, owner: User) -> Iterator[Fault]:
     for name in asked.team_weights.keys() - teams:
         detail = f"There is no team {name!r:.60} whose jobs are simulated; there are: {known}."
         yield Fault(pointer=f"/team_weights/{escaped(name)}", code="no_such_team", detail=encodable(detail))
+    yield from limit_faults(asked.quotas, asked.budgets, teams=teams, gpu_types=read_node_gpus())
 
 
 def _teams_of(asked: LabRequest, owner: User) -> set[str]:

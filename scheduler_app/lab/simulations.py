@@ -16,8 +16,10 @@ from cluster_app.models import GpuType
 from jobs_app.models import Job
 from scheduler_app.lab.history import History, read_history
 from scheduler_app.lab.memory import in_words
-from scheduler_app.lab.nodes import cluster_words, read_node_gpus, with_changes
+from scheduler_app.lab.nodes import NodeGpus, cluster_words, read_node_gpus, with_changes
 from scheduler_app.lab.results import Figures, actual_figures, result_of
+from scheduler_app.lab.team_limits import NO_LIMITS, BudgetChange, QuotaChange, TeamLimits, read_team_limits
+from scheduler_app.lab.team_limits import with_changes as with_limits
 from scheduler_app.lab.trace import trace_of
 from scheduler_app.lab.uploads import Upload, read_upload
 from scheduler_app.models import LabRun, PolicySetting
@@ -74,6 +76,8 @@ class Source:
     history: History | None = None
     """None: the trace was uploaded, and nobody knows what really happened."""
     throughputs: str = ""
+    limits: TeamLimits = NO_LIMITS
+    """Quotas and budgets that the teams have now; of those of an uploaded trace none are known."""
     teams: Sequence[int] = field(default_factory=list)
     """Keys of the teams whose jobs they are."""
 
@@ -97,15 +101,16 @@ def _source(run: LabRun, now: datetime) -> Source:
     jobs = sorted(trace_of(history), key=lambda job: job.arrival_s)
     if not jobs:
         raise NothingRan(f"No job that you may see was submitted in the last {run.days} days, ran and has ended.")
-    return Source(jobs=jobs, history=history, teams=sorted({job.team_id for job in history.jobs}))
+    teams = sorted({job.team_id for job in history.jobs})
+    limits = read_team_limits(min(job.arrived_at for job in history.jobs))
+    return Source(jobs=jobs, history=history, teams=teams, limits=limits)
 
 
 def _simulated(run: LabRun, source: Source) -> dict[str, object]:
     nodes = read_node_gpus()
-    present, policy = _present(cluster_words(nodes))
+    present, policy = _present(nodes, source, source.limits)
     asked = replace(
-        present,
-        cluster=cluster_words(with_changes(nodes, run.nodes)),
+        _present(with_changes(nodes, run.nodes), source, _asked_limits(run, source))[0],
         round_s=run.round_length_s or present.round_s,
     )
     plans = [
@@ -117,6 +122,11 @@ def _simulated(run: LabRun, source: Source) -> dict[str, object]:
     actual = _actual(source, sum(sum(of_type) for of_type in nodes.values()), power_w)
     result = result_of(source.jobs, actual, replayed, others, power_w=power_w)
     return result if source.history is None or run.owner.is_staff else _with_a_warning(result)
+
+
+def _asked_limits(run: LabRun, source: Source) -> TeamLimits:
+    quotas, budgets = [QuotaChange(**one) for one in run.quotas], [BudgetChange(**one) for one in run.budgets]
+    return with_limits(source.limits, quotas, budgets)
 
 
 def _actual(source: Source, gpus: int, power_w: Mapping[str, float]) -> Figures | None:
@@ -134,19 +144,23 @@ def with_weights(jobs: Sequence[TraceJob], weights: Mapping[str, float]) -> Sequ
     return [replace(job, team_weight=weights.get(job.team or "", job.team_weight)) for job in jobs]
 
 
-def _present(cluster: str) -> tuple[Scenario, str]:
-    """The cluster's rounds as they are, and its policy."""
+def _present(nodes: NodeGpus, source: Source, limits: TeamLimits) -> tuple[Scenario, str]:
+    """Rounds as they are on a cluster of these nodes, under these limits of teams, and the policy."""
     setting = PolicySetting.objects.current()
     usual = with_defaults(setting.policy, {})
     chosen = {name: value for name, value in setting.parameters.items() if value != usual.get(name)}
     given = ",".join(f"{name}={_text(value)}" for name, value in chosen.items())
+    words = limits.words(teams={job.team for job in source.jobs if job.team}, gpu_types=nodes)
     scenario = Scenario(
         format_name="csv",
-        cluster=cluster,
+        cluster=cluster_words(nodes),
         round_s=setting.round_length_s,
         min_run_s=setting.min_run_s,
         event_delay_s=EVENT_DELAY_S,
         estimate_lengths=True,
+        quotas=words.quotas,
+        budgets=words.budgets,
+        begin=words.begin,
     )
     return scenario, f"{setting.policy}:{given}" if given else setting.policy
 

@@ -46,6 +46,8 @@ class LabRun(models.Model):
     round_length_s = models.FloatField(null=True, help_text="Empty: as it is now.")
     nodes = models.JSONField(default=dict, help_text="GPU type → nodes added, or taken if negative.")
     team_weights = models.JSONField(default=dict, help_text="Team → its weight in place of the present one.")
+    quotas = models.JSONField(default=list, help_text="Quotas of teams on GPU types in place of the present ones.")
+    budgets = models.JSONField(default=list, help_text="Budgets of teams in place of the present ones.")
 
     state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
     tries = models.PositiveIntegerField(default=0, help_text="How often it was begun; only the last may write.")
@@ -87,6 +89,16 @@ class LabRun(models.Model):
     def is_unfinished(self) -> bool:
         return self.state in LabRun.UNFINISHED
 
+    @property
+    def quota_words(self) -> list[str]:
+        """The quotas that were asked for, as `vision 8 a100, 4 borrowed and 2 lent at most`."""
+        return [_quota_in_words(**one) for one in self.quotas]
+
+    @property
+    def budget_words(self) -> list[str]:
+        """The budgets that were asked for, as `vision 500 reference GPU-hours a month, hard`."""
+        return [_budget_in_words(**one) for one in self.budgets]
+
     def shows_result_to(self, user: User) -> bool:
         """Whether the user may see the jobs of all teams that are in the result."""
         if user.is_staff or self.trace_format or self.result is None:
@@ -115,3 +127,20 @@ class LabTrace(models.Model):
     @property
     def table(self) -> str:
         return gzip.decompress(self.throughputs).decode()
+
+
+def _quota_in_words(
+    *, team: str, gpu_type: str, gpus: int | None, borrowing_limit: int | None, lending_limit: int | None
+) -> str:
+    if gpus is None:
+        return f"{team} none on {gpu_type}"
+    limits = [
+        f"{most} {verb} at most"
+        for most, verb in ((borrowing_limit, "borrowed"), (lending_limit, "lent"))
+        if most is not None
+    ]
+    return f"{team} {gpus} {gpu_type}" + (f" ({', '.join(limits)})" if limits else "")
+
+
+def _budget_in_words(*, team: str, gpu_hours: float | None, period: str, kind: str) -> str:
+    return f"{team} none" if gpu_hours is None else f"{team} {gpu_hours:g} reference GPU-hours a {period} ({kind})"

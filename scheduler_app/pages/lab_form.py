@@ -1,7 +1,7 @@
-"""Form of a run of the policy lab: history or trace, policies, weights of teams, rounds, nodes."""
+"""Form of a run of the policy lab: history or trace, policies, weights, quotas and budgets of teams, rounds, nodes."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from django import forms
 from django.core.files.uploadedfile import UploadedFile
@@ -10,11 +10,14 @@ from allocation.policies import POLICIES
 from rest.errors import Fault
 from scheduler_app.lab.nodes import NodeGpus
 from scheduler_app.lab.requests import MOST_NODES, MOST_POLICIES, USUAL_DAYS, LabRequest
+from scheduler_app.lab.team_limits import BudgetChange, QuotaChange, budget_changes, quota_changes
 from scheduler_app.lab.uploads import MOST_BYTES, UPLOAD_FORMATS, Upload
 from scheduler_app.models.lab_run import MOST_DAYS
 from scheduler_app.policy.settings import LONGEST_S
+from simulation.scenario.setting import InvalidSetting
 from simulation.traces.reading import LEAST_WEIGHT, MOST_WEIGHT
 
+Change = TypeVar("Change", QuotaChange, BudgetChange)
 OF_NODES = "nodes-"
 """Prefix of the names of the fields of nodes, one for each GPU type."""
 
@@ -66,6 +69,23 @@ class LabForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 3}),
     )
 
+    quotas = forms.CharField(
+        required=False,
+        max_length=10_000,
+        label="Quotas on GPU types",
+        help_text="In place of the present ones, one on each line: TEAM:TYPE=GPUS[:BORROWED[:LENT]], as in "
+        "vision:a100=8:4, or vision:a100=none.",
+        widget=forms.Textarea(attrs={"rows": 3}),
+    )
+    budgets = forms.CharField(
+        required=False,
+        max_length=10_000,
+        label="Budgets of teams",
+        help_text="In place of the present ones, one on each line: TEAM=GPU-HOURS/PERIOD[:KIND], as in "
+        "vision=500/month:hard, or vision=none.",
+        widget=forms.Textarea(attrs={"rows": 3}),
+    )
+
     def __init__(self, *args: Any, nodes: NodeGpus, **options: Any) -> None:
         super().__init__(*args, **options)
         self.fields |= {f"{OF_NODES}{name}": _nodes_field(name, len(of_type)) for name, of_type in nodes.items()}
@@ -80,6 +100,12 @@ class LabForm(forms.Form):
     def clean_team_weights(self) -> dict[str, float]:
         lines = [line for line in self.cleaned_data["team_weights"].splitlines() if line.strip()]
         return dict(_weight(line) for line in lines)
+
+    def clean_quotas(self) -> list[QuotaChange]:
+        return _changes(self.cleaned_data["quotas"], quota_changes)
+
+    def clean_budgets(self) -> list[BudgetChange]:
+        return _changes(self.cleaned_data["budgets"], budget_changes)
 
     def clean(self) -> dict[str, Any]:
         chosen = [*self.cleaned_data.get("policies", ()), *self.cleaned_data.get("with_parameters", ())]
@@ -101,6 +127,8 @@ class LabForm(forms.Form):
             round_length_s=filled["round_length_s"],
             nodes=nodes,
             team_weights=filled["team_weights"],
+            quotas=filled["quotas"],
+            budgets=filled["budgets"],
         )
 
     def show(self, faults: Iterable[Fault]) -> None:
@@ -109,7 +137,7 @@ class LabForm(forms.Form):
             field = self._field_of(*fault["pointer"].split("/")[1:])
             self.add_error(field if field in self.fields else None, fault["detail"])
 
-    def _field_of(self, name: str, place: str = "") -> str:
+    def _field_of(self, name: str, place: str = "", *_: str) -> str:
         named: Mapping[str, Callable[[], str]] = {
             "nodes": lambda: f"{OF_NODES}{place}",
             "policies": lambda: self._policy_field(int(place)),
@@ -125,6 +153,13 @@ def _nodes_field(gpu_type: str, there: int) -> forms.Field:
     return forms.IntegerField(
         required=False, label=f"Nodes of {gpu_type} added", min_value=-there, max_value=MOST_NODES, help_text=text
     )
+
+
+def _changes(text: str, read: Callable[[Iterable[str]], list[Change]]) -> list[Change]:
+    try:
+        return read(text.splitlines())
+    except InvalidSetting as error:
+        raise forms.ValidationError(f"{error}.") from error
 
 
 def _weight(line: str) -> tuple[str, float]:

@@ -69,6 +69,33 @@ def test_a_trace_and_weights_of_its_teams_are_sent(motley: Motley, tmp_path: Pat
     assert (refused.exit_code, "the header has no column timestamp" in refused.stderr) == (2, True)
 
 
+def test_quotas_and_budgets_are_sent(motley: Motley, service: Live) -> None:
+    options = ("--quota", "vision:a100=4:2", "--budget", "vision=500/week:hard")
+    assert motley("lab", "run", "--policy", "fifo", *options).exit_code == 0
+    assert (
+        motley("lab", "run", "--policy", "fifo", "--quota", "vision:a100=none", "--budget", "vision=none").exit_code
+        == 0
+    )
+    without, limited = LabRun.objects.all()
+    assert limited.quota_words == ["vision 4 a100 (2 borrowed at most)"]
+    assert limited.budget_words == ["vision 500 reference GPU-hours a week (hard)"]
+    assert (without.quota_words, without.budget_words) == (["vision none on a100"], ["vision none"])
+
+
+@pytest.mark.parametrize(
+    ("option", "words", "form"),
+    [
+        ("--quota", "vision=8", "write TEAM:TYPE=GPUS"),
+        ("--quota", "vision:a100=many", "write TEAM:TYPE=GPUS"),
+        ("--budget", "vision=500", "write TEAM=GPU-HOURS/PERIOD"),
+        ("--budget", "vision=all/week", "write TEAM=GPU-HOURS/PERIOD"),
+    ],
+)
+def test_limits_that_cannot_be_read_are_refused(motley: Motley, option: str, words: str, form: str) -> None:
+    refused = motley("lab", "run", "--policy", "fifo", option, words)
+    assert (refused.exit_code, form in refused.stderr) == (2, True), refused.stderr
+
+
 def test_nodes_that_cannot_be_read_are_refused(motley: Motley) -> None:
     refused = motley("lab", "run", "--policy", "fifo", "--nodes", "a100")
     assert (refused.exit_code, "write TYPE=NODES" in refused.stderr) == (2, True)

@@ -49,11 +49,14 @@ def shown(page: Client, run: LabRun) -> str:
 
 def test_the_form_asks_for_a_run_and_its_page_shows_the_result(lab: Lab, page: Client) -> None:
     more = {"with_parameters": "sia:power=-0.5\n\n", "nodes-a100": "1", "team_weights": "language = 2\n"}
+    more |= {"quotas": "language:a100=2:0\n", "budgets": "language=500/month:hard"}
     answer = page.post(reverse("lab"), FORM | more)
     run = LabRun.objects.get()
     assert answer["Location"] == reverse("lab-run", args=[run.pk])
     asked = (run.days, run.policies, run.nodes, run.team_weights)
     assert asked == (7, ["srtf", "sia:power=-0.5"], {"a100": 1}, {"language": 2.0})
+    for words in ("language 2 a100 (0 borrowed at most)", "language 500 reference GPU-hours a month (hard)"):
+        assert words in shown(page, run)
     assert "it begins once those before it have ended" in shown(page, run)
     html = shown(page, simulated(lab, run))
     assert run.result
@@ -87,6 +90,10 @@ def test_an_uploaded_trace_is_simulated_and_its_names_are_text(lab: Lab, page: C
         ({"nodes-a100": "-1"}, "nodes-a100", "No node would be left"),
         ({"team_weights": "vision"}, "team_weights", "is not TEAM=WEIGHT"),
         ({"team_weights": "vision=2"}, "team_weights", "there are: language"),
+        ({"quotas": "language=2"}, "quotas", "is not TEAM:TYPE=GPUS"),
+        ({"quotas": "language:h100=2"}, "quotas", "it has: a100"),
+        ({"budgets": "language=2"}, "budgets", "is not TEAM=GPU-HOURS/PERIOD"),
+        ({"budgets": "vision=2/week"}, "budgets", "there are: language"),
         ({"trace": b"name\n"}, "trace", "the header has no column arrival_s"),
         ({"trace": b"\xff\xfe"}, "trace", "The file is not text in UTF-8"),
         ({"trace": b"a" * (MOST_BYTES + 1)}, "trace", "more than 8 MiB"),

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from cluster_app.models import GpuType
+from jobs_app.models import Budget, TeamQuota
 from scheduler_app.errors import LabRunHasEnded
 from scheduler_app.lab import simulations
 from scheduler_app.lab.history import MOST_JOBS
@@ -22,10 +23,12 @@ from scheduler_app.lab.nodes import cluster_words, read_node_gpus, with_changes
 from scheduler_app.lab.requests import LabRequest, ask_for_run, cancel_run
 from scheduler_app.lab.results import summary
 from scheduler_app.lab.runs import MOST_TRIES, SILENT, claim_run, follow, note_lost
+from scheduler_app.lab.team_limits import BudgetChange, QuotaChange, TeamLimits, read_team_limits
 from scheduler_app.lab.uploads import MOST_BYTES, Upload
-from scheduler_app.models import LabRun, LabTrace
+from scheduler_app.models import DailyUsage, LabRun, LabTrace
 from simulation.clock.process_pool import FailedRun, RunUpdate
 from simulation.results.comparison import Comparison
+from simulation.scenario.team_limits import BudgetWords, QuotaWords
 from tests.lab_history import a_day_of_jobs, ran
 from tests.rest_callers import caller
 from tests.service_lab import Lab
@@ -103,6 +106,56 @@ def test_weights_of_teams_hold_for_the_policies_and_not_for_the_present_one(clus
     assert weighted["present"]["figures"] == as_it_is["present"]["figures"]
     before, after = (team(one, "max_min_fairness", "language")["avg_jct_h"] for one in (as_it_is, weighted))
     assert after < before
+
+
+def test_quotas_that_teams_have_hold_in_the_simulation_as_they_did_in_the_history(lab: Lab) -> None:
+    """Of two GPUs vision may have one: its jobs ran one after the other."""
+    lab.node("n1", gpus=2)
+    lab.policy("fifo", round_s=60)
+    for number in range(4):
+        job = lab.submit(gpus=1, rates={"a100": 1}, total_steps=3600)
+        ran(lab, job, after_min=number, minutes=60)
+    TeamQuota.objects.create(team=lab.team(), gpu_type=GpuType.objects.get(), gpus=1, borrowing_limit=0)
+    without = [QuotaChange("vision", "a100", None)]
+    result = shown(simulated(lab, asked(lab, quotas=without)))
+    assert abs(result["present"]["errors"]["avg_jct_h"]) < 0.05
+    assert result["policies"][0]["figures"]["avg_jct_h"] < 0.7 * result["actual"]["avg_jct_h"]
+
+
+def test_a_budget_that_is_asked_for_holds_for_the_policies_and_not_for_the_present_one(cluster: Lab) -> None:
+    hard = [BudgetChange("language", 0.001, "quarter", "hard")]
+    as_it_is, limited = (shown(simulated(cluster, asked(cluster, budgets=budgets))) for budgets in ([], hard))
+    assert limited["present"]["figures"] == as_it_is["present"]["figures"]
+    assert team(limited, "fifo", "language")["change"] > 1
+    assert team(limited, "fifo", "vision")["change"] == pytest.approx(0, abs=0.01)
+
+
+def test_what_a_team_had_used_before_its_history_counts(cluster: Lab) -> None:
+    Budget.objects.create(team=cluster.team("language"), gpu_hours=50, period="quarter", kind="hard")
+    began = datetime(2026, 11, 25, 6, tzinfo=UTC)
+    for days, hours in ((0, 30.0), (1, 20.0)):
+        DailyUsage.objects.create(
+            team=cluster.team("language"),
+            gpu_type=GpuType.objects.get(),
+            day=(began - timedelta(days=days)).date(),
+            work_gpu_s=hours * 3600,
+        )
+    budget = read_team_limits(began).budgets["language"]
+    assert budget.used_gpu_hours == pytest.approx(20 + 30 / 4)
+
+
+def test_limits_of_absent_teams_and_types_are_left_out() -> None:
+    limits = TeamLimits(
+        {
+            ("vision", "a100"): QuotaWords("vision", "a100", 4),
+            ("vision", "t4"): QuotaWords("vision", "t4", 4),
+            ("speech", "a100"): QuotaWords("speech", "a100", 4),
+            ("video", "a100"): QuotaWords("video", "a100", 4, None, 1),
+        },
+        {"speech": BudgetWords("speech", 9.0, "week")},
+    )
+    words = limits.words(teams={"vision"}, gpu_types=["a100"])
+    assert words == ("vision:a100=4,video:a100=4::1", None, None)
 
 
 def test_more_nodes_are_simulated_beside_those_there_are(cluster: Lab) -> None:
@@ -233,6 +286,16 @@ def test_a_trace_that_cannot_be_simulated_is_refused_by_field(
         ({"nodes": {"a100": -2}}, "/nodes/a100", "There are 1 nodes of a100"),
         ({"nodes": {"a100": -1}}, "/nodes/a100", "No node would be left"),
         ({"days": 0}, "/days", "1"),
+        ({"quotas": [{"team": "video", "gpu_type": "a100", "gpus": 1}]}, "/quotas/0/team", "there are: vision"),
+        ({"quotas": [{"team": "vision", "gpu_type": "h100", "gpus": 1}]}, "/quotas/0/gpu_type", "it has: a100"),
+        ({"quotas": [{"team": "vision", "gpu_type": "a100", "gpus": -1}]}, "/quotas/0/gpus", "0"),
+        (
+            {"quotas": [{"team": "vision", "gpu_type": "a100", "gpus": 1, "lending_limit": 2}]},
+            "/quotas/0/lending_limit",
+            "write 1 at most",
+        ),
+        ({"budgets": [{"team": "video", "gpu_hours": 1}]}, "/budgets/0/team", "there are: vision"),
+        ({"budgets": [{"team": "vision", "gpu_hours": 1, "period": "year"}]}, "/budgets/0/period", "year"),
         ({"round_length_s": 0.5}, "/round_length_s", "1"),
     ],
 )

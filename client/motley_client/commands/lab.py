@@ -14,6 +14,7 @@ from motley_client.lookup import connect
 from motley_client.responses import LabRun
 from motley_client.tables.lab import lab_run_details, lab_runs_table, progress
 from motley_client.tables.policy_effects import applied_details, lab_preview_details
+from motley_client.team_limits import BUDGET_FORM, QUOTA_FORM, budgets_of, quotas_of
 from motley_client.terminal import Output, OutputOption, emit, now, warn
 
 LATEST_RUNS = 20
@@ -54,6 +55,14 @@ def run(
     weight: Annotated[
         list[str] | None, typer.Option(metavar="TEAM=WEIGHT", help="Weight of a team in place of the present one.")
     ] = None,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(metavar=QUOTA_FORM, help="Quota in place of the present one: vision:a100=8:4, vision:a100=none."),
+    ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(metavar=BUDGET_FORM, help="Budget in place of the present one: vision=500/month:hard."),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Wait for the result, and show the progress.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -63,6 +72,7 @@ def run(
     """
     changes = _numbers(nodes or [], int, "--nodes", "TYPE=NODES, as in a100=2 or t4=-1")
     weights = _numbers(weight or [], float, "--weight", "TEAM=WEIGHT, as in vision=2")
+    limits, budgets = quotas_of(quota or []), budgets_of(budget or [])
     with connect(context) as client:
         made = client.simulate_policies(
             policy,
@@ -73,6 +83,8 @@ def run(
             round_length_s=round_s,
             nodes=changes,
             team_weights=weights,
+            quotas=limits,
+            budgets=budgets,
         )
         found = _followed(client, made) if watch else made
     emit(output, found, names=[str(found["id"])], table=lambda: lab_run_details(found))
