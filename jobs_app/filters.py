@@ -153,10 +153,22 @@ def _name_begins(text: str) -> Q:
     return Q(name__startswith=text)
 
 
+ID_DIGITS, TASK = re.compile(r"[0-9a-f]{8,32}"), re.compile(r"(.+)\[(\d{1,9})\]")
+
+
+def searches_one_job(text: str) -> bool:
+    """Whether the search is for an id or for one task of an array."""
+    return bool(ID_DIGITS.fullmatch(_digits(text)) or TASK.fullmatch(text))
+
+
+def _digits(text: str) -> str:
+    return text.replace("-", "").lower()
+
+
 def _id_has(text: str) -> Q:
     """Ids that begin with the digits, as a range of the primary key, or end with them, by the index of their ends."""
-    digits = text.replace("-", "").lower()
-    if not re.fullmatch(r"[0-9a-f]{8,32}", digits):
+    digits = _digits(text)
+    if not ID_DIGITS.fullmatch(digits):
         return Q(pk__in=[])
     begins = Q(pk__gte=UUID(digits.ljust(32, "0")), pk__lte=UUID(digits.ljust(32, "f")))
     return begins | Q(id_tail=digits[-TAIL_DIGITS:])
@@ -164,5 +176,5 @@ def _id_has(text: str) -> Q:
 
 def _is_task(text: str) -> Q:
     """`sweep[3]`: the task of an array with this index."""
-    task = re.fullmatch(r"(.+)\[(\d{1,9})\]", text)
+    task = TASK.fullmatch(text)
     return Q(name=task[1], array_index=int(task[2])) if task else Q(pk__in=[])

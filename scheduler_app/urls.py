@@ -14,6 +14,7 @@ from scheduler_app.pages import (
     job,
     job_files,
     job_log,
+    job_selection,
     jobs,
     lab,
     lab_applying,
@@ -31,11 +32,13 @@ from scheduler_app.pages import (
 
 urlpatterns = [
     path("", home.home, name="home"),
+    path("demo/burst", home.submit_burst, name="submit-burst"),
     path("jobs", jobs.jobs, name="jobs"),
     path("jobs/new", new_job.new_job, name="new-job"),
     path("jobs/new/check", new_job.check_job, name="check-job"),
     path("jobs/new/forecast", new_job.forecast_job, name="forecast-job"),
     path("jobs/cancel", jobs.cancel, name="cancel-jobs"),
+    path("jobs/selected/<slug:verb>", job_selection.act_on_jobs, name="act-on-jobs"),
     path("jobs/<uuid:pk>", job.job, name="job"),
     path("jobs/<uuid:pk>/log", job_log.raw_log, name="raw-log"),
     path("jobs/<uuid:pk>/file", job_files.job_file, name="job-file"),

@@ -140,7 +140,8 @@ def places_of(client: Client) -> dict[str, Any]:
     member = newest(client, q="sweep")
     assert member is not None
     jobs = {name: job["id"] for name, job in chosen.items() if job is not None}
-    numbers = {"round": next(client.rounds())["number"], "lab": next(client.lab_runs())["id"]}
+    lab = next(client.lab_runs(), None)
+    numbers = {"round": next(client.rounds())["number"], "lab": lab["id"] if lab else 0}
     return jobs | numbers | {"array": member["array"], "node": next(client.nodes())["name"]}
 
 

@@ -118,6 +118,11 @@ class JobQuerySet(models.QuerySet["Job"]):
         mine = Team.members.through._default_manager.filter(team=models.OuterRef("team"), user=user)
         return self.filter(models.Exists(mine))
 
+    def one_per_array(self) -> "JobQuerySet":
+        """Of the jobs of each array that with the highest index; jobs of no array stay."""
+        later = self.order_by().filter(array=models.OuterRef("array"), array_index__gt=models.OuterRef("array_index"))
+        return self.filter(~models.Exists(later))
+
     def queued(self) -> "JobQuerySet":
         return self.filter(state=Job.State.QUEUED)
 
@@ -283,6 +288,7 @@ class Job(models.Model):
                 condition=Q(finished_at__isnull=False, files_deleted_at__isnull=False),
                 name="job_without_files",
             ),
+            models.Index(fields=("array", "state"), condition=Q(array__isnull=False), name="job_of_array_by_state"),
             models.Index(fields=("eligible_at",), condition=Q(eligible_at__isnull=False), name="job_by_pause"),
             models.Index(fields=("begin_time",), condition=Q(begin_time__isnull=False), name="job_by_begin_time"),
             models.Index(
@@ -328,6 +334,11 @@ class Job(models.Model):
     @property
     def is_final(self) -> bool:
         return self.state in Job.FINAL
+
+    @property
+    def restarts(self) -> int:
+        """Attempts after the first."""
+        return max(self.attempt_count - 1, 0)
 
     @property
     def steps_in_all(self) -> int | None:

@@ -1,4 +1,4 @@
-"""Jobs page: the filtered list, and the actions cancel, hold, release and requeue."""
+"""Jobs page: the filtered list, and the actions cancel, hold, release and requeue on one job."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -8,41 +8,44 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import ValidationError
 from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from jobs_app.filters import JobFilter
+from jobs_app.filters import JobFilter, searches_one_job
 from jobs_app.job_archive import archived_job
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job, requeue_job
 from jobs_app.models import Attempt, Job, Team
+from jobs_app.models.job import JobQuerySet
 from scheduler_app.explain.array_progress import array_progress
 from scheduler_app.explain.cancel_cost import cancel_cost
-from scheduler_app.job_forecasts.showing import read_forecasts
-from scheduler_app.pages.base import DOMAIN_ERRORS, SignedInRequest, emulated_nodes, job_rows, paginate, show_error
+from scheduler_app.pages.base import DOMAIN_ERRORS, SignedInRequest, job_rows, paginate, show_error
+from scheduler_app.pages.job_rows import StateSegment, count_states, read_rows, stacked
+from scheduler_app.pages.job_selection import selected_jobs
 
 FILTERS = {"q": "name or id", "state": "state", "team": "team", "owner": "owner", "array": "array", "tag": "tag"}
-MOST_AT_ONCE = 200
 
 
 @login_required
 @require_safe
 def jobs(request: SignedInRequest) -> HttpResponse:
     asked = _without_blanks(request.GET)
-    filtered = JobFilter(asked, queryset=job_rows(request.user))
+    seen = job_rows(request.user)
+    filtered = JobFilter(asked, queryset=seen)
+    arrays_as_one = "array" not in asked and not searches_one_job(asked.get("q", ""))
     teams = Team.objects.all() if request.user.is_staff else request.user.teams.all()
-    context = paginate(request, filtered.qs) | {
+    context = paginate(request, filtered.qs.one_per_array() if arrays_as_one else filtered.qs) | {
         "asked": asked,
         "chips": _chips(asked),
         "faults": filtered.errors,
         "views": _views(request.user.get_username(), asked),
         "states": Job.State.choices,
         "teams": teams.values_list("name", flat=True),
-        "emulated_nodes": emulated_nodes(),
+        "state_bar": _state_bar(asked, seen),
     }
-    context["forecasts"] = read_forecasts(context["rows"])
+    context["listed"] = read_rows(context["rows"], Job.objects.visible_to(request.user), arrays_as_one=arrays_as_one)
+    context["forecast_at"] = min((row.forecast.made_at for row in context["listed"] if row.forecast), default=None)
     if (array := filtered.form.cleaned_data.get("array")) is not None:
         context["array"] = array_progress(array, Job.objects.visible_to(request.user), timezone.now())
     if not context["rows"]:
@@ -53,22 +56,16 @@ def jobs(request: SignedInRequest) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def cancel(request: SignedInRequest) -> HttpResponse:
-    """GET: confirmation page with the work at risk. POST: cancel the jobs."""
-    chosen = request.POST.getlist("job") if request.method == "POST" else request.GET.getlist("job")
-    try:
-        found = list(job_rows(request.user).filter(pk__in=chosen[:MOST_AT_ONCE]))
-    except ValidationError as error:
-        raise Http404 from error
-    if chosen and not found:
-        raise Http404
-    if request.method == "POST":
+    """Cancel the selected jobs. GET, or POST with `ask`: a page with the work at risk that asks for confirmation."""
+    found, left = selected_jobs(request, request.POST if request.method == "POST" else request.GET)
+    if request.method == "POST" and "ask" not in request.POST:
         return _cancel_all(request, found)
     attempts: dict[UUID, list[Attempt]] = defaultdict(list)
     for attempt in Attempt.objects.filter(job__in=found).select_related("gpu_type"):
         attempts[attempt.job_id].append(attempt)
     costs = [cancel_cost(job, attempts[job.pk], timezone.now()) for job in found if not job.is_final]
     unsaved_gpu_s = sum(cost.unsaved_gpu_s for cost in costs)
-    context = {"costs": costs, "unsaved_gpu_s": unsaved_gpu_s, "over": len(found) - len(costs)}
+    context = {"costs": costs, "unsaved_gpu_s": unsaved_gpu_s, "over": len(found) - len(costs), "left": left}
     return render(request, "scheduler_app/cancel.html", context)
 
 
@@ -108,6 +105,15 @@ def _did(request: SignedInRequest, command: Callable[..., None], job: Job) -> bo
     return True
 
 
+def _state_bar(asked: QueryDict, seen: JobQuerySet) -> list[tuple[StateSegment, str]]:
+    """Unfinished jobs by state, as the other filters have them, each with the address of the list of that state."""
+    others = asked.copy()
+    others.pop("state", None)
+    counts = count_states(JobFilter(others, queryset=seen).qs.unfinished())
+    pairs = [(name, value) for name in FILTERS for value in others.getlist(name)]
+    return [(one, f"?{urlencode([*pairs, ('state', one.state)])}") for one in stacked(counts)]
+
+
 def _without_blanks(asked: QueryDict) -> QueryDict:
     """Drop empty filter fields: they mean any value."""
     kept = QueryDict(mutable=True)
@@ -122,6 +128,7 @@ def _chips(asked: QueryDict) -> list[dict[str, str]]:
     pairs = [(name, value) for name in FILTERS for value in asked.getlist(name)]
     return [
         {
+            "field": name,
             "name": FILTERS[name],
             "value": value.replace("_", " ") if name == "state" else value,
             "without": f"?{urlencode([pair for pair in pairs if pair != (name, value)])}",

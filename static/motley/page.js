@@ -48,13 +48,25 @@
     document.querySelectorAll("[data-utc]").forEach((zone) => { zone.hidden = true; });
   };
 
+  // Rows selected for an action on several jobs.
+  const boxes = () => [...document.querySelectorAll("#chosen .pick input[name]")];
+  const tellPicked = () => {
+    const place = document.querySelector("[data-picked]");
+    if (place) place.textContent = `${boxes().filter((box) => box.checked).length} selected`;
+  };
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-pick-all]")) boxes().forEach((box) => { box.checked = event.target.checked; });
+    tellPicked();
+  });
+
   // A page served over plain HTTP from another machine has no clipboard.
   const reveal = () => {
     if (navigator.clipboard) document.querySelectorAll("[data-copy][hidden]").forEach((button) => { button.hidden = false; });
-    document.querySelectorAll("[data-help][hidden]").forEach((button) => { button.hidden = false; });
+    document.querySelectorAll("[data-help][hidden], [data-pick-all][hidden]").forEach((button) => { button.hidden = false; });
   };
   const settle = () => {
     reveal();
+    tellPicked();
     localise();
   };
   document.addEventListener("htmx:after:swap", settle);

@@ -44,11 +44,13 @@ DEED = {"member": 302, "staff": 302}
 TIMES = {"round_length_s": 60, "min_run_s": 0, "solve_limit_part": 0.5, "cpu_memory": "proportional"}
 PAGES: dict[str, Row] = {
     "home": LIST,
+    "submit-burst": Row(404, 404, 404, post={}),
     "jobs": LIST,
     "new-job": LIST,
     "check-job": Row(post={"mode": "yaml", "yaml": "name: x\n"}),
     "forecast-job": Row(post={"mode": "yaml", "yaml": "name: x\n"}),
     "cancel-jobs": Row(**DEED, stranger=302, post={}),
+    "act-on-jobs": Row(**DEED, stranger=302, post={}, also=("hold",)),
     "job": Row(of="job", stranger=404),
     "raw-log": Row(of="job", stranger=404, member=404, staff=404),
     "job-file": Row(of="job", stranger=404, member=404, staff=404),

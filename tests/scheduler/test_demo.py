@@ -10,9 +10,8 @@ from django.contrib.auth.models import User
 from django.test import Client, modify_settings
 
 from jobs_app.models import Job
-from scheduler_app.management.commands.demojobs import UNFINISHED, submit_another
 from scheduler_app.operations.demo import LOOKING_S, create_teams, declare_emulated_cluster, somebody_looks
-from scheduler_app.operations.sample_jobs import FIRST
+from scheduler_app.operations.sample_jobs import FIRST, UNFINISHED, submit_another
 
 
 @pytest.fixture

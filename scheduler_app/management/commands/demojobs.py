@@ -11,11 +11,9 @@ from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job
 from jobs_app.submission.submit import submit_job
 from scheduler_app.operations.demo import somebody_looks
-from scheduler_app.operations.sample_jobs import FIRST, sample, sample_jobs
+from scheduler_app.operations.sample_jobs import UNFINISHED, sample_jobs, submit_another
 
 AT_ONCE = 8
-UNFINISHED = 20
-"""Sample jobs that may be unfinished at most when another one is submitted."""
 
 
 class Command(BaseCommand):
@@ -50,13 +48,6 @@ class Command(BaseCommand):
             submit_another(owner)
         except InvalidSpec as error:  # the sample's types or its team are gone: an administrator has other plans
             self.stderr.write(f"No sample job was submitted: {error}")
-
-
-def submit_another(owner: User) -> None:
-    """Submit the next sample job, unless as many as the demo should have are unfinished."""
-    samples = Job.objects.filter(owner=owner, tags__demo="yes")
-    if samples.unfinished().count() < UNFINISHED:
-        submit_job(sample(max(samples.count(), FIRST)), owner=owner)
 
 
 def _user(name: str) -> User | None:

@@ -1,0 +1,143 @@
+"""Rows of job lists: a job each, or an array as a whole, with the GPUs that it holds and its forecast."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, QuerySet, Sum
+
+from cluster_app.models import GpuType
+from jobs_app.models import Attempt, Job
+from jobs_app.models.job import JobQuerySet
+from scheduler_app.explain.timeline import TYPE_COLOURS
+from scheduler_app.job_forecasts.showing import ShownForecast, read_forecasts
+
+MOST_DOTS = 8
+"""Of one GPU type in one row; a larger gang is one dot and its number."""
+
+
+@dataclass(frozen=True)
+class GpuDots:
+    """GPUs of one type: their number, and how many dots of which style stand for them."""
+
+    gpu_type: str
+    count: int
+    style: str
+
+    @property
+    def dots(self) -> range:
+        return range(self.count if self.count <= MOST_DOTS else 1)
+
+
+@dataclass(frozen=True)
+class StateSegment:
+    """Jobs in one state, and their place on a stacked bar, in per cent of its width."""
+
+    state: str
+    label: str
+    count: int
+    x: float
+    width: float
+
+
+@dataclass(frozen=True)
+class ArrayTasks:
+    """Tasks of an array that the reader may see, by state."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def succeeded(self) -> int:
+        return self.counts.get(Job.State.SUCCEEDED, 0)
+
+    @property
+    def unfinished(self) -> int:
+        return self.total - sum(self.counts.get(state, 0) for state in Job.FINAL)
+
+    @property
+    def segments(self) -> list[StateSegment]:
+        return stacked(self.counts)
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """A job, or with `tasks` the array that it is the last task of."""
+
+    job: Job
+    gpus: Sequence[GpuDots]
+    forecast: ShownForecast | None
+    tasks: ArrayTasks | None = None
+
+    @property
+    def can_be_selected(self) -> bool:
+        return self.tasks.unfinished > 0 if self.tasks else not self.job.is_final
+
+
+def stacked(counts: Mapping[str, int]) -> list[StateSegment]:
+    """The states that occur side by side, in the order of a job's life."""
+    whole, before, segments = sum(counts.values()) or 1, 0, []
+    for state, label in Job.State.choices:
+        if count := counts.get(state, 0):
+            segments.append(StateSegment(state, str(label), count, 100 * before / whole, 100 * count / whole))
+            before += count
+    return segments
+
+
+def count_states(jobs: QuerySet[Job]) -> dict[str, int]:
+    """Number of these jobs in each state."""
+    return dict(jobs.order_by().values_list("state").annotate(Count("pk")))
+
+
+def read_gpu_styles() -> dict[str, str]:
+    """Style of each GPU type's dots, the same on every page."""
+    names = GpuType.objects.order_by("name").values_list("name", flat=True)
+    return {name: f"gpu-type-{number % TYPE_COLOURS}" for number, name in enumerate(names)}
+
+
+def dots_of(gpus: Mapping[str, int], styles: Mapping[str, str]) -> list[GpuDots]:
+    return [GpuDots(name, count, styles.get(name, "")) for name, count in sorted(gpus.items())]
+
+
+def read_rows(jobs: Sequence[Job], seen: JobQuerySet, *, arrays_as_one: bool) -> list[JobRow]:
+    """Rows of these jobs in six queries at most; `seen`: the jobs that the reader may see."""
+    arrays = [job.array_id for job in jobs if job.array_id and arrays_as_one]
+    tasks, held = _tasks_by_array(arrays, seen), _gpus_by_array(arrays, seen)
+    forecasts, styles = read_forecasts(jobs), read_gpu_styles()
+    rows = []
+    for job in jobs:
+        of_array = tasks.get(job.array_id) if job.array_id else None
+        if of_array is not None and of_array.total > 1:
+            rows.append(JobRow(job, dots_of(held[job.array_id], styles), None, of_array))
+        else:
+            rows.append(JobRow(job, dots_of(_gpus_of(job), styles), forecasts.get(job.pk)))
+    return rows
+
+
+def _gpus_of(job: Job) -> dict[str, int]:
+    """GPUs of its latest attempt, unless it waits."""
+    latest: Iterable[Attempt] = job.attempts.all() if job.state != Job.State.QUEUED else ()
+    return {attempt.gpu_type.name: attempt.gpu_count for attempt in latest}
+
+
+def _tasks_by_array(arrays: Sequence[UUID], seen: JobQuerySet) -> dict[UUID, ArrayTasks]:
+    counts: dict[UUID, dict[str, int]] = defaultdict(dict)
+    tasks = seen.filter(array__in=arrays).order_by() if arrays else seen.none()
+    for array, state, count in tasks.values_list("array", "state").annotate(Count("pk")):
+        counts[array][state] = count
+    return {array: ArrayTasks(of_array) for array, of_array in counts.items()}
+
+
+def _gpus_by_array(arrays: Sequence[UUID], seen: JobQuerySet) -> Mapping[Any, dict[str, int]]:
+    """GPUs that tasks of the arrays hold now, by type."""
+    found: dict[UUID, dict[str, int]] = defaultdict(dict)
+    active = seen.active().filter(array__in=arrays).order_by().values("pk") if arrays else seen.none().values("pk")
+    held = Attempt.objects.live().filter(job__in=active).order_by().values_list("job__array", "gpu_type__name")
+    for array, gpu_type, count in held.annotate(Sum("gpu_count")):
+        found[array][gpu_type] = count
+    return found
