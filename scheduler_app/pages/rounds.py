@@ -2,6 +2,7 @@
 
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse, QueryDict
@@ -14,22 +15,31 @@ from jobs_app.models import Job
 from rest.pagination import ByNumber
 from scheduler_app.errors import NotReplayable, TooManySolves
 from scheduler_app.explain.decisions import decisions_of, rows_seen
+from scheduler_app.explain.round_changes import changes_since_the_last, prices_up_to
+from scheduler_app.explain.round_matrix import cells_of, has_shares
 from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.fairness.energy_ledger import energy_of_round
 from scheduler_app.models import Round
 from scheduler_app.pages.base import SignedInRequest, paginate, show_error
+from scheduler_app.pages.round_tables import fold_idle, group_by_reason, prices_figure, strip_of
 from scheduler_app.round.archive import Archived, archive_of
 from scheduler_app.round.replay import replay_round
 
 ROWS = 100
 """Jobs of a round in each table of its page."""
+MOST_CHANGES = 1000
+"""Jobs that changed among which those are sought that the user may see."""
 
 
 @login_required
 @require_safe
 def rounds(request: SignedInRequest) -> HttpResponse:
+    """Rounds, newest first, with a strip of bars; those in a row that changed nothing are one line."""
     page = paginate(request, Round.objects.defer("archive"), ByNumber)
-    return render(request, "scheduler_app/rounds.html", page)
+    unfolded = request.GET.get("idle") == "show"
+    lines = page["rows"] if unfolded else fold_idle(page["rows"])
+    context = page | {"strip": strip_of(page["rows"]), "lines": lines, "unfolded": unfolded}
+    return render(request, "scheduler_app/rounds.html", context)
 
 
 @login_required
@@ -64,6 +74,7 @@ def _page(request: SignedInRequest, number: int, **more: Any) -> HttpResponse:
     }
     if archived:
         context |= _split_by_sight(request, number, archived) | {"types": _types(archived, record)}
+        context |= _changes(request, record, archived) | _prices(number)
     return render(request, "scheduler_app/round.html", context)
 
 
@@ -77,18 +88,36 @@ def _types(archived: Archived, record: Round) -> list[dict[str, Any]]:
     ]
 
 
+def _changes(request: SignedInRequest, record: Round, archived: Archived) -> dict[str, Any]:
+    """What changed since the last round, of the jobs that the user may see."""
+    last, changes = changes_since_the_last(record, archived)
+    some = changes[:MOST_CHANGES]
+    jobs = Job.objects.visible_to(request.user).select_related("team").in_bulk([UUID(change.job) for change in some])
+    seen = [(change, jobs[UUID(change.job)]) for change in some if UUID(change.job) in jobs]
+    return {"last": last, "changes": seen[:ROWS], "changed": len(changes)}
+
+
+def _prices(number: int) -> dict[str, Any]:
+    history = prices_up_to(number)
+    return {"price_history": history[::-1], "price_figure": prices_figure(history)} if history[-1:] else {}
+
+
 def _split_by_sight(request: SignedInRequest, number: int, archived: Archived) -> dict[str, Any]:
     """Of the jobs with GPUs and of those that wait: a part of those that the user may see, and the number of others."""
     runs = archived.plan.assignment >= 0
     parts = {"placed": runs.nonzero()[0].tolist(), "left": (~runs).nonzero()[0].tolist()}
-    return {name: _part(request, number, archived, name, rows) for name, rows in parts.items()}
+    split = {name: _part(request, number, archived, name, rows) for name, rows in parts.items()}
+    return split | {"groups": group_by_reason(split["left"]["decisions"]), "has_shares": has_shares(archived)}
 
 
 def _part(request: SignedInRequest, number: int, archived: Archived, name: str, rows: list[int]) -> dict[str, Any]:
     """`ROWS` decisions, from the position in the query on."""
     jobs = Job.objects.visible_to(request.user)
     seen, start = list(rows_seen(archived, jobs, rows)), _position(request.GET.get(name, "0"))
-    decisions = decisions_of(archived, seen[start : start + ROWS])
+    some = seen[start : start + ROWS]
+    decisions = [
+        it | {"cells": cells_of(archived, row)} for it, row in zip(decisions_of(archived, some), some, strict=True)
+    ]
     named = {str(pk): job for pk, job in jobs.select_related("team").in_bulk([it["job"] for it in decisions]).items()}
     link = partial(_link, request.GET, number, name)
     return {

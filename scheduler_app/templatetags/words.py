@@ -241,6 +241,12 @@ def verdict(state: str) -> str:
 
 
 @register.filter
+def value_of(mapping: Mapping[str, Any], key: str) -> Any:
+    """The value of a key that is itself a variable; None if there is none."""
+    return mapping.get(key)
+
+
+@register.filter
 def spaced(name: str) -> str:
     """A field's name with spaces for underscores."""
     return name.replace("_", " ")

@@ -15,6 +15,7 @@ from cluster_app.models import GpuType, Node
 from jobs_app.models import Attempt, Job, TeamQuota
 from scheduler_app.models import PolicySetting, QuotaHour, Round
 from scheduler_app.round.dispatch import promote_waiting_claims
+from tests.pages.conftest import decide
 from tests.pages.sample_jobs import submit_samples
 
 LISTS = [
@@ -92,7 +93,7 @@ def test_an_opened_round_counts_the_jobs_of_other_teams(decided, stranger, web):
 def waiting_on(client, address):
     """Ids of the waiting jobs on a round's page, and where the next ones are."""
     waiting = client.get(address).content.decode().split("<h2>Waiting</h2>")[1]
-    return re.findall(r'<a href="/jobs/([^"]+)" data-row>', waiting), re.search(r'href="([^"]+)" rel="next"', waiting)
+    return re.findall(r'href="/jobs/([^"]+)" data-row>', waiting), re.search(r'href="([^"]+)" rel="next"', waiting)
 
 
 def test_a_round_shows_its_jobs_a_hundred_at_a_time(crowded, member, web):
@@ -101,6 +102,15 @@ def test_a_round_shows_its_jobs_a_hundred_at_a_time(crowded, member, web):
     last, no_more = waiting_on(client, unescape(following[1]))
     assert (len(first), no_more) == (100, None)
     assert {*first, *last} == {str(job.pk) for job in Job.objects.filter(state="queued", reason__gt="")}
+
+
+def test_a_round_groups_waiting_jobs_by_reason_and_says_what_changed(crowded, member, web):
+    address = reverse("round", args=[decide().number])
+    shown = " ".join(web(member).get(address).content.decode().split())
+    waiting = shown.split("<h2>Waiting</h2>")[1]
+    assert len(re.findall('class="waiting-group"', waiting)) < 10 < waiting.count("data-row>")
+    assert f'since <a href="/rounds/{crowded.number}">round {crowded.number}</a>' in shown
+    assert 'id="prices"' in shown
 
 
 def test_the_archive_of_a_round_is_unpacked_once_for_all_who_read_it(crowded, member, web):
