@@ -16,7 +16,7 @@ from import_export.results import Result
 
 from audit_app.admin import Audited
 from cluster_app.csv_import import FileInForm, NodeResource, nodes_as_csv
-from cluster_app.errors import GpusInUse, InMaintenance, NotLentNow, NotReported, ReasonMissing
+from cluster_app.errors import ClusterError, GpusInUse, NotReported, ReasonMissing
 from cluster_app.gpu_faults import cordon_gpu, return_gpu
 from cluster_app.models import (
     MOST_GPUS_PER_NODE,
@@ -30,6 +30,8 @@ from cluster_app.models import (
     Storage,
 )
 from cluster_app.node_declaration import refuse_unreported
+from cluster_app.retirement import restore_gpu_type, restore_node, retire_gpu_type, retire_node
+from cluster_app.retiring_admin import RetiringAdmin
 from cluster_app.services import (
     cordon,
     drain,
@@ -43,9 +45,18 @@ from cluster_app.storage import nodes_without
 
 
 @admin.register(GpuType)
-class GpuTypeAdmin(Audited, admin.ModelAdmin[GpuType]):
+class GpuTypeAdmin(RetiringAdmin, Audited, admin.ModelAdmin[GpuType]):
     list_display = ("name", "memory_mib", "tflops", "bandwidth_gbs", "power_w", "price_per_hour", "to_be_entered")
     search_fields = ("name",)
+    actions = ("retire", "restore")
+
+    @admin.action(description="Retire: no longer offered, kept in the history", permissions=["change"])
+    def retire(self, request: HttpRequest, gpu_types: QuerySet[GpuType]) -> None:
+        self.do_to_each(request, gpu_types, retire_gpu_type, "Retired")
+
+    @admin.action(description="Restore: offer it again", permissions=["change"])
+    def restore(self, request: HttpRequest, gpu_types: QuerySet[GpuType]) -> None:
+        self.do_to_each(request, gpu_types, restore_gpu_type, "Restored")
 
     @admin.display(description="missing figures")
     def to_be_entered(self, gpu_type: GpuType) -> str:
@@ -148,6 +159,8 @@ class NodeForm(forms.ModelForm[Node]):
         super().__init__(*args, **kwargs)
         if self.instance.pk:
             self.fields["gpu_count"].initial = self.instance.gpu_set.present().count()
+        if "gpu_type" in self.fields:
+            self.fields["gpu_type"].queryset = GpuType.objects.current()  # type: ignore[attr-defined]  # a choice of rows
 
     def clean_gpu_count(self) -> int:
         count = int(self.cleaned_data["gpu_count"])
@@ -182,7 +195,7 @@ class NodeEventInline(admin.TabularInline[NodeEvent, Node]):
 
 
 @admin.register(Node)
-class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[misc]  # the library has no types
+class NodeAdmin(RetiringAdmin, Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[misc]  # the library has no types
     form = NodeForm
     resource_classes = (NodeResource,)
     formats = (CSV,)
@@ -193,7 +206,7 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
     search_fields = ("name",)
     list_select_related = ("gpu_type",)
     inlines = (NodeEventInline,)
-    actions = ("cordon_nodes", "drain_nodes", "resume_nodes", "export_nodes")
+    actions = ("cordon_nodes", "drain_nodes", "resume_nodes", "retire", "restore", "export_nodes")
 
     def get_queryset(self, request: HttpRequest) -> NodeQuerySet:
         return Node.objects.with_gpu_counts()
@@ -252,6 +265,24 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
             words = (f"{what}: {', '.join(which)}." for what, which in said.items() if which)
             self.message_user(request, " ".join(words))
 
+    @admin.action(description="Retire: out of use for good, kept in the history", permissions=["change"])
+    def retire(self, request: HttpRequest, nodes: QuerySet[Node]) -> TemplateResponse | None:
+        return self._with_reason(request, nodes, "retire", "Retire", retire_node)
+
+    @admin.action(description="Restore: a retired node is in use again", permissions=["change"])
+    def restore(self, request: HttpRequest, nodes: QuerySet[Node]) -> None:
+        self.do_to_each(request, nodes, restore_node, "Restored")
+
+    def references(self, row: Node) -> dict[str, int]:
+        """Attempts that ran there: their GPUs are the node's."""
+        claims = row.gpu_set.exclude(claims=None).order_by()
+        attempts = claims.values("claims__attempt").distinct().count()
+        return {"attempt" if attempts == 1 else "attempts": attempts} if attempts else {}
+
+    def has_change_permission(self, request: HttpRequest, obj: Node | None = None) -> bool:
+        """A retired node is restored before it is changed."""
+        return (obj is None or obj.state != Node.State.RETIRED) and bool(super().has_change_permission(request, obj))
+
     @admin.action(description="Export as CSV: the columns of the import", permissions=["view"])
     def export_nodes(self, request: HttpRequest, nodes: QuerySet[Node]) -> HttpResponse:
         headers = {"Content-Disposition": 'attachment; filename="nodes.csv"'}
@@ -260,7 +291,7 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
     def _resume(self, request: HttpRequest, node: Node) -> bool:
         try:
             resume(node, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
-        except (InMaintenance, NotLentNow) as error:
+        except ClusterError as error:
             self.message_user(request, str(error), messages.ERROR)
             return False
         return True
@@ -278,7 +309,7 @@ class NodeAdmin(Audited, ImportMixin, admin.ModelAdmin[Node]):  # type: ignore[m
             try:
                 for node in nodes:
                     take_out(node, reason=reason, actor=request.user)
-            except ReasonMissing as error:
+            except ClusterError as error:
                 self.message_user(request, str(error), messages.ERROR)
             else:
                 self.message_user(request, f"{verb}: {', '.join(node.name for node in nodes)} ({reason}).")

@@ -35,9 +35,10 @@ from cluster_app.csv_cells import (
     WholeNumberOrZero,
     YesOrNo,
 )
-from cluster_app.errors import GpusInUse, NotReported
+from cluster_app.errors import GpusInUse, GpuTypeRetired, NodeRetired, NotReported
 from cluster_app.models import LOCAL_ENGINE, MOST_GPUS_PER_NODE, Engine, GpuType, Node
 from cluster_app.node_declaration import refuse_unreported
+from cluster_app.services import refuse_retired
 
 NEEDED = ("name", "gpu_type", "gpus", "cpus", "memory_mib")
 STAY = ("capacity_type", "notice_s", "price_per_gpu_hour", "lent_from", "lent_until", "lent_zone")
@@ -180,6 +181,10 @@ class NodeResource(ModelResource):  # type: ignore[misc]
         if before and instance.gpu_type_id != before:
             text = "The GPU type of a node cannot be changed: add another node instead."
             raise ValidationError({"gpu_type": text})
+        try:
+            refuse_retired(instance, instance.gpu_type)
+        except (GpuTypeRetired, NodeRetired) as error:
+            raise ValidationError({"name": f"{error} Or leave the row out."}) from error
         if instance.gpu_count > MOST_GPUS_PER_NODE:  # type: ignore[attr-defined]  # of this file
             raise ValidationError({"gpus": f"A node may have at most {MOST_GPUS_PER_NODE} GPUs."})
         try:

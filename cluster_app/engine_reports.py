@@ -10,7 +10,7 @@ from typing import Any
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import Q
 
-from cluster_app.models import FOREIGN_USE, POWERED_DOWN, SUSPECT_AFTER, Engine, Gpu, MissingStorage, Node, NodeEvent
+from cluster_app.models import FOREIGN_USE, SUSPECT_AFTER, UNHEARD, Engine, Gpu, MissingStorage, Node, NodeEvent
 from cluster_app.node_history import note_health
 from cluster_app.services import record
 
@@ -61,7 +61,7 @@ def record_heartbeats(engines: Collection[str], names: Iterable[str], *, now: da
     """Record that these nodes are alive, not oftener than needed; engines speak for their own nodes only."""
     alive = set(names)
     stale = Q(heard_at=None) | Q(heard_at__lte=now - HEARTBEAT_RESOLUTION) | Q(heard_at__gt=now)
-    rows = Node.objects.filter(stale, engine__name__in=engines).values_list("pk", "name")
+    rows = Node.objects.current().filter(stale, engine__name__in=engines).values_list("pk", "name")
     Node.objects.filter(pk__in=[pk for pk, name in rows if name in alive]).update(heard_at=now)
 
 
@@ -86,7 +86,7 @@ def update_node_health(
     stays_healthy = Q(health=Node.Health.HEALTHY, heard_at__gte=now - SUSPECT_AFTER)
     for node in (
         Node.objects.exclude(stays_healthy)
-        .exclude(state__in=POWERED_DOWN)
+        .exclude(state__in=UNHEARD)
         .exclude(name__in=_off_without_jobs(conditions))
         .only("name", "engine_id", "state", "health", "heard_at")
     ):

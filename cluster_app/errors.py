@@ -48,6 +48,30 @@ class NotReported(ClusterError):
         super().__init__(detail)
 
 
+class NodeRetired(ClusterError):
+    """A retired node was to be used, or to be changed."""
+
+    code = "node_retired"
+
+    def __init__(self, node: str) -> None:
+        super().__init__(f"{node} is retired: restore it first, in the administration.")
+
+
+class GpuTypeRetired(ClusterError):
+    """A node of a retired GPU type was to be added or restored."""
+
+    code = "gpu_type_retired"
+
+    def __init__(self, gpu_type: str) -> None:
+        super().__init__(f"The GPU type {gpu_type} is retired: restore it first, in the administration.")
+
+
+class StillInUse(ClusterError):
+    """Something was to be retired that is in use; the text says by what, and what to do."""
+
+    code = "still_in_use"
+
+
 class GpusInUse(ClusterError):
     """GPUs were to be removed from a node while jobs hold them."""
 

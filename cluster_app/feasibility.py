@@ -62,7 +62,7 @@ class Refusal:
 
 
 def inventory() -> list[NodeShape]:
-    """All nodes, in service or not: a node that is out of service may be back before the job's turn."""
+    """All nodes but retired ones: a node that is out of service may be back before the job's turn."""
     gpus = dict(Gpu.objects.present().order_by().values_list("node").annotate(Count("pk")))
     paths = StoragePaths.read()
     return [
@@ -76,7 +76,7 @@ def inventory() -> list[NodeShape]:
             storage=frozenset(paths.on(str(node.engine_id), node.gpu_type.name))
             | offers(node.containers, node.engine.kind, trusted=node.engine.trusted),
         )
-        for node in Node.objects.select_related("gpu_type", "engine")
+        for node in Node.objects.current().select_related("gpu_type", "engine")
         if node.pk in gpus
     ]
 

@@ -1,6 +1,7 @@
 """Inventory: GPU types, engines, nodes, GPUs, storage, and the history of nodes."""
 
 from datetime import datetime, timedelta
+from typing import Self, TypeVar
 from zoneinfo import available_timezones
 
 from django.conf import settings
@@ -38,6 +39,24 @@ SPEED_IN_RANGE = "Write a number from 0.001 to 1000000."
 is_speed = (MinValueValidator(1e-3, SPEED_IN_RANGE), MaxValueValidator(1e6, SPEED_IN_RANGE))
 
 
+Row_co = TypeVar("Row_co", bound=models.Model, covariant=True)
+
+
+class RetiringQuerySet(models.QuerySet[Row_co]):
+    """Rows with a past, which are retired instead of deleted."""
+
+    def current(self) -> Self:
+        """Those that are not retired."""
+        return self.filter(retired_at=None)
+
+
+RETIRED_AT = "Since when it is out of use for good, and kept because the history refers to it. Empty: it is in use."
+
+
+class GpuTypeQuerySet(RetiringQuerySet["GpuType"]):
+    """GPU types."""
+
+
 class GpuType(models.Model):
     """GPU type: speed, power and hourly price of one GPU."""
 
@@ -70,6 +89,9 @@ class GpuType(models.Model):
         validators=[MinValueValidator(1)],
         help_text="From the command to wake a node until its engine hears of it.",
     )
+    retired_at = models.DateTimeField("retired", null=True, editable=False, help_text=RETIRED_AT)
+
+    objects = GpuTypeQuerySet.as_manager()
 
     class Meta:
         verbose_name = "GPU type"
@@ -160,6 +182,10 @@ LOCAL_ENGINE = "local"
 
 
 class NodeQuerySet(models.QuerySet["Node"]):
+    def current(self) -> "NodeQuerySet":
+        """Nodes that are not retired."""
+        return self.exclude(state=Node.State.RETIRED)
+
     def schedulable(self) -> "NodeQuerySet":
         """Nodes that accept new jobs now."""
         return self.filter(in_service())
@@ -187,7 +213,7 @@ class Node(models.Model):
     """Machine with GPUs of one type."""
 
     class State(models.TextChoices):
-        """State that administrators set; the two last ones the scheduler, to save energy."""
+        """State that administrators set; sleeping and waking the scheduler, to save energy."""
 
         READY = "ready", "ready"
         CORDONED = "cordoned", "cordoned: no new jobs"
@@ -195,6 +221,7 @@ class Node(models.Model):
         DRAINED = "drained", "drained: no jobs are left"
         SLEEPING = "sleeping", "sleeping: to save energy"
         WAKING = "waking", "waking: it is starting up"
+        RETIRED = "retired", "retired: out of use for good, kept for its history"
 
     class Health(models.TextChoices):
         """Health derived from heartbeats."""
@@ -264,6 +291,9 @@ class Node(models.Model):
         validators=[zone_is_known],
         help_text="As in the tz database: Europe/Berlin.",
     )
+    retired_gpus = models.PositiveSmallIntegerField(
+        default=0, editable=False, help_text="GPUs that it had when it was retired, and has again once it is restored."
+    )
     given_back = models.BooleanField(
         default=False, editable=False, help_text="It is drained because its owner has it back, until it is lent again."
     )
@@ -332,7 +362,7 @@ class Node(models.Model):
                 violation_error_message="Say why the node is cordoned or draining.",
             ),
             models.CheckConstraint(
-                condition=Q(state__in=("cordoned", "drained", "draining", "ready", "sleeping", "waking")),
+                condition=Q(state__in=("cordoned", "drained", "draining", "ready", "retired", "sleeping", "waking")),
                 name="node_state_known",
             ),
             models.CheckConstraint(
@@ -378,6 +408,8 @@ class Node(models.Model):
 
 POWERED_DOWN = (Node.State.SLEEPING, Node.State.WAKING)
 """States in which a node is silent, and not lost."""
+UNHEARD = (*POWERED_DOWN, Node.State.RETIRED)
+"""States in which the silence of a node says nothing."""
 FOREIGN_USE = ("foreign_gpus", "foreign_cpus", "foreign_memory_mib")
 """Columns of a node that say what jobs outside Motley use of it."""
 
@@ -518,6 +550,8 @@ class NodeEvent(models.Model):
         DRAINED = "drained", "drain began"
         EMPTIED = "emptied", "drained: no jobs are left"
         RESUMED = "resumed", "resumed"
+        RETIRED = "retired", "retired"
+        RESTORED = "restored", "restored"
         STORAGE = "storage", "storage missing"
         SLEPT = "slept", "put to sleep"
         WOKEN = "woken", "being woken"

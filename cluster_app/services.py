@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
-from cluster_app.errors import GpusInUse, InMaintenance, NotLentNow, ReasonMissing
+from cluster_app.errors import GpusInUse, GpuTypeRetired, InMaintenance, NodeRetired, NotLentNow, ReasonMissing
 from cluster_app.lending import WindowChanges, hours_of, takes_jobs
 from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Gpu, GpuType, Node, NodeEvent, NodePower
 from cluster_app.node_history import begin_interval, censor_intervals
@@ -48,8 +48,9 @@ def add_node(
     emulated: bool = False,
     uuids: Iterable[str] = (),
 ) -> Node:
-    """Add a node with its GPUs, or update the node of that name."""
+    """Add a node with its GPUs, or update the node of that name; raise for a retired one, or of a retired type."""
     before = Node.objects.filter(name=name).first()
+    refuse_retired(before, gpu_type)
     columns = {"gpu_type": gpu_type, "cpus": cpus, "memory_mib": memory_mib, "engine_id": engine, "emulated": emulated}
     node, created = Node.objects.update_or_create(name=name, defaults=columns)
     if before:
@@ -62,6 +63,14 @@ def add_node(
     kind = NodeEvent.Kind.ADDED if created else NodeEvent.Kind.CHANGED
     record(node, kind, f"{gpus} x {gpu_type}, {cpus} CPUs, {memory_mib} MiB")
     return node
+
+
+def refuse_retired(node: Node | None, gpu_type: GpuType) -> None:
+    """Raise `NodeRetired` or `GpuTypeRetired`."""
+    if node is not None and node.state == Node.State.RETIRED:
+        raise NodeRetired(node.name)
+    if gpu_type.retired_at is not None:
+        raise GpuTypeRetired(gpu_type.name)
 
 
 def unknown_if_moved(node: Node, before: Node) -> None:
@@ -103,9 +112,7 @@ def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> N
     else:
         _refuse_not_lent(node, timezone.now())
         _refuse_in_maintenance(node, timezone.now())
-        Node.objects.filter(pk=node.pk).update(
-            state=Node.State.READY, reason="", given_back=False, maintenance_until=None
-        )
+        _set_state(node, Node.State.READY, "")
         record(node, NodeEvent.Kind.RESUMED, reason.strip(), actor=actor)
     note(Action.NODE_RESUME, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
 
@@ -250,8 +257,14 @@ def _take_out(
 ) -> None:
     if not reason.strip():
         raise ReasonMissing
-    Node.objects.filter(pk=node.pk).update(state=state, reason=reason.strip(), given_back=False, maintenance_until=None)
+    _set_state(node, state, reason.strip())
     record(node, kind, reason.strip(), actor=actor)
+
+
+def _set_state(node: Node, state: Node.State, reason: str) -> None:
+    row = Node.objects.current().filter(pk=node.pk)
+    if not row.update(state=state, reason=reason, given_back=False, maintenance_until=None):
+        raise NodeRetired(node.name)
 
 
 def record(node: Node, kind: NodeEvent.Kind, message: str = "", *, actor: AbstractBaseUser | None = None) -> None:

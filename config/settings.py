@@ -166,6 +166,14 @@ STORAGES = {
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
 
+# -- mail ---------------------------------------------------------------------------------------------------------
+
+MOTLEY_EMAIL_URL = env.str("MOTLEY_EMAIL_URL", "")
+"""The mail server, as smtp+tls://user:password@mail.example.org:587; empty: no mail is sent."""
+globals().update(env.dj_email_url("MOTLEY_EMAIL_URL", "dummymail://") if MOTLEY_EMAIL_URL else {})
+DEFAULT_FROM_EMAIL = env.str("MOTLEY_EMAIL_FROM", "motley@localhost")
+EMAIL_TIMEOUT = 10
+
 # -- rate limits --------------------------------------------------------------------------------------------------
 
 _RATE = validate.Regexp(r"\A[1-9][0-9]*/[1-9]?[0-9]*[smhd]\Z", error="Write a count and a time, as 100000/m.")

@@ -4,10 +4,12 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from audit_app.admin import Audited
+from cluster_app.retiring_admin import RetiringAdmin
 from jobs_app.errors import JobsError
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import (
@@ -22,6 +24,8 @@ from jobs_app.models import (
     TeamQuota,
     Throughput,
 )
+from jobs_app.people_admin import InvitingUserAdmin  # noqa: F401 - registers itself
+from jobs_app.teams import restore_team, retire_team
 from jobs_app.tokens import note_issued, revoke_token
 
 
@@ -34,8 +38,23 @@ class TeamQuotaInline(admin.TabularInline[TeamQuota, Team]):
     extra = 0
 
 
+class TeamForm(forms.ModelForm[Team]):
+    class Meta:
+        model = Team
+        exclude = ("files_bytes",)  # noqa: DJ006 - all that an administrator sets
+
+    def clean(self) -> dict[str, Any]:
+        super().clean()
+        members = self.cleaned_data.get("members", User.objects.none())
+        if others := [lead.username for lead in self.cleaned_data.get("leads", ()) if lead not in members]:
+            self.add_error("leads", f"No members of the team: {', '.join(others)}. Add them to its members, too.")
+        return self.cleaned_data
+
+
 @admin.register(Team)
-class TeamAdmin(Audited, admin.ModelAdmin[Team]):
+class TeamAdmin(RetiringAdmin, Audited, admin.ModelAdmin[Team]):
+    form = TeamForm
+    refusals = (JobsError,)
     list_display = (
         "name",
         "weight",
@@ -47,8 +66,17 @@ class TeamAdmin(Audited, admin.ModelAdmin[Team]):
         "idle_gpus_limit_min",
     )
     search_fields = ("name",)
-    filter_horizontal = ("members",)
+    filter_horizontal = ("members", "leads")
     inlines = (BudgetInline, TeamQuotaInline)
+    actions = ("retire", "restore")
+
+    @admin.action(description="Retire: no more jobs, kept in the history", permissions=["change"])
+    def retire(self, request: HttpRequest, teams: QuerySet[Team]) -> None:
+        self.do_to_each(request, teams, retire_team, "Retired")
+
+    @admin.action(description="Restore: a retired team may submit again", permissions=["change"])
+    def restore(self, request: HttpRequest, teams: QuerySet[Team]) -> None:
+        self.do_to_each(request, teams, restore_team, "Restored")
 
 
 @admin.register(ApiToken)

@@ -57,6 +57,26 @@ class Conflict(JobsError):
     code = "wrong_state"
 
 
+class TeamInUse(Conflict):
+    """A team was to be retired that has unfinished jobs."""
+
+    code = "team_in_use"
+
+    def __init__(self, team: str, jobs: int) -> None:
+        has = "an unfinished job: cancel it" if jobs == 1 else f"{jobs:,} unfinished jobs: cancel them"
+        super().__init__(f"The team {team} has {has}, and retire the team then.")
+
+
+class NotAccepted(JobsError):
+    """A person could not be added to a team, or invited, as written; `field` is the one at fault."""
+
+    code = "not_accepted"
+
+    def __init__(self, field: str, detail: str) -> None:
+        self.field = field
+        super().__init__(detail)
+
+
 class FilesDeleted(JobsError):
     """The logs of a job that ended long ago were deleted."""
 

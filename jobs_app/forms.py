@@ -1,4 +1,4 @@
-"""Forms: a job (common fields one by one, all others as YAML, lossless both ways), an API token, a secret."""
+"""Forms: a job (common fields one by one, all others as YAML, lossless both ways), a token, a secret, members."""
 
 import re
 import shlex
@@ -17,6 +17,7 @@ from jobs_app.models.secret import IS_NAME
 from jobs_app.secrets import LEAST_CHARACTERS, MOST_BYTES
 from jobs_app.submission.conversion import parse_yaml, write_yaml
 from jobs_app.submission.spec import JobSpec
+from jobs_app.teams import LIMITS_OF_LEADS
 from rest.errors import Fault
 
 WHOLE_NUMBERS = ("cpus_per_gpu", "total_steps", "retries")
@@ -104,9 +105,10 @@ class JobForm(forms.Form):
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        teams = Team.objects.all() if user.is_staff else Team.objects.filter(members=user)
+        current = Team.objects.current()
+        teams = current if user.is_staff else current.filter(members=user)
         _choices(self, "team").choices = [(team.name, team.name) for team in teams]
-        _choices(self, "gpu_types").choices = [(kind.name, kind.name.upper()) for kind in GpuType.objects.all()]
+        _choices(self, "gpu_types").choices = [(kind.name, kind.name.upper()) for kind in GpuType.objects.current()]
         names = Storage.objects.order_by("name").values_list("name", flat=True).distinct()
         _choices(self, "mounts").choices = [(name, name) for name in names]
 
@@ -261,3 +263,30 @@ class SecretForm(forms.Form):
         super().__init__(*args, **kwargs)
         teams: Any = self.fields["team"]
         teams.queryset = user.teams.all()
+
+
+class MemberForm(forms.Form):
+    """An account that becomes a member of a team."""
+
+    username = forms.CharField(max_length=150, label="Name", widget=forms.TextInput(attrs={"autocapitalize": "none"}))
+
+
+class InviteMemberForm(forms.Form):
+    """A new person, who becomes a member of a team."""
+
+    username = forms.CharField(
+        max_length=150,
+        label="Name",
+        help_text="To log in with.",
+        widget=forms.TextInput(attrs={"autocapitalize": "none"}),
+    )
+    email = forms.EmailField(required=False, label="Mail address", help_text="Where the invitation is sent.")
+    lead = forms.BooleanField(required=False, label="Lead: manages members and their limits")
+
+
+class MemberLimitsForm(forms.ModelForm[Team]):
+    """Limits of a team's members, which its leads set."""
+
+    class Meta:
+        model = Team
+        fields = LIMITS_OF_LEADS

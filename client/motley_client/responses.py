@@ -429,6 +429,7 @@ class GpuType(TypedDict):
     price_per_hour: float
     gpus: int
     free_gpus: int
+    retired_at: NotRequired[str | None]
 
 
 class Storage(TypedDict):
@@ -509,6 +510,8 @@ class Team(TypedDict):
     idle_gpus_limit_min: NotRequired[int | None]
     files_bytes: int
     members: list[str]
+    leads: NotRequired[list[str]]
+    retired_at: NotRequired[str | None]
     gpus_in_use: int
     share: Share
     quotas: NotRequired[list[Quota]]

@@ -1,9 +1,10 @@
-"""Models: teams, quotas, tokens, secrets, notifications, code, jobs, attempts, events, throughputs, counters."""
+"""Models: teams, invitations, quotas, tokens, secrets, notifications, code, jobs, attempts, events, rates, counters."""
 
 from jobs_app.models.attempt import Attempt
 from jobs_app.models.budget import Budget
 from jobs_app.models.code_archive import CodeArchive
 from jobs_app.models.idempotency_key import IdempotencyKey
+from jobs_app.models.invitation import Invitation
 from jobs_app.models.job import Job, JobArray, JobDependency, JobTag, Reason
 from jobs_app.models.job_event import JobEvent
 from jobs_app.models.notification import Notification, NotificationTarget
@@ -22,6 +23,7 @@ __all__ = [
     "CpuRate",
     "GradientNoise",
     "IdempotencyKey",
+    "Invitation",
     "Job",
     "JobArray",
     "JobDependency",

@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from cluster_app.models import RETIRED_AT, RetiringQuerySet
 from cluster_app.storage import Volunteers
 
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
@@ -18,6 +19,10 @@ WEIGHTS_IN_RANGE = "Write a weight from 0.000001 to 1000000."
 LEAST_IDLE_MIN, MOST_IDLE_MIN = 10, 525_600
 """GPUs are idle after ten minutes at the earliest; a year in seconds fits the database's integers."""
 is_weight = (MinValueValidator(LEAST_WEIGHT, WEIGHTS_IN_RANGE), MaxValueValidator(MOST_WEIGHT, WEIGHTS_IN_RANGE))
+
+
+class TeamQuerySet(RetiringQuerySet["Team"]):
+    """Teams."""
 
 
 class Team(models.Model):
@@ -30,6 +35,12 @@ class Team(models.Model):
     )
     weight = models.FloatField(default=1.0, validators=is_weight, help_text="Its share relative to other teams.")
     members = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="teams", blank=True)
+    leads = models.ManyToManyField(
+        settings.AUTH_USER_MODEL,
+        related_name="led_teams",
+        blank=True,
+        help_text="Members who add and remove members, and set limits of members, on the team's page.",
+    )
     max_job_weight = models.FloatField(
         default=1.0, validators=is_weight, help_text="Largest weight that one job may have."
     )
@@ -69,6 +80,9 @@ class Team(models.Model):
         default=0, editable=False, help_text="Of its jobs that ended, as added up at the last run of retention."
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+    retired_at = models.DateTimeField("retired", null=True, editable=False, help_text=RETIRED_AT)
+
+    objects = TeamQuerySet.as_manager()
 
     class Meta:
         ordering = ("name",)

@@ -204,7 +204,7 @@ def _visible_to(owner: User, wanted: list[UUID]) -> Iterator[UUID]:
 def _team_of(name: str | None, owner: User) -> Team:
     """The named team; without a name the submitter's only one."""
     quotas = TeamQuota.objects.filter(team=OuterRef("pk"))
-    every = Team.objects.select_related("budget").annotate(has_quotas=Exists(quotas))
+    every = Team.objects.current().select_related("budget").annotate(has_quotas=Exists(quotas))
     teams = every if owner.is_staff else every.filter(members=owner)
     mine = list(teams if name is None else teams.filter(name=name))
     if name is None and owner.is_staff:
@@ -212,6 +212,9 @@ def _team_of(name: str | None, owner: User) -> Team:
     if len(mine) == 1:
         return mine[0]
     if name is not None:
+        known = Team.objects.all() if owner.is_staff else Team.objects.filter(members=owner)
+        if known.filter(name=name).exists():
+            raise InvalidSpec.at("/team", "team_retired", f"The team {name} is retired. {_choices(teams)}")
         raise InvalidSpec.at("/team", "no_such_team", f"You are not a member of a team {name!r}. {_choices(teams)}")
     raise InvalidSpec.at("/team", "team_needed", f"Choose a team. {_choices(teams)}")
 

@@ -31,6 +31,7 @@ class GpuTypeAnswer(serializers.ModelSerializer[GpuType]):
             "price_per_hour",
             "gpus",
             "free_gpus",
+            "retired_at",
         )
         read_only_fields = fields
 
@@ -51,7 +52,8 @@ class GpuTypeViewSet(ShowMany[GpuType], ShowOne[GpuType], viewsets.GenericViewSe
         taken = Q(Exists(GpuClaim.objects.open().filter(gpu=OuterRef("node__gpu"))))
         nodes = Node.objects.schedulable().filter(gpu_type=OuterRef("pk")).order_by().values("gpu_type")
         foreign = Coalesce(Subquery(nodes.annotate(used=Sum("foreign_gpus")).values("used")), 0)
-        return GpuType.objects.annotate(
+        types = GpuType.objects.current() if self.action == "list" else GpuType.objects.all()
+        return types.annotate(
             gpus=Count("node__gpu", filter=present),
             free_gpus=Greatest(Count("node__gpu", filter=present & usable & ~taken) - foreign, 0),
         )

@@ -77,7 +77,10 @@ class NodeViewSet(ShowMany[Node], ShowOne[Node], viewsets.GenericViewSet[Node]):
         return Engine.objects.in_bulk(field_name="name")
 
     def get_queryset(self) -> QuerySet[Node]:
-        return nodes_with_gpus()
+        """Without retired nodes in a list, unless states are asked for."""
+        every = nodes_with_gpus()
+        in_use = self.action == "list" and "state" not in self.request.query_params
+        return every.exclude(state=Node.State.RETIRED) if in_use else every
 
     def paginate_queryset(self, queryset: Any) -> list[Any] | None:
         page = super().paginate_queryset(queryset)

@@ -81,6 +81,9 @@ class BudgetAnswer(serializers.Serializer[Any]):
 
 class TeamAnswer(serializers.ModelSerializer[Team]):
     members: Any = serializers.SlugRelatedField(slug_field="username", many=True, read_only=True)
+    leads: Any = serializers.SlugRelatedField(
+        slug_field="username", many=True, read_only=True, help_text="Members who manage the team."
+    )
     max_files_gib = serializers.IntegerField(
         source="files_limit_gib", allow_null=True, help_text="Limit of `files_bytes`; null: none."
     )
@@ -106,6 +109,8 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
             "files_bytes",
             "idle_gpus_limit_min",
             "members",
+            "leads",
+            "retired_at",
             "gpus_in_use",
             "share",
             "quotas",
@@ -145,8 +150,9 @@ class TeamViewSet(ShowMany[Team], ShowOne[Team], viewsets.GenericViewSet[Team]):
 
     def get_queryset(self) -> QuerySet[Team]:
         user = self.request.user
-        teams = Team.objects.all() if user.is_staff else Team.objects.filter(members=user.pk)
-        return teams.prefetch_related("members")
+        known = Team.objects.current() if self.action == "list" else Team.objects.all()
+        teams = known if user.is_staff else known.filter(members=user.pk)
+        return teams.prefetch_related("members", "leads")
 
     def get_serializer_context(self) -> dict[str, Any]:
         context = dict(super().get_serializer_context())

@@ -96,7 +96,7 @@ LEAST_SHOWN_H = 0.05
 
 def quota_reports(user: User, now: datetime) -> list[QuotaReport]:
     """Quotas of the user's teams, of all for staff, in four queries however many there are."""
-    quotas = TeamQuota.objects.select_related("team", "gpu_type")
+    quotas = TeamQuota.objects.filter(team__retired_at=None).select_related("team", "gpu_type")
     visible = list(quotas if user.is_staff else quotas.filter(team__members=user))
     if not visible:
         return []

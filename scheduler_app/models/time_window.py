@@ -13,8 +13,12 @@ from jobs_app.models import Team
 
 class TimeWindowQuerySet(models.QuerySet["TimeWindow"]):
     def to_come(self, now: datetime) -> "TimeWindowQuerySet":
-        """Windows that go on, are to come, or may come again."""
-        return self.filter(Q(ends_at__gt=now) | ~Q(cron="")).exclude(repeats_until__lt=now - LONGEST)
+        """Windows that go on, are to come, or may come again; without reservations of retired teams."""
+        return (
+            self.exclude(team__retired_at__isnull=False)
+            .filter(Q(ends_at__gt=now) | ~Q(cron=""))
+            .exclude(repeats_until__lt=now - LONGEST)
+        )
 
 
 LONGEST = timedelta(days=31)

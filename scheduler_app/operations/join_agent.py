@@ -11,6 +11,7 @@ from django.db import transaction
 
 from audit_app.models import Action
 from audit_app.services import note
+from cluster_app.errors import GpuTypeRetired, NodeRetired
 from cluster_app.models import MOST_GPUS_PER_NODE, Engine, Node, name_is_plain
 from cluster_app.services import add_node
 from engines.agent.codec import encode
@@ -125,16 +126,19 @@ def refuse_other_machine(agent: Agent, *, version: int, machine: str) -> None:
 def _register_node(name: str, joining: Joining) -> None:
     report, lending = joining.node, joining.lending
     memory_mib = min((gpu.memory_mib for gpu in report.gpus if gpu.memory_mib), default=0)
-    node = add_node(
-        name,
-        registered_gpu_type(report.gpu_type, memory_mib),
-        gpus=len(report.gpus),
-        cpus=report.cpus,
-        memory_mib=report.memory_mib,
-        engine=name,
-        emulated=joining.emulated,
-        uuids=[gpu.uuid for gpu in report.gpus if gpu.uuid],
-    )
+    try:
+        node = add_node(
+            name,
+            registered_gpu_type(report.gpu_type, memory_mib),
+            gpus=len(report.gpus),
+            cpus=report.cpus,
+            memory_mib=report.memory_mib,
+            engine=name,
+            emulated=joining.emulated,
+            uuids=[gpu.uuid for gpu in report.gpus if gpu.uuid],
+        )
+    except (GpuTypeRetired, NodeRetired) as error:
+        raise AgentRefused(str(error)) from error
     window: dict[str, Any] = {"lent_from": None, "lent_until": None}
     if lending is not None:
         window = {"lent_from": lending.begins, "lent_until": lending.ends, "lent_zone": lending.zone}

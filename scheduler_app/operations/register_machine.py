@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cluster_app.errors import GpuTypeRetired, NodeRetired
 from cluster_app.models import GpuType
 from cluster_app.services import add_node
 from engines.nvml import this_machine
@@ -19,7 +20,10 @@ def register_this_machine() -> str | None:
     reported = min((gpu.memory_mib for gpu in report.gpus if gpu.memory_mib), default=0)
     gpu_type = registered_gpu_type(report.gpu_type, reported)
     uuids = [gpu.uuid for gpu in report.gpus]
-    add_node(report.name, gpu_type, gpus=len(uuids), cpus=report.cpus, memory_mib=report.memory_mib, uuids=uuids)
+    try:
+        add_node(report.name, gpu_type, gpus=len(uuids), cpus=report.cpus, memory_mib=report.memory_mib, uuids=uuids)
+    except (GpuTypeRetired, NodeRetired) as error:
+        return str(error)
     return f"{report.name}: {len(uuids)} x {report.gpu_type}{missing_in_words(gpu_type)}"
 
 

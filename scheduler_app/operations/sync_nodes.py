@@ -9,7 +9,7 @@ from django.db import transaction
 
 from audit_app.models import Action
 from audit_app.services import note
-from cluster_app.errors import GpusInUse
+from cluster_app.errors import GpusInUse, GpuTypeRetired, NodeRetired
 from cluster_app.models import MOST_GPUS_PER_NODE, Engine, Node, name_is_plain
 from cluster_app.services import add_node, refuse_taking_out_used_gpus
 from scheduler_app.operations.register_machine import missing_in_words, registered_gpu_type
@@ -30,18 +30,14 @@ def _sync(engine: Engine, name: str, found: Mapping[str, Any]) -> str:
     fault = _unfit(name, found) or (_clash(engine, known, found) if known else "")
     if fault:
         return f"Node {name} was left out: {fault}"
-    if known and _columns_of(known) == _columns(found):
+    if known and (_columns_of(known) == _columns(found) or known.state == Node.State.RETIRED):
         return ""
     gpu_type = registered_gpu_type(found["gpu_type"], found["gpu_memory_mib"])
-    add_node(
-        name,
-        gpu_type,
-        gpus=found["gpus"],
-        cpus=found["cpus"],
-        memory_mib=found["memory_mib"],
-        engine=engine.name,
-        uuids=found["uuids"],
-    )
+    columns = {column: found[column] for column in ("gpus", "cpus", "memory_mib", "uuids")}
+    try:
+        add_node(name, gpu_type, engine=engine.name, **columns)
+    except (GpuTypeRetired, NodeRetired) as error:
+        return f"Node {name} was left out: {error}"
     verb = "updated" if known else "added"
     return f"Node {name} was {verb}: {found['gpus']} x {gpu_type}{missing_in_words(gpu_type)}"
 

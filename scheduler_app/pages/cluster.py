@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_filters import CharFilter, ChoiceFilter, FilterSet, ModelChoiceFilter
 
 from cluster_app.engine_reports import engine_message
-from cluster_app.errors import InMaintenance, NotLentNow, ReasonMissing
+from cluster_app.errors import ClusterError
 from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node, NodeQuerySet, in_service
 from cluster_app.services import cordon, drain, resume
 from scheduler_app.explain.drain_estimate import describe, occupancies
@@ -32,7 +32,7 @@ class NodeFilter(FilterSet):  # type: ignore[misc]  # the library has no types
     """Filters of the page Cluster."""
 
     q = CharFilter("name", "icontains")
-    gpu_type = ModelChoiceFilter(queryset=GpuType.objects.all(), to_field_name="name")
+    gpu_type = ModelChoiceFilter(queryset=GpuType.objects.current(), to_field_name="name")
     service = ChoiceFilter(
         choices=[("in", "in service"), ("out", "out of service or unhealthy")], method="filter_by_service"
     )
@@ -45,7 +45,7 @@ class NodeFilter(FilterSet):  # type: ignore[misc]  # the library has no types
 @require_safe
 def cluster(request: SignedInRequest) -> HttpResponse:
     """Nodes by GPU type, with their GPUs: those that match the filters, so many on a page."""
-    nodes_by_type = Node.objects.select_related("gpu_type").order_by("gpu_type__name", "name")
+    nodes_by_type = Node.objects.current().select_related("gpu_type").order_by("gpu_type__name", "name")
     filtered = NodeFilter(request.GET, queryset=nodes_by_type)
     page = Paginator(filtered.qs, NODES_PER_PAGE).get_page(request.GET.get("page"))
     nodes, now = gpus_by_node(request.user, list(page.object_list)), timezone.now()
@@ -85,7 +85,7 @@ def act_on_node(request: SignedInRequest, name: str, verb: str) -> HttpResponse:
     node = get_object_or_404(Node, name=name)
     try:
         _do(node, verb, reason=request.POST.get("reason", ""), request=request)
-    except (InMaintenance, NotLentNow, ReasonMissing) as error:
+    except ClusterError as error:
         show_error(request, error)
     return redirect(f"{reverse('cluster')}?{request.GET.urlencode()}".rstrip("?"))  # with the filters, at that page
 

@@ -25,6 +25,7 @@ OUTAGES = {
     "cordoned": ("#8f99a8", "/"),
     "drained": ("#8f99a8", "\\"),
     "asleep": ("#8f99a8", "."),
+    "retired": ("#8f99a8", "."),
 }
 OUT_OF_SERVICE = ("#8f99a8", "/")
 OUTAGE_OPACITY = 0.6

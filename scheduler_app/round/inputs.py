@@ -358,7 +358,7 @@ def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime
         waiting_for=_waiting_for(),
         begin_times=_begin_times(now),
         teams=_teams(budgets),
-        type_quotas=[TypeQuotaRow(*row) for row in TeamQuota.objects.order_by().values_list(*TypeQuotaRow._fields)],
+        type_quotas=_quotas(),
         backlog_s=dict(TeamBacklog.objects.filter(cluster_s__gt=0).values_list("team", "cluster_s")),
         measured=read_measured(jobs),
         noise=noise_of(job.workload for job in jobs if job.batch_size),
@@ -476,6 +476,12 @@ def _waiting_for() -> dict[UUID, list[str]]:
     for child, parent, state in unmet.values_list("child_id", "parent__name", "parent__state"):
         waiting[child].append(f"{parent} ({state})")
     return waiting
+
+
+def _quotas() -> list[TypeQuotaRow]:
+    """Quotas of teams that are not retired."""
+    quotas = TeamQuota.objects.order_by().filter(team__retired_at=None)
+    return [TypeQuotaRow(*row) for row in quotas.values_list(*TypeQuotaRow._fields)]
 
 
 def _teams(budgets: Mapping[int, TeamBudget]) -> dict[int, TeamRow]:

@@ -7,9 +7,14 @@ from typing import NamedTuple
 from cluster_app.models import Node, NodeEvent
 
 Kind = NodeEvent.Kind
-BEGINS: dict[str, str] = {Kind.CORDONED: "cordoned", Kind.DRAINED: "drained", Kind.SLEPT: "asleep"}
+BEGINS: dict[str, str] = {
+    Kind.CORDONED: "cordoned",
+    Kind.DRAINED: "drained",
+    Kind.SLEPT: "asleep",
+    Kind.RETIRED: "retired",
+}
 """What begins with an event of a node."""
-ENDS: dict[str, str] = {Kind.RESUMED: "out of service", Kind.AWAKE: "asleep"}
+ENDS: dict[str, str] = {Kind.RESUMED: "out of service", Kind.AWAKE: "asleep", Kind.RESTORED: "retired"}
 """What ends with an event; so it is called where its begin is before the time shown."""
 EVENT_KINDS = (*BEGINS, *ENDS)
 WHATS = tuple(dict.fromkeys(("down", *BEGINS.values(), *ENDS.values())))
@@ -19,6 +24,7 @@ OF_STATE: dict[str, str] = {
     Node.State.DRAINED: "drained",
     Node.State.SLEEPING: "asleep",
     Node.State.WAKING: "asleep",
+    Node.State.RETIRED: "retired",
 }
 
 

@@ -33,7 +33,7 @@ class Row:
     staff: int = 200
     anonymous: int = 302
     of: str = ""
-    """What the address names: a job, a node, a round, a policy, a setting of the past, a lab run, a token."""
+    """What the address names: a job, a node, a round, a policy, a setting of the past, a lab run, a token, a team."""
     post: dict[str, Any] | None = None
     also: tuple[str, ...] = field(default=())
 
@@ -81,6 +81,9 @@ PAGES: dict[str, Row] = {
     "estimates": LIST,
     "forecasts": LIST,
     "retention": Row(member=403, stranger=403),
+    "teams": LIST,
+    "team": Row(of="team", stranger=404),
+    "act-on-team": Row(of="team", stranger=404, member=403, staff=302, also=("limits",), post={}),
     "secrets": LIST,
     "delete-secret": Row(of="secret", stranger=404, member=302, staff=302, post={}),
     "tokens": LIST,
@@ -95,6 +98,7 @@ PAGES: dict[str, Row] = {
     "healthz-scheduler": OPEN,
     "metrics": OPEN,
     "login": OPEN,
+    "invitation": OPEN,
     "logout": Row(302, 302, 302, post={}),
 }
 
@@ -122,6 +126,7 @@ def places(decided, member) -> dict[str, Any]:
     job = Job.objects.filter(state=Job.State.QUEUED).first()
     return {
         "job": job.pk,
+        "team": job.team.name,
         "node": Node.objects.first().name,
         "round": decided.number,
         "policy": "fifo",

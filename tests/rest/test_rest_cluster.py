@@ -27,6 +27,7 @@ def test_a_type_has_its_figures_and_how_many_there_are(ada: APIClient) -> None:
         "price_per_hour",
         "gpus",
         "free_gpus",
+        "retired_at",
     }
     assert (answer["name"], answer["gpus"], answer["free_gpus"]) == ("a100", 4, 4)
     assert isinstance(answer["price_per_hour"], float)

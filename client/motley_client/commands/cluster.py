@@ -29,7 +29,8 @@ def nodes(
     context: typer.Context,
     *,
     state: Annotated[
-        str | None, typer.Option(help="Only nodes that are ready, cordoned, draining, drained, sleeping or waking.")
+        str | None,
+        typer.Option(help="Only nodes that are ready, cordoned, draining, drained, sleeping, waking or retired."),
     ] = None,
     gpu_type: GpuTypeOption = None,
     watch: WatchOption = False,

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from motley_client.responses import GpuType, Node, Storage, Throughput, Window
 from motley_client.tables.format import Cell, age, by_clock, gib, number, table, until
 
-OUT_OF_SERVICE = {"cordoned", "draining", "drained", "sleeping", "waking"}
+OUT_OF_SERVICE = {"cordoned", "draining", "drained", "sleeping", "waking", "retired"}
 
 
 def nodes_table(nodes: Iterable[Node], *, now: datetime) -> RenderableType:

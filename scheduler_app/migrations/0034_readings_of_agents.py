@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('scheduler_app', '0031_lab_trace'),
+        ('scheduler_app', '0033_lab_team_limits'),
     ]
 
     operations = [
