@@ -1,0 +1,61 @@
+"""The page that describes REST: Motley's header, its theme, and texts that can be read."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+FAINT_TEXTS = (Path(__file__).parent / "contrast.js").read_text()
+WITH_PARAMETERS, WITH_BODY, THAT_DELETES = "jobs_list", "jobs_create", "agents_destroy"
+
+expect.set_options(timeout=60_000)  # a limit for a loaded machine; nothing waits for it
+
+if CHROMIUM is None and os.environ.get("CI") != "true":
+    pytest.skip("no Chromium: install the package chromium", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    # Playwright's loop runs in this thread, and Django would take its own queries for blocking ones.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture
+def page(browser: Browser, live_server: Any, plain_static: None, db: None) -> Iterator[Page]:
+    """The page without an account, with some operations open; colours change at once."""
+    context = browser.new_context(base_url=live_server.url, color_scheme="light", reduced_motion="reduce")
+    opened = context.new_page()
+    opened.goto(reverse("docs"))
+    for name in (WITH_PARAMETERS, WITH_BODY, THAT_DELETES):
+        opened.locator(f"[id$=-{name}] .opblock-summary-control").click(timeout=60_000)
+        expect(opened.locator(f"[id$=-{name}] .responses-inner")).to_be_visible()
+    yield opened
+    context.close()
+
+
+def is_dark(page: Page) -> bool:
+    colour = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    return sum(float(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")) < 3 * 128
+
+
+def test_texts_can_be_read_in_the_theme_of_the_machine_and_in_the_chosen_one(page: Page) -> None:
+    assert not is_dark(page)
+    assert page.evaluate(FAINT_TEXTS) == []
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("document.documentElement.classList.contains('dark-mode')")
+    assert is_dark(page)
+    assert page.evaluate(FAINT_TEXTS) == []
+    page.locator("#theme").click()
+    assert not is_dark(page)
+    assert page.locator("header.top a.brand").get_attribute("href") == reverse("home")
