@@ -1,7 +1,7 @@
 """History of nodes: the intervals in which they were up and down, and what these amount to."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -69,6 +69,38 @@ def observed_by_node(now: datetime) -> Mapping[int, Observed]:
     if kept is None or not kept.holds(newest, now):
         kept = _KEPT["sums"] = _read_sums(newest, now)
     return kept.by_node
+
+
+class InBand(NamedTuple):
+    """Losses of nodes of ages in one band, and the seconds in which nodes of such an age could have been lost."""
+
+    losses: int
+    up_s: float
+
+
+def losses_by_age(bands_s: Sequence[float], now: datetime) -> dict[str, list[InBand]]:
+    """Losses in each band of age, which begin at these seconds, by capacity type, in one query."""
+    recent = NodeInterval.objects.filter(Q(ended_at=None) | Q(ended_at__gte=now - OBSERVED_FOR), up=True)
+    length = Greatest(
+        Bucket(Coalesce("ended_at", Value(now, DateTimeField())), seconds=1) - Bucket(F("started_at"), seconds=1), 0
+    )
+    lost = Q(end__in=(End.CHANGED, End.ANNOUNCED))
+    columns: dict[str, Any] = {}
+    for band, begin_s in enumerate(bands_s):
+        reached = Q(length__gte=begin_s)
+        columns |= {
+            f"lost_{band}": Count("pk", reached & lost),
+            f"passed_{band}": Sum(F("length") - int(begin_s), filter=reached, default=0),
+        }
+    rows = recent.order_by().annotate(length=length).values(kind=F("node__capacity_type")).annotate(**columns)
+    return {row["kind"]: list(_in_bands(row, len(bands_s))) for row in rows}
+
+
+def _in_bands(row: Mapping[str, Any], bands: int) -> Iterable[InBand]:
+    """Differences between what reached a band and what reached the next."""
+    for band in range(bands):
+        later = (row[f"lost_{band + 1}"], row[f"passed_{band + 1}"]) if band + 1 < bands else (0, 0)
+        yield InBand(row[f"lost_{band}"] - later[0], float(row[f"passed_{band}"] - later[1]))
 
 
 def by_capacity_type(by_node: Mapping[int, Observed]) -> dict[str, Observed]:

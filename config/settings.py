@@ -331,6 +331,7 @@ MOTLEY_LOG_LIMIT_BYTES = env.int("MOTLEY_LOG_LIMIT_BYTES", 64 * 1024 * 1024)
 MOTLEY_SOLVES = env.int("MOTLEY_SOLVES", 2, validate=validate.Range(min=1))
 """Most what-if analyses and replays of rounds that one process solves at the same time."""
 MOTLEY_FORECASTS = env.bool("MOTLEY_FORECASTS", True)
+MOTLEY_CHECKPOINTS_BY_AGE = env.bool("MOTLEY_CHECKPOINTS_BY_AGE", False)
 """Whether a process forecasts after rounds when jobs start and end."""
 MOTLEY_LAB_MEMORY_MIB = env.int("MOTLEY_LAB_MEMORY_MIB", None, validate=validate.Range(min=512))
 """Most memory of each process of a run of the policy lab; None: by the machine's memory."""

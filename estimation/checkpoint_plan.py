@@ -102,11 +102,15 @@ def plan_checkpoints(
     interruptions: Interruptions,
     *,
     lifetimes: SurvivalCurve | None = None,
+    age_s: float | None = None,
 ) -> CheckpointPlan:
     """The plan of least expected time for stages of these seconds of work (K,). O(K^2 M^2) for M mechanisms.
 
     lifetimes: of new nodes, in place of exponential ones without notice. On recorded interruptions such plans did worse
     (`python -m benchmarks.intermittence`): the lifetimes of the past are not those to come.
+
+    age_s: of the node now; with the work it grows older, and what is done again after a loss is on a new one. None:
+    each segment begins on a new node.
     """
     stages = _Stages.of(work_s, mechanisms)
     K, M = stages.cost.shape
@@ -114,15 +118,18 @@ def plan_checkpoints(
     for i in reversed(range(K)):
         x, r = stages.segments(i), stages.restore[i][:, None, None]
         with np.errstate(over="ignore"):  # a segment that is never done takes infinitely long
-            time = (_expected_time(x, r, interruptions, lifetimes) + value[i + 1 :]).reshape(M, -1)
+            age = 0.0 if age_s is None else age_s + float(stages.passed[i])
+            time = (_expected_time(x, r, interruptions, lifetimes, age) + value[i + 1 :]).reshape(M, -1)
         best[i], value[i] = time.argmin(axis=1), time.min(axis=1)
     return _follow(best, stages, [mechanism.name for mechanism in mechanisms], float(value[0, 0]))
 
 
-def _expected_time(x: Floats, r: Floats, interruptions: Interruptions, lifetimes: SurvivalCurve | None) -> Floats:
+def _expected_time(
+    x: Floats, r: Floats, interruptions: Interruptions, lifetimes: SurvivalCurve | None, age_s: float
+) -> Floats:
     if lifetimes is None:
         return expected_time(x, r, interruptions)
-    return expected_time_by_age(x, r, lifetimes, mean_down_s=interruptions.mean_down_s)
+    return expected_time_by_age(x, r, lifetimes, mean_down_s=interruptions.mean_down_s, age_s=age_s)
 
 
 class _Stages(NamedTuple):

@@ -9,7 +9,7 @@ from estimation.checkpoint_plan import CheckpointTerms
 from estimation.interrupted_work import Interruptions
 from jobs_app.models import Attempt, Job
 from scheduler_app.explain.checkpoint_outlook import outlook_of, restore_s_of, running_with_terms
-from scheduler_app.round.node_lifetimes import KnownLifetime, interruptions_of, known_lifetimes
+from scheduler_app.round.node_lifetimes import KnownLifetime, interruptions_of, lifetimes_now
 
 ALIKE = 1.5
 """Another node is named if it is expected to stay longer or shorter by this factor."""
@@ -78,7 +78,7 @@ def placement_odds(job: Job, attempts: Sequence[Attempt], now: datetime) -> Plac
 def _others(attempt: Attempt, now: datetime) -> dict[str, KnownLifetime]:
     """Nodes in service of its GPU type on which it is not."""
     of_type = Node.objects.schedulable().filter(gpu_type=attempt.gpu_type_id).exclude(name__in=attempt.nodes)
-    return known_lifetimes(of_type.values_list("name", flat=True), now)
+    return lifetimes_now(of_type.values_list("name", flat=True), now)
 
 
 def compared(others: Mapping[str, KnownLifetime], placed: Interruptions, nodes: int) -> dict[str, Interruptions]:

@@ -1,16 +1,18 @@
 """Lifetimes of nodes: observed, shrunk to the capacity type and that to what is usual; attempts' checkpoint terms."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.conf import settings
+from django.db.models import Max, Q, QuerySet
 
 from cluster_app.models import Node
-from cluster_app.node_history import Observed, by_capacity_type, observed_by_node
+from cluster_app.node_history import InBand, Observed, by_capacity_type, losses_by_age, observed_by_node
 from estimation.checkpoint_plan import CheckpointTerms
 from estimation.interrupted_work import Interruptions
+from estimation.lifetimes_by_age import BANDS_S, LifetimesByAge
 from estimation.node_lifetimes import PRIOR_ENDS, Exposure, NodeLifetime, gang_lifetime
 from jobs_app.models import Attempt
 
@@ -66,6 +68,35 @@ def lifetime_of(observed: Observed, pool: NodeLifetime) -> NodeLifetime:
     )
 
 
+def lifetimes_now(names: Iterable[str], now: datetime) -> dict[str, KnownLifetime]:
+    """Lifetimes of these nodes from now on: without regard to their ages, or by them (`MOTLEY_CHECKPOINTS_BY_AGE`)."""
+    known = known_lifetimes(names, now)
+    return by_age(known, now) if settings.MOTLEY_CHECKPOINTS_BY_AGE and known else known
+
+
+def by_age(known: Mapping[str, KnownLifetime], now: datetime) -> dict[str, KnownLifetime]:
+    """The same with the mean time that nodes of their ages stay, in two queries; a node that is not up is new."""
+    in_bands = losses_by_age(BANDS_S, now)
+    up_since = Max("intervals__started_at", filter=Q(intervals__up=True, intervals__ended_at=None))
+    nodes = Node.objects.filter(name__in=known).annotate(since=up_since).values_list("name", "capacity_type", "since")
+    ages = {name: (kind, max((now - since).total_seconds(), 0.0) if since else 0.0) for name, kind, since in nodes}
+    return {
+        name: replace(one, lifetime=of_age(one.lifetime, in_bands.get(kind, []), age_s))
+        for name, one in known.items()
+        for kind, age_s in [ages[name]]
+    }
+
+
+def of_age(lifetime: NodeLifetime, in_bands: Sequence[InBand], age_s: float) -> NodeLifetime:
+    """The lifetime with the mean time that a node of this age stays; as it is where nothing was observed. Pure."""
+    up_s, losses = sum(band.up_s for band in in_bands), sum(band.losses for band in in_bands)
+    if not up_s:
+        return lifetime
+    mean_s = Exposure(losses, up_s).shrunk_mean(lifetime.mean_up_s)
+    of_all = LifetimesByAge.of(*zip(*in_bands, strict=True), mean_s=mean_s)
+    return lifetime._replace(mean_up_s=of_all.times(mean_s / lifetime.mean_up_s).mean_left_s(age_s))
+
+
 def interruptions_of(gang: Iterable[KnownLifetime]) -> Interruptions:
     """Interruptions of a gang on these nodes: the first of them to go ends it, with the shortest notice of any."""
     members = list(gang)
@@ -76,7 +107,7 @@ def interruptions_of(gang: Iterable[KnownLifetime]) -> Interruptions:
 
 def checkpoint_terms(attempts: Sequence[Attempt], now: datetime) -> dict[int, CheckpointTerms]:
     """The terms of these attempts, by primary key; none of an attempt with a node that is no longer known."""
-    nodes = known_lifetimes((name for attempt in attempts for name in attempt.nodes), now)
+    nodes = lifetimes_now((name for attempt in attempts for name in attempt.nodes), now)
     costs = _costs(attempt.job_id for attempt in attempts if attempt.number > 1 or attempt.checkpoint_s is not None)
     return {
         attempt.pk: CheckpointTerms(interruptions_of(nodes[name] for name in attempt.nodes), costs.get(attempt.job_id))

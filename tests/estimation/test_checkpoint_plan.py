@@ -31,6 +31,20 @@ def test_short_stages_of_equal_cost_are_saved_at_the_interval_of_young_and_daly(
     assert work_s == pytest.approx(np.full(len(work_s), 900.0), rel=0.05)
 
 
+def test_on_a_node_that_has_stayed_for_long_it_saves_less_often() -> None:
+    """Nine of ten nodes go within two hours, evenly spread; the others stay for days."""
+    lengths = np.concatenate([np.linspace(60, 7200, 900), np.linspace(86_400, 864_000, 100)])
+    curve = kaplan_meier(lengths, np.ones(1000, dtype=np.bool_))
+    work_s, options = np.full(120, 60.0), {"lifetimes": curve}
+    young, old = (
+        plan_checkpoints(work_s, [constant(60, 120)], SPOT, **options, age_s=age_s) for age_s in (0.0, 10_000.0)
+    )
+    assert len(old.segment_s) < len(young.segment_s) / 2
+    assert old.expected_s < young.expected_s
+    anew = plan_checkpoints(work_s, [constant(60, 120)], SPOT, **options)
+    assert young.segment_s[-1] > anew.segment_s[-1], "by then its node is old"
+
+
 def test_the_expected_time_of_a_plan_is_the_sum_over_its_segments() -> None:
     plan = plan_checkpoints(np.full(STAGES, 30.0), [constant(60)], SPOT)
     assert plan.expected_s == pytest.approx(expected_time(plan.segment_s, plan.restore_s, SPOT).sum())

@@ -5,16 +5,20 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from pytest_django import Settings
 
 from cluster_app.models import Node, NodeInterval
+from cluster_app.node_history import begin_interval
 from cluster_app.services import drain
 from estimation.checkpoint_plan import daly_interval
 from jobs_app.lifecycle.endings import AttemptEnd, end_attempt
 from jobs_app.models import Attempt, Job
 from scheduler_app.explain.checkpoint_outlook import CheckpointOutlook, checkpoint_outlook
-from scheduler_app.round.node_lifetimes import USUAL
+from scheduler_app.round.node_lifetimes import USUAL, by_age, known_lifetimes, lifetimes_now
 from tests.service_lab import Lab
 
 SPOT = Node.CapacityType.SPOT
@@ -62,6 +66,51 @@ def test_a_gang_is_told_when_the_first_of_its_nodes_is_expected_to_go(lab: Lab) 
     assert lab.attempts(job)[0].nodes == ["n1", "n2"]
     assert told(lab, job)["MOTLEY_MEAN_UP_SECONDS"] == pytest.approx(1800, rel=0.1)
     assert told(lab, job)["MOTLEY_NOTIFIED"] == pytest.approx(0.5, abs=0.02)
+
+
+def test_by_age_a_node_that_has_stayed_for_long_is_expected_to_stay_if_most_go_early(
+    lab: Lab, settings: Settings
+) -> None:
+    """Nine of ten go after half an hour, the others after a day."""
+    node = lab.node("n1")
+    Node.objects.update(capacity_type=SPOT)
+    observe(node, lab, losses=90, up=timedelta(minutes=30))
+    observe(node, lab, losses=10, up=timedelta(days=1))
+    begin_interval(node, lab.now)
+    plain = known_lifetimes(["n1"], lab.now)["n1"].lifetime.mean_up_s
+    assert lifetimes_now(["n1"], lab.now)["n1"].lifetime.mean_up_s == plain
+    settings.MOTLEY_CHECKPOINTS_BY_AGE = True
+
+    def stays(age: timedelta) -> float:
+        NodeInterval.objects.filter(ended_at=None).update(started_at=lab.now - age)
+        return lifetimes_now(["n1"], lab.now)["n1"].lifetime.mean_up_s
+
+    assert stays(timedelta()) == pytest.approx(plain, rel=0.25)
+    assert stays(timedelta(hours=3)) > 3 * plain
+    with CaptureQueriesContext(connection) as queries:
+        by_age(known_lifetimes(["n1"], lab.now), lab.now)
+    assert sum("intervals" in query["sql"] or "nodeinterval" in query["sql"] for query in queries) <= 4
+
+
+def test_by_age_a_job_is_told_so(lab: Lab, settings: Settings) -> None:
+    settings.MOTLEY_CHECKPOINTS_BY_AGE = True
+    node = lab.node("n1")
+    Node.objects.update(capacity_type=SPOT)
+    observe(node, lab, losses=50, up=timedelta(minutes=30))
+    observe(node, lab, losses=10, up=timedelta(days=1))
+    begin_interval(node, lab.now - timedelta(hours=3))
+    job = lab.until_state(lab.submit("env"), Job.State.SUCCEEDED)
+    expected = lifetimes_now(["n1"], lab.now)["n1"].lifetime.mean_up_s
+    assert told(lab, job)["MOTLEY_MEAN_UP_SECONDS"] == pytest.approx(expected, rel=0.02)
+    assert expected > 2 * known_lifetimes(["n1"], lab.now)["n1"].lifetime.mean_up_s
+
+
+def test_without_observations_age_says_nothing(lab: Lab, settings: Settings) -> None:
+    settings.MOTLEY_CHECKPOINTS_BY_AGE = True
+    lab.node("n1")
+    NodeInterval.objects.all().delete()
+    assert lifetimes_now(["n1"], lab.now) == known_lifetimes(["n1"], lab.now)
+    assert lifetimes_now([], lab.now) == {}
 
 
 def test_what_a_checkpoint_took_is_measured_and_told_to_the_next_attempt(lab: Lab, job_python: Path) -> None:
