@@ -448,6 +448,11 @@ class Gpu(models.Model):
         default=0, editable=False, help_text="Part by which jobs ran slower on it than on others of its type; 0: none."
     )
     slower_by_jobs = models.PositiveIntegerField(default=0, editable=False, help_text="Jobs that tell it.")
+    slower_together = models.PositiveSmallIntegerField(
+        default=1,
+        editable=False,
+        help_text="GPUs of its node of which the same jobs tell: which of them is slow is not known; 1: it alone.",
+    )
     speed_since = models.DateTimeField(
         null=True, blank=True, editable=False, help_text="Runs from before tell nothing of its speed; empty: all do."
     )
@@ -477,11 +482,14 @@ class Gpu(models.Model):
     @property
     def slowness(self) -> str:
         """`18 % slower than its kind, by 12 jobs`; empty: it is not known to be slow."""
-        return slowness_in_words(self.slower_by, self.slower_by_jobs)
+        return slowness_in_words(self.slower_by, self.slower_by_jobs, self.slower_together)
 
 
-def slowness_in_words(slower_by: float, jobs: int) -> str:
-    return f"{slower_by:.0%} slower than its kind, by {jobs} jobs".replace("%", " %") if slower_by else ""
+def slowness_in_words(slower_by: float, jobs: int, together: int = 1) -> str:
+    if not slower_by:
+        return ""
+    words = f"{slower_by:.0%} slower than its kind, by {jobs} jobs".replace("%", " %")
+    return words if together == 1 else f"{words} that had {together} GPUs together"
 
 
 class Storage(models.Model):

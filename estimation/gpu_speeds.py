@@ -8,7 +8,8 @@ Run a of a group g, one workload on one number of GPUs of one type, on the GPUs 
 because the slowest GPU of a gang determines its rate. Both are fitted in turn: :math:`\mu_g` is the median of what the
 GPUs do not explain, in which the runs on one GPU weigh as much as those on any other; :math:`e_k` is the median
 residual of the runs in which no other member is known to be slower, times :math:`n / (n + n_0)` for n jobs. Runs tell
-something of a GPU only if their group has run without it. GPUs that always ran together cannot be told apart.
+something of a GPU only if their group has run without it. GPUs whose telling runs are the same cannot be told apart:
+their speed is that of all of them, and which of them is slow is not known.
 
 References
 ----------
@@ -67,11 +68,15 @@ class GpuRuns:
 
 @dataclass(frozen=True, eq=False)
 class GpuSpeeds:
-    """Log speed (G,) in relation to the type, shrunk; its standard error (G,); and the jobs (G,) that tell it."""
+    """Log speed (G,) in relation to the type, shrunk; its standard error (G,); and the jobs (G,) that tell it.
+
+    together (G,): GPUs that cannot be told apart have the same number.
+    """
 
     log_speed: Floats
     error: Floats
     jobs: Ints
+    together: Ints
 
     def slower_by(self, slow_before: Bools) -> Floats:
         """Part (G,) by which each slow GPU is slower than its type, 0 for all others."""
@@ -94,8 +99,9 @@ def gpu_speeds(runs: GpuRuns) -> GpuSpeeds:
         median = grouped_quantile(residual[runs.run][seen], runs.gpu[seen], runs.gpus, part=part)
         log_speed = np.where(jobs > 0, median * jobs / (jobs + PRIOR_JOBS), 0.0)
     if not telling.any():
-        return GpuSpeeds(log_speed, np.zeros(runs.gpus), np.zeros(runs.gpus, dtype=np.int64))
-    return GpuSpeeds(log_speed, _errors(residual[runs.run], median, runs, seen, jobs), jobs)
+        return GpuSpeeds(log_speed, np.zeros(runs.gpus), np.zeros(runs.gpus, dtype=np.int64), np.arange(runs.gpus))
+    together = _always_together(runs, telling)
+    return GpuSpeeds(log_speed, _errors(residual[runs.run], median, runs, seen, jobs), jobs, together)
 
 
 def _telling(runs: GpuRuns) -> Bools:
@@ -106,6 +112,15 @@ def _telling(runs: GpuRuns) -> Bools:
     _, pair, with_gpu = np.unique(pair_group * runs.gpus + runs.gpu, return_inverse=True, return_counts=True)
     telling: Bools = of_group[pair_group] - with_gpu[pair] >= LEAST_OTHERS
     return telling
+
+
+def _always_together(runs: GpuRuns, telling: Bools) -> Ints:
+    """Numbers (G,), equal for GPUs of which the same runs tell; one of which none tells has a number of its own."""
+    of_gpu: list[list[int]] = [[] for _ in range(runs.gpus)]
+    for run, gpu in zip(runs.run[telling].tolist(), runs.gpu[telling].tolist(), strict=True):
+        of_gpu[gpu].append(run)
+    numbers: dict[tuple[int, ...], int] = {}
+    return np.array([numbers.setdefault(tuple(told) or (-1 - gpu,), gpu) for gpu, told in enumerate(of_gpu)])
 
 
 def _residuals(runs: GpuRuns, log_speed: Floats) -> Floats:

@@ -76,6 +76,9 @@ class GpuNowAnswer(serializers.Serializer[Any]):
     fault = serializers.CharField(help_text="Why it gets no new job.")
     slower_by = serializers.FloatField(help_text=SLOWER)
     slower_by_jobs = serializers.IntegerField(help_text="Jobs that tell it.")
+    slower_together = serializers.IntegerField(
+        help_text="GPUs of the node of which the same jobs tell: which of them is slow is not known. 1: this one alone."
+    )
     utilization = serializers.FloatField(allow_null=True, help_text=f"Per cent, mean of the last minute. {NOT_SAID}")
     memory_used_mib = serializers.FloatField(allow_null=True)
     power_w = serializers.FloatField(allow_null=True)
@@ -139,6 +142,7 @@ def _now(gpu: Gpu, read: GpuNow | None) -> dict[str, Any]:
         "fault": gpu.fault,
         "slower_by": gpu.slower_by,
         "slower_by_jobs": gpu.slower_by_jobs,
+        "slower_together": gpu.slower_together,
         "throttled_by": read.throttled_by if read else [],
         **{name: getattr(read, name, None) for name in figures},
     }

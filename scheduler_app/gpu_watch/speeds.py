@@ -1,5 +1,6 @@
 """Slow GPUs, by the progress of the jobs that ran on each: read every ten minutes, stored with the GPU."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,7 +23,19 @@ MOST_RUNS = 5_000
 LEAST_REPORTS = 5
 LEAST_RUN = timedelta(minutes=1)
 """Between the first and the last report of a run: in less, the first steps count too much."""
-TOLD = ("slower_by", "slower_by_jobs")
+TOLD = ("slower_by", "slower_by_jobs", "slower_together")
+
+
+class Slowness(NamedTuple):
+    """The columns `TOLD` of a GPU."""
+
+    part: float = 0.0
+    jobs: int = 0
+    together: int = 1
+
+    @property
+    def words(self) -> str:
+        return slowness_in_words(*self)
 
 
 class Run(NamedTuple):
@@ -46,7 +59,12 @@ class KnownSpeed:
     engine: str
     slower_by: float
     slower_by_jobs: int
+    slower_together: int
     speed_since: datetime | None
+
+    @property
+    def told(self) -> Slowness:
+        return Slowness(self.slower_by, self.slower_by_jobs, self.slower_together)
 
 
 def is_due(before: datetime, now: datetime) -> bool:
@@ -58,20 +76,24 @@ def note_gpu_speeds(now: datetime) -> None:
     """Store by how much each slow GPU is slower than its type; an event of its node tells when it changes."""
     gpus = _gpus()
     slower = slower_by(gpus, list(_runs(gpus, now)))
-    changed = {gpu: told for gpu, told in slower.items() if told != (gpu.slower_by, gpu.slower_by_jobs)}
+    changed = {gpu: told for gpu, told in slower.items() if told != gpu.told}
     rewrite(Gpu, TOLD, {gpu.pk: told for gpu, told in changed.items()})
-    insert_many(NodeEvent, list(_events(changed)))
+    insert_many(NodeEvent, list(_events(changed, Counter(gpu.node_id for gpu in gpus))))
 
 
-def slower_by(gpus: Sequence[KnownSpeed], runs: Sequence[Run]) -> dict[KnownSpeed, tuple[float, int]]:
-    """GPU → the part by which it is slower than its type, in whole per cents, and the jobs that tell it; or (0, 0)."""
+def slower_by(gpus: Sequence[KnownSpeed], runs: Sequence[Run]) -> dict[KnownSpeed, Slowness]:
+    """GPU → the part by which it is slower than its type, in whole per cents, and what tells it."""
     place = {gpu.pk: number for number, gpu in enumerate(gpus)}
     speeds = gpu_speeds(_columns(runs, place))
     parts = (
         speeds.slower_by(np.array([gpu.slower_by > 0 for gpu in gpus], dtype=np.bool_)).round(2).clip(0, 0.99).tolist()
     )
-    jobs = speeds.jobs.tolist()
-    return {gpu: (parts[n], jobs[n]) if parts[n] else (0.0, 0) for n, gpu in enumerate(gpus)}
+    jobs, alike = speeds.jobs.tolist(), speeds.together.tolist()
+    together = Counter((gpu.node_id, alike[n]) for n, gpu in enumerate(gpus))
+    return {
+        gpu: Slowness(parts[n], jobs[n], together[gpu.node_id, alike[n]]) if parts[n] else Slowness()
+        for n, gpu in enumerate(gpus)
+    }
 
 
 def _columns(runs: Sequence[Run], place: Mapping[int, int]) -> GpuRuns:
@@ -153,9 +175,26 @@ def device_slots(devices: Mapping[str, str]) -> Iterator[tuple[str, int]]:
                 yield from ((node, index) for index in range(int(first), int(last or first) + 1))
 
 
-def _events(changed: Mapping[KnownSpeed, tuple[float, int]]) -> Iterator[dict[str, Any]]:
-    """Of GPUs that are slow now and were not, or the reverse."""
-    for gpu, (part, jobs) in changed.items():
-        if bool(part) != bool(gpu.slower_by):
-            what = f"is {slowness_in_words(part, jobs)}" if part else "is as fast as its kind again"
-            yield {"node_id": gpu.node_id, "kind": NodeEvent.Kind.SPEED, "message": f"GPU {gpu.index} {what}"}
+def _events(changed: Mapping[KnownSpeed, Slowness], of_node: Mapping[int, int]) -> Iterator[dict[str, Any]]:
+    """Of GPUs that are slow now and were not, or are told apart, or the reverse; one of those that are not told apart.
+
+    of_node: node → its GPUs.
+    """
+    alike: dict[tuple[int, Slowness, int], list[int]] = defaultdict(list)
+    for gpu, now in changed.items():
+        if bool(now.part) != bool(gpu.slower_by) or now.together < gpu.slower_together:
+            apart = gpu.index if (now if now.part else gpu.told).together == 1 else -1
+            alike[gpu.node_id, now, apart].append(gpu.index)
+    for (node, now, _), indexes in alike.items():
+        for message in _messages(sorted(indexes), now, whole=len(indexes) == of_node[node] > 1):
+            yield {"node_id": node, "kind": NodeEvent.Kind.SPEED, "message": message}
+
+
+def _messages(indexes: Sequence[int], now: Slowness, *, whole: bool) -> list[str]:
+    """What there is to say of GPUs of a node of which the same jobs tell."""
+    what = f"is {now.words}" if now.part else "is as fast as its kind again"
+    if whole:
+        return [f"The node {what}"]
+    if now.together > 1:
+        return [f"One of the GPUs {', '.join(map(str, indexes))} {what}"]
+    return [f"GPU {index} {what}" for index in indexes]

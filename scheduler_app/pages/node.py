@@ -50,7 +50,8 @@ def node(request: SignedInRequest, name: str) -> HttpResponse:
         "of_its_own": of_its_own,
         "intervals": [(interval, _length_s(interval, now)) for interval in seen.intervals.all()[:SHOWN]],
         "figures": gpu_figures(course_of_node(seen.pk, now - CHARTED, now)),
-        "gpus": _gpus(seen, now),
+        "gpus": (gpus := _gpus(seen, now)),
+        "slowness": _slowness_of_node([gpu for gpu, _ in gpus]),
         "events": seen.events.select_related("actor")[:SHOWN],
     }
     return render(request, "scheduler_app/node.html", context)
@@ -68,6 +69,12 @@ def _gpus(node: Node, now: datetime) -> list[tuple[Gpu, GpuNow | None]]:
     """GPUs of the node, with what was read of each in the last two minutes."""
     read = {one.index: one for one in gpus_now(now, node.pk)}
     return [(gpu, read.get(gpu.index)) for gpu in node.gpu_set.present().order_by("index")]
+
+
+def _slowness_of_node(gpus: Sequence[Gpu]) -> str:
+    """What is told of all of its GPUs together; empty: nothing, or of some."""
+    told = {gpu.slowness for gpu in gpus if gpu.slower_together == len(gpus) > 1}
+    return next(iter(told)) if len(told) == 1 and all(gpu.slower_by for gpu in gpus) else ""
 
 
 def _survival(intervals: QuerySet[NodeInterval], now: datetime) -> Sequence[tuple[int, float]]:

@@ -79,7 +79,7 @@ def test_few_jobs_count_for_less() -> None:
 
 
 def test_a_slow_gpu_stays_slow_until_it_is_clearly_as_fast_as_the_others() -> None:
-    speeds = GpuSpeeds(np.log([0.96, 0.96, 0.99]), np.full(3, 0.001), np.full(3, 20))
+    speeds = GpuSpeeds(np.log([0.96, 0.96, 0.99]), np.full(3, 0.001), np.full(3, 20), np.arange(3))
     assert speeds.slower_by(np.array([True, False, True])).round(2).tolist() == [0.04, 0.0, 0.0]
 
 
@@ -99,3 +99,13 @@ def test_columns_of_different_lengths_are_refused() -> None:
     none = np.zeros(0, dtype=np.int64)
     with pytest.raises(ValueError, match="equal lengths"):
         GpuRuns(np.zeros(1), none, none, none, none, 1)
+
+
+def test_gpus_of_which_the_same_runs_tell_are_not_told_apart() -> None:
+    """Node 0 runs whole, and is slow; of the others each runs alone."""
+    whole = [(0, job, [0, 1], -0.3) for job in range(12)]
+    pairs = [(0, 20 + job, pair, 0.0) for job, pair in enumerate([(2, 3), (4, 5), (2, 5), (3, 4)] * 4)]
+    speeds = gpu_speeds(runs_of([*whole, *pairs], 7))
+    assert set(named(speeds)) == {0, 1}
+    assert speeds.together[0] == speeds.together[1]
+    assert len(set(speeds.together[1:].tolist())) == 6

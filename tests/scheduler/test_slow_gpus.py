@@ -69,6 +69,44 @@ def test_the_history_of_its_node_tells_it_once(slow: Gpu) -> None:
     assert [event.message for event in NodeEvent.objects.filter(kind="speed")] == [f"GPU 3 is {slow.slowness}"]
 
 
+@pytest.fixture
+def slow_node(lab: Lab, node: Node) -> Node:
+    """One on which jobs that take all of its GPUs made 8 steps a second, where they make 10 on two others."""
+    lab.node("n2", gpus=4)
+    lab.node("n3", gpus=4)
+    Node.objects.update(emulated=False)
+    for number in range(RUNS):
+        for name, rate in (("n1", 8), ("n2", 10), ("n3", 10)):
+            ran(lab, list(Gpu.objects.filter(node__name=name)), rate * (1 + 0.002 * (number % 3)))
+    note_gpu_speeds(timezone.now())
+    return node
+
+
+@pytest.mark.usefixtures("plain_static")
+def test_a_node_whose_gpus_are_not_told_apart_is_named_once(lab: Lab, slow_node: Node, client: Client) -> None:
+    gpu = Gpu.objects.filter(node=slow_node).first()
+    assert gpu is not None
+    assert gpu.slower_together == 4
+    assert [event.message for event in NodeEvent.objects.filter(kind="speed")] == [f"The node is {gpu.slowness}"]
+    client.force_login(lab.user())
+    page = client.get(reverse("node", args=["n1"])).content.decode()
+    assert f"n1 is {gpu.slowness}" in page
+    assert page.count(gpu.slowness) == 2  # above, and in its history: not with each GPU
+
+
+def test_a_slow_gpu_is_named_when_other_jobs_tell_it_apart(lab: Lab, slow_node: Node) -> None:
+    gpus = list(Gpu.objects.filter(node=slow_node).order_by("index"))
+    others = list(Gpu.objects.filter(node__name="n2"))
+    for _ in range(2 * RUNS):
+        for gpu in (*gpus, *others):
+            ran(lab, [gpu], 4 if gpu.index == 2 and gpu.node_id == slow_node.pk else 5)
+    note_gpu_speeds(timezone.now())
+    assert list(Gpu.objects.filter(slower_by__gt=0).values_list("node__name", "index", "slower_together")) == [
+        ("n1", 2, 1)
+    ]
+    assert "GPU 2 is" in NodeEvent.objects.filter(kind="speed", message__contains="slower").order_by("-pk")[0].message
+
+
 def test_a_gpu_is_no_longer_slow_when_newer_jobs_are_as_fast_on_it(lab: Lab, slow: Gpu) -> None:
     for _ in range(3 * RUNS):
         ran(lab, [slow], 10)
