@@ -17,6 +17,7 @@ from motley_client.commands import (
     sessions,
     simulate,
     submit,
+    team_limits,
     wait,
     windows,
 )
@@ -63,6 +64,8 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(windows.window, cls=Verbs, name="window")
+app.add_typer(team_limits.quota, cls=Verbs, name="quota")
+app.add_typer(team_limits.budget, cls=Verbs, name="budget")
 app.add_typer(scheduling.policy, cls=Verbs, name="policy")
 app.add_typer(history.history, cls=Verbs, name="history")
 app.add_typer(lab.lab, cls=Verbs, name="lab")

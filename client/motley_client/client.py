@@ -406,6 +406,30 @@ class Client(Connection):
     def team(self, name: str) -> Team:
         return cast("Team", self._json("GET", url_path("teams", name)))
 
+    def set_quota(
+        self,
+        team: str,
+        gpu_type: str,
+        gpus: int,
+        *,
+        borrowing_limit: int | None = None,
+        lending_limit: int | None = None,
+    ) -> Team:
+        """Set the quota of a team on a GPU type; None: no limit. Administrators only."""
+        limits = {"gpus": gpus, "borrowing_limit": borrowing_limit, "lending_limit": lending_limit}
+        return cast("Team", self._json("PUT", url_path("teams", team, "quotas", gpu_type), json=limits))
+
+    def delete_quota(self, team: str, gpu_type: str) -> None:
+        self._send("DELETE", url_path("teams", team, "quotas", gpu_type))
+
+    def set_budget(self, team: str, gpu_hours: float, *, period: str = "month", kind: str = "soft") -> Team:
+        """Set the budget of a team, in reference GPU-hours per period. Administrators only."""
+        budget = {"gpu_hours": gpu_hours, "period": period, "kind": kind}
+        return cast("Team", self._json("PUT", url_path("teams", team, "budget"), json=budget))
+
+    def delete_budget(self, team: str) -> None:
+        self._send("DELETE", url_path("teams", team, "budget"))
+
     def usage(
         self, *, since: date | None = None, until: date | None = None, by: str = "month", team: str = ""
     ) -> UsageReport:

@@ -1,4 +1,4 @@
-"""REST: teams, with their quotas, usage, shares and budgets."""
+"""REST: teams, with their usage, shares, and quotas and budgets, which administrators set."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,18 +6,30 @@ from typing import Any
 from django.db.models import Count, QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
-from rest_framework import serializers, viewsets
+from rest_framework import serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.exceptions import NotFound
+from rest_framework.request import Request
+from rest_framework.response import Response
 
-from jobs_app.models import Budget, Team
-from jobs_app.permissions import NotForJobs
+from cluster_app.models import GpuType
+from jobs_app.models import Budget, Team, TeamQuota
+from jobs_app.models.budget import LEAST_GPU_HOURS, MOST_GPU_HOURS
+from jobs_app.models.team_quota import LENDS_MORE
+from jobs_app.permissions import StaffChanges, caller
+from jobs_app.submission.fields import MOST_GPUS, Number
+from rest.bodies import Strict, body_of
 from rest.pagination import ByName
-from rest.representation import ShowMany, ShowOne
+from rest.representation import ShowMany, ShowOne, single
+from scheduler_app.api.nodes import NAME
 from scheduler_app.fairness.budgets import read_budgets
 from scheduler_app.fairness.quota_ledger import quota_reports
+from scheduler_app.fairness.team_limits import delete_budget, delete_quota, set_budget, set_quota
 from scheduler_app.fairness.usage_ledger import TeamShare, team_shares
 from scheduler_app.models import GpuClaim
 
 WINDOW = timedelta(days=7)
+QUOTA = rf"quotas/(?P<gpu_type>{NAME})"
 
 
 class ShareAnswer(serializers.Serializer[Any]):
@@ -77,6 +89,41 @@ class BudgetAnswer(serializers.Serializer[Any]):
         allow_null=True, help_text="When it is used up at that pace; null: it lasts, or is used up."
     )
     weight_part = serializers.FloatField(help_text="Part of its weight that the team has now, 1 unless it is soft.")
+
+
+class QuotaSpec(Strict):
+    """Quota of a team on a GPU type."""
+
+    gpus = serializers.IntegerField(
+        min_value=0, max_value=MOST_GPUS, help_text="Guaranteed while the team has jobs for them."
+    )
+    borrowing_limit = serializers.IntegerField(
+        min_value=0,
+        max_value=MOST_GPUS,
+        allow_null=True,
+        default=None,
+        help_text="Most GPUs beyond the quota; null: no limit.",
+    )
+    lending_limit = serializers.IntegerField(
+        min_value=0,
+        max_value=MOST_GPUS,
+        allow_null=True,
+        default=None,
+        help_text="Most GPUs of the quota that others use; null: all.",
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["lending_limit"] is not None and attrs["lending_limit"] > attrs["gpus"]:
+            raise serializers.ValidationError({"lending_limit": LENDS_MORE})
+        return attrs
+
+
+class BudgetSpec(Strict):
+    """Budget of a team, in reference GPU-hours per calendar period of UTC."""
+
+    gpu_hours = Number(min_value=LEAST_GPU_HOURS, max_value=MOST_GPU_HOURS)
+    period = serializers.ChoiceField(Budget.Period.choices, default=Budget.Period.MONTH.value)
+    kind = serializers.ChoiceField(Budget.Kind.choices, default=Budget.Kind.SOFT.value)
 
 
 class TeamAnswer(serializers.ModelSerializer[Team]):
@@ -143,7 +190,7 @@ class TeamViewSet(ShowMany[Team], ShowOne[Team], viewsets.GenericViewSet[Team]):
     """Teams of the caller; all teams for staff."""
 
     serializer_class = TeamAnswer
-    permission_classes = (NotForJobs,)
+    permission_classes = (StaffChanges,)
     pagination_class = ByName
     lookup_field = "name"
     lookup_value_regex = r"[\w.-]+"
@@ -165,3 +212,43 @@ class TeamViewSet(ShowMany[Team], ShowOne[Team], viewsets.GenericViewSet[Team]):
             "budgets": read_budgets(timezone.now()),
         }
         return {**context, "gpus_in_use": dict(held), "shares": shares, **read}
+
+    @extend_schema(request=QuotaSpec, responses=TeamAnswer, summary="Set a quota of a team")
+    @action(detail=True, methods=["put"], url_path=QUOTA)
+    def quota(self, request: Request, name: str, gpu_type: str) -> Response:
+        """Give the team this quota on the GPU type, in place of the one that it has. Staff only."""
+        team, kind = self.get_object(), GpuType.objects.filter(name=gpu_type).first()
+        if kind is None:
+            raise NotFound(f"There is no GPU type {gpu_type!r:.60}.")
+        set_quota(team, kind, body_of(request, QuotaSpec), actor=caller(request))
+        return self._shown()
+
+    @extend_schema(responses={204: None}, summary="Delete a quota of a team")
+    @quota.mapping.delete
+    def delete_quota(self, request: Request, name: str, gpu_type: str) -> Response:
+        """Delete it: the team uses the type as one without a quota. Staff only."""
+        found = TeamQuota.objects.filter(team=self.get_object(), gpu_type__name=gpu_type).first()
+        if found is None:
+            raise NotFound(f"The team has no quota on {gpu_type!r:.60}.")
+        delete_quota(found, actor=caller(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(request=BudgetSpec, responses=TeamAnswer, summary="Set the budget of a team")
+    @action(detail=True, methods=["put"])
+    def budget(self, request: Request, name: str) -> Response:
+        """Give the team this budget, in place of the one that it has. Staff only."""
+        set_budget(self.get_object(), body_of(request, BudgetSpec), actor=caller(request))
+        return self._shown()
+
+    @extend_schema(responses={204: None}, summary="Delete the budget of a team")
+    @budget.mapping.delete
+    def delete_budget(self, request: Request, name: str) -> Response:
+        """Delete it: nothing limits the team's work. Staff only."""
+        found = Budget.objects.filter(team=self.get_object()).first()
+        if found is None:
+            raise NotFound("The team has no budget.")
+        delete_budget(found, actor=caller(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    def _shown(self) -> Response:
+        return single(self.request, self.get_serializer(self.get_object()).data)

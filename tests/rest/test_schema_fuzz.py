@@ -130,13 +130,14 @@ def _go_to_what_is_there(case: schemathesis.Case, reached: Reached) -> None:
     places = reached.world.places
     first, last = case.path.split("/")[3], case.path.rpartition("/")[2]
     place = reached.held if last == "release" else places.get(first)
-    case.path_parameters = {name: places["code"] if name == "digest" else place for name in case.path_parameters or {}}
+    others = {"digest": places["code"], "gpu_type": places["gpu-types"]}
+    case.path_parameters = {name: others.get(name, place) for name in case.path_parameters or {}}
 
 
 def _say_what_is_right(case: schemathesis.Case, reached: Reached) -> None:
     """A body that the route takes, and neither conditions nor a range."""
     case.query, case.headers = {}, type(case.headers)()
-    if reached.route.startswith("PUT /api/v1/teams/"):
+    if reached.route.startswith("PUT /api/v1/teams/{team}/code"):
         case.body, case.media_type = EMPTY_ARCHIVE, "application/gzip"
     elif case.method in {"POST", "PUT", "PATCH"}:
         case.body, case.media_type = ROUTES[reached.route].body or {}, "application/json"

@@ -11,9 +11,9 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from cluster_app.models import Node
+from cluster_app.models import GpuType, Node
 from jobs_app.code.storage import store
-from jobs_app.models import ApiToken, Attempt, Job
+from jobs_app.models import ApiToken, Attempt, Budget, Job, TeamQuota
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import JobToken
 from scheduler_app.models import LabRun, PolicySetting, TimeWindow
@@ -42,7 +42,14 @@ class World:
     def address(self, route: str) -> str:
         path = route.split(" ")[1]
         place = self.places.get(path.split("/")[3])
-        return path.format(id=place, name=place, number=place, team=place, digest=self.places["code"])
+        return path.format(
+            id=place,
+            name=place,
+            number=place,
+            team=place,
+            digest=self.places["code"],
+            gpu_type=self.places["gpu-types"],
+        )
 
 
 @pytest.fixture
@@ -60,6 +67,8 @@ def world(lab: Lab, plain_static: None) -> World:
         "staff": caller(root, Scope.ADMIN),
     }
     callers = {"anonymous": APIClient(), "job": with_token(JobToken.issue(attempt.pk)), **tokens}
+    TeamQuota.objects.create(team=ada.teams.get(), gpu_type=GpuType.objects.get(), gpus=2)
+    Budget.objects.create(team=ada.teams.get(), gpu_hours=500)
     places = {
         "jobs": str(job.pk),
         "arrays": str(lab.submit(name="sweep", array={"start": 0, "end": 1}).array_id),
