@@ -1,0 +1,148 @@
+"""The list of jobs: arrays as one row, states as a filter, and actions on a selection."""
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from jobs_app.lifecycle.commands import hold_job
+from jobs_app.models import Job
+from scheduler_app.pages import job_selection
+from tests.pages.conftest import decide
+
+
+@pytest.fixture
+def array(submit) -> list[Job]:
+    """Five tasks, of which one has succeeded and one failed, beside a job of its own."""
+    submit(name="sweep", array={"start": 0, "end": 4}, tags={"lr": "0.1"})
+    submit(name="alone")
+    tasks = list(Job.objects.filter(name="sweep").order_by("array_index"))
+    for task, state in ((tasks[0], Job.State.SUCCEEDED), (tasks[4], Job.State.FAILED)):
+        Job.objects.filter(pk=task.pk).update(state=state, finished_at=task.created_at)
+    return tasks
+
+
+def listed(client: Client, **query: Any) -> list[tuple[str, int]]:
+    """Name of each row and, for an array, the number of its tasks."""
+    rows = client.get(reverse("jobs"), query).context["listed"]
+    return [(row.job.name if row.tasks else str(row.job), row.tasks.total if row.tasks else 1) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "query", [{}, {"q": "sweep"}, {"tag": "lr=0.1"}, {"state": "failed"}, {"state": ["queued", "succeeded"]}], ids=str
+)
+def test_an_array_is_one_row_under_every_filter_that_its_tasks_match(query, array, member, web):
+    expected = [("sweep", 5)]
+    if not {"q", "tag"} & query.keys() and query.get("state") != "failed":
+        expected.insert(0, ("alone", 1))
+    assert listed(web(member), **query) == expected
+
+
+def test_an_array_none_of_whose_tasks_matches_is_not_listed(array, member, web):
+    assert listed(web(member), state="running") == []
+
+
+def test_one_task_is_found_by_its_name_or_id(array, member, web):
+    client = web(member)
+    assert listed(client, q="sweep[3]") == [("sweep[3]", 1)]
+    assert listed(client, q=str(array[3].pk)) == [("sweep[3]", 1)]
+
+
+def test_an_array_opens_as_the_list_of_its_tasks(array, member, web):
+    rows = listed(web(member), array=str(array[0].array_id))
+    assert rows == [(f"sweep[{index}]", 1) for index in (4, 3, 2, 1, 0)]
+
+
+def test_an_array_says_how_much_of_it_is_done_and_what_it_holds(array, member, web):
+    decide()
+    shown = " ".join(re.sub("<[^>]+>", " ", web(member).get(reverse("jobs")).content.decode()).split())
+    assert "1 of 5 done" in shown
+    assert "1 succeeded , 1 failed" in shown
+    assert re.search(r"3 starting ,.* 3 A100", shown)
+
+
+def test_the_bar_of_states_counts_what_the_other_filters_leave_and_leads_to_each_state(array, member, web):
+    ((segment, address),) = web(member).get(reverse("jobs"), {"q": "sweep", "state": "failed"}).context["state_bar"]
+    assert (segment.state, segment.count, address) == ("queued", 3, "?q=sweep&state=queued")
+
+
+def act(client: Client, verb: str, **data: Any) -> str:
+    return client.post(reverse("act-on-jobs", args=[verb]), data, follow=True).content.decode()
+
+
+def test_a_selected_array_is_held_and_released_with_the_jobs_beside_it(array, member, web):
+    client, chosen = web(member), {"array": str(array[0].array_id), "job": str(Job.objects.get(name="alone").pk)}
+    assert "Holding 4 jobs" in act(client, "hold", **chosen)
+    assert Job.objects.filter(held=True).count() == 4
+    assert "Released 4 jobs" in act(client, "release", **chosen)
+    assert not Job.objects.filter(held=True).exists()
+
+
+def test_the_weight_of_selected_jobs_is_set_within_the_limit_of_their_team(array, member, web):
+    client, chosen = web(member), {"array": str(array[0].array_id)}
+    act(client, "weight", weight="2.5", **chosen)
+    assert set(Job.objects.filter(name="sweep").queued().values_list("weight", flat=True)) == {2.5}
+    assert "3 jobs: /weight: Team vision allows a weight of at most 4" in act(client, "weight", weight="5", **chosen)
+
+
+@pytest.mark.parametrize("weight", ["", "heavy", "-1"])
+def test_what_is_no_weight_is_refused_with_the_fields_name(weight, array, member, web):
+    assert "1 job: /weight: " in act(web(member), "weight", weight=weight, job=str(array[1].pk))
+    assert Job.objects.get(pk=array[1].pk).weight == 1
+
+
+def test_an_action_leads_back_to_the_list_as_it_was_filtered(array, member, web):
+    sent = {"job": str(array[1].pk), "back": "state=queued&tag=lr%3D0.1"}
+    answer = web(member).post(reverse("act-on-jobs", args=["hold"]), sent)
+    assert answer.url == "/jobs?state=queued&tag=lr%3D0.1"
+
+
+def test_an_action_on_nothing_says_what_to_do(array, member, web):
+    assert "No job is selected" in act(web(member), "hold")
+
+
+def test_what_cannot_be_done_is_said_and_the_rest_is_done(array, member, web):
+    hold_job(array[1], actor=member)
+    shown = act(web(member), "release", job=[str(array[1].pk), str(array[2].pk)])
+    assert "Released 1 job:" in shown
+    assert "1 job: " in shown
+
+
+def test_a_large_array_is_acted_on_in_parts_that_are_told(array, member, web, monkeypatch):
+    monkeypatch.setattr(job_selection, "MOST_AT_ONCE", 2)
+    assert "repeat it for the other 1." in act(web(member), "hold", array=str(array[0].array_id))
+    assert Job.objects.filter(held=True).count() == 2
+
+
+@pytest.mark.parametrize("verb", ["hold", "release", "weight"])
+def test_jobs_and_arrays_of_other_teams_are_not_found(verb, array, stranger, web):
+    for chosen in ({"job": str(array[1].pk)}, {"array": str(array[0].array_id)}, {"job": "x"}):
+        answer = web(stranger).post(reverse("act-on-jobs", args=[verb]), chosen | {"weight": "2"})
+        assert answer.status_code == 404
+
+
+def test_cancelling_an_array_asks_first_and_cancels_what_is_unfinished(array, member, web):
+    client, chosen = web(member), {"array": str(array[0].array_id)}
+    asked = client.post(reverse("cancel-jobs"), chosen | {"ask": "yes"}).content.decode()
+    assert "Cancel 3 jobs?" in asked
+    assert not Job.objects.filter(state=Job.State.CANCELLED).exists()
+    client.post(reverse("cancel-jobs"), {"job": re.findall(r'name="job" value="([^"]+)"', asked)})
+    assert Job.objects.filter(state=Job.State.CANCELLED, name="sweep").count() == 3
+
+
+def test_the_filters_stay_when_a_tag_is_added(array, member, web):
+    shown = web(member).get(reverse("jobs"), {"tag": "lr=0.1", "array": str(array[0].array_id)}).content.decode()
+    assert '<input type="hidden" name="tag" value="lr=0.1">' in shown
+    assert f'<input type="hidden" name="array" value="{array[0].array_id}">' in shown
+
+
+def test_more_arrays_cost_no_more_queries(array, member, web, submit, django_assert_max_num_queries):
+    client = web(member)
+    with django_assert_max_num_queries(40) as few:
+        client.get(reverse("jobs"))
+    for number in range(4):
+        submit(name=f"sweep-{number}", array={"start": 0, "end": 9})
+    with django_assert_max_num_queries(len(few)):
+        client.get(reverse("jobs"))
