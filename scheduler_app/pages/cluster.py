@@ -1,5 +1,6 @@
 """Cluster page: every GPU with the job that holds it; drain, cordon and resume of nodes."""
 
+from collections.abc import Sequence
 from itertools import groupby
 
 from django.contrib import messages
@@ -21,9 +22,14 @@ from scheduler_app.explain.drain_estimate import describe, occupancies
 from scheduler_app.operations.gpu_occupancy import gpu_counts, gpus_by_node
 from scheduler_app.operations.joined_machines import joined_machines
 from scheduler_app.pages.base import SignedInRequest, show_error
+from scheduler_app.pages.gpu_colours import CHOICES, colours_of, in_words
 from scheduler_app.windows.reading import read_windows
 
 NODES_PER_PAGE = 60
+DENSE_NODES_PER_PAGE = 250
+DENSE_FROM = 160
+"""GPUs from which the dense view is the usual one."""
+VIEWS = ("nodes", "dense")
 MOST_WINDOWS = 10
 """Windows that are shown, those that begin first."""
 
@@ -47,8 +53,12 @@ def cluster(request: SignedInRequest) -> HttpResponse:
     """Nodes by GPU type, with their GPUs: those that match the filters, so many on a page."""
     nodes_by_type = Node.objects.current().select_related("gpu_type").order_by("gpu_type__name", "name")
     filtered = NodeFilter(request.GET, queryset=nodes_by_type)
-    page = Paginator(filtered.qs, NODES_PER_PAGE).get_page(request.GET.get("page"))
+    counts = gpu_counts()
+    view = _choice(request, "view", VIEWS, usual=VIEWS[sum(count.total for count in counts) > DENSE_FROM])
+    per_page = DENSE_NODES_PER_PAGE if view == "dense" else NODES_PER_PAGE
+    page = Paginator(filtered.qs, per_page).get_page(request.GET.get("page"))
     nodes, now = gpus_by_node(request.user, list(page.object_list)), timezone.now()
+    colours = colours_of(nodes, _choice(request, "colour", CHOICES, usual=CHOICES[0]))
     clearing = occupancies([held.node for held in nodes if held.node.state != Node.State.READY], now)
     words = {name: describe(found, now) for name, found in clearing.items()}
     engines = Engine.objects.in_bulk(field_name="name")
@@ -56,7 +66,12 @@ def cluster(request: SignedInRequest) -> HttpResponse:
         (
             kind,
             [
-                (held, words.get(held.node.name, ""), engine_message(held.node, engines[str(held.node.engine_id)]))
+                (
+                    held,
+                    words.get(held.node.name, ""),
+                    engine_message(held.node, engines[str(held.node.engine_id)]),
+                    in_words(held),
+                )
                 for held in of_type
             ],
         )
@@ -68,12 +83,22 @@ def cluster(request: SignedInRequest) -> HttpResponse:
         "types": types,
         "filter": filtered,
         "page": page,
-        "gpu_counts": gpu_counts(),
+        "gpu_counts": counts,
+        "view": view,
+        "views": VIEWS,
+        "colours": colours,
+        "colour_choices": CHOICES,
         "silent_engines": silent,
         "local_engine": LOCAL_ENGINE,
         "machines": joined_machines(request.user, now),
     }
     return render(request, "scheduler_app/cluster.html", context)
+
+
+def _choice(request: SignedInRequest, name: str, choices: Sequence[str], *, usual: str) -> str:
+    """The choice in the address; an unknown one is the usual."""
+    asked = request.GET.get(name, usual)
+    return asked if asked in choices else usual
 
 
 @login_required

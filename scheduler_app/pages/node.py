@@ -15,9 +15,10 @@ from django.views.decorators.http import require_safe
 from cluster_app.lending import hours_of
 from cluster_app.models import Gpu, Node, NodeInterval
 from estimation.node_lifetimes import kaplan_meier
-from jobs_app.models import Job
+from jobs_app.models import Attempt, Job
 from scheduler_app.explain.drain_estimate import occupancies
 from scheduler_app.gpu_watch.history import GpuNow, course_of_node, gpus_now
+from scheduler_app.models import GpuClaim
 from scheduler_app.pages.base import SignedInRequest
 from scheduler_app.pages.gpu_charts import gpu_figures
 from scheduler_app.round.node_lifetimes import known_lifetimes
@@ -28,6 +29,8 @@ LEAST_LOSSES = 3
 """With fewer of its own, a node's survival curve is that of its capacity type."""
 MOST_INTERVALS = 5000
 SHOWN = 20
+MOST_CLAIMS = 400
+"""Claims on its GPUs among which the latest attempts are sought."""
 CHARTED = timedelta(hours=24)
 """What charts of its GPUs show."""
 
@@ -52,6 +55,7 @@ def node(request: SignedInRequest, name: str) -> HttpResponse:
         "figures": gpu_figures(course_of_node(seen.pk, now - CHARTED, now)),
         "gpus": (gpus := _gpus(seen, now)),
         "slowness": _slowness_of_node([gpu for gpu, _ in gpus]),
+        "attempts": _attempts_lately(request, seen),
         "events": seen.events.select_related("actor")[:SHOWN],
     }
     return render(request, "scheduler_app/node.html", context)
@@ -63,6 +67,14 @@ def _occupancy(request: SignedInRequest, node: Node, now: datetime) -> dict[str,
     found = occupancies([node], now, if_state=Node.State.CORDONED if in_service else None)[node.name]
     seen = Job.objects.visible_to(request.user).filter(pk__in=[job.pk for job in found.jobs])
     return {"occupancy": found, "in_service": in_service, "jobs": seen[:SHOWN]}
+
+
+def _attempts_lately(request: SignedInRequest, node: Node) -> list[Attempt]:
+    """The latest attempts with a claim on its GPUs, of jobs that the user may see."""
+    claims = GpuClaim.objects.filter(gpu__node=node).order_by("-pk").values_list("attempt", flat=True)[:MOST_CLAIMS]
+    jobs = Job.objects.visible_to(request.user)
+    attempts = Attempt.objects.filter(pk__in=list(claims), job__in=jobs).select_related("job__team", "gpu_type")
+    return list(attempts.order_by("-pk")[:SHOWN])
 
 
 def _gpus(node: Node, now: datetime) -> list[tuple[Gpu, GpuNow | None]]:

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from allocation.policies.parameters import Parameter
-from jobs_app.models import Job
+from jobs_app.models import Attempt, Job
 from scheduler_app.explain.array_progress import ArrayProgress
 from scheduler_app.job_forecasts.showing import Interval, ShownForecast
 from scheduler_app.job_forecasts.wording import BEYOND, duration_words, interval_words
@@ -36,6 +36,12 @@ def duration(seconds: float | None) -> str:
 @register.filter
 def duration_since(start: datetime | None) -> str:
     return duration((timezone.now() - start).total_seconds()) if start else NOTHING
+
+
+@register.filter
+def held_s(attempt: Attempt) -> float | None:
+    """Seconds from the claim to the end of an attempt; None before its end."""
+    return (attempt.ended_at - attempt.claimed_at).total_seconds() if attempt.ended_at else None
 
 
 @register.filter
@@ -204,6 +210,11 @@ def any_in(names: Any, others: set[str]) -> bool:
 @register.filter
 def minus(one: float, other: float) -> float:
     return one - other
+
+
+@register.filter
+def times(one: int, other: int) -> int:
+    return one * other
 
 
 @register.filter

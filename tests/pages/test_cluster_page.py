@@ -1,16 +1,23 @@
 """The page Cluster of a large cluster: so many nodes on a page, and filters that find one."""
 
 import re
+from collections import Counter
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from cluster_app.models import GpuType, Node
 from cluster_app.services import add_node
+from scheduler_app.models import GpuClaim
 from scheduler_app.pages import cluster as cluster_page
+from scheduler_app.pages.charts import OKABE_ITO
 from scheduler_app.pages.cluster import NODES_PER_PAGE
+from scheduler_app.round.dispatch import promote_waiting_claims
+from tests.pages.conftest import decide
 
 
 @pytest.fixture
@@ -68,3 +75,71 @@ def test_a_page_costs_as_many_queries_however_many_nodes_there_are(
     monkeypatch.setattr(cluster_page, "NODES_PER_PAGE", 2)
     with django_assert_max_num_queries(len(asked)):
         assert len(shown(client)) == 2
+
+
+# -- colours and density -----------------------------------------------------------------------------------------
+
+
+def tints(page: str) -> list[str]:
+    return re.findall(r'<rect class="(tint-\d|dense-\w+)"', page)
+
+
+@pytest.fixture
+def placed(submit) -> None:
+    """Two jobs of one team on three GPUs, one of another team, and idle GPUs."""
+    submit(name="wide", gpus=2)
+    submit(name="narrow", gpus=1)
+    submit(name="other", gpus=1, team="language")
+    decide()
+    promote_waiting_claims(timezone.now())
+
+
+def test_gpus_of_one_job_have_one_colour_and_those_of_a_team_another(placed: None, member: User, web) -> None:
+    client = web(member)
+    by_job, by_team, plain = (
+        Counter(tints(client.get(reverse("cluster"), {"view": "dense", "colour": by}).content.decode()))
+        for by in ("job", "team", "condition")
+    )
+    assert sorted(count for name, count in by_job.items() if name.startswith("tint")) == [1, 1, 2]
+    assert sorted(count for name, count in by_team.items() if name.startswith("tint")) == [1, 3]
+    assert plain["dense-busy"] == 4
+    assert by_job["dense-idle"] == plain["dense-idle"] > 0
+
+
+def test_the_legend_names_teams_and_counts_their_gpus(placed: None, member: User, web) -> None:
+    page = " ".join(web(member).get(reverse("cluster"), {"colour": "team"}).content.decode().split())
+    assert re.search(r'</span>vision <span class="dim num">3</span>', page)
+    assert re.search(r'</span>language <span class="dim num">1</span>', page)
+
+
+def test_jobs_of_other_teams_have_neither_colour_nor_name(placed: None, stranger: User, web) -> None:
+    page = web(stranger).get(reverse("cluster"), {"view": "dense", "colour": "job"}).content.decode()
+    assert not [name for name in tints(page) if name.startswith("tint")]
+    assert "wide" not in page
+    assert "another team" in page
+
+
+def test_a_large_cluster_is_dense_on_one_small_page(
+    cluster: None, member: User, web, django_assert_max_num_queries
+) -> None:
+    kind = GpuType.objects.earliest("pk")
+    for number in range(125):
+        add_node(f"rack-{number:03}", kind, gpus=8, cpus=64, memory_mib=1024)
+    client = web(member)
+    with django_assert_max_num_queries(20):
+        page = client.get(reverse("cluster")).content.decode()
+    assert len(tints(page)) >= 1000
+    assert len(page) < 300_000
+
+
+def test_colours_of_the_style_sheet_are_those_of_charts() -> None:
+    css = (settings.BASE_DIR / "static/motley/motley.css").read_text()
+    assert re.findall(r"\.tint-\d { fill: (#\w+);", css) == [colour.lower() for colour in OKABE_ITO]
+
+
+def test_a_node_lists_the_attempts_on_its_gpus_of_jobs_that_one_may_see(
+    placed: None, member: User, stranger: User, web
+) -> None:
+    node = GpuClaim.objects.select_related("gpu__node").filter(attempt__job__name="wide").earliest("pk").gpu.node
+    lately = [web(user).get(reverse("node", args=[node.name])).content.decode() for user in (member, stranger)]
+    assert ["?tab=attempts" in page for page in lately] == [True, False]
