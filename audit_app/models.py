@@ -41,6 +41,7 @@ class Action(models.TextChoices):
     TOKEN_REVOKE = "token.revoke", "revoked a token"
     SECRET_SET = "secret.set", "set a secret"
     SECRET_DELETE = "secret.delete", "deleted a secret"
+    BACKUP = "backup", "backed the service up"
     LOGIN = "login", "signed in"
     LOGIN_FAILED = "login.failed", "could not sign in"
     LOGIN_LOCKED = "login.locked", "was locked out"

@@ -64,6 +64,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "axes.middleware.AxesMiddleware",
     "config.middleware.DatabaseBusy",
+    "config.middleware.forms_only",
 ]
 
 MOTLEY_DEMO: bool = env.bool("MOTLEY_DEMO", default=False)
