@@ -48,6 +48,7 @@ class Action(models.TextChoices):
     TARGET_ADD = "notification.add", "added a target of notifications"
     TARGET_CHANGE = "notification.change", "changed a target of notifications"
     TARGET_DELETE = "notification.delete", "deleted a target of notifications"
+    BACKUP = "backup", "backed the service up"
     LOGIN = "login", "signed in"
     LOGIN_FAILED = "login.failed", "could not sign in"
     LOGIN_LOCKED = "login.locked", "was locked out"

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import is_valid_path, reverse
 from django_structlog.middlewares import RequestMiddleware
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
@@ -67,6 +67,26 @@ def permissions_policy(get_response: Answer) -> Answer:
         return response
 
     return answer
+
+
+def forms_only(get_response: Answer) -> Answer:
+    """A page in place of the empty 405 of an address that takes forms alone, with the way back."""
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        if response.status_code != 405 or is_rest(request) or request.method not in ("GET", "POST"):
+            return response
+        page = render(request, "405.html", {"back": _page_above(request.path)}, status=405)
+        page["Allow"] = response["Allow"]
+        return page
+
+    return answer
+
+
+def _page_above(path: str) -> str:
+    """The address one level up, if there is something; else Home."""
+    above = path.rstrip("/").rpartition("/")[0]
+    return above if above and is_valid_path(above) else reverse("home")
 
 
 class DatabaseBusy:

@@ -66,6 +66,7 @@ MIDDLEWARE = [
     "axes.middleware.AxesMiddleware",
     "config.middleware.DatabaseBusy",
     "config.query_parameters.RefuseUnknownParameters",
+    "config.middleware.forms_only",
 ]
 
 MOTLEY_DEMO: bool = env.bool("MOTLEY_DEMO", default=False)

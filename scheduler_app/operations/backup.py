@@ -14,6 +14,8 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
+from audit_app.models import Action, AuditEntry
+from audit_app.services import note
 from database.dump import dump_database
 from jobs_app.code.storage import code_root
 from jobs_app.job_archive import archive_files
@@ -52,6 +54,17 @@ def write_backup(file: IO[bytes]) -> Manifest:
         with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=3) as packed:
             _pack({MANIFEST: written, **paths}, packed)
     return manifest
+
+
+def note_backup(manifest: Manifest, file: str) -> None:
+    """Put the backup on the audit list, where the page Site finds the last one."""
+    archives = len(manifest["members"]) - 1
+    text = f"{manifest['database']} database and {archives} archives"
+    note(Action.BACKUP, actor=None, target="" if file == "-" else str(Path(file).absolute()), message=text)
+
+
+def last_backup() -> AuditEntry | None:
+    return AuditEntry.objects.filter(action=Action.BACKUP).first()
 
 
 def _pack(paths: Mapping[str, Path], file: gzip.GzipFile) -> None:

@@ -64,6 +64,18 @@ def _are_applied() -> bool:
 _seen_applied: list[bool] = []
 
 
+def redis_version() -> str:
+    """Version of the broker; empty: there is none, or it does not answer."""
+    if not settings.MOTLEY_HAS_BROKER:
+        return ""
+    from redis import RedisError  # only a broker needs it
+
+    try:
+        return str(_redis().info("server")["redis_version"])
+    except RedisError:
+        return ""
+
+
 @cache
 def _redis() -> "Redis":
     from redis import Redis

@@ -18,6 +18,7 @@ from jobs_app.forms import JobForm, field_of, fields_of
 from jobs_app.job_archive import archived_job
 from jobs_app.models import Job
 from jobs_app.submission.conversion import parse_yaml, spec_of, write_yaml
+from jobs_app.submission.needs_by_name import with_ids
 from jobs_app.submission.submit import admitted, cloned_spec, enter
 from rest.errors import Fault
 from scheduler_app.explain.dry_run import dry_run
@@ -48,7 +49,7 @@ def check_job(request: SignedInRequest) -> JsonResponse:
     except InvalidSpec as error:
         return JsonResponse(_faults(error.faults))
     try:
-        plan = dry_run(spec, owner=request.user)
+        plan = dry_run(with_ids(spec, request.user), owner=request.user)
     except InvalidSpec as error:
         return JsonResponse(other | _faults(error.faults))
     shown = render_to_string("scheduler_app/_plan.html", {"plan": plan}, request)
@@ -60,7 +61,8 @@ def check_job(request: SignedInRequest) -> JsonResponse:
 def forecast_job(request: SignedInRequest) -> JsonResponse:
     """JSON for the script when the user has stopped typing: when the job would start and end. Writes nothing."""
     try:
-        asked = admitted(_read(request)[0], request.user, administrator=request.user.is_staff)
+        spec = with_ids(_read(request)[0], request.user)
+        asked = admitted(spec, request.user, administrator=request.user.is_staff)
     except InvalidSpec:
         return JsonResponse({"forecast": ""})  # the check names the faults
     found = forecast_plan(asked, request.user, timezone.now())
@@ -157,7 +159,7 @@ def _parsed(text: str) -> Spec:
 
 
 def _submit(request: SignedInRequest, spec: Spec) -> HttpResponse:
-    asked = admitted(spec, request.user, administrator=request.user.is_staff)
+    asked = admitted(with_ids(spec, request.user), request.user, administrator=request.user.is_staff)
     (asked,) = with_budget_notes([asked], timezone.now())
     job = enter(asked)
     messages.success(request, f"{job.name} has been submitted. {asked.note}".strip())

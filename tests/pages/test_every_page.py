@@ -81,6 +81,7 @@ PAGES: dict[str, Row] = {
     "estimates": LIST,
     "forecasts": LIST,
     "retention": Row(member=403, stranger=403),
+    "site": Row(member=403, stranger=403),
     "teams": LIST,
     "team": Row(of="team", stranger=404),
     "act-on-team": Row(of="team", stranger=404, member=403, staff=302, also=("limits",), post={}),

@@ -261,3 +261,44 @@ def preempted(lab) -> Job:
     requeue_job(job, actor=lab.user())
     lab.until(lambda: job.attempts.filter(number=1, state=Attempt.State.ENDED).exists())  # a second may run already
     return job
+
+
+@pytest.mark.parametrize(("address", "back"), [("/jobs/{job}/hold", "/jobs/{job}"), ("/policies/fifo/choose", "/")])
+def test_an_address_of_a_button_opened_as_a_page_leads_back(jobs, member, web, address, back):
+    answer = web(member).get(address.format(job=jobs[0].pk))
+    assert (answer.status_code, answer["Allow"]) == (405, "POST")
+    assert f'href="{back.format(job=jobs[0].pk)}">Go back' in answer.content.decode()
+
+
+def test_the_form_takes_names_of_jobs_to_wait_for(submit, member, web):
+    first, task = submit(name="prepare"), submit(name="sweep", array={"start": 0, "end": 3})
+    web(member).post(reverse("new-job"), FORM | {"more": "after: [prepare, {job: 'sweep[2]', on: end}]"})
+    waited_for = Job.objects.get(name="train").needs.order_by("parent__name").values_list("parent__name", "on")
+    assert list(waited_for) == [("prepare", "success"), ("sweep", "end")]
+    assert first.needed_by.exists()
+    assert Job.objects.get(array=task.array, array_index=2).needed_by.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nobody", "There is no job nobody"),
+        ("sweep", "an array: give one of its tasks"),
+        ("two", "Several jobs are named two"),
+    ],
+)
+def test_a_name_that_tells_no_one_job_is_refused_at_the_form(submit, member, web, name, says):
+    submit(name="sweep", array={"start": 0, "end": 3})
+    for _ in range(2):
+        submit(name="two")
+    page = web(member).post(reverse("new-job"), FORM | {"more": f"after: [{name}]"}).content.decode()
+    assert says in page
+    assert not Job.objects.filter(name="train").exists()
+
+
+def test_jobs_of_other_teams_are_not_waited_for_by_name(submit, stranger, web):
+    submit(name="prepare")
+    page = (
+        web(stranger).post(reverse("new-job"), FORM | {"team": "speech", "more": "after: [prepare]"}).content.decode()
+    )
+    assert "There is no job prepare, or you may not see it." in page

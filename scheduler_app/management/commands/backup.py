@@ -9,7 +9,7 @@ from typing import IO, Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from database.dump import DumpFailed
-from scheduler_app.operations.backup import Manifest, write_backup
+from scheduler_app.operations.backup import Manifest, note_backup, write_backup
 
 
 class Command(BaseCommand):
@@ -27,6 +27,7 @@ class Command(BaseCommand):
         except (OSError, DumpFailed) as error:
             raise CommandError(f"No backup was written. {error}") from error
         members = len(manifest["members"])
+        note_backup(manifest, options["file"])
         self.stderr.write(f"Backed up the {manifest['database']} database and {members - 1} archives of code.")
 
     def _write(self, name: str) -> Manifest:
