@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('cluster_app', '0025_node_event_by_time'),
+        ('cluster_app', '0026_retirement'),
     ]
 
     operations = [
