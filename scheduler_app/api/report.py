@@ -4,7 +4,9 @@ from datetime import date, datetime
 from typing import Any
 
 from django.conf import settings
+from django.http import StreamingHttpResponse
 from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -15,6 +17,8 @@ from jobs_app.measurement.energy import ENERGY_SOURCES
 from jobs_app.permissions import NotForJobs, caller
 from rest.bodies import Text
 from rest.query import query_of
+from rest.spreadsheets import CSV, csv_answer
+from scheduler_app.fairness.csv_reports import report_rows
 from scheduler_app.fairness.monthly_report import known_since, read_reports
 from scheduler_app.fairness.team_months import month_of
 
@@ -88,6 +92,21 @@ class ReportAnswer(serializers.Serializer[Any]):
     known_since = serializers.CharField(help_text="The first month of which there is a report.")
     currency = serializers.CharField(help_text="Of costs; empty: the site names none.")
     teams = TeamReportAnswer(many=True)
+
+
+class ReportCsvView(APIView):
+    """The same for spreadsheets: a line for each team, each of its GPU types, and each of its members."""
+
+    permission_classes = (NotForJobs,)
+
+    @extend_schema(
+        parameters=[ReportQuery], responses={(200, CSV): OpenApiTypes.STR}, summary="Monthly report of teams, as CSV"
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        asked, now = query_of(request, ReportQuery), timezone.now()
+        month: date = asked.get("month", month_of(now.date()))
+        found = read_reports(month, caller(request), now, team=asked.get("team", ""))
+        return csv_answer(report_rows(found), name=f"report-{month:%Y-%m}.csv")
 
 
 class ReportView(APIView):

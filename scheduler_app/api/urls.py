@@ -18,10 +18,10 @@ from scheduler_app.api.jobs import ExplainView
 from scheduler_app.api.lab_applying import LabApplyView, LabPreviewView
 from scheduler_app.api.logs import LogView
 from scheduler_app.api.merged_log import MergedLogView
-from scheduler_app.api.report import ReportView
+from scheduler_app.api.report import ReportCsvView, ReportView
 from scheduler_app.api.sessions import SessionView
 from scheduler_app.api.timeline import TimelineView
-from scheduler_app.api.usage import UsageView
+from scheduler_app.api.usage import UsageCsvView, UsageView
 
 urlpatterns = [
     path("agent/join", JoinView.as_view(), name="agent-join"),
@@ -45,6 +45,8 @@ urlpatterns = [
     path("lab/runs/<int:pk>/preview", LabPreviewView.as_view(), name="lab-run-preview"),
     path("lab/runs/<int:pk>/apply", LabApplyView.as_view(), name="lab-run-apply"),
     path("usage", UsageView.as_view(), name="usage-report"),
+    path("usage.csv", UsageCsvView.as_view(), name="usage-csv"),
+    path("report.csv", ReportCsvView.as_view(), name="report-csv"),
     path("report", ReportView.as_view(), name="monthly-report"),
     path("jobs/<uuid:pk>/logs", LogView.as_view(), name="job-logs"),
     path("jobs/<uuid:pk>/merged-log", MergedLogView.as_view(), name="job-merged-log"),

@@ -3,7 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
+from django.http import StreamingHttpResponse
 from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -14,6 +16,8 @@ from jobs_app.measurement.energy import ENERGY_SOURCES
 from jobs_app.permissions import NotForJobs, caller
 from rest.bodies import Text
 from rest.query import query_of
+from rest.spreadsheets import CSV, csv_answer
+from scheduler_app.fairness.csv_reports import usage_rows
 from scheduler_app.fairness.usage_report import Period, usage_between
 
 MOST_DAYS = 93
@@ -58,6 +62,23 @@ class UsageAnswer(serializers.Serializer[Any]):
     until = serializers.DateField()
     by = serializers.ChoiceField([period.value for period in Period])
     rows = UsageRow(many=True)
+
+
+class UsageCsvView(APIView):
+    """The same for spreadsheets."""
+
+    permission_classes = (NotForJobs,)
+
+    @extend_schema(
+        parameters=[UsageQuery],
+        responses={(200, CSV): OpenApiTypes.STR},
+        summary="GPU hours, energy and cost per team and GPU type, as CSV",
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        asked = query_of(request, UsageQuery)
+        by = Period(asked["by"])
+        found = usage_between(asked["since"], asked["until"], caller(request), by=by, team=asked.get("team", ""))
+        return csv_answer(usage_rows(found, by), name=f"usage-by-{by.value}.csv")
 
 
 class UsageView(APIView):

@@ -1,13 +1,11 @@
 """Shared by the views of pages: the signed-in request, pagination, error messages, visible jobs, CSV."""
 
-import csv
-from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.db.models import F, Model, Prefetch, QuerySet
-from django.http import Http404, HttpRequest, StreamingHttpResponse
+from django.http import Http404, HttpRequest
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
@@ -53,18 +51,3 @@ def job_rows(user: User) -> JobQuerySet:
 def emulated_nodes() -> set[str]:
     """Names of the nodes whose GPUs are emulated."""
     return set(Node.objects.filter(emulated=True).values_list("name", flat=True))
-
-
-class _Echo:
-    """A file that hands back what is written: rows of CSV one by one."""
-
-    def write(self, row: str) -> str:
-        return row
-
-
-def csv_answer(rows: Iterable[Sequence[Any]], *, name: str) -> StreamingHttpResponse:
-    """The rows as a file for spreadsheets, sent one after the other."""
-    written = csv.writer(_Echo())
-    lines: Iterator[str] = (written.writerow(row) for row in rows)
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingHttpResponse(lines, content_type="text/csv", headers=headers)

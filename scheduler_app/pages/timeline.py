@@ -17,7 +17,8 @@ from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
 
 from cluster_app.models import GpuType, Node
-from scheduler_app.pages.base import SignedInRequest, csv_answer
+from rest.spreadsheets import csv_answer
+from scheduler_app.pages.base import SignedInRequest
 from scheduler_app.pages.charts import Figure
 from scheduler_app.pages.timeline_by_node import LinkOfWindow, rows_by_node
 from scheduler_app.pages.timeline_chart import Chart, timeline_figure

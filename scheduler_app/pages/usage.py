@@ -1,6 +1,5 @@
 """Usage page: budgets; GPU hours, energy and cost of teams by month, as a table and as CSV."""
 
-from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from typing import Any
 
@@ -11,12 +10,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from jobs_app.measurement.energy import Energy
+from rest.spreadsheets import csv_answer
 from scheduler_app.fairness.budgets import budgets_seen_by
-from scheduler_app.fairness.usage_report import Period, Usage, usage_between
-from scheduler_app.pages.base import SignedInRequest, csv_answer
-from simulation.traces.motley_csv import as_text
-
-COLUMNS = ("month", "team", "gpu_type", "gpu_hours", "work_gpu_hours", "cost", "energy_kwh", "energy_source")
+from scheduler_app.fairness.csv_reports import usage_rows
+from scheduler_app.fairness.usage_report import Period, usage_between
+from scheduler_app.pages.base import SignedInRequest
 
 
 @login_required
@@ -26,7 +24,7 @@ def usage_page(request: SignedInRequest) -> HttpResponseBase:
     today = timezone.now().date()
     rows = usage_between(_a_year_before(today), today, request.user, by=Period.MONTH)
     if request.GET.get("format") == "csv":
-        return csv_answer(_csv_rows(rows), name="usage-by-month.csv")
+        return csv_answer(usage_rows(rows, Period.MONTH), name="usage-by-month.csv")
     context: dict[str, Any] = {
         "budgets": budgets_seen_by(request.user, timezone.now()),
         "rows": rows,
@@ -41,12 +39,3 @@ def usage_page(request: SignedInRequest) -> HttpResponseBase:
 def _a_year_before(today: date) -> date:
     """First day of the month eleven months before."""
     return date(today.year - 1 + today.month // 12, today.month % 12 + 1, 1)
-
-
-def _csv_rows(rows: Iterable[Usage]) -> Iterator[Sequence[Any]]:
-    yield COLUMNS
-    for row in rows:
-        amounts = (round(row.gpu_hours, 3), round(row.work_gpu_hours, 3), round(row.cost, 2))
-        energy = "" if row.energy_kwh is None else round(row.energy_kwh, 4)
-        named = (f"{row.period:%Y-%m}", as_text(row.team), as_text(row.gpu_type))
-        yield (*named, *amounts, energy, row.energy_source.value)

@@ -110,6 +110,18 @@ def test_the_page_shows_twelve_months_and_gives_them_as_csv(night: Lab) -> None:
     assert f"{today:%Y-%m},vision,a100,2.0,0.0,6.0,0.8,power" in lines
 
 
+def test_rest_gives_days_and_months_as_csv_with_the_same_query(night: Lab) -> None:
+    today = timezone.now().date()
+    DailyUsage.objects.create(team=night.team(), gpu_type=GpuType.objects.get(), day=today, gpu_s=7200)
+    ada = caller(night.user())
+    answer = ada.get(f"{USAGE}.csv", {"by": "day", "since": f"{today:%F}"})
+    assert answer.getvalue().decode().splitlines() == [
+        "day,team,gpu_type,gpu_hours,work_gpu_hours,cost,energy_kwh,energy_source",
+        f"{today:%F},vision,a100,2.0,0.0,6.0,0.8,power",
+    ]
+    assert ada.get(f"{USAGE}.csv", {"by": "year"}).status_code == 400
+
+
 def test_it_stays_when_the_jobs_are_archived_and_the_minutes_deleted(lab: Lab, settings: Settings) -> None:
     settings.MOTLEY_ARCHIVE_ROOT = lab.root / "archive"
     lab.node("n1")

@@ -237,7 +237,7 @@ def test_the_page_and_its_csv_have_the_month(march: Lab, settings: Settings) -> 
     page = browser.get("/report?month=2026-03").content.decode()
     assert "Report, March 2026" in page
     assert 'id="report-vision"' in page
-    lines = browser.get("/report?month=2026-03&format=csv").content.decode().splitlines()
+    lines = browser.get("/report?month=2026-03&format=csv").getvalue().decode().splitlines()
     assert lines[0].startswith("month,team,kind,name,gpu_hours,work_gpu_hours,cost,currency,")
     assert lines[1].startswith("2026-03,vision,team,,2.0,1.0,4.0,EUR,")
     assert ",1,1,0,0,7200.0,10440.0,1,0.25,1.0," in lines[1]
@@ -245,6 +245,8 @@ def test_the_page_and_its_csv_have_the_month(march: Lab, settings: Settings) -> 
         ["gpu_type", "a100", "2.0"], ["member", "ada", "3.0"], ["member", "bob", "1.0"],
     ]  # fmt: skip
     assert {line.count(",") for line in lines} == {19}
+    over_rest = browser.get("/api/v1/report.csv?month=2026-03")
+    assert (over_rest["Content-Type"], over_rest.getvalue().decode().splitlines()) == ("text/csv", lines)
 
 
 def test_no_cell_of_a_csv_begins_a_formula(lab: Lab, plain_static: None) -> None:
