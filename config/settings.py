@@ -242,6 +242,11 @@ SPECTACULAR_SETTINGS = {
         "RateSource": "jobs_app.models.Attempt.RateSource",
         "AttemptCpuMemory": "jobs_app.models.Attempt.CpuMemory",
         "EnergySource": "jobs_app.measurement.energy.EnergySource",
+        "EventEnum": "scheduler_app.models.KeptForecast.Event",
+        "NotificationEvent": "jobs_app.models.NotificationTarget.Event",
+        "NotificationKind": "jobs_app.models.NotificationTarget.Kind",
+        "NotificationState": "jobs_app.models.Notification.State",
+        "ChosenEvent": "jobs_app.models.NotificationTarget.CHOSEN",
         "PolicyCpuMemory": "scheduler_app.models.PolicySetting.CpuMemory",
     },
 }

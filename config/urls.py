@@ -23,6 +23,7 @@ from scheduler_app.api.job_history import AttemptViewSet, EventViewSet
 from scheduler_app.api.jobs import JobViewSet
 from scheduler_app.api.lab import LabRunViewSet
 from scheduler_app.api.nodes import NodeViewSet
+from scheduler_app.api.notifications import NotificationTargetViewSet, NotificationViewSet
 from scheduler_app.api.policies import PolicyViewSet
 from scheduler_app.api.rounds import RoundViewSet
 from scheduler_app.api.secrets import SecretViewSet
@@ -54,6 +55,8 @@ router.register("teams", TeamViewSet, basename="team")
 router.register("policies", PolicyViewSet, basename="policy")
 router.register("throughputs", ThroughputViewSet, basename="throughput")
 router.register("secrets", SecretViewSet, basename="secret")
+router.register("notification-targets", NotificationTargetViewSet, basename="notification-target")
+router.register("notifications", NotificationViewSet, basename="notification")
 router.register("lab/runs", LabRunViewSet, basename="lab-run")
 router.register("tokens", TokenViewSet, basename="token")
 

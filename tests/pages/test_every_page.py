@@ -9,11 +9,12 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, resolve, reverse
 
 from cluster_app.models import Node
-from jobs_app.models import ApiToken, Job
+from jobs_app.models import ApiToken, Job, Notification
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import issue_token
 from scheduler_app.models import LabRun, PolicySetting
 from scheduler_app.operations.client_wheel import wheel_name
+from tests.notification_server import webhook_of
 from tests.screenshots import ADMINISTRATOR as OF_ADMINISTRATORS
 from tests.screenshots import PAGES as SCREENSHOTS
 
@@ -87,6 +88,9 @@ PAGES: dict[str, Row] = {
     "act-on-team": Row(of="team", stranger=404, member=403, staff=302, also=("limits",), post={}),
     "secrets": LIST,
     "delete-secret": Row(of="secret", stranger=404, member=302, staff=302, post={}),
+    "notifications": LIST,
+    "act-on-target": Row(of="target", stranger=404, member=302, staff=404, post={}, also=("test",)),
+    "send-notification": Row(of="notification", stranger=404, member=302, staff=404, post={}),
     "tokens": LIST,
     "revoke-token": Row(of="token", stranger=404, member=302, staff=404, post={}),
     "change-password": LIST,
@@ -125,6 +129,7 @@ def test_every_address_has_a_row():
 def places(decided, member) -> dict[str, Any]:
     issue_token(member, name="test", scope=ApiToken.Scope.READ)
     job = Job.objects.filter(state=Job.State.QUEUED).first()
+    target = webhook_of(member)
     return {
         "job": job.pk,
         "team": job.team.name,
@@ -134,6 +139,8 @@ def places(decided, member) -> dict[str, Any]:
         "lab": LabRun.objects.create(owner=member, days=7, policies=["fifo"]).pk,
         "setting": PolicySetting.objects.create().pk,
         "secret": set_secret("KEY", "long enough", team=job.team, actor=member).pk,
+        "target": target.pk,
+        "notification": Notification.objects.create(target=target, event="test", key="1", facts={"by": "mia"}).pk,
         "run": LabRun.objects.create(owner=member, days=7, policies=["fifo"]).pk,
         "token": ApiToken.objects.get(user=member).pk,
     }

@@ -155,7 +155,20 @@ MOST_ALIKE = 4
 
 
 @pytest.mark.parametrize(
-    "page", [*LISTS, "energy", "usage", "estimates", "forecasts", "retention", "secrets", "node", "round", *TABS]
+    "page",
+    [
+        *LISTS,
+        "energy",
+        "usage",
+        "estimates",
+        "forecasts",
+        "retention",
+        "secrets",
+        "notifications",
+        "node",
+        "round",
+        *TABS,
+    ],
 )
 def test_no_statement_is_sent_row_by_row(page, decided, staff, web):
     promote_waiting_claims(timezone.now())

@@ -36,6 +36,12 @@ def for_all(*, body: Any = None, done: int = 200) -> Row:
     return Row(job=403, stranger=done, reader=done, member=done, clerk=done, staff=done, body=body)
 
 
+def own_target(*, done: int, body: Any = None) -> Row:
+    """Changes a target of the member's own."""
+    return Row(job=403, stranger=404, reader=403, member=done, clerk=404, staff=404, body=body)
+
+
+TARGET = {"kind": "webhook", "address": "https://example.org/hook", "events": ["job_ended"]}
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
 HOUR = {"begins_at": TOMORROW.isoformat(), "ends_at": (TOMORROW + timedelta(hours=1)).isoformat()}
 WINDOW = {"reason": "fan", "nodes": ["n1"], **HOUR}
@@ -123,6 +129,13 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/secrets": for_all(),
     "POST /api/v1/secrets": Row(403, 201, 403, 201, 201, 201, body={"name": "KEY", "value": "long enough"}),
     "DELETE /api/v1/secrets/{id}": Row(job=403, stranger=404, reader=403, member=204, clerk=403, staff=403),
+    "GET /api/v1/notification-targets": for_all(),
+    "POST /api/v1/notification-targets": Row(403, 201, 403, 201, 201, 201, body=TARGET),
+    "PATCH /api/v1/notification-targets/{id}": own_target(done=200, body={"events": ["job_failed"]}),
+    "DELETE /api/v1/notification-targets/{id}": own_target(done=204),
+    "POST /api/v1/notification-targets/{id}/test": own_target(done=202),
+    "GET /api/v1/notifications": for_all(),
+    "POST /api/v1/notifications/{id}/send": own_target(done=202),
     "GET /api/v1/tokens": for_all(),
     "POST /api/v1/tokens": Row(403, 201, 403, 201, 201, 201, body={"name": "new", "scope": "read"}),
     "GET /api/v1/tokens/{id}": OWN_TOKEN,

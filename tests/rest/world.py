@@ -13,12 +13,13 @@ from rest_framework.test import APIClient
 
 from cluster_app.models import GpuType, Node
 from jobs_app.code.storage import store
-from jobs_app.models import ApiToken, Attempt, Budget, Job, TeamQuota
+from jobs_app.models import ApiToken, Attempt, Budget, Job, Notification, TeamQuota
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import JobToken
 from scheduler_app.models import LabRun, PolicySetting, TimeWindow
 from scheduler_app.operations.join_agent import issue_join_token
 from scheduler_app.windows.editing import add_window
+from tests.notification_server import webhook_of
 from tests.rest_callers import Scope, caller, with_token
 from tests.service_lab import Lab
 
@@ -69,6 +70,7 @@ def world(lab: Lab, plain_static: None) -> World:
     callers = {"anonymous": APIClient(), "job": with_token(JobToken.issue(attempt.pk)), **tokens}
     TeamQuota.objects.create(team=ada.teams.get(), gpu_type=GpuType.objects.get(), gpus=2)
     Budget.objects.create(team=ada.teams.get(), gpu_hours=500)
+    target = webhook_of(ada)
     places = {
         "jobs": str(job.pk),
         "arrays": str(lab.submit(name="sweep", array={"start": 0, "end": 1}).array_id),
@@ -82,6 +84,8 @@ def world(lab: Lab, plain_static: None) -> World:
         "rounds": "1",
         "policies": str(PolicySetting.objects.latest("pk").pk),
         "secrets": str(set_secret("OURS", "long enough", team=ada.teams.get(), actor=ada).pk),
+        "notification-targets": str(target.pk),
+        "notifications": str(Notification.objects.create(target=target, event="job_ended", key="1", state="dead").pk),
         "lab": str(LabRun.objects.create(owner=ada, days=7, policies=["fifo"]).pk),
         "tokens": str(ApiToken.objects.filter(user=ada).latest("pk").pk),
     }

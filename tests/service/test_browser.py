@@ -18,7 +18,7 @@ def page(browser: Browser, service: Service) -> Iterator[Page]:
 
 PAGES = (
     *("", "jobs", "jobs/new", "cluster", "rounds", "policies", "lab", "fairness", "utilization"),
-    *("usage", "secrets", "tokens", "audit"),
+    *("usage", "secrets", "notifications", "tokens", "audit"),
 )
 
 
