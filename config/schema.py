@@ -64,7 +64,7 @@ WORDS = {
     "412": "The resource has changed since the caller read it.",
     "413": "The request body is too large.",
     "415": "The body is not JSON.",
-    "416": "The range is not in the log.",
+    "416": "The range is not in the log or file.",
     "422": "The body is not valid; `errors` lists each fault.",
     "429": "Too many requests.",
     "503": "Temporarily not available; see `Retry-After`.",

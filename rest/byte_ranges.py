@@ -1,4 +1,4 @@
-"""Byte ranges of a log: the header `Range` (RFC 9110, section 14)."""
+"""Byte ranges of a log or a file: the header `Range` (RFC 9110, section 14)."""
 
 import re
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ ONE_RANGE = re.compile(r"\s*bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.ASCI
 
 
 class NoSuchRange(APIException):
-    """416: the range begins after the end of the log."""
+    """416: the range begins after the end of the log or file."""
 
     status_code = 416
     default_code = "no_such_range"
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"The log has {size} bytes so far; the range begins after its end.")
+        super().__init__(f"There are {size} bytes so far; the range begins after their end.")
         self.headers = {"Content-Range": f"bytes */{size}"}
 
 
@@ -39,7 +39,7 @@ def is_range_request(header: str) -> bool:
 
 
 def byte_range_of(header: str, size: int) -> ByteRange:
-    """Resolve the header against the size of the log; raise `NoSuchRange` if the range is empty."""
+    """Resolve the header against the size; raise `NoSuchRange` if the range is empty."""
     match = ONE_RANGE.fullmatch(header)
     if match is None:
         raise ValueError(header)

@@ -14,6 +14,7 @@ from scheduler_app.api.forecasts import (
 )
 from scheduler_app.api.gpus import JobGpusView, NodeGpusView
 from scheduler_app.api.history import HistoryView
+from scheduler_app.api.job_files import FileView, FolderView
 from scheduler_app.api.jobs import ExplainView
 from scheduler_app.api.lab_applying import LabApplyView, LabPreviewView
 from scheduler_app.api.logs import LogView
@@ -48,6 +49,8 @@ urlpatterns = [
     path("usage.csv", UsageCsvView.as_view(), name="usage-csv"),
     path("report.csv", ReportCsvView.as_view(), name="report-csv"),
     path("report", ReportView.as_view(), name="monthly-report"),
+    path("jobs/<uuid:pk>/files", FolderView.as_view(), name="job-files"),
+    path("jobs/<uuid:pk>/files/content", FileView.as_view(), name="job-file-content"),
     path("jobs/<uuid:pk>/logs", LogView.as_view(), name="job-logs"),
     path("jobs/<uuid:pk>/merged-log", MergedLogView.as_view(), name="job-merged-log"),
 ]

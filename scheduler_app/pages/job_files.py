@@ -1,7 +1,6 @@
 """Files of a job on its page: a tab that lists its own folder, and the download of one file."""
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,14 +11,13 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
 from engines.job_files import MOST_LISTED
-from engines.protocol import EngineError, NoSuchFile, OpenedFile
+from engines.protocol import EngineError, NoSuchFile
 from jobs_app.models import Attempt, Job
+from scheduler_app.job_folder import AS_IT_IS, FileBlocks, open_file
 from scheduler_app.pages.base import SignedInRequest
 from scheduler_app.round.engine_registry import engine_named
 
-BLOCK_BYTES = 256 * 1024
 LONGEST_PATH = 4096
-AS_IT_IS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
 
 Context = dict[str, Any]
 
@@ -52,11 +50,8 @@ def job_file(request: SignedInRequest, pk: UUID) -> StreamingHttpResponse:
     """Download one file of the job's folder."""
     job = get_object_or_404(Job.objects.visible_to(request.user), pk=pk, files_deleted_at=None)
     path = request.GET.get("path", "")[:LONGEST_PATH]
-    launched = job.attempts.exclude(launched_at=None).last()
-    if launched is None:
-        raise Http404
     try:
-        opened = engine_named(launched.engine).open_file(str(job.pk), path)
+        opened = open_file(job, path)
     except EngineError as error:
         raise Http404 from error
     headers = AS_IT_IS | {
@@ -64,24 +59,3 @@ def job_file(request: SignedInRequest, pk: UUID) -> StreamingHttpResponse:
         "Content-Disposition": content_disposition_header(as_attachment=True, filename=path.rpartition("/")[2]) or "",
     }
     return StreamingHttpResponse(FileBlocks(opened), content_type="application/octet-stream", headers=headers)
-
-
-class FileBlocks:
-    """Bytes of a file up to its size when it was opened, which may grow meanwhile. The server closes it.
-
-    A generator alone would not do: one that was never started does not run its `finally`.
-    """
-
-    def __init__(self, opened: OpenedFile) -> None:
-        self._descriptor, self._left = opened.descriptor, opened.size
-        self._is_open = True
-
-    def __iter__(self) -> Iterator[bytes]:
-        while self._left and (data := os.read(self._descriptor, min(BLOCK_BYTES, self._left))):
-            self._left -= len(data)
-            yield data
-
-    def close(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            os.close(self._descriptor)

@@ -65,6 +65,8 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/jobs/{id}/attempts": OWN_JOB,
     "GET /api/v1/jobs/{id}/gpus": OWN_JOB,
     "GET /api/v1/jobs/{id}/forecast": OWN_JOB,
+    "GET /api/v1/jobs/{id}/files": OWN_JOB,
+    "GET /api/v1/jobs/{id}/files/content": Row(400, 404, 400, 400, 400, 400),
     "GET /api/v1/jobs/{id}/logs": OWN_JOB,
     "GET /api/v1/jobs/{id}/merged-log": OWN_JOB,
     "GET /api/v1/jobs/{id}/session": Row(job=403, stranger=404, reader=403, member=426, clerk=426, staff=426),

@@ -1,0 +1,90 @@
+"""Files of a job over REST: the list, the download, ranges, and who may have them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from jobs_app.models import Job
+from tests.rest_callers import caller
+from tests.service_lab import Lab
+
+
+@pytest.fixture
+def job(cluster: Lab) -> Job:
+    """It wrote a file with an odd name, one in a folder, and a link out of its folder."""
+    command = "mkdir out; printf 0123456789 > out/model.pt; echo x > 'a b&c?.txt'; ln -s /etc/passwd link"
+    return cluster.until_state(cluster.submit(command), Job.State.SUCCEEDED)
+
+
+def content(client: APIClient, job: Job, path: str, **headers: str) -> Any:
+    return client.get(f"/api/v1/jobs/{job.pk}/files/content", {"path": path}, headers=headers)
+
+
+def body(answer: Any) -> bytes:
+    """All that is sent; the server closes the file then."""
+    return b"".join(answer)
+
+
+def test_folders_are_listed(job: Job, ada: APIClient) -> None:
+    roots = ada.get(f"/api/v1/jobs/{job.pk}/files").json()
+    assert (roots["path"], roots["complete"]) == ("", True)
+    assert {"work"} <= {file["name"] for file in roots["files"]}
+    work = ada.get(f"/api/v1/jobs/{job.pk}/files", {"path": "work/"}).json()
+    assert [(file["name"], file["kind"]) for file in work["files"]] == [
+        ("out", "folder"),
+        ("a b&c?.txt", "file"),
+        ("link", "other"),
+    ]
+    assert work["files"][1]["size"] == 2
+
+
+def test_a_file_is_downloaded_whole_or_in_part(job: Job, ada: APIClient) -> None:
+    whole = content(ada, job, "work/out/model.pt")
+    assert (whole.status_code, whole["Content-Length"], body(whole)) == (200, "10", b"0123456789")
+    assert whole["Content-Type"] == "application/octet-stream"
+    assert whole["Content-Disposition"] == 'attachment; filename="model.pt"'
+    part = content(ada, job, "work/out/model.pt", range="bytes=4-6")
+    assert (part.status_code, part["Content-Range"], body(part)) == (206, "bytes 4-6/10", b"456")
+    assert body(content(ada, job, "work/out/model.pt", range="bytes=-2")) == b"89"
+    assert body(content(ada, job, "work/a b&c?.txt")) == b"x\n"
+
+
+def test_no_file_stays_open(job: Job, ada: APIClient) -> None:
+    def open_files() -> list[Path]:
+        return [at for at in Path("/proc/self/fd").iterdir() if at.resolve().name == "model.pt"]
+
+    for header in ({}, {"range": "bytes=4-6"}, {"range": "bytes=99-"}):
+        body(content(ada, job, "work/out/model.pt", **header))
+        assert open_files() == []
+
+
+def test_a_range_past_the_end_is_refused(job: Job, ada: APIClient) -> None:
+    answer = content(ada, job, "work/out/model.pt", range="bytes=10-")
+    assert (answer.status_code, answer["Content-Range"]) == (416, "bytes */10")
+
+
+@pytest.mark.parametrize("path", ["work/link", "work/../unpacked", "../../../etc/passwd", "work/nothing", "work", "."])
+def test_nothing_but_files_of_the_job_is_sent(job: Job, ada: APIClient, path: str) -> None:
+    answer = content(ada, job, path)
+    assert answer.status_code == 404
+    assert "There is no such file in the folder of the job" in answer.json()["detail"]
+
+
+def test_no_link_is_listed_through(job: Job, ada: APIClient) -> None:
+    for path in ("work/link", "..", "work/../.."):
+        assert ada.get(f"/api/v1/jobs/{job.pk}/files", {"path": path}).status_code == 404
+
+
+def test_files_are_for_the_team_alone(job: Job, cluster: Lab) -> None:
+    stranger = caller(cluster.user("eve", "other"))
+    assert stranger.get(f"/api/v1/jobs/{job.pk}/files").status_code == 404
+    assert content(stranger, job, "work/out/model.pt").status_code == 404
+
+
+def test_a_job_that_waits_has_no_files(cluster: Lab, ada: APIClient) -> None:
+    job = cluster.submit()
+    assert ada.get(f"/api/v1/jobs/{job.pk}/files").json()["files"] == []
+    assert content(ada, job, "work/x").status_code == 404
+    assert ada.get(f"/api/v1/jobs/{job.pk}/files/content").json()["errors"][0]["pointer"] == "/path"
