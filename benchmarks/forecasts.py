@@ -24,6 +24,7 @@ from allocation.policies import POLICIES, REGISTRY
 from allocation.policies.fifo import fifo
 from allocation.quotas import Quotas
 from allocation.types import Floats, Ints
+from estimation.duration_curves import DurationCurves, DurationLeft
 from estimation.durations import DurationHistory
 from forecast.calibration import Correction, ForecastClass
 from forecast.calibration import Outcome as KnownOutcome
@@ -173,16 +174,29 @@ def _unknowns(state: State, rows: Ints, samples: Ints) -> Unknowns:
     left = np.where(there, state.left[every], jobs.steps[every])
     history = state.durations
     durations = [history.estimate(jobs.traits(row)) if history else None for row in every.tolist()]
+    done_s = (jobs.steps[every] - state.left[every]) / jobs.base_rate[every]
     return Unknowns(
         left=np.where(declared | (ended & ~there), left, np.nan),
         duration=[found.estimate if found else None for found in durations],
-        done_s=(jobs.steps[every] - state.left[every]) / jobs.base_rate[every],
+        left_by_others=_left_by_others(state, rows, every, done_s) if history else (),
+        done_s=done_s,
         rate_spread=np.zeros(len(every)),
         begin_s=np.zeros(len(rows)),
         submitted_s=jobs.arrival_s[samples] - state.now_s,
         known_s=min(state.now_s, SAMPLES_S),
         history_s=state.now_s,
     )
+
+
+def _left_by_others(state: State, rows: Ints, every: Ints, done_s: Floats) -> list[DurationLeft | None]:
+    """What is left of each row by the jobs that ended and those that run, as the service has it."""
+    jobs, ended = state.jobs, np.flatnonzero(~np.isnan(state.finish_s))
+    took_s = (jobs.steps / jobs.base_rate)[ended]
+    curves = DurationCurves.of(
+        ((jobs.traits(row), seconds) for row, seconds in zip(ended.tolist(), took_s.tolist(), strict=True)),
+        ((jobs.traits(row), so_far) for row, so_far in zip(rows.tolist(), done_s.tolist(), strict=False) if so_far > 0),
+    )
+    return [curves.left_of(jobs.traits(row), s) for row, s in zip(every.tolist(), done_s.tolist(), strict=True)]
 
 
 def _planned(present: Present, unknowns: Unknowns) -> Floats:

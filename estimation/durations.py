@@ -116,7 +116,8 @@ class Sums(NamedTuple):
         return Estimate(self.seconds / self.weight, min(spread, MOST_SPREAD), Source.SIMILAR, self.n)
 
 
-def _without_numbers(traits: JobTraits) -> JobTraits:
+def without_numbers(traits: JobTraits) -> JobTraits:
+    """The traits with a name in which all numbers are 0: names that differ in these alone are one."""
     return traits._replace(name=NUMBERS.sub("0", traits.name))
 
 
@@ -181,14 +182,14 @@ class DurationHistory:
 
     def add(self, traits: JobTraits, seconds: float) -> None:
         """Add a job that has ended after so many seconds."""
-        traits, at_least = _without_numbers(traits), max(seconds, LEAST_SECONDS)
+        traits, at_least = without_numbers(traits), max(seconds, LEAST_SECONDS)
         for pool in (self._users[traits.team, traits.user], self._teams[traits.team], self._all):
             pool.add(traits, at_least)
         self._known.clear()
 
     def estimate(self, traits: JobTraits) -> DurationEstimate | None:
         """Duration of such a job; None before any job has ended."""
-        traits = _without_numbers(traits)
+        traits = without_numbers(traits)
         if traits not in self._known:
             self._known[traits] = self._estimate(traits)
         return self._known[traits]

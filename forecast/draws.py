@@ -1,6 +1,7 @@
 """Draws of what is not known: how much of each job is left, how fast it is, which jobs arrive, which nodes are lost.
 
-Lengths are log-normal estimates (`estimation.estimate`), given that the job has run for so long; speeds are log-normal
+Lengths are those of other jobs that took longer than this one has run (`estimation.duration_curves`), or, where these
+are few, log-normal estimates (`estimation.estimate`) given that it has run for so long; speeds are log-normal
 around the rates that policies are told. Jobs arrive as they did: each coming hour repeats the submissions of a past
 hour of about the same time of day, so that days, teams and bursts stay as they were. How busy the coming days are on
 the whole is not known from a few past ones: each future has a history of its own, of hours drawn from that which was.
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from estimation.duration_curves import DurationLeft
 from estimation.estimate import Estimate
 from estimation.node_lifetimes import NodeLifetime
 from estimation.scaling import Source
@@ -42,6 +44,8 @@ class Unknowns:
         Steps (M,) that are left of each row where they are known; nan: they are drawn.
     duration
         Of each row (M), its duration in seconds on its smallest gang of average GPUs; None: nothing is known.
+    left_by_others
+        Of each row (M), what is left of its duration by those of other jobs; None, and empty: `duration` says it.
     done_s
         Seconds (M,) that such a gang would have taken for what the row has done, or the job of which it is a sample.
     rate_spread
@@ -72,6 +76,7 @@ class Unknowns:
     history_s: float
     not_before_s: Floats = field(default_factory=lambda: np.zeros(0))
     lifetimes: Sequence[NodeLifetime] = ()
+    left_by_others: Sequence[DurationLeft | None] = ()
     up_from_s: Floats = field(default_factory=lambda: np.zeros(0))
 
 
@@ -117,7 +122,9 @@ def _left(present: Present, unknowns: Unknowns, rows: Ints, p: Floats) -> Floats
     for at in np.flatnonzero(np.isnan(left)).tolist():
         row = int(rows[at])
         done_s = float(unknowns.done_s[row])
-        left_s = (unknowns.duration[row] or NOTHING_KNOWN).quantile_left(float(p[at]), done_s)
+        by_others = unknowns.left_by_others[row] if unknowns.left_by_others else None
+        of_duration = unknowns.duration[row] or NOTHING_KNOWN
+        left_s = by_others.quantile(float(p[at])) if by_others else of_duration.quantile_left(float(p[at]), done_s)
         again_s = done_s if row >= present.jobs else 0.0
         left[at] = (again_s + left_s) * present.problem.base_rate[row]
     return np.maximum(left, LEAST_STEPS)

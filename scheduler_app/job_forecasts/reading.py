@@ -23,6 +23,7 @@ from jobs_app.models import Job
 from scheduler_app.fairness.budgets import TeamBudget, used_up
 from scheduler_app.forecasts.boosted_model import read_model
 from scheduler_app.forecasts.duration_history import read_ended_jobs
+from scheduler_app.job_forecasts.lengths import left_by_others
 from scheduler_app.job_forecasts.nodes import in_service_again, read_boots, read_coming_back, up_from_s
 from scheduler_app.job_forecasts.queue import (
     MOST_JOBS,
@@ -225,6 +226,15 @@ def forecast_input(
     )
     budgets = used_up(rows.budgets)
     unknowns = _unknowns(snapshot, jobs, history._replace(samples=able), nodes, budgets=budgets, now=now)
+    left = left_by_others(
+        every,
+        snapshot.durations,
+        rows.ended,
+        jobs=len(jobs),
+        base_gpus=snapshot.problem.base_gpus,
+        done_s=unknowns.done_s,
+    )
+    unknowns = replace(unknowns, left_by_others=left)
     return ForecastInput(present, unknowns, rounds, jobs, snapshot.types)
 
 

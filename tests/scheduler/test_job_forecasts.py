@@ -664,3 +664,33 @@ def test_kept_forecasts_of_what_does_not_come_expire(lab: Lab) -> None:
     KeptForecast.objects.update(made_at=lab.now - timedelta(days=400))
     delete_expired(lab.now)
     assert not KeptForecast.objects.exists()
+
+
+# -- lengths that nobody tells -------------------------------------------------------------------------------------
+
+
+def test_a_job_that_has_run_for_long_is_forecast_by_those_that_took_longer(cluster: Lab) -> None:
+    """Of its owner's jobs twelve took a minute, and twelve nine to ten hours."""
+    for number in range(12):
+        cluster.succeeded(f"train-{number}", 60, 60)
+        cluster.succeeded(f"train-{number}", 60, 9 * 3600 + 300 * number)
+    job = cluster.submit(name="train-99", workload="w", rates={"a100": RATE})
+    running(cluster, job, since=timedelta(hours=1))
+    (left,) = [one for one in read_forecast_input(cluster.now).unknowns.left_by_others[:1] if one]
+    assert 8 * 3600 - 60 < left.quantile(0.1) < left.quantile(0.9) < 9 * 3600
+    forecast_now(cluster)
+    found = shown(job)
+    assert found.finish_low is not None
+    assert found.finish_low > cluster.now + 5 * 60 * MINUTE, "rates are uncertain, too"
+    assert found.finish_high is not None
+    assert found.finish_high < cluster.now + 13 * 60 * MINUTE
+
+
+def test_a_declared_length_is_no_matter_of_other_jobs(cluster: Lab) -> None:
+    for number in range(12):
+        cluster.succeeded(f"train-{number}", 60, 60)
+    submitted(cluster, minutes=10)
+    cluster.submit(name="train-99", workload="w", rates={"a100": RATE})
+    declared, estimated = read_forecast_input(cluster.now).unknowns.left_by_others[:2]
+    assert declared is None
+    assert estimated is not None

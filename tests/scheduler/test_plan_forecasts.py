@@ -29,8 +29,9 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
-def cluster(lab: Lab) -> Lab:
-    """One GPU that is held for ten minutes more, in the order of submission."""
+def cluster(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """One GPU that is held for ten minutes more, in the order of submission; plans have time on a busy machine."""
+    monkeypatch.setattr(plan_forecast, "BUDGET_S", 30.0)
     lab.node("n1", "a100", gpus=1)
     lab.policy("fifo", round_s=60)
     running(lab, submitted(lab, minutes=10))
