@@ -13,9 +13,12 @@ from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.explain.timeline import TYPE_COLOURS
 from scheduler_app.job_forecasts.showing import ShownForecast, read_forecasts
+from scheduler_app.operations.gpu_occupancy import gpu_counts
 
 MOST_DOTS = 8
 """Of one GPU type in one row; a larger gang is one dot and its number."""
+MOST_FREE_DOTS = 16
+"""Of one GPU type in the plan of a job."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,25 @@ class GpuDots:
     @property
     def dots(self) -> range:
         return range(self.count if self.count <= MOST_DOTS else 1)
+
+
+@dataclass(frozen=True)
+class FreeGpus:
+    """GPUs of one type that are free now, as dots beside those that are not; of many GPUs, a part of the dots."""
+
+    gpu_type: str
+    free: int
+    total: int
+    style: str
+
+    @property
+    def free_dots(self) -> range:
+        dots = min(self.total, MOST_FREE_DOTS)
+        return range(max(round(dots * self.free / self.total), min(self.free, 1)) if self.total else 0)
+
+    @property
+    def taken_dots(self) -> range:
+        return range(min(self.total, MOST_FREE_DOTS) - len(self.free_dots))
 
 
 @dataclass(frozen=True)
@@ -59,6 +81,12 @@ class ArrayTasks:
     @property
     def unfinished(self) -> int:
         return self.total - sum(self.counts.get(state, 0) for state in Job.FINAL)
+
+    @property
+    def others(self) -> str:
+        """Those that have not succeeded, after a number: , 3 running, 5 queued."""
+        rest = (one for one in self.segments if one.state != Job.State.SUCCEEDED)
+        return "".join(f", {one.count:,} {one.label}" for one in rest)
 
     @property
     def segments(self) -> list[StateSegment]:
@@ -102,6 +130,12 @@ def read_gpu_styles() -> dict[str, str]:
 
 def dots_of(gpus: Mapping[str, int], styles: Mapping[str, str]) -> list[GpuDots]:
     return [GpuDots(name, count, styles.get(name, "")) for name, count in sorted(gpus.items())]
+
+
+def read_free_gpus() -> list[FreeGpus]:
+    """Free GPUs of each type now."""
+    styles = read_gpu_styles()
+    return [FreeGpus(n.gpu_type, n.idle, n.total, styles.get(n.gpu_type, "")) for n in gpu_counts()]
 
 
 def read_rows(jobs: Sequence[Job], seen: JobQuerySet, *, arrays_as_one: bool) -> list[JobRow]:

@@ -25,9 +25,12 @@ from scheduler_app.explain.dry_run import dry_run
 from scheduler_app.explain.plan_forecast import forecast_plan
 from scheduler_app.fairness.budgets import with_budget_notes
 from scheduler_app.pages.base import SignedInRequest
+from scheduler_app.pages.job_rows import read_free_gpus
 from scheduler_app.pages.job_templates import EMULATED, JOB_TEMPLATES
 
 Spec = dict[str, Any]
+ALWAYS_SHOWN = frozenset({"name", "team", "command", "gpus", "gpu_types", "total_steps", "time_limit"})
+"""Fields of the form that are not folded."""
 
 
 @login_required
@@ -52,7 +55,7 @@ def check_job(request: SignedInRequest) -> JsonResponse:
         plan = dry_run(with_ids(spec, request.user), owner=request.user)
     except InvalidSpec as error:
         return JsonResponse(other | _faults(error.faults))
-    shown = render_to_string("scheduler_app/_plan.html", {"plan": plan}, request)
+    shown = render_to_string("scheduler_app/_plan.html", {"plan": plan, "gpus_now": read_free_gpus()}, request)
     return JsonResponse(other | _faults(()) | {"plan": shown})
 
 
@@ -174,8 +177,14 @@ def _page(
         "yaml": yaml,
         "mode": mode,
         "faults": faults,
+        "advanced_open": _uses_advanced(form),
         "job_templates": JOB_TEMPLATES,
         "chosen": request.GET.get("template", ""),
         "starts_from_example": request.method == "GET" and "clone" not in request.GET,
     }
     return render(request, "scheduler_app/new_job.html", context)
+
+
+def _uses_advanced(form: JobForm) -> bool:
+    """Whether a folded field is filled in or wrong."""
+    return any(field.value() or field.errors for field in form if field.name not in ALWAYS_SHOWN)

@@ -53,6 +53,14 @@
     if (isNew && hasTools) Gantt.follow(place);
   };
   const drawAll = () => document.querySelectorAll("[data-figure]").forEach(draw);
+  // A live page replaces the figures' data and leaves what is drawn alone.
+  const drawn = new WeakMap();
+  const drawChanged = () => document.querySelectorAll("[data-figure]").forEach((place) => {
+    const data = document.getElementById(place.dataset.figure).textContent;
+    if (drawn.get(place) !== data) draw(place);
+    drawn.set(place, data);
+  });
+  document.addEventListener("htmx:after:swap", drawChanged);
   document.addEventListener("theme", drawAll);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   drawAll();

@@ -75,6 +75,8 @@
       const name = field.dataset.field;
       showFault(name, wholly || touched.has(name) ? answer.by_field[name] : "");
     });
+    const wrong = page.querySelector(".advanced .wrong");
+    if (wrong) wrong.closest("details").open = true;
     if (!answer.plan) return list(answer.faults);
     plan.innerHTML = answer.plan; // our own template, escaped by Django
     forecastTimer = setTimeout(forecast, FORECAST_PAUSE_MS);
@@ -129,9 +131,6 @@
     clearTimeout(timer);
     clearTimeout(forecastTimer);
     timer = setTimeout(check, PAUSE_MS);
-  });
-  document.getElementById("template")?.addEventListener("change", (event) => {
-    if (event.target.value) location.search = `?template=${encodeURIComponent(event.target.value)}`;
   });
   check();
 })();

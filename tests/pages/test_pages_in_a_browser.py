@@ -19,6 +19,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from jobs_app.lifecycle.commands import hold_job
+from jobs_app.measurement.progress_curves import CurvePoint, note_points
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import JobForecast
 from tests.service_lab import UNTIL_LET_GO
@@ -134,6 +135,41 @@ def test_a_change_arrives_while_focus_and_choice_stay(page: Page) -> None:
     expect(row.locator(".state")).to_have_text("held")
     expect(row.locator("input[type=checkbox]")).to_be_checked()
     expect(row.locator("a")).to_be_focused()
+
+
+def test_selected_jobs_are_held_by_the_bar_that_appears_with_the_selection(page: Page) -> None:
+    first, second = Job.objects.queued()[:2]
+    page.goto(reverse("jobs"))
+    bar = page.get_by_role("group", name="Selected jobs")
+    expect(bar).to_be_hidden()
+    for job in (first, second):
+        page.locator(f"#pick-{job.pk}").check()
+    expect(bar).to_contain_text("2 selected")
+    bar.get_by_role("button", name="Hold").click()
+    expect(page.locator(".messages")).to_contain_text("Holding 2 jobs")
+    assert {job.pk for job in Job.objects.filter(held=True)} == {first.pk, second.pk}
+
+
+def test_all_jobs_of_a_page_are_selected_at_once(page: Page) -> None:
+    page.goto(reverse("jobs"))
+    page.get_by_label("Select all on this page").check()
+    unfinished = Job.objects.unfinished().count()
+    expect(page.get_by_role("group", name="Selected jobs")).to_contain_text(f"{unfinished} selected")
+
+
+def test_a_chart_of_a_running_job_gains_points_without_a_reload(running: Attempt, page: Page) -> None:
+    began = timezone.now() - timedelta(minutes=5)
+
+    def report(number: int) -> None:
+        note_points({running.job_id: CurvePoint(began + timedelta(seconds=10 * number), 10 * number, 1 / number)})
+
+    for number in (1, 2, 3):
+        report(number)
+    page.goto(reverse("job", args=[running.job_id]))
+    points = "(count) => document.querySelector('[data-figure]').data?.[0].x.length === count"
+    page.wait_for_function(points, arg=3)
+    report(4)
+    page.wait_for_function(points, arg=4)
 
 
 def test_what_is_being_typed_survives_a_live_update(page: Page) -> None:
@@ -298,6 +334,6 @@ def test_what_was_written_last_is_submitted(page: Page) -> None:
 
 def test_a_starting_point_fills_both_sides(page: Page) -> None:
     page.goto(reverse("new-job"))
-    page.get_by_label("Start from").select_option("sweep")
+    page.get_by_role("link", name="Sweep").click()
     expect(page.get_by_label("Name")).to_have_value("sweep")
     expect(page.locator("#yaml")).to_have_value(re.compile("at_a_time: 10"))
