@@ -26,6 +26,10 @@ MOST_ROUNDS = 20_000
 """Of a longer life only the latest rounds are counted."""
 
 
+MOST_JOBS = 1000
+"""Of a longer time only the jobs that ended latest are counted."""
+
+
 @dataclass(frozen=True)
 class ClusterLoad:
     """Cumulative sums of the GPUs and of the jobs at each round, oldest round first."""
@@ -69,12 +73,21 @@ def rho(job: FinishedJob, load: ClusterLoad) -> float | None:
 def rhos_between(after: int, until: int) -> list[float]:
     """Finish-time fairness of the jobs that succeeded between these two job events."""
     ended = JobEvent.objects.filter(pk__gt=after, pk__lte=until, kind=JobEvent.Kind.FINISHED).values("job")
-    jobs = _succeeded(Job.objects.filter(pk__in=ended, state=Job.State.SUCCEEDED))
+    return _rhos(Job.objects.filter(pk__in=ended, state=Job.State.SUCCEEDED))
+
+
+def rhos_since(since: datetime) -> list[float]:
+    """Finish-time fairness of the jobs that succeeded since then, of the newest."""
+    newest = Job.objects.filter(state=Job.State.SUCCEEDED, finished_at__gte=since).order_by("-finished_at")[:MOST_JOBS]
+    return _rhos(Job.objects.filter(pk__in=list(newest.values_list("pk", flat=True))))
+
+
+def _rhos(succeeded: QuerySet[Job]) -> list[float]:
+    jobs = _succeeded(succeeded)
     if not jobs:
         return []
     load = _load_since(min(job.arrived_at for job in jobs))
-    found = [rho(job, load) for job in jobs]
-    return [value for value in found if value is not None]
+    return [value for job in jobs if (value := rho(job, load)) is not None]
 
 
 def _succeeded(jobs: QuerySet[Job]) -> list[FinishedJob]:

@@ -1,14 +1,17 @@
 """History of fairness and utilization over a window, aggregated by the database into at most 200 points."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from django.db.models import F, Sum
 
 from database.time_bucket import Bucket
 from scheduler_app.models import GpuTypeUsage, TeamUsage
+
+HEAT_DAYS = 7
+"""Days of the table by hour."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Point:
     name: str
     value: float
     fair: float | None = None
+    gpus: float = 0.0
+    """Delivered work, in average GPUs."""
 
 
 def fairness(window: Window, now: datetime) -> list[Point]:
@@ -53,6 +58,7 @@ def fairness(window: Window, now: datetime) -> list[Point]:
             name=row["name"],
             value=row["work"] / (work[row["bucket"]] or 1.0),
             fair=row["entitled"] / (entitled[row["bucket"]] or 1.0),
+            gpus=row["work"] / seconds,
         )
         for row in rows
     ]
@@ -75,6 +81,71 @@ def utilization(window: Window, now: datetime) -> list[Point]:
         )
         for row in rows
     ]
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """GPUs of the cluster by what they did, and GPUs that waiting jobs asked for; means of a time bucket."""
+
+    at: datetime
+    busy: float
+    starting: float
+    out: float
+    idle: float
+    waiting: float
+
+    @property
+    def demand(self) -> float:
+        """GPUs in use and asked for."""
+        return self.busy + self.starting + self.waiting
+
+
+def cluster_states(window: Window, now: datetime) -> list[ClusterState]:
+    """States of GPUs and pending demand, per complete time bucket."""
+    seconds = int(window.bucket.total_seconds())
+    names = ("busy_gpu_s", "starting_gpu_s", "out_gpu_s", "present_gpu_s")
+    gpus = GpuTypeUsage.objects.filter(minute__gt=now - window.length).values(
+        bucket=Bucket(F("minute"), seconds=seconds)
+    )
+    asked = TeamUsage.objects.filter(minute__gt=now - window.length).values(bucket=Bucket(F("minute"), seconds=seconds))
+    waiting = dict(asked.order_by().annotate(gpu_s=Sum("waiting_gpu_s")).values_list("bucket", "gpu_s"))
+    rows = gpus.annotate(**{name: Sum(name) for name in names}).order_by("bucket")
+    complete = [row for row in rows if (row["bucket"] + 1) * seconds <= now.timestamp()]
+    return [_state(row, waiting.get(row["bucket"], 0.0), seconds) for row in complete]
+
+
+def _state(row: Mapping[str, Any], waiting_gpu_s: float, seconds: int) -> ClusterState:
+    busy, starting, out = row["busy_gpu_s"], row["starting_gpu_s"], row["out_gpu_s"]
+    return ClusterState(
+        at=datetime.fromtimestamp(row["bucket"] * seconds, UTC),
+        busy=busy / seconds,
+        starting=starting / seconds,
+        out=out / seconds,
+        idle=max(row["present_gpu_s"] - busy - starting - out, 0.0) / seconds,
+        waiting=waiting_gpu_s / seconds,
+    )
+
+
+@dataclass(frozen=True)
+class DayOfUse:
+    """Utilization in each hour of a day (UTC); None: no GPUs were registered."""
+
+    day: date
+    hours: Sequence[float | None]
+
+
+def hours_of_days(now: datetime) -> list[DayOfUse]:
+    """Utilization by day and hour, the latest day first."""
+    since = datetime.combine(now.date() - timedelta(days=HEAT_DAYS - 1), time(), UTC)
+    rows = GpuTypeUsage.objects.filter(minute__gte=since).values(bucket=Bucket(F("minute"), seconds=3600))
+    sums = rows.order_by().annotate(busy=Sum("busy_gpu_s"), present=Sum("present_gpu_s"))
+    used = {row["bucket"]: row["busy"] / row["present"] for row in sums if row["present"]}
+    first = int(since.timestamp()) // 3600
+    days = [
+        DayOfUse((since + timedelta(days=n)).date(), [used.get(first + 24 * n + hour) for hour in range(24)])
+        for n in range(HEAT_DAYS)
+    ]
+    return [one for one in reversed(days) if any(hour is not None for hour in one.hours)]
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from math import isfinite
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from django.db.models import Count, F, Q, QuerySet, Sum
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Sum
 
 from allocation.fairness import entitled_shares, jain_index, later_backlog
-from cluster_app.models import Gpu
+from cluster_app.models import Gpu, in_service
 from jobs_app.models import Attempt, Job, Team
 from scheduler_app.fairness.budgets import read_budgets, used_up
-from scheduler_app.models import DailyUsage, GpuTypeUsage, QuotaHour, SchedulerLease, TeamBacklog, TeamUsage
+from scheduler_app.models import DailyUsage, GpuClaim, GpuTypeUsage, QuotaHour, SchedulerLease, TeamBacklog, TeamUsage
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -51,7 +51,7 @@ def _accrue_teams(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) 
     for run in ran:
         gpu_s[run.team] += run.gpu_s
         work_gpu_s[run.team] += run.work_gpu_s
-    whole_s = (now - since).total_seconds()
+    waiting, whole_s = _waiting_gpus(now), (now - since).total_seconds()
     _accrue_backlogs(entitled, work_gpu_s, whole_s)
     add_amounts(
         TeamUsage,
@@ -63,12 +63,13 @@ def _accrue_teams(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) 
                 active_s=seconds if team in entitled else 0.0,
                 gpu_s=gpu_s[team] * seconds / whole_s,
                 work_gpu_s=work_gpu_s[team] * seconds / whole_s,
+                waiting_gpu_s=waiting.get(team, 0) * seconds,
             )
             for minute, seconds in periods_between(since, now, MINUTE)
             for team in entitled.keys() | gpu_s.keys()
         ],
         key=("team_id", "minute"),
-        amounts=("entitled_share_s", "active_s", "gpu_s", "work_gpu_s"),
+        amounts=("entitled_share_s", "active_s", "gpu_s", "work_gpu_s", "waiting_gpu_s"),
     )
 
 
@@ -87,6 +88,7 @@ def _accrue_types(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) 
     busy: dict[int, float] = defaultdict(float)
     for run in ran:
         busy[run.gpu_type] += run.gpu_s
+    starting, out = _starting_gpus(), _gpus_out_of_service()
     present = dict(Gpu.objects.present().values_list("node__gpu_type").annotate(Count("pk")).order_by())
     whole_s = (now - since).total_seconds()
     add_amounts(
@@ -97,13 +99,34 @@ def _accrue_types(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) 
                 minute=minute,
                 busy_gpu_s=busy[kind] * seconds / whole_s,
                 present_gpu_s=present.get(kind, 0) * seconds,
+                starting_gpu_s=starting.get(kind, 0) * seconds,
+                out_gpu_s=out.get(kind, 0) * seconds,
             )
             for minute, seconds in periods_between(since, now, MINUTE)
             for kind in busy.keys() | present.keys()
         ],
         key=("gpu_type_id", "minute"),
-        amounts=("busy_gpu_s", "present_gpu_s"),
+        amounts=("busy_gpu_s", "present_gpu_s", "starting_gpu_s", "out_gpu_s"),
     )
+
+
+def _starting_gpus() -> dict[int, int]:
+    """GPUs by type that attempts hold which have yet to start."""
+    held = GpuClaim.objects.holding().filter(attempt__started_at=None, gpu__present=True)
+    return dict(held.order_by().values_list("gpu__node__gpu_type").annotate(Count("pk")))
+
+
+def _gpus_out_of_service() -> dict[int, int]:
+    """Free GPUs by type that no job may start on."""
+    held = Exists(GpuClaim.objects.holding().filter(gpu=OuterRef("pk")))
+    out = Gpu.objects.present().exclude(in_service("node__"), healthy=True).exclude(held)
+    return dict(out.order_by().values_list("node__gpu_type").annotate(Count("pk")))
+
+
+def _waiting_gpus(now: datetime) -> dict[int, int]:
+    """GPUs by team that jobs ask for which may start now, at least."""
+    waiting = Job.objects.schedulable(now)
+    return dict(waiting.order_by().values_list("team").annotate(Sum("gpus_min")))
 
 
 def _accrue_days(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -> None:

@@ -15,6 +15,7 @@ class TeamUsage(models.Model):
     active_s = models.FloatField(default=0, help_text="Seconds in which it had queued or running jobs.")
     gpu_s = models.FloatField(default=0, help_text="GPU-seconds held.")
     work_gpu_s = models.FloatField(default=0, help_text="GPU-seconds weighted by speed; the average GPU counts as 1.")
+    waiting_gpu_s = models.FloatField(default=0, help_text="GPUs that its waiting jobs asked for, times seconds.")
 
     class Meta:
         indexes = [models.Index(fields=("minute",), name="team_usage_by_minute")]
@@ -63,6 +64,8 @@ class GpuTypeUsage(models.Model):
     minute = models.DateTimeField()
     busy_gpu_s = models.FloatField(default=0)
     present_gpu_s = models.FloatField(default=0)
+    starting_gpu_s = models.FloatField(default=0, help_text="Of GPUs that attempts held which had yet to start.")
+    out_gpu_s = models.FloatField(default=0, help_text="Of free GPUs that were unhealthy or out of service.")
     read_energy_j = models.FloatField(default=0, help_text="Energy of GPUs that jobs held, as read.")
     read_gpu_s = models.FloatField(default=0, help_text="GPU-seconds of which it was read.")
 

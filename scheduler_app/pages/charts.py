@@ -1,11 +1,13 @@
 """Plotly figures of the fairness and utilization pages. Pure; the page's script sets colours of text and grid."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import plotly.graph_objects as go
 
-from scheduler_app.fairness.history import Point
+from scheduler_app.fairness.history import ClusterState, Point
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 """Colour-blind-safe palette; black is left out because it is invisible on a dark page."""
@@ -34,6 +36,78 @@ def utilization_figure(points: Sequence[Point]) -> Figure:
         for position, name in enumerate(_names(points))
     ]
     return _figure(traces, title="Utilization")
+
+
+def delivered_figure(points: Sequence[Point]) -> Figure:
+    """Delivered work of the teams as stacked areas, in average GPUs."""
+    traces = [
+        _area(name, mine := [p for p in points if p.name == name], [p.gpus for p in mine], line_of(position)["color"])
+        for position, name in enumerate(_names(points))
+    ]
+    return _gpus_figure(traces, title="Work, in average GPUs")
+
+
+STATES = {"busy": "#0072B2", "starting": "#E69F00", "out": "#CC79A7", "idle": "#56B4E9"}
+"""State of GPUs → colour of the palette, in the order in which they are stacked."""
+STATE_WORDS = {"out": "out of service"}
+
+
+def states_figure(states: Sequence[ClusterState]) -> Figure:
+    """GPUs by what they did as stacked areas up to the capacity, with the demand as a line."""
+    traces = [
+        _area(STATE_WORDS.get(name, name), states, [getattr(state, name) for state in states], colour)
+        for name, colour in STATES.items()
+    ]
+    demand = go.Scatter(
+        x=[state.at.isoformat() for state in states],
+        y=[state.demand for state in states],
+        name="in use and asked for",
+        mode="lines",
+        line={"color": "#D55E00", "width": 2.5, "dash": "dash"},
+        hovertemplate="%{y:.1f}",
+    )
+    return _gpus_figure([*traces, demand], title="GPUs")
+
+
+RHO_EDGES = (0, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 5)
+"""Lower edges of the bars; the last has no upper one."""
+
+
+def rho_bars(rhos: Sequence[float]) -> list[tuple[str, int]]:
+    """Label and number of jobs of each bar of the distribution."""
+    places = [bisect_right(RHO_EDGES, value) - 1 for value in rhos]
+    labels = [f"{low:g} to {high:g}" for low, high in pairwise(RHO_EDGES)] + [f"{RHO_EDGES[-1]:g} or more"]
+    return [(label, places.count(n)) for n, label in enumerate(labels)]
+
+
+def rho_figure(bars: Sequence[tuple[str, int]]) -> Figure:
+    """Distribution of finish-time fairness; bars above 1 in another colour."""
+    colours = [OKABE_ITO[0] if low < 1 else OKABE_ITO[1] for low in RHO_EDGES]
+    labels, counts = zip(*bars, strict=True)
+    trace = go.Bar(x=labels, y=counts, marker={"color": colours}, name="jobs", hovertemplate="%{y} jobs")
+    figure = _figure([trace], title="Jobs")
+    axis = {"title": {"text": "Jobs"}, "fixedrange": True, "rangemode": "tozero"}
+    figure["layout"] |= {"yaxis": axis, "xaxis": {"type": "category", "title": {"text": "rho"}}, "height": 260}
+    figure["layout"] |= {"showlegend": False, "hovermode": "closest"}
+    return figure
+
+
+def _area(name: str, points: Sequence[Point | ClusterState], y: list[float], colour: str) -> Any:
+    return go.Scatter(
+        x=[point.at.isoformat() for point in points],
+        y=y,
+        name=name,
+        mode="lines",
+        stackgroup="one",
+        line={"color": colour, "width": 1},
+        hovertemplate="%{y:.1f}",
+    )
+
+
+def _gpus_figure(traces: list[Any], *, title: str) -> Figure:
+    figure = _figure(traces, title=title)
+    figure["layout"]["yaxis"] = {"title": {"text": title}, "rangemode": "tozero", "fixedrange": True}
+    return figure
 
 
 def _names(points: Iterable[Point]) -> list[str]:

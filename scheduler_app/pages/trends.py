@@ -1,5 +1,8 @@
 """Fairness and utilization pages: charts over a time window."""
 
+from collections.abc import Sequence
+from datetime import datetime
+from statistics import median
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -8,15 +11,31 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from scheduler_app.fairness.because import read_circumstances, sentences
 from scheduler_app.fairness.budgets import budgets_seen_by
-from scheduler_app.fairness.history import WINDOWS, Window, fairness, type_uses, utilization
+from scheduler_app.fairness.finish_time import rhos_since
+from scheduler_app.fairness.history import (
+    WINDOWS,
+    Point,
+    Window,
+    cluster_states,
+    fairness,
+    hours_of_days,
+    type_uses,
+    utilization,
+)
 from scheduler_app.fairness.quota_ledger import quota_reports
-from scheduler_app.fairness.usage_ledger import TeamShare, jain_index_of_teams, team_shares
+from scheduler_app.fairness.usage_ledger import jain_index_of_teams, team_shares
+from scheduler_app.models import PolicySetting
 from scheduler_app.pages.base import SignedInRequest
-from scheduler_app.pages.charts import fairness_figure, utilization_figure
-from scheduler_app.templatetags.words import percent
-
-NEARLY = 0.02
+from scheduler_app.pages.charts import (
+    delivered_figure,
+    fairness_figure,
+    rho_bars,
+    rho_figure,
+    states_figure,
+    utilization_figure,
+)
 
 
 @login_required
@@ -25,10 +44,13 @@ def fairness_page(request: SignedInRequest) -> HttpResponse:
     key, window = _window(request)
     now = timezone.now()
     points, shares = fairness(window, now), team_shares(now - window.length)
+    policy = PolicySetting.objects.current().policy
     context = {
         "shares": shares,
         "jain": jain_index_of_teams(shares),
-        "sentence": sentence(shares, window),
+        "sentences": sentences(shares, window.words, read_circumstances(request.user, policy)),
+        "delivered_figure": delivered_figure(_complete(points, window, now)),
+        "rho": rho_context(rhos_since(now - window.length)),
         "points": points,
         "figure": fairness_figure(points),
         "quotas": quota_reports(request.user, now),
@@ -42,26 +64,31 @@ def fairness_page(request: SignedInRequest) -> HttpResponse:
 def utilization_page(request: SignedInRequest) -> HttpResponse:
     key, window = _window(request)
     now = timezone.now()
-    points = utilization(window, now)
+    points, states = utilization(window, now), cluster_states(window, now)
     context = {
         "uses": type_uses(now - window.length),
         "points": points,
         "figure": utilization_figure(points),
+        "states": states,
+        "states_figure": states_figure(states),
+        "days": hours_of_days(now),
+        "hours": range(24),
     }
     return render(request, "scheduler_app/utilization.html", context | _choice(key))
 
 
-def sentence(shares: list[TeamShare], window: Window) -> str:
-    """One sentence on the team that is furthest from its entitlement."""
-    if not shares:
-        return "No team had jobs in this time window."
-    furthest = max(shares, key=lambda share: abs(share.delivered - share.entitled))
-    if abs(furthest.delivered - furthest.entitled) < NEARLY:
-        return f"In {window.words} every team got its entitlement, within {percent(NEARLY)} of the cluster's work."
-    return (
-        f"In {window.words} {furthest.team} got {percent(furthest.delivered)} of the cluster's work "
-        f"against an entitlement of {percent(furthest.entitled)}."
-    )
+def rho_context(rhos: Sequence[float]) -> dict[str, Any] | None:
+    """Distribution of finish-time fairness with its median and the part of jobs above 1; None without jobs."""
+    if not rhos:
+        return None
+    bars = rho_bars(rhos)
+    late = sum(value > 1 for value in rhos) / len(rhos)
+    return {"bars": bars, "figure": rho_figure(bars), "jobs": len(rhos), "median": median(rhos), "late": late}
+
+
+def _complete(points: Sequence[Point], window: Window, now: datetime) -> list[Point]:
+    """Points of intervals that are over: work of the present one is still to come."""
+    return [point for point in points if point.at + window.bucket <= now]
 
 
 def _window(request: SignedInRequest) -> tuple[str, Window]:

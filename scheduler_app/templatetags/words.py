@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from math import ceil
 from typing import Any
 from uuid import UUID
 
@@ -160,6 +161,12 @@ def percent(fraction: float | None) -> str:
 def percent_of(part: float | None, whole: float | None) -> float:
     """Percentage from 0 to 100, for bars."""
     return round(min(100.0, 100 * (part or 0) / whole), 2) if whole else 0.0
+
+
+@register.filter
+def fifths(fraction: float | None) -> int:
+    """Shade of a cell, 0 to 5."""
+    return ceil(5 * min(max(fraction or 0.0, 0.0), 1.0) - LEAST_PERCENT)
 
 
 @register.filter

@@ -16,11 +16,19 @@ from scheduler_app.explain.timeline import (
     seconds_by_gpus,
     state_spans,
 )
-from scheduler_app.fairness.history import WINDOWS, Point, fairness, utilization
+from scheduler_app.fairness.history import WINDOWS, ClusterState, Point, fairness, utilization
 from scheduler_app.gpu_watch.history import UsePoint, bucket_s
 from scheduler_app.logs.reading import readable
 from scheduler_app.models import GpuTypeUsage, TeamUsage
-from scheduler_app.pages.charts import OKABE_ITO, fairness_figure, utilization_figure
+from scheduler_app.pages.charts import (
+    OKABE_ITO,
+    STATES,
+    delivered_figure,
+    fairness_figure,
+    rho_bars,
+    states_figure,
+    utilization_figure,
+)
 from scheduler_app.pages.gpu_charts import gpu_figures
 from scheduler_app.templatetags.words import duration, energy, gpu_time, money, number, percent, percent_of
 
@@ -215,3 +223,26 @@ def test_energy_is_said_in_watt_hours(joules, words):
 def test_costs_have_the_currency_that_the_site_names(settings, currency, amount, words):
     settings.MOTLEY_CURRENCY = currency
     assert money(amount) == words
+
+
+def test_states_of_gpus_are_stacked_to_the_capacity_below_the_demand():
+    areas = states_figure([ClusterState(at(0), busy=5, starting=1, out=2, idle=0, waiting=4)])["data"]
+    assert [(area["name"], area.get("stackgroup"), area["y"][0]) for area in areas] == [
+        ("busy", "one", 5),
+        ("starting", "one", 1),
+        ("out of service", "one", 2),
+        ("idle", "one", 0),
+        ("in use and asked for", None, 10),
+    ]
+    assert {*STATES.values()} <= {*OKABE_ITO}
+
+
+def test_delivered_work_is_stacked_in_average_gpus():
+    areas = delivered_figure([Point(at(0), "vision", 0.5, gpus=3.0), Point(at(0), "speech", 0.5, gpus=1.0)])["data"]
+    assert [(area["name"], area["y"][0]) for area in areas] == [("speech", 1.0), ("vision", 3.0)]
+
+
+def test_every_job_is_in_one_bar_of_the_distribution_of_rho():
+    bars = dict(rho_bars([0.2, 0.99, 1.0, 7.0, 400.0]))
+    assert [bars["0 to 0.5"], bars["0.75 to 1"], bars["1 to 1.25"], bars["5 or more"]] == [1, 1, 1, 2]
+    assert sum(bars.values()) == 5

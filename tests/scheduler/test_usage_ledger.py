@@ -11,7 +11,9 @@ import pytest
 from django.db.models import Sum
 
 from allocation.fairness import FORGOTTEN_S
+from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models import Attempt, Job
+from scheduler_app.fairness.history import WINDOWS, cluster_states, hours_of_days
 from scheduler_app.fairness.usage_ledger import (
     MINUTE,
     ActiveTeam,
@@ -22,7 +24,7 @@ from scheduler_app.fairness.usage_ledger import (
     periods_between,
     team_shares,
 )
-from scheduler_app.models import GpuTypeUsage, SchedulerLease, TeamBacklog, TeamUsage
+from scheduler_app.models import GpuClaim, GpuTypeUsage, SchedulerLease, TeamBacklog, TeamUsage
 from tests.service_lab import Lab
 
 HOUR = timedelta(hours=1)
@@ -186,3 +188,31 @@ def test_jains_index_goes_from_one_for_all_to_one_over_n(delivered: tuple[float,
 
 def test_jains_index_of_nothing_is_unknown() -> None:
     assert jain_index_of_teams([]) is None
+
+
+def test_gpus_that_start_that_are_out_of_service_and_that_are_asked_for_are_told(lab: Lab) -> None:
+    lab.node("n1", gpus=2)
+    lab.node("n2", gpus=3)
+    Node.objects.filter(name="n2").update(state=Node.State.CORDONED, reason="fan")
+    held = lab.attempt(lab.submit(gpus=1), state=Attempt.State.LAUNCHING)
+    GpuClaim.objects.create(gpu=Gpu.objects.filter(node__name="n1")[0], attempt=held, held_from=NOON)
+    Job.objects.filter(pk=held.job_id).update(state=Job.State.STARTING)
+    lab.submit(gpus=2)
+    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    accrue(NOON + MINUTE)
+    sums = GpuTypeUsage.objects.aggregate(*map(Sum, ("busy_gpu_s", "starting_gpu_s", "out_gpu_s", "present_gpu_s")))
+    assert [*sums.values()] == pytest.approx([0, 60, 180, 300])
+    assert TeamUsage.objects.aggregate(sum=Sum("waiting_gpu_s"))["sum"] == pytest.approx(120)
+    (state,) = cluster_states(WINDOWS["1h"], NOON + 2 * MINUTE)
+    assert (state.starting, state.out, state.idle, state.waiting, state.demand) == pytest.approx((1, 3, 1, 2, 3))
+    assert cluster_states(WINDOWS["1h"], NOON + MINUTE / 2) == []
+
+
+def test_utilization_is_told_by_day_and_hour(lab: Lab) -> None:
+    lab.node("n1")
+    kind = GpuType.objects.get()
+    for minute, busy in ((NOON, 60), (NOON + MINUTE, 0), (NOON - timedelta(days=1), 30)):
+        GpuTypeUsage.objects.create(gpu_type=kind, minute=minute, busy_gpu_s=busy, present_gpu_s=60)
+    today, yesterday = hours_of_days(NOON + HOUR)
+    assert (today.day, today.hours[12], today.hours[11]) == (NOON.date(), 0.5, None)
+    assert yesterday.hours[12] == 0.5

@@ -1,0 +1,98 @@
+"""A sentence for each team on what it got against its entitlement, and why: from the ledger, the policy, the queue."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from django.contrib.auth.models import User
+from django.db.models import Count
+
+from allocation.policies import REGISTRY, Need
+from jobs_app.models import Job
+from jobs_app.models.job import Reason
+from scheduler_app.fairness.usage_ledger import TeamShare
+
+NEARLY = 0.02
+"""Difference of shares that is not explained."""
+MOST_NAMED = 3
+UNEVEN_SPEED = 0.1
+"""Relative difference of a team's work per GPU-second from that of all, from which it is told."""
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a share may come from, apart from the shares."""
+
+    policy: str
+    waiting: Mapping[str, Mapping[str, int]]
+    """Team → headline reason → queued jobs, of the teams that the reader may see."""
+
+
+def read_circumstances(user: User, policy: str) -> Circumstances:
+    """The policy, and the reasons of queued jobs of the user's teams; one query."""
+    queued = Job.objects.visible_to(user).queued().exclude(reason="")
+    rows = queued.order_by().values_list("team__name", "reason").annotate(Count("pk"))
+    waiting: dict[str, dict[str, int]] = defaultdict(dict)
+    for team, reason, count in rows:
+        waiting[team][reason] = count
+    return Circumstances(policy, waiting)
+
+
+def sentences(shares: Sequence[TeamShare], window: str, around: Circumstances) -> list[str]:
+    """One sentence per team, in the order of the shares; pure."""
+    return [_sentence(share, shares, window, around) for share in shares]
+
+
+def _sentence(share: TeamShare, shares: Sequence[TeamShare], window: str, around: Circumstances) -> str:
+    got = f"In {window} {share.team} got {_percent(share.delivered)} of the cluster's work"
+    if abs(share.delivered - share.entitled) < NEARLY:
+        return f"{got}, which is its entitlement within {_percent(NEARLY)}."
+    reasons = list(_reasons(share, shares, around))
+    because = f", because {' and '.join(reasons)}" if reasons else ""
+    return f"{got} against an entitlement of {_percent(share.entitled)}{because}."
+
+
+def _reasons(share: TeamShare, shares: Sequence[TeamShare], around: Circumstances) -> Iterable[str]:
+    is_behind = share.delivered < share.entitled
+    yield from _speed(share, shares, is_behind=is_behind)
+    if is_behind:
+        yield from _queue(around.waiting.get(share.team, {}))
+    else:
+        yield from _left_by_others(share, shares)
+    known = REGISTRY.get(around.policy)
+    if known and Need.WEIGHTS not in known.needs:
+        yield f"the policy {around.policy} does not count the weights of teams"
+
+
+def _speed(share: TeamShare, shares: Sequence[TeamShare], *, is_behind: bool) -> Iterable[str]:
+    """Its jobs had faster or slower GPUs than those of all teams, if that is the direction of the difference."""
+    held = sum(each.gpu_hours for each in shares)
+    speed = share.delivered * held / share.gpu_hours if share.gpu_hours else 1.0
+    if abs(speed - 1) > UNEVEN_SPEED and (speed < 1) is is_behind:
+        yield f"its GPUs did {_percent(speed)} of the average work per hour"
+
+
+def _queue(waiting: Mapping[str, int]) -> Iterable[str]:
+    if not waiting:
+        return
+    labels: Mapping[str, str] = dict(Reason.choices)
+    most = sorted(waiting.items(), key=lambda item: (-item[1], item[0]))[:MOST_NAMED]
+    told = ", ".join(f"{count} {labels.get(reason, reason)}" for reason, count in most)
+    total = sum(waiting.values())
+    yield f"{total} of its jobs {'waits' if total == 1 else 'wait'} now ({told})"
+
+
+def _left_by_others(share: TeamShare, shares: Sequence[TeamShare]) -> Iterable[str]:
+    """Teams that got less than they were entitled to, those of the largest difference first."""
+    behind = [each for each in shares if each.team != share.team and each.entitled - each.delivered >= NEARLY]
+    named = [each.team for each in sorted(behind, key=lambda each: each.delivered - each.entitled)[:MOST_NAMED]]
+    if named:
+        yield f"{_and(named)} got less than {'its' if len(named) == 1 else 'their'} entitlement"
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.0f} %"
