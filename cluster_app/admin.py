@@ -17,6 +17,7 @@ from import_export.results import Result
 from audit_app.admin import Audited
 from cluster_app.csv_import import FileInForm, NodeResource, nodes_as_csv
 from cluster_app.errors import ClusterError, GpusInUse, NotReported, ReasonMissing
+from cluster_app.form_fields import KeyValueField, MemoryField, memory_in_words, words_of_map
 from cluster_app.gpu_faults import cordon_gpu, return_gpu
 from cluster_app.models import (
     MOST_GPUS_PER_NODE,
@@ -44,9 +45,21 @@ from cluster_app.services import (
 from cluster_app.storage import nodes_without
 
 
+class GpuTypeForm(forms.ModelForm[GpuType]):
+    memory_mib = MemoryField(label="Memory", help_text="Of one GPU: 80GiB.")
+
+    class Meta:
+        model = GpuType
+        fields = (
+            *("name", "memory_mib", "tflops", "bandwidth_gbs", "power_w", "price_per_hour"),
+            *("idle_w_per_gpu", "asleep_w_per_gpu", "boot_s"),
+        )
+
+
 @admin.register(GpuType)
 class GpuTypeAdmin(RetiringAdmin, Audited, admin.ModelAdmin[GpuType]):
-    list_display = ("name", "memory_mib", "tflops", "bandwidth_gbs", "power_w", "price_per_hour", "to_be_entered")
+    form = GpuTypeForm
+    list_display = ("name", "memory", "tflops", "bandwidth_gbs", "power_w", "price_per_hour", "to_be_entered")
     search_fields = ("name",)
     actions = ("retire", "restore")
 
@@ -57,6 +70,10 @@ class GpuTypeAdmin(RetiringAdmin, Audited, admin.ModelAdmin[GpuType]):
     @admin.action(description="Restore: offer it again", permissions=["change"])
     def restore(self, request: HttpRequest, gpu_types: QuerySet[GpuType]) -> None:
         self.do_to_each(request, gpu_types, restore_gpu_type, "Restored")
+
+    @admin.display(description="memory", ordering="memory_mib")
+    def memory(self, gpu_type: GpuType) -> str:
+        return memory_in_words(gpu_type.memory_mib)
 
     @admin.display(description="missing figures")
     def to_be_entered(self, gpu_type: GpuType) -> str:
@@ -134,6 +151,8 @@ class NodeForm(forms.ModelForm[Node]):
     gpu_count = forms.IntegerField(
         min_value=0, max_value=MOST_GPUS_PER_NODE, label="GPUs", help_text="Number of GPUs in the node."
     )
+    memory_mib = MemoryField(label="Memory", help_text="Of the node: 512GiB.")
+    labels = KeyValueField(required=False, help_text="One key=value per line, such as rack=b2.")
 
     class Meta:
         model = Node
@@ -171,6 +190,12 @@ class NodeForm(forms.ModelForm[Node]):
             raise forms.ValidationError(str(error)) from error
         return count
 
+    def clean_labels(self) -> dict[str, Any]:
+        labels = self.cleaned_data["labels"] or {}
+        if not isinstance(labels, dict):
+            raise forms.ValidationError("Write one key=value per line, such as rack=b2.")
+        return labels
+
     def clean(self) -> dict[str, Any]:
         super().clean()
         if not self.errors and {"name", "engine", "emulated", "gpu_count"} & {*self.changed_data}:
@@ -201,7 +226,18 @@ class NodeAdmin(RetiringAdmin, Audited, ImportMixin, admin.ModelAdmin[Node]):  #
     formats = (CSV,)
     tmp_storage_class = FileInForm
     import_template_name = "admin/cluster_app/node/import.html"
-    list_display = ("name", "gpu_type", "gpus", "cpus", "memory_mib", "state", "health", "reason", "emulated")
+    list_display = (
+        "name",
+        "gpu_type",
+        "gpus",
+        "cpus",
+        "memory",
+        "label_words",
+        "state",
+        "health",
+        "reason",
+        "emulated",
+    )
     list_filter = ("state", "health", "gpu_type", "engine", "emulated", "capacity_type")
     search_fields = ("name",)
     list_select_related = ("gpu_type",)
@@ -233,6 +269,14 @@ class NodeAdmin(RetiringAdmin, Audited, ImportMixin, admin.ModelAdmin[Node]):  #
             return super().process_result(result, request)  # type: ignore[no-any-return]
         self.message_user(request, "Nothing was imported: the cluster has changed since the preview.", messages.ERROR)
         return redirect("admin:cluster_app_node_import")
+
+    @admin.display(description="memory", ordering="memory_mib")
+    def memory(self, node: Node) -> str:
+        return memory_in_words(node.memory_mib)
+
+    @admin.display(description="labels")
+    def label_words(self, node: Node) -> str:
+        return words_of_map(node.labels, between=", ")
 
     @admin.display(description="GPUs", ordering="gpus")
     def gpus(self, node: Node) -> int:

@@ -21,6 +21,7 @@ from audit_app.admin import Audited
 from cluster_app.admin import NodeAdmin
 from cluster_app.csv_cells import KnownGpuType
 from cluster_app.csv_import import NodeResource
+from cluster_app.form_fields import KeyValueField, words_of_map
 from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node
 from engines.protocol import EngineError, NodeState
 from jobs_app.models import Attempt
@@ -228,6 +229,8 @@ REPORTED = ("heard_at", "since", "fault", "reported_nodes")
 
 
 class TimeWindowForm(forms.ModelForm[TimeWindow]):
+    labels = KeyValueField(required=False, help_text="Nodes with all of these; one key=value per line.")
+
     class Meta:
         model = TimeWindow
         fields = (
@@ -266,11 +269,15 @@ class TimeWindowAdmin(Audited, admin.ModelAdmin[TimeWindow]):
 class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
     """Append-only: add a row to change the policy, choose an old row again to undo; the newest is in force."""
 
-    list_display = ("policy", "parameters", *KEPT_FIELDS, "note", "created_at", "created_by")
+    list_display = ("policy", "parameter_words", *KEPT_FIELDS, "note", "created_at", "created_by")
     form = PolicySettingForm
     fields = PolicySettingForm.Meta.fields
     list_display_links = None
     actions = ("choose_again",)
+
+    @admin.display(description="parameters")
+    def parameter_words(self, setting: PolicySetting) -> str:
+        return words_of_map(setting.parameters, between=", ")
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, str | list[str]]:
         current = PolicySetting.objects.current()

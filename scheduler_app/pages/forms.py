@@ -1,14 +1,15 @@
-"""Forms of policy settings: one field per parameter on the policies page, one JSON field in the admin."""
+"""Forms of policy settings: one field per parameter on the policies page, one of lines in the administration."""
 
 from typing import Any
 
 from django import forms
 from django.core.validators import MaxValueValidator
 from django.forms.fields import InvalidJSONInput
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from allocation.policies.parameters import Parameter
+from cluster_app.form_fields import KeyValueField
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.catalogue import PolicyDescription, describe_policies
 from scheduler_app.policy.settings import (
@@ -99,8 +100,8 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:].rstrip('.')}."
 
 
-class ParametersField(forms.JSONField):
-    """JSON field that also refuses values that Python cannot parse, such as a number of 5,000 digits."""
+class ParametersField(KeyValueField):
+    """Map of names and values that also refuses values that Python cannot parse, such as a number of 5,000 digits."""
 
     def bound_data(self, data: Any, initial: Any) -> Any:
         try:
@@ -116,7 +117,7 @@ class ParametersField(forms.JSONField):
 
 
 class PolicySettingForm(forms.ModelForm[PolicySetting]):
-    """Form of the admin: parameters as JSON, with the parameters of each policy as help text."""
+    """Form of the admin: parameters as lines, with the parameters of each policy as help text."""
 
     class Meta:
         model = PolicySetting
@@ -132,7 +133,7 @@ class PolicySettingForm(forms.ModelForm[PolicySetting]):
     def clean_parameters(self) -> Any:
         given = self.cleaned_data["parameters"]
         if given is not None and not isinstance(given, dict):
-            raise forms.ValidationError('Enter a JSON object of names and values, e.g. {"name": 1}, or {}.')
+            raise forms.ValidationError("Write one name=value per line, such as power=2, or nothing.")
         return given or {}
 
     def clean(self) -> dict[str, Any]:
@@ -154,9 +155,10 @@ def help_on_parameters() -> SafeString | str:
         if policy.parameters
     ]
     if not listed:
-        return "No policy has parameters: enter {}."
-    first = "A JSON object of names and values; parameters that are left out have their defaults."
-    return format_html_join(mark_safe("<br>"), "{}", ((line,) for line in (first, *listed)))
+        return "No policy has parameters: leave it empty."
+    lines = format_html_join(mark_safe("<br>"), "{}", ((line,) for line in listed))
+    first = "One name=value per line; parameters that are left out have their defaults."
+    return format_html("{}<details><summary>Parameters of each policy</summary>{}</details>", first, lines)
 
 
 def _lower(words: str) -> str:

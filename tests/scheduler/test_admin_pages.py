@@ -20,7 +20,7 @@ from tests.service_lab import UNTIL_LET_GO, Lab
 NODE = {
     "name": "n2",
     "cpus": 64,
-    "memory_mib": 1024,
+    "memory_mib": "1024MiB",
     "engine": "local",
     "labels": "{}",
     "capacity_type": "stable",
@@ -108,7 +108,7 @@ def test_the_number_of_gpus_of_a_node_is_changed(admin: Client) -> None:
     changed = {
         "gpu_count": 1,
         "cpus": 64,
-        "memory_mib": 1024,
+        "memory_mib": "1024MiB",
         "engine": "local",
         "labels": "{}",
         "capacity_type": "stable",
@@ -124,7 +124,7 @@ def test_the_bandwidth_of_a_nodes_storage_is_entered(admin: Client) -> None:
     changed = {
         "gpu_count": 2,
         "cpus": 64,
-        "memory_mib": 1024,
+        "memory_mib": "1024MiB",
         "storage_mib_s": 500,
         "engine": "local",
         "labels": "{}",
@@ -395,7 +395,7 @@ def test_gpus_that_a_job_has_are_not_taken_out_of_their_node(lab: Lab, admin: Cl
     changed = {
         "gpu_count": 1,
         "cpus": 64,
-        "memory_mib": 1024,
+        "memory_mib": "1024MiB",
         "engine": "local",
         "labels": "{}",
         "capacity_type": "stable",
@@ -446,7 +446,7 @@ def test_parameters_of_the_old_policy_are_dropped_with_it(admin: Client) -> None
     [
         ('{"power": 9, "x": 1}', "power must be from -4 to 4."),
         ('{"x": 1}', "x is unknown: this policy has power, queues, strict, first."),
-        ("[1]", "Enter a JSON object of names and values"),
+        ("[1]", "Write one name=value per line"),
     ],
 )
 def test_faulty_parameters_are_refused_with_their_names(admin: Client, parameters: str, fault: str) -> None:
@@ -463,3 +463,39 @@ def test_a_setting_of_a_policy_that_is_gone_cannot_be_chosen_again(admin: Client
     gone, now = PolicySetting.objects.create(policy="lottery"), PolicySetting.objects.create()
     assert says(act(admin, "scheduler_app_policysetting", "choose_again", gone), "There is no policy")
     assert PolicySetting.objects.current() == now
+
+
+# -- as people write it --------------------------------------------------------------------------------------------
+
+
+def test_labels_and_memory_are_written_and_shown_as_people_write_them(admin: Client) -> None:
+    kind = GpuType.objects.get()
+    written = {**NODE, "memory_mib": "512 GiB", "labels": 'rack=b2\nrow=7\nzone="7"'}
+    post(admin, reverse("admin:cluster_app_node_add"), gpu_type=kind.pk, gpu_count=4, **{**written, **EVENTS})
+    node = Node.objects.get(name="n2")
+    assert (node.memory_mib, node.labels) == (512 * 1024, {"rack": "b2", "row": 7, "zone": "7"})
+    assert says(admin.get(reverse("admin:cluster_app_node_changelist")), "rack=b2, row=7, zone=&quot;7&quot;")
+    form = admin.get(reverse("admin:cluster_app_node_change", args=[node.pk])).context["adminform"].form
+    assert form["memory_mib"].value() == "512GiB"
+    assert form["labels"].value() == written["labels"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "fault"),
+    [
+        ("memory_mib", "512", "Add the unit: 512GiB or 512MiB."),
+        ("memory_mib", "much", "such as 512GiB"),
+        ("labels", "rack", "Write one key=value per line"),
+        ("labels", "[1]", "Write one key=value per line"),
+    ],
+)
+def test_what_cannot_be_read_is_said_at_the_field(admin: Client, field: str, value: str, fault: str) -> None:
+    data = {"gpu_type": GpuType.objects.get().pk, "gpu_count": 4, **NODE, **EVENTS, field: value}
+    assert says(post(admin, reverse("admin:cluster_app_node_add"), **data), fault)
+
+
+@pytest.mark.usefixtures("tuned_policy")
+def test_parameters_are_written_as_lines(admin: Client) -> None:
+    choose(admin, "power=3")
+    assert PolicySetting.objects.current().parameters["power"] == 3.0
+    assert says(admin.get(reverse("admin:scheduler_app_policysetting_changelist")), "power=3")
