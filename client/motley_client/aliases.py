@@ -15,7 +15,20 @@ ALIASES = {
 }
 """Words in place of the first one; the first of them is a command."""
 HARMLESS = {
-    *("ps", "show", "explain", "events", "attempts", "logs", "wait", "plan", "replica-size", "history", "simulate"),
+    *(
+        "ps",
+        "show",
+        "explain",
+        "events",
+        "attempts",
+        "logs",
+        "files",
+        "wait",
+        "plan",
+        "replica-size",
+        "history",
+        "simulate",
+    ),
     *("nodes", "types", "storage", "rates", "share", "usage", "rounds", "login", "me", "version", "lab"),
     *("submit", "policy", "token", "secret", "window", "list"),
 }

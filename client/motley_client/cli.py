@@ -8,6 +8,7 @@ from motley_client.aliases import Verbs, aliases_in_words
 from motley_client.commands import (
     account,
     cluster,
+    files,
     history,
     jobs,
     lab,
@@ -45,6 +46,7 @@ for command in (
     jobs.attempts,
     jobs.change,
     logs.logs,
+    files.files,
     wait.wait,
     jobs.cancel,
     jobs.hold,

@@ -31,12 +31,15 @@ from motley_client.responses import (
     GpuType,
     Job,
     JobDetail,
+    JobFolder,
     JobForecast,
     JobGpus,
     LabPolicyPreview,
     LabRun,
     LogChunk,
+    LogLine,
     Me,
+    MergedLog,
     MonthlyReport,
     NewToken,
     Node,
@@ -63,6 +66,8 @@ UPLOAD_TIMEOUT_S = 300.0
 """Time in which the service checks and stores an archive."""
 LOG_WAIT_S = 5
 """How long the service holds a request for new log data before it answers with none."""
+MOST_TAIL_BYTES = 1024 * 1024
+"""The largest end of a merged log that the service sends at once."""
 EMPTY_LOG_PAUSE_S = 0.2
 """Pause after an empty answer: a busy service may answer at once instead of waiting."""
 
@@ -244,7 +249,95 @@ class Client(Connection):
     def _job_command(self, command: str, job_id: str) -> JobDetail:
         return cast("JobDetail", self._json("POST", url_path("jobs", job_id, command)))
 
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def files(self, job_id: str, path: str = "") -> JobFolder:
+        """Content of a folder of the job, e.g. `work/out`; without a path its folders."""
+        return cast(
+            "JobFolder", self._json("GET", url_path("jobs", job_id, "files"), params={"path": path} if path else {})
+        )
+
+    def file(self, job_id: str, path: str) -> Iterator[bytes]:
+        """Bytes of a file of the job, block by block, while they are received."""
+        return self._blocks(url_path("jobs", job_id, "files", "content"), params={"path": path})
+
     # -- logs ----------------------------------------------------------------------------------------------------
+
+    def merged_log(
+        self,
+        job_id: str,
+        *,
+        stream: str = "all",
+        rank: int | None = None,
+        attempt: int | None = None,
+        cursor: str | None = None,
+        tail_bytes: int | None = None,
+        wait_s: int = 0,
+    ) -> tuple[MergedLog, int]:
+        """One part of the log of both streams and all ranks by time, and the seconds after which to ask again.
+
+        It goes on at `cursor`, the `next` of the part before. `unfinished` lines come again with the next part.
+        """
+        query = {"stream": stream, "rank": rank, "attempt": attempt, "cursor": cursor, "tail": tail_bytes}
+        params = without_empty(query | {"wait": wait_s or None})
+        response = self._send("GET", url_path("jobs", job_id, "merged-log"), params=params)
+        try:
+            return cast("MergedLog", response.json()), int(response.headers.get("Retry-After", 0))
+        except ValueError:
+            raise not_a_motley_service(response) from None
+
+    def log_lines(
+        self,
+        job_id: str,
+        *,
+        stream: str = "all",
+        rank: int | None = None,
+        attempt: int | None = None,
+        tail: int | None = None,
+    ) -> Iterator[LogLine]:
+        """Lines of the merged log up to its present end, or the last `tail` of them, of a mebibyte at most."""
+        read = partial(self.merged_log, job_id, stream=stream, rank=rank)
+        part, _ = read(attempt=attempt, tail_bytes=MOST_TAIL_BYTES if tail else None)
+        if tail:
+            yield from [*part["lines"], *part["unfinished"]][-tail:]
+            return
+        cursor = None
+        while not part["complete"] and part["next"] not in ("", cursor):
+            yield from part["lines"]
+            cursor = part["next"]
+            part, _ = read(attempt=part["attempt"], cursor=cursor)
+        yield from [*part["lines"], *part["unfinished"]]
+
+    def follow_log_lines(
+        self,
+        job_id: str,
+        *,
+        stream: str = "all",
+        rank: int | None = None,
+        tail: int | None = None,
+        attempt: int | None = None,
+        on_wait: Callable[[JobDetail], object] | None = None,
+    ) -> Iterator[LogLine]:
+        """Lines of the merged log as they are finished, through later attempts, until the job has finished."""
+        for number in [attempt] if attempt else self._attempt_numbers(job_id, on_wait):
+            yield from self._follow_merged(job_id, stream=stream, rank=rank, tail=tail, attempt=number)
+            tail = None
+
+    def _follow_merged(
+        self, job_id: str, *, stream: str, rank: int | None, tail: int | None, attempt: int
+    ) -> Iterator[LogLine]:
+        read = partial(self.merged_log, job_id, stream=stream, rank=rank, attempt=attempt)
+        part, after_s = self._retry_unreachable(partial(read, tail_bytes=MOST_TAIL_BYTES if tail else None))
+        lines = part["lines"][-tail:] if tail else part["lines"]
+        while True:
+            yield from lines
+            if part["complete"]:
+                yield from part["unfinished"]
+                return
+            time.sleep(max(after_s, 0 if lines else EMPTY_LOG_PAUSE_S))
+            further = partial(read, cursor=part["next"] or None, wait_s=LOG_WAIT_S)
+            part, after_s = self._retry_unreachable(further)
+            lines = part["lines"]
 
     def logs(
         self,

@@ -112,6 +112,18 @@ class Connection:
         except ValueError:
             raise not_a_motley_service(response) from None
 
+    def _blocks(self, path: str, **request: Any) -> Iterator[bytes]:
+        """The body block by block; what may be large is not kept."""
+        headers = {"Accept": "application/octet-stream, application/json"}
+        try:
+            with self._http.stream("GET", path, headers=headers, **request) as response:
+                if not response.is_success:
+                    response.read()
+                    raise error_of(response)
+                yield from response.iter_bytes()
+        except httpx.HTTPError as error:
+            raise Unreachable(f"Cannot reach {self._http.base_url}: {str(error) or type(error).__name__}") from error
+
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         if "json" in request:
             request["content"] = _encoded(request.pop("json"))

@@ -385,6 +385,50 @@ class LogChunk:
     retry_after_s: int = 0
 
 
+class LogPiece(TypedDict):
+    text: str
+    style: str
+    """Words such as `in-red`, `on-bright-blue`, `bold`; empty: plain."""
+
+
+class LogLine(TypedDict):
+    """A line of a merged log."""
+
+    at: str | None
+    """When it was received; None: not known."""
+    rank: int
+    stream: str
+    pieces: list[LogPiece]
+
+
+class MergedLog(TypedDict):
+    """Lines of both streams and all ranks by time; `next`: where the next part begins."""
+
+    attempt: int
+    lines: list[LogLine]
+    unfinished: list[LogLine]
+    next: str
+    complete: bool
+
+
+# -- files of a job ----------------------------------------------------------------------------------------------
+
+
+class JobFile(TypedDict):
+    name: str
+    kind: str
+    """`folder`, `file`, or `other`: a link or a device, which is not followed."""
+    size: int
+    modified_at: str
+
+
+class JobFolder(TypedDict):
+    path: str
+    files: list[JobFile]
+    complete: bool
+    """False: the folder has more names than are listed."""
+
+
 # -- the cluster -------------------------------------------------------------------------------------------------
 
 

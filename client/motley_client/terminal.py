@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import os
 import re
 import sys
 import time
@@ -18,12 +19,16 @@ from rich.live import Live
 from rich.text import Text
 
 from motley_client.errors import Unreachable
+from motley_client.responses import LogLine, LogPiece
 
 T = TypeVar("T")
 
 PLAIN_WIDTH = 10_000
 """Width of output that is not a terminal: lines are never cut."""
 WATCH_PERIOD_S = 2.0
+FLAGS = {"bold": "1", "faint": "2", "italic": "3", "underlined": "4", "inverse": "7"}
+COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
+GROUNDS = {"in": 30, "on": 40}
 _COLOUR = r"\x1b\[[0-9;:]*m"
 _KEPT_IN_LOGS = re.compile(rf"({_COLOUR}|[\n\r\t])")
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,32})?\Z")
@@ -143,3 +148,32 @@ def write_log(chunks: Iterable[bytes]) -> None:
         for chunk in chunks:
             sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()
+
+
+def write_lines(lines: Iterable[LogLine], *, have_ranks: Callable[[], bool]) -> None:
+    """Write lines of a merged log as they come: with the colours that the job asked for only to a terminal.
+
+    Whether ranks are marked is asked at the first line: before, nobody knows how many a job that waits will have.
+    """
+    mark, colours = False, sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    for number, line in enumerate(lines):
+        mark = have_ranks() if number == 0 else mark
+        text = "".join(coloured(piece) if colours else _without_controls(piece["text"]) for piece in line["pieces"])
+        sys.stdout.write(f"[{line['rank']}] {text}\n" if mark else f"{text}\n")
+        sys.stdout.flush()
+
+
+def coloured(piece: LogPiece) -> str:
+    """The text of a piece between the terminal sequences of its style."""
+    codes = [code for word in piece["style"].split() if (code := _code_of(word))]
+    text = _without_controls(piece["text"])
+    return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if codes else text
+
+
+def _code_of(word: str) -> str:
+    """Code (ECMA-48, "select graphic rendition") of a word such as `bold`, `in-red` or `on-bright-blue`."""
+    place, _, colour = word.partition("-")
+    name = colour.removeprefix("bright-")
+    if word in FLAGS or place not in GROUNDS or name not in COLOURS:
+        return FLAGS.get(word, "")
+    return str(GROUNDS[place] + COLOURS.index(name) + (60 if name != colour else 0))

@@ -268,20 +268,46 @@ def test_of_a_finished_job_only_words_change(service: Live, motley: Motley) -> N
     assert motley("change", "a").exit_code == 2
 
 
-def test_logs_are_the_bytes_that_the_job_wrote(service: Live, motley: Motley) -> None:
+def test_the_log_is_one_of_both_streams_by_time(service: Live, motley: Motley) -> None:
+    """As text; a pipe gets no colours."""
+    job = service.add("a", command=r"printf '\033[31mstep 1\033[0m\n'; sleep 0.3; echo oops >&2; sleep 0.3; echo end")
+    service.lab.until_state(job, State.SUCCEEDED)
+    assert motley("logs", "a").stdout == "step 1\noops\nend\n"
+    assert motley("logs", "a", "--tail", "2").stdout == "oops\nend\n"
+    followed = motley("logs", "-f", "a")
+    assert (followed.exit_code, followed.stdout) == (0, "step 1\noops\nend\n")
+    assert "a: succeeded" in followed.stderr
+
+
+def test_lines_of_a_gang_have_their_ranks(service: Live, motley: Motley) -> None:
+    service.lab.node("n2", gpus=4)
+    job = service.add("wide", gpus=8, command="echo from $MOTLEY_NODE_RANK")
+    service.lab.until_state(job, State.SUCCEEDED)
+    assert sorted(motley("logs", "wide").stdout.splitlines()) == ["[0] from 0", "[1] from 1"]
+    assert motley("logs", "wide", "--rank", "1").stdout == "from 1\n"
+
+
+def test_a_log_longer_than_one_part_is_whole_and_an_unfinished_line_is_shown(service: Live, motley: Motley) -> None:
+    job = service.add("a", command="seq 60000; printf end")
+    service.lab.until_state(job, State.SUCCEEDED)
+    assert motley("logs", "a").stdout.split() == [*map(str, range(1, 60001)), "end"]
+
+
+def test_the_log_of_one_stream_has_the_bytes_that_the_job_wrote(service: Live, motley: Motley) -> None:
     job = service.add("a", command=r"printf '\033[2Jstep 1\r\377\n'; echo oops >&2; echo end")
     service.lab.until_state(job, State.SUCCEEDED)
-    assert motley("logs", "a").stdout_bytes == b"\x1b[2Jstep 1\r\xff\nend\n"
+    assert motley("logs", "a", "--stream", "stdout").stdout_bytes == b"\x1b[2Jstep 1\r\xff\nend\n"
     assert motley("logs", "a", "--stream", "stderr", "--rank", "0", "--attempt", "1").stdout_bytes == b"oops\n"
-    assert motley("logs", "a", "--tail", "1").stdout_bytes == b"end\n"
-    followed = motley("logs", "-f", "a")
+    assert motley("logs", "a", "--stream", "stdout", "--tail", "1").stdout_bytes == b"end\n"
+    followed = motley("logs", "-f", "a", "--stream", "stdout")
     assert (followed.exit_code, followed.stdout_bytes[-4:], "a: succeeded" in followed.stderr) == (0, b"end\n", True)
 
 
-def test_the_log_of_a_job_that_failed_leads_to_what_it_said_of_that(service: Live, motley: Motley) -> None:
+def test_the_standard_output_of_a_job_that_failed_leads_to_its_standard_error(service: Live, motley: Motley) -> None:
     job = service.add("a", command="echo begun; echo no such file >&2; exit 1")
     service.lab.until_state(job, State.FAILED)
-    shown = motley("logs", "a")
+    assert "no such file" in motley("logs", "a").stdout
+    shown = motley("logs", "a", "--stream", "stdout")
     assert (shown.stdout_bytes, f"motley logs --stream stderr {job.pk}" in shown.stderr) == (b"begun\n", True)
 
 
