@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('scheduler_app', '0033_lab_team_limits'),
+        ('scheduler_app', '0034_lab_team_limits'),
     ]
 
     operations = [

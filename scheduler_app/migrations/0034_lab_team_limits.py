@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('scheduler_app', '0032_deadline_forecasts'),
+        ('scheduler_app', '0033_deadline_forecasts'),
     ]
 
     operations = [

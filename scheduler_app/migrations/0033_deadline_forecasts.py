@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('jobs_app', '0045_outcomes_and_progress_curves'),
-        ('scheduler_app', '0031_lab_trace'),
+        ('scheduler_app', '0032_gpu_states'),
     ]
 
     operations = [
