@@ -73,6 +73,12 @@ def by_clock(interval: Interval) -> SafeString | str:
     return format_html("at {} ({} to {})<span data-utc> UTC</span>", median, least, most)
 
 
+@register.filter
+def clock_time(at: datetime) -> SafeString:
+    """Hour and minute, in the zone of the reader, with the day where it is not today."""
+    return format_html("{}<span data-utc> UTC</span>", _clock_time(at))
+
+
 def _clock_time(at: datetime | None) -> SafeString | str:
     if at is None:
         return BEYOND
