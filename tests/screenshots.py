@@ -41,6 +41,7 @@ PAGES = {
     "rounds": "rounds",
     "round": "rounds/{round}",
     "policies": "policies",
+    "policy": "policies/max_min",
     "lab": "lab",
     "lab-run": "lab/{lab}",
     "fairness": "fairness",
@@ -50,13 +51,22 @@ PAGES = {
     "report": "report",
     "estimates": "estimates",
     "forecasts": "forecasts",
+    "teams": "teams",
+    "team": "teams/demo",
+    "notifications": "notifications",
     "secrets": "secrets",
     "tokens": "tokens",
     "change-password": "password",
     "audit": "audit",
     "client": "client/",
 }
-ADMINISTRATOR = {"home-admin": "", "cluster-admin": "cluster", "policies-admin": "policies", "retention": "retention"}
+ADMINISTRATOR = {
+    "home-admin": "",
+    "cluster-admin": "cluster",
+    "policies-admin": "policies",
+    "retention": "retention",
+    "site": "site",
+}
 README = "readme"
 """Name of the picture that the README shows: what a visitor sees first."""
 

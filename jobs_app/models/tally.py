@@ -7,7 +7,7 @@ class Metric(models.TextChoices):
     """Name of a counter or histogram; its label separates the series."""
 
     JOBS_FINISHED = "jobs_finished", "jobs that finished, by state"
-    JOB_WAIT = "job_wait_seconds", "seconds from submission to the first start"
+    JOB_WAIT = "job_wait_seconds", "seconds from submission, or a later begin time, to the first start"
     PREEMPTIONS = "preemptions", "attempts that were stopped for something else, by reason"
     PREEMPTED_WORK = "preempted_work_seconds", "GPU-seconds of work that was lost by that"
     ROUNDS = "rounds", "rounds, by result"

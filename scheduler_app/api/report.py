@@ -59,7 +59,9 @@ class ReportedJobs(serializers.Serializer[Any]):
     cancelled = serializers.IntegerField()
     timed_out = serializers.IntegerField()
     started = serializers.IntegerField(help_text="Those of these jobs that had started.")
-    wait_s = serializers.FloatField(allow_null=True, help_text="Their mean time from submission to the first start.")
+    wait_s = serializers.FloatField(
+        allow_null=True, help_text="Their mean time from submission, or a later begin time, to the first start."
+    )
     wait_p95_s = serializers.FloatField(allow_null=True, help_text="Time within which 95 of 100 of them started.")
     restarts = serializers.IntegerField(help_text="Attempts after the first of their job.")
 

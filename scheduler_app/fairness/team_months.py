@@ -96,7 +96,8 @@ def _outcomes(jobs: Any) -> Columns:
 
 
 def _waits(jobs: Any) -> Columns:
-    waited = EpochSeconds(F("started_at")) - EpochSeconds(F("created_at"))
+    arrived = Coalesce(Greatest("created_at", "begin_time"), "created_at")  # SQLite's greatest of none is none
+    waited = EpochSeconds(F("started_at")) - EpochSeconds(arrived)
     found: dict[int, list[float]] = defaultdict(list)
     for team, seconds in jobs.filter(started_at__isnull=False).values_list("team", waited):
         found[team].append(seconds)

@@ -213,14 +213,17 @@ def summary(
         return "No policy could be simulated."
     best = min(known, key=lambda policy: known[policy])
     change = _change(known[best], simulated["avg_jct_h"])
-    than = "" if change is None else f", {_beside(change)} the present policy, {present}, as simulated"
     known_error = UPLOADED if uploaded else _about(error)
+    if change is not None and change > 0:
+        least = f"The present policy, {present}, has the least mean job completion time as simulated"
+        return f"{least}; next is {best}: {known[best]:.3g} h, {change:,.0%} more. {known_error}"
+    than = "" if change is None else f", {_beside(change)} the present policy, {present}, as simulated"
     return f"{best} has the least mean job completion time: {known[best]:.3g} h{than}. {known_error}"
 
 
 def _beside(change: float) -> str:
     words = f"{abs(change):.0%}"
-    return "as with" if words == "0%" else f"{words} {'less' if change < 0 else 'more'} than with"
+    return "as with" if words == "0%" else f"{words} less than with"
 
 
 def _about(error: float | None) -> str:

@@ -56,7 +56,7 @@ def _changes(named: Mapping[str, Mapping[str, Any]], columns: Sequence[Column]) 
         x = [headings[one] for one in known]
         figure.add_bar(x=x, y=changes, name=escape(name), marker={"color": lines[name]["color"]})
     figure.update_traces(hovertemplate="%{y:+.1%}")
-    figure.update_yaxes(tickformat="+.0%", zeroline=True)
+    figure.update_yaxes(tickformat="+,.0%", zeroline=True, automargin=True)
     return _plain(figure.update_layout(**_frame(380), hovermode="x unified", barmode="group"))
 
 

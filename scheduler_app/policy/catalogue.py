@@ -8,7 +8,7 @@ from inspect import getdoc
 from textwrap import dedent
 from typing import NamedTuple
 
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from latex2mathml.converter import convert
 
@@ -18,6 +18,7 @@ from scheduler_app.policy.settings import live_parameters
 
 CHOOSE = "Choose it "
 MATHS = ".. math::\n"
+BOLD = re.compile(r"\*\*([^*]+)\*\*")
 INLINE = re.compile(r":math:`([^`]+)`")
 PROBLEM = re.compile(r"^problem : Problem\n((?: {4}.*\n)+)", re.MULTILINE)
 REFERENCES = re.compile(r"^References\n-+\n(.*?)(?=\n\n\S|\Z)", re.MULTILINE | re.DOTALL)
@@ -131,7 +132,9 @@ def _shown(paragraph: str) -> Passage:
     if paragraph.startswith(MATHS):
         return Passage(is_formula=True, html=mathml(dedent(paragraph.removeprefix(MATHS))))
     pieces = INLINE.split(" ".join(paragraph.split()))
-    shown = (mathml(piece, inline=True) if n % 2 else piece.replace("`", "") for n, piece in enumerate(pieces))
+    shown = (
+        mathml(piece, inline=True) if n % 2 else _with_bold(piece.replace("`", "")) for n, piece in enumerate(pieces)
+    )
     return Passage(is_formula=False, html=format_html_join("", "{}", ((piece,) for piece in shown)))
 
 
@@ -142,6 +145,11 @@ def _symbols(text: str) -> Iterator[tuple[str, str]]:
     if "goodput" in found:
         found["goodput"] = found.pop("rate")
     return ((found[column], words) for column, words in COLUMNS.items() if column in found)
+
+
+def _with_bold(text: str) -> SafeString:
+    parts = ((format_html("<b>{}</b>", part) if n % 2 else part,) for n, part in enumerate(BOLD.split(text)))
+    return format_html_join("", "{}", parts)
 
 
 def _sources(text: str) -> Iterator[str]:

@@ -49,6 +49,12 @@ def test_a_policy_is_told_with_all_its_formulas_and_what_they_are_written_in():
 
 
 @pytest.mark.parametrize("name", POLICIES)
+def test_headings_of_paragraphs_are_bold(name):
+    """Docstrings write them between two asterisks."""
+    assert "**" not in "".join(part.html for part in describe_policy(name).text)
+
+
+@pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_says_what_it_does_and_when_to_choose_it(name):
     policy = describe_policy(name)
     assert policy.summary.endswith(".")

@@ -110,6 +110,15 @@ def test_jobs_that_ran_are_reported(cluster: Lab) -> None:
     assert member.gpu_hours * 3600 == pytest.approx(held_s, rel=0.01)
 
 
+def test_a_job_with_a_begin_time_waits_from_then_on(march: Lab) -> None:
+    """Of the waits of one and three hours the longer begins two hours later."""
+    late = Job.objects.get(owner__username="bob")
+    Job.objects.filter(pk=late.pk).update(begin_time=late.created_at + 2 * HOUR)
+    figures = report_of(march).figures
+    assert figures is not None
+    assert figures.wait_s == pytest.approx(3600)
+
+
 def test_waiting_restarts_and_waste_are_those_of_jobs_and_attempts_that_ended(march: Lab) -> None:
     report = report_of(march)
     assert by_job(report) == {

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs_app', '0045_outcomes_and_progress_curves'),
+        ('jobs_app', '0046_job_wait_label'),
     ]
 
     operations = [
