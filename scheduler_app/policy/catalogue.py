@@ -19,6 +19,7 @@ from scheduler_app.policy.settings import live_parameters
 CHOOSE = "Choose it "
 MATHS = ".. math::\n"
 INLINE = re.compile(r":math:`([^`]+)`")
+CITATION = re.compile(r"\[(\d+)\]_")
 PROBLEM = re.compile(r"^problem : Problem\n((?: {4}.*\n)+)", re.MULTILINE)
 REFERENCES = re.compile(r"^References\n-+\n(.*?)(?=\n\n\S|\Z)", re.MULTILINE | re.DOTALL)
 REFERENCE = re.compile(r"^\.\. \[\d+\] (.*?)(?=^\.\. \[|\Z)", re.MULTILINE | re.DOTALL)
@@ -130,7 +131,7 @@ def _described(name: str, policy: Policy, registered: Registered) -> PolicyDescr
 def _shown(paragraph: str) -> Passage:
     if paragraph.startswith(MATHS):
         return Passage(is_formula=True, html=mathml(dedent(paragraph.removeprefix(MATHS))))
-    pieces = INLINE.split(" ".join(paragraph.split()))
+    pieces = INLINE.split(CITATION.sub(r"[\1]", " ".join(paragraph.split()).replace("**", "")))
     shown = (mathml(piece, inline=True) if n % 2 else piece.replace("`", "") for n, piece in enumerate(pieces))
     return Passage(is_formula=False, html=format_html_join("", "{}", ((piece,) for piece in shown)))
 
