@@ -77,8 +77,8 @@ def _queue(waiting: Mapping[str, int]) -> Iterable[str]:
         return
     labels: Mapping[str, str] = dict(Reason.choices)
     most = sorted(waiting.items(), key=lambda item: (-item[1], item[0]))[:MOST_NAMED]
-    told = ", ".join(f"{count} {labels.get(reason, reason)}" for reason, count in most)
     total = sum(waiting.values())
+    told = ", ".join(f"{labels.get(reason, reason)}{f': {count}' if len(most) > 1 else ''}" for reason, count in most)
     yield f"{total} of its jobs {'waits' if total == 1 else 'wait'} now ({told})"
 
 

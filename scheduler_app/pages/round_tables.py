@@ -12,7 +12,7 @@ from scheduler_app.explain.round_changes import PricesOfRound
 from scheduler_app.models import Round
 from scheduler_app.pages.charts import Figure, line_of
 
-LEAST_FOLDED = 3
+LEAST_FOLDED = 2
 """Idle rounds in a row from which they are folded."""
 DEEDS = ("starts", "moves", "stops")
 
@@ -139,7 +139,7 @@ def prices_figure(history: Sequence[PricesOfRound]) -> Figure:
     layout = {
         "template": "none",
         "yaxis": {"title": {"text": "Shadow price"}, "rangemode": "tozero", "fixedrange": True},
-        "xaxis": {"title": {"text": "Round"}, "tickformat": "d", "nticks": 6},
+        "xaxis": {"title": {"text": "Round"}, "tickformat": "d", "dtick": max(1, len(history) // 6)},
         "hovermode": "x unified",
         "legend": {"orientation": "h", "y": -0.35},
         "showlegend": True,

@@ -20,6 +20,7 @@ CHOOSE = "Choose it "
 MATHS = ".. math::\n"
 BOLD = re.compile(r"\*\*([^*]+)\*\*")
 INLINE = re.compile(r":math:`([^`]+)`")
+CITATION = re.compile(r"\[(\d+)\]_")
 PROBLEM = re.compile(r"^problem : Problem\n((?: {4}.*\n)+)", re.MULTILINE)
 REFERENCES = re.compile(r"^References\n-+\n(.*?)(?=\n\n\S|\Z)", re.MULTILINE | re.DOTALL)
 REFERENCE = re.compile(r"^\.\. \[\d+\] (.*?)(?=^\.\. \[|\Z)", re.MULTILINE | re.DOTALL)
@@ -131,7 +132,7 @@ def _described(name: str, policy: Policy, registered: Registered) -> PolicyDescr
 def _shown(paragraph: str) -> Passage:
     if paragraph.startswith(MATHS):
         return Passage(is_formula=True, html=mathml(dedent(paragraph.removeprefix(MATHS))))
-    pieces = INLINE.split(" ".join(paragraph.split()))
+    pieces = INLINE.split(CITATION.sub(r"[\1]", " ".join(paragraph.split())))
     shown = (
         mathml(piece, inline=True) if n % 2 else _with_bold(piece.replace("`", "")) for n, piece in enumerate(pieces)
     )

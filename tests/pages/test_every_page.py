@@ -22,7 +22,7 @@ ELSEWHERE = ("admin/", "api/", "static/")
 """Django's own site, and REST, whose routes have a table of their own."""
 
 
-NO_PICTURES = {"login", "client-wheel", "livez", "readyz", "healthz-scheduler", "metrics"}
+NO_PICTURES = {"login", "invitation", "client-wheel", "livez", "readyz", "healthz-scheduler", "metrics"}
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ def test_no_command_of_latex_is_left_in_a_formula(name):
     for part in describe_policy(name).text:
         texts = "".join(ElementTree.fromstring(f"<p>{part.html}</p>").itertext())
         assert not set(texts) & set("\\$" + "&" * part.is_formula)
+        assert not re.search(r"\*\*|\]_", texts)
 
 
 @pytest.mark.parametrize(

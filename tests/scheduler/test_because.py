@@ -17,7 +17,7 @@ def test_a_team_that_is_behind_is_told_what_its_jobs_wait_for() -> None:
     waiting = {"speech": {"insufficient_gpus": 4, "outbid": 1}}
     ahead, behind = sentences(FAST, "the last hour", Circumstances("motley", waiting))
     assert ahead == f"In the last hour vision got 70 % {AGAINST} speech got less than its entitlement."
-    told = "5 of its jobs wait now (4 not enough free GPUs, 1 outbid by other jobs)"
+    told = "5 of its jobs wait now (not enough free GPUs: 4, outbid by other jobs: 1)"
     assert behind == f"In the last hour speech got 30 % {AGAINST} {told}."
 
 

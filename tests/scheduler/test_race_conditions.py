@@ -203,7 +203,7 @@ def test_the_look_at_silence_writes_nothing_where_nothing_changed(lab: Lab, djan
         lab.node(f"n{number}")
     lab.tick()
     assert Node.objects.count() == 20
-    with django_assert_max_num_queries(37):
+    with django_assert_max_num_queries(38):
         observe(lab.fence, lab.now)
 
 
