@@ -23,6 +23,8 @@ class KeyValueField(forms.JSONField):
         return dict(_pair(line) for line in value.splitlines() if line.strip())
 
     def prepare_value(self, value: Any) -> Any:
+        if value is None:
+            return ""
         return words_of_map(value) if isinstance(value, dict) else super().prepare_value(value)
 
     def bound_data(self, data: Any, initial: Any) -> Any:

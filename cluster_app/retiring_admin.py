@@ -36,6 +36,8 @@ class RetiredFilter(admin.SimpleListFilter):
                 return queryset
             case "yes":
                 return queryset.exclude(pk__in=current)
+            case None if request.GET.get("state__exact") == "retired":
+                return queryset
         return queryset.filter(pk__in=current)
 
 
@@ -80,7 +82,8 @@ class RetiringAdmin(Base):
 def protecting(row: Model) -> dict[str, int]:
     """Rows that keep this one from being deleted: plural name of the model → count."""
     counts: dict[str, int] = {}
-    for relation in row._meta.related_objects:
+    nearest_first = sorted(row._meta.related_objects, key=lambda relation: relation.related_model._meta.app_label)
+    for relation in nearest_first:
         if relation.on_delete is PROTECT:
             model = relation.related_model
             found = model._default_manager.filter(**{relation.field.name: row}).count()

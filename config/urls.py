@@ -69,6 +69,7 @@ handler500 = "config.problems.broken"
 
 admin.site.site_header = "Motley administration"
 admin.site.site_title = "Motley administration"
+admin.site.index_title = "Administration"
 apps.get_app_config("axes").verbose_name = "Sign-ins"
 
 urlpatterns = [

@@ -470,6 +470,8 @@ def test_a_setting_of_a_policy_that_is_gone_cannot_be_chosen_again(admin: Client
 
 def test_labels_and_memory_are_written_and_shown_as_people_write_them(admin: Client) -> None:
     kind = GpuType.objects.get()
+    blank = admin.get(reverse("admin:cluster_app_node_add")).context["adminform"].form
+    assert blank["labels"].value() == ""
     written = {**NODE, "memory_mib": "512 GiB", "labels": 'rack=b2\nrow=7\nzone="7"'}
     post(admin, reverse("admin:cluster_app_node_add"), gpu_type=kind.pk, gpu_count=4, **{**written, **EVENTS})
     node = Node.objects.get(name="n2")

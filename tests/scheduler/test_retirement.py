@@ -68,6 +68,7 @@ def test_a_retired_node_is_no_part_of_the_cluster(admin: Client, past: Job, clie
     assert (inventory(), gpu_counts(), list(Node.objects.schedulable())) == ([], [], [])
     assert not listed(admin, NODE, node)
     assert listed(admin, NODE, node, "?retired=yes")
+    assert listed(admin, NODE, node, "?state__exact=retired")
     assert admin.get("/api/v1/nodes").json()["results"] == []
     assert [row["name"] for row in admin.get("/api/v1/nodes?state=retired").json()["results"]] == ["n1"]
     assert "n1" not in admin.get(reverse("cluster")).content.decode()
