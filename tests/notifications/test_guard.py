@@ -2,6 +2,7 @@
 
 import socket
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 import httpcore
 import pytest
@@ -107,7 +108,7 @@ def test_a_webhook_added_over_rest_shows_its_key_once_and_the_secret_of_its_addr
     hook.statuses = [500]
     cancel_job(cluster.submit(), actor=None)
     send_due(timezone.now())
-    pages = [ada.get(TARGETS), ada.get("/api/v1/notifications"), browser.get(reverse("notifications"))]
+    pages: list[Any] = [ada.get(TARGETS), ada.get("/api/v1/notifications"), browser.get(reverse("notifications"))]
     said = "".join([*(answer.content.decode() for answer in pages), caplog.text])
     assert made.data["key"].startswith("whsec_")
     assert "answered with 500" in said

@@ -91,6 +91,8 @@ PAGES: dict[str, Row] = {
     "healthz-scheduler": OPEN,
     "metrics": OPEN,
     "login": OPEN,
+    "oidc-begin": Row(404, 404, 404, anonymous=404),
+    "oidc-end": Row(404, 404, 404, anonymous=404),
     "logout": Row(302, 302, 302, post={}),
 }
 
