@@ -45,6 +45,7 @@ class Action(models.TextChoices):
     TOKEN_REVOKE = "token.revoke", "revoked a token"
     SECRET_SET = "secret.set", "set a secret"
     SECRET_DELETE = "secret.delete", "deleted a secret"
+    GROUPS_FOLLOW = "groups.follow", "was given the teams of their groups"
     TARGET_ADD = "notification.add", "added a target of notifications"
     TARGET_CHANGE = "notification.change", "changed a target of notifications"
     TARGET_DELETE = "notification.delete", "deleted a target of notifications"

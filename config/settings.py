@@ -10,6 +10,7 @@ from pathlib import Path
 import django_stubs_ext
 from environs import Env, validate
 
+from config.login_settings import is_issuer, text_of_file
 from config.logs import logging_config, wants_json
 from config.secret_key import read_or_create
 
@@ -47,6 +48,9 @@ INSTALLED_APPS = [
     "django_structlog",
     "csp",
     "axes",
+    "allauth.account",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
 ]
 
 MIDDLEWARE = [
@@ -64,6 +68,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "axes.middleware.AxesMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "config.middleware.DatabaseBusy",
     "config.query_parameters.RefuseUnknownParameters",
     "config.middleware.forms_only",
@@ -87,6 +92,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "scheduler_app.pages.client.wheel_address",
+                "config.openid_connect.login_choices",
             ],
         },
     },
@@ -119,6 +125,26 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
+
+# Login by OpenID Connect, beside passwords (docs/login.md); django-allauth does what the protocol needs.
+MOTLEY_OIDC_ISSUER = env.str("MOTLEY_OIDC_ISSUER", "", validate=is_issuer)
+"""Address of the identity provider, as its discovery document names it; empty: passwords only."""
+MOTLEY_OIDC_CLIENT_ID = env.str("MOTLEY_OIDC_CLIENT_ID", "")
+MOTLEY_OIDC_SECRET = env.str("MOTLEY_OIDC_SECRET", "") or text_of_file(env.str("MOTLEY_OIDC_SECRET_FILE", ""))
+"""The client's secret, or the file that has it."""
+MOTLEY_OIDC_LABEL = env.str("MOTLEY_OIDC_LABEL", "Log in with single sign-on")
+"""Text of the button on the login page."""
+MOTLEY_OIDC_ACCOUNTS = env.str("MOTLEY_OIDC_ACCOUNTS", "invited", validate=validate.OneOf(["invited", "all"]))
+"""Who gets in: those whose verified mail address an account has already, or all whom the provider identifies."""
+MOTLEY_OIDC_GROUPS_CLAIM = env.str("MOTLEY_OIDC_GROUPS_CLAIM", "groups")
+"""Claim that lists the groups of a person."""
+MOTLEY_OIDC_TEAMS: dict[str, str] = env.dict("MOTLEY_OIDC_TEAMS", {})
+"""Group → team, as group=team,group=team; empty: a group is the team of the same name."""
+MOTLEY_OIDC_ADMIN_GROUP = env.str("MOTLEY_OIDC_ADMIN_GROUP", "")
+"""Group whose members are administrators; empty: none."""
+SOCIALACCOUNT_ADAPTER = "config.openid_connect.Accounts"
+SOCIALACCOUNT_LOGIN_ON_GET = True  # a form may only go to ourselves, also by a redirect: content security policy
+SOCIALACCOUNT_STORE_TOKENS = False
 
 # Who guesses passwords waits; others, from other addresses, do not wait with them.
 AXES_FAILURE_LIMIT = 5

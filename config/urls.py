@@ -2,6 +2,8 @@
 
 from typing import NoReturn
 
+from allauth.account.models import EmailAddress
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
@@ -13,7 +15,10 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 
-from config import schema  # noqa: F401 - what it says of bodies is found when it has been imported
+from config import (
+    openid_connect,
+    schema,  # noqa: F401 - what it says of bodies is found when it has been imported
+)
 from scheduler_app.api.account import MeView, TokenViewSet
 from scheduler_app.api.agents import AgentViewSet
 from scheduler_app.api.code import CodeViewSet
@@ -71,10 +76,13 @@ admin.site.site_header = "Motley administration"
 admin.site.site_title = "Motley administration"
 admin.site.index_title = "Administration"
 apps.get_app_config("axes").verbose_name = "Sign-ins"
+admin.site.unregister([EmailAddress, SocialAccount, SocialApp, SocialToken])  # rows of the service, and not used
 
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("login/", LoginView.as_view(template_name="registration/login.html"), name="login"),
+    path("login/oidc", openid_connect.begin, name="oidc-begin"),
+    path("login/oidc/callback", openid_connect.end, name="oidc-end"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("api/v1/jobs/<uuid:pk>/events", EventViewSet.as_view({"get": "list"}), name="job-events"),
     path("api/v1/jobs/<uuid:pk>/attempts", AttemptViewSet.as_view({"get": "list"}), name="job-attempts"),

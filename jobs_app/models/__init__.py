@@ -3,6 +3,7 @@
 from jobs_app.models.attempt import Attempt
 from jobs_app.models.budget import Budget
 from jobs_app.models.code_archive import CodeArchive
+from jobs_app.models.group_grant import GroupGrant
 from jobs_app.models.idempotency_key import IdempotencyKey
 from jobs_app.models.invitation import Invitation
 from jobs_app.models.job import Job, JobArray, JobDependency, JobTag, Reason
@@ -22,6 +23,7 @@ __all__ = [
     "CodeArchive",
     "CpuRate",
     "GradientNoise",
+    "GroupGrant",
     "IdempotencyKey",
     "Invitation",
     "Job",

@@ -104,6 +104,8 @@ PAGES: dict[str, Row] = {
     "metrics": OPEN,
     "login": OPEN,
     "invitation": OPEN,
+    "oidc-begin": Row(404, 404, 404, anonymous=404),
+    "oidc-end": Row(404, 404, 404, anonymous=404),
     "logout": Row(302, 302, 302, post={}),
 }
 

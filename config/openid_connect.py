@@ -1,0 +1,192 @@
+"""Login by OpenID Connect: django-allauth speaks with the provider, and accounts are found by issuer and subject."""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.socialaccount.internal import jwtkit
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialLogin
+from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
+from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
+from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
+from django.conf import settings
+from django.contrib.auth import login as log_in
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from jobs_app.group_teams import follow_groups, granted_by
+
+log = logging.getLogger(__name__)
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+NOT_IN_NAMES = re.compile(r"[^\w.@+-]")
+MOST_OF_NAME = 140
+NO_ACCOUNT = "You have no account here yet. Ask an administrator to add one with your mail address."
+INACTIVE = "Your account is not active. Ask an administrator."
+FAILED = "The identity provider and Motley could not agree on who you are. Try again, or ask an administrator."
+
+
+# -- views -------------------------------------------------------------------------------------------------------
+
+
+def begin(request: HttpRequest) -> HttpResponse:
+    """Send the browser to the provider, with state and a PKCE challenge that its session keeps."""
+    answer: HttpResponse = OAuth2LoginView.adapter_view(_adapter(request))(request)
+    return answer
+
+
+def end(request: HttpRequest) -> HttpResponse:
+    """The provider has sent the browser back with a code: exchange it, and log in."""
+    answer: HttpResponse = OAuth2CallbackView.adapter_view(_adapter(request))(request)
+    return answer
+
+
+def login_choices(request: HttpRequest) -> dict[str, str]:
+    """Context processor: the label of the button on the login page; empty where no provider is configured."""
+    return {"oidc_label": settings.MOTLEY_OIDC_LABEL if settings.MOTLEY_OIDC_ISSUER else ""}
+
+
+def _adapter(request: HttpRequest) -> "Provider":
+    if not settings.MOTLEY_OIDC_ISSUER:
+        raise Http404
+    return Provider(request, settings.MOTLEY_OIDC_ISSUER)
+
+
+# -- the provider ------------------------------------------------------------------------------------------------
+
+
+class Provider(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
+    """allauth's adapter, stricter: the issuer is the configured one, and ID tokens are verified by its keys."""
+
+    @property
+    def openid_config(self) -> dict[str, Any]:
+        found: dict[str, Any] = super().openid_config
+        if found.get("issuer") != settings.MOTLEY_OIDC_ISSUER:
+            raise OAuth2Error("The discovery document names another issuer.")
+        return found
+
+    def get_callback_url(self, request: HttpRequest, app: SocialApp) -> str:
+        return f"{settings.PUBLIC_URL}{reverse('oidc-end')}"
+
+    def complete_login(self, request: HttpRequest, app: SocialApp, token: Any, **kwargs: Any) -> SocialLogin:
+        """Claims of the ID token, with those of userinfo that it lacks; both are of the same subject."""
+        if "id_token" not in kwargs["response"]:
+            raise OAuth2Error("The response has no ID token.")
+        claims = self._decode_id_token(app, kwargs["response"]["id_token"])
+        more = self._fetch_user_info(token.token) if "userinfo_endpoint" in self.openid_config else {}
+        if more and more.get("sub") != claims["sub"]:
+            raise OAuth2Error("The user info is that of another subject.")
+        return self.get_provider().sociallogin_from_response(request, {"id_token": {**more, **claims}})
+
+    def _decode_id_token(self, app: SocialApp, id_token: str) -> dict[str, Any]:
+        claims: dict[str, Any] = jwtkit.verify_and_decode(
+            credential=id_token,
+            keys_url=self.openid_config["jwks_uri"],
+            issuer=settings.MOTLEY_OIDC_ISSUER,
+            audience=app.client_id,
+            lookup_kid=jwtkit.lookup_kid_jwk,
+        )
+        return claims
+
+
+class SiteProvider(OpenIDConnectProvider):  # type: ignore[misc]
+    """allauth's provider with our adapter."""
+
+    oauth2_adapter_class = Provider
+
+
+class Accounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
+    """What becomes of a person whom the provider has identified: allauth's own sign-up is not used."""
+
+    def list_apps(self, request: HttpRequest, provider: Any = None, client_id: Any = None) -> list[SocialApp]:
+        """The one of the settings; None in the database."""
+        issuer = settings.MOTLEY_OIDC_ISSUER
+        facts = {"client_id": settings.MOTLEY_OIDC_CLIENT_ID, "secret": settings.MOTLEY_OIDC_SECRET}
+        options = {"server_url": issuer, "oauth_pkce_enabled": True}
+        names = {"provider": "openid_connect", "provider_id": issuer, "name": settings.MOTLEY_OIDC_LABEL}
+        return [SocialApp(**names, **facts, settings=options)] if issuer else []
+
+    def get_provider(self, request: HttpRequest, provider: str, client_id: str | None = None) -> SiteProvider:
+        return SiteProvider(request, app=self.get_app(request, provider=provider, client_id=client_id))
+
+    def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> NoReturn:
+        """Log in, and leave allauth's flow."""
+        claims = sociallogin.account.extra_data["id_token"]
+        account = identify(claims)
+        if account is None or not account.user.is_active:
+            raise ImmediateHttpResponse(_refused(request, INACTIVE if account else NO_ACCOUNT, status=403))
+        follow(account.user, claims)
+        log_in(request, account.user, backend=BACKEND)
+        raise ImmediateHttpResponse(redirect(_next_of(request, sociallogin.state)))
+
+    def on_authentication_error(self, request: HttpRequest, provider: Any, **kwargs: Any) -> NoReturn:
+        log.warning("a login by OpenID Connect failed: %s %s", kwargs.get("error"), kwargs.get("exception") or "")
+        raise ImmediateHttpResponse(_refused(request, FAILED, status=401))
+
+
+def _refused(request: HttpRequest, why: str, *, status: int) -> HttpResponse:
+    return render(request, "registration/oidc_failed.html", {"why": why}, status=status)
+
+
+def _next_of(request: HttpRequest, state: Mapping[str, Any]) -> str:
+    wanted = str(state.get("next") or "")
+    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    return wanted if safe else reverse(settings.LOGIN_REDIRECT_URL)
+
+
+# -- accounts ----------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def identify(claims: Mapping[str, Any]) -> SocialAccount | None:
+    """The account of issuer and subject, linked or made at the first login; None: there is none, and none is made."""
+    key = {"provider": settings.MOTLEY_OIDC_ISSUER, "uid": str(claims["sub"])}
+    if known := SocialAccount.objects.select_related("user").filter(**key).first():
+        return known
+    user = _invited(claims) or (_new_user(claims) if settings.MOTLEY_OIDC_ACCOUNTS == "all" else None)
+    return SocialAccount.objects.create(user=user, extra_data={}, **key) if user else None
+
+
+def _invited(claims: Mapping[str, Any]) -> User | None:
+    """The one account with the *verified* mail address that no identity has yet; never that of an administrator."""
+    mail = str(claims.get("email") or "")
+    if claims.get("email_verified") is not True or not mail:
+        return None
+    linked = SocialAccount.objects.filter(provider=settings.MOTLEY_OIDC_ISSUER).values("user")
+    found = User.objects.filter(email__iexact=mail, is_staff=False, is_superuser=False).exclude(pk__in=linked)
+    accounts = list(found[:2])
+    return accounts[0] if len(accounts) == 1 else None
+
+
+def _new_user(claims: Mapping[str, Any]) -> User:
+    """A new account without a password, by the person's own name if nobody has it."""
+    mail = str(claims.get("email") or "") if claims.get("email_verified") is True else ""
+    wanted = claims.get("preferred_username") or mail.partition("@")[0] or claims["sub"]
+    first, last = str(claims.get("given_name") or "")[:150], str(claims.get("family_name") or "")[:150]
+    user = User(username=_free_name(str(wanted)), email=mail[:254], first_name=first, last_name=last)
+    user.set_unusable_password()
+    user.save()
+    return user
+
+
+def _free_name(wanted: str) -> str:
+    base = NOT_IN_NAMES.sub("-", wanted)[:MOST_OF_NAME] or "user"
+    taken = set(User.objects.filter(username__istartswith=base).values_list("username", flat=True))
+    lower = {name.lower() for name in taken}
+    numbered = (f"{base}-{number}" for number in range(2, len(lower) + 3))
+    return next(name for name in (base, *numbered) if name.lower() not in lower)
+
+
+def follow(user: User, claims: Mapping[str, Any]) -> None:
+    """Give the person the teams of their groups; without the claim nothing changes."""
+    groups = claims.get(settings.MOTLEY_OIDC_GROUPS_CLAIM)
+    if isinstance(groups, list):
+        wanted = granted_by(list(map(str, groups)), settings.MOTLEY_OIDC_TEAMS, settings.MOTLEY_OIDC_ADMIN_GROUP)
+        follow_groups(user, wanted)
