@@ -86,7 +86,8 @@ class RateUsed(TypedDict):
     gpu_type: str
     gpus: int
     nodes: int
-    rate: float
+    rate: float | None
+    """Steps/s; None: not known, as the job has reported no steps and declares none."""
     source: str
     share: float | None
 

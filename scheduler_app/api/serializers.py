@@ -174,7 +174,10 @@ class RateUsed(serializers.Serializer[Any]):
     gpu_type = serializers.CharField()
     gpus = serializers.IntegerField()
     nodes = serializers.IntegerField()
-    rate = serializers.FloatField(help_text="Steps/s of the whole job.")
+    rate = serializers.FloatField(
+        allow_null=True,
+        help_text="Steps/s of the whole job; null: not known, as it has reported no steps and declares none.",
+    )
     source = serializers.ChoiceField(Attempt.RateSource.choices)  # type: ignore[assignment]  # a field's own
     share = serializers.FloatField(
         allow_null=True, help_text="Fraction of time in this configuration; null if the policy has no shares."

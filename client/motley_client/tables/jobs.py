@@ -392,7 +392,7 @@ def _rates_table(rates: Iterable[RateUsed]) -> RenderableType:
         (
             f"{used['gpus']} {used['gpu_type']}",
             str(used["nodes"]),
-            number(used["rate"]),
+            "not known" if used["rate"] is None else number(used["rate"]),
             used["source"],
             number(used["share"], "{:.0%}"),
         )
