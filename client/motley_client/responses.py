@@ -86,10 +86,11 @@ class RateUsed(TypedDict):
     gpu_type: str
     gpus: int
     nodes: int
-    rate: float
-    low: NotRequired[float]
-    high: NotRequired[float]
-    spread: NotRequired[float]
+    rate: float | None
+    """Steps/s; None, as limits and spread: not known, as the job has reported no steps and declares none."""
+    low: NotRequired[float | None]
+    high: NotRequired[float | None]
+    spread: NotRequired[float | None]
     source: str
     runs: NotRequired[int]
     share: float | None

@@ -174,10 +174,16 @@ class RateUsed(serializers.Serializer[Any]):
     gpu_type = serializers.CharField()
     gpus = serializers.IntegerField()
     nodes = serializers.IntegerField()
-    rate = serializers.FloatField(help_text="Steps/s of the whole job.")
-    low = serializers.FloatField(help_text="Four of five runs lie between this and `high`, if the estimate is right.")
-    high = serializers.FloatField()
-    spread = serializers.FloatField(help_text="Standard deviation of the logarithm of the rate.")
+    rate = serializers.FloatField(
+        allow_null=True,
+        help_text="Steps/s of the whole job; null, as limits and spread: not known, as it has reported no steps and "
+        "declares none.",
+    )
+    low = serializers.FloatField(
+        allow_null=True, help_text="Four of five runs lie between this and `high`, if the estimate is right."
+    )
+    high = serializers.FloatField(allow_null=True)
+    spread = serializers.FloatField(allow_null=True, help_text="Standard deviation of the logarithm of the rate.")
     source = serializers.ChoiceField(Attempt.RateSource.choices)  # type: ignore[assignment]  # a field's own
     runs = serializers.IntegerField(help_text="Attempts of the workload behind it; 0: none, or not counted.")
     share = serializers.FloatField(

@@ -57,6 +57,12 @@ def has_no_steps(job: Job, rates: Iterable[Mapping[str, Any]]) -> bool:
     return silent and bool(rates) and all(rate["source"] == "estimated" for rate in rates)
 
 
+def known_rates(job: Job, rates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rates as they are told outside: null (not known) where nothing is known of the job's steps."""
+    unknown = dict.fromkeys(("rate", "low", "high", "spread")) if has_no_steps(job, rates) else {}
+    return [{**rate, **unknown} for rate in rates]
+
+
 def explain_placement(rows: Sequence[RateComparison]) -> str:
     """One sentence on why the job runs where it does; empty where no round has considered the job."""
     if not rows:

@@ -82,6 +82,16 @@ def test_the_wheel_that_the_service_serves_installs_the_command(
     uv("pip", "install", "--quiet", "--python", str(fresh / "python"), address, cwd=tmp_path)
     assert run([str(fresh / "motley"), "version"], tmp_path) == "motley 0.1.0\n"
     assert run([str(fresh / "python"), "-c", TRAINING], tmp_path) == "False False checkpoints\n"
+    without = subprocess.run([fresh / "motley", "mcp"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (without.returncode, "pip install 'motley-client[mcp]'" in without.stderr) == (2, True)
+
+
+def test_the_served_wheel_installs_with_the_protocol_of_assistants(
+    live_server: LiveServer, fresh: Path, tmp_path: Path
+) -> None:
+    needed = f"motley-client[mcp] @ {live_server.url}/client/{wheel_name()}"
+    uv("pip", "install", "--quiet", "--python", str(fresh / "python"), needed, cwd=tmp_path)
+    run([str(fresh / "python"), "-c", "import motley_client.mcp_server"], tmp_path)
 
 
 def test_the_wheel_that_the_service_serves_is_the_one_that_would_be_built(wheel: Path) -> None:

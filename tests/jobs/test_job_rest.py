@@ -223,3 +223,12 @@ def test_an_explanation_has_reasons_and_rates(cluster: Lab, ada: APIClient) -> N
     found = ada.get(f"/api/v1/jobs/{job.pk}/explain").json()
     assert found["reason"] == "insufficient_gpus"
     assert [(rate["rate"], rate["source"]) for rate in found["rates_used"]] == [(5.0, "declared")]
+
+
+def test_a_job_without_steps_is_told_no_rates(cluster: Lab, ada: APIClient) -> None:
+    """Nothing is known of how fast a `sleep` is; what the round counted with is made of its GPUs' specifications."""
+    job = cluster.submit("sleep 600")
+    cluster.round()
+    rates = ada.get(f"/api/v1/jobs/{job.pk}/explain").json()["rates_used"]
+    assert rates
+    assert {(rate["gpu_type"], rate["rate"], rate["source"]) for rate in rates} == {("a100", None, "estimated")}

@@ -427,6 +427,8 @@ def _rates_table(rates: Iterable[RateUsed]) -> RenderableType:
 
 def _rate_with_limits(used: RateUsed) -> str:
     """`13.1 (12.4 to 13.8)`; a service from before limits were told has the rate alone."""
+    if used["rate"] is None:
+        return "not known"
     if "low" not in used:
         return number(used["rate"])
     return f"{number(used['rate'])} ({number(used['low'])} to {number(used['high'])})"

@@ -10,7 +10,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs_app', '0048_runs_behind_rates'),
+        ('jobs_app', '0047_runs_behind_rates'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs_app', '0049_notifications'),
+        ('jobs_app', '0048_notifications'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

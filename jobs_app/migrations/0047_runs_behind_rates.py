@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs_app', '0047_group_grants'),
+        ('jobs_app', '0046_job_wait_label'),
     ]
 
     operations = [

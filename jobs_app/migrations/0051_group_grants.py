@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('auth', '0012_alter_user_first_name_max_length'),
-        ('jobs_app', '0049_notifications'),
+        ('jobs_app', '0050_retirement_and_invitations'),
     ]
 
     operations = [

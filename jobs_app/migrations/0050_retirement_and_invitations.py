@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs_app', '0050_job_of_array_by_state'),
+        ('jobs_app', '0049_job_of_array_by_state'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
