@@ -20,6 +20,9 @@ from simulation.clock.state import State
 from simulation.cluster import Cluster
 from simulation.rules.cpu_shares import CpuShares
 
+MOMENT_S = 1e-6
+"""Times are sums of floats."""
+
 
 @dataclass(eq=False)
 class ServiceRules:
@@ -29,7 +32,8 @@ class ServiceRules:
     Rounds are skipped where its decision and placement repeat; with shares, if every job runs all the time in the only
     configuration of which it has a share.
 
-    A job that has started keeps its GPUs for min_run_s; GPUs that a running job has to leave are free after release_s.
+    A job that has started keeps its GPUs for min_run_s, and in the round that the stop before it causes; GPUs that a
+    running job has to leave are free after release_s.
 
     Nodes fail and recover at the ends of rounds; jobs write a checkpoint when they are stopped, and at the end of the
     round in which checkpoint_s have passed since the last.
@@ -107,7 +111,10 @@ class ServiceRules:
 
     def _unlock_s(self, state: State, rows: Ints) -> Floats:
         """Seconds (m,) for which each job keeps its GPUs."""
-        left_s = self.min_run_s - (state.now_s - state.since_s[rows])
+        held_s = state.now_s - state.since_s[rows]
+        left_s = self.min_run_s - held_s
+        if self.event_delay_s is not None:  # in the round that a stop causes, what was given its GPUs is starting yet
+            left_s = np.where(held_s <= self.event_delay_s + MOMENT_S, np.maximum(left_s, self.round_s), left_s)
         unlock_s: Floats = np.where(state.held[rows] >= 0, np.maximum(left_s, 0), 0)
         return unlock_s
 

@@ -45,6 +45,13 @@ def test_a_job_is_done_inside_a_round_and_its_gpu_is_given_on_with_the_next():
     assert finished_s([job("a", 0, 30), job("b", 0, 150)]) == [30, 250]
 
 
+def test_jobs_that_share_a_gpu_in_turns_change_once_a_round_though_their_stops_cause_rounds():
+    """In the round that a stop causes, a second later, the job that was given the GPU is starting yet."""
+    trace = [job(name, 0, 1000) for name in "abc"]
+    state = prepare(trace, policy="max_min_fairness", timeless=True, event_delay_s=1.0).run()
+    assert state.restarts.sum() <= state.now_s / ROUND_S
+
+
 def test_a_job_waits_for_the_next_round_after_it_came():
     assert finished_s([job("a", 0, 30), job("b", 40, 30)], "slow=2") == [30, 130]
 
