@@ -20,9 +20,7 @@ LIMITS_OF_LEADS = ("max_gpus_per_member", "idle_gpus_limit_min")
 
 def may_manage(user: User, team: Team) -> bool:
     """Whether the user is an administrator, or a member of the team and one of its leads."""
-    if user.is_staff:
-        return True
-    return Team.objects.current().filter(pk=team.pk, members=user).filter(leads=user).exists()
+    return user.is_staff or Team.objects.managed_by(user).filter(pk=team.pk).exists()
 
 
 def refuse_others(user: User, team: Team) -> None:

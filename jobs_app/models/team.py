@@ -5,6 +5,7 @@ import secrets
 from datetime import datetime
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
@@ -23,6 +24,10 @@ is_weight = (MinValueValidator(LEAST_WEIGHT, WEIGHTS_IN_RANGE), MaxValueValidato
 
 class TeamQuerySet(RetiringQuerySet["Team"]):
     """Teams."""
+
+    def managed_by(self, user: User) -> "TeamQuerySet":
+        """Teams in use that the user manages: those of which they are a member and a lead; all for administrators."""
+        return self.current() if user.is_staff else self.current().filter(members=user).filter(leads=user)
 
 
 class Team(models.Model):

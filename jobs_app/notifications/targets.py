@@ -1,6 +1,6 @@
 """Targets of notifications: add, change, test and delete them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import uuid4
@@ -29,16 +29,6 @@ class NewTarget(NamedTuple):
 
     target: NotificationTarget
     key: str
-
-
-def may_manage(user: User, team: Team | None) -> bool:
-    """Whether the user sets the targets of the team; everybody sets their own (no team)."""
-    return team is None or user.is_staff
-
-
-def teams_managed_by(user: User) -> Sequence[Team]:
-    """Teams whose targets the user sets."""
-    return list(Team.objects.all()) if user.is_staff else []
 
 
 @transaction.atomic
@@ -106,8 +96,9 @@ def send_again(notification: Notification, now: datetime, *, actor: User) -> Non
 
 
 def _refuse_stranger(team: Team | None, actor: User) -> None:
-    if not may_manage(actor, team):
-        raise NotAllowed(f"Only administrators set the notifications of the team {team}.")
+    """Everybody sets their own targets (no team), leads and administrators those of a team."""
+    if team is not None and not Team.objects.managed_by(actor).filter(pk=team.pk).exists():
+        raise NotAllowed(f"Only leads of the team {team} and administrators set its notifications.")
 
 
 def _checked(events: Collection[str], team: Team | None) -> list[str]:

@@ -21,10 +21,8 @@ from jobs_app.notifications.targets import (
     add_target,
     change_events,
     delete_target,
-    may_manage,
     send_again,
     send_test,
-    teams_managed_by,
 )
 from jobs_app.notifications.texts import sentence_of
 from scheduler_app.pages.base import DOMAIN_ERRORS, SignedInRequest, show_error
@@ -49,7 +47,7 @@ class TargetForm(forms.Form):
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         teams: Any = self.fields["team"]
-        teams.queryset = Team.objects.filter(pk__in=[team.pk for team in teams_managed_by(user)])
+        teams.queryset = Team.objects.managed_by(user)
 
     def add(self, user: User) -> str | None:
         """Add the target; its key, None if it is not valid, which the form then says."""
@@ -80,8 +78,9 @@ def notifications(request: SignedInRequest) -> HttpResponse:
 def _page(request: SignedInRequest, form: TargetForm, key: str = "") -> HttpResponse:
     targets = NotificationTarget.objects.visible_to(request.user).select_related("team", "user")
     sent = Notification.objects.visible_to(request.user).select_related("target", "target__team", "target__user")
-    rows = [(target, may_manage(request.user, target.team)) for target in targets]
-    lines = [(one, sentence_of(one), may_manage(request.user, one.target.team)) for one in sent[:MOST_SHOWN]]
+    own = {None, *Team.objects.managed_by(request.user)}
+    rows = [(target, target.team in own) for target in targets]
+    lines = [(one, sentence_of(one), one.target.team in own) for one in sent[:MOST_SHOWN]]
     context = {"form": form, "targets": rows, "notifications": lines, "key": key, "events": EVENTS}
     return render(request, "scheduler_app/notifications.html", context)
 

@@ -7,7 +7,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from jobs_app.models import Notification, NotificationTarget
+from jobs_app.models import Notification, NotificationTarget, Team
 from jobs_app.notifications.sending import send_due
 from tests.notification_server import Received
 from tests.rest_callers import Scope, caller
@@ -92,6 +92,21 @@ def test_targets_of_a_team_are_seen_by_its_members_and_set_by_administrators(clu
         ada.delete(f"{TARGETS}/{target['id']}"),
     ):
         assert answer.status_code == 403
+
+
+def test_a_lead_sets_the_targets_of_the_team_and_of_no_other(cluster: Lab) -> None:
+    lead, eve = cluster.user(), cluster.user("eve", "language")
+    Team.objects.get(name="vision").leads.add(lead, eve)
+    spec = {"kind": "webhook", "address": "https://example.org/", "events": ["failed_share"], "team": "vision"}
+    target = caller(lead).post(TARGETS, spec, format="json").data
+    assert caller(lead).post(f"{TARGETS}/{target['id']}/test").status_code == 202
+    assert caller(eve).post(TARGETS, spec, format="json").status_code == 422
+    assert caller(lead).post(TARGETS, spec | {"team": "language"}, format="json").status_code == 422
+    browser = Client()
+    browser.force_login(lead)
+    page = browser.get(PAGE).content.decode()
+    assert "vision</option>" in page
+    assert "language</option>" not in page
 
 
 def test_a_persons_target_is_not_told_of_shares_of_teams(cluster: Lab) -> None:
