@@ -29,9 +29,9 @@ from estimation.durations import DurationHistory
 from forecast.calibration import Correction, ForecastClass
 from forecast.calibration import Outcome as KnownOutcome
 from forecast.draws import Unknowns
-from forecast.future import Rounds, play
+from forecast.future import play
 from forecast.intervals import forecast
-from forecast.present import Draw, Present
+from forecast.present import Draw, Present, Rounds
 from simulation.clock.round_rules import PlannedRound
 from simulation.clock.run import Simulation
 from simulation.clock.state import State

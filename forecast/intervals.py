@@ -11,8 +11,8 @@ import numpy as np
 from estimation.types import Floats, Ints
 from forecast.deadlines import in_time
 from forecast.draws import Unknowns, draw_futures
-from forecast.future import HORIZON_S, OutOfTime, Played, Rounds, play
-from forecast.present import Present
+from forecast.future import HORIZON_S, OutOfTime, Played, play
+from forecast.present import Present, Rounds
 
 QUANTILES = (0.1, 0.5, 0.9)
 DRAWS = 32

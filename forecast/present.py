@@ -1,4 +1,4 @@
-"""What is known at the moment of a forecast, and one draw of what is not."""
+"""What is known at the moment of a forecast, how rounds are decided, and one draw of what is not known."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 
 from allocation.inventory import Inventory
+from allocation.policies.parameters import Policy
 from allocation.problem import LEAST_WEIGHT, Problem
 from allocation.quotas import Quotas
 from allocation.rounds.windows import Stays, Windows
@@ -70,6 +71,17 @@ def weights_among(team_weight: Floats, job_weight: Floats, team: Ints) -> Floats
     weight = team_weight * job_weight / np.bincount(of_team, job_weight)[of_team]
     weights: Floats = np.maximum(weight / weight.mean(), LEAST_WEIGHT)
     return weights
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How rounds are decided: the policy, their length, and the time for which a job keeps its GPUs at least."""
+
+    policy: Policy
+    round_s: float
+    min_run_s: float = 0.0
+    strict: bool = False
+    """Whether jobs are served in the order of submission, and the first that does not fit stops the queue."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,8 @@ from allocation.policies import REGISTRY
 from allocation.problem import Problem
 from estimation.types import Bools, Floats
 from forecast.draws import Unknowns
-from forecast.future import HORIZON_S, Rounds
-from forecast.present import Present
+from forecast.future import HORIZON_S
+from forecast.present import Present, Rounds
 from jobs_app.models import Job
 from scheduler_app.fairness.budgets import TeamBudget, used_up
 from scheduler_app.forecasts.boosted_model import read_model

@@ -9,9 +9,9 @@ from allocation.policies.fifo import fifo
 from estimation.estimate import Estimate
 from estimation.scaling import Source
 from forecast.deadlines import Calibration, Outcome, in_time
-from forecast.future import DAY_S, HORIZON_S, Played, Rounds, play
+from forecast.future import DAY_S, HORIZON_S, Played, play
 from forecast.intervals import forecast
-from forecast.present import Present
+from forecast.present import Present, Rounds
 from tests.forecast.cluster import HOUR_S, as_told, known, present_of
 
 FIFO = Rounds(fifo, 60.0, strict=True)

@@ -11,8 +11,8 @@ from allocation.policies.srtf import srtf
 from allocation.quotas import Quotas
 from allocation.rounds.windows import Stays, Windows
 from allocation.type_quotas import TypeQuotas
-from forecast.future import HORIZON_S, Rounds, play
-from forecast.present import Draw
+from forecast.future import HORIZON_S, play
+from forecast.present import Draw, Rounds
 from tests.forecast.cluster import HOUR_S, as_told, present_of
 
 FIFO = Rounds(fifo, 60.0, strict=True)

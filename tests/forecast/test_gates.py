@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from allocation.policies.fifo import fifo
-from forecast.future import Rounds, play
+from forecast.future import play
 from forecast.gates import Gates, Waits
-from forecast.present import Present
+from forecast.present import Present, Rounds
 from tests.forecast.cluster import HOUR_S, as_told, present_of
 
 FIFO = Rounds(fifo, 60.0, strict=True)

@@ -11,8 +11,9 @@ from estimation.estimate import Estimate
 from estimation.scaling import Source
 from forecast.calibration import MOST_SCORE, Correction, ForecastClass, Outcome, censored_quantiles, score
 from forecast.draws import MOST_ARRIVALS, arrivals, draw_futures
-from forecast.future import HORIZON_S, OutOfTime, Rounds
+from forecast.future import HORIZON_S, OutOfTime
 from forecast.intervals import forecast
+from forecast.present import Rounds
 from tests.forecast.cluster import HOUR_S, known, present_of
 
 FIFO = Rounds(fifo, 60.0, strict=True)

@@ -9,10 +9,10 @@ from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
 from estimation.node_lifetimes import NodeLifetime
 from forecast.draws import draw_futures
-from forecast.future import Played, Rounds, play
+from forecast.future import Played, play
 from forecast.intervals import forecast
 from forecast.outages import LOST_S, Outage, draw_outages
-from forecast.present import Present
+from forecast.present import Present, Rounds
 from tests.forecast.cluster import HOUR_S, as_told, known, present_of
 
 FIFO = Rounds(fifo, 60.0, strict=True)

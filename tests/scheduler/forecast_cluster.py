@@ -5,7 +5,7 @@ from datetime import timedelta
 from cluster_app.models import Gpu
 from jobs_app.models import Attempt, Job
 from scheduler_app.job_forecasts.runs import forecast_jobs
-from scheduler_app.models import ForecastRun, GpuClaim, Round
+from scheduler_app.models import ForecastRun, GpuClaim, JobForecast, Round
 from tests.service_lab import Lab
 
 RATE = 10.0
@@ -38,3 +38,8 @@ def forecast_now(lab: Lab, number: int = 1) -> ForecastRun:
     a_round(lab, number)
     run = ForecastRun.objects.create(round=number, started_at=lab.now)
     return forecast_jobs(run, lab.now)
+
+
+def shown(job: Job) -> JobForecast:
+    """The forecast that is shown of the job."""
+    return JobForecast.objects.get(pk=job.pk)

@@ -1,0 +1,58 @@
+"""Engines, which run attempts."""
+
+from django.db import models
+from django.db.models import Q
+
+from cluster_app.models.validators import name_is_plain
+
+
+class Engine(models.Model):
+    """Engine that runs attempts: how it is reached, whether it answers, and the nodes that it reported."""
+
+    class Kind(models.TextChoices):
+        LOCAL = "local", "local: processes on this machine"
+        SLURM = "slurm", "Slurm: jobs of a Slurm cluster"
+        AGENT = "agent", "agent: a machine that has joined with a token"
+
+    name = models.CharField(max_length=40, unique=True, validators=[name_is_plain], help_text="As nodes name it: hpc.")
+    kind = models.CharField(max_length=20, choices=Kind.choices)
+    options = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text='A map. Local: empty. Slurm: at least the folder that all nodes share, {"root": "/shared/motley"}.',
+    )
+    enabled = models.BooleanField(default=True, help_text="If not, no new jobs are started there; running jobs go on.")
+    trusted = models.BooleanField(
+        default=True,
+        help_text="Its machines may have secrets of jobs. A machine that joined gets them only if trusted.",
+    )
+    heard_at = models.DateTimeField("last heard", null=True, blank=True, editable=False)
+    since = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Since when it has answered or, with a fault, has not."
+    )
+    fault = models.CharField(max_length=500, blank=True, editable=False, help_text="Empty: it answers.")
+    retry_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="It is not asked before.")
+    inventory = models.JSONField(default=dict, blank=True, editable=False, help_text="Reported nodes by name.")
+
+    class Meta:
+        ordering = ("name",)
+        constraints = [
+            models.CheckConstraint(condition=Q(kind__in=("agent", "local", "slurm")), name="engine_kind_known")
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def answers(self) -> bool:
+        """Whether it answered when it was last asked."""
+        return self.heard_at is not None and not self.fault
+
+    @property
+    def saves_power(self) -> bool:
+        """Whether its site puts nodes to sleep and wakes them, by an option that only some kinds have."""
+        return self.options.get("power_saving") is True
+
+
+LOCAL_ENGINE = "local"
+"""Name of the engine of this machine, which a migration adds."""
