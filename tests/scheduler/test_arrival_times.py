@@ -57,7 +57,7 @@ def test_its_waiting_time(lab: Lab, begun: Job) -> None:
 @pytest.mark.usefixtures("plain_static")
 def test_how_long_it_waits_in_lists(client: Client, lab: Lab, begun: Job) -> None:
     client.force_login(lab.user())
-    assert "waiting</span> 1 h" in client.get(reverse("jobs")).content.decode()
+    assert "waits</span> 1 h" in client.get(reverse("jobs")).content.decode()
 
 
 def test_its_waiting_time_in_the_metric(lab: Lab, begun: Job) -> None:
