@@ -243,7 +243,7 @@ def events_table(events: Iterable[Event], *, now: datetime) -> RenderableType:
 
 
 def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableType:
-    """Why the job waits, what would start it, and the rate assumed for each configuration."""
+    """Why the job waits, what would start it, and the rate assumed for each configuration while it has not ended."""
     lines: list[tuple[str, Cell]] = [
         ("job", f"{job['name']} ({job['id']})"),
         ("state", state_of(job)),
@@ -260,6 +260,8 @@ def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableTy
         ("round", number(answer["round"], "{}")),
         *_would_start(answer.get("would_start")),
     ]
+    if job["finished_at"]:
+        return Group(key_values(lines), Text(f"It has ended: motley attempts {job['id']} lists its runs."))
     return Group(key_values(lines), Text(""), _rates_table(answer["rates_used"]))
 
 
