@@ -1,4 +1,4 @@
-"""Parsing of times in the forms that Slurm's `--begin` takes, with the offset of this machine's time zone."""
+"""Parsing of begin times and deadlines in the forms of Slurm's `--begin`, with the offset of this machine's zone."""
 
 import re
 from datetime import datetime, timedelta
@@ -14,6 +14,11 @@ FORMS = "now+1hour, 16:00, tomorrow or 2026-12-01T08:00"
 def begin_time_of(text: str | None, now: datetime, option: str = "--begin") -> str | None:
     """The time in ISO 8601, as `time_of` parses it; None means at once."""
     return None if text is None or text == "now" else time_of(text, now, option)
+
+
+def deadline_of(text: str | None, now: datetime) -> str | None:
+    """The time in ISO 8601, as `time_of` parses it."""
+    return None if text is None else time_of(text, now, "--deadline")
 
 
 def time_of(text: str, now: datetime, option: str) -> str:

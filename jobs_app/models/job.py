@@ -341,6 +341,13 @@ class Job(models.Model):
         return max(self.attempt_count - 1, 0)
 
     @property
+    def late_s(self) -> float | None:
+        """Seconds from its deadline to its end, negative if it was met; None: it has no deadline, or has not ended."""
+        if self.deadline is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.deadline).total_seconds()
+
+    @property
     def steps_in_all(self) -> int | None:
         """Declared, else as it reports them; None: not known."""
         return self.total_steps or self.reported_total_steps

@@ -64,7 +64,6 @@ TICKS = ((0, "start"), (25, "middle"), (50, "middle"), (75, "middle"), (100, "en
 """In per cent of the bar's width."""
 LABELLED = 9.0
 """Width in per cent from which a label fits."""
-TYPE_COLOURS = 6
 A_DAY = timedelta(days=1)
 
 
@@ -101,11 +100,12 @@ def _state_ends(attempts: Iterable[Attempt], end: datetime) -> Iterator[tuple[st
         yield "stopping", over, attempt.number
 
 
-def bar_segments(spans: Sequence[StateSpan], attempts: Sequence[Attempt]) -> list[BarSegment]:
-    """Spans laid out side by side on a bar."""
+def bar_segments(
+    spans: Sequence[StateSpan], attempts: Sequence[Attempt], styles: Mapping[str, str]
+) -> list[BarSegment]:
+    """Spans laid out side by side on a bar; `styles`: colour of each GPU type."""
     whole = sum(span.seconds for span in spans) or 1.0
     by_number = {attempt.number: attempt for attempt in attempts}
-    styles = type_styles(attempts)
     segments, x = [], 0.0
     for span in spans:
         width = 100 * span.seconds / whole
@@ -128,21 +128,20 @@ def _on_gpus(segment: BarSegment, attempt: Attempt, before: Attempt | None, styl
     )
 
 
-def type_styles(attempts: Iterable[Attempt]) -> dict[str, str]:
-    """Colour of each GPU type, in the order in which the job ran on them."""
-    names = dict.fromkeys(attempt.gpu_type.name for attempt in attempts)
-    return {name: f"gpu-type-{n % TYPE_COLOURS}" for n, name in enumerate(names)}
-
-
 def axis_ticks(spans: Sequence[StateSpan]) -> list[Tick]:
     """Times below the bar."""
     if not spans:
         return []
     start, whole = spans[0].start, spans[-1].end - spans[0].start
-    text = "{:%H:%M:%S}" if whole < A_DAY else "{:%b %d, %H:%M}"
     times = [start + whole * x / 100 for x, _ in TICKS]
-    words = [f"{text.format(at)} UTC" if n == 0 else text.format(at) for n, at in enumerate(times)]
+    texts = [_tick_text(at, whole) for at in times]
+    # Two ticks within one second would say the same.
+    words = [f"{text} UTC" if n == 0 else text if text != texts[n - 1] else "" for n, text in enumerate(texts)]
     return [Tick(at, x, anchor, told) for at, told, (x, anchor) in zip(times, words, TICKS, strict=True)]
+
+
+def _tick_text(at: datetime, whole: timedelta) -> str:
+    return f"{at:%H:%M:%S}" if whole < A_DAY else f"{at:%b %d, %H:%M}"
 
 
 def seconds_by_gpus(spans: Iterable[StateSpan], attempts: Sequence[Attempt]) -> dict[str, float]:

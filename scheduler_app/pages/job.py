@@ -38,7 +38,6 @@ from scheduler_app.explain.timeline import (
     seconds_by_gpus,
     seconds_by_state,
     state_spans,
-    type_styles,
 )
 from scheduler_app.explain.what_if import WouldStart, what_would_start
 from scheduler_app.gpu_watch.history import course_of_attempt, energy_j, latest_watched, summaries
@@ -48,6 +47,7 @@ from scheduler_app.pages.base import SignedInRequest, emulated_nodes
 from scheduler_app.pages.gpu_charts import gpu_figures
 from scheduler_app.pages.job_files import files_tab
 from scheduler_app.pages.job_log import last_lines_of, log_tab
+from scheduler_app.pages.job_rows import read_gpu_styles
 from scheduler_app.pages.progress_charts import progress_figures
 
 MOST_ROWS = 20
@@ -67,13 +67,13 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
     if tab not in TABS:
         raise Http404
     attempts, now = list(seen.attempts.all()), timezone.now()
-    spans, styles = state_spans(seen, attempts, now), type_styles(attempts)
+    spans, styles = state_spans(seen, attempts, now), read_gpu_styles()
     emulated = emulated_nodes()
     context = {
         "job": seen,
         "attempts": attempts,
         "latest": attempts[-1] if attempts else None,
-        "segments": bar_segments(spans, attempts),
+        "segments": bar_segments(spans, attempts, styles),
         "ticks": axis_ticks(spans),
         "on_types": [(name, seconds, styles[name]) for name, seconds in seconds_by_gpus(spans, attempts).items()],
         "restarts": restarts_of(seen, spans, attempts),

@@ -11,10 +11,10 @@ from django.db.models import Count, QuerySet, Sum
 from cluster_app.models import GpuType
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
-from scheduler_app.explain.timeline import TYPE_COLOURS
 from scheduler_app.job_forecasts.showing import ShownForecast, read_forecasts
 from scheduler_app.operations.gpu_occupancy import gpu_counts
 
+TYPE_COLOURS = 6
 MOST_DOTS = 8
 """Of one GPU type in one row; a larger gang is one dot and its number."""
 MOST_FREE_DOTS = 16
@@ -123,7 +123,7 @@ def count_states(jobs: QuerySet[Job]) -> dict[str, int]:
 
 
 def read_gpu_styles() -> dict[str, str]:
-    """Style of each GPU type's dots, the same on every page."""
+    """Colour of each GPU type, the same on every page."""
     names = GpuType.objects.order_by("name").values_list("name", flat=True)
     return {name: f"gpu-type-{number % TYPE_COLOURS}" for number, name in enumerate(names)}
 

@@ -69,7 +69,7 @@ const followLog = (log) => {
   });
 
   (async () => {
-    document.querySelector("[data-follow]").hidden = false;
+    document.querySelector("[data-follow]").hidden = complete;
     log.querySelectorAll(".log-line").forEach(note);
     follow.addEventListener("change", toEnd);
     log.addEventListener("wheel", (event) => { if (event.deltaY < 0) follow.checked = false; }, { passive: true });

@@ -1,6 +1,6 @@
-"""`--begin` takes the forms of Slurm's option, in the time zone of this machine."""
+"""`--begin` and `--deadline` take the forms of Slurm's option, in the time zone of this machine."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -70,3 +70,16 @@ def test_a_job_is_submitted_with_it_and_changed(service: Live, motley: Motley) -
     assert 3590 < (later - job.begin_time).total_seconds() < 3700
     assert motley("change", str(job.pk), "--begin", "none").exit_code == 0
     assert Job.objects.get(pk=job.pk).begin_time is None
+
+
+def test_a_deadline_is_given_in_the_same_forms_and_removed(service: Live, motley: Motley) -> None:
+    assert motley("submit", "--name", "a", "--gpus", "1", "--deadline", "now+3hours", "--", "true").exit_code == 0
+    (job,) = service.jobs
+    assert job.deadline is not None
+    assert timedelta(hours=2.9) < job.deadline - job.created_at < timedelta(hours=3.1)
+    refused = motley("change", "a", "--deadline", "3m")
+    assert refused.exit_code == 2
+    assert "--deadline 3m" in refused.stderr
+    assert "now+1hour" in refused.stderr
+    assert motley("change", "a", "--deadline", "none").exit_code == 0
+    assert Job.objects.get().deadline is None

@@ -152,6 +152,14 @@ def test_explain_gives_every_reason_and_the_rates(service: Live, motley: Motley)
     assert ("held" in out, "SHARE OF TIME" in out or "No rates" in out) == (True, True)
 
 
+def test_explain_of_a_job_that_has_ended_names_its_runs(service: Live, motley: Motley) -> None:
+    job = service.add("over")
+    assert motley("cancel", "over").exit_code == 0
+    out = motley("explain", "over").stdout
+    assert f"motley attempts {job.pk} lists its runs" in " ".join(out.split())
+    assert "No rates" not in out
+
+
 def test_explain_says_where_a_job_is_in_the_queue_and_when_it_is_expected_to_start(
     service: Live, motley: Motley
 ) -> None:

@@ -86,6 +86,18 @@ def test_an_exit_code_is_said_once(jobs: list[Job], read: Read) -> None:
     assert "Exited with an error: exit code 3. Why?" in read(jobs[0])
 
 
+@pytest.mark.parametrize(("late", "told"), [(-60, "met"), (125, "missed by 2 min 5 s")])
+def test_a_job_that_succeeded_says_so_and_whether_it_met_its_deadline(
+    jobs: list[Job], read: Read, late: int, told: str
+) -> None:
+    now = timezone.now()
+    Job.objects.filter(pk=jobs[0].pk).update(
+        state="succeeded", reason="", message="", reasons=[], finished_at=now, deadline=now - timedelta(seconds=late)
+    )
+    assert re.search(rf"Deadline .{{5,20}} UTC {told} ", read(jobs[0]))
+    assert "The job succeeded: its processes ended with exit code 0." in read(jobs[0], "why")
+
+
 def test_the_history_counts_one_gpu_as_one(attempt: Attempt, read: Read) -> None:
     assert re.search(r"placed \d GPUs? on \S+, by round", read(attempt.job, "events"))
     assert "1 GPUs" not in read(attempt.job, "events")

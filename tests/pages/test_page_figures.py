@@ -81,10 +81,11 @@ def moved_job() -> tuple[Job, list[Attempt]]:
 
 def test_a_bar_is_filled_and_names_attempts_gpus_and_moves():
     job, attempts = moved_job()
-    segments = bar_segments(state_spans(job, attempts, at(40)), attempts)
+    styles = {"a100": "gpu-type-0", "v100": "gpu-type-2"}
+    segments = bar_segments(state_spans(job, attempts, at(40)), attempts, styles)
     assert sum(piece.width for piece in segments) == pytest.approx(100, abs=0.1)
     running = [(piece.label, piece.style, piece.is_move) for piece in segments if piece.span.state == "running"]
-    assert running == [("1: 1 x V100", "gpu-type-0", False), ("2: 2 x A100", "gpu-type-1", True)]
+    assert running == [("1: 1 x V100", "gpu-type-2", False), ("2: 2 x A100", "gpu-type-0", True)]
 
 
 def test_seconds_are_counted_by_gpu_type_and_restarts_are_told():
@@ -99,6 +100,11 @@ def test_the_axis_of_a_bar_spans_all_of_it():
     ticks = axis_ticks(state_spans(Job(created_at=NOON), [], at(40)))
     assert [(tick.at, tick.x) for tick in ticks] == [(at(10 * n), 25 * n) for n in range(5)]
     assert [tick.text for tick in ticks][:2] == ["12:00:00 UTC", "12:00:10"]
+
+
+def test_the_axis_of_a_short_bar_says_no_time_twice():
+    ticks = axis_ticks(state_spans(Job(created_at=NOON), [], at(2)))
+    assert [tick.text for tick in ticks] == ["12:00:00 UTC", "", "12:00:01", "", "12:00:02"]
 
 
 @pytest.mark.parametrize(

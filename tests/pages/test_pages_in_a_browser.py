@@ -250,6 +250,9 @@ def test_a_log_is_followed_from_before_the_start_to_the_end(browser: Browser, la
         lab.until_state(job, Job.State.SUCCEEDED)
         expect(page.locator("#log")).to_have_text("first\nlast <b>\n")
         expect(page.locator("#log-mark")).to_have_text("complete")
+        page.reload()
+        expect(page.locator("#log")).to_have_text("first\nlast <b>\n")
+        expect(page.get_by_label("follow")).to_be_hidden()
 
 
 # -- a new job, by form and YAML side by side --------------------------------------------------------------------

@@ -197,7 +197,7 @@ def test_the_page_of_a_running_job_shows_plan_expected_loss_and_deadline(
     page = client.get(reverse("job", args=[running.job_id])).content.decode()
     text = re.sub(r"(\s|<[^>]*>)+", " ", page)
     assert "A checkpoint takes 1 min measured" in text
-    assert "One pays every 21 min" in text
+    assert "Best interval 21 min" in text
     assert "Expected loss 27 GPU-minutes of work until its end" in text
     assert "Meets its deadline 100 % probable" in text
 

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from motley_client.batch_script import Script, is_script, read_script, translated
-from motley_client.begin_time import begin_time_of
+from motley_client.begin_time import begin_time_of, deadline_of
 from motley_client.completion import gpu_types, storage, teams
 from motley_client.completion import jobs as known_jobs
 from motley_client.spec import (
@@ -144,7 +144,8 @@ def options(
         ),
     ] = None,
     deadline: Annotated[
-        str | None, typer.Option(help="Time by which the job should finish, e.g. 2026-12-01T12:00:00Z.")
+        str | None,
+        typer.Option(metavar="TIME", help="Time by which the job should finish: now+3hours, 16:00, 2026-12-01T12:00."),
     ] = None,
     time_limit: Annotated[
         str | None, typer.Option(help="Maximum running time over all attempts, e.g. 48h or 2:00:00.")
@@ -209,7 +210,7 @@ def options(
         "total_steps": total_steps,
         "weight": weight,
         "begin_time": begin_time_of(begin, now()),
-        "deadline": deadline,
+        "deadline": deadline_of(deadline, now()),
         "time_limit": time_limit,
         "idle_limit": idle_limit,
         "retries": retries,

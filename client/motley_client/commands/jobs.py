@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from motley_client.begin_time import begin_time_of
+from motley_client.begin_time import begin_time_of, deadline_of
 from motley_client.client import Client
 from motley_client.completion import JobArgument, JobArguments, TeamOption, gpu_types, words_of
 from motley_client.errors import AuthError, Conflict, NotFound
@@ -237,15 +237,15 @@ def change(
         ),
     ] = None,
     deadline: Annotated[
-        str | None, typer.Option(help="New deadline, e.g. 2026-12-01T12:00:00Z; none removes it.")
+        str | None, typer.Option(metavar="TIME", help="New deadline, e.g. now+3hours or 16:00; none removes it.")
     ] = None,
     retries: Annotated[int | None, typer.Option(help="Maximum number of restarts after failures.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Change a job. Of a finished job only the name and the tags can be changed."""
     fields = merged({}, {"name": name, "weight": weight, "retries": retries})
-    limits = {"time_limit": time_limit, "deadline": deadline}
-    fields |= {limit: None if text == "none" else text for limit, text in limits.items() if text is not None}
+    fields |= {} if time_limit is None else {"time_limit": None if time_limit == "none" else time_limit}
+    fields |= {} if deadline is None else {"deadline": deadline_of(None if deadline == "none" else deadline, now())}
     fields |= {} if begin is None else {"begin_time": begin_time_of(None if begin == "none" else begin, now())}
     tags = pairs_of("--tag", tag or [])
     if not (fields or tags or untag):

@@ -243,7 +243,7 @@ def events_table(events: Iterable[Event], *, now: datetime) -> RenderableType:
 
 
 def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableType:
-    """Why the job waits, what would start it, and the rate assumed for each configuration."""
+    """Why the job waits, what would start it, and the rate assumed for each configuration while it has not ended."""
     lines: list[tuple[str, Cell]] = [
         ("job", f"{job['name']} ({job['id']})"),
         ("state", state_of(job)),
@@ -260,6 +260,8 @@ def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableTy
         ("round", number(answer["round"], "{}")),
         *_would_start(answer.get("would_start")),
     ]
+    if job["finished_at"]:
+        return Group(key_values(lines), Text(f"It has ended: motley attempts {job['id']} lists its runs."))
     return Group(key_values(lines), Text(""), _rates_table(answer["rates_used"]))
 
 
@@ -288,13 +290,13 @@ def _waking(found: Sequence[WakingNode], now: datetime) -> list[tuple[str, Cell]
 
 
 def _checkpoints(found: Checkpoints | None, *, forecast: DeadlineOutlook | None) -> list[tuple[str, Cell]]:
-    """`one pays each 25m; losses of nodes are expected to take 0.4 GPU-h; meets its deadline with probability 0.93`.
+    """`best interval 25m; losses of nodes are expected to take 0.4 GPU-h; meets its deadline with probability 0.93`.
 
     The last only where no forecast, which knows of more than losses, says it.
     """
     if found is None:
         return []
-    said = [f"one pays every {duration(found['interval_s'])}"]
+    said = [f"best interval {duration(found['interval_s'])}"]
     if found["lost_gpu_s"] is not None:
         said.append(f"losses of nodes are expected to take {found['lost_gpu_s'] / 3600:.2g} GPU-h")
     if found["in_time"] is not None and forecast is None:
