@@ -55,6 +55,11 @@ class GpuTypeForm(forms.ModelForm[GpuType]):
             *("idle_w_per_gpu", "asleep_w_per_gpu", "boot_s"),
         )
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for speed in ("tflops", "bandwidth_gbs"):
+            self.fields[speed].required = False
+
 
 @admin.register(GpuType)
 class GpuTypeAdmin(RetiringAdmin, Audited, admin.ModelAdmin[GpuType]):

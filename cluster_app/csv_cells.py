@@ -129,6 +129,9 @@ class YesOrNo(BooleanWidget):  # type: ignore[misc]
             raise ValueError(f"Write yes or no, not {text!r}.")
         return text in YES
 
+    def render(self, value: Any, obj: Any = None, **kwargs: Any) -> str:
+        return "yes" if value else "no"
+
 
 class Labels(JSONWidget):  # type: ignore[misc]
     def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> dict[str, Any]:
@@ -139,3 +142,6 @@ class Labels(JSONWidget):  # type: ignore[misc]
         if not isinstance(labels, dict):
             raise ValueError('Write a map, e.g. {"rack": "b2"}.')
         return labels
+
+    def render(self, value: Any, obj: Any = None, **kwargs: Any) -> str:
+        return super().render(value, obj, **kwargs) or ""

@@ -61,7 +61,7 @@ def add_node(
         healthy = {"healthy": True, "fault": "", "fault_source": "", "stray_since": None, "stray_seen_at": None}
         replaced.update(uuid=uuid, slower_by=0, slower_by_jobs=0, speed_since=timezone.now(), **healthy)
     kind = NodeEvent.Kind.ADDED if created else NodeEvent.Kind.CHANGED
-    record(node, kind, f"{gpus} x {gpu_type}, {cpus} CPUs, {memory_mib} MiB")
+    record(node, kind, f"{gpus} x {gpu_type}, {cpus} CPUs, {memory_mib / 1024:g} GiB")
     return node
 
 

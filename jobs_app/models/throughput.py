@@ -83,6 +83,7 @@ class CpuRate(MeasuredRate):
     cpus_per_gpu = models.PositiveIntegerField()
 
     class Meta:
+        verbose_name = "CPU rate"
         constraints = [
             models.UniqueConstraint(
                 fields=("team", "workload", "gpu_type", "gpus", "nodes", "cpus_per_gpu", "batch_size"),

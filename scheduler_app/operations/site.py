@@ -19,7 +19,15 @@ from scheduler_app.operations.readiness import redis_version
 
 SHOWN = frozenset(
     {
-        *("MOTLEY_HOSTS", "MOTLEY_URL", "MOTLEY_TRUSTED_ORIGINS", "MOTLEY_TLS", "MOTLEY_DEBUG", "MOTLEY_VAR"),
+        *(
+            "MOTLEY_HOSTS",
+            "MOTLEY_PORT",
+            "MOTLEY_URL",
+            "MOTLEY_TRUSTED_ORIGINS",
+            "MOTLEY_TLS",
+            "MOTLEY_DEBUG",
+            "MOTLEY_VAR",
+        ),
         *("MOTLEY_REST_RATE", "MOTLEY_ANONYMOUS_RATE", "MOTLEY_LOGIN_RATE", "MOTLEY_ADDRESS_HEADER", "MOTLEY_CURRENCY"),
         *("MOTLEY_JOB_USER", "MOTLEY_LIMIT_CPUS", "MOTLEY_CGROUP", "MOTLEY_CONTAINERS", "MOTLEY_EMAIL_FROM"),
         *(

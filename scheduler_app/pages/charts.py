@@ -1,7 +1,8 @@
 """Plotly figures of the fairness and utilization pages. Pure; the page's script sets colours of text and grid."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -62,7 +63,7 @@ def states_figure(states: Sequence[ClusterState]) -> Figure:
         x=[state.at.isoformat() for state in states],
         y=[state.demand for state in states],
         name="in use and asked for",
-        mode="lines",
+        mode=mode_of(states),
         line={"color": "#D55E00", "width": 2.5, "dash": "dash"},
         hovertemplate="%{y:.1f}",
     )
@@ -87,7 +88,11 @@ def rho_figure(bars: Sequence[tuple[str, int]]) -> Figure:
     trace = go.Bar(x=labels, y=counts, marker={"color": colours}, name="jobs", hovertemplate="%{y} jobs")
     figure = _figure([trace], title="Jobs")
     axis = {"title": {"text": "Jobs"}, "fixedrange": True, "rangemode": "tozero"}
-    figure["layout"] |= {"yaxis": axis, "xaxis": {"type": "category", "title": {"text": "rho"}}, "height": 260}
+    figure["layout"] |= {
+        "yaxis": axis,
+        "xaxis": {"type": "category", "title": {"text": "rho"}, "automargin": True},
+        "height": 260,
+    }
     figure["layout"] |= {"showlegend": False, "hovermode": "closest"}
     return figure
 
@@ -97,7 +102,7 @@ def _area(name: str, points: Sequence[Point | ClusterState], y: list[float], col
         x=[point.at.isoformat() for point in points],
         y=y,
         name=name,
-        mode="lines",
+        mode=mode_of(points),
         stackgroup="one",
         line={"color": colour, "width": 1},
         hovertemplate="%{y:.1f}",
@@ -120,9 +125,20 @@ def line_of(position: int) -> dict[str, Any]:
     return {"color": colour, "dash": DASHES[position // len(OKABE_ITO) % len(DASHES)], "width": 2}
 
 
+def mode_of(points: Sized) -> str:
+    """How a line is drawn: one point alone needs a marker to be seen."""
+    return "lines+markers" if len(points) == 1 else "lines"
+
+
+def over(figure: Figure, length: timedelta, now: datetime) -> Figure:
+    """The figure with the whole time up to now on its axis, however young the site is."""
+    figure["layout"]["xaxis"]["range"] = [(now - length).isoformat(), now.isoformat()]
+    return figure
+
+
 def _trace(name: str, points: Sequence[Point], y: list[float], line: dict[str, Any]) -> Any:
     x = [point.at.isoformat() for point in points]
-    return go.Scatter(x=x, y=y, name=name, mode="lines", line=line, hovertemplate="%{y:.0%}")
+    return go.Scatter(x=x, y=y, name=name, mode=mode_of(points), line=line, hovertemplate="%{y:.0%}")
 
 
 def _figure(traces: list[Any], *, title: str) -> Figure:

@@ -6,7 +6,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from scheduler_app.gpu_watch.history import UsePoint
-from scheduler_app.pages.charts import Figure, line_of
+from scheduler_app.pages.charts import Figure, line_of, mode_of
 
 MOST_TICKS = 4
 """Labels of times that lie side by side in a narrow chart; with more they would stand upright and be cut off."""
@@ -51,7 +51,7 @@ def _traces(points: Sequence[UsePoint], values: Sequence[float | None]) -> list[
             x=[at for at, _ in line],
             y=[value for _, value in line],
             name=name or "mean of its GPUs",
-            mode="lines+markers" if len(line) == 1 else "lines",
+            mode=mode_of(line),
             line=line_of(position),
         )
         for position, (name, line) in enumerate(lines.items())

@@ -23,7 +23,7 @@ from scheduler_app.operations.gpu_occupancy import GpuCounts, gpu_counts
 from scheduler_app.operations.health import scheduler_health
 from scheduler_app.operations.sample_jobs import submit_another
 from scheduler_app.pages.base import DOMAIN_ERRORS, SignedInRequest, job_rows, show_error
-from scheduler_app.pages.job_rows import JobRow, dots_of, read_gpu_styles, read_rows
+from scheduler_app.pages.job_rows import JobRow, dots_of, forecast_time, read_gpu_styles, read_rows
 from scheduler_app.pages.sparklines import area, sparkline
 
 WINDOW = timedelta(days=7)
@@ -99,6 +99,7 @@ def _own_rows(request: SignedInRequest) -> dict[str, Any]:
         "queue": sorted(waiting, key=lambda row: row.forecast.place if row.forecast else MOST_QUEUED),
         "most_cards": MOST_CARDS,
         "most_queued": MOST_QUEUED,
+        "forecast_at": forecast_time(rows),
     }
 
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -136,6 +137,11 @@ def read_free_gpus() -> list[FreeGpus]:
     """Free GPUs of each type now."""
     styles = read_gpu_styles()
     return [FreeGpus(n.gpu_type, n.idle, n.total, styles.get(n.gpu_type, "")) for n in gpu_counts()]
+
+
+def forecast_time(rows: Iterable[JobRow]) -> datetime | None:
+    """When the oldest of the rows' forecasts was made; None if there is none."""
+    return min((row.forecast.made_at for row in rows if row.forecast), default=None)
 
 
 def read_rows(jobs: Sequence[Job], seen: JobQuerySet, *, arrays_as_one: bool) -> list[JobRow]:

@@ -21,7 +21,7 @@ from jobs_app.models.job import JobQuerySet
 from scheduler_app.explain.array_progress import array_progress
 from scheduler_app.explain.cancel_cost import cancel_cost
 from scheduler_app.pages.base import DOMAIN_ERRORS, SignedInRequest, job_rows, paginate, show_error
-from scheduler_app.pages.job_rows import StateSegment, count_states, read_rows, stacked
+from scheduler_app.pages.job_rows import StateSegment, count_states, forecast_time, read_rows, stacked
 from scheduler_app.pages.job_selection import selected_jobs
 
 FILTERS = {"q": "name or id", "state": "state", "team": "team", "owner": "owner", "array": "array", "tag": "tag"}
@@ -45,7 +45,7 @@ def jobs(request: SignedInRequest) -> HttpResponse:
         "state_bar": _state_bar(asked, seen),
     }
     context["listed"] = read_rows(context["rows"], Job.objects.visible_to(request.user), arrays_as_one=arrays_as_one)
-    context["forecast_at"] = min((row.forecast.made_at for row in context["listed"] if row.forecast), default=None)
+    context["forecast_at"] = forecast_time(context["listed"])
     if (array := filtered.form.cleaned_data.get("array")) is not None:
         context["array"] = array_progress(array, Job.objects.visible_to(request.user), timezone.now())
     if not context["rows"]:

@@ -31,6 +31,7 @@ from scheduler_app.pages.base import SignedInRequest
 from scheduler_app.pages.charts import (
     delivered_figure,
     fairness_figure,
+    over,
     rho_bars,
     rho_figure,
     states_figure,
@@ -49,10 +50,10 @@ def fairness_page(request: SignedInRequest) -> HttpResponse:
         "shares": shares,
         "jain": jain_index_of_teams(shares),
         "sentences": sentences(shares, window.words, read_circumstances(request.user, policy)),
-        "delivered_figure": delivered_figure(_complete(points, window, now)),
+        "delivered_figure": over(delivered_figure(_complete(points, window, now)), window.length, now),
         "rho": rho_context(rhos_since(now - window.length)),
         "points": points,
-        "figure": fairness_figure(points),
+        "figure": over(fairness_figure(points), window.length, now),
         "quotas": quota_reports(request.user, now),
         "budgets": budgets_seen_by(request.user, now),
     }
@@ -68,9 +69,9 @@ def utilization_page(request: SignedInRequest) -> HttpResponse:
     context = {
         "uses": type_uses(now - window.length),
         "points": points,
-        "figure": utilization_figure(points),
+        "figure": over(utilization_figure(points), window.length, now),
         "states": states,
-        "states_figure": states_figure(states),
+        "states_figure": over(states_figure(states), window.length, now),
         "days": hours_of_days(now),
         "hours": range(24),
     }

@@ -147,6 +147,12 @@ def number(value: float | None) -> str:
 
 
 @register.filter
+def gpu_hours(value: float | None) -> str:
+    """GPU-hours as a number; what is less than four GPU-seconds is not written with an exponent."""
+    return f"< {LEAST_PLAIN}" if value is not None and 0 < value < LEAST_PLAIN else number(value)
+
+
+@register.filter
 def sentence(text: str) -> str:
     """The text with one full stop at its end."""
     return text if not text or text.endswith((".", "!", "?")) else f"{text}."

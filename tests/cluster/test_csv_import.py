@@ -180,6 +180,12 @@ def test_the_preview_shows_what_was_and_what_would_be_without_inline_styles(admi
     assert "style=" not in shown.split("import-preview")[1]
 
 
+def test_the_preview_shows_what_the_file_may_say(admin: Client, kind: str) -> None:
+    shown = preview(admin, HEAD + ROW.format(kind=kind)).split("import-preview")[1]
+    assert "yes" in shown
+    assert "None" not in shown
+
+
 # -- nodes that an engine has, and others ------------------------------------------------------------------------
 
 
@@ -360,7 +366,7 @@ def test_what_was_exported_changes_nothing_when_it_is_imported(admin: Client, ki
     confirm(admin, preview(admin, STAY + f"r1,{kind},4,9,1024,spot,120,0.9,22:00,06:30,Europe/Berlin\n"))
     action = {"action": "export_nodes", "_selected_action": list(Node.objects.values_list("pk", flat=True))}
     text = admin.post(reverse("admin:cluster_app_node_changelist"), action).content
-    assert text.decode().splitlines()[2].startswith(f"r1,{kind},4,9,1024,local,0,,,spot,120,0.900,22:00")
+    assert text.decode().splitlines()[2].startswith(f"r1,{kind},4,9,1024,local,no,,,spot,120,0.900,22:00")
     before = list(Node.objects.values())
     shown = preview(admin, text)
     assert "<del>" not in shown

@@ -143,3 +143,12 @@ def test_a_node_lists_the_attempts_on_its_gpus_of_jobs_that_one_may_see(
     node = GpuClaim.objects.select_related("gpu__node").filter(attempt__job__name="wide").earliest("pk").gpu.node
     lately = [web(user).get(reverse("node", args=[node.name])).content.decode() for user in (member, stranger)]
     assert ["?tab=attempts" in page for page in lately] == [True, False]
+
+
+def test_what_limits_jobs_on_a_node_is_on_its_page_and_not_on_every_card(placed: None, member: User, web) -> None:
+    Node.objects.update(limits="A job's memory is added up once a second.", containers="podman 5")
+    name = Node.objects.all()[0].name
+    pages = [
+        web(member).get(address).content.decode() for address in (reverse("node", args=[name]), reverse("cluster"))
+    ]
+    assert [("added up once a second" in page, "podman 5" in page) for page in pages] == [(True, True), (False, False)]

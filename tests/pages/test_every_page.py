@@ -8,6 +8,7 @@ from django.db import transaction
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, resolve, reverse
 
+from allocation.policies import POLICIES
 from cluster_app.models import Node
 from jobs_app.models import ApiToken, Job, Notification
 from jobs_app.secrets import set_secret
@@ -178,6 +179,7 @@ def test_make_screenshots_takes_every_page(places):
     named = dict.fromkeys(("job", "waiting", "failed", "array"), places["job"]) | places
     paths = [path.format_map(named).partition("?")[0] for path in (SCREENSHOTS | OF_ADMINISTRATORS).values()]
     taken = {resolve(f"/{path}").url_name for path in paths}
+    assert SCREENSHOTS["policy"].removeprefix("policies/") in POLICIES
     seen = {name for name, row in PAGES.items() if row.staff == 200 and row.post is None}
     assert taken - {"cancel-jobs"} == seen - NO_PICTURES
 

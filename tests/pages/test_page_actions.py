@@ -263,7 +263,9 @@ def preempted(lab) -> Job:
     return job
 
 
-@pytest.mark.parametrize(("address", "back"), [("/jobs/{job}/hold", "/jobs/{job}"), ("/policies/fifo/choose", "/policies/fifo")])
+@pytest.mark.parametrize(
+    ("address", "back"), [("/jobs/{job}/hold", "/jobs/{job}"), ("/policies/fifo/choose", "/policies/fifo")]
+)
 def test_an_address_of_a_button_opened_as_a_page_leads_back(jobs, member, web, address, back):
     answer = web(member).get(address.format(job=jobs[0].pk))
     assert (answer.status_code, answer["Allow"]) == (405, "POST")

@@ -25,12 +25,13 @@ from scheduler_app.pages.charts import (
     STATES,
     delivered_figure,
     fairness_figure,
+    over,
     rho_bars,
     states_figure,
     utilization_figure,
 )
 from scheduler_app.pages.gpu_charts import gpu_figures
-from scheduler_app.templatetags.words import duration, energy, gpu_time, money, number, percent, percent_of
+from scheduler_app.templatetags.words import duration, energy, gpu_hours, gpu_time, money, number, percent, percent_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -138,6 +139,10 @@ def test_numbers_keep_three_digits_and_percents_do_not_vanish():
     ]
 
 
+def test_gpu_hours_have_no_exponent():
+    assert [gpu_hours(hours) for hours in (0, 0.00008, 0.0712, 1234.5)] == ["0", "< 0.001", "0.0712", "1,234"]
+
+
 def test_gpu_time_is_said_in_the_unit_that_fits():
     assert [gpu_time(0), gpu_time(90), gpu_time(7200)] == ["none", "1.5 GPU-minutes", "2 GPU-hours"]
     assert gpu_time(1.4e-5) == "less than 0.1 GPU-seconds"
@@ -194,6 +199,12 @@ POINTS = [Point(NOON, "language", 0.6, 0.5), Point(NOON, "vision", 0.4, 0.5)]
 def test_a_team_has_two_lines_of_one_colour():
     lines = fairness_figure(POINTS)["data"]
     assert [trace["line"]["color"] for trace in lines] == [OKABE_ITO[0], OKABE_ITO[0], OKABE_ITO[1], OKABE_ITO[1]]
+
+
+def test_the_first_point_of_a_young_site_is_seen_on_an_axis_of_the_whole_time():
+    figure = over(fairness_figure(POINTS), timedelta(hours=1), at(60))
+    assert {trace["mode"] for trace in figure["data"]} == {"lines+markers"}
+    assert figure["layout"]["xaxis"]["range"] == ["2026-01-01T11:01:00+00:00", "2026-01-01T12:01:00+00:00"]
 
 
 def test_a_figure_holds_plain_lists_that_json_can_carry():

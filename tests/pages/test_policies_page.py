@@ -200,6 +200,16 @@ def test_the_time_limit_is_chosen_and_shown_in_seconds(staff, web):
     assert "15 s: 25 % of the round length" in shown_to(web(staff))
 
 
+def test_a_time_limit_of_short_rounds_has_its_fraction_of_a_second(member, web):
+    PolicySetting.objects.create(policy="fifo", round_length_s=5)
+    assert "2.5 s: 50 % of the round length" in shown_to(web(member))
+
+
+def test_the_first_choice_is_undone_to_the_defaults(staff, web):
+    PolicySetting.objects.create(policy="motley", round_length_s=5)
+    assert "Undo: back to motley by default" in shown_to(web(staff))
+
+
 @pytest.mark.usefixtures("tuned_policy")
 def test_how_cpus_and_memory_are_shared_is_chosen_and_shown(staff, web):
     assert "<dd>in proportion to GPUs</dd>" in shown_to(web(staff))

@@ -97,6 +97,13 @@ def test_a_node_is_added_with_its_gpus(admin: Client) -> None:
     assert Gpu.objects.filter(node__name="n2", present=True).count() == 4
 
 
+def test_a_gpu_type_of_unknown_speed_is_added_as_its_form_says(admin: Client) -> None:
+    data = {"name": "l4", "memory_mib": "24GiB", "tflops": "", "bandwidth_gbs": "", "power_w": 72}
+    watts = {"idle_w_per_gpu": 100, "asleep_w_per_gpu": 2}
+    post(admin, reverse("admin:cluster_app_gputype_add"), **data, **watts, price_per_hour=0, boot_s=300)
+    assert GpuType.objects.get(name="l4").tflops is None
+
+
 def test_a_node_that_was_added_takes_jobs(lab: Lab, admin: Client) -> None:
     kind = GpuType.objects.get()
     post(admin, reverse("admin:cluster_app_node_add"), gpu_type=kind.pk, gpu_count=4, **NODE, **EVENTS)
