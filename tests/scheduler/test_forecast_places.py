@@ -57,7 +57,7 @@ def test_lists_say_when_each_job_starts_or_is_done_and_when_that_was_forecast(
     forecast_now(cluster)
     shown = text_of(client, address)
     assert re.search(r"ETA made [\d.]+ s ago", shown)
-    assert re.search(r"starts in about \d+ min \(\d+ to \d+ min\)", shown)
+    assert re.search(r"in about \d+ min \(\d+ to \d+ min\)", shown)
     assert re.search(r"done at (\w+ )?\d\d:\d\d \( (\w+ )?\d\d:\d\d to (\w+ )?\d\d:\d\d \) UTC", shown)
 
 
