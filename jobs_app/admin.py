@@ -3,7 +3,7 @@
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -69,6 +69,13 @@ class TeamAdmin(RetiringAdmin, Audited, admin.ModelAdmin[Team]):
     filter_horizontal = ("members", "leads")
     inlines = (BudgetInline, TeamQuotaInline)
     actions = ("retire", "restore")
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Save quotas with the team; one that the nodes cannot keep is told, not refused: nodes may come later."""
+        super().save_related(request, form, formsets, change)
+        for quota in form.instance.quotas.select_related("gpu_type"):
+            if words := quota.words_of_excess():
+                self.message_user(request, words, messages.WARNING)
 
     @admin.action(description="Retire: no more jobs, kept in the history", permissions=["change"])
     def retire(self, request: HttpRequest, teams: QuerySet[Team]) -> None:

@@ -1,9 +1,9 @@
 """Quota of a team on a GPU type: GPUs at once, with limits of borrowing and lending."""
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Sum
 
-from cluster_app.models import GpuType
+from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models.team import Team
 
 LENDS_MORE = "A team cannot lend more GPUs than its quota has: write a lending limit up to the quota, or none."
@@ -51,3 +51,14 @@ class TeamQuota(models.Model):
     def most(self) -> int | None:
         """Most GPUs that the team may use at once; None: no limit."""
         return None if self.borrowing_limit is None else self.gpus + self.borrowing_limit
+
+    def words_of_excess(self) -> str:
+        """What to tell if the quotas on the type add up to more GPUs than there are; empty: they do not."""
+        there = Gpu.objects.present().filter(node__in=Node.objects.current(), node__gpu_type=self.gpu_type).count()
+        of_type = TeamQuota.objects.filter(gpu_type=self.gpu_type, team__retired_at=None)
+        guaranteed = of_type.aggregate(gpus=Sum("gpus"))["gpus"]
+        if guaranteed <= there:
+            return ""
+        return (
+            f"The quotas on {self.gpu_type} add up to {guaranteed} GPUs, but there are {there}: no more are guaranteed."
+        )

@@ -285,6 +285,14 @@ def test_a_team_gets_a_quota_on_a_gpu_type(lab: Lab, admin: Client) -> None:
     assert [str(quota) for quota in TeamQuota.objects.all()] == ["2 a100 of speech"]
 
 
+def test_quotas_on_more_gpus_than_there_are_are_told(lab: Lab, admin: Client) -> None:
+    team = {"name": "speech", "weight": 2, "max_job_weight": 4, "volunteers": "none"}
+    quota = quota_forms(gpu_type=GpuType.objects.get().pk, gpus=9)
+    answer = post(admin, reverse("admin:jobs_app_team_add"), **team, **quota)
+    assert says(answer, "The quotas on a100 add up to 9 GPUs, but there are 2")
+    assert TeamQuota.objects.get().gpus == 9
+
+
 def test_a_quota_that_lends_more_than_it_has_is_refused_with_a_remedy(lab: Lab, admin: Client) -> None:
     team = {"name": "speech", "weight": 2, "max_job_weight": 4, "volunteers": "none"}
     quota = quota_forms(gpu_type=GpuType.objects.get().pk, gpus=2, lending_limit=3)
