@@ -33,7 +33,8 @@ class KeyValueField(forms.JSONField):
 
 
 def words_of_map(found: dict[str, Any], *, between: str = "\n") -> str:
-    return between.join(f"{key}={_text(value)}" for key, value in found.items())
+    """By name: PostgreSQL keeps an order of its own."""
+    return between.join(f"{key}={_text(value)}" for key, value in sorted(found.items()))
 
 
 def _pair(line: str) -> tuple[str, Any]:

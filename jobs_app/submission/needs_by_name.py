@@ -50,7 +50,7 @@ def _job_named(typed: str, owner: User) -> Job:
         return chosen
     some = jobs.first()
     if some is None:
-        raise LookupError(f"There is no job {typed}, or you may not see it.")
+        raise LookupError(f"No job named {typed} that you may see: check the name, or give its id.")
     if some.array_id and task is None:
         raise LookupError(f"{typed} is an array: give one of its tasks, e.g. {some}.")
     raise LookupError(f"Several jobs are named {typed}: give the id of one.")

@@ -284,7 +284,7 @@ def test_the_form_takes_names_of_jobs_to_wait_for(submit, member, web):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("nobody", "There is no job nobody"),
+        ("nobody", "No job named nobody"),
         ("sweep", "an array: give one of its tasks"),
         ("two", "Several jobs are named two"),
     ],
@@ -303,4 +303,4 @@ def test_jobs_of_other_teams_are_not_waited_for_by_name(submit, stranger, web):
     page = (
         web(stranger).post(reverse("new-job"), FORM | {"team": "speech", "more": "after: [prepare]"}).content.decode()
     )
-    assert "There is no job prepare, or you may not see it." in page
+    assert "No job named prepare that you may see: check the name, or give its id." in page

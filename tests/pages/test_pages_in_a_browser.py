@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -161,7 +162,8 @@ def test_a_chart_of_a_running_job_gains_points_without_a_reload(running: Attempt
     began = timezone.now() - timedelta(minutes=5)
 
     def report(number: int) -> None:
-        note_points({running.job_id: CurvePoint(began + timedelta(seconds=10 * number), 10 * number, 1 / number)})
+        with transaction.atomic():  # as its caller in a service has
+            note_points({running.job_id: CurvePoint(began + timedelta(seconds=10 * number), 10 * number, 1 / number)})
 
     for number in (1, 2, 3):
         report(number)

@@ -36,6 +36,7 @@ EXAMPLES = int(os.environ.get("MOTLEY_FUZZ", "20"))
 """Of each route; `MOTLEY_FUZZ=1000 make test ARGS=tests/rest/test_schema_fuzz.py` looks harder."""
 NEVER = {
     "GET /api/v1/jobs/{id}/session": "it succeeds by becoming a WebSocket (101), for which there is no socket here",
+    "GET /api/v1/jobs/{id}/files/content": "no path that is drawn names a file; in test_rest_files.py one does",
     "POST /api/v1/lab/runs/{id}/preview": "no run has ended here; in test_lab_applying.py one has",
     "POST /api/v1/lab/runs/{id}/apply": "the same",
 }
