@@ -1,4 +1,4 @@
-"""Budgets of teams in calendar periods of UTC: what of its weight a team keeps, and whether its jobs may start.
+"""Budgets of teams per calendar period (UTC): a soft one lowers the weight of its team, a hard one stops starts.
 
 A round and a simulation apply the same rules.
 """
@@ -27,10 +27,10 @@ def midnight(day: date) -> datetime:
 
 
 def stops_starts(kind: str, used: float) -> bool:
-    """Whether jobs of the team wait for the next period, `used` being the part of the budget that is used."""
+    """Whether jobs of the team wait for the next period; `used` is a fraction of the budget."""
     return kind == HARD and used >= 1
 
 
 def weight_part(kind: str, used: float, elapsed: float) -> float:
-    """Part of its weight that the team has, once these parts of the budget and of the period are gone."""
+    """Fraction of its weight that the team keeps; `used` and `elapsed` are fractions of the budget and the period."""
     return weight_within_budget(used, elapsed) if kind == SOFT else 1.0

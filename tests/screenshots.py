@@ -15,8 +15,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from motley_client import Client
 from motley_client.responses import Job
+from tests.chromium import CHROMIUM
 from tests.deployment import wait_for
-from tests.service.browsing import CHROMIUM, signed_in
+from tests.service.browsing import signed_in
 from tests.service.running_service import Service, a_service
 
 WIDTHS = {1280: 760, 390: 844}

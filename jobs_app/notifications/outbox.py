@@ -1,6 +1,7 @@
 """Outbox: notifications are written in the transaction of their event, for the targets that ask for it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -27,6 +28,16 @@ class Announcement(NamedTuple):
     event: Event
     key: str
     facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outcome of a delivery, the same for every kind of target; `error` is in words without secrets."""
+
+    sent: bool
+    error: str = ""
+    final: bool = False
+    """Another try would end alike."""
 
 
 class Readers(NamedTuple):

@@ -5,7 +5,7 @@ from urllib.parse import quote
 from django.conf import settings
 
 from jobs_app.notifications.addresses import slack_tokens
-from jobs_app.notifications.outcome import Outcome
+from jobs_app.notifications.outbox import Outcome
 from jobs_app.notifications.texts import Text
 
 NOT_TAKEN = Outcome(sent=False, error="The mail server of the site did not take it; an administrator can see why.")

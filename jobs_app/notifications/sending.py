@@ -19,7 +19,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from jobs_app.models import Notification, NotificationTarget
-from jobs_app.notifications.outcome import Outcome
+from jobs_app.notifications.outbox import Outcome
 from jobs_app.notifications.people import send_mail, send_slack
 from jobs_app.notifications.texts import payload_of, text_of
 from jobs_app.notifications.webhook import post_webhook

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpcore
 
 from jobs_app.notifications.guard import AddressRefused, GuardedBackend, Network
-from jobs_app.notifications.outcome import Outcome
+from jobs_app.notifications.outbox import Outcome
 
 KEY_PREFIX = "whsec_"
 LONGEST_S = 10.0

@@ -168,39 +168,35 @@ def _expired_tokens(before: datetime) -> QuerySet[Any]:
     return ApiToken.objects.filter(gone).exclude(pk__in=made.values("made_by"))
 
 
+def _before_or_beyond_newest(rows: QuerySet[Any], column: str, before: datetime) -> QuerySet[Any]:
+    """Rows whose time in the column is before the cutoff, and all but the newest of the others."""
+    beyond = rows.order_by(f"-{column}").values(column)[MOST_FORECASTS : MOST_FORECASTS + 1]
+    return rows.filter(Q(**{f"{column}__lt": before}) | Q(**{f"{column}__lte": Subquery(beyond)}))
+
+
 def _forecasts(before: datetime) -> QuerySet[Any]:
-    """Those of jobs that ended before the cutoff, and all but the newest of the others: jobs may be short and many."""
-    ended = DurationForecast.objects.exclude(ended_at=None)
-    beyond = ended.order_by("-ended_at").values("ended_at")[MOST_FORECASTS : MOST_FORECASTS + 1]
-    return ended.filter(Q(ended_at__lt=before) | Q(ended_at__lte=Subquery(beyond)))
+    """Those of jobs that ended: jobs may be short and many."""
+    return _before_or_beyond_newest(DurationForecast.objects.exclude(ended_at=None), "ended_at", before)
 
 
 def _kept_forecasts(before: datetime) -> QuerySet[Any]:
-    """Those of events before the cutoff, and all but the newest of the others."""
-    known = KeptForecast.objects.exclude(happened_at=None)
-    beyond = known.order_by("-happened_at").values("happened_at")[MOST_FORECASTS : MOST_FORECASTS + 1]
-    return known.filter(Q(happened_at__lt=before) | Q(happened_at__lte=Subquery(beyond)))
+    """Those of events that have come."""
+    return _before_or_beyond_newest(KeptForecast.objects.exclude(happened_at=None), "happened_at", before)
 
 
 def _open_forecasts(before: datetime) -> QuerySet[Any]:
-    """Those made before the cutoff of events that have not come, and all but the newest of the others."""
-    unknown = KeptForecast.objects.filter(happened_at=None)
-    beyond = unknown.order_by("-made_at").values("made_at")[MOST_FORECASTS : MOST_FORECASTS + 1]
-    return unknown.filter(Q(made_at__lt=before) | Q(made_at__lte=Subquery(beyond)))
+    """Those of events that have not come, by when they were made."""
+    return _before_or_beyond_newest(KeptForecast.objects.filter(happened_at=None), "made_at", before)
 
 
 def _deadline_forecasts(before: datetime) -> QuerySet[Any]:
-    """Those whose outcome was known before the cutoff, and all but the newest of the others."""
-    known = DeadlineForecast.objects.exclude(known_at=None)
-    beyond = known.order_by("-known_at").values("known_at")[MOST_FORECASTS : MOST_FORECASTS + 1]
-    return known.filter(Q(known_at__lt=before) | Q(known_at__lte=Subquery(beyond)))
+    """Those whose outcome is known."""
+    return _before_or_beyond_newest(DeadlineForecast.objects.exclude(known_at=None), "known_at", before)
 
 
 def _open_deadlines(before: datetime) -> QuerySet[Any]:
-    """Those made before the cutoff whose outcome is not known, and all but the newest of the others."""
-    unknown = DeadlineForecast.objects.filter(known_at=None)
-    beyond = unknown.order_by("-made_at").values("made_at")[MOST_FORECASTS : MOST_FORECASTS + 1]
-    return unknown.filter(Q(made_at__lt=before) | Q(made_at__lte=Subquery(beyond)))
+    """Those whose outcome is not known, by when they were made."""
+    return _before_or_beyond_newest(DeadlineForecast.objects.filter(known_at=None), "made_at", before)
 
 
 def _forget_snapshots(rounds: QuerySet[Any]) -> object:

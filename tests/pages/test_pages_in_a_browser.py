@@ -1,8 +1,6 @@
 """What only a browser can show: live rows keep focus and choice, keys, themes, and nothing breaks a strict policy."""
 
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -17,32 +15,20 @@ from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect
 
 from jobs_app.lifecycle.commands import hold_job
 from jobs_app.measurement.progress_curves import CurvePoint, note_points
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import JobForecast
+from tests.chromium import browser_of_live_server, skip_module_without_chromium  # noqa: F401 - a fixture
 from tests.service_lab import UNTIL_LET_GO
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 STRICT = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'"
 
 expect.set_options(timeout=30_000)  # a limit for a loaded machine; nothing waits for it
 
-if CHROMIUM is None and os.environ.get("CI") != "true":
-    pytest.skip("no Chromium: install the package chromium", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    # Playwright's loop runs in this thread, and Django would take its own queries for blocking ones.
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
-        running.close()
-    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+skip_module_without_chromium()
 
 
 def strictly(route: Route) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from html import unescape
@@ -29,10 +28,10 @@ from scheduler_app.policy.catalogue import (
 )
 from scheduler_app.policy.effects import read_restart_cost
 from tests import parametrised_policy
+from tests.chromium import CHROMIUM
 
 RULES = {"fifo"}
 """These policies have no source to name."""
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 # -- what is written of each -------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """No page breaks the policy that it is sent with: neither ours, nor the administration, nor the description of REST."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,42 +8,30 @@ from django.conf import settings
 from django.contrib import admin
 from django.test import Client
 from django.urls import NoReverseMatch, reverse
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from jobs_app.models import Job
 from scheduler_app.models import Round
+from tests.chromium import browser_of_live_server, skip_module_without_chromium  # noqa: F401 - a fixture
 from tests.service_lab import Lab
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 PAGES = ["home", "jobs", "new-job", "cluster", "rounds", "policies", "fairness", "utilization", "tokens", "docs"]
 WATCH = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (v) => violations.push(`${v.violatedDirective}: ${v.blockedURI}`));
 """
 
-if CHROMIUM is None and os.environ.get("CI") != "true":
-    pytest.skip("no Chromium: install the package chromium", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    # Playwright's loop runs in this thread, and Django would take its own queries for blocking ones.
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
-        running.close()
-    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+skip_module_without_chromium()
 
 
 @pytest.fixture
-def page(chromium: Any, cluster: Lab, live_server: Any) -> Iterator[Page]:
+def page(browser: Any, cluster: Lab, live_server: Any) -> Iterator[Page]:
     """As staff; there is a job and a round to look at."""
     cluster.submit()
     cluster.tick()
     client = Client()
     client.force_login(cluster.user("root", staff=True))
-    context = chromium.new_context(base_url=live_server.url)
+    context = browser.new_context(base_url=live_server.url)
     context.add_init_script(WATCH)
     name = settings.SESSION_COOKIE_NAME
     context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": live_server.url}])

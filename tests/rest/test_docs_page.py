@@ -1,34 +1,21 @@
 """The page that describes REST: Motley's header, its theme, and texts that can be read."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.urls import reverse
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+from tests.chromium import browser_of_live_server, skip_module_without_chromium  # noqa: F401 - a fixture
+
 FAINT_TEXTS = (Path(__file__).parent / "contrast.js").read_text()
 WITH_PARAMETERS, WITH_BODY, THAT_DELETES = "jobs_list", "jobs_create", "agents_destroy"
 
 expect.set_options(timeout=60_000)  # a limit for a loaded machine; nothing waits for it
 
-if CHROMIUM is None and os.environ.get("CI") != "true":
-    pytest.skip("no Chromium: install the package chromium", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    # Playwright's loop runs in this thread, and Django would take its own queries for blocking ones.
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
-        running.close()
-    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+skip_module_without_chromium()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,11 +9,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tests.chromium import CHROMIUM
 from tests.deployment import PATIENCE_S
 from tests.service.running_service import Service
 
 expect.set_options(timeout=PATIENCE_S * 1000)
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="module")

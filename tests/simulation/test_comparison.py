@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,9 +15,9 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from simulation.__main__ import main
+from tests.chromium import CHROMIUM
 
 ROOT = Path(__file__).parents[2]
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 EVIL = "<img src=x onerror=document.title='owned'>"
 MEASURED = {"wall_s", "decision_ms", "decision_ms.p50", "decision_ms.p95"}
 PATIENCE_S = 60

@@ -1,7 +1,6 @@
 """A job submitted through every interface of the full stack."""
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,10 +8,9 @@ import httpx
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from tests.chromium import CHROMIUM
 from tests.deployment import PATIENCE_S, ROOT
 from tests.stack.composed import Stack
-
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 def test_a_job_submitted_over_rest_runs_to_its_end(stack: Stack) -> None:
