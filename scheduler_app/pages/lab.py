@@ -22,10 +22,10 @@ from scheduler_app.pages.lab_result import shown_result
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def lab(request: SignedInRequest) -> HttpResponse:
-    """The form and the runs that the user may see; a valid form asks for a run."""
+    """The form, with the policies that `policy` names, and the runs that the user may see; valid, it asks for a run."""
     nodes = read_node_gpus()
     if request.method != "POST":
-        return _page(request, LabForm(nodes=nodes))
+        return _page(request, LabForm(nodes=nodes, initial={"policies": request.GET.getlist("policy")}))
     form = LabForm(request.POST, request.FILES, nodes=nodes)
     run = _asked(request, form) if form.is_valid() else None
     return redirect("lab-run", run.pk) if run else _page(request, form)

@@ -47,6 +47,14 @@ def shown(page: Client, run: LabRun) -> str:
     return page.get(reverse("lab-run", args=[run.pk])).content.decode()
 
 
+def test_the_page_of_a_policy_leads_to_a_run_of_it(page: Client) -> None:
+    address = f"{reverse('lab')}?policy=srtf"
+    assert f'href="{address}"' in page.get(reverse("policy", args=["srtf"])).content.decode()
+    form = page.get(address).context["form"]
+    assert form["policies"].value() == ["srtf"]
+    assert "open" in page.get(address).content.decode().split("<summary>New run")[0].rsplit("<details", 1)[1]
+
+
 def test_the_form_asks_for_a_run_and_its_page_shows_the_result(lab: Lab, page: Client) -> None:
     more = {"with_parameters": "sia:power=-0.5\n\n", "nodes-a100": "1", "team_weights": "language = 2\n"}
     more |= {"quotas": "language:a100=2:0\n", "budgets": "language=500/month:hard"}
