@@ -235,13 +235,9 @@ class NodeAdmin(RetiringAdmin, Audited, ImportMixin, admin.ModelAdmin[Node]):  #
         "name",
         "gpu_type",
         "gpus",
-        "cpus",
-        "memory",
+        "size",
+        "condition",
         "label_words",
-        "state",
-        "health",
-        "reason",
-        "emulated",
     )
     list_filter = ("state", "health", "gpu_type", "engine", "emulated", "capacity_type")
     search_fields = ("name",)
@@ -275,9 +271,16 @@ class NodeAdmin(RetiringAdmin, Audited, ImportMixin, admin.ModelAdmin[Node]):  #
         self.message_user(request, "Nothing was imported: the cluster has changed since the preview.", messages.ERROR)
         return redirect("admin:cluster_app_node_import")
 
-    @admin.display(description="memory", ordering="memory_mib")
-    def memory(self, node: Node) -> str:
-        return memory_in_words(node.memory_mib)
+    @admin.display(description="CPUs, memory", ordering="cpus")
+    def size(self, node: Node) -> str:
+        return f"{node.cpus}, {memory_in_words(node.memory_mib)}"
+
+    @admin.display(description="state", ordering="state")
+    def condition(self, node: Node) -> str:
+        """One column for what is seldom more than a word, so that the list is no wider than the window."""
+        health = "" if node.health == Node.Health.HEALTHY else node.health
+        facts = ", ".join(filter(None, (node.state, health, "emulated" if node.emulated else "")))
+        return f"{facts}: {node.reason}" if node.reason else facts
 
     @admin.display(description="labels")
     def label_words(self, node: Node) -> str:

@@ -289,6 +289,11 @@ class Job(models.Model):
                 name="job_without_files",
             ),
             models.Index(fields=("array", "state"), condition=Q(array__isnull=False), name="job_of_array_by_state"),
+            models.Index(
+                fields=("array", "attempt_count"),
+                condition=Q(array__isnull=False, attempt_count__gt=1),
+                name="job_of_array_restarted",
+            ),
             models.Index(fields=("eligible_at",), condition=Q(eligible_at__isnull=False), name="job_by_pause"),
             models.Index(fields=("begin_time",), condition=Q(begin_time__isnull=False), name="job_by_begin_time"),
             models.Index(

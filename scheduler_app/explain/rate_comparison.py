@@ -6,6 +6,9 @@ from typing import Any
 
 from jobs_app.models import Attempt, Job
 
+OF_OTHERS = {Attempt.RateSource.ESTIMATED, Attempt.RateSource.COMPLETED}
+"""Sources of rates that need nothing of the workload itself; what was measured of it are their `runs`."""
+
 
 @dataclass(frozen=True)
 class RateComparison:
@@ -51,10 +54,10 @@ def compare_rates(
 
 
 def has_no_steps(job: Job, rates: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether nothing is known of the job's steps: any rate of it would be made of its GPUs' specifications alone."""
+    """Whether nothing is known of the job's steps: any rate of it is made of specifications and of other workloads."""
     rates = list(rates)
     silent = job.step_at is None and not job.total_steps
-    return silent and bool(rates) and all(rate["source"] == "estimated" for rate in rates)
+    return silent and bool(rates) and all(rate["source"] in OF_OTHERS and not rate["runs"] for rate in rates)
 
 
 def known_rates(job: Job, rates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

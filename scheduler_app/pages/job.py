@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
+from pprint import pformat
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from jobs_app.measurement.energy import EnergySource, energy_of_ended
 from jobs_app.measurement.progress_curves import read_curve
 from jobs_app.models import Attempt, Job
 from jobs_app.submission.conversion import spec_of, write_yaml
+from jobs_app.submission.larger_requests import read_larger_requests
 from scheduler_app.errors import TooManySolves
 from scheduler_app.explain.array_progress import array_progress
 from scheduler_app.explain.cancel_cost import cancel_cost
@@ -53,6 +55,17 @@ from scheduler_app.pages.progress_charts import progress_figures
 MOST_ROWS = 20
 """Of the table that says what the charts of progress do."""
 
+PYTHON = """\
+import os
+
+from motley_client import Client
+
+spec = {spec}
+with Client(os.environ["MOTLEY_URL"], os.environ["MOTLEY_TOKEN"]) as motley:
+    job = motley.wait(motley.submit(spec)["id"])
+    print(job["state"])
+"""
+
 Context = dict[str, Any]
 Tab = Callable[[SignedInRequest, Job, Sequence[Attempt]], Context]
 
@@ -79,6 +92,7 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "restarts": restarts_of(seen, spans, attempts),
         "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
         "forecast": read_forecast(seen),
+        "larger": read_larger_requests(seen),
         "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
         "tab": tab,
         "tabs": list(TABS),
@@ -208,6 +222,7 @@ def _spec(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Co
         "curl": "curl -sS -X POST -H 'Content-Type: application/json' "
         f'-H "Authorization: Bearer $MOTLEY_TOKEN" \\\n  -d {shlex.quote(json.dumps(spec))} \\\n'
         f"  {settings.PUBLIC_URL}/api/v1/jobs",
+        "python": PYTHON.format(spec=pformat(spec, width=100, sort_dicts=False)),
     }
 
 

@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, QuerySet, Sum
+from django.db.models import Count, F, QuerySet, Sum
 
 from cluster_app.models import GpuType
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
+from scheduler_app.job_forecasts.arrays import read_forecasts_of_arrays
 from scheduler_app.job_forecasts.showing import ShownForecast, read_forecasts
 from scheduler_app.operations.gpu_occupancy import gpu_counts
 
@@ -20,6 +21,8 @@ MOST_DOTS = 8
 """Of one GPU type in one row; a larger gang is one dot and its number."""
 MOST_FREE_DOTS = 16
 """Of one GPU type in the plan of a job."""
+MOST_COUNTED = 1000
+"""Ended jobs of one state: a list must not become slower by each job that has ended."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,10 @@ class StateSegment:
     state: str
     label: str
     count: int
-    x: float
-    width: float
+    x: float = 0
+    width: float = 0
+    more: bool = False
+    """Whether there are more than `count`."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,8 @@ class ArrayTasks:
     """Tasks of an array that the reader may see, by state."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
+    restarts: int = 0
+    """Attempts after the first of each task."""
 
     @property
     def total(self) -> int:
@@ -107,6 +114,10 @@ class JobRow:
     def can_be_selected(self) -> bool:
         return self.tasks.unfinished > 0 if self.tasks else not self.job.is_final
 
+    @property
+    def restarts(self) -> int:
+        return self.tasks.restarts if self.tasks else self.job.restarts
+
 
 def stacked(counts: Mapping[str, int]) -> list[StateSegment]:
     """The states that occur side by side, in the order of a job's life."""
@@ -121,6 +132,16 @@ def stacked(counts: Mapping[str, int]) -> list[StateSegment]:
 def count_states(jobs: QuerySet[Job]) -> dict[str, int]:
     """Number of these jobs in each state."""
     return dict(jobs.order_by().values_list("state").annotate(Count("pk")))
+
+
+def count_ended(jobs: JobQuerySet) -> list[StateSegment]:
+    """How many of these jobs have ended in each state, up to a limit; they have no place on the bar."""
+    segments = []
+    for state in Job.FINAL:
+        count = jobs.filter(state=state).order_by()[: MOST_COUNTED + 1].count()
+        if count:
+            segments.append(StateSegment(state, state.label, min(count, MOST_COUNTED), more=count > MOST_COUNTED))
+    return segments
 
 
 def read_gpu_styles() -> dict[str, str]:
@@ -145,15 +166,16 @@ def forecast_time(rows: Iterable[JobRow]) -> datetime | None:
 
 
 def read_rows(jobs: Sequence[Job], seen: JobQuerySet, *, arrays_as_one: bool) -> list[JobRow]:
-    """Rows of these jobs in six queries at most; `seen`: the jobs that the reader may see."""
+    """Rows of these jobs in eight queries at most; `seen`: the jobs that the reader may see."""
     arrays = [job.array_id for job in jobs if job.array_id and arrays_as_one]
     tasks, held = _tasks_by_array(arrays, seen), _gpus_by_array(arrays, seen)
     forecasts, styles = read_forecasts(jobs), read_gpu_styles()
+    ends = read_forecasts_of_arrays({array: of.unfinished for array, of in tasks.items() if of.unfinished}, seen)
     rows = []
     for job in jobs:
         of_array = tasks.get(job.array_id) if job.array_id else None
-        if of_array is not None and of_array.total > 1:
-            rows.append(JobRow(job, dots_of(held[job.array_id], styles), None, of_array))
+        if job.array_id and of_array and of_array.total > 1:
+            rows.append(JobRow(job, dots_of(held[job.array_id], styles), ends.get(job.array_id), of_array))
         else:
             rows.append(JobRow(job, dots_of(_gpus_of(job), styles), forecasts.get(job.pk)))
     return rows
@@ -170,7 +192,9 @@ def _tasks_by_array(arrays: Sequence[UUID], seen: JobQuerySet) -> dict[UUID, Arr
     tasks = seen.filter(array__in=arrays).order_by() if arrays else seen.none()
     for array, state, count in tasks.values_list("array", "state").annotate(Count("pk")):
         counts[array][state] = count
-    return {array: ArrayTasks(of_array) for array, of_array in counts.items()}
+    restarted = tasks.filter(attempt_count__gt=1).values_list("array").annotate(again=Sum(F("attempt_count") - 1))
+    restarts = dict(restarted)
+    return {array: ArrayTasks(of_array, restarts.get(array, 0)) for array, of_array in counts.items()}
 
 
 def _gpus_by_array(arrays: Sequence[UUID], seen: JobQuerySet) -> Mapping[Any, dict[str, int]]:

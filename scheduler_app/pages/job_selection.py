@@ -13,6 +13,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import change_job, hold_job, release_job
 from jobs_app.models import Job
 from scheduler_app.pages.base import DOMAIN_ERRORS, SignedInRequest, job_rows
@@ -80,8 +81,14 @@ def _do_with_all(jobs: list[Job], command: Command) -> tuple[int, Counter[str]]:
         try:
             command(job)
         except DOMAIN_ERRORS as error:
-            errors[str(error)] += 1
+            errors[_words(error)] += 1
     return len(jobs) - errors.total(), errors
+
+
+def _words(error: Exception) -> str:
+    """A fault begins with its field as the page names it."""
+    faults = error.faults if isinstance(error, InvalidSpec) else ()
+    return " ".join(f"{fault['pointer'].strip('/').capitalize()}: {fault['detail']}" for fault in faults) or str(error)
 
 
 def _tell(request: SignedInRequest, done: str, errors: Counter[str], left: int) -> None:

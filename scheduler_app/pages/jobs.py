@@ -21,7 +21,7 @@ from jobs_app.models.job import JobQuerySet
 from scheduler_app.explain.array_progress import array_progress
 from scheduler_app.explain.cancel_cost import cancel_cost
 from scheduler_app.pages.base import DOMAIN_ERRORS, SignedInRequest, job_rows, paginate, show_error
-from scheduler_app.pages.job_rows import StateSegment, count_states, forecast_time, read_rows, stacked
+from scheduler_app.pages.job_rows import StateSegment, count_ended, count_states, forecast_time, read_rows, stacked
 from scheduler_app.pages.job_selection import selected_jobs
 
 FILTERS = {"q": "name or id", "state": "state", "team": "team", "owner": "owner", "array": "array", "tag": "tag"}
@@ -106,12 +106,13 @@ def _did(request: SignedInRequest, command: Callable[..., None], job: Job) -> bo
 
 
 def _state_bar(asked: QueryDict, seen: JobQuerySet) -> list[tuple[StateSegment, str]]:
-    """Unfinished jobs by state, as the other filters have them, each with the address of the list of that state."""
+    """Jobs by state, as the other filters have them, each state with the address of its list; those that ended last."""
     others = asked.copy()
     others.pop("state", None)
-    counts = count_states(JobFilter(others, queryset=seen).qs.unfinished())
+    jobs = JobFilter(others, queryset=seen).qs
     pairs = [(name, value) for name in FILTERS for value in others.getlist(name)]
-    return [(one, f"?{urlencode([*pairs, ('state', one.state)])}") for one in stacked(counts)]
+    segments = [*stacked(count_states(jobs.unfinished())), *count_ended(jobs)]
+    return [(one, f"?{urlencode([*pairs, ('state', one.state)])}") for one in segments]
 
 
 def _without_blanks(asked: QueryDict) -> QueryDict:

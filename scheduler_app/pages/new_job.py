@@ -7,7 +7,7 @@ from uuid import UUID
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse, JsonResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
@@ -18,6 +18,7 @@ from jobs_app.forms import JobForm, field_of, fields_of
 from jobs_app.job_archive import archived_job
 from jobs_app.models import Job
 from jobs_app.submission.conversion import parse_yaml, spec_of, write_yaml
+from jobs_app.submission.larger_requests import read_larger_requests
 from jobs_app.submission.needs_by_name import with_ids
 from jobs_app.submission.submit import admitted, cloned_spec, enter
 from rest.errors import Fault
@@ -108,7 +109,7 @@ def _template(request: SignedInRequest) -> Spec:
     """Spec to start from: of the job to clone, the selected template, or a sample job on emulated GPUs."""
     if clone := request.GET.get("clone"):
         try:
-            return dict(cloned_spec(_spec_seen(request, UUID(clone))))
+            return _clone(request, UUID(clone))
         except ValueError as error:
             raise Http404 from error
     team = request.user.teams.values_list("name", flat=True).first()
@@ -116,6 +117,18 @@ def _template(request: SignedInRequest) -> Spec:
     if (name := request.GET.get("template")) in JOB_TEMPLATES:
         return first | JOB_TEMPLATES[name].spec
     return first | (EMULATED.spec if Node.objects.filter(emulated=True).exists() else {"gpus": 1})
+
+
+def _clone(request: SignedInRequest, pk: UUID) -> Spec:
+    """Spec of the job; with `larger` in the address as one of the larger requests that its page offers."""
+    spec, field = _spec_seen(request, pk), request.GET.get("larger")
+    if not field:
+        return dict(cloned_spec(spec))
+    job = get_object_or_404(Job.objects.visible_to(request.user).select_related("team", "code"), pk=pk)
+    changes = {one.field: one.value for one in read_larger_requests(job)}
+    if field not in changes:
+        raise Http404
+    return dict(cloned_spec(spec, {field: changes[field]}))
 
 
 def _spec_seen(request: SignedInRequest, pk: UUID) -> Mapping[str, Any]:

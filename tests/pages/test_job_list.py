@@ -1,15 +1,19 @@
 """The list of jobs: arrays as one row, states as a filter, and actions on a selection."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from jobs_app.lifecycle.commands import hold_job
 from jobs_app.models import Job
-from scheduler_app.pages import job_selection
+from scheduler_app.job_forecasts.showing import Interval
+from scheduler_app.models import JobForecast
+from scheduler_app.pages import job_rows, job_selection
 from tests.pages.conftest import decide
 
 
@@ -57,15 +61,56 @@ def test_an_array_opens_as_the_list_of_its_tasks(array, member, web):
 
 def test_an_array_says_how_much_of_it_is_done_and_what_it_holds(array, member, web):
     decide()
-    shown = " ".join(re.sub("<[^>]+>", " ", web(member).get(reverse("jobs")).content.decode()).split())
+    shown = text_of(web(member))
     assert "1 of 5 done" in shown
     assert "1 succeeded , 1 failed" in shown
     assert re.search(r"3 starting ,.* 3 A100", shown)
 
 
 def test_the_bar_of_states_counts_what_the_other_filters_leave_and_leads_to_each_state(array, member, web):
-    ((segment, address),) = web(member).get(reverse("jobs"), {"q": "sweep", "state": "failed"}).context["state_bar"]
-    assert (segment.state, segment.count, address) == ("queued", 3, "?q=sweep&state=queued")
+    bar = web(member).get(reverse("jobs"), {"q": "sweep", "state": "failed"}).context["state_bar"]
+    assert [(segment.state, segment.count, segment.width, address) for segment, address in bar] == [
+        ("queued", 3, 100, "?q=sweep&state=queued"),
+        ("succeeded", 1, 0, "?q=sweep&state=succeeded"),
+        ("failed", 1, 0, "?q=sweep&state=failed"),
+    ]
+
+
+def test_ended_jobs_are_counted_up_to_a_limit_whatever_the_number_of_them(array, member, web, submit, monkeypatch):
+    monkeypatch.setattr(job_rows, "MOST_COUNTED", 2)
+    ended = {"state": Job.State.SUCCEEDED, "finished_at": timezone.now()}
+    client = web(member)
+    for expected in ("succeeded 1", "succeeded 2", "succeeded 2+", "succeeded 2+"):
+        assert f"{expected} " in text_of(client)
+        Job.objects.filter(pk=submit(name="more").pk).update(**ended)
+
+
+def text_of(client: Client) -> str:
+    """The list of jobs, as read."""
+    return " ".join(re.sub("<[^>]+>", " ", client.get(reverse("jobs")).content.decode()).split())
+
+
+def test_an_array_is_done_when_the_last_of_its_tasks_is_by_their_forecasts(array, member, web):
+    now = timezone.now()
+    for task in array[1:3]:
+        columns = {f"finish_{name}": now + timedelta(hours=1 + task.array_index) for name in ("low", "median", "high")}
+        JobForecast.objects.create(job=task.pk, made_at=now, place=1, queue=3, **columns)
+    assert "done at" not in text_of(web(member))  # nothing is known of one task
+    JobForecast.objects.create(job=array[3].pk, made_at=now, place=2, queue=3, **columns)
+    end = now + timedelta(hours=3)
+    assert [row.forecast.finish for row in web(member).get(reverse("jobs")).context["listed"] if row.tasks] == [
+        Interval(end, end, end)
+    ]
+    assert "done at about" in text_of(web(member))
+    JobForecast.objects.filter(job=array[1].pk).update(finish_high=None)
+    assert "to more than 3 days)" in text_of(web(member))
+
+
+def test_restarts_of_an_array_are_those_of_its_tasks(array, member, web):
+    for task, attempts in zip(array, (0, 1, 2, 4), strict=False):
+        Job.objects.filter(pk=task.pk).update(attempt_count=attempts)
+    (row,) = (row for row in web(member).get(reverse("jobs")).context["listed"] if row.tasks)
+    assert row.restarts == 4
 
 
 def act(client: Client, verb: str, **data: Any) -> str:
@@ -84,12 +129,12 @@ def test_the_weight_of_selected_jobs_is_set_within_the_limit_of_their_team(array
     client, chosen = web(member), {"array": str(array[0].array_id)}
     act(client, "weight", weight="2.5", **chosen)
     assert set(Job.objects.filter(name="sweep").queued().values_list("weight", flat=True)) == {2.5}
-    assert "3 jobs: /weight: Team vision allows a weight of at most 4" in act(client, "weight", weight="5", **chosen)
+    assert "3 jobs: Weight: Team vision allows a weight of at most 4" in act(client, "weight", weight="5", **chosen)
 
 
 @pytest.mark.parametrize("weight", ["", "heavy", "-1"])
 def test_what_is_no_weight_is_refused_with_the_fields_name(weight, array, member, web):
-    assert "1 job: /weight: " in act(web(member), "weight", weight=weight, job=str(array[1].pk))
+    assert "1 job: Weight: " in act(web(member), "weight", weight=weight, job=str(array[1].pk))
     assert Job.objects.get(pk=array[1].pk).weight == 1
 
 

@@ -8,6 +8,7 @@ from estimation.gpu_specifications import GPU_SPECIFICATIONS
 from jobs_app.models import Job, Throughput
 from scheduler_app.explain.decisions import explain_job
 from scheduler_app.explain.dry_run import dry_run
+from scheduler_app.explain.rate_comparison import known_rates
 from scheduler_app.round.known_workloads import MOST_WORKLOADS, KnownRate, rate_factors
 from tests.service_lab import Lab
 
@@ -54,6 +55,16 @@ def test_the_second_job_of_a_workload_starts_on_the_type_that_is_right_for_it(cl
     assert cluster.attempts(second)[0].gpu_type.name == "t4"
     sources = {rate["gpu_type"]: rate["source"] for rate in explain_job(second, timezone.now())["rates_used"]}
     assert sources == {"a100": "measured", "t4": "completed"}
+
+
+def test_rates_that_are_of_other_workloads_alone_are_not_told_of_a_job_without_steps(cluster: Lab, first: Job) -> None:
+    silent, second = cluster.submit("sleep 1000", workload="unheard"), cluster.submit("sleep 1000", workload="new")
+    cluster.round()
+    told = {}
+    for job in (silent, second):
+        rates = known_rates(job, explain_job(job, timezone.now())["rates_used"])
+        told[job.workload] = {rate["source"]: rate["rate"] is not None for rate in rates}
+    assert told == {"unheard": {"completed": False}, "new": {"measured": True, "completed": True}}
 
 
 def test_the_dry_run_has_the_rates_of_the_round(cluster: Lab, first: Job) -> None:

@@ -1,0 +1,69 @@
+"""Larger requests for a job that failed or reached its time limit: changes of its spec, each for one cause."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cluster_app.models import GpuType
+from jobs_app.models import Job
+from jobs_app.submission.conversion import spec_of
+from jobs_app.submission.units import Memory, Quantity, Seconds
+
+Spec = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LargerRequest:
+    """One field of the spec with a larger value."""
+
+    field: str
+    value: Any
+    words: str
+
+
+def read_larger_requests(job: Job) -> list[LargerRequest]:
+    """What may let the job end well the next time; nothing unless it failed or reached its time limit."""
+    if job.state not in (Job.State.FAILED, Job.State.TIMED_OUT):
+        return []
+    last = job.attempts.select_related("gpu_type").order_by("number").last()
+    sizes_mib = dict(GpuType.objects.current().values_list("name", "memory_mib"))
+    return larger_requests(spec_of(job), ran_on_mib=last.gpu_type.memory_mib if last else 0, sizes_mib=sizes_mib)
+
+
+def larger_requests(spec: Spec, *, ran_on_mib: int, sizes_mib: Mapping[str, int]) -> list[LargerRequest]:
+    """Twice the GPUs, memory and time limit that were asked for, and GPUs with more memory than those it ran on.
+
+    `ran_on_mib`: memory of such a GPU, 0 if it never ran; `sizes_mib`: memory of a GPU of each type.
+    """
+    allowed = [mib for name, mib in sizes_mib.items() if name in spec.get("gpu_types", sizes_mib)]
+    asked = (
+        _twice_the_gpus(spec),
+        _next_gpu_memory(ran_on_mib, allowed),
+        _twice(spec, "memory_per_gpu", Memory(), "{} of memory per GPU"),
+        _twice(spec, "time_limit", Seconds(), "a time limit of {}"),
+    )
+    return [one for one in asked if one]
+
+
+def _twice_the_gpus(spec: Spec) -> LargerRequest:
+    field = "replicas" if "replicas" in spec else "gpus"
+    given = spec[field]
+    size = {name: 2 * count for name, count in given.items()} if isinstance(given, Mapping) else 2 * given
+    count = f"{size['min']} to {size['max']}" if isinstance(size, Mapping) else f"{size}"
+    return LargerRequest(field, size, f"{count} {'replicas' if field == 'replicas' else 'GPUs'}")
+
+
+def _next_gpu_memory(ran_on_mib: int, sizes_mib: Iterable[int]) -> LargerRequest | None:
+    """The least that is more than the GPUs had which it ran on."""
+    more = min((mib for mib in sizes_mib if mib > ran_on_mib), default=0)
+    if not (ran_on_mib and more):
+        return None
+    size = Memory().to_representation(more)
+    return LargerRequest("gpu_memory", size, f"GPUs of at least {size}")
+
+
+def _twice(spec: Spec, field: str, unit: Quantity, words: str) -> LargerRequest | None:
+    if field not in spec:
+        return None
+    value = unit.to_representation(2 * unit.to_internal_value(spec[field]))
+    return LargerRequest(field, value, words.format(value))
