@@ -14,8 +14,9 @@ from allocation.types import Ints
 class Quotas:
     """Quotas of L groups.
 
-    group (m, D) names the groups of each job, -1 for none; most_gpus (L,) is what a group may use at once, used_gpus
-    (L,) what its jobs that are not rows use now. by_type: quotas of teams on GPU types; None: there are none.
+    group (m, D) names the groups of each job, -1 for none: its team, then the owner in it. most_gpus (L,) is what a
+    group may use at once, used_gpus (L,) what its jobs that are not rows use now. by_type: quotas of teams on GPU
+    types; None: there are none.
     """
 
     group: Ints

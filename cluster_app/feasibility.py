@@ -99,7 +99,12 @@ def _wrong_type(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
     if not unknown:
         return None
     pointer = "/gpus_per_replica" if request.gpus_per_replica.by_type else "/gpu_types"
-    return Refusal("no_such_gpu", pointer, f"No node has {', '.join(unknown)}; there is {', '.join(known)}.")
+    return Refusal("no_such_gpu", pointer, f"No node has {_spelled(unknown)}; there is {_spelled(known)}.")
+
+
+def _spelled(gpu_types: Iterable[str]) -> str:
+    """GPU types as sentences write them."""
+    return ", ".join(name.upper() for name in gpu_types)
 
 
 def _volunteers_only(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
@@ -115,7 +120,7 @@ def _volunteers_only(request: Request, nodes: Sequence[NodeShape]) -> Refusal | 
 def _no_containers(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
     if CONTAINERS not in request.mounts or any(CONTAINERS in node.storage for node in _of_type(request, nodes)):
         return None
-    where = sorted({f"{node.gpu_type} of {node.engine}" for node in nodes if CONTAINERS in node.storage})
+    where = sorted({f"{node.gpu_type.upper()} of {node.engine}" for node in nodes if CONTAINERS in node.storage})
     there = f"these do: {', '.join(where)}" if where else "an administrator can install Podman (docs/containers.md)"
     return Refusal("no_containers", "/image", f"No node of the allowed GPU types runs containers; {there}.")
 
@@ -130,7 +135,7 @@ def _no_storage(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
         there = f"there is {', '.join(known)}" if known else "an administrator can add it in the administration"
         return Refusal("no_such_storage", "/mounts", f"No node has the storage {', '.join(unknown)}; {there}.")
     asked = " and ".join(WORDS.get(name, name) for name in request.mounts)
-    where = sorted({f"{node.gpu_type} of {node.engine}" for node in nodes if _has_storage(request, node)})
+    where = sorted({f"{node.gpu_type.upper()} of {node.engine}" for node in nodes if _has_storage(request, node)})
     if not where:
         return Refusal("no_such_storage", "/mounts", f"No node has the storage {asked} together.")
     text = f"No node of the allowed GPU types has the storage {asked}; these have it: {', '.join(where)}."
@@ -167,7 +172,7 @@ def _too_large(request: Request, nodes: Iterable[NodeShape]) -> Refusal | None:
     if request.gpus_per_replica.several:
         return _too_many_replicas(request, of_type)
     largest = {kind: largest_gang(request, there) for kind, there in of_type.items()}
-    best = ", ".join(f"{gpus} {kind}" for kind, gpus in sorted(largest.items(), key=lambda item: -item[1]))
+    best = ", ".join(f"{gpus} {kind.upper()}" for kind, gpus in sorted(largest.items(), key=lambda item: -item[1]))
     these = "CPUs, memory and storage" if request.mounts else "CPUs and memory"
     text = f"No GPU type has room for a gang of {request.gpus}; the largest possible with these {these}: {best}."
     text += " A gang runs at one engine." * (len({node.engine for node in nodes}) > 1)

@@ -32,6 +32,9 @@ class ReasonCode(StrEnum):
     GPU_MEMORY_TOO_SMALL = "gpu_memory_too_small"
     GANG_TOO_LARGE = "gang_too_large"
     NO_STORAGE = "no_storage"
+    TEAM_LIMIT = "team_limit"
+    MEMBER_LIMIT = "member_limit"
+    ARRAY_LIMIT = "array_limit"
     QUOTA = "quota"
     NO_HEALTHY_NODE = "no_healthy_node"
     MAINTENANCE = "maintenance"
@@ -54,6 +57,8 @@ class PendingReason:
 
 
 _ORDER = list(ReasonCode)
+LIMITS = ReasonCode.TEAM_LIMIT, ReasonCode.MEMBER_LIMIT
+"""Whose limit each column of `Quotas.group` is."""
 
 
 def explain(
@@ -100,19 +105,20 @@ class _PlannedRound:
     round_s: float
 
     def reasons(self, i: int) -> tuple[PendingReason, ...]:
-        found = [*self._quota(i), *self._capacity(i), *self._outbid(i)]
+        found = [*self._limits(i), *self._capacity(i), *self._outbid(i)]
         found.sort(key=lambda reason: _ORDER.index(reason.code))
         of_types = self._type_quotas(i)
         in_order = [*found, *of_types] if self._open[i].any() else [*of_types, *found]
         return tuple(in_order) or (PendingReason(ReasonCode.NEXT_ROUND),)
 
-    def _quota(self, i: int) -> list[PendingReason]:
-        groups = [g for g in self.quotas.group[i].tolist() if g >= 0]
+    def _limits(self, i: int) -> list[PendingReason]:
+        """Limits on GPUs at once that the job would exceed: of its team, or of its owner as a member of it."""
+        groups = [(code, g) for code, g in zip(LIMITS, self.quotas.group[i].tolist(), strict=False) if g >= 0]
         needed = int(self.problem.gpus[self._valid[i]].min()) if groups else 0
-        caps = [(int(self.quotas.most_gpus[g]), int(self._group_gpus[g])) for g in groups]
+        caps = [(code, int(self.quotas.most_gpus[g]), int(self._group_gpus[g])) for code, g in groups]
         return [
-            PendingReason(ReasonCode.QUOTA, {"limit": most, "used": used, "needed": needed})
-            for most, used in caps
+            PendingReason(code, {"limit": most, "used": used, "needed": needed})
+            for code, most, used in caps
             if used + needed > most
         ]
 

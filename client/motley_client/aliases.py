@@ -9,7 +9,7 @@ ALIASES = {
     **dict.fromkeys(("ls", "list", "jobs", "queue", "squeue"), ("ps",)),
     **dict.fromkeys(("kill", "delete", "stop", "scancel"), ("cancel",)),
     **dict.fromkeys(("run", "sbatch"), ("submit",)),
-    **dict.fromkeys(("status", "describe"), ("show",)),
+    **dict.fromkeys(("status", "describe", "get"), ("show",)),
     "sinfo": ("nodes",),
     "top": ("ps", "--watch"),
 }

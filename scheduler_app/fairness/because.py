@@ -15,6 +15,8 @@ from scheduler_app.fairness.usage_ledger import TeamShare
 NEARLY = 0.02
 """Difference of shares that is not explained."""
 MOST_NAMED = 3
+LEAST_WAITING = 0.5
+"""GPUs that waiting jobs ask for, on average, from which a team could have used more."""
 UNEVEN_SPEED = 0.1
 """Relative difference of a team's work per GPU-second from that of all, from which it is told."""
 
@@ -56,7 +58,9 @@ def _reasons(share: TeamShare, shares: Sequence[TeamShare], around: Circumstance
     is_behind = share.delivered < share.entitled
     yield from _speed(share, shares, is_behind=is_behind)
     if is_behind:
+        yield _demand(share)
         yield from _queue(around.waiting.get(share.team, {}))
+        yield from _taken_by_others(share, shares)
     else:
         yield from _left_by_others(share, shares)
     known = REGISTRY.get(around.policy)
@@ -83,15 +87,31 @@ def _queue(waiting: Mapping[str, int]) -> Iterable[str]:
 
 
 def _left_by_others(share: TeamShare, shares: Sequence[TeamShare]) -> Iterable[str]:
-    """Teams that got less than they were entitled to, those of the largest difference first."""
+    """Teams that got less than they were entitled to, and why; those of the largest difference first."""
     behind = [each for each in shares if each.team != share.team and each.entitled - each.delivered >= NEARLY]
-    named = [each.team for each in sorted(behind, key=lambda each: each.delivered - each.entitled)[:MOST_NAMED]]
+    for each in sorted(behind, key=lambda each: each.delivered - each.entitled)[:MOST_NAMED]:
+        slow = "; ".join(["", *_speed(each, shares, is_behind=True)])
+        less = f"got {_percent(each.entitled - each.delivered)} less than its entitlement"
+        yield f"{each.team} {less} ({_demand(each)}{slow})"
+
+
+def _taken_by_others(share: TeamShare, shares: Sequence[TeamShare]) -> Iterable[str]:
+    """Teams that got more than they were entitled to, if the team could have used it; those that got most first."""
+    if share.waiting_gpus < LEAST_WAITING:
+        return
+    ahead = [each for each in shares if each.team != share.team and each.delivered - each.entitled >= NEARLY]
+    named = sorted(ahead, key=lambda each: each.entitled - each.delivered)[:MOST_NAMED]
     if named:
-        yield f"{_and(named)} got less than {'its' if len(named) == 1 else 'their'} entitlement"
+        over = ", ".join(f"{each.team} by {_percent(each.delivered - each.entitled)}" for each in named)
+        yield f"others got more than their entitlement ({over})"
 
 
-def _and(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _demand(share: TeamShare) -> str:
+    """Whether a team could have used more GPUs over the window."""
+    if share.waiting_gpus < LEAST_WAITING:
+        return "hardly any of its jobs waited, so that it could use no more"
+    gpus = f"{share.waiting_gpus:.0f} GPU{'' if round(share.waiting_gpus) == 1 else 's'}"
+    return f"its waiting jobs asked for {gpus} on average"
 
 
 def _percent(fraction: float) -> str:

@@ -258,6 +258,8 @@ class TeamShare:
     delivered: float
     gpu_hours: float
     backlog_gpu_hours: float
+    waiting_gpus: float = 0.0
+    """GPUs that its waiting jobs asked for, on average over the time in which it had jobs."""
 
     @property
     def ratio(self) -> float | None:
@@ -271,6 +273,7 @@ def team_shares(since: datetime) -> list[TeamShare]:
         TeamUsage.objects.filter(minute__gte=since)
         .values("team__name", "team__weight", "team__teambacklog__cluster_s")
         .annotate(entitled=Sum("entitled_share_s"), work=Sum("work_gpu_s"), gpu_s=Sum("gpu_s"))
+        .annotate(waiting_gpu_s=Sum("waiting_gpu_s"), active_s=Sum("active_s"))
         .order_by("-entitled", "team__name")
     )
     entitled, work = (sum(row[name] for row in rows) or 1.0 for name in ("entitled", "work"))
@@ -283,6 +286,7 @@ def team_shares(since: datetime) -> list[TeamShare]:
             delivered=row["work"] / work,
             gpu_hours=row["gpu_s"] / 3600,
             backlog_gpu_hours=gpus * (row["team__teambacklog__cluster_s"] or 0.0) / 3600,
+            waiting_gpus=row["waiting_gpu_s"] / row["active_s"] if row["active_s"] else 0.0,
         )
         for row in rows
     ]

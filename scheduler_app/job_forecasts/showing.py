@@ -53,6 +53,11 @@ def _is_old(row: JobForecast) -> bool:
     return timezone.now() - row.made_at > SHOWN_FOR
 
 
+def _starts_early(row: JobForecast, *, waits: bool) -> bool:
+    """Whether a job holds GPUs before the forecast let it start: its end is then earlier than forecast, too."""
+    return not (waits or row.runs) and (row.start_low is None or row.start_low > timezone.now())
+
+
 def read_forecast(job: Job) -> ShownForecast | None:
     """The present forecast of the job; None: there is none, and `why_none` says why."""
     return read_forecasts([job]).get(job.pk)
@@ -68,7 +73,7 @@ def read_forecasts(jobs: Iterable[Job]) -> dict[UUID, ShownForecast]:
 
 def _shown(job: Job, row: JobForecast) -> ShownForecast | None:
     waits = job.state == Job.State.QUEUED
-    if _is_old(row) or (waits and row.runs):  # stopped since: the next run has it in the queue
+    if _why_outdated(row, waits=waits):
         return None
     found = ShownForecast.of(row, waits=waits)
     return found if row.deadline == job.deadline else replace(found, in_time=None)
@@ -85,16 +90,27 @@ def why_none(job: Job) -> str:
     return _why_not_now(job)
 
 
+def _why_outdated(row: JobForecast, *, waits: bool) -> str:
+    """Why the last forecast of a job holds no more; empty: it does."""
+    if _is_old(row):
+        return f"The last forecast of the job is older than {SHOWN_FOR.seconds // 60} min: no run has ended since."
+    if waits and row.runs:
+        return "The job was stopped after the last forecast: the next one has it in the queue."
+    if _starts_early(row, waits=waits):
+        return "The job has started earlier than forecast: the next forecast tells when it ends."
+    return ""
+
+
 def _why_not_now(job: Job) -> str:
     """Why the last runs have no forecast of a job that waits or runs."""
     row = JobForecast.objects.filter(pk=job.pk).first()
-    if row is not None and _is_old(row):
-        return f"The last forecast of the job is older than {SHOWN_FOR.seconds // 60} min: no run has ended since."
+    if row is not None and (outdated := _why_outdated(row, waits=job.state == Job.State.QUEUED)):
+        return outdated
     if job.reason == Reason.BUDGET:
         return "The job waits for the budget of its team, which is reset in more than three days or just used up."
     if job.reason == Reason.DEPENDENCY:
         return "The job waits for other jobs, of which one has no forecast, or the job is new."
-    if job.reason == Reason.QUOTA and job.array is not None and job.array.at_a_time is not None:
+    if job.reason == Reason.ARRAY_LIMIT:
         return "Its array's limit of tasks at a time is reached, and no forecast has included the job yet."
     run = ForecastRun.objects.exclude(finished_at=None).first()
     if run is not None and run.left_out:

@@ -25,7 +25,7 @@ from scheduler_app.fairness.usage_ledger import accrue
 from scheduler_app.models import GpuClaim, Round
 from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemory, CpuMemoryShares
 from scheduler_app.round.lease import check_fencing_token
-from scheduler_app.round.reason_texts import JobName, names_of
+from scheduler_app.round.reason_texts import MOST_NAMED, JobName, names_of
 from scheduler_app.round.snapshot import Snapshot
 
 ReasonsByJob = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -223,7 +223,7 @@ def _useful_stops(changes: Changes, startable: set[int]) -> Iterator[tuple[int, 
 def _preemption_note(snapshot: Snapshot, plan: Plan, row: int, takers: Iterable[JobName], *, moved: bool) -> str:
     """The note of a preemption: where the job moves, if it does, and which jobs receive its GPUs."""
     team, k = int(snapshot.problem.team[row]), int(plan.assignment[row])
-    parts = [f"to {snapshot.problem.gpus[k]} x {snapshot.type_of(k)}"] if moved else []
+    parts = [f"to {snapshot.problem.gpus[k]} x {snapshot.type_of(k).upper()}"] if moved else []
     made_room = ", ".join(dict.fromkeys(taker.shown_to(team) for taker in takers))
     return "; ".join([*parts, *([f"made room for {made_room}"] if made_room else [])])[:500]
 
@@ -263,16 +263,34 @@ def _start(
         for gpu in start.gpus
     ]
     insert_many(GpuClaim, claims)
-    vacated = GpuClaim.objects.holding().filter(gpu__in=[claim["gpu_id"] for claim in claims])
-    held = set(vacated.values_list("gpu", flat=True))
-    waiting = {row["job_id"] for start, row in zip(chosen, rows, strict=True) if held.intersection(start.gpus)}
-    _mark_starting(rows, waiting)
+    _mark_starting(rows, _words_of_holders(snapshot, chosen))
 
 
 def _lower(due: Mapping[int, CpuMemory]) -> None:
     """Note what attempts are lowered to that run on: others that start need their proportional share."""
     live = Attempt.objects.live().select_for_update().filter(pk__in=due).order_by("pk").values_list("pk", flat=True)
     rewrite(Attempt, (*CpuMemory._fields, "lower_due"), {pk: (*due[pk], True) for pk in live})
+
+
+def _words_of_holders(snapshot: Snapshot, starts: Sequence[Start]) -> dict[UUID, str]:
+    """For each job that starts once others have left its GPUs, which jobs these are."""
+    held = GpuClaim.objects.holding().filter(gpu__in=[gpu for start in starts for gpu in start.gpus])
+    holder = {gpu: str(job) for gpu, job in held.values_list("gpu", "attempt__job")}
+    names = names_of(set(holder.values())) if holder else {}
+    holders = {start.row: dict.fromkeys(holder[gpu] for gpu in start.gpus if gpu in holder) for start in starts}
+    return {
+        UUID(snapshot.jobs[row]): _words_of_release(
+            names[job].shown_to(int(snapshot.problem.team[row])) for job in jobs
+        )
+        for row, jobs in holders.items()
+        if jobs
+    }
+
+
+def _words_of_release(leaving: Iterable[str]) -> str:
+    named = list(dict.fromkeys(leaving))
+    more = f" and {len(named) - MOST_NAMED} more" * (len(named) > MOST_NAMED)
+    return f"waiting for {', '.join(named[:MOST_NAMED])}{more} to release its GPUs"[:500]
 
 
 def _attempt_row(
@@ -300,10 +318,10 @@ def _attempt_row(
     }
 
 
-def _mark_starting(attempts: Sequence[Mapping[str, Any]], waiting: Collection[UUID]) -> None:
+def _mark_starting(attempts: Sequence[Mapping[str, Any]], waiting: Mapping[UUID, str]) -> None:
     """Set queued jobs to starting (jobs that move have yet to stop), and count the new attempt of each.
 
-    `waiting`: jobs of which another one has yet to leave a GPU.
+    `waiting`: the message of each job of which another one has yet to leave a GPU.
     """
     jobs, once_more = Job.objects.filter(pk__in=[attempt["job_id"] for attempt in attempts]), F("attempt_count") + 1
     jobs.exclude(state=Job.State.QUEUED).update(attempt_count=once_more)
@@ -312,6 +330,8 @@ def _mark_starting(attempts: Sequence[Mapping[str, Any]], waiting: Collection[UU
         queued.filter(of_it).update(
             state=Job.State.STARTING, reason=reason, message=reason.label, reasons=[], attempt_count=once_more
         )
+    told = Job.objects.filter(pk__in=waiting, reason=Reason.AWAITING_RELEASE).values_list("pk", flat=True)
+    rewrite(Job, ("message",), {pk: (waiting[pk],) for pk in told})
     placed = [
         {
             "job_id": attempt["job_id"],

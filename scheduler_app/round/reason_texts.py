@@ -22,7 +22,9 @@ from scheduler_app.round.inputs import JobRow
 from scheduler_app.round.snapshot import LeftOut, Snapshot
 
 MOST_NAMED = 4
-"""GPU types in one sentence."""
+"""GPU types, nodes or jobs in one sentence."""
+MOST_PARENTS = 5
+"""Jobs in one sentence."""
 SAME = 1e-5
 """Relative difference below which two priorities are shown as equal."""
 ReasonText = dict[str, Any]
@@ -119,18 +121,23 @@ def _reason_of_budget(budget: TeamBudget) -> ReasonText:
     )
 
 
-def _merge_short_types(words: list[ReasonText]) -> list[ReasonText]:
-    """If several GPU types are possible and each is short of GPUs, name them all in the headline."""
-    short = [one["numbers"] for one in words if one["code"] == ReasonCode.INSUFFICIENT_GPUS]
-    if len(short) < 2 or words[0]["code"] != ReasonCode.INSUFFICIENT_GPUS:
-        return words
+def _merge_short_types(reasons: list[ReasonText]) -> list[ReasonText]:
+    """One reason in place of those of several GPU types that are short of GPUs; the first type's numbers lead."""
+    short = [one for one in reasons if one["code"] == ReasonCode.INSUFFICIENT_GPUS]
+    if len(short) < 2:
+        return reasons
+    merged = short[0] | {
+        "detail": _words_of_short_types([one["numbers"] for one in short]),
+        "numbers": short[0]["numbers"] | {"others": [one["numbers"] for one in short[1:]]},
+    }
+    return [merged if one is short[0] else one for one in reasons if one is short[0] or one not in short]
+
+
+def _words_of_short_types(short: Sequence[Mapping[str, Any]]) -> str:
     named, more = short[:MOST_NAMED], " or others" * (len(short) > MOST_NAMED)
     needed = " or ".join(map(_amount, named))
-    left = ", ".join(f"{one['left']} {one['gpu_type']}" for one in named)
-    return [
-        words[0] | {"detail": f"{needed}{more} needed; left after the jobs that come first: {left}."},
-        *words[1:],
-    ]
+    left = ", ".join(f"{one['left']} {one['gpu_type'].upper()}" for one in named)
+    return f"{needed}{more} needed; left after the jobs that come first: {left}."
 
 
 def reason_text(code: ReasonCode, detail: str, **numbers: Any) -> ReasonText:
@@ -147,17 +154,18 @@ def _reason_text(reason: PendingReason, row: int, snapshot: Snapshot, names: Map
         rival = names.get(snapshot.jobs[reason.rival])
         numbers["rival"] = rival.shown_to(int(snapshot.problem.team[row])) if rival else "another job"
     where = " on nodes that it may use" if snapshot.inventory.restricted[row] else ""
-    words = _DashIfMissing(numbers, amount=_amount(numbers), where=where)
+    spelled = {"gpu_type": numbers["gpu_type"].upper()} if "gpu_type" in numbers else {}
+    words = _DashIfMissing(numbers | spelled, amount=_amount(numbers), where=where)
     return reason_text(reason.code, _sentence_of(reason).format_map(words), **numbers)
 
 
 def _amount(numbers: Mapping[str, Any]) -> str:
-    """GPUs that are needed: 8 v100; of a hybrid-parallel job 8 v100 (2 replicas of 4)."""
+    """GPUs that are needed: 8 V100; of a hybrid-parallel job 8 V100 (2 replicas of 4)."""
     if "needed" not in numbers:
         return "-"
     needed, replicas = numbers["needed"], numbers.get("replicas")
     each = f" ({replicas} replica{'s' * (replicas != 1)} of {needed // replicas})" if replicas else ""
-    return f"{needed} {numbers.get('gpu_type', '-')}{each}"
+    return f"{needed} {numbers.get('gpu_type', '-').upper()}{each}"
 
 
 def _sentence_of(reason: PendingReason) -> str:
@@ -246,7 +254,14 @@ SHORT_OF_CPUS = (
     "and what is left serves at most {largest_block} on any."
 )
 SENTENCES = {
-    ReasonCode.QUOTA: "The limit is {limit} GPUs at once, {used} are in use, and this job needs {needed}.",
+    ReasonCode.TEAM_LIMIT: (
+        "The limit of its team on GPUs at once is {limit}: {used} in use, and this job needs {needed}. Administrators "
+        "set the limit."
+    ),
+    ReasonCode.MEMBER_LIMIT: (
+        "The limit of each member of its team on GPUs at once is {limit}: its owner has {used} in use, and this job "
+        "needs {needed}. Leads of the team set the limit."
+    ),
     ReasonCode.INSUFFICIENT_GPUS: "{amount} needed; {left} left{where} after the jobs that come first.",
     ReasonCode.FRAGMENTED: (
         "{left} {gpu_type} are left{where}, but scattered over nodes: {per_node} are needed on one node, "
@@ -258,12 +273,14 @@ SENTENCES = {
 
 def _dependency(parents: Iterable[str]) -> ReasonText:
     named = sorted(parents)
-    return reason_text(ReasonCode.DEPENDENCY, f"Waits for {', '.join(named[:5])}.", jobs=len(named))
+    more = f" and {len(named) - MOST_PARENTS} more" * (len(named) > MOST_PARENTS)
+    return reason_text(ReasonCode.DEPENDENCY, f"Waits for {', '.join(named[:MOST_PARENTS])}{more}.", jobs=len(named))
 
 
 def _throttled(job: JobRow) -> ReasonText:
-    text = f"Its array runs at most {job.at_a_time} jobs at a time, and that many are running."
-    return reason_text(ReasonCode.QUOTA, text, limit=job.at_a_time)
+    tasks = "1 task" if job.at_a_time == 1 else f"{job.at_a_time} tasks"
+    text = f"Its array runs at most {tasks} at a time, and that many are running."
+    return reason_text(ReasonCode.ARRAY_LIMIT, text, limit=job.at_a_time)
 
 
 def _set_aside(row: SetAside) -> ReasonText:

@@ -199,10 +199,14 @@ def gpu_time(gpu_s: float | None) -> str:
     """GPU time in hours, minutes or seconds."""
     if not gpu_s:
         return "none"
-    for name, size in (("GPU-hours", 3600), ("GPU-minutes", 60)):
+    for name, size in (("hour", 3600), ("minute", 60)):
         if gpu_s >= size:
-            return f"{gpu_s / size:.2g} {name}" if gpu_s < 100 * size else f"{gpu_s / size:,.0f} {name}"
-    return f"{gpu_s:.2g} GPU-seconds" if gpu_s >= 0.1 else "less than 0.1 GPU-seconds"
+            return _gpu_units(f"{gpu_s / size:.2g}" if gpu_s < 100 * size else f"{gpu_s / size:,.0f}", name)
+    return _gpu_units(f"{gpu_s:.2g}", "second") if gpu_s >= 0.1 else "less than 0.1 GPU-seconds"
+
+
+def _gpu_units(amount: str, name: str) -> str:
+    return f"{amount} GPU-{name}{'' if amount == '1' else 's'}"
 
 
 @register.filter

@@ -10,7 +10,8 @@
   const yaml = document.getElementById("yaml");
   const plan = document.getElementById("plan");
   const mode = page.elements.mode;
-  const touched = new Set();
+  // Faults that the service showed count as touched: they stay until the field is mended.
+  const touched = new Set([...page.querySelectorAll("[data-field].wrong")].map((field) => field.dataset.field));
   let timer = 0;
   let forecastTimer = 0;
   let latest = 0;

@@ -149,7 +149,7 @@ def test_a_job_that_is_worth_its_price_or_was_not_valued_is_not_called_too_dear(
 def test_a_job_at_its_teams_limit_is_told_the_limit_before_anything_else():
     problem = Problem.of([[1], [1]], [[1]], [2])
     planned = plan(problem, build_inventory([[2]], 2), quotas=limit(2, most_gpus=3, used_gpus=2))
-    assert codes(planned, 1)[0] == ReasonCode.QUOTA
+    assert codes(planned, 1)[0] == ReasonCode.TEAM_LIMIT
     assert planned.left[1][0].numbers == {"limit": 3, "used": 3, "needed": 1}
 
 

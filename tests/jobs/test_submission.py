@@ -35,16 +35,16 @@ def cluster(lab: Lab) -> Lab:
 # -- what could never run ----------------------------------------------------------------------------------------
 
 IMPOSSIBLE = [
-    ({"gpu_types": ["h100"]}, "no_such_gpu", "/gpu_types", "a100, t4"),
+    ({"gpu_types": ["h100"]}, "no_such_gpu", "/gpu_types", "A100, T4"),
     ({"gpu_memory": "80GiB"}, "gpu_memory_too_small", "/gpu_memory", "40960 MiB"),
     ({"gpu_memory": "20GiB", "gpu_types": ["t4"]}, "gpu_memory_too_small", "/gpu_memory", "16384 MiB"),
-    ({"gpus": 16}, "gang_too_large", "/gpus", "8 a100, 2 t4"),
-    ({"gpus": 4, "gpu_types": ["t4"]}, "gang_too_large", "/gpus", "2 t4"),
-    ({"gpus": 5}, "gang_too_large", "/gpus", "8 a100"),
+    ({"gpus": 16}, "gang_too_large", "/gpus", "8 A100, 2 T4"),
+    ({"gpus": 4, "gpu_types": ["t4"]}, "gang_too_large", "/gpus", "2 T4"),
+    ({"gpus": 5}, "gang_too_large", "/gpus", "8 A100"),
     ({"cpus_per_gpu": 64}, "insufficient_cpus", "/cpus_per_gpu", "32"),
-    ({"gpus": 8, "cpus_per_gpu": 16}, "gang_too_large", "/gpus", "2 a100"),
+    ({"gpus": 8, "cpus_per_gpu": 16}, "gang_too_large", "/gpus", "2 A100"),
     ({"memory_per_gpu": "1TiB"}, "insufficient_memory", "/memory_per_gpu", "262144 MiB"),
-    ({"gpus": 8, "memory_per_gpu": "128GiB"}, "gang_too_large", "/gpus", "2 a100"),
+    ({"gpus": 8, "memory_per_gpu": "128GiB"}, "gang_too_large", "/gpus", "2 A100"),
 ]
 
 

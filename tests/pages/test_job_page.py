@@ -72,7 +72,7 @@ def test_a_log_is_chosen_by_the_name_of_its_node(attempt: Attempt, read: Read) -
 def test_the_first_second_of_a_job_is_no_power_of_ten(attempt: Attempt, read: Read) -> None:
     began = timezone.now() - timedelta(seconds=2)
     Attempt.objects.filter(pk=attempt.pk).update(state="running", started_at=began)
-    assert re.search(r"Used ?[\d.]+ GPU-seconds", read(attempt.job))
+    assert re.search(r"Used ?[\d.]+ GPU-seconds?", read(attempt.job))
 
 
 def test_a_cancelled_job_says_by_whom_in_one_sentence(jobs: list[Job], member: User, read: Read) -> None:

@@ -309,6 +309,20 @@ def test_a_fault_appears_at_its_field_and_goes_when_it_is_mended(page: Page) -> 
     expect(field.locator(".fault")).to_have_count(0)
 
 
+def test_a_fault_of_a_refused_form_stays_at_its_field_until_it_is_mended(page: Page) -> None:
+    page.goto(reverse("new-job"))
+    page.get_by_label("Name").fill("refused")
+    page.get_by_label("Command").fill("true")
+    page.get_by_label("GPUs", exact=True).fill("0")
+    page.get_by_role("button", name="Submit", exact=True).last.click()
+    expect(page.get_by_role("alert")).to_contain_text("Not submitted")
+    expect(page.locator("#plan .faults")).to_contain_text("from 1 to")  # the check at loading has been answered
+    field = page.locator("[data-field=gpus]")
+    expect(field.locator(".fault")).to_contain_text("from 1 to")
+    page.get_by_label("GPUs", exact=True).fill("1")
+    expect(field.locator(".fault")).to_have_count(0)
+
+
 def test_a_fault_of_the_yaml_is_named_with_its_line(page: Page) -> None:
     page.goto(reverse("new-job"))
     page.locator("#yaml").fill("name: [x\ngpus: 1\n")

@@ -78,4 +78,4 @@ def test_growing_is_told_as_a_move(lab: Lab, elastic: Job) -> None:
     lab.let_go(*Job.objects.filter(name__startswith="first"))
     trains_on(lab, elastic, 4)
     moved = [attempt.stop_note for attempt in lab.attempts(elastic)[:-1]]
-    assert moved[-1] == "to 4 x a100"
+    assert moved[-1] == "to 4 x A100"

@@ -84,7 +84,7 @@ def test_a_job_that_waits_says_how_many_gpus_its_replicas_need(lab: Lab) -> None
     lab.round()
     job.refresh_from_db()
     (short,) = [reason for reason in job.reasons if reason["code"] == "insufficient_gpus"]
-    assert short["detail"] == "8 v100 (2 replicas of 4) needed; 2 left after the jobs that come first."
+    assert short["detail"] == "8 V100 (2 replicas of 4) needed; 2 left after the jobs that come first."
     assert short["numbers"]["replicas"] == 2
 
 

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from cluster_app.models import Gpu, Node
 from jobs_app.models import Job, JobArray, Reason
 from scheduler_app.job_forecasts import reading
-from scheduler_app.job_forecasts.showing import Interval
+from scheduler_app.job_forecasts.showing import Interval, read_forecast, why_none
 from scheduler_app.models import JobForecast, TimeWindow
 from scheduler_app.templatetags.words import coming
 from tests.scheduler.forecast_cluster import forecast_now, running, shown, submitted
@@ -117,6 +117,15 @@ def test_a_job_that_does_not_fit_before_a_window_starts_after_it(cluster: Lab) -
     assert before.finish_high < window.begins_at
 
 
+def test_an_end_that_was_forecast_with_a_later_start_is_not_shown(cluster: Lab) -> None:
+    job = submitted(cluster, minutes=5, begin_time=(cluster.now + timedelta(hours=2)).isoformat())
+    forecast_now(cluster)
+    Job.objects.filter(pk=job.pk).update(state=Job.State.RUNNING, reason="")
+    job.refresh_from_db()
+    assert read_forecast(job) is None
+    assert "earlier than forecast" in why_none(job)
+
+
 def test_a_job_that_a_window_interrupts_ends_after_it(cluster: Lab) -> None:
     job = submitted(cluster, minutes=60)
     running(cluster, job)
@@ -207,7 +216,7 @@ def test_rest_says_why_a_job_has_no_forecast(cluster: Lab, client: Client, setti
     assert "may be new" in why(fresh)
     throttled = submitted(cluster, minutes=10)
     array = JobArray.objects.create(start=0, end=9, at_a_time=1)
-    Job.objects.filter(pk=throttled.pk).update(reason=Reason.QUOTA, array=array, array_index=0)
+    Job.objects.filter(pk=throttled.pk).update(reason=Reason.ARRAY_LIMIT, array=array, array_index=0)
     assert "limit of tasks at a time" in why(throttled)
     forecast_now(cluster)
     JobForecast.objects.update(made_at=cluster.now - 31 * MINUTE)

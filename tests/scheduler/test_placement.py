@@ -93,8 +93,9 @@ def test_the_teams_limit_is_counted(lab: Lab) -> None:
     lab.team("vision", max_gpus=1)
     lab.running(lab.submit(UNTIL_LET_GO, preemptible=False))
     job = waits(lab, lab.submit())
-    assert job.reason == Reason.QUOTA
-    assert numbers(job, Reason.QUOTA) == {"limit": 1, "used": 1, "needed": 1}
+    assert job.reason == Reason.TEAM_LIMIT
+    assert numbers(job, Reason.TEAM_LIMIT) == {"limit": 1, "used": 1, "needed": 1}
+    assert job.message.startswith("The limit of its team on GPUs at once is 1: 1 in use, and this job needs 1.")
 
 
 def test_the_limit_of_one_member_leaves_the_others_room(lab: Lab) -> None:
@@ -103,14 +104,15 @@ def test_the_limit_of_one_member_leaves_the_others_room(lab: Lab) -> None:
     lab.running(lab.submit(UNTIL_LET_GO, preemptible=False))
     mine, theirs = lab.submit(UNTIL_LET_GO), lab.submit(UNTIL_LET_GO, owner=lab.user("bob"))
     lab.running(theirs)
-    assert waits(lab, mine).reason == Reason.QUOTA
+    assert waits(lab, mine).reason == Reason.MEMBER_LIMIT
+    assert mine.message.startswith("The limit of each member of its team on GPUs at once is 1: its owner has 1 in use")
 
 
 def test_the_headline_is_the_first_reason_in_words(lab: Lab) -> None:
     lab.node("n1", gpus=1)
     lab.running(lab.submit(UNTIL_LET_GO, preemptible=False))
     job = waits(lab, lab.submit())
-    assert job.message == job.reasons[0]["detail"] == "1 a100 needed; 0 left after the jobs that come first."
+    assert job.message == job.reasons[0]["detail"] == "1 A100 needed; 0 left after the jobs that come first."
 
 
 def test_the_headline_names_every_type_that_would_do(lab: Lab) -> None:
@@ -118,8 +120,14 @@ def test_the_headline_names_every_type_that_would_do(lab: Lab) -> None:
     lab.node("n2", "t4", gpus=1)
     lab.running(*(lab.submit(UNTIL_LET_GO, preemptible=False) for _ in range(2)))
     job = waits(lab, lab.submit())
-    assert job.message == "1 a100 or 1 t4 needed; left after the jobs that come first: 0 a100, 0 t4."
-    assert [reason["numbers"]["gpu_type"] for reason in job.reasons] == ["a100", "t4"]
+    assert job.message == "1 A100 or 1 T4 needed; left after the jobs that come first: 0 A100, 0 T4."
+    (reason,) = job.reasons
+    assert reason["numbers"] == {
+        "gpu_type": "a100",
+        "needed": 1,
+        "left": 0,
+        "others": [{"gpu_type": "t4", "needed": 1, "left": 0}],
+    }
 
 
 def test_the_cpus_of_a_gang_that_a_cordon_ties_to_its_nodes_are_not_given_twice(lab: Lab) -> None:

@@ -54,7 +54,10 @@ def test_a_job_waits_for_gpus_only_while_somebody_is_leaving_them(lab: Lab) -> N
     rival = lab.submit(UNTIL_LET_GO, name="rival")
     lab.until(rival.attempts.exists)
     rival.refresh_from_db()
-    assert rival.reason == Reason.AWAITING_RELEASE
+    assert (rival.reason, rival.message) == (
+        Reason.AWAITING_RELEASE,
+        "waiting for victim to release its GPUs",
+    )
     lab.let_go(victim)
     lab.until(lambda: rival.attempts.exclude(state=Attempt.State.CLAIMED).exists())
     rival.refresh_from_db()

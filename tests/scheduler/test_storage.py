@@ -139,7 +139,7 @@ def test_storage_that_no_node_has_together_is_refused(cluster: Lab, storage: Any
 def test_storage_that_the_allowed_types_lack_is_refused_with_where_it_is(cluster: Lab, storage: Any) -> None:
     storage("scratch", "far")
     fault = refusal(cluster, mounts=["scratch"], gpu_types=["t4"])
-    assert fault["detail"].endswith("these have it: a100 of far.")
+    assert fault["detail"].endswith("these have it: A100 of far.")
 
 
 def test_a_gang_larger_than_the_nodes_with_its_storage_is_refused(cluster: Lab, storage: Any) -> None:

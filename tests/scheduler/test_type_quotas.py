@@ -39,7 +39,7 @@ def test_a_team_has_no_more_of_a_type_than_its_quota_and_is_told_which(lab: Lab)
     found = reason_of(waiting)
     assert waiting.reason == Reason.QUOTA
     assert found["numbers"] == {"gpu_type": "a100", "needed": 1, "quota": 1, "used": 1, "limit": 1}
-    assert "The quota of its team is 1 a100" in found["detail"]
+    assert "The quota of its team is 1 A100" in found["detail"]
 
 
 @pytest.mark.parametrize("by_type", [False, True])
