@@ -1,5 +1,6 @@
 """Filters of job lists, in REST and on pages. An index serves each of them."""
 
+import json
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -11,7 +12,8 @@ from django import forms
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Q, TextField, Value
+from django.db.models.functions import Cast, Replace
 from django_filters.fields import IsoDateTimeField
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
@@ -25,6 +27,11 @@ SEARCH = (
     "Search: a word `name=value` matches a tag with exactly this value; the other words together match the beginning "
     "of the job's name, or the beginning or end of its id (at least 8 hexadecimal digits); `name[3]` is "
     "a task of an array."
+)
+NEWEST_COMMANDS = 5_000
+COMMAND = (
+    f"Text in the job's command, in any case. It is looked for in the newest {NEWEST_COMMANDS:,} jobs that match the "
+    "other filters."
 )
 TAG = "A tag of the job, as `name=value` or `name`. Given several times, the job must have all of them."
 
@@ -62,6 +69,18 @@ class SearchText(forms.CharField):
 
 class SearchFilter(django_filters.CharFilter):  # type: ignore[misc]
     field_class = SearchText
+
+
+class CommandText(forms.CharField):
+    def clean(self, value: Any) -> str:
+        text = str(super().clean(value))
+        if not is_text(text):
+            raise ValidationError("Write text without NUL and lone surrogates.")
+        return text
+
+
+class CommandFilter(django_filters.CharFilter):  # type: ignore[misc]
+    field_class = CommandText
 
 
 def _tags_in(search: str) -> list[str]:
@@ -102,6 +121,7 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
         field_name="updated_at", lookup_expr="gte", label="Jobs that were changed at this time or later."
     )
     q = SearchFilter(method="matching", label=SEARCH)
+    command = CommandFilter(method="with_command", label=COMMAND)
 
     class Meta:
         model = Job
@@ -144,6 +164,19 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
         return found.alias(id_tail=IdTail("pk")).filter(
             _name_begins(beginning) | _id_has(beginning) | _is_task(beginning)
         )
+
+    @extend_schema_field(OpenApiTypes.STR)
+    def with_command(self, jobs: JobQuerySet, name: str, value: str) -> JobQuerySet:
+        """Bounded, for no index serves it; resolved to ids, so that commands are read once for several queries."""
+        newest = jobs.order_by("-pk").values("pk")[:NEWEST_COMMANDS]
+        words = Replace(Cast("command", TextField()), Value('", "'), Value(" "), output_field=TextField())
+        found = Job.objects.filter(pk__in=newest).order_by().alias(words=words)
+        return jobs.filter(pk__in=list(found.filter(words__icontains=_in_json(value)).values_list("pk", flat=True)))
+
+
+def _in_json(text: str) -> str:
+    """Text as it stands in the column: Django writes ASCII alone, which PostgreSQL's jsonb reads."""
+    return json.dumps(text, ensure_ascii=connection.vendor == "sqlite")[1:-1]
 
 
 def _name_begins(text: str) -> Q:

@@ -24,7 +24,15 @@ from scheduler_app.pages.base import DOMAIN_ERRORS, SignedInRequest, job_rows, p
 from scheduler_app.pages.job_rows import StateSegment, count_ended, count_states, forecast_time, read_rows, stacked
 from scheduler_app.pages.job_selection import selected_jobs
 
-FILTERS = {"q": "name or id", "state": "state", "team": "team", "owner": "owner", "array": "array", "tag": "tag"}
+FILTERS = {
+    "q": "name or id",
+    "state": "state",
+    "team": "team",
+    "owner": "owner",
+    "array": "array",
+    "tag": "tag",
+    "command": "command",
+}
 
 
 @login_required

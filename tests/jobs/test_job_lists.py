@@ -10,6 +10,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from cluster_app.models import GpuType
+from jobs_app import filters
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import IdTail
 from tests.service_lab import Lab
@@ -69,6 +70,40 @@ def test_a_list_holds_what_was_asked_for(
     jobs: dict[str, Job], ada: APIClient, query: dict[str, Any], found: list[str]
 ) -> None:
     assert names(ada, **query) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("train.py --lr", ["list"]),
+        ("TRAIN.PY", ["list", "shell"]),
+        ('say "größe', ["shell"]),
+        ("100%_", ["shell"]),
+        ("0%_.1", []),
+        ("' OR 1=1", []),
+    ],
+)
+def test_jobs_are_found_by_text_in_their_command(cluster: Lab, ada: APIClient, text: str, found: list[str]) -> None:
+    cluster.submit(["python", "Train.py", "--lr", "0.1"], name="list")
+    cluster.submit('python train.py --say "größe 100%_"', name="shell")
+    assert names(ada, command=text) == found
+    assert names(ada, command=text, q="nothing") == []
+
+
+def test_commands_are_searched_in_the_newest_jobs_that_match_the_other_filters(
+    cluster: Lab, ada: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters, "NEWEST_COMMANDS", 1)
+    for name, of in (("old", "run"), ("older", "walk"), ("new", "run")):
+        cluster.submit(of, name=name)
+    assert names(ada, command="run") == ["new"]
+    assert names(ada, command="run", q="old") == []
+    assert names(ada, command="walk", q="older") == ["older"]
+
+
+def test_a_command_is_not_found_by_members_of_other_teams(cluster: Lab, ada: APIClient) -> None:
+    cluster.submit("python secret.py", name="theirs", owner=cluster.user("cy", "speech"), team="speech")
+    assert names(ada, command="secret") == []
 
 
 @pytest.mark.parametrize("length", [8, 13, 18, 36])

@@ -44,6 +44,16 @@ def test_an_array_is_one_row_under_every_filter_that_its_tasks_match(query, arra
     assert listed(web(member), **query) == expected
 
 
+def test_a_list_is_filtered_by_the_command_with_a_chip_and_counts_of_what_is_left(array, member, web, submit):
+    submit(name="other", command="python evaluate.py")
+    context = web(member).get(reverse("jobs"), {"command": "evaluate"}).context
+    assert [row.job.name for row in context["listed"]] == ["other"]
+    assert [(chip["name"], chip["value"]) for chip in context["chips"]] == [("command", "evaluate")]
+    assert [(segment.state, segment.count, address) for segment, address in context["state_bar"]] == [
+        ("queued", 1, "?command=evaluate&state=queued")
+    ]
+
+
 def test_an_array_none_of_whose_tasks_matches_is_not_listed(array, member, web):
     assert listed(web(member), state="running") == []
 

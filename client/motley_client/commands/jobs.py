@@ -64,6 +64,9 @@ def ps(
     tag: Annotated[
         list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="Only jobs with this tag; repeat for several.")
     ] = None,
+    command: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only jobs with this text in their command, of the newest ones.")
+    ] = None,
     array: Annotated[
         str | None, typer.Option(metavar="ARRAY", help="Only tasks of this array, by its id or name.")
     ] = None,
@@ -91,6 +94,7 @@ def ps(
     wanted: dict[str, Any] = {
         "state": [state_named(text) for text in state or []] or ([] if all_states else ACTIVE_STATES),
         "q": search,
+        "command": command,
         "team": team,
         "gpu_type": gpu_type,
         "tag": tag or [],
