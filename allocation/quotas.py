@@ -7,7 +7,7 @@ import numpy as np
 
 from allocation.problem import Problem
 from allocation.type_quotas import TypeQuotas
-from allocation.types import Ints
+from allocation.types import Bools, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +38,13 @@ class Quotas:
         """No quotas for so many jobs."""
         nothing = np.zeros(0, dtype=np.int64)
         return cls(np.zeros((jobs, 0), dtype=np.int64), nothing, nothing)
+
+    def never_allowed(self, usage: Ints, capacity: Ints) -> Bools:
+        """Configurations (m, K) of this usage (n, K) that no job may have, even if no other runs."""
+        without_limit = np.iinfo(np.int64).max
+        most_gpus = np.append(self.most_gpus, without_limit)[self.group].min(axis=1, initial=without_limit)
+        too_large: Bools = usage.sum(axis=0) > most_gpus[:, None]
+        return too_large if self.by_type is None else too_large | self.by_type.never_allowed(usage, capacity)
 
     def of_rows(self, rows: Ints) -> Self:
         """The same quotas for some of the jobs."""

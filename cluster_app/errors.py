@@ -54,7 +54,7 @@ class NodeRetired(ClusterError):
     code = "node_retired"
 
     def __init__(self, node: str) -> None:
-        super().__init__(f"{node} is retired: restore it first, in the administration.")
+        super().__init__(f"{node} is retired: restore it first, by motley restore {node} or in the administration.")
 
 
 class GpuTypeRetired(ClusterError):
@@ -63,7 +63,10 @@ class GpuTypeRetired(ClusterError):
     code = "gpu_type_retired"
 
     def __init__(self, gpu_type: str) -> None:
-        super().__init__(f"The GPU type {gpu_type} is retired: restore it first, in the administration.")
+        super().__init__(
+            f"The GPU type {gpu_type} is retired: restore it first, by motley gpu-type restore {gpu_type} or in the "
+            "administration."
+        )
 
 
 class StillInUse(ClusterError):

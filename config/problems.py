@@ -17,7 +17,7 @@ from structlog.contextvars import get_contextvars
 
 from cluster_app.errors import ClusterError, ReasonMissing
 from engines.protocol import EngineError
-from jobs_app.errors import Conflict, FilesDeleted, InvalidSpec, JobsError, NotAllowed
+from jobs_app.errors import Conflict, FilesDeleted, InvalidSpec, JobsError, NotAccepted, NotAllowed
 from rest.errors import NOT_VALID, Fault, InvalidRequest, faults_of
 from scheduler_app.errors import (
     LeaseLost,
@@ -34,6 +34,7 @@ OURS = (JobsError, ClusterError, SchedulerError, InvalidRequest, EngineError)
 STATUS_OF: dict[type[Exception], int] = {
     InvalidSpec: 422,
     NotAllowed: 403,
+    NotAccepted: 422,
     Conflict: 409,
     FilesDeleted: 410,
     ReasonMissing: 422,

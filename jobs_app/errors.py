@@ -74,6 +74,7 @@ class NotAccepted(JobsError):
 
     def __init__(self, field: str, detail: str) -> None:
         self.field = field
+        self.faults = (Fault(pointer=f"/{field}", code=self.code, detail=encodable(detail)),)
         super().__init__(detail)
 
 

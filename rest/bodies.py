@@ -29,6 +29,10 @@ class Strict(serializers.Serializer[Any]):
         return serializers.ErrorDetail(text, "unknown")
 
 
+class Nothing(Strict):
+    """Body of a verb that takes no fields; it may be left out."""
+
+
 class Text(serializers.CharField):
     """String field that does not convert numbers and booleans to text."""
 

@@ -30,7 +30,7 @@ HARMLESS = {
         "simulate",
     ),
     *("nodes", "types", "storage", "rates", "share", "usage", "rounds", "login", "me", "version", "lab"),
-    *("submit", "policy", "token", "secret", "window", "list"),
+    *("submit", "policy", "token", "secret", "window", "team", "members", "notifications", "sent", "list"),
 }
 """Verbs that may be suggested: tried at once, they stop no job and lose no work."""
 

@@ -14,12 +14,14 @@ from motley_client.commands import (
     lab,
     logs,
     mcp,
+    notifications,
     scheduling,
     secrets,
     sessions,
     simulate,
     submit,
     team_limits,
+    teams,
     wait,
     windows,
 )
@@ -57,6 +59,8 @@ for command in (
     cluster.cordon,
     cluster.drain,
     cluster.resume,
+    cluster.retire,
+    cluster.restore,
     cluster.types,
     cluster.storage,
     cluster.rates,
@@ -67,6 +71,8 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(windows.window, cls=Verbs, name="window")
+app.add_typer(cluster.gpu_type_group, cls=Verbs, name="gpu-type")
+app.add_typer(teams.team, cls=Verbs, name="team")
 app.add_typer(team_limits.quota, cls=Verbs, name="quota")
 app.add_typer(team_limits.budget, cls=Verbs, name="budget")
 app.add_typer(scheduling.policy, cls=Verbs, name="policy")
@@ -78,6 +84,7 @@ for command in (account.login, account.logout, account.me, account.version):
     app.command()(command)
 app.add_typer(account.token, cls=Verbs, name="token")
 app.add_typer(secrets.secret, cls=Verbs, name="secret")
+app.add_typer(notifications.notifications, cls=Verbs, name="notifications")
 
 
 @app.callback()

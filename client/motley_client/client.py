@@ -39,10 +39,14 @@ from motley_client.responses import (
     LogChunk,
     LogLine,
     Me,
+    Member,
     MergedLog,
     MonthlyReport,
+    NewNotificationTarget,
     NewToken,
     Node,
+    Notification,
+    NotificationTarget,
     Plan,
     Policy,
     PolicyGuard,
@@ -457,12 +461,28 @@ class Client(Connection):
         """Return a cordoned or drained node to service. Administrators only."""
         return self._node_command("resume", name, reason)
 
+    def retire_node(self, name: str, *, reason: str) -> Node:
+        """Retire a node without jobs: it is out of use for good, and stays in the history. Administrators only."""
+        return self._node_command("retire", name, reason)
+
+    def restore_node(self, name: str) -> Node:
+        """Return a retired node to service, with the GPUs that it had. Administrators only."""
+        return cast("Node", self._json("POST", url_path("nodes", name, "restore")))
+
     def gpu_types(self) -> Iterator[GpuType]:
         """GPU types with their figures and how many are free."""
         return cast("Iterator[GpuType]", self._pages("gpu-types", {}))
 
     def gpu_type(self, name: str) -> GpuType:
         return cast("GpuType", self._json("GET", url_path("gpu-types", name)))
+
+    def retire_gpu_type(self, name: str) -> GpuType:
+        """Retire a GPU type of which all nodes are retired: it is no longer offered. Administrators only."""
+        return cast("GpuType", self._json("POST", url_path("gpu-types", name, "retire")))
+
+    def restore_gpu_type(self, name: str) -> GpuType:
+        """Offer a retired GPU type again. Administrators only."""
+        return cast("GpuType", self._json("POST", url_path("gpu-types", name, "restore")))
 
     def storage(self) -> Iterator[Storage]:
         """Named storage, by engine and GPU type."""
@@ -501,6 +521,30 @@ class Client(Connection):
 
     def team(self, name: str) -> Team:
         return cast("Team", self._json("GET", url_path("teams", name)))
+
+    def retire_team(self, name: str) -> Team:
+        """Retire a team without unfinished jobs: nothing can be submitted for it. Administrators only."""
+        return cast("Team", self._json("POST", url_path("teams", name, "retire")))
+
+    def restore_team(self, name: str) -> Team:
+        """Let a retired team submit again. Administrators only."""
+        return cast("Team", self._json("POST", url_path("teams", name, "restore")))
+
+    def members(self, team: str) -> list[Member]:
+        """Members of a team with what each uses, and former members whose jobs are the team's still."""
+        return cast("list[Member]", self._json("GET", url_path("teams", team, "members"))["members"])
+
+    def set_member(self, team: str, username: str, *, lead: bool | None = None) -> list[Member]:
+        """Add a member, or change the role of one; None: it stays as it is. Leads of the team and administrators only.
+
+        Returns all members.
+        """
+        answer = self._json("PUT", url_path("teams", team, "members", username), json=without_empty({"lead": lead}))
+        return cast("list[Member]", answer["members"])
+
+    def remove_member(self, team: str, username: str) -> None:
+        """Remove a member, whose jobs go on. Leads of the team and administrators only."""
+        self._send("DELETE", url_path("teams", team, "members", username))
 
     def set_quota(
         self,
@@ -610,6 +654,38 @@ class Client(Connection):
     def delete_secret(self, secret_id: int) -> None:
         """Delete a secret. Jobs that name it and have not started fail when they start."""
         self._send("DELETE", url_path("secrets", secret_id))
+
+    def notification_targets(self) -> Iterator[NotificationTarget]:
+        """Your targets of notifications and those of your teams, without what is secret in their addresses."""
+        return cast("Iterator[NotificationTarget]", self._pages("notification-targets", {}))
+
+    def add_notification_target(
+        self, kind: str, address: str, events: Sequence[str], *, team: str | None = None
+    ) -> NewNotificationTarget:
+        """Add a target of yours or, with `team`, of that team, for its leads. Only this answer contains its key."""
+        body = {"kind": kind, "address": address, "events": list(events), "team": team}
+        return cast("NewNotificationTarget", self._json("POST", "notification-targets", json=body))
+
+    def change_notification_target(self, target_id: int, events: Sequence[str]) -> NotificationTarget:
+        """Choose the events that a target is told of."""
+        path = url_path("notification-targets", target_id)
+        return cast("NotificationTarget", self._json("PATCH", path, json={"events": list(events)}))
+
+    def test_notification_target(self, target_id: int) -> None:
+        """Send a target a test; `notifications` has what becomes of it."""
+        self._send("POST", url_path("notification-targets", target_id, "test"))
+
+    def delete_notification_target(self, target_id: int) -> None:
+        """Delete a target, with its notifications."""
+        self._send("DELETE", url_path("notification-targets", target_id))
+
+    def notifications(self) -> Iterator[Notification]:
+        """Notifications to the targets that you may see, newest first."""
+        return cast("Iterator[Notification]", self._pages("notifications", {}))
+
+    def resend_notification(self, notification_id: str) -> None:
+        """Send a notification again that was given up."""
+        self._send("POST", url_path("notifications", notification_id, "send"))
 
     def rounds(self, *, page_size: int | None = None) -> Iterator[Round]:
         """Scheduling rounds, newest first."""

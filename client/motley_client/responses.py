@@ -563,6 +563,19 @@ class Team(TypedDict):
     budget: NotRequired[Budget | None]
 
 
+class Member(TypedDict):
+    """Member of a team; `gpu_hours` are of the last seven days."""
+
+    username: str
+    is_member: bool
+    is_lead: bool
+    invited: bool
+    gpus: int
+    gpu_hours: float
+    running: int
+    waiting: int
+
+
 class Usage(TypedDict):
     """Usage of a team on a GPU type in one day, or in the month that begins with it."""
 
@@ -678,6 +691,42 @@ class LabRun(TypedDict):
     created_at: str
     finished_at: str | None
     result: NotRequired[dict[str, Any] | None]
+
+
+class NotificationTarget(TypedDict):
+    """Address to which notifications go, without what is secret in it."""
+
+    id: int
+    kind: str
+    address: str
+    team: str | None
+    user: str | None
+    events: list[str]
+    created_at: str
+    sent_at: str | None
+    failures: int
+    retry_at: str | None
+
+
+class NewNotificationTarget(NotificationTarget):
+    """A new target: the only response that contains the key that signs its messages; empty unless it is a webhook."""
+
+    key: str
+
+
+class Notification(TypedDict):
+    """One notification to one target; `state` is pending, sent or dead, which is given up."""
+
+    id: str
+    target: int
+    event: str
+    facts: dict[str, Any]
+    state: str
+    created_at: str
+    due_at: str
+    tries: int
+    sent_at: str | None
+    error: str
 
 
 class Secret(TypedDict):

@@ -129,6 +129,7 @@ class Notification(models.Model):
         ordering = ("-id",)
         indexes = [
             models.Index(fields=("due_at",), condition=Q(state="pending"), name="notification_due"),
+            models.Index(fields=("id",), condition=Q(state="dead"), name="notification_given_up"),
             models.Index(fields=("created_at",), name="notification_by_creation"),
             models.Index(fields=("target", "-id"), name="notification_by_target"),
             models.Index(fields=("key",), condition=Q(event="job_waits"), name="notification_of_late_start"),

@@ -25,6 +25,10 @@ is_weight = (MinValueValidator(LEAST_WEIGHT, WEIGHTS_IN_RANGE), MaxValueValidato
 class TeamQuerySet(RetiringQuerySet["Team"]):
     """Teams."""
 
+    def visible_to(self, user: User) -> "TeamQuerySet":
+        """Teams of which the user is a member; all for administrators."""
+        return self.all() if user.is_staff else self.filter(members=user)
+
     def managed_by(self, user: User) -> "TeamQuerySet":
         """Teams in use that the user manages: those of which they are a member and a lead; all for administrators."""
         return self.current() if user.is_staff else self.current().filter(members=user).filter(leads=user)

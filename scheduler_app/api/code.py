@@ -1,7 +1,6 @@
 """REST: archives of code of a team (`/teams/{name}/code`)."""
 
 from io import BytesIO
-from typing import Any
 
 from django.db.models import QuerySet
 from django.http import FileResponse, HttpResponseBase
@@ -94,6 +93,4 @@ class CodeViewSet(ShowMany[CodeArchive], ShowOne[CodeArchive], viewsets.GenericV
         return FileResponse(file, as_attachment=True, filename=f"{digest[:12]}.tar.gz", content_type=Gzip.media_type)
 
     def _team(self) -> Team:
-        user: Any = self.request.user
-        teams = Team.objects.all() if user.is_staff else Team.objects.filter(members=user.pk)
-        return get_object_or_404(teams, name=self.kwargs["team"])
+        return get_object_or_404(Team.objects.visible_to(caller(self.request)), name=self.kwargs["team"])

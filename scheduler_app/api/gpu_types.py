@@ -1,14 +1,21 @@
-"""REST: GPU types."""
+"""REST: GPU types; retire and restore."""
+
+from collections.abc import Callable
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce, Greatest
 from drf_spectacular.utils import extend_schema, extend_schema_view
-from rest_framework import serializers, viewsets
+from rest_framework import serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from cluster_app.models import GpuType, Node, in_service
-from jobs_app.permissions import NotForJobs
+from cluster_app.retirement import restore_gpu_type, retire_gpu_type
+from jobs_app.permissions import StaffChanges
+from rest.bodies import Nothing, body_of
 from rest.pagination import ByName
-from rest.representation import ShowMany, ShowOne
+from rest.representation import ShowMany, ShowOne, single
 from scheduler_app.api.nodes import NAME
 from scheduler_app.models import GpuClaim
 
@@ -41,7 +48,7 @@ class GpuTypeViewSet(ShowMany[GpuType], ShowOne[GpuType], viewsets.GenericViewSe
     """GPU types, sorted by name."""
 
     serializer_class = GpuTypeAnswer
-    permission_classes = (NotForJobs,)
+    permission_classes = (StaffChanges,)
     pagination_class = ByName
     lookup_field = "name"
     lookup_value_regex = NAME
@@ -57,3 +64,20 @@ class GpuTypeViewSet(ShowMany[GpuType], ShowOne[GpuType], viewsets.GenericViewSe
             gpus=Count("node__gpu", filter=present),
             free_gpus=Greatest(Count("node__gpu", filter=present & usable & ~taken) - foreign, 0),
         )
+
+    @extend_schema(request=Nothing, responses={202: GpuTypeAnswer})
+    @action(detail=True, methods=["post"])
+    def retire(self, request: Request, name: str) -> Response:
+        """Retire a GPU type. It is no longer offered, and stays in the history; 409 while it has nodes. Staff only."""
+        return self._done(retire_gpu_type)
+
+    @extend_schema(request=Nothing, responses={202: GpuTypeAnswer})
+    @action(detail=True, methods=["post"])
+    def restore(self, request: Request, name: str) -> Response:
+        """Restore a retired GPU type. It is offered again; its nodes are restored one by one. Staff only."""
+        return self._done(restore_gpu_type)
+
+    def _done(self, verb: Callable[..., None]) -> Response:
+        body_of(self.request, Nothing)
+        verb(self.get_object(), actor=self.request.user)
+        return single(self.request, self.get_serializer(self.get_object()).data, status.HTTP_202_ACCEPTED)

@@ -1,4 +1,4 @@
-"""REST: nodes; cordon, drain and resume."""
+"""REST: nodes; cordon, drain, resume, retire and restore."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -14,10 +14,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from cluster_app.models import Engine, Node
+from cluster_app.retirement import restore_node, retire_node
 from cluster_app.services import cordon, drain, resume
 from jobs_app.filters import GpuTypeFilter
 from jobs_app.permissions import StaffChanges
-from rest.bodies import Strict, Text, body_of
+from rest.bodies import Nothing, Strict, Text, body_of
 from rest.pagination import ByName
 from rest.representation import ShowMany, ShowOne, single
 from scheduler_app.api.serializers import NodeAnswer
@@ -118,6 +119,19 @@ class NodeViewSet(ShowMany[Node], ShowOne[Node], viewsets.GenericViewSet[Node]):
     def resume(self, request: Request, name: str) -> Response:
         """Resume a node. New jobs are placed there again. Staff only."""
         return self._done(resume, WhyBack)
+
+    @extend_schema(request=WhyOut, responses={202: NodeAnswer})
+    @action(detail=True, methods=["post"])
+    def retire(self, request: Request, name: str) -> Response:
+        """Retire a node. It is no part of the cluster any more, and stays in the history; 409 while jobs hold its GPUs.
+        Staff only."""
+        return self._done(retire_node, WhyOut)
+
+    @extend_schema(request=Nothing, responses={202: NodeAnswer})
+    @action(detail=True, methods=["post"])
+    def restore(self, request: Request, name: str) -> Response:
+        """Restore a retired node. It is in service again, with the GPUs that it had. Staff only."""
+        return self._done(restore_node, Nothing)
 
     def _done(self, verb: Callable[..., None], why: type[Strict]) -> Response:
         node = self.get_object()

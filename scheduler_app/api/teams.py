@@ -1,5 +1,6 @@
-"""REST: teams, with their usage, shares, and quotas and budgets, which administrators set."""
+"""REST: teams, with their usage, shares, and quotas and budgets, which administrators set; retire and restore."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -18,7 +19,8 @@ from jobs_app.models.budget import LEAST_GPU_HOURS, MOST_GPU_HOURS
 from jobs_app.models.team_quota import LENDS_MORE
 from jobs_app.permissions import StaffChanges, caller
 from jobs_app.submission.fields import MOST_GPUS, Number
-from rest.bodies import Strict, body_of
+from jobs_app.teams import restore_team, retire_team
+from rest.bodies import Nothing, Strict, body_of
 from rest.pagination import ByName
 from rest.representation import ShowMany, ShowOne, single
 from scheduler_app.api.nodes import NAME
@@ -189,6 +191,7 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
 class TeamViewSet(ShowMany[Team], ShowOne[Team], viewsets.GenericViewSet[Team]):
     """Teams of the caller; all teams for staff."""
 
+    queryset = Team.objects.none()
     serializer_class = TeamAnswer
     permission_classes = (StaffChanges,)
     pagination_class = ByName
@@ -196,10 +199,9 @@ class TeamViewSet(ShowMany[Team], ShowOne[Team], viewsets.GenericViewSet[Team]):
     lookup_value_regex = r"[\w.-]+"
 
     def get_queryset(self) -> QuerySet[Team]:
-        user = self.request.user
-        known = Team.objects.current() if self.action == "list" else Team.objects.all()
-        teams = known if user.is_staff else known.filter(members=user.pk)
-        return teams.prefetch_related("members", "leads")
+        teams = Team.objects.visible_to(caller(self.request))
+        known = teams.current() if self.action == "list" else teams
+        return known.prefetch_related("members", "leads")
 
     def get_serializer_context(self) -> dict[str, Any]:
         context = dict(super().get_serializer_context())
@@ -250,5 +252,22 @@ class TeamViewSet(ShowMany[Team], ShowOne[Team], viewsets.GenericViewSet[Team]):
         delete_budget(found, actor=caller(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
-    def _shown(self) -> Response:
-        return single(self.request, self.get_serializer(self.get_object()).data)
+    @extend_schema(request=Nothing, responses={202: TeamAnswer})
+    @action(detail=True, methods=["post"])
+    def retire(self, request: Request, name: str) -> Response:
+        """Retire a team. Nothing can be submitted for it any more; 409 while it has unfinished jobs. Staff only."""
+        return self._done(retire_team)
+
+    @extend_schema(request=Nothing, responses={202: TeamAnswer})
+    @action(detail=True, methods=["post"])
+    def restore(self, request: Request, name: str) -> Response:
+        """Restore a retired team. It may submit again, with the members and limits that it had. Staff only."""
+        return self._done(restore_team)
+
+    def _done(self, verb: Callable[..., None]) -> Response:
+        body_of(self.request, Nothing)
+        verb(self.get_object(), actor=caller(self.request))
+        return self._shown(status.HTTP_202_ACCEPTED)
+
+    def _shown(self, code: int = status.HTTP_200_OK) -> Response:
+        return single(self.request, self.get_serializer(self.get_object()).data, code)

@@ -1,4 +1,5 @@
-"""URLs of messages of agents, a job's explanation, GPUs, logs and sessions, arrays, nodes' GPUs, lab runs, reports."""
+"""URLs of messages of agents, a job's explanation, GPUs, logs and sessions, arrays, nodes' GPUs, members of teams, lab
+runs, reports."""
 
 from django.urls import path
 
@@ -21,6 +22,7 @@ from scheduler_app.api.logs import LogView
 from scheduler_app.api.merged_log import MergedLogView
 from scheduler_app.api.report import ReportCsvView, ReportView
 from scheduler_app.api.sessions import SessionView
+from scheduler_app.api.team_members import TeamMembersView, TeamMemberView
 from scheduler_app.api.timeline import TimelineView
 from scheduler_app.api.usage import UsageCsvView, UsageView
 
@@ -45,6 +47,8 @@ urlpatterns = [
     path("history", HistoryView.as_view(), name="history-trace"),
     path("lab/runs/<int:pk>/preview", LabPreviewView.as_view(), name="lab-run-preview"),
     path("lab/runs/<int:pk>/apply", LabApplyView.as_view(), name="lab-run-apply"),
+    path("teams/<str:name>/members", TeamMembersView.as_view(), name="team-members"),
+    path("teams/<str:name>/members/<str:username>", TeamMemberView.as_view(), name="team-member"),
     path("usage", UsageView.as_view(), name="usage-report"),
     path("usage.csv", UsageCsvView.as_view(), name="usage-csv"),
     path("report.csv", ReportCsvView.as_view(), name="report-csv"),

@@ -158,6 +158,7 @@ def _present(nodes: NodeGpus, source: Source, limits: TeamLimits) -> tuple[Scena
         min_run_s=setting.min_run_s,
         event_delay_s=EVENT_DELAY_S,
         estimate_lengths=True,
+        team_gpus=words.team_gpus,
         quotas=words.quotas,
         budgets=words.budgets,
         begin=words.begin,

@@ -1,14 +1,14 @@
-"""Quotas and budgets of a lab run: those that the teams have now, with the changes that are asked for."""
+"""Limits, quotas and budgets of a lab run: those that the teams have now, with the changes that are asked for."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
 from jobs_app.models import Budget, Team, TeamQuota
 from rest.errors import Fault, encodable
 from scheduler_app.fairness.budgets import used_gpu_hours_at
-from simulation.scenario.team_limits import BudgetWords, QuotaWords, read_budgets, read_quotas
+from simulation.scenario.team_limits import BudgetWords, MostGpusWords, QuotaWords, read_budgets, read_quotas
 
 
 class QuotaChange(NamedTuple):
@@ -31,8 +31,9 @@ class BudgetChange(NamedTuple):
 
 
 class LimitWords(NamedTuple):
-    """Quotas, budgets and the begin of the trace as options of the simulator."""
+    """Limits over all GPU types, quotas, budgets and the begin of the trace as options of the simulator."""
 
+    team_gpus: str | None
     quotas: str | None
     budgets: str | None
     begin: str | None
@@ -40,11 +41,15 @@ class LimitWords(NamedTuple):
 
 @dataclass(frozen=True)
 class TeamLimits:
-    """Quotas by team and GPU type, and budgets by team, of a history that begins at `began_at`; None: of a trace."""
+    """Quotas by team and GPU type, and budgets by team, of a history that begins at `began_at`; None: of a trace.
+
+    most_gpus: GPUs of all types that a team has at once.
+    """
 
     quotas: Mapping[tuple[str, str], QuotaWords]
     budgets: Mapping[str, BudgetWords]
     began_at: datetime | None = None
+    most_gpus: Mapping[str, int] = field(default_factory=dict)
 
     def words(self, *, teams: Collection[str], gpu_types: Collection[str]) -> LimitWords:
         """As the simulator reads them, for jobs of these teams on these GPU types.
@@ -56,7 +61,8 @@ class TeamLimits:
         ]
         budgets = [one for one in self.budgets.values() if one.team in teams]
         begin = self.began_at.isoformat() if budgets and self.began_at else None
-        return LimitWords(_words(quotas), _words(budgets), begin)
+        limits = [MostGpusWords(team, gpus) for team, gpus in self.most_gpus.items() if team in teams]
+        return LimitWords(_words(limits), _words(quotas), _words(budgets), begin)
 
 
 NO_LIMITS = TeamLimits({}, {})
@@ -66,15 +72,17 @@ def _withholds(quota: QuotaWords) -> bool:
     return quota.lending_limit is not None and quota.lending_limit < quota.gpus
 
 
-def _words(limits: Iterable[QuotaWords | BudgetWords]) -> str | None:
+def _words(limits: Iterable[MostGpusWords | QuotaWords | BudgetWords]) -> str | None:
     return ",".join(map(str, limits)) or None
 
 
 def read_team_limits(began_at: datetime) -> TeamLimits:
-    """Those that teams have now, the budgets with what was used when the history began: at most three queries."""
+    """Those that teams have now, the budgets with what was used when the history began: at most four queries."""
+    most_gpus = {name: gpus for name, gpus in Team.objects.values_list("name", "max_gpus") if gpus is not None}
     quotas = TeamQuota.objects.values_list("team__name", "gpu_type__name", "gpus", "borrowing_limit", "lending_limit")
     budgets = Budget.objects.values_list("team__name", "gpu_hours", "period", "kind")
-    found = TeamLimits({row[:2]: QuotaWords(*row) for row in quotas}, {row[0]: BudgetWords(*row) for row in budgets})
+    of_types = {row[:2]: QuotaWords(*row) for row in quotas}
+    found = TeamLimits(of_types, {row[0]: BudgetWords(*row) for row in budgets}, began_at, most_gpus)
     return _with_use(found, began_at)
 
 
@@ -86,6 +94,7 @@ def with_changes(limits: TeamLimits, quotas: Sequence[QuotaChange], budgets: Seq
         {place: one for place, one in of_types.items() if place not in {q[:2] for q in quotas if q.gpus is None}},
         {team: one for team, one in of_teams.items() if team not in {b.team for b in budgets if b.gpu_hours is None}},
         limits.began_at,
+        limits.most_gpus,
     )
     return changed if limits.began_at is None else _with_use(changed, limits.began_at)
 
@@ -96,7 +105,7 @@ def _with_use(limits: TeamLimits, began_at: datetime) -> TeamLimits:
     budgets = {
         name: one._replace(used_gpu_hours=used.get(keys.get(name, 0), 0.0)) for name, one in limits.budgets.items()
     }
-    return TeamLimits(limits.quotas, budgets, began_at)
+    return replace(limits, budgets=budgets)
 
 
 # -- at the door ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import Count
+from django.db.models import Count, Min, Q
 from django.utils import timezone
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from allocation.decision import Status
 from cluster_app.models import Engine, Gpu
 from jobs_app.measurement.counters import BOUNDS, REST, SUM, Sums, totals
-from jobs_app.models import Attempt, Job, Metric, Reason
+from jobs_app.models import Attempt, Job, Metric, Notification, Reason
 from scheduler_app.fairness.budgets import read_budgets
 from scheduler_app.fairness.usage_ledger import team_shares
 from scheduler_app.forecasts.accuracy import judge_forecasts
@@ -61,6 +61,7 @@ class MetricsCollector(Collector):
         yield from _forecasts()
         yield from _rate_estimates()
         yield from _policy_guard()
+        yield from _notifications(now)
         yield _build()
 
 
@@ -260,6 +261,23 @@ def _policy_guard() -> Iterator[Family]:
         if effect["value"] is not None and effect["predicted"]:
             effects.add_metric([effect["measure"]], effect["value"] / effect["predicted"])
     yield from (family, effects)
+
+
+def _notifications(now: datetime) -> Iterator[Family]:
+    """Of the outbox: what was sent needs no attention, and is not counted."""
+    states = Notification.State
+    pending = Notification.objects.filter(state=states.PENDING)
+    found = pending.aggregate(rows=Count("pk"), failed=Count("pk", filter=Q(tries__gt=0)), oldest=Min("created_at"))
+    given_up = Notification.objects.filter(state=states.DEAD).count()
+    words = "Notifications that are not sent: to be sent first, failed and to be tried again, given up."
+    family = GaugeMetricFamily("motley_notifications", words, labels=["state"])
+    counts = {"pending": found["rows"] - found["failed"], "failed": found["failed"], "given_up": given_up}
+    for state, count in counts.items():
+        family.add_metric([state], count)
+    yield family
+    words = "Age of the oldest notification that is to be sent, first or again; 0: there is none."
+    age_s = max((now - found["oldest"]).total_seconds(), 0) if found["oldest"] else 0
+    yield GaugeMetricFamily("motley_notification_oldest_age_seconds", words, value=age_s)
 
 
 def _build() -> Family:

@@ -7,7 +7,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, QuerySet
+from django.db.models import Count
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -27,15 +27,11 @@ from scheduler_app.fairness.usage_ledger import team_shares
 from scheduler_app.pages.base import SignedInRequest, show_error
 
 
-def _visible(user: User) -> QuerySet[Team]:
-    return Team.objects.all() if user.is_staff else Team.objects.filter(members=user)
-
-
 @login_required
 @require_safe
 def teams_page(request: SignedInRequest) -> HttpResponse:
     """The user's teams; all for staff."""
-    teams = _visible(request.user).filter(retired_at=None)
+    teams = Team.objects.visible_to(request.user).current()
     counted = Team.objects.filter(pk__in=teams.values("pk")).annotate(people=Count("members"))
     return render(request, "scheduler_app/teams.html", {"teams": counted.prefetch_related("leads")})
 
@@ -44,7 +40,7 @@ def teams_page(request: SignedInRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def team_page(request: SignedInRequest, name: str) -> HttpResponse:
-    return _show(request, get_object_or_404(_visible(request.user), name=name))
+    return _show(request, get_object_or_404(Team.objects.visible_to(request.user), name=name))
 
 
 @login_required
@@ -52,7 +48,7 @@ def team_page(request: SignedInRequest, name: str) -> HttpResponse:
 @require_POST
 def act_on_team(request: SignedInRequest, name: str, verb: str) -> HttpResponse:
     """Change members, roles or limits. Leads of the team and staff only."""
-    team = get_object_or_404(_visible(request.user), name=name)
+    team = get_object_or_404(Team.objects.visible_to(request.user), name=name)
     if not may_manage(request.user, team):
         raise PermissionDenied
     match verb:
@@ -115,7 +111,7 @@ def _act_on_member(request: SignedInRequest, team: Team, verb: str) -> HttpRespo
             messages.success(request, f"{user.username} is {'a lead' if verb == 'make-lead' else 'no lead'} of {team}.")
     except (NotAccepted, NotAllowed) as error:
         show_error(request, error)
-    seen = _visible(request.user).filter(pk=team.pk).exists()
+    seen = Team.objects.visible_to(request.user).filter(pk=team.pk).exists()
     return redirect("team", team.name) if seen else redirect("teams")
 
 

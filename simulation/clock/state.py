@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from allocation.problem import Problem, SpaceSharing, isolated_rate, normaliser
-from allocation.type_quotas import TypeQuotas
+from allocation.quotas import Quotas
 from allocation.types import Bools, Floats, Ints
 from estimation.durations import DurationHistory, JobTraits
 from estimation.estimate import Estimate
@@ -60,8 +60,8 @@ class State:
     """Of the jobs that have finished; None: the lengths that jobs do not declare stay unknown."""
     arrays: SampledArrays | None = None
     """What tasks tell of their arrays; None: no array is looked at."""
-    quotas: TypeQuotas | None = None
-    """Quotas on GPU types for all M jobs."""
+    quotas: Quotas | None = None
+    """Most GPUs of teams at once and their quotas on GPU types, for all M jobs."""
     budgets: TeamBudgets | None = None
     together_s: dict[tuple[int, int], Floats] = field(default_factory=dict)
     lost_gpu_s: float = 0.0

@@ -100,7 +100,7 @@ class ServiceRules:
             rows = rows[able]
             if not rows.size:
                 return self._nothing_runs(state)
-        quotas = replace(Quotas.none(len(rows)), by_type=state.quotas and state.quotas.of_rows(rows))
+        quotas = state.quotas.of_rows(rows) if state.quotas else Quotas.none(len(rows))
         asked = self._asked(changed=changed or state.budgets is not None)
         plan = plan_round(problem, inventory, quotas, asked, round_s=self.round_s)
         self._decision = plan.decision

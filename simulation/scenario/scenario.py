@@ -26,7 +26,14 @@ from simulation.scenario.setting import (
     read_throughputs,
     read_trace,
 )
-from simulation.scenario.team_limits import read_begin, read_budgets, read_quotas, team_budgets, type_quotas
+from simulation.scenario.team_limits import (
+    read_begin,
+    read_budgets,
+    read_most_gpus,
+    read_quotas,
+    team_budgets,
+    team_quotas,
+)
 from simulation.traces.formats import FORMATS
 from simulation.traces.sia import CATEGORIES
 from simulation.traces.trace import Trace
@@ -205,6 +212,15 @@ class Scenario:
             **HOW,
         ),
     ] = None
+    team_gpus: Annotated[
+        str | None,
+        typer.Option(
+            "--team-gpus",
+            metavar="TEAM=GPUS,…",
+            help="By the service's rules: most GPUs of all types that a team has at once: vision=16,speech=8.",
+            **HOW,
+        ),
+    ] = None
     quotas: Annotated[
         str | None,
         typer.Option(
@@ -277,8 +293,8 @@ class Scenario:
         """Parse the options about the policy and the rounds; raises InvalidSetting."""
         if self.event_delay_s is not None and self.profiles is not None:
             raise InvalidSetting("--event-delay needs constant rates: with --profiles the ends of jobs are not known")
-        if (self.quotas or self.budgets) and self._rules != "service":
-            raise InvalidSetting("--quota and --budget are limits of teams by the service's rules")
+        if (self.team_gpus or self.quotas or self.budgets) and self._rules != "service":
+            raise InvalidSetting("--team-gpus, --quota and --budget are limits of teams by the service's rules")
         if self.begin is not None and not self.budgets:
             raise InvalidSetting("--begin is for the periods of --budget: give that, too")
         return Setting.read(
@@ -310,7 +326,8 @@ class Scenario:
     def check(self, policy: str) -> None:
         """Raise InvalidSetting or InvalidParameter for an unknown policy or parameter."""
         self.setting(policy, seed=0).rounds(Cluster.parse(self.cluster))
-        read_quotas(self.quotas), read_budgets(self.budgets), read_begin(self.begin)
+        read_most_gpus(self.team_gpus), read_quotas(self.quotas)
+        read_budgets(self.budgets), read_begin(self.begin)
 
     def prepare(self, trace: Path, policy: str, seed: int) -> TraceRun:
         """Read all files and return the run before its first round."""
@@ -339,8 +356,8 @@ class Scenario:
         return TraceRun(Simulation(state, rounds), machines.gpu_types, prices, jobs)
 
     def _limit_teams(self, state: State, cluster: Cluster) -> None:
-        """Give the state the quotas and budgets of the teams; jobs that a quota never allows cannot run."""
-        state.quotas = type_quotas(read_quotas(self.quotas), state.jobs, cluster)
+        """Give the state the limits, quotas and budgets of the teams; jobs that these never allow cannot run."""
+        state.quotas = team_quotas(read_most_gpus(self.team_gpus), read_quotas(self.quotas), state.jobs, cluster)
         state.budgets = team_budgets(read_budgets(self.budgets), state.jobs, read_begin(self.begin))
         if state.quotas is not None:
             state.jobs = state.jobs.within(state.quotas, state.capacity)

@@ -1,4 +1,4 @@
-"""Quotas and budgets of teams as a command tells them: `vision:a100=8:4` and `vision=500/month:hard`."""
+"""Limits, quotas and budgets of teams in words: `vision=16`, `vision:a100=8:4`, `vision=500/month:hard`."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,7 +8,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from allocation.budgets import KINDS, PERIODS, SOFT
+from allocation.quotas import Quotas
 from allocation.type_quotas import QuotaLimits, TypeQuotas
+from allocation.types import Ints
 from simulation.clock.team_budgets import TeamBudget, TeamBudgets
 from simulation.cluster import Cluster
 from simulation.scenario.setting import InvalidSetting
@@ -20,6 +22,7 @@ GPUS = r"\d{1,6}"
 QUOTA = re.compile(
     rf"(?P<team>[^,]+):(?P<type>[^:,=]+)=(?P<gpus>{GPUS})(?::(?P<borrow>{GPUS})?)?(?::(?P<lend>{GPUS}))?"
 )
+MOST_GPUS = re.compile(rf"(?P<team>[^,]+)=(?P<gpus>{GPUS})")
 HOURS = r"\d{1,10}(?:\.\d{1,12})?"
 BUDGET = re.compile(
     rf"(?P<team>[^,]+)=(?P<hours>{HOURS})/(?P<period>{'|'.join(PERIODS)})(?::(?P<kind>{'|'.join(KINDS)}))?"
@@ -27,7 +30,17 @@ BUDGET = re.compile(
 )
 MOST_NAMED = 20
 """Teams in an error."""
-Limit = TypeVar("Limit", "QuotaWords", "BudgetWords")
+Limit = TypeVar("Limit", "MostGpusWords", "QuotaWords", "BudgetWords")
+
+
+class MostGpusWords(NamedTuple):
+    """Most GPUs of all types that a team, by name, has at once."""
+
+    team: str
+    gpus: int
+
+    def __str__(self) -> str:
+        return f"{self.team}={self.gpus}"
 
 
 class QuotaWords(NamedTuple):
@@ -57,6 +70,11 @@ class BudgetWords(NamedTuple):
         return f"{self.team}={self.gpu_hours:.12f}/{self.period}:{self.kind}:{self.used_gpu_hours:.12f}"
 
 
+def read_most_gpus(words: str | None) -> list[MostGpusWords]:
+    """Parse `vision=16,speech=8`."""
+    return _read(words, _read_most_gpus, lambda one: (one.team,))
+
+
 def read_quotas(words: str | None) -> list[QuotaWords]:
     """Parse `vision:a100=8,speech:a100=4:2:0`: 8 GPUs; 4, of which none is lent, and 2 borrowed at most."""
     return _read(words, _read_quota, lambda one: (one.team, one.gpu_type))
@@ -73,6 +91,12 @@ def _read(words: str | None, read: Callable[[str], Limit], of: Callable[[Limit],
         if names.count(name) > 1:
             raise InvalidSetting(f"there are two limits of {' on '.join(name)}: keep one")
     return found
+
+
+def _read_most_gpus(words: str) -> MostGpusWords:
+    if (found := MOST_GPUS.fullmatch(words)) is None:
+        raise InvalidSetting(f"'{words}' is not TEAM=GPUS, as in vision=16")
+    return MostGpusWords(found["team"], int(found["gpus"]))
 
 
 def _read_quota(words: str) -> QuotaWords:
@@ -103,8 +127,25 @@ def read_begin(words: str | None) -> datetime:
         raise InvalidSetting(f"--begin '{words}' is no date with a time, as in 2026-11-25T08:00") from None
 
 
-def type_quotas(quotas: Sequence[QuotaWords], jobs: Jobs, cluster: Cluster) -> TypeQuotas | None:
-    """The quotas for all jobs of the trace; None: there are none."""
+def team_quotas(
+    most_gpus: Sequence[MostGpusWords], quotas: Sequence[QuotaWords], jobs: Jobs, cluster: Cluster
+) -> Quotas | None:
+    """The limits over all types and the quotas, for all jobs of the trace; None: there are none."""
+    if not (most_gpus or quotas):
+        return None
+    index, rows = _index(jobs.team_names), _index(one.team for one in most_gpus)
+    if unknown := [one.team for one in most_gpus if one.team not in index]:
+        raise _unknown(unknown[0], jobs)
+    return Quotas(
+        group=_rows_of_jobs(rows, jobs)[:, None],
+        most_gpus=np.array([one.gpus for one in most_gpus], dtype=np.int64),
+        used_gpus=np.zeros(len(most_gpus), dtype=np.int64),
+        by_type=_type_quotas(quotas, jobs, cluster),
+    )
+
+
+def _type_quotas(quotas: Sequence[QuotaWords], jobs: Jobs, cluster: Cluster) -> TypeQuotas | None:
+    """The quotas on GPU types for all jobs of the trace; None: there are none."""
     if not quotas:
         return None
     there, rows = _index(jobs.team_names), _index(one.team for one in quotas)
@@ -117,10 +158,8 @@ def type_quotas(quotas: Sequence[QuotaWords], jobs: Jobs, cluster: Cluster) -> T
         limits = QuotaLimits(rows[one.team], types[one.gpu_type], *one[2:])
         if one.team not in there and not limits.withheld:
             raise _unknown(one.team, jobs)
-    row_of = np.array([*(rows.get(team, -1) for team in jobs.team_names), -1], dtype=np.int64)
-    team = row_of[np.where(jobs.team >= 0, jobs.team, len(jobs.team_names))]
     each = [QuotaLimits(rows[one.team], types[one.gpu_type], *one[2:]) for one in quotas]
-    return TypeQuotas.of_limits(team, each, np.zeros((len(rows), len(types)), dtype=np.int64))
+    return TypeQuotas.of_limits(_rows_of_jobs(rows, jobs), each, np.zeros((len(rows), len(types)), dtype=np.int64))
 
 
 def team_budgets(budgets: Sequence[BudgetWords], jobs: Jobs, began_at: datetime) -> TeamBudgets | None:
@@ -137,6 +176,13 @@ def team_budgets(budgets: Sequence[BudgetWords], jobs: Jobs, began_at: datetime)
 
 def _index(names: Iterable[str]) -> Mapping[str, int]:
     return {name: row for row, name in enumerate(dict.fromkeys(names))}
+
+
+def _rows_of_jobs(rows: Mapping[str, int], jobs: Jobs) -> Ints:
+    """Row (M,) of the team of each job, by the team's name; -1: it has none."""
+    row_of = np.array([*(rows.get(team, -1) for team in jobs.team_names), -1], dtype=np.int64)
+    found: Ints = row_of[np.where(jobs.team >= 0, jobs.team, len(jobs.team_names))]
+    return found
 
 
 def _unknown(team: str, jobs: Jobs) -> InvalidSetting:

@@ -11,7 +11,7 @@ import numpy as np
 
 from allocation.configurations import Configurations
 from allocation.problem import LEAST_WEIGHT, normaliser
-from allocation.type_quotas import TypeQuotas
+from allocation.quotas import Quotas
 from allocation.types import Bools, Floats, Ints
 from estimation.durations import JobTraits
 from simulation.cluster import Cluster, Placement
@@ -152,7 +152,7 @@ class Jobs:
         able = np.asarray((self.kind_rate > 0).any(axis=1))[self.kind]
         return able if self.allowed is None else able & self.allowed
 
-    def within(self, quotas: TypeQuotas, capacity: Ints) -> Self:
+    def within(self, quotas: Quotas, capacity: Ints) -> Self:
         """The same jobs, of which those may not run that quotas never allow."""
         never = quotas.never_allowed(self.configurations.usage, capacity)
         return replace(self, allowed=np.asarray(((self.rate > 0) & ~never).any(axis=1)))

@@ -41,6 +41,11 @@ def own_target(*, done: int, body: Any = None) -> Row:
     return Row(job=403, stranger=404, reader=403, member=done, clerk=404, staff=404, body=body)
 
 
+def by_a_lead(*, done: int, body: Any = None) -> Row:
+    """Changes the team of which the member is a lead."""
+    return Row(job=403, stranger=404, reader=403, member=done, clerk=403, staff=done, body=body)
+
+
 TARGET = {"kind": "webhook", "address": "https://example.org/hook", "events": ["job_ended"]}
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
 HOUR = {"begins_at": TOMORROW.isoformat(), "ends_at": (TOMORROW + timedelta(hours=1)).isoformat()}
@@ -83,14 +88,23 @@ ROUTES: dict[str, Row] = {
     "POST /api/v1/nodes/{name}/cordon": for_staff(body={"reason": "fan"}, done=202),
     "POST /api/v1/nodes/{name}/drain": for_staff(body={"reason": "fan"}, done=202),
     "POST /api/v1/nodes/{name}/resume": for_staff(done=202),
+    "POST /api/v1/nodes/{name}/retire": for_staff(body={"reason": "sold"}, done=409),
+    "POST /api/v1/nodes/{name}/restore": for_staff(done=202),
     "GET /api/v1/windows": for_all(),
     "GET /api/v1/windows/{id}": for_all(),
     "POST /api/v1/windows": for_staff(body=WINDOW, done=201),
     "DELETE /api/v1/windows/{id}": for_staff(done=204),
     "GET /api/v1/gpu-types": for_all(),
     "GET /api/v1/gpu-types/{name}": for_all(),
+    "POST /api/v1/gpu-types/{name}/retire": for_staff(done=409),
+    "POST /api/v1/gpu-types/{name}/restore": for_staff(done=202),
     "GET /api/v1/teams": for_all(),
     "GET /api/v1/teams/{name}": OWN_TEAM,
+    "POST /api/v1/teams/{name}/retire": for_staff(done=409),
+    "POST /api/v1/teams/{name}/restore": for_staff(done=202),
+    "GET /api/v1/teams/{name}/members": OWN_TEAM,
+    "PUT /api/v1/teams/{name}/members/{username}": by_a_lead(body={"lead": True}, done=200),
+    "DELETE /api/v1/teams/{name}/members/{username}": by_a_lead(done=204),
     "PUT /api/v1/teams/{name}/quotas/{gpu_type}": for_staff(body={"gpus": 2, "borrowing_limit": 1}),
     "DELETE /api/v1/teams/{name}/quotas/{gpu_type}": for_staff(done=204),
     "PUT /api/v1/teams/{name}/budget": for_staff(body={"gpu_hours": 500, "kind": "hard"}),

@@ -14,10 +14,11 @@ from cluster_app.models import Gpu
 from cluster_app.services import cordon
 from jobs_app.lifecycle.commands import cancel_job, requeue_job
 from jobs_app.measurement.counters import Count, tally, total_up, totals
-from jobs_app.models import Job, Tally, Total
+from jobs_app.models import Job, Notification, Tally, Total
 from scheduler_app.fairness.finish_time import ClusterLoad, FinishedJob, rho
 from scheduler_app.models import Round, SchedulerLease
 from scheduler_app.operations import readiness
+from tests.notification_server import webhook_of
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 PROBES = ["/livez", "/readyz", "/healthz/scheduler", "/metrics"]
@@ -81,6 +82,8 @@ def test_every_metric_that_is_promised_is_there(cluster: Lab, running: Job, prob
         "motley_scheduler_last_success_timestamp_seconds",
         "motley_policy_guard",
         "motley_policy_effect_ratio",
+        "motley_notifications",
+        "motley_notification_oldest_age_seconds",
         "motley_build_info",
     }
 
@@ -112,6 +115,17 @@ def test_gpus_are_counted_by_condition(cluster: Lab, running: Job, metric: Calla
     Gpu.objects.filter(node__name="n1", index=3).update(healthy=False)
     conditions = ("busy", "idle", "draining", "unhealthy")
     assert [metric("motley_gpus", gpu_type="a100", state=each) for each in conditions] == [1, 2, 2, 1]
+
+
+def test_what_is_not_sent_yet_or_was_given_up_is_counted(cluster: Lab, metric: Callable[..., float]) -> None:
+    target = webhook_of(cluster.user())
+    now = timezone.now()
+    rows = [("pending", 0, 5), ("pending", 0, 90), ("pending", 3, 3600), ("dead", 12, 90_000), ("sent", 1, 99_000)]
+    for key, (state, tries, age_s) in enumerate(rows):
+        facts = {"state": state, "tries": tries, "created_at": now - timedelta(seconds=age_s)}
+        Notification.objects.create(target=target, event="job_ended", key=str(key), **facts)
+    assert [metric("motley_notifications", state=one) for one in ("pending", "failed", "given_up")] == [2, 1, 1]
+    assert 3600 <= metric("motley_notification_oldest_age_seconds") < 90_000
 
 
 def test_rounds_are_counted_and_timed(cluster: Lab, metric: Callable[..., float]) -> None:

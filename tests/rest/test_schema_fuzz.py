@@ -37,6 +37,9 @@ EXAMPLES = int(os.environ.get("MOTLEY_FUZZ", "20"))
 NEVER = {
     "GET /api/v1/jobs/{id}/session": "it succeeds by becoming a WebSocket (101), for which there is no socket here",
     "GET /api/v1/jobs/{id}/files/content": "no path that is drawn names a file; in test_rest_files.py one does",
+    "POST /api/v1/nodes/{name}/retire": "a job holds its GPUs; in test_rest_retirement.py none does",
+    "POST /api/v1/gpu-types/{name}/retire": "the same",
+    "POST /api/v1/teams/{name}/retire": "the same",
     "POST /api/v1/lab/runs/{id}/preview": "no run has ended here; in test_lab_applying.py one has",
     "POST /api/v1/lab/runs/{id}/apply": "the same",
 }
@@ -131,7 +134,7 @@ def _go_to_what_is_there(case: schemathesis.Case, reached: Reached) -> None:
     places = reached.world.places
     first, last = case.path.split("/")[3], case.path.rpartition("/")[2]
     place = reached.held if last == "release" else places.get(first)
-    others = {"digest": places["code"], "gpu_type": places["gpu-types"]}
+    others = {"digest": places["code"], "gpu_type": places["gpu-types"], "username": places["members"]}
     case.path_parameters = {name: others.get(name, place) for name in case.path_parameters or {}}
 
 

@@ -35,7 +35,7 @@ EMPTY_ARCHIVE = _empty_archive()
 
 @dataclass(frozen=True)
 class World:
-    """A running job of ada's in vision, and every kind of caller."""
+    """A running job of ada's in vision, which ada leads, and every kind of caller."""
 
     callers: dict[str, APIClient]
     places: dict[str, str]
@@ -49,6 +49,7 @@ class World:
             number=place,
             team=place,
             digest=self.places["code"],
+            username=self.places["members"],
             gpu_type=self.places["gpu-types"],
         )
 
@@ -56,7 +57,8 @@ class World:
 @pytest.fixture
 def world(lab: Lab, plain_static: None) -> World:
     lab.node("n1", gpus=4)
-    ada, root = lab.user(), lab.user("root", "admins", staff=True)
+    ada, root, ben = lab.user(), lab.user("root", "admins", staff=True), lab.user("ben")
+    lab.team().leads.add(ada)
     job = lab.submit()
     lab.tick()
     attempt = running(job)
@@ -80,6 +82,7 @@ def world(lab: Lab, plain_static: None) -> World:
         "gpu-types": "a100",
         "windows": str(added_window(root).pk),
         "teams": "vision",
+        "members": ben.username,
         "code": stored_code(ada),
         "rounds": "1",
         "policies": str(PolicySetting.objects.latest("pk").pk),

@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from cluster_app.models import GpuType
-from jobs_app.models import Budget, TeamQuota
+from jobs_app.models import Budget, Team, TeamQuota
 from scheduler_app.errors import LabRunHasEnded
 from scheduler_app.lab import simulations
 from scheduler_app.lab.history import MOST_JOBS
@@ -120,6 +120,19 @@ def test_quotas_that_teams_have_hold_in_the_simulation_as_they_did_in_the_histor
     result = shown(simulated(lab, asked(lab, quotas=without)))
     assert abs(result["present"]["errors"]["avg_jct_h"]) < 0.05
     assert result["policies"][0]["figures"]["avg_jct_h"] < 0.7 * result["actual"]["avg_jct_h"]
+
+
+def test_limits_of_teams_over_all_gpu_types_hold_in_the_simulation(lab: Lab) -> None:
+    """Of two GPUs vision may have one at once: its jobs ran one after the other."""
+    lab.node("n1", gpus=2)
+    lab.policy("fifo", round_s=60)
+    Team.objects.filter(pk=lab.team().pk).update(max_gpus=1)
+    for number in range(4):
+        job = lab.submit(gpus=1, rates={"a100": 1}, total_steps=3600)
+        ran(lab, job, after_min=number, minutes=60)
+    result = shown(simulated(lab, asked(lab)))
+    assert abs(result["present"]["errors"]["avg_jct_h"]) < 0.05
+    assert result["policies"][0]["figures"]["avg_jct_h"] == pytest.approx(result["actual"]["avg_jct_h"], rel=0.05)
 
 
 def test_a_budget_that_is_asked_for_holds_for_the_policies_and_not_for_the_present_one(cluster: Lab) -> None:

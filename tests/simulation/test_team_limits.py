@@ -51,8 +51,24 @@ def test_what_is_not_lent_idles(tmp_path: Path) -> None:
         finished_h(tmp_path, *JOBS[:2], quotas="speech:v100=1")
 
 
-def test_a_job_that_its_quota_never_allows_cannot_run(tmp_path: Path) -> None:
-    figures, state = run(tmp_path, ("vision", 0, 2, 1.0), ("speech", 0, 2, 1.0), quotas="vision:v100=1:0")
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_team_has_no_more_gpus_than_its_limit(tmp_path: Path, policy: str) -> None:
+    ends = finished_h(tmp_path, *JOBS, team_gpus="vision=1,speech=2", policy=policy)
+    assert max(ends[:2]) == pytest.approx(8, abs=0.1)
+    assert ends[2] == pytest.approx(4, abs=0.1)
+
+
+def test_a_limit_is_over_all_types_and_holds_beside_quotas(tmp_path: Path) -> None:
+    """By the quota alone the second job would run at once, on the P100."""
+    told = {"cluster": "v100=1,p100=1", "quotas": "vision:v100=1"}
+    free, limited = (run(tmp_path, *JOBS[:2], **told, **limit)[1] for limit in ({}, {"team_gpus": "vision=1"}))
+    assert free.busy_gpu_s.min() > 0
+    assert sorted(float(at) / HOUR for at in limited.finish_s) == pytest.approx([4, 8], abs=0.1)
+
+
+@pytest.mark.parametrize("limit", [{"quotas": "vision:v100=1:0"}, {"team_gpus": "vision=1"}])
+def test_a_job_that_its_quota_or_limit_never_allows_cannot_run(tmp_path: Path, limit: dict[str, str]) -> None:
+    figures, state = run(tmp_path, ("vision", 0, 2, 1.0), ("speech", 0, 2, 1.0), **limit)
     assert figures["cannot_run"] == 1
     assert np.isnan(state.finish_s).tolist() == [True, False]
 
@@ -87,6 +103,11 @@ def test_a_soft_budget_that_is_used_up_leaves_a_team_the_gpus_of_others(tmp_path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"team_gpus": "vision:v100=8"}, "no job of the trace is of a team 'vision:v100'"),
+        ({"team_gpus": "vision=many"}, "'vision=many' is not TEAM=GPUS, as in vision=16"),
+        ({"team_gpus": "video=1"}, "no job of the trace is of a team 'video'; its teams: speech, vision"),
+        ({"team_gpus": "vision=1,vision=2"}, "there are two limits of vision"),
+        ({"team_gpus": "vision=1", "rules": "gavel"}, "limits of teams by the service's rules"),
         ({"quotas": "vision=8"}, "'vision=8' is not TEAM:TYPE=GPUS"),
         ({"quotas": "vision:v100=1::2"}, "lends more GPUs than the quota has: lend 1 at most"),
         ({"quotas": "vision:a100=1"}, "there is no GPU type 'a100'.*choose from v100"),

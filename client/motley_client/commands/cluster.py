@@ -16,6 +16,9 @@ from motley_client.terminal import Output, OutputOption, WatchOption, emit, now,
 
 POLL_PERIOD_S = 2.0
 
+gpu_type_group = typer.Typer(no_args_is_help=True, help="Retire and restore GPU types; motley types lists them.")
+
+TypeArgument = Annotated[str, typer.Argument(metavar="TYPE", help="GPU type.", autocompletion=gpu_types)]
 NodeArguments = Annotated[
     list[str], typer.Argument(metavar="NODE...", help="Names of nodes.", autocompletion=known_nodes)
 ]
@@ -76,6 +79,34 @@ def resume(
     """Return nodes to service. Administrators only."""
     with connect(context) as client:
         _apply_to_each(nodes, lambda name: client.resume(name, reason=reason))
+
+
+def retire(context: typer.Context, nodes: NodeArguments, *, reason: ReasonOption) -> None:
+    """Take nodes without jobs out of use for good; they stay in the history. Administrators only."""
+    with connect(context) as client:
+        _apply_to_each(nodes, lambda name: client.retire_node(name, reason=reason))
+
+
+def restore(context: typer.Context, nodes: NodeArguments) -> None:
+    """Return retired nodes to service, with the GPUs that they had. Administrators only."""
+    with connect(context) as client:
+        _apply_to_each(nodes, client.restore_node)
+
+
+@gpu_type_group.command("retire")
+def retire_type(context: typer.Context, name: TypeArgument) -> None:
+    """Retire a GPU type of which all nodes are retired: it is no longer offered. Administrators only."""
+    with connect(context) as client:
+        client.retire_gpu_type(name)
+    say(sanitized(f"The GPU type {name} is retired."))
+
+
+@gpu_type_group.command("restore")
+def restore_type(context: typer.Context, name: TypeArgument) -> None:
+    """Offer a retired GPU type again; its nodes are restored one by one. Administrators only."""
+    with connect(context) as client:
+        client.restore_gpu_type(name)
+    say(sanitized(f"The GPU type {name} is offered again."))
 
 
 def types(context: typer.Context, output: OutputOption = Output.TABLE) -> None:

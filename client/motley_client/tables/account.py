@@ -1,12 +1,12 @@
-"""Tables of API tokens, of secrets and of the user."""
+"""Tables of API tokens, of secrets, of members of a team, and of the user."""
 
 from collections.abc import Iterable
 from datetime import datetime
 
 from rich.console import RenderableType
 
-from motley_client.responses import Me, Secret, Token
-from motley_client.tables.format import age, key_values, table, until
+from motley_client.responses import Me, Member, Secret, Token
+from motley_client.tables.format import age, key_values, number, table, until
 
 
 def tokens_table(tokens: Iterable[Token], *, now: datetime) -> RenderableType:
@@ -36,6 +36,30 @@ def secrets_table(secrets: Iterable[Secret], *, now: datetime) -> RenderableType
         for one in secrets
     ]
     return table(("NAME", "FOR", "AGE", "SET BY"), rows, empty="No secrets: set one by motley secret set NAME.")
+
+
+def members_table(members: Iterable[Member]) -> RenderableType:
+    rows = [
+        (
+            one["username"],
+            _role(one),
+            str(one["gpus"]),
+            number(one["gpu_hours"]),
+            str(one["running"]),
+            str(one["waiting"]),
+        )
+        for one in members
+    ]
+    return table(
+        ("NAME", "ROLE", "GPUS NOW", "GPU HOURS", "RUNNING", "WAITING"), rows, empty="The team has no members."
+    )
+
+
+def _role(member: Member) -> str:
+    if not member["is_member"]:
+        return "has left"
+    role = "lead" if member["is_lead"] else "member"
+    return f"{role}, invited" if member["invited"] else role
 
 
 def me_details(me: Me) -> RenderableType:
