@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs_app', '0052_the_name_of_cpu_rates'),
+        ('jobs_app', '0054_limits_by_name'),
     ]
 
     operations = [
