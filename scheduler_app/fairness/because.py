@@ -91,8 +91,7 @@ def _left_by_others(share: TeamShare, shares: Sequence[TeamShare]) -> Iterable[s
     behind = [each for each in shares if each.team != share.team and each.entitled - each.delivered >= NEARLY]
     for each in sorted(behind, key=lambda each: each.delivered - each.entitled)[:MOST_NAMED]:
         slow = "; ".join(["", *_speed(each, shares, is_behind=True)])
-        less = f"got {_percent(each.entitled - each.delivered)} less than its entitlement"
-        yield f"{each.team} {less} ({_demand(each)}{slow})"
+        yield f"{each.team} got {_against(each)} ({_demand(each)}{slow})"
 
 
 def _taken_by_others(share: TeamShare, shares: Sequence[TeamShare]) -> Iterable[str]:
@@ -102,8 +101,12 @@ def _taken_by_others(share: TeamShare, shares: Sequence[TeamShare]) -> Iterable[
     ahead = [each for each in shares if each.team != share.team and each.delivered - each.entitled >= NEARLY]
     named = sorted(ahead, key=lambda each: each.entitled - each.delivered)[:MOST_NAMED]
     if named:
-        over = ", ".join(f"{each.team} by {_percent(each.delivered - each.entitled)}" for each in named)
+        over = ", ".join(f"{each.team} {_against(each)}" for each in named)
         yield f"others got more than their entitlement ({over})"
+
+
+def _against(share: TeamShare) -> str:
+    return f"{_percent(share.delivered)} against {_percent(share.entitled)}"
 
 
 def _demand(share: TeamShare) -> str:

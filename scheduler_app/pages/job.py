@@ -47,6 +47,7 @@ from scheduler_app.job_forecasts.showing import read_forecast, why_none
 from scheduler_app.models import Round
 from scheduler_app.pages.base import SignedInRequest, emulated_nodes
 from scheduler_app.pages.gpu_charts import gpu_figures
+from scheduler_app.pages.gpu_holders import read_gpu_holders
 from scheduler_app.pages.job_files import files_tab
 from scheduler_app.pages.job_log import last_lines_of, log_tab
 from scheduler_app.pages.job_rows import read_gpu_styles
@@ -170,6 +171,7 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
     sentences = [explain_placement(rows), explanation["measurement"], explanation["cpu_memory"], odds]
     return {
         "outlook": explanation["outlook"],
+        "held_types": read_gpu_holders(job, {rate["gpu_type"] for rate in explanation["rates_used"]}, request.user),
         "waking": explanation["waking"],
         "why_no_forecast": "" if explanation["outlook"] or job.state != Job.State.QUEUED else why_none(job),
         "rates": rows,

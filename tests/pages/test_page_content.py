@@ -13,7 +13,9 @@ from django.utils import timezone
 
 from cluster_app.models import GpuType, Node
 from jobs_app.models import Attempt, Job, TeamQuota
-from scheduler_app.models import PolicySetting, QuotaHour, Round
+from scheduler_app.models import GpuClaim, PolicySetting, QuotaHour, Round
+from scheduler_app.operations.gpu_occupancy import GpuCounts
+from scheduler_app.pages.gpu_holders import OTHERS, held_types
 from scheduler_app.round.dispatch import promote_waiting_claims
 from tests.pages.conftest import decide
 from tests.pages.sample_jobs import submit_samples
@@ -240,6 +242,27 @@ def test_the_home_page_says_when_the_scheduler_is_silent(decided, member, web):
     long_ago = timezone.now() - timedelta(seconds=10 * PolicySetting.objects.current().round_length_s)
     Round.objects.update(started_at=long_ago)
     assert "The scheduler is not running" in web(member).get("/").content.decode()
+
+
+def test_a_waiting_job_shows_who_holds_the_gpus_that_it_may_use(decided, member, web):
+    job = Job.objects.filter(state=Job.State.QUEUED).first()
+    held = web(member).get(reverse("job", args=[job.pk]), {"tab": "why"}).context["held_types"]
+    claims = GpuClaim.objects.holding().values_list("gpu__node__gpu_type__name", "attempt__job__team__name")
+    told = {(kind.gpu_type, one.name): one.gpus for kind in held for one in kind.holders}
+    assert told == {
+        pair: count for pair, count in Counter(claims).items() if pair[0] in {kind.gpu_type for kind in held}
+    }
+    assert all(kind.idle + sum(one.gpus for one in kind.holders) == kind.gpus for kind in held)
+
+
+def test_the_teams_that_hold_gpus_are_named_to_their_members_only():
+    counts = [GpuCounts("a100", 8, busy=6, idle=2, draining=0, unhealthy=0)]
+    kind, *_ = held_types(counts, {("a100", "vision"): 2, ("a100", OTHERS): 3, ("a100", "audio"): 1}, first="vision")
+    assert [(one.name, one.gpus, one.before) for one in kind.holders] == [
+        ("vision", 2, 0),
+        ("audio", 1, 2),
+        (OTHERS, 3, 3),
+    ]
 
 
 def test_a_waiting_job_says_why_with_numbers(decided, member, web):

@@ -18,9 +18,9 @@ def test_a_team_that_is_behind_is_told_what_its_jobs_wait_for() -> None:
     waiting = {"speech": {"insufficient_gpus": 4, "outbid": 1}}
     ahead, behind = sentences(FAST, "the last hour", Circumstances("motley", waiting))
     asked = "its waiting jobs asked for 6 GPUs on average"
-    assert ahead == f"In the last hour vision got 70 % {AGAINST} speech got 20 % less than its entitlement ({asked})."
+    assert ahead == f"In the last hour vision got 70 % {AGAINST} speech got 30 % against 50 % ({asked})."
     told = "5 of its jobs wait now (not enough free GPUs: 4, outbid by other jobs: 1)"
-    taken = "others got more than their entitlement (vision by 20 %)"
+    taken = "others got more than their entitlement (vision 70 % against 50 %)"
     assert behind == f"In the last hour speech got 30 % {AGAINST} {asked} and {told} and {taken}."
 
 
