@@ -28,7 +28,7 @@ def test_a_team_whose_jobs_did_not_wait_is_said_to_have_used_what_it_could() -> 
     idle = [share("vision", 0.5, 0.7, 70), share("speech", 0.5, 0.3, 30)]
     ahead, behind = sentences(idle, "the last hour", Circumstances("motley", {}))
     could = "hardly any of its jobs waited, so that it could use no more"
-    assert ahead.endswith(f"because speech got 20 % less than its entitlement ({could}).")
+    assert ahead.endswith(f"because speech got 30 % against 50 % ({could}).")
     assert behind.endswith(f"because {could}.")
 
 
@@ -43,7 +43,7 @@ def test_how_much_waiting_jobs_asked_for_is_read_from_the_ledger(lab: Lab) -> No
 def test_speed_and_a_policy_that_counts_no_weights_are_told() -> None:
     even = [share("vision", 0.5, 0.7, 50), share("speech", 0.5, 0.3, 50)]
     ahead, behind = sentences(even, "the last hour", Circumstances("fifo", {}))
-    assert "because its GPUs did 140 % of the average work per hour and speech got 20 % less" in ahead
+    assert "because its GPUs did 140 % of the average work per hour and speech got 30 % against 50 %" in ahead
     assert "could use no more; its GPUs did 60 % of the average work per hour)" in ahead
     assert "because its GPUs did 60 % of the average work per hour and hardly any" in behind
     assert "and the policy fifo does not count" in behind
