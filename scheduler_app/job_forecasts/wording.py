@@ -3,27 +3,11 @@
 from datetime import datetime
 
 from scheduler_app.job_forecasts.showing import Interval
+from simulation.results.time_units import duration_words
 
-UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
-LEAST_SHOWN = 0.05
 BEYOND = "more than 3 days"
 NOW, NOW_S = "now", 5
 """What is less than so many seconds away is now: a forecast is made less often."""
-
-
-def duration_words(seconds: float) -> str:
-    """Duration in its two largest units, e.g. 3 min 12 s."""
-    if seconds < 1:
-        return f"{seconds:.1f} s" if seconds >= LEAST_SHOWN else "0 s"
-    left = round(seconds)
-    parts: list[str] = []
-    for name, size in UNITS:
-        if left >= size and len(parts) < 2:
-            parts.append(f"{left // size} {name}")
-        elif parts:
-            break
-        left %= size
-    return " ".join(parts)
 
 
 def interval_words(interval: Interval, now: datetime) -> str:

@@ -27,11 +27,11 @@ from scheduler_app.models import LabRun
 from scheduler_app.pages.base import SignedInRequest, show_error
 
 FIGURES = {
-    "avg_jct_h": "Mean job completion time, h",
-    "p99_jct_h": "99th percentile, h",
-    "queueing_h": "Mean time not running, h",
-    "makespan_h": "Makespan, h",
-    "utilization": "GPUs busy, part",
+    "avg_jct_h": "Mean job completion time",
+    "p99_jct_h": "99th percentile",
+    "queueing_h": "Mean time not running",
+    "makespan_h": "Makespan",
+    "utilization": "GPUs busy",
     "restarts_per_job": "Restarts per job",
 }
 
@@ -92,7 +92,7 @@ def _page(request: SignedInRequest, run: LabRun, predicted: dict[str, Any], form
         "setting": setting,
         "predicted": predicted,
         "figures": [
-            (words, *(predicted[of].get(name) for of in ("actual", "present", "chosen")))
+            (words, name, [predicted[of].get(name) for of in ("actual", "present", "chosen")])
             for name, words in FIGURES.items()
         ],
         "cautions": cautions_on(run, now),

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from scheduler_app.pages.charts import OKABE_ITO, Figure, line_of
 from simulation.results.charts import averages_figure, jct_figure, rho_figure, utilization_figure
 from simulation.results.summary import Column
+from simulation.results.time_units import duration_words
 
 MOST_BARS = 40
 """Of a chart of teams; the table has all."""
@@ -70,20 +71,22 @@ def curve_charts(named: Mapping[str, Mapping[str, Any]], quantiles: Sequence[int
     busy = {name: [_over_time(one)] for name, one in named.items()}
     of_jct, of_rho = ({name: one[kind] for name, one in named.items()} for kind in ("jct_h", "rho"))
     heads = ["Jobs, %", *named]
+    of_times = {name: [duration_words(3600 * value) for value in values] for name, values in of_jct.items()}
+    of_ratios = {name: [f"{value:.3g}" for value in values] for name, values in of_rho.items()}
     return [
         Chart(
             "jct",
-            "Job completion times, h",
+            "Job completion times",
             _plain(jct_figure(_positive(of_jct), lines)),
             heads,
-            _at(of_jct, quantiles),
+            _at(of_times, quantiles),
         ),
         Chart(
             "rho",
             "Finish-time fairness rho",
             _plain(rho_figure(_positive(of_rho), lines)),
             heads,
-            _at(of_rho, quantiles),
+            _at(of_ratios, quantiles),
         ),
         Chart(
             "busy",
@@ -105,18 +108,21 @@ def _positive(of_policies: Mapping[str, Sequence[float]]) -> dict[str, tuple[lis
     return curves
 
 
-def _at(of_policies: Mapping[str, Sequence[float]], quantiles: Sequence[int]) -> list[list[Any]]:
-    return [[q, *(f"{values[q]:.3g}" if values else "-" for values in of_policies.values())] for q in quantiles]
+def _at(of_policies: Mapping[str, Sequence[str]], quantiles: Sequence[int]) -> list[list[Any]]:
+    return [[q, *(values[q] if values else "-" for values in of_policies.values())] for q in quantiles]
 
 
 def _over_time(curves: Mapping[str, Any]) -> tuple[list[float], list[float]]:
     step_h = curves["hours"] / len(curves["busy"])
-    return [round((place + 0.5) * step_h, 4) for place in range(len(curves["busy"]))], curves["busy"]
+    return [round((place + 0.5) * step_h, 6) for place in range(len(curves["busy"]))], curves["busy"]
 
 
 def _intervals(named: Mapping[str, Mapping[str, Any]]) -> list[list[Any]]:
     """Busy part in each interval of a policy's own simulated time."""
-    columns = [[f"{x:.3g} h: {y:.0%}" for x, y in zip(*_over_time(one), strict=True)] for one in named.values()]
+    columns = [
+        [f"{duration_words(3600 * x)}: {y:.0%}" for x, y in zip(*_over_time(one), strict=True)]
+        for one in named.values()
+    ]
     return [[place, *row] for place, row in enumerate(zip(*columns, strict=True), 1)]
 
 

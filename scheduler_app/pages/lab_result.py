@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from scheduler_app.lab.results import COMPARED
 from scheduler_app.pages.lab_charts import Chart, curve_charts, figure_charts, group_chart
 from simulation.results.summary import COLUMNS, Column, Number
+from simulation.results.time_units import HOURS, duration_words
 
 SHOWN = (
     *(column for column in COLUMNS if column.figure in ("completed", "avg_jct_h", "p99_jct_h", "queueing_h")),
@@ -22,8 +23,9 @@ QUANTILES = (10, 25, 50, 75, 90, 99, 100)
 
 
 class Cell(NamedTuple):
-    """A figure in words; its relative change from the present policy; whether it is the best of its row."""
+    """A figure of a column in words; its relative change from the present policy; whether it is the best of its row."""
 
+    name: str
     words: str
     change: float | None
     best: bool
@@ -80,7 +82,7 @@ def shown_result(result: Mapping[str, Any]) -> ShownResult:
         result=result,
         errors=list(_errors(result)) if result["actual"] else [],
         names=list(columns),
-        figures=[(one.heading, _cells(one, columns, result)) for one in SHOWN if _is_told(one, columns)],
+        figures=[(_heading(one), _cells(one, columns, result)) for one in SHOWN if _is_told(one, columns)],
         charts=figure_charts(named, SHOWN),
         curves=curve_charts({name: one["curves"] for name, one in named.items()}, QUANTILES),
         policies=[_simulated(place, one) for place, one in enumerate(result["policies"])],
@@ -98,8 +100,17 @@ def _errors(result: Mapping[str, Any]) -> Iterable[ErrorRow]:
     actual, present = result["actual"], result["present"]
     for column in COLUMNS:
         if (name := column.figure) in COMPARED:
-            words = column.words(actual[name]), column.words(present["figures"][name])
-            yield ErrorRow(column.heading, *words, present["errors"][name])
+            words = _words(column, actual[name]), _words(column, present["figures"][name])
+            yield ErrorRow(_heading(column), *words, present["errors"][name])
+
+
+def _heading(column: Column) -> str:
+    """With its unit, unless it is a time: that is in words."""
+    return column.title if column.unit == HOURS.name else column.heading
+
+
+def _words(column: Column, value: Number) -> str:
+    return column.words(value) if value is None or column.unit != HOURS.name else duration_words(3600 * value)
 
 
 def _is_told(column: Column, columns: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -113,7 +124,8 @@ def _cells(column: Column, columns: Mapping[str, Mapping[str, Any]], result: Map
     best = _best(column, [value for name, value in values.items() if name != "really"])
     return [
         Cell(
-            column.words(value),
+            name,
+            _words(column, value),
             value / base - 1 if value is not None and base and name != "really" and value != base else None,
             value is not None and value == best and name != "really",
         )

@@ -14,6 +14,7 @@ import numpy as np
 
 from allocation.types import Bools, Floats
 from scheduler_app.models import PolicyGuard
+from simulation.results.time_units import duration_words
 
 State = PolicyGuard.State
 Figures = Mapping[str, float | None]
@@ -265,5 +266,5 @@ def _compared(effect: Effect) -> str:
 def amount(value: float, measure: str) -> str:
     """The value in the unit of the measure."""
     if measure == "utilization":
-        return f"{value:.0%}"
-    return f"{value:.3g} h" if measure.endswith("_h") else f"{value:.3g}"
+        return f"{100 * value:.0f} %"
+    return duration_words(3600 * value) if measure.endswith("_h") else f"{value:.3g}"

@@ -16,10 +16,11 @@ from allocation.policies.parameters import Parameter
 from jobs_app.models import Attempt, Job
 from scheduler_app.explain.array_progress import ArrayProgress
 from scheduler_app.job_forecasts.showing import Interval, ShownForecast
-from scheduler_app.job_forecasts.wording import BEYOND, duration_words, interval_words
+from scheduler_app.job_forecasts.wording import BEYOND, interval_words
 from scheduler_app.models import PolicyGuard
 from scheduler_app.policy.catalogue import kind_of
 from scheduler_app.policy.guard import amount
+from simulation.results.time_units import duration_words
 
 register = template.Library()
 

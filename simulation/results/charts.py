@@ -15,6 +15,7 @@ from allocation.types import Floats
 from simulation.results.comparison import Comparison, RunResult
 from simulation.results.gantt import Bar, BarSeries, gantt_figure
 from simulation.results.summary import seed_statistics
+from simulation.results.time_units import HOURS, TimeUnit, unit_of
 from simulation.results.timeline import POINTS
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
@@ -55,9 +56,9 @@ def averages_chart(comparison: Comparison) -> Figure:
     """Chart of the mean completion time by policy, with a dot for every seed."""
     of_policies = seed_statistics(comparison)
     means = {policy: figures["avg_jct_h"].mean for policy, figures in of_policies.items()}
-    figure = averages_figure(means, lines_of(comparison.policies))
+    figure, unit = averages_figure(means, lines_of(comparison.policies)), unit_of(means.values())
     for policy in of_policies:
-        runs = [outcome.figures["avg_jct_h"] for outcome in comparison.of_policy(policy)]
+        runs = [unit.per_hour * outcome.figures["avg_jct_h"] for outcome in comparison.of_policy(policy)]
         if len(runs) > 1:
             seeds = [seed for seed in comparison.seeds if (policy, seed) in comparison.outcomes]
             figure.add_scatter(
@@ -66,26 +67,24 @@ def averages_chart(comparison: Comparison) -> Figure:
                 mode="markers",
                 marker={"color": INK, "size": 6, "opacity": 0.6},
                 customdata=seeds,
-                hovertemplate="seed %{customdata}: %{x:.4g} h<extra></extra>",
+                hovertemplate=f"seed %{{customdata}}: %{{x:.4g}} {unit.name}<extra></extra>",
             )
     return figure
 
 
 def averages_figure(means: Mapping[str, float | None], lines: Lines) -> Figure:
-    """Figure of the mean completion time in hours by policy."""
-    figure = go.Figure()
+    """Figure of the mean completion time, told in hours, by policy."""
+    figure, unit = go.Figure(), unit_of(means.values())
     for policy, mean in means.items():
         bar = {"color": lines[policy]["color"], "opacity": 0.85}
-        figure.add_bar(x=[mean], y=[escape(policy)], orientation="h", marker=bar, text=[_short(mean)], hoverinfo="skip")
+        x = None if mean is None else unit.per_hour * mean
+        text = "" if x is None else f"{x:.4g} {unit.name}"
+        figure.add_bar(x=[x], y=[escape(policy)], orientation="h", marker=bar, text=[text], hoverinfo="skip")
     figure.update_traces(textposition="inside", insidetextanchor="start", selector={"type": "bar"})
     figure.update_layout(showlegend=False, bargap=0.35, height=70 + 44 * max(len(means), 1), hovermode="closest")
-    figure.update_xaxes(title_text="Average job completion time, hours", rangemode="tozero")
+    figure.update_xaxes(title_text=f"Average job completion time, {unit.plural}", rangemode="tozero")
     figure.update_yaxes(autorange="reversed", ticklabelstandoff=6, gridcolor="rgba(0,0,0,0)")
     return _dressed(figure).update_layout(margin_t=12)
-
-
-def _short(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g} h"
 
 
 def jct_chart(comparison: Comparison) -> Figure:
@@ -95,10 +94,16 @@ def jct_chart(comparison: Comparison) -> Figure:
 
 
 def jct_figure(curves: Mapping[str, Curve], lines: Lines) -> Figure:
-    """Figure of cumulative distributions of completion times in hours by policy."""
-    figure = _distribution_figure(curves, lines, unit=" h")
-    figure.update_xaxes(title_text="Job completion time, hours (logarithmic)")
+    """Figure of cumulative distributions of completion times, told in hours, by policy."""
+    unit = unit_of(x[-1] for x, _ in curves.values())
+    scaled = {policy: (_scaled(x, unit), y) for policy, (x, y) in curves.items()}
+    figure = _distribution_figure(scaled, lines, unit=f" {unit.name}")
+    figure.update_xaxes(title_text=f"Job completion time, {unit.plural} (logarithmic)")
     return _dressed(figure)
+
+
+def _scaled(hours: Values, unit: TimeUnit) -> Values:
+    return hours if unit == HOURS else unit.per_hour * np.asarray(hours)
 
 
 def rho_chart(comparison: Comparison) -> Figure:
@@ -167,11 +172,12 @@ def utilization_chart(comparison: Comparison) -> Figure:
 def utilization_figure(curves: Mapping[str, Sequence[Curve]], lines: Lines, rows: Sequence[str]) -> Figure:
     """Figure of busy parts of GPUs over hours: a chart below the other for each of the rows, HTML, with its curve."""
     space = min(0.09, 0.5 / len(rows))
+    unit = unit_of(x[-1] for of_rows in curves.values() for x, _ in of_rows if len(x))
     figure = make_subplots(len(rows), 1, shared_xaxes=True, vertical_spacing=space, subplot_titles=rows)
     for policy, of_rows in curves.items():
         for place, (x, y) in enumerate(of_rows, 1):
             figure.add_scatter(
-                x=x,
+                x=_scaled(x, unit),
                 y=y,
                 row=place,
                 col=1,
@@ -183,7 +189,7 @@ def utilization_figure(curves: Mapping[str, Sequence[Curve]], lines: Lines, rows
                 hovertemplate="%{y:.0%}",
             )
     figure.update_yaxes(tickformat=".0%", range=[-0.02, 1.05], dtick=0.5 if len(rows) > 2 else 0.25)
-    figure.update_xaxes(title_text="Hours since the first arrival", row=len(rows))
+    figure.update_xaxes(title_text=f"{unit.plural.capitalize()} since the first arrival", row=len(rows))
     figure.update_annotations(font_size=13, x=0, xanchor="left")
     figure.update_layout(height=140 + 170 * len(rows), hovermode="x unified")
     return _dressed(figure).update_layout(legend_y=-60 / (140 + 170 * len(rows)), legend_yanchor="top")
@@ -210,38 +216,47 @@ def gantt_chart(outcome: RunResult) -> Figure:
     """Gantt chart of the sampled jobs by arrival: waiting (pale) and running by GPU type."""
     plain = [outcome.jobs.names[row] for row in outcome.rows.tolist()]
     names, few = [escape(name) for name in plain], len(plain) <= TALLEST_NAMES
-    series = [_lives(outcome, names), *(_runs_on(outcome, j, names) for j in range(len(outcome.gpu_types)))]
+    unit = unit_of([outcome.whole_s / HOUR_S])
+    runs = [_runs_on(outcome, j, names, unit) for j in range(len(outcome.gpu_types))]
+    series = [_lives(outcome, names, unit), *runs]
     ticks = {float(row): escape(_cut(name)) for row, name in enumerate(plain)} if few else {}
-    figure = go.Figure(gantt_figure(series, len(names), ticks))
-    figure.update_xaxes(title_text="Hours since the first arrival", rangemode="tozero")
+    figure = go.Figure(gantt_figure(series, len(names), ticks, when=f"%{{base:.4g}} {unit.name}"))
+    figure.update_xaxes(title_text=f"{unit.plural.capitalize()} since the first arrival", rangemode="tozero")
     if not few:
         figure.update_yaxes(showticklabels=False, title_text=f"{len(names)} jobs, by arrival")
     return _dressed(figure)
 
 
-def _lives(outcome: RunResult, names: Sequence[str]) -> BarSeries:
+def _lives(outcome: RunResult, names: Sequence[str], unit: TimeUnit) -> BarSeries:
     """From arrival to completion; a job that did not finish has no length."""
-    jobs, rows = outcome.jobs, outcome.rows
-    arrival_h = (jobs.arrival_s[rows] - _began_s(outcome)) / HOUR_S
-    life_h = np.nan_to_num(jobs.jct_s[rows], nan=0.0) / HOUR_S
+    jobs, rows, unit_s = outcome.jobs, outcome.rows, HOUR_S / unit.per_hour
+    arrival = ((jobs.arrival_s[rows] - _began_s(outcome)) / unit_s).tolist()
+    lives = (np.nan_to_num(jobs.jct_s[rows], nan=0.0) / unit_s).tolist()
     bars = [
-        Bar(_single(start), _single(start + life), row, f"<b>{name}</b><br>{life:.4g} h to its completion", height=0.22)
-        for row, (name, start, life) in enumerate(zip(names, arrival_h.tolist(), life_h.tolist(), strict=True))
+        Bar(
+            _single(start),
+            _single(start + life),
+            row,
+            f"<b>{name}</b><br>{life:.4g} {unit.name} to its completion",
+            height=0.22,
+        )
+        for row, (name, start, life) in enumerate(zip(names, arrival, lives, strict=True))
     ]
     return BarSeries("from arrival to completion", PALE, bars)
 
 
-def _runs_on(outcome: RunResult, j: int, names: Sequence[str]) -> BarSeries:
+def _runs_on(outcome: RunResult, j: int, names: Sequence[str], unit: TimeUnit) -> BarSeries:
     """Intervals in which jobs ran on GPU type j."""
-    began_s, place = _began_s(outcome), {row: i for i, row in enumerate(outcome.rows.tolist())}
+    began_s, unit_s = _began_s(outcome), HOUR_S / unit.per_hour
+    place = {row: i for i, row in enumerate(outcome.rows.tolist())}
     gpu_type = escape(outcome.gpu_types[j])
     bars = [
         Bar(
-            _single((span.began_s - began_s) / HOUR_S),
-            _single((span.ended_s - began_s) / HOUR_S),
+            _single((span.began_s - began_s) / unit_s),
+            _single((span.ended_s - began_s) / unit_s),
             place[span.row],
             f"<b>{names[place[span.row]]}</b><br>{int(outcome.configuration_gpus[span.configuration])} of {gpu_type}"
-            f" for {(span.ended_s - span.began_s) / HOUR_S:.4g} h",
+            f" for {(span.ended_s - span.began_s) / unit_s:.4g} {unit.name}",
         )
         for span in outcome.spans
         if outcome.configuration_type[span.configuration] == j
@@ -253,9 +268,9 @@ def _began_s(outcome: RunResult) -> float:
     return float(outcome.jobs.arrival_s[0]) if len(outcome.jobs.names) else 0.0
 
 
-def _single(hours: float) -> float:
+def _single(value: float) -> float:
     """Six digits, which is a second in a month and halves the file."""
-    return float(f"{hours:.6g}")
+    return float(f"{value:.6g}")
 
 
 def _cut(name: str, most: int = 28) -> str:

@@ -2,14 +2,15 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
 
 from simulation.results.comparison import Comparison
+from simulation.results.time_units import HOURS, unit_of
 from simulation.traces.motley_csv import as_text
 
 Number = float | int | None
@@ -17,25 +18,34 @@ Number = float | int | None
 
 @dataclass(frozen=True)
 class Column:
-    """A metric that is compared: name, title, unit, and whether less or more is better."""
+    """A metric that is compared: name, title, unit, whether less or more is better, and the unit's number per hour."""
 
     figure: str
     title: str
     unit: str = ""
     better: Literal["less", "more"] | None = None
+    scale: float = 1.0
+
+    def in_unit_of(self, hours: Iterable[Number]) -> "Column":
+        """The column in the unit in which these times are compared, if it is of times in hours."""
+        if self.unit != HOURS.name:
+            return self
+        unit = unit_of(hours)
+        return replace(self, unit=unit.name, scale=unit.per_hour)
 
     def words(self, value: Number) -> str:
         if value is None:
             return "-"
         if self.unit == "%":
             return f"{100 * value:.1f}"
+        value = self.scale * value
         whole = float(value).is_integer() or abs(value) >= 1e4
         return f"{value:,.0f}" if whole else f"{value:#.4g}".rstrip(".")
 
     def deviation_words(self, spread: "SeedStatistics") -> str:
         """Standard deviation with as many decimals as the mean."""
         _, _, decimals = self.words(spread.mean).partition(".")
-        scale = 100 if self.unit == "%" else 1
+        scale = 100 if self.unit == "%" else self.scale
         return f"{scale * (spread.deviation or 0):.{len(decimals)}f}"
 
     @property
@@ -111,8 +121,9 @@ def ratios(comparison: Comparison, column: Column) -> dict[str, SeedStatistics]:
 
 
 def told_columns(of_policies: Mapping[str, Mapping[str, SeedStatistics]]) -> list[Column]:
-    """Columns with a value other than 0 for some policy."""
-    return [c for c in COLUMNS if any(figures[c.figure].mean for figures in of_policies.values())]
+    """Columns with a value other than 0 for some policy; times in the unit in which they are compared."""
+    means = {c: [figures[c.figure].mean for figures in of_policies.values()] for c in COLUMNS}
+    return [c.in_unit_of(values) for c, values in means.items() if any(values)]
 
 
 def best(column: Column, of_policies: Mapping[str, Mapping[str, SeedStatistics]]) -> Number:

@@ -1,5 +1,6 @@
 """Pages of the policy lab: the form, the runs and the result of one."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +79,7 @@ def test_the_form_asks_for_a_run_and_its_page_shows_the_result(lab: Lab, page: C
     ):
         assert words in html, words
     assert html.index("Error of the simulation") < html.index("Comparison")
+    assert re.search(r'data-label="srtf">\s*(\d+ (d|h|min|s) ?)+', html), "a time in words, beside its policy"
 
 
 def test_an_uploaded_trace_is_simulated_and_its_names_are_text(lab: Lab, page: Client) -> None:

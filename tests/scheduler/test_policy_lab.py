@@ -166,9 +166,10 @@ def test_limits_of_absent_teams_and_types_are_left_out() -> None:
             ("video", "a100"): QuotaWords("video", "a100", 4, None, 1),
         },
         {"speech": BudgetWords("speech", 9.0, "week")},
+        most_gpus={"vision": 16, "speech": 8},
     )
     words = limits.words(teams={"vision"}, gpu_types=["a100"])
-    assert words == ("vision:a100=4,video:a100=4::1", None, None)
+    assert words == ("vision=16", "vision:a100=4,video:a100=4::1", None, None)
 
 
 def test_more_nodes_are_simulated_beside_those_there_are(cluster: Lab) -> None:

@@ -112,6 +112,14 @@ def number(value: float | None, form: str = "{:.3g}") -> str:
     return "" if value is None else form.format(value)
 
 
+def hours(value: float | None) -> str:
+    """Time of so many hours in one unit, with three digits: `1.64h`, `12.5m`, `98.4s`; empty if it is not known."""
+    if value is None:
+        return ""
+    unit, per_hour = next(((unit, per) for unit, per in (("h", 1), ("m", 60)) if value * per >= 1), ("s", 3600))
+    return f"{value * per_hour:.3g}{unit}"
+
+
 def gib(mib: int) -> str:
     return f"{mib / 1024:.0f} GiB"
 

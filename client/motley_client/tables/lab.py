@@ -8,13 +8,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from motley_client.responses import LabRun
-from motley_client.tables.format import Cell, age, number, table
+from motley_client.tables.format import Cell, age, hours, number, table
 
 FIGURES = {
-    "avg_jct_h": "MEAN JCT H",
-    "p99_jct_h": "P99 JCT H",
-    "queueing_h": "NOT RUNNING H",
-    "makespan_h": "MAKESPAN H",
+    "avg_jct_h": "MEAN JCT",
+    "p99_jct_h": "P99 JCT",
+    "queueing_h": "NOT RUNNING",
+    "makespan_h": "MAKESPAN",
     "utilization": "GPUS BUSY",
     "restarts_per_job": "RESTARTS",
     "overhead": "OVERHEAD",
@@ -57,8 +57,8 @@ def lab_run_details(run: LabRun) -> RenderableType:
     failed = [Text(f"{one['policy']}: {one['failed']}") for one in result["policies"] if one["failed"]]
     return Group(
         table(("POLICY", *FIGURES.values()), rows, empty=""),
-        table(("POLICY", "TEAM", "JOBS", "MEAN JCT H", "CHANGE"), _changes(result, "team"), empty=""),
-        table(("POLICY", "GPUS OF A JOB", "JOBS", "MEAN JCT H", "CHANGE"), _changes(result, "size"), empty=""),
+        table(("POLICY", "TEAM", "JOBS", "MEAN JCT", "CHANGE"), _changes(result, "team"), empty=""),
+        table(("POLICY", "GPUS OF A JOB", "JOBS", "MEAN JCT", "CHANGE"), _changes(result, "size"), empty=""),
         *failed,
         Text(result["summary"]),
     )
@@ -67,14 +67,14 @@ def lab_run_details(run: LabRun) -> RenderableType:
 def _changes(result: Mapping[str, Any], kind: str) -> list[tuple[Cell, ...]]:
     """Rows of the groups of each policy, by `team` or `size`."""
     return [
-        (one["policy"], group[kind], str(group["jobs"]), number(group["avg_jct_h"]), _change(group["change"]))
+        (one["policy"], group[kind], str(group["jobs"]), hours(group["avg_jct_h"]), _change(group["change"]))
         for one in result["policies"]
         for group in one.get(f"{kind}s", ())
     ]
 
 
 def _figures(figures: Mapping[str, float | None]) -> tuple[Cell, ...]:
-    return tuple(number(figures.get(name)) for name in FIGURES)
+    return tuple((hours if name.endswith("_h") else number)(figures.get(name)) for name in FIGURES)
 
 
 def _change(change: float | None) -> str:
