@@ -12,6 +12,8 @@ CAUSES = {
     "starting": "processes start, where needed after others have left its GPUs",
     "running": "processes run",
     "stopping": "job saving its work",
+    "expected-wait": "to the median of its forecast start",
+    "expected-run": "to the median of its forecast end",
 }
 
 
@@ -31,6 +33,10 @@ class StateSpan:
     @property
     def cause(self) -> str:
         return CAUSES[self.state]
+
+    @property
+    def words(self) -> str:
+        return self.state.replace("-", " ")
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,15 @@ def _state_ends(attempts: Iterable[Attempt], end: datetime) -> Iterator[tuple[st
         if attempt.started_at:
             yield "running", attempt.stopping_at or over, attempt.number
         yield "stopping", over, attempt.number
+
+
+def expected_spans(now: datetime, starts_at: datetime | None, ends_at: datetime | None) -> list[StateSpan]:
+    """What is to come by these moments of a forecast: the wait to its start, and the run; none without an end."""
+    if ends_at is None or ends_at <= now:
+        return []
+    start = min(max(starts_at or now, now), ends_at)
+    coming = [StateSpan("expected-wait", now, start), StateSpan("expected-run", start, ends_at)]
+    return [span for span in coming if span.seconds]
 
 
 def bar_segments(

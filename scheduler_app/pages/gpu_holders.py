@@ -1,7 +1,7 @@
 """Holders of the GPUs that a waiting job may use: by GPU type, the teams whose jobs hold them."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -53,17 +53,13 @@ def read_gpu_holders(job: Job, gpu_types: Collection[str], user: User) -> list[H
     return held_types(counts, held, first=job.team.name)
 
 
-def held_types(counts: Iterable[GpuCounts], held: Mapping[tuple[str, str], int], *, first: str) -> list[HeldType]:
+def held_types(counts: Collection[GpuCounts], held: Mapping[tuple[str, str], int], *, first: str) -> list[HeldType]:
     """By type, the holders in one order: the first one, then by name, and last those that are not named."""
     names = sorted({name for _, name in held}, key=lambda name: (name != first, name == OTHERS, name))
-    return [
-        HeldType(
-            one.gpu_type, one.total, one.idle, _side_by_side([held.get((one.gpu_type, n), 0) for n in names], names)
-        )
-        for one in counts
-    ]
+    gpus = {one.gpu_type: [held.get((one.gpu_type, name), 0) for name in names] for one in counts}
+    return [HeldType(one.gpu_type, one.total, one.idle, _side_by_side(names, gpus[one.gpu_type])) for one in counts]
 
 
-def _side_by_side(gpus: Sequence[int], names: Sequence[str]) -> list[Holder]:
+def _side_by_side(names: Sequence[str], gpus: Sequence[int]) -> list[Holder]:
     columns = enumerate(zip(names, gpus, accumulate(gpus, initial=0), strict=False))
     return [Holder(name, n, before, tint % len(OKABE_ITO)) for tint, (name, n, before) in columns if n]

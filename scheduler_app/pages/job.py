@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from itertools import groupby
 from pprint import pformat
 from typing import Any
@@ -34,8 +35,10 @@ from scheduler_app.explain.remaining_work import remaining_work
 from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.explain.timeline import (
     CAUSES,
+    StateSpan,
     axis_ticks,
     bar_segments,
+    expected_spans,
     restarts_of,
     seconds_by_gpus,
     seconds_by_state,
@@ -43,7 +46,7 @@ from scheduler_app.explain.timeline import (
 )
 from scheduler_app.explain.what_if import WouldStart, what_would_start
 from scheduler_app.gpu_watch.history import course_of_attempt, energy_j, latest_watched, summaries
-from scheduler_app.job_forecasts.showing import read_forecast, why_none
+from scheduler_app.job_forecasts.showing import ShownForecast, read_forecast, why_none
 from scheduler_app.models import Round
 from scheduler_app.pages.base import SignedInRequest, emulated_nodes
 from scheduler_app.pages.gpu_charts import gpu_figures
@@ -82,23 +85,30 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         raise Http404
     attempts, now = list(seen.attempts.all()), timezone.now()
     spans, styles = state_spans(seen, attempts, now), read_gpu_styles()
-    emulated = emulated_nodes()
+    forecast, emulated = read_forecast(seen), emulated_nodes()
+    coming = _coming(forecast, now) if forecast else []
     context = {
         "job": seen,
         "attempts": attempts,
         "latest": attempts[-1] if attempts else None,
-        "segments": bar_segments(spans, attempts, styles),
-        "ticks": axis_ticks(spans),
+        "segments": bar_segments([*spans, *coming], attempts, styles),
+        "ticks": axis_ticks([*spans, *coming]),
+        "coming": coming,
         "on_types": [(name, seconds, styles[name]) for name, seconds in seconds_by_gpus(spans, attempts).items()],
         "restarts": restarts_of(seen, spans, attempts),
         "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
-        "forecast": read_forecast(seen),
+        "forecast": forecast,
         "larger": read_larger_requests(seen),
         "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
         "tab": tab,
         "tabs": list(TABS),
     }
     return render(request, f"scheduler_app/job/{tab}.html", context | TABS[tab](request, seen, attempts))
+
+
+def _coming(forecast: ShownForecast, now: datetime) -> list[StateSpan]:
+    """What the medians of its forecast expect from now on; nothing where they are past."""
+    return expected_spans(now, forecast.start.median if forecast.start else None, forecast.finish.median)
 
 
 def _archived(request: SignedInRequest, pk: UUID) -> HttpResponse:

@@ -12,6 +12,7 @@ from scheduler_app.explain.timeline import (
     Restarts,
     axis_ticks,
     bar_segments,
+    expected_spans,
     restarts_of,
     seconds_by_gpus,
     state_spans,
@@ -87,6 +88,21 @@ def test_a_bar_is_filled_and_names_attempts_gpus_and_moves():
     assert sum(piece.width for piece in segments) == pytest.approx(100, abs=0.1)
     running = [(piece.label, piece.style, piece.is_move) for piece in segments if piece.span.state == "running"]
     assert running == [("1: 1 x V100", "gpu-type-2", False), ("2: 2 x A100", "gpu-type-0", True)]
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "expected"),
+    [
+        (20, 50, [("expected-wait", 10), ("expected-run", 30)]),
+        (None, 50, [("expected-run", 40)]),
+        (5, 50, [("expected-run", 40)]),  # it should have started: it starts now
+        (20, 8, []),
+        (20, None, []),
+    ],
+)
+def test_what_is_to_come_is_drawn_up_to_the_forecast_end(starts, ends, expected):
+    moments = (None if second is None else at(second) for second in (starts, ends))
+    assert [(span.state, span.seconds) for span in expected_spans(at(10), *moments)] == expected
 
 
 def test_seconds_are_counted_by_gpu_type_and_restarts_are_told():
