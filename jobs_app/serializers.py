@@ -87,6 +87,14 @@ class ReasonAnswer(serializers.Serializer[Any]):
     numbers = serializers.DictField()
 
 
+class RanOnAnswer(serializers.Serializer[Any]):
+    """GPUs of the latest attempt of a job that has ended."""
+
+    gpu_type = serializers.CharField()
+    gpu_count = serializers.IntegerField()
+    nodes = serializers.ListField(child=serializers.CharField())
+
+
 class ProgressAnswer(serializers.Serializer[Any]):
     step = serializers.IntegerField()
     total_steps = serializers.IntegerField(allow_null=True)
@@ -107,6 +115,7 @@ class JobAnswer(serializers.ModelSerializer[Job]):
     gpu_type = serializers.SerializerMethodField()
     gpu_count = serializers.SerializerMethodField()
     nodes = serializers.SerializerMethodField()
+    ran_on = serializers.SerializerMethodField()
     progress = serializers.SerializerMethodField()
     work_lost_gpu_seconds = serializers.FloatField(source="work_lost_gpu_s")
     spec = serializers.SerializerMethodField()
@@ -131,6 +140,7 @@ class JobAnswer(serializers.ModelSerializer[Job]):
             "gpu_type",
             "gpu_count",
             "nodes",
+            "ran_on",
             "progress",
             "exit_code",
             "work_lost_gpu_seconds",
@@ -153,6 +163,13 @@ class JobAnswer(serializers.ModelSerializer[Job]):
     def get_nodes(self, job: Job) -> list[str]:
         attempt = self._live(job)
         return list(attempt.nodes) if attempt else []
+
+    @extend_schema_field(RanOnAnswer(allow_null=True, help_text="Null: it has not ended, or has never started."))
+    def get_ran_on(self, job: Job) -> dict[str, Any] | None:
+        latest = max(job.attempts.all(), key=lambda attempt: attempt.number, default=None) if job.is_final else None
+        if latest is None:
+            return None
+        return {"gpu_type": latest.gpu_type.name, "gpu_count": latest.gpu_count, "nodes": list(latest.nodes)}
 
     @extend_schema_field(ProgressAnswer)
     def get_progress(self, job: Job) -> dict[str, Any]:

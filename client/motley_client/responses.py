@@ -37,6 +37,14 @@ class Reason(TypedDict):
     numbers: dict[str, float]
 
 
+class RanOn(TypedDict):
+    """GPUs of the latest attempt of a job that has ended."""
+
+    gpu_type: str
+    gpu_count: int
+    nodes: list[str]
+
+
 class Progress(TypedDict):
     step: int
     total_steps: int | None
@@ -118,6 +126,8 @@ class Job(TypedDict):
     gpu_type: str | None
     gpu_count: int
     nodes: list[str]
+    ran_on: NotRequired["RanOn | None"]
+    """Of a job that has ended."""
     progress: Progress | None
     work_lost_gpu_seconds: float
     exit_code: int | None

@@ -17,6 +17,10 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
     def live(self) -> "AttemptQuerySet":
         return self.exclude(state=Attempt.State.ENDED)
 
+    def live_or_latest(self) -> "AttemptQuerySet":
+        """Attempts that have not ended, and the latest of each job."""
+        return self.filter(~models.Q(state=Attempt.State.ENDED) | models.Q(number=models.F("job__attempt_count")))
+
     def at_engine(self) -> "AttemptQuerySet":
         """Attempts that have been sent to an engine and have not ended."""
         return self.filter(state__in=Attempt.AT_ENGINE)

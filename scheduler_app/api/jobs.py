@@ -87,7 +87,7 @@ class JobViewSet(ShowMany[Job], viewsets.GenericViewSet[Job]):
 
     def get_queryset(self) -> JobQuerySet:
         jobs = jobs_seen_by(self.request).select_related("team", "owner", "code").defer("code__diff")
-        attempts = Attempt.objects.live() if self.action == "list" else Attempt.objects.all()
+        attempts = Attempt.objects.live_or_latest() if self.action == "list" else Attempt.objects.all()
         return jobs.prefetch_related(Prefetch("attempts", attempts.select_related("gpu_type")), "needs")
 
     def get_serializer_class(self) -> type[BaseSerializer[Job]]:

@@ -60,6 +60,13 @@ def test_ps_says_what_a_person_wants_to_know(service: Live, motley: Motley) -> N
         assert words in lines[1]
 
 
+def test_ps_says_of_a_job_that_has_ended_on_which_gpus_it_ran(service: Live, motley: Motley) -> None:
+    job = service.add("resnet", state=State.SUCCEEDED, finished_at=timezone.now(), attempt_count=1)
+    service.attempt(job, gpu_count=4, state="ended", outcome="succeeded", ended_at=timezone.now())
+    assert "4 a100" in motley("ps", "--all").stdout
+    assert motley("ps", "--all", "-o", "type,nodes").stdout.split() == ["TYPE", "NODES", "a100", "n1"]
+
+
 def test_ps_says_why_a_job_waits_and_for_what(service: Live, motley: Motley) -> None:
     service.lab.node("n2", "v100")
     reasons = [{"code": "insufficient_gpus", "detail": "needs 8, 3 are free", "numbers": {}}]

@@ -153,6 +153,7 @@ def test_an_array_is_all_of_its_members(service: Live, motley: Motley) -> None:
     result = motley("submit", "--name", "sweep", "--gpus", "1", "--array", "0-4%2", "--", "true")
     assert "the first of the array" in result.stdout
     arrays = {job.array for job in service.jobs}
+    assert {f"motley cancel  {array.pk}" in result.stdout for array in arrays if array} == {True}
     assert (len(service.jobs), [array.at_a_time for array in arrays if array]) == (5, [2])
 
 

@@ -40,6 +40,19 @@ def jobs(cluster: Lab) -> dict[str, Job]:
     return found | {"running": running}
 
 
+def test_a_job_that_has_ended_is_listed_with_the_gpus_of_its_last_run(
+    cluster: Lab, jobs: dict[str, Job], ada: APIClient
+) -> None:
+    job = jobs["Resnet"]
+    for name, gpus, node in (("a100", 1, "n1"), ("t4", 2, "t1")):
+        ran = {"gpu_type": GpuType.objects.get(name=name), "gpu_count": gpus, "nodes": [node]}
+        cluster.attempt(job, state=Attempt.State.ENDED, outcome="succeeded", ended_at=timezone.now(), **ran)
+    Job.objects.filter(pk=job.pk).update(attempt_count=2)
+    ran_on = {one["name"]: one["ran_on"] for one in ada.get("/api/v1/jobs").json()["results"]}
+    assert ran_on["Resnet"] == {"gpu_type": "t4", "gpu_count": 2, "nodes": ["t1"]}
+    assert (ran_on["running"], ran_on["resnet-2"]) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [

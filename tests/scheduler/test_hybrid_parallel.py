@@ -103,7 +103,7 @@ def test_fewer_replicas_are_proposed_where_these_would_start_it(lab: Lab) -> Non
     ("size", "pointer", "remedy"),
     [
         ({"replicas": 3, "gpus_per_replica": {"v100": 4}}, "/replicas", "2 replicas of 4 V100"),
-        ({"replicas": 1, "gpus_per_replica": {"h100": 2}}, "/gpus_per_replica", "there is v100"),
+        ({"replicas": 1, "gpus_per_replica": {"h100": 2}}, "/gpus_per_replica", "there is V100"),
         ({"replicas": 1, "gpus_per_replica": 16}, "/gpus_per_replica", "0 replicas of 16 V100"),
     ],
 )

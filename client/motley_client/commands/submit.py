@@ -218,8 +218,10 @@ def _announce(job: Job) -> None:
     say(f"Submitted {sanitized(job['name'])} ({job['id']}){array}, {job['state']}.")
     if job["reason"] == "budget":
         say(sanitized(job["message"]))
-    for verb, purpose in (("logs -f", "follow its log"), ("show", "show its state"), ("cancel", "cancel it")):
-        say(f"  motley {verb:7} {job['id']}   {purpose}")
+    whole, log = (job["array"], "follow the log of its first task") if job["array"] else (job["id"], "follow its log")
+    say(f"  motley logs -f {job['id']}   {log}")
+    for verb, purpose in (("show", "show its state"), ("cancel", "cancel it")):
+        say(f"  motley {verb:7} {whole}   {purpose}")
 
 
 def _announce_batch(ids: list[str]) -> None:

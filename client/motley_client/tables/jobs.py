@@ -114,11 +114,16 @@ def job_details(
         ("finished", when(job["finished_at"], now)),
         ("exit code", number(job["exit_code"], "{}")),
         *(_watched(watched, now) if watched else []),
-        ("work lost", f"{job['work_lost_gpu_seconds']:.0f} GPU-seconds" if job["work_lost_gpu_seconds"] else ""),
+        ("work lost", _work_lost(job["work_lost_gpu_seconds"])),
     ]
     attempts = [Text(""), attempts_table(job["attempts"], now=now)] if job["attempts"] else []
     gpus_read = [Text(""), gpus_table(watched)] if watched else []
     return Group(key_values(lines), *attempts, *gpus_read)
+
+
+def _work_lost(gpu_s: float) -> str:
+    amount = f"{gpu_s:.2g}" if gpu_s < 10 else f"{gpu_s:,.0f}"
+    return f"{amount} GPU-second{'' if amount == '1' else 's'}" if gpu_s else ""
 
 
 def _what_runs(spec: Mapping[str, Any]) -> list[tuple[str, Cell]]:
@@ -339,12 +344,14 @@ def _outlook(found: JobForecast | None, now: datetime) -> str:
 
 
 def gpus(job: Job) -> str:
-    """GPUs that the job holds: `4 a100`; if it holds none, those that it requests: `1-16 a100|v100`.
+    """GPUs that the job holds, or held last if it has ended: `4 a100`; else those that it requests: `1-16 a100|v100`.
 
     Of a hybrid-parallel job the replicas that it requests, and the GPUs of each: `1-4 x 2 a100|4 v100`.
     """
     if job["gpu_type"]:
         return f"{job['gpu_count']} {job['gpu_type']}"
+    if ran_on := job.get("ran_on"):
+        return f"{ran_on['gpu_count']} {ran_on['gpu_type']}"
     spec = job["spec"]
     asked, size = spec.get("replicas") or spec.get("gpus", 1), spec.get("gpus_per_replica")
     count = f"{asked.get('min')}-{asked.get('max')}" if isinstance(asked, dict) else str(asked)
