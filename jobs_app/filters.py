@@ -28,10 +28,10 @@ SEARCH = (
     "of the job's name, or the beginning or end of its id (at least 8 hexadecimal digits); `name[3]` is "
     "a task of an array."
 )
-NEWEST_COMMANDS = 5_000
+NEWEST_COMMANDS, MOST_COMMANDS = 5_000, 500
 COMMAND = (
     f"Text in the job's command, in any case. It is looked for in the newest {NEWEST_COMMANDS:,} jobs that match the "
-    "other filters."
+    f"other filters; the newest {MOST_COMMANDS} with it are found."
 )
 TAG = "A tag of the job, as `name=value` or `name`. Given several times, the job must have all of them."
 
@@ -170,8 +170,8 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
         """Bounded, for no index serves it; resolved to ids, so that commands are read once for several queries."""
         newest = jobs.order_by("-pk").values("pk")[:NEWEST_COMMANDS]
         words = Replace(Cast("command", TextField()), Value('", "'), Value(" "), output_field=TextField())
-        found = Job.objects.filter(pk__in=newest).order_by().alias(words=words)
-        return jobs.filter(pk__in=list(found.filter(words__icontains=_in_json(value)).values_list("pk", flat=True)))
+        alike = Job.objects.filter(pk__in=newest).alias(words=words).filter(words__icontains=_in_json(value))
+        return jobs.filter(pk__in=list(alike.order_by("-pk").values_list("pk", flat=True)[:MOST_COMMANDS]))
 
 
 def _in_json(text: str) -> str:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from simulation.clock.process_pool import RunUpdate
 from simulation.results.comparison import Comparison, RunResult
-from simulation.results.summary import Column, SeedStatistics, best, seed_statistics, told_columns
+from simulation.results.summary import UTILIZATION_NOTE, Column, SeedStatistics, best, seed_statistics, told_columns
 from simulation.scenario.generator_options import SIA, GeneratorOptions
 from simulation.traces.trace import Trace
 
@@ -44,6 +44,7 @@ def tell_figures(figures: Mapping[str, Any], *, as_json: bool) -> None:
         for part, number in inner:
             table.add_row(f"{name} {part}".strip(), _words(number))
     Console().print(table)
+    Console(soft_wrap=True).print(UTILIZATION_NOTE)
 
 
 def _words(value: object) -> str:
@@ -97,6 +98,7 @@ def tell_comparison(comparison: Comparison, folder: Path) -> None:
     out = Console(soft_wrap=True, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     if of_policies:
         out.print(table)
+        out.print(UTILIZATION_NOTE)
         if len(comparison.seeds) > 1:
             out.print(f"Means of {len(comparison.seeds)} seeds, ± the standard deviation between them.")
     if comparison.note:

@@ -19,6 +19,7 @@ from simulation.results.charts import (
 )
 from simulation.results.comparison import SEED, Comparison
 from simulation.results.summary import (
+    UTILIZATION_NOTE,
     Column,
     SeedStatistics,
     best,
@@ -171,7 +172,7 @@ def _charts(comparison: Comparison) -> list[str]:
     averages = _section("Average completion time", f"Shorter is better.{mean}", averages_chart(comparison))
     use = _section(
         "GPUs busy over time",
-        "Fraction of GPUs that are busy." + (" Means over the seeds." if several else ""),
+        f"Fraction of GPUs that are busy. {UTILIZATION_NOTE}" + (" Means over the seeds." if several else ""),
         utilization_chart(comparison),
     )
     return [averages, f"<div class=pair>{jct}{rho}</div>", use]

@@ -77,6 +77,11 @@ COLUMNS = (
 )
 
 
+UTILIZATION_NOTE = (
+    "Utilization is a mean over the makespan: after the last arrival a few long jobs may keep few GPUs busy for long."
+)
+
+
 @dataclass(frozen=True)
 class SeedStatistics:
     """A metric over seeds: mean and, with several seeds, standard deviation."""

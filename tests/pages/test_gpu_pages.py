@@ -65,7 +65,7 @@ def test_the_page_of_a_job_shows_its_gpus_over_its_run(attempt: Attempt, read: A
 
 def test_a_job_without_readings_says_so(decided: Any, read: Any) -> None:
     job = Attempt.objects.live().order_by("pk")[0].job_id
-    assert "Nothing was read of its GPUs yet." in read("job", job, tab="gpus")
+    assert "There are no readings of its GPUs yet." in read("job", job, tab="gpus")
 
 
 def test_the_page_of_a_job_says_that_its_gpus_are_idle(attempt: Attempt, read: Any) -> None:

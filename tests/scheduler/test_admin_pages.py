@@ -161,6 +161,11 @@ def test_a_node_is_cordoned_with_a_reason(admin: Client) -> None:
     assert (node.state, node.reason) == (Node.State.CORDONED, "new driver")
 
 
+def test_the_list_of_nodes_says_what_keeps_jobs_away_in_one_column(admin: Client) -> None:
+    Node.objects.update(state=Node.State.CORDONED, reason="new driver", health=Node.Health.SUSPECT, emulated=True)
+    assert says(admin.get(reverse("admin:cluster_app_node_changelist")), "cordoned, suspect, emulated: new driver")
+
+
 def test_the_reason_is_asked_for(admin: Client) -> None:
     answer = act(admin, "cluster_app_node", "cordon_nodes", Node.objects.get())
     assert says(answer, 'name="reason"')

@@ -173,7 +173,7 @@ def kept(
 @pytest.mark.usefixtures("plain_static")
 def test_how_good_forecasts_were_is_told_once_there_are_enough_outcomes(lab: Lab, client: Client) -> None:
     client.force_login(lab.user())
-    assert "No start and no end that was forecast has come yet." in client.get("/forecasts").content.decode()
+    assert "No start or end with a forecast has happened yet." in client.get("/forecasts").content.decode()
     for number in range(FEWEST - 1):
         kept(lab, number, true_s=360.0 if number % 3 else 1000.0)
     assert f"too few outcomes ({FEWEST - 1} of {FEWEST})" in client.get("/forecasts").content.decode()

@@ -64,6 +64,10 @@ def test_what_a_native_library_prints_is_no_part_of_the_result():
     assert (done.stdout, done.stderr) == ("ours\n", "native ")
 
 
+def test_the_table_says_over_what_time_utilization_is_a_mean(call, trace):
+    assert "Utilization is a mean over the makespan" in call(trace, "--policy", "fifo")[1]
+
+
 def test_one_json_object_has_every_figure(figures, trace):
     found = figures(trace, "--policy", "fifo")
     assert (found["jobs"], found["completed"], found["skipped"]) == (3, 3, 0)
