@@ -29,6 +29,7 @@ from motley_client.responses import (
     Event,
     Explanation,
     GpuType,
+    Invitation,
     Job,
     JobDetail,
     JobFolder,
@@ -541,6 +542,16 @@ class Client(Connection):
         """
         answer = self._json("PUT", url_path("teams", team, "members", username), json=without_empty({"lead": lead}))
         return cast("list[Member]", answer["members"])
+
+    def limit_members(self, team: str, *, max_gpus: int | None, idle_minutes: int | None) -> None:
+        """Set the limits of each member; None: no limit. Leads of the team and administrators only."""
+        limits = {"max_gpus_per_member": max_gpus, "idle_gpus_limit_min": idle_minutes}
+        self._send("PUT", url_path("teams", team, "member-limits"), json=limits)
+
+    def invite(self, team: str, username: str, *, email: str = "", lead: bool = False) -> Invitation:
+        """Invite a person into a team: only this answer contains the link. Leads and administrators only."""
+        body = {"username": username, "email": email, "lead": lead}
+        return cast("Invitation", self._json("POST", url_path("teams", team, "invitations"), json=body))
 
     def remove_member(self, team: str, username: str) -> None:
         """Remove a member, whose jobs go on. Leads of the team and administrators only."""

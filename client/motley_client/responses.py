@@ -586,6 +586,14 @@ class Member(TypedDict):
     waiting: int
 
 
+class Invitation(TypedDict):
+    """An invitation: the only response that contains its link, which is good for seven days."""
+
+    username: str
+    link: str
+    mailed: bool
+
+
 class Usage(TypedDict):
     """Usage of a team on a GPU type in one day, or in the month that begins with it."""
 

@@ -22,7 +22,7 @@ from scheduler_app.api.logs import LogView
 from scheduler_app.api.merged_log import MergedLogView
 from scheduler_app.api.report import ReportCsvView, ReportView
 from scheduler_app.api.sessions import SessionView
-from scheduler_app.api.team_members import TeamMembersView, TeamMemberView
+from scheduler_app.api.team_members import InvitationsView, MemberLimitsView, TeamMembersView, TeamMemberView
 from scheduler_app.api.timeline import TimelineView
 from scheduler_app.api.usage import UsageCsvView, UsageView
 
@@ -49,6 +49,8 @@ urlpatterns = [
     path("lab/runs/<int:pk>/apply", LabApplyView.as_view(), name="lab-run-apply"),
     path("teams/<str:name>/members", TeamMembersView.as_view(), name="team-members"),
     path("teams/<str:name>/members/<str:username>", TeamMemberView.as_view(), name="team-member"),
+    path("teams/<str:name>/member-limits", MemberLimitsView.as_view(), name="team-member-limits"),
+    path("teams/<str:name>/invitations", InvitationsView.as_view(), name="team-invitations"),
     path("usage", UsageView.as_view(), name="usage-report"),
     path("usage.csv", UsageCsvView.as_view(), name="usage-csv"),
     path("report.csv", ReportCsvView.as_view(), name="report-csv"),

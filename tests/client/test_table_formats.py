@@ -1,10 +1,10 @@
-"""Words of the command for when an event is expected."""
+"""Words of the command for when an event is expected, and for how long something takes."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from motley_client.tables.format import by_clock, interval
+from motley_client.tables.format import by_clock, hours, interval
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -35,3 +35,10 @@ def test_times_that_read_the_same_are_one():
     clock = f"{NOW.astimezone():%H:%M}"
     assert by_clock(of(1, 5, 40), NOW) == f"at about {clock}"
     assert by_clock(of(1, 5, 90), NOW).startswith(f"at {clock} ({clock} to ")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0.02734, "1.64m"), (0.0125, "45s"), (3.25, "3.25h"), (0.0, "0s"), (None, "")]
+)
+def test_a_time_is_told_in_the_largest_unit_of_which_it_has_one(value, words):
+    assert hours(value) == words

@@ -64,3 +64,20 @@ def test_an_administrator_retires_and_restores_a_team(team: Team, staff: Motley,
     assert Team.objects.exclude(retired_at=None).get() == team
     assert staff("team", "restore", team.name).exit_code == 0
     assert not Team.objects.exclude(retired_at=None).exists()
+
+
+def test_a_lead_invites_a_person(team: Team, motley: Motley) -> None:
+    invited = motley("team", "invite", team.name, "ivy", "--email", "ivy@example.org")
+    assert (invited.exit_code, "/invitation#" in invited.stdout) == (0, True), invited.stderr
+    assert "was not mailed" in invited.stderr
+    assert team.members.filter(username="ivy").exists()
+
+
+def test_a_lead_limits_members_and_what_is_not_given_stays(team: Team, motley: Motley) -> None:
+    said = motley("team", "limit", team.name, "--gpus", "4", "--idle", "60").stdout
+    assert said == "Each member of vision: GPUs 4 at most, minutes of idle GPUs 60 at most.\n"
+    said = motley("team", "limit", team.name, "--idle", "none").stdout
+    assert said == "Each member of vision: GPUs 4 at most, minutes of idle GPUs without a limit.\n"
+    team.refresh_from_db()
+    assert (team.max_gpus_per_member, team.idle_gpus_limit_min) == (4, None)
+    assert motley("team", "limit", team.name, "--gpus", "many").exit_code == 2

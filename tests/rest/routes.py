@@ -50,6 +50,7 @@ TARGET = {"kind": "webhook", "address": "https://example.org/hook", "events": ["
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
 HOUR = {"begins_at": TOMORROW.isoformat(), "ends_at": (TOMORROW + timedelta(hours=1)).isoformat()}
 WINDOW = {"reason": "fan", "nodes": ["n1"], **HOUR}
+MEMBER_LIMITS = {"max_gpus_per_member": 2, "idle_gpus_limit_min": None}
 OWN_JOB = Row(job=200, stranger=404, reader=200, member=200, clerk=200, staff=200)
 OWN_TEAM = Row(job=403, stranger=404, reader=200, member=200, clerk=200, staff=200)
 OWN_TOKEN = Row(job=403, stranger=404, reader=200, member=200, clerk=404, staff=404)
@@ -105,6 +106,8 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/teams/{name}/members": OWN_TEAM,
     "PUT /api/v1/teams/{name}/members/{username}": by_a_lead(body={"lead": True}, done=200),
     "DELETE /api/v1/teams/{name}/members/{username}": by_a_lead(done=204),
+    "PUT /api/v1/teams/{name}/member-limits": by_a_lead(body=MEMBER_LIMITS, done=200),
+    "POST /api/v1/teams/{name}/invitations": by_a_lead(body={"username": "ivy"}, done=201),
     "PUT /api/v1/teams/{name}/quotas/{gpu_type}": for_staff(body={"gpus": 2, "borrowing_limit": 1}),
     "DELETE /api/v1/teams/{name}/quotas/{gpu_type}": for_staff(done=204),
     "PUT /api/v1/teams/{name}/budget": for_staff(body={"gpu_hours": 500, "kind": "hard"}),

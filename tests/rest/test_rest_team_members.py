@@ -1,4 +1,6 @@
-"""Members of a team over REST: added, removed and made leads by its leads and by administrators."""
+"""Members of a team over REST: added, invited, limited and made leads by its leads and by administrators."""
+
+import re
 
 import pytest
 from django.contrib.auth.models import User
@@ -11,7 +13,8 @@ from jobs_app.models import Team
 from tests.rest_callers import Scope, caller
 from tests.service_lab import Lab
 
-MEMBERS = "/api/v1/teams/vision/members"
+TEAM = "/api/v1/teams/vision"
+MEMBERS = f"{TEAM}/members"
 
 
 @pytest.fixture
@@ -100,3 +103,32 @@ def test_a_role_that_is_refused_adds_nobody(team: Team, lea: APIClient) -> None:
     assert put(lea, "sam", lead="boss") == 422
     assert lea.delete(f"{MEMBERS}/sam").status_code == 404
     assert "sam" not in roles(team)
+
+
+def test_a_lead_invites_a_person_whose_link_is_told_once(team: Team, lea: APIClient) -> None:
+    answer = lea.post(f"{TEAM}/invitations", {"username": "ivy", "lead": True}, format="json")
+    invited = answer.json()
+    assert (answer.status_code, answer["Cache-Control"], invited["mailed"]) == (201, "no-store", False)
+    assert re.fullmatch(r"http://testserver/invitation#[\w-]{43}", invited["link"])
+    assert roles(team)["ivy"]
+    assert invited["link"].partition("#")[2] not in lea.get(MEMBERS).content.decode()
+
+
+def test_who_has_an_account_is_not_invited(team: Team, lea: APIClient) -> None:
+    answer = lea.post(f"{TEAM}/invitations", {"username": "sam"}, format="json")
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/username")
+    assert "There is an account sam: add it to the team" in answer.json()["detail"]
+
+
+def test_a_lead_limits_members_within_the_limit_of_the_team(team: Team, lea: APIClient) -> None:
+    Team.objects.filter(pk=team.pk).update(max_gpus=8)
+    limits = {"max_gpus_per_member": 4, "idle_gpus_limit_min": 60}
+    assert lea.put(f"{TEAM}/member-limits", limits, format="json").json() == limits
+    for change, pointer in (
+        ({"max_gpus_per_member": 9}, "/max_gpus_per_member"),
+        ({"idle_gpus_limit_min": 1}, "/idle_gpus_limit_min"),
+    ):
+        answer = lea.put(f"{TEAM}/member-limits", limits | change, format="json")
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
+    team.refresh_from_db()
+    assert (team.max_gpus_per_member, team.idle_gpus_limit_min) == (4, 60)

@@ -1,4 +1,4 @@
-"""Commands about teams: members and leads, retire and restore; `motley share` lists teams."""
+"""Commands about teams: members, leads, limits, invitations, retire and restore; `motley share` lists teams."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from motley_client.completion import teams
 from motley_client.lookup import connect
 from motley_client.responses import Member
 from motley_client.tables.account import members_table
-from motley_client.terminal import Output, OutputOption, emit, sanitized, say
+from motley_client.terminal import Output, OutputOption, emit, sanitized, say, warn
 
 team = typer.Typer(no_args_is_help=True, help="List, add and remove members of a team, and name its leads.")
 TeamArgument = Annotated[str, typer.Argument(metavar="TEAM", help="Name of the team.", autocompletion=teams)]
@@ -62,6 +62,42 @@ def end_lead(context: typer.Context, name: TeamArgument, person: PersonArgument)
 
 
 @team.command()
+def invite(
+    context: typer.Context,
+    name: TeamArgument,
+    person: PersonArgument,
+    *,
+    email: Annotated[str, typer.Option(help="Where the invitation is sent, if the site sends mail.")] = "",
+    lead: Annotated[bool, typer.Option("--lead", help="As a lead, who manages members and their limits.")] = False,
+) -> None:
+    """Invite a person without an account, and print the link, once. Leads of the team and administrators only."""
+    with connect(context) as client:
+        made = client.invite(name, person, email=email, lead=lead)
+    say(made["link"])
+    sent = f"was mailed to {email}" if made["mailed"] else "was not mailed: give it to the person"
+    warn(sanitized(f"The link of {made['username']} is good for seven days, and never shown again. It {sent}."))
+
+
+@team.command()
+def limit(
+    context: typer.Context,
+    name: TeamArgument,
+    *,
+    gpus: Annotated[str | None, typer.Option(help="Most GPUs of one member at once, or none.")] = None,
+    idle: Annotated[
+        str | None, typer.Option(metavar="MINUTES", help="Without use of its GPUs, after which a job stops, or none.")
+    ] = None,
+) -> None:
+    """Limit the members of a team; what is not given stays. Leads of the team and administrators only."""
+    with connect(context) as client:
+        now = client.team(name)
+        most = _number("--gpus", gpus, now["max_gpus_per_member"])
+        minutes = _number("--idle", idle, now.get("idle_gpus_limit_min"))
+        client.limit_members(name, max_gpus=most, idle_minutes=minutes)
+    say(sanitized(f"Each member of {name}: GPUs {_told(most)}, minutes of idle GPUs {_told(minutes)}."))
+
+
+@team.command()
 def retire(context: typer.Context, name: TeamArgument) -> None:
     """Retire a team without unfinished jobs: nothing can be submitted for it. Administrators only."""
     with connect(context) as client:
@@ -75,6 +111,19 @@ def restore(context: typer.Context, name: TeamArgument) -> None:
     with connect(context) as client:
         client.restore_team(name)
     say(sanitized(f"The team {name} may submit jobs again."))
+
+
+def _number(option: str, text: str | None, present: int | None) -> int | None:
+    """What was given; `none`: no limit."""
+    if text is None or text == "none":
+        return present if text is None else None
+    if not text.isdecimal():
+        raise typer.BadParameter("write a whole number, or none", param_hint=option)
+    return int(text)
+
+
+def _told(limit: int | None) -> str:
+    return "without a limit" if limit is None else f"{limit} at most"
 
 
 def _member(members: list[Member], person: str) -> Member | None:
