@@ -5,6 +5,9 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime, timedelta
+from functools import cache
 from heapq import nlargest
 from operator import itemgetter
 from pathlib import Path
@@ -13,7 +16,7 @@ import hypothesis
 import pytest
 from django.conf import settings as service_settings
 from django.db import connection
-from pytest_django import Settings
+from pytest_django import DjangoDbBlocker, Settings
 from rest_framework.test import APIClient
 
 from cluster_app.acceptance import ACCEPTANCE
@@ -22,11 +25,14 @@ from cluster_app.services import add_node
 from engines.accounts import account_name, ensure_account
 from engines.local.host_setup import ensure_runtime
 from engines.slurm.private_cluster import PrivateCluster
+from engines.supervision.container_runtime import find_runtime
 from scheduler_app.operations.host_setup import JOB_USER, SYSTEM_STATE
 from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.round import engine_registry as fleet
+from scheduler_app.round.lease import Loop, lease_renewed
 from tests.engines.slurm_cluster import restore, slurm_cluster  # noqa: F401 - a fixture
 from tests.hypothesis_examples import USUAL
+from tests.migrated_database import copy_migrated_database, copy_migrated_file
 from tests.service_lab import Lab
 
 TESTS = Path(__file__).parent
@@ -73,6 +79,8 @@ SLOW = (
 ON_POSTGRESQL = ("cluster", "config", "jobs", "pages", "rest", "scheduler", "security")
 """Folders whose tests are run on PostgreSQL, too; the Makefile names them to pytest."""
 
+FOUND_RUNTIME = cache(find_runtime)
+"""To ask Podman takes as long as a small test; this machine's answer stays the same."""
 WORTH_A_LIST_S, MODULES_LISTED = 300, 30
 
 hypothesis.settings.register_profile("any machine", deadline=None)  # a busy one is no fault of an example
@@ -176,6 +184,13 @@ def engine_root() -> Iterator[Path]:
         shutil.rmtree(root, ignore_errors=True)
 
 
+def renewed_outside_transactions(
+    holder: str, now: datetime, loop: Loop, **limits: timedelta
+) -> AbstractContextManager[None]:
+    """No renewal inside of a test's transaction: its thread would wait for the row that the transaction has written."""
+    return nullcontext() if connection.in_atomic_block else lease_renewed(holder, now, loop, **limits)
+
+
 @pytest.fixture
 def lab(
     db: None, settings: Settings, engine_root: Path, job_user: str, monkeypatch: pytest.MonkeyPatch
@@ -185,6 +200,8 @@ def lab(
     Its rounds last a second: on a busy machine some would run into their time limit, whose clock stands still here.
     """
     monkeypatch.setattr("allocation.time_budget.now_s", lambda: 0.0)
+    monkeypatch.setattr("engines.local.engine.find_runtime", FOUND_RUNTIME)
+    monkeypatch.setattr("scheduler_app.round.tick.lease_renewed", renewed_outside_transactions)
     settings.MOTLEY_ENGINE_ROOT, settings.MOTLEY_JOB_USER, settings.MOTLEY_JOB_PATH = engine_root, job_user, ""
     fleet.engine_over.cache_clear()
     lab = Lab(engine_root)
@@ -232,11 +249,26 @@ def job_python(runtime: Path, lab: Lab, settings: Settings) -> Path:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(
-    django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory
+    django_db_modify_db_settings_parallel_suffix: None,
+    tmp_path_factory: pytest.TempPathFactory,
+    django_db_blocker: DjangoDbBlocker,
 ) -> None:
     """SQLite in a file, as in the service: threads that share one in memory do not wait for each other's locks."""
+    columns, of_worker = connection.settings_dict, tmp_path_factory.getbasetemp()
     if connection.vendor == "sqlite":
-        connection.settings_dict["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "motley.sqlite3")
+        columns["TEST"]["NAME"] = str(of_worker / "motley.sqlite3")
+        copy_migrated_file(of_worker / "motley.sqlite3")
+    else:
+        columns["TEST"]["NAME"] = columns["TEST"]["NAME"] or f"test_{columns['NAME']}"
+        shared = of_worker.parent if "PYTEST_XDIST_WORKER" in os.environ else of_worker
+        with django_db_blocker.unblock():
+            copy_migrated_database(columns["TEST"]["NAME"], shared=shared / "database")
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb() -> bool:
+    """The database is a copy of a migrated one; it goes with its folder, or with its server."""
+    return True
 
 
 @pytest.fixture(scope="session", autouse=True)

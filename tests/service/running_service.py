@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 
 from tests.deployment import ROOT, Deployment, kill_all, wait_for
+from tests.migrated_database import copy_migrated_file
 from tests.private_servers import free_port
 
 
@@ -122,10 +123,7 @@ def a_service(*, prepared: Path | None = None, **environment: str) -> Iterator[S
 def prepare_data_folder(folder: Path) -> Path:
     """A data folder as `make run` leaves it before the first account: a migrated database and the static files."""
     service = Service(folder)
-    service.python(
-        "from django.core.management import call_command\n"
-        "from scheduler_app.operations.host_setup import collect_static_files\n"
-        "call_command('migrate', verbosity=0)\n"
-        "collect_static_files()"
-    )
+    service.var.mkdir(mode=0o700)
+    copy_migrated_file(service.var / "motley.sqlite3")
+    service.python("from scheduler_app.operations.host_setup import collect_static_files\ncollect_static_files()")
     return service.var
