@@ -144,3 +144,12 @@ ROUTES: dict[str, Row] = {
     "DELETE /api/v1/tokens/{id}": Row(job=403, stranger=404, reader=403, member=204, clerk=404, staff=404),
     "GET /api/v1/me": for_all(),
 }
+
+
+def resource_of(route: str) -> str:
+    """First part of its path: "jobs" of "GET /api/v1/jobs/{id}"."""
+    return route.split("/")[3]
+
+
+RESOURCES = tuple(dict.fromkeys(map(resource_of, ROUTES)))
+"""Tests of all routes make one world for each of them: each route undoes what it did."""

@@ -9,7 +9,7 @@ from django.db import transaction
 from drf_spectacular.generators import SchemaGenerator
 from rest_framework.test import APIClient
 
-from tests.rest.routes import ROUTES
+from tests.rest.routes import ROUTES, resource_of
 from tests.rest.world import World
 
 NOT_OF_TYPE = {"integer": ("1.5", "x"), "number": ("x",), "boolean": ("perhaps", "yes", "1"), "string": (), "array": ()}
@@ -83,12 +83,13 @@ def is_refused(world: World, parameter: Parameter, value: str) -> bool:
     return any(fault["pointer"] == f"/{parameter.name}" for fault in faults)
 
 
-@pytest.mark.parametrize("route", PARAMETERS)
-def test_parameters_take_what_is_described(world: World, route: str) -> None:
-    values = [(it, value) for it in PARAMETERS[route] for value in outside(it.schema)]
-    assert [(it.name, value) for it, value in values if not is_refused(world, it, value)] == []
-    values = [(it, value) for it in PARAMETERS[route] for value in inside(it.schema)]
-    assert [(it.name, value) for it, value in values if is_refused(world, it, value)] == []
+@pytest.mark.parametrize("resource", dict.fromkeys(map(resource_of, PARAMETERS)))
+def test_parameters_take_what_is_described(world: World, resource: str) -> None:
+    described = [it for route, of_it in PARAMETERS.items() if resource_of(route) == resource for it in of_it]
+    values = [(it, value) for it in described for value in outside(it.schema)]
+    assert [(it.route, it.name, value) for it, value in values if not is_refused(world, it, value)] == []
+    values = [(it, value) for it in described for value in inside(it.schema)]
+    assert [(it.route, it.name, value) for it, value in values if is_refused(world, it, value)] == []
 
 
 def test_no_operation_takes_a_parameter_that_it_does_not_have(world: World) -> None:

@@ -45,21 +45,22 @@ def submit_all(lab: Lab, command: str) -> list[Job]:
 
 
 def test_jobs_of_every_kind_are_decided_on_and_started(lab: Lab, policy: str) -> None:
+    """In one round, which gives no GPU twice and only whole gangs, and is decided again as it was."""
     jobs = submit_all(lab, UNTIL_LET_GO)
     lab.tick()
     record = Round.objects.get()
     assert (record.result, record.message, record.policy) == (Round.Result.COMMITTED, "", policy)
     assert (record.status != "fallback", record.jobs) == (True, len(jobs))
-    placed = Attempt.objects.filter(round_number=record.number)
+    placed = Attempt.objects.filter(round_number=record.number).select_related("job")
     assert record.starts == placed.count() > 0
     for job in Job.objects.exclude(pk__in=placed.values("job")):
         assert job.reasons, f"{job} waits without reasons"
+    gangs_are_whole()
+    is_decided_again(record, policy)
     lab.running(*(attempt.job for attempt in placed))
 
 
-def test_no_gpu_is_given_twice_and_gangs_are_whole(lab: Lab, policy: str) -> None:
-    submit_all(lab, UNTIL_LET_GO)
-    lab.tick()
+def gangs_are_whole() -> None:
     claimed = list(GpuClaim.objects.open().values_list("gpu", flat=True))
     assert len(claimed) == len(set(claimed))
     for attempt in Attempt.objects.select_related("job"):
@@ -70,10 +71,8 @@ def test_no_gpu_is_given_twice_and_gangs_are_whole(lab: Lab, policy: str) -> Non
         assert attempt.claims.count() == attempt.gpu_count
 
 
-def test_the_round_is_decided_again_as_it_was(lab: Lab, policy: str) -> None:
-    submit_all(lab, UNTIL_LET_GO)
-    lab.tick()
-    archived, again, equal = replay_round(Round.objects.get().number)
+def is_decided_again(record: Round, policy: str) -> None:
+    archived, again, equal = replay_round(record.number)
     assert equal
     assert (archived.policy, archived.parameters) == (policy, PolicySetting.objects.current().parameters)
     assert again.decision.objective == pytest.approx(archived.plan.decision.objective)

@@ -73,7 +73,14 @@ def test_the_victim_goes_on_later(lab: Lab, victim: Job) -> None:
     lab.running(victim)
 
 
-def test_a_job_is_stopped_only_if_another_gets_its_gpus(crowded: Lab) -> None:
+def test_jobs_that_take_turns_are_stopped_for_others_and_hold_their_gpus_alone(crowded: Lab) -> None:
+    """And each of the rounds, solved again, gives the same plan."""
+    who_is_stopped_makes_room()
+    no_gpu_is_held_by_two()
+    rounds_are_decided_again()
+
+
+def who_is_stopped_makes_room() -> None:
     reasons = Attempt.StopReason
     stopped = Attempt.objects.filter(stop_reason__in=(reasons.PREEMPT, reasons.MOVE))
     assert stopped.exists()
@@ -82,7 +89,7 @@ def test_a_job_is_stopped_only_if_another_gets_its_gpus(crowded: Lab) -> None:
         assert taken.exists() or attempt.stop_reason == reasons.MOVE
 
 
-def test_no_gpu_is_ever_held_by_two(crowded: Lab) -> None:
+def no_gpu_is_held_by_two() -> None:
     spans = GpuClaim.objects.exclude(held_from=None).order_by("gpu", "held_from")
     for before, after in pairwise(spans):
         if before.gpu_id == after.gpu_id:
@@ -91,7 +98,7 @@ def test_no_gpu_is_ever_held_by_two(crowded: Lab) -> None:
             assert before.released_at <= after.held_from
 
 
-def test_every_round_solved_again_gives_the_same_plan(crowded: Lab) -> None:
+def rounds_are_decided_again() -> None:
     numbers = list(Round.objects.values_list("number", flat=True))
     assert len(numbers) >= 6
     assert [number for number in numbers if not replay_round(number)[2]] == []
