@@ -39,6 +39,7 @@ TESTS = Path(__file__).parent
 SHARED = ("stack", "demo", "machine", "processes", "replay", "browser")
 """Fixtures that are expensive to start: with several workers, the tests that share one run on the same worker."""
 SLOW = (
+    "chaos/test_chaos",
     "security",
     "service",
     "stack",
@@ -48,6 +49,7 @@ SLOW = (
     "client/test_simulate_command",
     "client/test_terminal_output",
     "client/test_training_helper",
+    "cluster/test_nodes",
     "engines/test_engine",
     "engines/test_containers",
     "engines/test_local",
@@ -56,14 +58,26 @@ SLOW = (
     "jobs/test_commands",
     "pages/test_pages_in_a_browser",
     "rest/test_content_security_policy",
+    "rest/test_rest_logs",
     "rest/test_schema_fuzz",
     "scheduler/test_admin_pages",
+    "scheduler/test_agents",
     "scheduler/test_batch_tuning",
+    "scheduler/test_cpu_memory",
     "scheduler/test_elastic",
+    "scheduler/test_engine_on_slurm",
+    "scheduler/test_engines",
     "scheduler/test_every_policy_live",
+    "scheduler/test_gpu_watch",
+    "scheduler/test_lifecycle_machine",
+    "scheduler/test_node_sleep",
+    "scheduler/test_placement.py",
     "scheduler/test_preemption",
     "scheduler/test_recovery",
+    "scheduler/test_slurm",
     "scheduler/test_steady_state",
+    "scheduler/test_storage",
+    "scheduler/test_training",
     "simulation/test_clock",
     "simulation/test_comparison",
     "simulation/test_gavel",
@@ -71,10 +85,13 @@ SLOW = (
     "simulation/test_recorded_runs",
     "simulation/test_sia_runs",
     "simulation/test_space_sharing",
+    "simulation/test_starvation",
     "simulation/test_timeline",
     "training",
 )
-"""Modules, or folders of them, that `make test-fast` leaves out (marker `slow`); `make test` starts with them."""
+"""Modules, or folders of them, that `make test-fast` leaves out (marker `slow`); `make test` starts with them.
+
+Those of their tests that use the database run on PostgreSQL alone: what they wait for are processes (decision 87)."""
 
 ON_POSTGRESQL = ("cluster", "config", "jobs", "pages", "rest", "scheduler", "security")
 """Folders whose tests are run on PostgreSQL, too; the Makefile names them to pytest."""

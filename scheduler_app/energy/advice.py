@@ -48,8 +48,9 @@ class TypeDemand:
 def advise_when_due(now: datetime) -> None:
     """Decide for each GPU type, once in each step of ten minutes. Idempotent."""
     at = start_of(step_of(now))
-    if not SleepAdvice.objects.filter(at=at).exists():
-        advice = [advise(one, at) for one in read_demand(at)]
+    if SleepAdvice.objects.filter(at=at).exists():
+        return
+    if advice := [advise(one, at) for one in read_demand(at)]:  # without a history there is none, at every turn
         store_advice(advice)
         put_surplus_to_sleep(advice, now)
 

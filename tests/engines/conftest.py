@@ -11,7 +11,8 @@ from tests.engines.engine_lab import Lab, SlurmLab
 
 WANTED = os.environ.get("MOTLEY_TEST_SLURM", "some")
 """Tests of the contract of engines that run on Slurm, too: `some`, those marked `on_slurm`; `all`; or `none`."""
-
+OTHERS = os.environ.get("MOTLEY_TEST_ISOLATION", Isolation.SUBREAPER).split()
+"""Kinds of isolation that tests of the contract try beside the best of this machine."""
 
 MARKERS = (
     "on_slurm: of the contract of engines, also run on Slurm in make test; the others of it in make test-slurm",
@@ -31,7 +32,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "lab" in metafunc.fixturenames and ".test_engine_" in metafunc.module.__name__ and not chosen:
         marked = metafunc.definition.get_closest_marker("on_slurm") is not None
         local_only = metafunc.definition.get_closest_marker("local_only") is not None
-        kinds = [pytest.param(kind, id=str(kind)) for kind in (best_isolation(), Isolation.SUBREAPER)]
+        isolations = {best_isolation(): None, **dict.fromkeys(map(Isolation, OTHERS))}
+        kinds = [pytest.param(kind, id=str(kind)) for kind in isolations]
         if (marked and WANTED == "some") or (WANTED == "all" and not local_only):
             kinds.append(pytest.param("slurm", id="slurm", marks=pytest.mark.xdist_group("slurm")))
         metafunc.parametrize("lab", kinds, indirect=True)

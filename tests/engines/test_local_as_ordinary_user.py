@@ -25,6 +25,7 @@ pytestmark = [
 
 
 def test_an_ordinary_user_can_do_all_the_same(place: Path) -> None:
+    """In a user namespace, where it may make one: what a subreaper does has been tried as root."""
     shutil.copytree(PACKAGE, place / "engines", ignore=shutil.ignore_patterns("__pycache__"))
     tests = place / "tests" / "engines"
     tests.mkdir(parents=True)
@@ -42,6 +43,7 @@ def test_an_ordinary_user_can_do_all_the_same(place: Path) -> None:
         env={
             "PATH": os.environ["PATH"],
             "MOTLEY_TEST_SLURM": "none",
+            "MOTLEY_TEST_ISOLATION": "",
             "PYTHONPATH": f"{place}:{PYTEST}",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         },
