@@ -12,6 +12,7 @@ import pytest
 
 from tests.deployment import OVERLAPS, ROOT, kill_all, wait_for
 from tests.service.running_service import Service
+from tests.service_lab import UNTIL_LET_GO
 
 
 def test_jobs_finish_once_though_the_scheduler_is_killed_again_and_again(service: Service) -> None:
@@ -69,12 +70,13 @@ def test_a_killed_service_finds_its_running_jobs_again(service: Service) -> None
 
 def test_ctrl_c_stops_the_service_and_leaves_the_jobs_running(service: Service) -> None:
     service.declare(a100=1)
-    job = service.sample(steps=300, rate=30)
+    job = service.submit(UNTIL_LET_GO)
     service.wait_for_state(job, "running")
     service.stop()
     assert not service.service_processes()
     assert service.job_processes()
     service.start()
+    service.let_go(job)
     assert len(service.wait_for_state(job, "succeeded")["attempts"]) == 1
 
 
