@@ -108,8 +108,8 @@ def test_nodes_sleep_at_low_load_and_wake_for_a_burst(lab: Lab, site: Site, node
     lab.until(lambda: len(site.told) == 5)
     jobs = [lab.submit(UNTIL_LET_GO, gpus=2) for _ in range(4)]
     lab.running(*jobs)
+    lab.until(lambda: sum(told.startswith("wake") for told in site.told) == 4)  # three are needed, and one in reserve
     lab.until(lambda: not Node.objects.filter(state=State.WAKING).exists())  # until then the jobs may take turns
-    assert sum(told.startswith("wake") for told in site.told) == 4  # three are needed, and one in reserve
     assert len(asleep(lab)) == 1
     kinds = [
         event.kind for event in NodeEvent.objects.filter(node__state=State.READY, kind__in=("slept", "woken", "awake"))

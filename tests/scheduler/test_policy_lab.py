@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from scheduler_app.models import DailyUsage, LabRun, LabTrace
 from simulation.clock.process_pool import FailedRun, RunUpdate
 from simulation.results.comparison import Comparison
 from simulation.scenario.team_limits import BudgetWords, QuotaWords
+from tests.deployment import wait_for
 from tests.lab_history import a_day_of_jobs, ran
 from tests.rest_callers import caller
 from tests.service_lab import Lab
@@ -372,13 +374,17 @@ def test_the_process_of_a_run_that_is_cancelled_or_takes_too_long_is_killed(
     follow(process, claimed, longest=timedelta(0))
     run.refresh_from_db()
     assert (process.returncode, run.state, run.message.startswith(words)) == (-signal.SIGKILL, state, True)
-    assert not any(group == process.pid for group in process_groups())
+    wait_for("its child has ended, too", lambda: process.pid not in process_groups())
 
 
 def process_groups() -> list[int]:
     """Of all processes but zombies."""
-    texts = (path.read_text().rpartition(")")[2].split() for path in Path("/proc").glob("[0-9]*/stat"))
-    return [int(fields[2]) for fields in texts if fields[0] != "Z"]
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            state, _, group, *_ = path.read_text().rpartition(")")[2].split()
+            found += [int(group)] if state != "Z" else []
+    return found
 
 
 def test_a_process_that_ends_with_a_fault_is_lost(cluster: Lab) -> None:
