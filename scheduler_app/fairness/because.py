@@ -50,7 +50,7 @@ def _sentence(share: TeamShare, shares: Sequence[TeamShare], window: str, around
     if abs(share.delivered - share.entitled) < NEARLY:
         return f"{got}, which is its entitlement within {_percent(NEARLY)}."
     reasons = list(_reasons(share, shares, around))
-    because = f", because {' and '.join(reasons)}" if reasons else ""
+    because = f", because {'; '.join(reasons)}" if reasons else ""
     return f"{got} against an entitlement of {_percent(share.entitled)}{because}."
 
 

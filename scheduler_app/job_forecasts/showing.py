@@ -115,4 +115,4 @@ def _why_not_now(job: Job) -> str:
     run = ForecastRun.objects.exclude(finished_at=None).first()
     if run is not None and run.left_out:
         return f"Only the {run.jobs:,} jobs at the front of the queue are forecast; {run.left_out:,} wait behind them."
-    return "No forecast has included the job yet: it may be new, or no node in service can run it."
+    return "None has included the job yet: it may be new, or no node in service can run it."

@@ -185,6 +185,7 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
         "waking": explanation["waking"],
         "why_no_forecast": "" if explanation["outlook"] or job.state != Job.State.QUEUED else why_none(job),
         "rates": rows,
+        "has_shares": any(row.share is not None for row in rows),
         "no_steps": no_steps,
         "explain_placement": " ".join(filter(None, sentences)),
         "round": record,

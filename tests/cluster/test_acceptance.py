@@ -36,5 +36,5 @@ def test_what_is_refused_is_refused_by_the_nodes_of_now(lab: Lab) -> None:
     lab.node("n1", gpus=1)
     lab.submit()
     lab.node("n2", gpus=2)
-    with pytest.raises(InvalidSpec, match="2 a100"):
+    with pytest.raises(InvalidSpec, match="2 A100"):
         lab.submit(gpus=8)

@@ -21,7 +21,7 @@ def test_a_team_that_is_behind_is_told_what_its_jobs_wait_for() -> None:
     assert ahead == f"In the last hour vision got 70 % {AGAINST} speech got 30 % against 50 % ({asked})."
     told = "5 of its jobs wait now (not enough free GPUs: 4, outbid by other jobs: 1)"
     taken = "others got more than their entitlement (vision 70 % against 50 %)"
-    assert behind == f"In the last hour speech got 30 % {AGAINST} {asked} and {told} and {taken}."
+    assert behind == f"In the last hour speech got 30 % {AGAINST} {asked}; {told}; {taken}."
 
 
 def test_a_team_whose_jobs_did_not_wait_is_said_to_have_used_what_it_could() -> None:
@@ -43,10 +43,10 @@ def test_how_much_waiting_jobs_asked_for_is_read_from_the_ledger(lab: Lab) -> No
 def test_speed_and_a_policy_that_counts_no_weights_are_told() -> None:
     even = [share("vision", 0.5, 0.7, 50), share("speech", 0.5, 0.3, 50)]
     ahead, behind = sentences(even, "the last hour", Circumstances("fifo", {}))
-    assert "because its GPUs did 140 % of the average work per hour and speech got 30 % against 50 %" in ahead
+    assert "because its GPUs did 140 % of the average work per hour; speech got 30 % against 50 %" in ahead
     assert "could use no more; its GPUs did 60 % of the average work per hour)" in ahead
-    assert "because its GPUs did 60 % of the average work per hour and hardly any" in behind
-    assert "and the policy fifo does not count" in behind
+    assert "because its GPUs did 60 % of the average work per hour; hardly any" in behind
+    assert "; the policy fifo does not count" in behind
 
 
 def test_a_team_with_its_entitlement_needs_no_reason() -> None:

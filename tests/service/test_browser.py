@@ -76,5 +76,5 @@ def test_what_was_typed_survives_an_error(page: Page, service: Service) -> None:
     page.fill("[name=command]", "true")
     page.fill("[name=gpus]", "64")
     page.click("main form button[type=submit]")
-    expect(page.locator("main")).to_contain_text("2 a100")
+    expect(page.locator("main")).to_contain_text("2 A100")
     expect(page.locator("[name=name]")).to_have_value("too-large")
