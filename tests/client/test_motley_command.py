@@ -37,10 +37,17 @@ def test_ps_of_all_lists_the_finished_too(service: Live, motley: Motley) -> None
 
 
 def test_ps_finds_jobs_by_what_is_known_of_them(service: Live, motley: Motley) -> None:
-    service.add("resnet", tags={"sweep": "1"})
+    service.add("resnet", tags={"sweep": "1"}, command="python train.py")
     service.add("bert", tags={"sweep": "2"})
     (resnet,) = service.ids("resnet")
-    for arguments in (["res"], ["--tag", "sweep=1"], ["sweep=1"], ["res", "--owner", "ada", "--since", "1h"]):
+    by_command = ["--command", "Train.py"]
+    for arguments in (
+        ["res"],
+        ["--tag", "sweep=1"],
+        ["sweep=1"],
+        ["res", "--owner", "ada", "--since", "1h"],
+        by_command,
+    ):
         assert motley("ps", *arguments, "-o", "name").stdout.split() == [resnet]
 
 
