@@ -69,7 +69,7 @@ BAD = [
     Bad("gpus", "many", "whole number of GPUs"),
     Bad("gpus", [1], "whole number of GPUs"),
     Bad("gpus", {"min": 2, "max": 1}, "the minimum must not exceed the maximum"),
-    Bad("gpus", 9, "with these CPUs and memory: 4 a100"),
+    Bad("gpus", 9, "with these CPUs and memory: 4 A100"),
     Bad("gpu_types", ["b200"], "No node has B200; there is A100"),
     Bad("gpu_types", "a100", "Expected a list"),
     Bad("gpu_types", ["a" * 41], "no more than 40 characters"),
