@@ -9,7 +9,7 @@ from allocation.decision import Decision
 from allocation.policies.parameters import Within
 from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem, isolated_rate
-from allocation.solvers.integer_assignment import allowed, assign_with_incumbents
+from allocation.solvers.integer_assignment import allowed, assign_with_incumbents, oldest_first
 from allocation.solvers.linear_program import SolverFailed
 from allocation.time_budget import UNLIMITED, TimeBudget
 from allocation.types import Bools, Floats, Ints
@@ -79,8 +79,8 @@ def motley(
 
     Within its lease a job that stays counts as one of the team furthest behind: fairness stops no job whose restart
     is not yet repaid. A job of unknown length is expected to run as long again as it has run, plus the horizon. A
-    locked job keeps what it holds, and ties favour running jobs. Where rates are guesses, `scale_up` limits how many
-    times the replicas of earlier jobs of its workload a job may get.
+    locked job keeps what it holds, and ties favour running jobs, then older ones. Where rates are guesses, `scale_up`
+    limits how many times the replicas of earlier jobs of its workload a job may get.
 
     This is drift plus penalty. With :math:`L = \frac12 \sum_t Q_t^2`, one round of length D changes L by at most
     :math:`D^2 + D \sum_t Q_t (e_t - d_t)`, because shares are at most 1. Each round maximises :math:`\beta \sum_t Q_t
@@ -124,6 +124,7 @@ def motley(
         decision = assign_with_incumbents(problem, gain, scale_up=scale_up, gap=gap, time_limit_s=time_limit_s)
     except SolverFailed as failure:
         decision = plain_program(problem, values, scale_up=scale_up, gap=gap, budget=budget).in_place_of(failure)
+    decision = oldest_first(problem, decision)
     return replace(decision, behind_h=problem.team_backlog_s / HOUR_S) if fairness else decision
 
 

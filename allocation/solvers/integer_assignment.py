@@ -10,7 +10,7 @@ responses at the best prices and fills up the capacity left; its optimality gap 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
@@ -92,6 +92,22 @@ def assign_with_incumbents(
         solve_seconds=best.seconds,
         value=worth,
     )
+
+
+def oldest_first(problem: Problem, decision: Decision) -> Decision:
+    """Permute the assignment among jobs that are alike in values (m, K) and in what they hold: the best to the oldest.
+
+    A locked job is like no other.
+    """
+    value, assignment = decision.value, decision.assignment
+    if value is None or assignment is None:
+        return decision
+    own = np.where(problem.locked, np.arange(len(value)), -1)
+    alike = np.unique(np.column_stack([value, problem.held, own]), axis=0, return_inverse=True)[1]
+    worth = np.where(assignment >= 0, np.take_along_axis(value, assignment[:, None], axis=1)[:, 0], -np.inf)
+    ordered = np.empty_like(assignment)
+    ordered[np.lexsort((-problem.age_s, alike))] = assignment[np.lexsort((-worth, alike))]
+    return replace(decision, assignment=ordered)
 
 
 def allowed(problem: Problem, scale_up: float) -> Bools:

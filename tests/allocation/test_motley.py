@@ -148,6 +148,20 @@ def test_no_job_is_stopped_within_its_lease_for_another_team_that_is_behind():
     assert motley(over).assignment.tolist() == [-1, 0]
 
 
+@pytest.mark.parametrize("jobs", [30, 300])
+def test_of_equal_jobs_the_oldest_run_on_the_fastest_gpus(jobs):
+    usage = [[4, 0, 0], [0, 4, 0], [0, 0, 4]]
+    age_s = np.random.default_rng(0).permutation(jobs).astype(float)
+    problem = Problem.of([[1.0, 2.0, 4.0]] * jobs, usage, [8, 8, 4], age_s=age_s, restart_s=np.full(jobs, 20.0))
+    oldest = np.argsort(-age_s)
+    assert motley(problem).assignment[oldest[:6]].tolist() == [2, 1, 1, 0, 0, -1]
+
+
+def test_an_older_job_stops_no_equal_one_that_runs():
+    problem = Problem.of([[1.0], [1.0]], [[1]], [1], age_s=[100.0, 1.0], held=[-1, 0])
+    assert motley(problem).assignment.tolist() == [-1, 0]
+
+
 def test_of_equal_jobs_the_one_that_has_not_run_yet_runs():
     problem = Problem.of([[1.0], [1.0]], [[1]], [1], remaining_steps=[3600, 3600], attained_gpu_s=[600, 0])
     assert motley(problem).assignment.tolist() == [-1, 0]
