@@ -55,7 +55,7 @@ class Machines:
             (news,) = self._news_of(agent)
             progress = Progress(self.steps, 1, self.lab.now, self.steps, self.lab.now)
             agent.sync(replace(news, report=replace(news.report, progress=progress)))
-        self.lab.ahead += timedelta(minutes=1)
+        self.lab.ahead += timedelta(minutes=10)  # what is due at whole multiples of them is due in each turn
         fence, now = self.lab.fence, self.lab.now
         with CaptureQueriesContext(connection) as queries:
             observe(fence, now)

@@ -108,7 +108,7 @@ def test_a_waiting_job_says_its_place_who_holds_the_gpus_and_when_it_starts(clus
     assert (told["place"], told["gpus"], told["held_gpus"], told["detail"]) == (1, 1, 1, words)
     assert told["start"]["low"] <= told["start"]["median"] <= told["start"]["high"]
     shown = text_of(client, f"/jobs/{second.pk}?tab=why")
-    assert re.search(rf"{words}; a start is expected in about \d+ min \(\d+ to \d+ min\) \.", shown)
+    assert re.search(rf"{words} ; a start is expected in about \d+ min \(\d+ to \d+ min\) \.", shown)
     assert client.get(f"/api/v1/jobs/{first.pk}/explain").json()["outlook"] is None, "it runs"
 
 
