@@ -128,7 +128,7 @@ def test_a_job_is_not_placed_where_jobs_of_others_leave_it_no_cpus(lab: Lab, sit
     job.refresh_from_db()
     assert (job.state, job.attempt_count, job.reason) == (State.QUEUED, 0, Reason.FRAGMENTED)
     assert job.message == (
-        "3 v100 are left, but the CPUs or the memory beside them are used: 1 are needed on one node, "
+        "3 V100 are left, but the CPUs or the memory beside them are used: 1 are needed on one node, "
         "and what is left serves at most 0 on any."
     )
     lab.until_state(lab.submit("true", gpu_types=["v100"], cpus_per_gpu=3), State.SUCCEEDED)

@@ -45,7 +45,7 @@ def test_jobs_that_ran_are_simulated_under_another_policy(browser: Browser, demo
         page.fill("[name=with_parameters]", "sia:power=-0.5")
         page.click("text=Simulate")
         expect(page.locator("h1")).to_contain_text("Lab run")
-        expect(page.locator("#error")).to_contain_text("Average JCT, h")
+        expect(page.locator("#error")).to_contain_text("Average JCT")
         expect(page.locator("#comparison")).to_contain_text("sia:power=-0.5")
         expect(page.locator(".policy").first).to_contain_text("vision")
         charts = page.locator("[data-figure]")
