@@ -57,6 +57,7 @@ def test_the_examples_of_the_client_work_as_they_stand(service: Service, tmp_pat
     service.declare(a100=16, v100=4)
     make_staff = "from jobs_app.models import ApiToken\nfrom jobs_app.tokens import issue_token\n"
     make_staff += "from django.contrib.auth.models import User\n"
+    make_staff += "User.objects.create_user('ben')\n"
     make_staff += "root = User.objects.get(username='admin')\n"
     make_staff += "answer = issue_token(root, name='test', scope=ApiToken.Scope.ADMIN)"
     readme = (ROOT / "client" / "README.md").read_text()
