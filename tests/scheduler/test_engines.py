@@ -381,7 +381,7 @@ def test_a_gang_waits_for_gpus_of_one_engine_and_says_so(lab: Lab, link: Link) -
     job.refresh_from_db()
     assert (job.state, job.attempt_count, job.reason) == (State.QUEUED, 0, Reason.FRAGMENTED)
     assert job.message == (
-        "2 v100 are left, but at several engines: a gang runs at one of them, "
+        "2 V100 are left, but at several engines: a gang runs at one of them, "
         "and at most 1 of the 2 that are needed are left at any."
     )
     plan = dry_run({"name": "g", "command": "true", "gpus": 2, "gpu_types": ["v100"]}, owner=lab.user())
@@ -395,7 +395,7 @@ def test_a_gang_that_no_engine_alone_could_run_is_refused(lab: Lab, link: Link) 
     lab.node("n2", "v100", gpus=1)
     with pytest.raises(InvalidSpec) as refused:
         lab.submit(gpu_types=["v100"], gpus=2)
-    assert "1 v100. A gang runs at one engine." in str(refused.value.faults)
+    assert "1 V100. A gang runs at one engine." in str(refused.value.faults)
 
 
 # -- options -----------------------------------------------------------------------------------------------------
