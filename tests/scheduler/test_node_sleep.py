@@ -115,9 +115,11 @@ def test_nodes_sleep_at_low_load_and_wake_for_a_burst(lab: Lab, site: Site, node
         event.kind for event in NodeEvent.objects.filter(node__state=State.READY, kind__in=("slept", "woken", "awake"))
     ]
     assert sorted(kinds) == sorted(["slept", "woken", "awake"] * 4)
-    for first in (lab.attempts(job)[0] for job in jobs):  # delayed by the boot alone: the next round starts the job
+    # Delayed by the boot alone: the next round starts the job, or the one after it, if another job had its turn there.
+    for first in (lab.attempts(job)[0] for job in jobs):
         for boot in NodeEvent.objects.filter(node__name=first.nodes[0], kind="awake"):
-            assert first.round_number <= Round.objects.filter(started_at__gt=boot.at).order_by("number")[0].number
+            soon = Round.objects.filter(started_at__gt=boot.at).order_by("number")[:2]
+            assert first.round_number <= max(record.number for record in soon)
     lab.let_go(*jobs)
 
 
