@@ -40,7 +40,7 @@ class Quotas:
         return cls(np.zeros((jobs, 0), dtype=np.int64), nothing, nothing)
 
     def never_allowed(self, usage: Ints, capacity: Ints) -> Bools:
-        """Configurations (m, K) of this usage (n, K) that no job may have, even if no other runs."""
+        """Configurations (m, K) that exceed a quota of the job even on an idle cluster; usage (n, K)."""
         without_limit = np.iinfo(np.int64).max
         most_gpus = np.append(self.most_gpus, without_limit)[self.group].min(axis=1, initial=without_limit)
         too_large: Bools = usage.sum(axis=0) > most_gpus[:, None]

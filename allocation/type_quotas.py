@@ -82,7 +82,7 @@ class TypeQuotas:
         return cls.of(team, nominal, most, withheld, used)
 
     def never_allowed(self, usage: Ints, capacity: Ints) -> Bools:
-        """Configurations (m, K) of this usage (n, K) that no job may have, even if no other runs."""
+        """Configurations (m, K) that exceed a quota of the job even on an idle cluster; usage (n, K)."""
         alone = RemainingTypeQuotas(replace(self, guaranteed=self.withheld, used=np.zeros_like(self.used)), capacity)
         return alone.beyond_limits(usage) | alone.beyond_quotas(usage)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CROWDED = 3.0
 """GPUs that the jobs ask for, over those that there are."""
 BUSY = 0.8
-"""GPU-hours that arrive in an hour, over those that there are."""
+"""Offered load: GPU-hours of the jobs that arrive in an hour, over the GPUs of the cluster."""
 MEDIAN_S, SPREAD, LONGEST_S = 3600.0, 1.2, 12 * 3600.0
 """Of the durations of jobs, log-normal."""
 MEAN_GANG, MEAN_S = 1.8, 1.8 * 3600
@@ -69,7 +69,7 @@ def _cost(jobs: int, policy: str, draws: int, seed: int) -> Cost:
 
 
 def give_lengths(rng: np.random.Generator) -> None:
-    """Declare how long the jobs are."""
+    """Set `total_steps` of the queued jobs from log-normal durations."""
     from jobs_app.models import Job
 
     rows = list(Job.objects.all())

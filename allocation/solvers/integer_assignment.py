@@ -95,9 +95,9 @@ def assign_with_incumbents(
 
 
 def oldest_first(problem: Problem, decision: Decision) -> Decision:
-    """Permute the assignment among jobs that are alike in values (m, K) and in what they hold: the best to the oldest.
+    """Break ties by age: permute the assignment within each group of interchangeable jobs, oldest job first.
 
-    A locked job is like no other.
+    Jobs are interchangeable if their values (m, K) and the configurations that they hold are equal, and none is locked.
     """
     value, assignment = decision.value, decision.assignment
     if value is None or assignment is None:

@@ -678,7 +678,7 @@ class Client(Connection):
         return cast("NewNotificationTarget", self._json("POST", "notification-targets", json=body))
 
     def change_notification_target(self, target_id: int, events: Sequence[str]) -> NotificationTarget:
-        """Choose the events that a target is told of."""
+        """Change the events that a target is notified of."""
         path = url_path("notification-targets", target_id)
         return cast("NotificationTarget", self._json("PATCH", path, json={"events": list(events)}))
 

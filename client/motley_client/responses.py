@@ -127,7 +127,7 @@ class Job(TypedDict):
     gpu_count: int
     nodes: list[str]
     ran_on: NotRequired["RanOn | None"]
-    """Of a job that has ended."""
+    """GPUs of the last attempt of a job that has ended."""
     progress: Progress | None
     work_lost_gpu_seconds: float
     exit_code: int | None

@@ -105,7 +105,7 @@ class NotificationTargetViewSet(ShowMany[NotificationTarget], viewsets.GenericVi
 
     @extend_schema(request=EventChoice, responses={200: TargetAnswer})
     def partial_update(self, request: Request, pk: str) -> Response:
-        """Choose the events that a target is told of."""
+        """Change the events that a target is notified of."""
         target = self._own(request)
         change_events(target, body_of(request, EventChoice)["events"], actor=caller(request))
         return Response(TargetAnswer(target).data)

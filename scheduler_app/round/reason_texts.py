@@ -24,7 +24,7 @@ from scheduler_app.round.snapshot import LeftOut, Snapshot
 MOST_NAMED = 4
 """GPU types, nodes or jobs in one sentence."""
 MOST_PARENTS = 5
-"""Jobs in one sentence."""
+"""Jobs that a job waits for, in one sentence."""
 SAME = 1e-5
 """Relative difference below which two priorities are shown as equal."""
 ReasonText = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Commands about notifications: list, add, change, test and remove targets; what was or is to be sent."""
+"""Commands about notifications: manage their targets, and list and resend notifications."""
 
 from enum import StrEnum
 from itertools import islice
@@ -74,7 +74,7 @@ def add(
 
 @notifications.command()
 def change(context: typer.Context, target: NumberArgument, *, event: EventOption = None) -> None:
-    """Choose the events that a target is told of."""
+    """Change the events that a target is notified of."""
     with connect(context) as client:
         changed = client.change_notification_target(target, _events(event))
     say(sanitized(f"The target {target} is told of: {', '.join(changed['events'])}."))

@@ -114,7 +114,7 @@ def restore(context: typer.Context, name: TeamArgument) -> None:
 
 
 def _number(option: str, text: str | None, present: int | None) -> int | None:
-    """What was given; `none`: no limit."""
+    """Parse a limit: a number, None for `none` (no limit), or the present one if the option is absent."""
     if text is None or text == "none":
         return present if text is None else None
     if not text.isdecimal():

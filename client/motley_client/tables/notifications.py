@@ -1,4 +1,4 @@
-"""Tables of targets of notifications, and of what was or is to be sent."""
+"""Tables of notification targets and of notifications."""
 
 from collections.abc import Iterable
 from datetime import datetime
