@@ -6,6 +6,7 @@ import numpy as np
 
 from allocation.plan_round import Plan, plan_round
 from allocation.problem import Problem
+from allocation.rounds.mechanism import least_run_s
 from allocation.rounds.windows import LEAST_LEFT
 from estimation.types import Ints
 from forecast.present import weights_among
@@ -36,7 +37,8 @@ def _problem_of(state: State, active: Ints) -> Problem:
     problem, capacity = state.present.problem.subset(active), state.nodes.capacity
     fits = (problem.usage <= capacity[:, None]).all(axis=0)
     held = state.held[active] >= 0
-    kept_s = state.since_s[active] + state.rounds.min_run_s - state.now_s
+    run_s = least_run_s(round_s=state.rounds.round_s, min_run_s=state.rounds.min_run_s)
+    kept_s = state.since_s[active] + run_s - state.now_s
     kept_s[~state.present.preemptible[active]] = np.inf
     unlock_s = np.where(held, np.maximum(np.maximum(problem.unlock_s - state.now_s, kept_s), 0), 0)
     told = np.maximum(state.told[active], LEAST_LEFT * problem.remaining_steps)

@@ -24,7 +24,7 @@ from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round.engine_registry import engine_named
 from scheduler_app.round.lease import Fence, Loop, acquire_lease
-from scheduler_app.round.tick import tick
+from scheduler_app.round.tick import engine_turn, round_turn, send_commands, tick
 
 Found = TypeVar("Found")
 GIVE_UP_AFTER_S = 60.0
@@ -34,6 +34,9 @@ HASTE = timedelta(seconds=0.3)
 """How far the scheduler's clock runs ahead with each look, so that rounds are not waited for."""
 UNTIL_LET_GO = 'while [ ! -e "$MOTLEY_CHECKPOINT_DIR/go" ]; do sleep 0.05; done'
 """A job that runs until the test lets it go."""
+
+
+ON_THE_WAY = (Attempt.State.CLAIMED, Attempt.State.LAUNCHING, Attempt.State.STOPPING)
 
 
 class Lab:
@@ -135,14 +138,32 @@ class Lab:
         self.tick()
 
     def until(self, look: Callable[[], Found | None], *, seconds: float = GIVE_UP_AFTER_S) -> Found:
-        """What `look` finds, as soon as that is something, the scheduler working meanwhile."""
+        """What `look` finds, as soon as that is something, the scheduler working meanwhile.
+
+        It looks after turns of the engines, too: on a busy machine the next round may stop a job that has just started.
+        """
         give_up_at = time.monotonic() + seconds
         while not (found := look()):
             assert time.monotonic() < give_up_at, f"what was waited for did not come: {_standing()}"
-            self.tick()
-            time.sleep(PAUSE_S)
-            self.ahead += HASTE
+            assert engine_turn("lab", self.now)
+            if found := look():
+                return found
+            assert round_turn("lab", self.now)
+            self._carry_out()
         return found
+
+    def carried_out(self) -> None:
+        """Once what rounds decided is carried out; no round is decided meanwhile."""
+        give_up_at = time.monotonic() + GIVE_UP_AFTER_S
+        while Attempt.objects.filter(state__in=ON_THE_WAY).exists():
+            assert time.monotonic() < give_up_at, f"it was not carried out: {_standing()}"
+            assert engine_turn("lab", self.now)
+            self._carry_out()
+
+    def _carry_out(self) -> None:
+        assert send_commands("lab", self.now)
+        time.sleep(PAUSE_S)
+        self.ahead += HASTE
 
     def until_state(self, job: Job, state: Job.State) -> Job:
         """The job, once it is in that state; it must not end in another."""

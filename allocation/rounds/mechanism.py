@@ -31,9 +31,18 @@ Candidates = tuple[Ints, Ints]
 def reset_due(*, changed: bool, since_s: float | None, turn_s: float) -> bool:
     """Whether shares are due to be set anew: jobs or nodes changed, and not within the last turns; None: never set.
 
-    A turn is the time that a job keeps its GPUs at least: the round, or the minimum run time if that is longer.
+    A turn is the time between two rounds without events, or the minimum run time if that is longer.
     """
     return since_s is None or (changed and since_s >= RESET_ROUNDS * turn_s)
+
+
+def least_run_s(*, round_s: float, min_run_s: float) -> float:
+    """Seconds for which a job keeps its GPUs once it runs: half a round, or the minimum run time if that is longer.
+
+    Rounds that events cause may come a second after each other: without it jobs would take turns by the second. Half of
+    the round, for a job that starts a while after the round that placed it may leave in the next one.
+    """
+    return max(round_s / 2, min_run_s)
 
 
 def priorities(problem: Problem, shares: Floats, *, round_s: float) -> Floats:

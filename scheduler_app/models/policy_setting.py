@@ -38,7 +38,7 @@ class PolicySetting(models.Model):
         "minimum run time (s)",
         default=300,
         validators=[MinValueValidator(0)],
-        help_text="A started job is not preempted before it has run this long.",
+        help_text="A started job is not preempted before it has run this long, nor within half a round.",
     )
     solve_limit_part = models.FloatField(
         "time limit (part of a round)",

@@ -31,7 +31,10 @@ class ChoiceForm(forms.Form):
 
     round_length_s = forms.FloatField(label="Round length (s)", min_value=1, max_value=LONGEST_S)
     min_run_s = forms.FloatField(
-        label="Minimum run time (s)", min_value=0, max_value=LONGEST_S, help_text="A job is not preempted before."
+        label="Minimum run time (s)",
+        min_value=0,
+        max_value=LONGEST_S,
+        help_text="A job is not preempted before, nor within half a round.",
     )
     solve_limit_part = forms.FloatField(
         label="Solver time limit (fraction of a round)",

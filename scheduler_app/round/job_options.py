@@ -15,6 +15,7 @@ import numpy as np
 from allocation.configurations import Configurations, gang_sizes
 from allocation.gangs import holds_equal_parts
 from allocation.problem import normaliser, runnable
+from allocation.rounds.mechanism import least_run_s
 from allocation.types import Bools, Floats, Ints
 from cluster_app.replica_size import GpusPerReplica
 from estimation.batch_tuning import Tuned, tuned_rates
@@ -402,6 +403,7 @@ def _lock_s(attempt: AttemptRow | None, job: JobRow, timing: Timing) -> float:
         return np.inf
     ran_s = (timing.now - attempt.started_at).total_seconds() if attempt.started_at else 0.0
     least_s = timing.round_s if attempt.state in NOT_YET_RUNNING else 0.0
-    run_s = min(timing.min_run_s, MEASUREMENT_S) if attempt.measures else timing.min_run_s
+    min_run_s = min(timing.min_run_s, MEASUREMENT_S) if attempt.measures else timing.min_run_s
+    run_s = least_run_s(round_s=timing.round_s, min_run_s=min_run_s)
     worth_s = max(run_s, job.work_lost_gpu_s / attempt.gpu_count)
     return max(worth_s - ran_s, least_s)

@@ -10,7 +10,7 @@ from allocation.plan_round import Plan, plan_round
 from allocation.policies.parameters import Policy
 from allocation.problem import runnable
 from allocation.quotas import Quotas
-from allocation.rounds.mechanism import reset_due
+from allocation.rounds.mechanism import least_run_s, reset_due
 from allocation.rounds.windows import open_rows
 from allocation.types import Bools, Floats, Ints
 from simulation.clock.maintenance import Maintenance
@@ -32,8 +32,8 @@ class ServiceRules:
     Rounds are skipped where its decision and placement repeat; with shares, if every job runs all the time in the only
     configuration of which it has a share.
 
-    A job that has started keeps its GPUs for min_run_s, and in the round that the stop before it causes; GPUs that a
-    running job has to leave are free after release_s.
+    A job that has started keeps its GPUs for min_run_s, at least half a round, and in the round that the stop before it
+    causes; GPUs that a running job has to leave are free after release_s.
 
     Nodes fail and recover at the ends of rounds; jobs write a checkpoint when they are stopped, and at the end of the
     round in which checkpoint_s have passed since the last.
@@ -112,7 +112,7 @@ class ServiceRules:
     def _unlock_s(self, state: State, rows: Ints) -> Floats:
         """Seconds (m,) for which each job keeps its GPUs."""
         held_s = state.now_s - state.since_s[rows]
-        left_s = self.min_run_s - held_s
+        left_s = least_run_s(round_s=self.round_s, min_run_s=self.min_run_s) - held_s
         if self.event_delay_s is not None:  # in the round that a stop causes, what was given its GPUs is starting yet
             left_s = np.where(held_s <= self.event_delay_s + MOMENT_S, np.maximum(left_s, self.round_s), left_s)
         unlock_s: Floats = np.where(state.held[rows] >= 0, np.maximum(left_s, 0), 0)

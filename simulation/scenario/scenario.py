@@ -182,7 +182,13 @@ class Scenario:
     ] = 0
     min_run_s: Annotated[
         float,
-        typer.Option("--min-run", min=0, metavar="SECONDS", help="Time that a started job keeps its GPUs.", **HOW),
+        typer.Option(
+            "--min-run",
+            min=0,
+            metavar="SECONDS",
+            help="Time that a started job keeps its GPUs; at least half a round.",
+            **HOW,
+        ),
     ] = 0
     failures: Annotated[
         str | None,

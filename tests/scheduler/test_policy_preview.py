@@ -1,7 +1,10 @@
 """Preview of a policy: what it says of the next round is what the next round does; nothing is written."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
@@ -16,12 +19,13 @@ ROUTE = "/api/v1/policies/preview"
 
 @pytest.fixture
 def crowded(lab: Lab) -> tuple[Job, Job]:
-    """Under `fifo` a long job holds both GPUs, and a short one waits."""
+    """Under `fifo` a long job holds both GPUs and may be preempted by now, and a short one waits."""
     lab.node("n1", gpus=2)
     lab.policy("fifo")
     rates = {"a100": {"2": 1.0}}
     first = lab.submit(UNTIL_LET_GO, gpus=2, rates=rates, total_steps=100_000, name="long")
     lab.running(first)
+    first.attempts.update(started_at=F("started_at") - timedelta(minutes=1))
     return first, lab.submit(UNTIL_LET_GO, gpus=2, rates=rates, total_steps=10, name="short")
 
 

@@ -34,7 +34,7 @@ def crowded(lab: Lab) -> Lab:
         lab.submit(UNTIL_LET_GO, name=f"job-{n}", gpus=1 + n % 2, rates={"a100": 10 + 5 * n, "t4": 10})
     for _ in range(6):
         lab.round()
-        lab.until(lambda: not Attempt.objects.filter(state__in=("claimed", "launching", "stopping")).exists())
+        lab.carried_out()
     return lab
 
 
@@ -126,6 +126,20 @@ def test_a_job_that_began_just_now_is_not_preempted(lab: Lab) -> None:
     for _ in range(4):
         lab.round()
     assert [attempt.state for attempt in lab.attempts(young)] == [Attempt.State.RUNNING]
+
+
+def test_rounds_that_events_cause_stop_no_job_within_half_a_round(lab: Lab) -> None:
+    lab.policy(round_s=600)
+    lab.node("n1", gpus=1)
+    young = lab.submit(UNTIL_LET_GO)
+    lab.running(young)
+    lab.submit(name="rival", rates={"a100": 1000})
+    before = Round.objects.count()
+    lab.until(lambda: Round.objects.count() > before)
+    lab.carried_out()
+    assert [attempt.state for attempt in lab.attempts(young)] == [Attempt.State.RUNNING]
+    lab.round()
+    lab.until(lambda: lab.attempts(young)[0].outcome == Attempt.Outcome.PREEMPTED)
 
 
 def test_a_gpu_is_not_handed_on_while_a_process_may_be_left(lab: Lab) -> None:
