@@ -107,7 +107,7 @@ test)
     .tools/bin/uv sync --quiet --frozen --all-groups --extra nvml
     missing=
     command -v chromium >/dev/null || install_packages "a browser, for the tests of pages" chromium || missing=1
-    command -v cc >/dev/null || install_packages "a C compiler, for a stand-in of NVML" gcc libc6-dev || missing=1
+    command -v cc >/dev/null || install_packages "a C compiler, for a stand-in of NVML and the tests' own kernel" gcc libc6-dev || missing=1
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
         || install_servers "a database server, for the tests of the full stack" postgresql || missing=1
     command -v redis-server >/dev/null \
