@@ -30,7 +30,7 @@ from scheduler_app.operations.host_setup import JOB_USER, SYSTEM_STATE
 from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.round import engine_registry as fleet
 from scheduler_app.round.lease import Loop, lease_renewed
-from tests.engines.slurm_cluster import restore, slurm_cluster  # noqa: F401 - a fixture
+from tests.engines.slurm_cluster import ends_of_logs, restore, slurm_cluster  # noqa: F401 - a fixture
 from tests.hypothesis_examples import USUAL
 from tests.migrated_database import copy_migrated_database, copy_migrated_file
 from tests.service_lab import Lab
@@ -239,6 +239,7 @@ def site(lab: Lab, slurm_cluster: PrivateCluster) -> Iterator[PrivateCluster]:  
         add_node(node.name, gpu_type, gpus=node.gpus, cpus=node.cpus, memory_mib=node.memory_mib)
     Node.objects.update(engine="hpc")
     yield slurm_cluster
+    print(ends_of_logs(slurm_cluster))  # pytest shows it of a test that fails
     if left := slurm_cluster.run("squeue", "-h", "-o", "%A").split():
         slurm_cluster.run("scancel", *left)
     lab.until(lambda: not slurm_cluster.run("squeue", "-h").strip())

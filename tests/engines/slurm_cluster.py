@@ -14,6 +14,7 @@ import pytest
 from engines.slurm.private_cluster import EmulatedNode, PrivateCluster, missing_programs
 
 NODES = [EmulatedNode("n1", "a100", 4), EmulatedNode("n2", "a100", 4), EmulatedNode("n3", "v100", 4)]
+END_OF_LOG = 4000
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +44,12 @@ def restore(cluster: PrivateCluster) -> None:
         if state.endswith("~"):
             cluster.run("scontrol", "update", f"nodename={name}", "state=power_up")
     cluster.up()
+
+
+def ends_of_logs(cluster: PrivateCluster) -> str:
+    """What the daemons said last: Slurm's commands do not tell why it ended a job."""
+    logs = sorted(cluster.base.glob("slurm*.log"))
+    return "\n".join(f"{log.name}:\n{log.read_text(errors='replace')[-END_OF_LOG:]}" for log in logs)
 
 
 def free_ports(count: int) -> int:

@@ -20,7 +20,9 @@ KillMode=process
 ExecStart=/bin/sleep 3600
 """
 
-pytestmark = pytest.mark.skipif(not kernel.is_here(), reason="no User-mode Linux: apt-get install user-mode-linux gcc libc6-dev")
+pytestmark = pytest.mark.skipif(
+    not kernel.is_here(), reason="no User-mode Linux: apt-get install user-mode-linux gcc libc6-dev"
+)
 
 
 def test_the_kernel_limits_what_jobs_take(place: Path) -> None:
