@@ -15,6 +15,8 @@ class Action(models.TextChoices):
     JOB_HOLD = "job.hold", "held a job"
     JOB_RELEASE = "job.release", "released a job"
     JOB_REQUEUE = "job.requeue", "requeued a job"
+    JOB_COMMENT = "job.comment", "commented on a job"
+    JOB_UNCOMMENT = "job.uncomment", "deleted a comment on a job"
     JOB_SESSION = "job.session", "opened a session in a job"
     NODE_CORDON = "node.cordon", "cordoned a node"
     NODE_DRAIN = "node.drain", "drained a node"

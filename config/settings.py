@@ -398,7 +398,7 @@ MOTLEY_CURRENCY = env.str("MOTLEY_CURRENCY", "", validate=validate.Length(max=10
 """Of the prices per hour of GPU types, as reports write it."""
 
 MOTLEY_KEEP_EVENTS = env.timedelta("MOTLEY_KEEP_EVENTS", timedelta(days=365), validate=_AN_HOUR)
-"""Of nodes, and of jobs from their end on."""
+"""Of nodes, and of jobs from their end on; comments on jobs stay as long as the job."""
 MOTLEY_KEEP_JOBS = env.timedelta("MOTLEY_KEEP_JOBS", timedelta(days=365), validate=_AN_HOUR)
 """In the database, from their end on; then they are in the archive."""
 MOTLEY_KEEP_MINUTES = env.timedelta("MOTLEY_KEEP_MINUTES", timedelta(days=90), validate=_AN_HOUR)

@@ -24,7 +24,7 @@ from scheduler_app.api.agents import AgentViewSet
 from scheduler_app.api.code import CodeViewSet
 from scheduler_app.api.engines import EngineViewSet
 from scheduler_app.api.gpu_types import GpuTypeViewSet
-from scheduler_app.api.job_history import AttemptViewSet, EventViewSet
+from scheduler_app.api.job_history import AttemptViewSet, CommentViewSet, EventViewSet
 from scheduler_app.api.jobs import JobViewSet
 from scheduler_app.api.lab import LabRunViewSet
 from scheduler_app.api.nodes import NodeViewSet
@@ -85,6 +85,10 @@ urlpatterns = [
     path("login/oidc/callback", openid_connect.end, name="oidc-end"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("api/v1/jobs/<uuid:pk>/events", EventViewSet.as_view({"get": "list"}), name="job-events"),
+    path("api/v1/jobs/<uuid:pk>/comments", CommentViewSet.as_view({"post": "create"}), name="job-comments"),
+    path(
+        "api/v1/jobs/<uuid:pk>/comments/<int:event>", CommentViewSet.as_view({"delete": "destroy"}), name="job-comment"
+    ),
     path("api/v1/jobs/<uuid:pk>/attempts", AttemptViewSet.as_view({"get": "list"}), name="job-attempts"),
     path("api/v1/teams/<str:team>/code", CodeViewSet.as_view({"get": "list"}), name="code-list"),
     path(CODE, CodeViewSet.as_view({"get": "retrieve", "put": "update"}), name="code"),

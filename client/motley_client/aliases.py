@@ -27,6 +27,7 @@ HARMLESS = {
         "plan",
         "replica-size",
         "history",
+        "comment",
         "simulate",
     ),
     *("nodes", "types", "storage", "rates", "share", "usage", "rounds", "login", "me", "version", "lab"),

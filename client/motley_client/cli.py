@@ -48,6 +48,7 @@ for command in (
     jobs.events,
     jobs.attempts,
     jobs.change,
+    jobs.comment,
     logs.logs,
     files.files,
     wait.wait,

@@ -218,6 +218,14 @@ class Client(Connection):
         """Events of the job, oldest first."""
         return cast("Iterator[Event]", self._pages(url_path("jobs", job_id, "events"), {}))
 
+    def comment(self, job_id: str, text: str) -> Event:
+        """Comment on the job, which may have finished: an event of the kind `commented`, of at most 500 characters."""
+        return cast("Event", self._json("POST", url_path("jobs", job_id, "comments"), json={"text": text}))
+
+    def delete_comment(self, job_id: str, event_id: int) -> None:
+        """Delete a comment of one's own; administrators may delete any."""
+        self._send("DELETE", url_path("jobs", job_id, "comments", str(event_id)))
+
     def attempts(self, job_id: str) -> Iterator[Attempt]:
         """Attempts of the job: each time it was given GPUs."""
         return cast("Iterator[Attempt]", self._pages(url_path("jobs", job_id, "attempts"), {}))

@@ -21,6 +21,7 @@ class JobEvent(models.Model):
         REQUEUED = "requeued", "back in the queue"
         FINISHED = "finished", "finished"
         WARNING = "warning", "warning"
+        COMMENTED = "commented", "comment"
 
     WAKING = (Kind.SUBMITTED, Kind.RELEASED, Kind.CHANGED, Kind.REQUEUED, Kind.FINISHED)
 

@@ -18,6 +18,7 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_safe
 
 from jobs_app.job_archive import archived_job
+from jobs_app.lifecycle.comments import MOST_CHARACTERS, comments_on
 from jobs_app.measurement.energy import EnergySource, energy_of_ended
 from jobs_app.measurement.progress_curves import read_curve
 from jobs_app.models import Attempt, Job
@@ -98,6 +99,7 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "restarts": restarts_of(seen, spans, attempts),
         "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
         "forecast": forecast,
+        "comment": comments_on(seen).last(),
         "larger": read_larger_requests(seen),
         "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
         "tab": tab,
@@ -224,7 +226,8 @@ def _attempts(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
 
 def _events(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
     events = job.events.select_related("actor").order_by("id")
-    return {"days": [(day, list(of_day)) for day, of_day in groupby(events, key=lambda event: event.at.date())]}
+    days = [(day, list(of_day)) for day, of_day in groupby(events, key=lambda event: event.at.date())]
+    return {"days": days, "longest_comment": MOST_CHARACTERS}
 
 
 def _spec(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:

@@ -150,9 +150,11 @@ def _old_rounds(before: datetime) -> QuerySet[Any]:
 
 
 def _job_events(before: datetime) -> QuerySet[Any]:
-    """Events of jobs that ended before the cutoff; the newest event stays, because `round_is_due` compares with it."""
+    """Events of jobs that ended before the cutoff, except comments; the newest event stays, because `round_is_due`
+    compares with it."""
     newest = JobEvent.objects.filter(kind__in=JobEvent.WAKING).aggregate(Max("pk"))["pk__max"] or 0
-    return JobEvent.objects.filter(at__lt=before, job__finished_at__lt=before, pk__lt=newest)
+    ended = JobEvent.objects.filter(at__lt=before, job__finished_at__lt=before, pk__lt=newest)
+    return ended.exclude(kind=JobEvent.Kind.COMMENTED)
 
 
 def _node_events(before: datetime) -> QuerySet[Any]:

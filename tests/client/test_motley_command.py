@@ -219,6 +219,13 @@ def test_events_and_attempts_tell_the_story_of_a_job(service: Live, motley: Motl
     assert "3 a100" in motley("attempts", "resnet").stdout
 
 
+def test_a_comment_is_among_the_events_of_the_job(service: Live, motley: Motley) -> None:
+    service.add("resnet")
+    assert motley("comment", "resnet", "loss is NaN").exit_code == 0
+    assert re.search(r"commented +ada +loss is NaN", motley("events", "resnet").stdout)
+    assert "text: " in motley("comment", "resnet", " ").stderr
+
+
 @pytest.mark.parametrize("typed", ["resnet", "resn", "ID", "PART OF ID", "a name = with words"])
 def test_a_job_is_found_by_name_prefix_or_id(service: Live, motley: Motley, typed: str) -> None:
     service.add("bert")

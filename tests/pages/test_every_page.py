@@ -58,6 +58,8 @@ PAGES: dict[str, Row] = {
     "job-file": Row(of="job", stranger=404, member=404, staff=404),
     "would-start": Row(of="job", stranger=404),
     "act": Row(of="job", stranger=404, **DEED, post={}, also=("hold",)),
+    "comment": Row(of="job", stranger=404, **DEED, post={"text": "loss is NaN"}),
+    "delete-comment": Row(404, 404, 404, of="job", post={}, also=(1,)),
     "cluster": LIST,
     "node": Row(of="node"),
     "act-on-node": Row(of="node", stranger=403, member=403, staff=302, post={"reason": "fan"}, also=("drain",)),

@@ -169,6 +169,33 @@ def test_a_job_is_held_and_released(submit, member, web):
     assert (held, Job.objects.get().held) == (True, False)
 
 
+def test_a_comment_is_on_the_page_until_its_author_deletes_it(submit, member, web):
+    client, job = web(member), submit()
+    events = client.post(reverse("comment", args=[job.pk]), {"text": "loss is <NaN>"}, follow=True).content.decode()
+    assert events.count("loss is &lt;NaN&gt;") == 2  # in its row, and in the name of the button that deletes it
+    assert "loss is &lt;NaN&gt;" in client.get(reverse("job", args=[job.pk])).content.decode()
+    client.post(reverse("delete-comment", args=[job.pk, job.events.latest("pk").pk]))
+    assert "NaN" not in client.get(reverse("job", args=[job.pk])).content.decode()
+
+
+def test_a_blank_comment_is_refused_with_a_message(submit, member, web):
+    answer = web(member).post(reverse("comment", args=[submit().pk]), {"text": "  "}, follow=True)
+    assert "Write the comment." in answer.content.decode()
+
+
+def test_others_of_the_team_see_a_comment_but_cannot_delete_it(submit, member, stranger, web):
+    job = submit()
+    web(member).post(reverse("comment", args=[job.pk]), {"text": "loss is NaN"})
+    job.team.members.add(stranger)
+    address = reverse("delete-comment", args=[job.pk, job.events.latest("pk").pk])
+    shown = web(stranger).post(address, follow=True).content.decode()
+    assert ("Only its author or an administrator" in shown, address in shown, "loss is NaN" in shown) == (
+        True,
+        False,
+        True,
+    )
+
+
 def test_a_deed_without_the_forms_token_is_refused(submit, member):
     client = Client(enforce_csrf_checks=True)
     client.force_login(member)

@@ -66,6 +66,10 @@ ROUTES: dict[str, Row] = {
     "POST /api/v1/jobs/{id}/release": of_the_team(done=409),
     "POST /api/v1/jobs/{id}/requeue": of_the_team(),
     "POST /api/v1/jobs/{id}/clone": of_the_team(done=201),
+    "POST /api/v1/jobs/{id}/comments": of_the_team(body={"text": "loss is NaN"}, done=201),
+    "DELETE /api/v1/jobs/{id}/comments/{event}": Row(
+        job=403, stranger=404, reader=403, member=204, clerk=403, staff=204
+    ),
     "GET /api/v1/jobs/{id}/explain": OWN_JOB,
     "GET /api/v1/jobs/{id}/events": OWN_JOB,
     "GET /api/v1/jobs/{id}/attempts": OWN_JOB,

@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 
 from cluster_app.models import GpuType, Node
 from jobs_app.code.storage import store
+from jobs_app.lifecycle.comments import comment_on_job
 from jobs_app.models import ApiToken, Attempt, Budget, Job, Notification, TeamQuota
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import JobToken
@@ -50,6 +51,7 @@ class World:
             team=place,
             digest=self.places["code"],
             username=self.places["members"],
+            event=self.places["comments"],
             gpu_type=self.places["gpu-types"],
         )
 
@@ -86,6 +88,7 @@ def world(lab: Lab, plain_static: None) -> World:
         "code": stored_code(ada),
         "rounds": "1",
         "policies": str(PolicySetting.objects.latest("pk").pk),
+        "comments": str(comment_on_job(job, "loss is NaN", actor=ada).pk),
         "secrets": str(set_secret("OURS", "long enough", team=ada.teams.get(), actor=ada).pk),
         "notification-targets": str(target.pk),
         "notifications": str(Notification.objects.create(target=target, event="job_ended", key="1", state="dead").pk),

@@ -1,4 +1,4 @@
-"""Commands about jobs: list, show, explain, change, cancel, hold, release, requeue."""
+"""Commands about jobs: list, show, explain, change, comment, cancel, hold, release, requeue."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -259,6 +259,15 @@ def change(
     if output is Output.TABLE:
         say("Changed.")
     emit(output, changed, names=[changed["id"]], table=lambda: job_details(changed, now=now()))
+
+
+def comment(
+    context: typer.Context, job: JobArgument, text: Annotated[str, typer.Argument(help="At most 500 characters.")]
+) -> None:
+    """Comment on a job, which may have finished. Its page and `motley events` show the comment."""
+    with connect(context) as client:
+        client.comment(find_job(client, job)["id"], text)
+    say("Commented.")
 
 
 def cancel(context: typer.Context, jobs: JobArguments) -> None:
