@@ -10,6 +10,9 @@ from jobs_app.measurement.progress_curves import PointOfTime
 from scheduler_app.pages.charts import Figure, line_of
 from scheduler_app.pages.gpu_charts import MOST_TICKS
 
+FROM_ZERO = {"steps/s"}
+"""Quantities whose axis begins at 0: a steady rate is a flat line, not one of its third digit."""
+
 
 def progress_figures(points: Sequence[PointOfTime], starts: Sequence[datetime]) -> dict[str, Figure]:
     """A figure for each quantity reported more than once; `starts`: when attempts after the first began."""
@@ -23,7 +26,7 @@ def progress_figures(points: Sequence[PointOfTime], starts: Sequence[datetime]) 
 def _figure(name: str, values: Sequence[tuple[datetime, float]], starts: Sequence[datetime]) -> Figure:
     layout = {
         "template": "none",
-        "yaxis": {"title": {"text": name.capitalize()}, "fixedrange": True},
+        "yaxis": _vertical_axis(name),
         "xaxis": {"type": "date", "nticks": MOST_TICKS, "tickangle": 0, "automargin": True},
         "hovermode": "x unified",
         "margin": {"l": 56, "r": 16, "t": 8, "b": 40},
@@ -40,6 +43,11 @@ def _figure(name: str, values: Sequence[tuple[datetime, float]], starts: Sequenc
     figure: Figure = go.Figure([trace], layout).to_plotly_json()
     figure["layout"].pop("template")
     return figure
+
+
+def _vertical_axis(name: str) -> dict[str, Any]:
+    range_mode = "tozero" if name in FROM_ZERO else "normal"
+    return {"title": {"text": name.capitalize()}, "fixedrange": True, "automargin": True, "rangemode": range_mode}
 
 
 def _line_at(at: datetime) -> dict[str, Any]:
