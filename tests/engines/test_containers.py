@@ -5,6 +5,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,11 @@ def rootfs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def below(folder: Path) -> list[str]:
     """Command lines of processes that name this folder."""
-    lines = [path.read_text(errors="replace") for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-    return [line.replace("\0", " ") for line in lines if str(folder) in line]
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has just ended
+            found.append(path.read_text(errors="replace").replace("\0", " "))
+    return [line for line in found if str(folder) in line]
 
 
 def podman(store: Path, *words: str) -> None:
