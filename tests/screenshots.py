@@ -37,6 +37,7 @@ PAGES = {
     "job-failed": "jobs/{failed}",
     "cancel-jobs": "jobs/cancel?job={job}&job={waiting}",
     "cluster": "cluster",
+    "cluster-then": "cluster/then?window=1h",
     "node": "nodes/{node}",
     "timeline": "timeline",
     "rounds": "rounds",

@@ -147,7 +147,7 @@ def read_timeline(frame: Frame, sight: Sight, nodes: Collection[str], gpu_type: 
     """Runs and forecasts on GPUs of the type (empty: of any), and outages and windows of these nodes."""
     runs = _runs(frame, sight, gpu_type)
     expected = _expected(frame, sight, runs[:MOST_ATTEMPTS], gpu_type)
-    out = _outages(frame, nodes), _windows(frame, nodes)
+    out = read_outages(frame.since, nodes), _windows(frame, nodes)
     return Timeline(frame, runs[:MOST_ATTEMPTS], expected, *out, len(runs) > MOST_ATTEMPTS)
 
 
@@ -194,9 +194,9 @@ def _expected(frame: Frame, sight: Sight, runs: Sequence[Run], gpu_type: str) ->
     return found
 
 
-def _outages(frame: Frame, nodes: Collection[str]) -> list[Outage]:
-    """When the nodes were down or out of service in the frame; what is read is bounded by time, not by nodes."""
-    since, wanted = frame.since, set(nodes)
+def read_outages(since: datetime, nodes: Collection[str]) -> list[Outage]:
+    """When the nodes were down or out of service since then; what is read is bounded by time, not by nodes."""
+    wanted = set(nodes)
     if not wanted:
         return []
     down = NodeInterval.objects.filter(Q(ended_at=None) | Q(ended_at__gte=since), up=False).order_by("started_at", "pk")

@@ -61,6 +61,7 @@ PAGES: dict[str, Row] = {
     "comment": Row(of="job", stranger=404, **DEED, post={"text": "loss is NaN"}),
     "delete-comment": Row(404, 404, 404, of="job", post={}, also=(1,)),
     "cluster": LIST,
+    "cluster-then": LIST,
     "node": Row(of="node"),
     "act-on-node": Row(of="node", stranger=403, member=403, staff=302, post={"reason": "fan"}, also=("drain",)),
     "timeline": LIST,

@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import resolve, reverse
 from django.utils import timezone
 
-from cluster_app.models import Gpu, Node
+from cluster_app.models import Gpu, Node, NodeEvent, NodeInterval
 from cluster_app.services import drain
 from jobs_app.models import Attempt, Job, Team
 from scheduler_app.models import GpuClaim, JobForecast, Round, TimeWindow
@@ -330,3 +330,64 @@ def test_rest_names_the_parameter_that_is_wrong(web, member, cluster):
     assert answer.status_code == 400
     assert "gpu_type" in answer.content.decode()
     assert "There is no GPU type abacus" in answer.content.decode()
+
+
+# -- the cluster as of then --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def standing(cluster: None, now: datetime) -> None:
+    """The nodes were added four hours ago."""
+    NodeEvent.objects.update(at=now - 4 * HOUR)
+
+
+def then(client: Client, at: datetime, **query: str) -> str:
+    return client.get(reverse("cluster-then"), {"at": int(at.timestamp()), **query}).content.decode()
+
+
+def words_of(html: str) -> list[str]:
+    """What each node did."""
+    return re.findall(r'class="dense-node"[^>]*aria-label="([^"]*)"', html)
+
+
+def test_the_cluster_as_of_then_shows_who_held_which_gpus(standing, ran, web, member, now):
+    attempt = ran("train", gpus=2, hours=3, ended=1)
+    node, client = attempt.nodes[0], web(member)
+    during, after = then(client, now - 2 * HOUR), then(client, now - HOUR / 2)
+    assert f"{node}: 2 train (vision), 2 idle" in words_of(during)
+    assert f"{node}: 4 idle" in words_of(after)
+    assert f'<a href="{reverse("job", args=[attempt.job_id])}">train</a>' in during
+    assert "2 of 8 busy" in during
+
+
+def test_the_cluster_as_of_then_names_no_job_of_another_team(standing, ran, web, stranger, now):
+    attempt = ran("train", gpus=2, hours=3, ended=1)
+    html = then(web(stranger), now - 2 * HOUR)
+    assert f"{attempt.nodes[0]}: 2 another team, 2 idle" in words_of(html)
+    assert "train" not in html
+
+
+def test_the_cluster_as_of_then_knows_outages_and_nodes_that_came_later(standing, ran, web, member, now):
+    node = Node.objects.get(name=ran(hours=3, ended=1).nodes[0])
+    NodeInterval.objects.create(node=node, up=False, started_at=now - HOUR, ended_at=now - HOUR / 4, end="changed")
+    client = web(member)
+    assert f"{node}: 4 unhealthy" in words_of(then(client, now - HOUR / 2))
+    assert f"{node}: 4 idle" in words_of(then(client, now - HOUR / 8))
+    assert words_of(then(client, now - 5 * HOUR)) == []
+
+
+@pytest.mark.parametrize("query", ["at=soon", "at=9" + "9" * 40, "window=1y", "colour=red"])
+def test_a_moment_that_is_none_is_not_found(ran, web, member, query):
+    assert web(member).get(f"{reverse('cluster-then')}?{query}").status_code == 404
+
+
+def test_the_cluster_as_of_then_costs_as_many_queries_however_many_jobs_there_were(standing, ran, web, member, now):
+    client, counts = web(member), []
+    for _ in range(2):
+        ran(gpus=1, hours=3, ended=1)
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            then(client, now - 2 * HOUR)
+        counts.append(len(queries))
+    assert counts[0] == counts[1]

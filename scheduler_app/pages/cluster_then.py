@@ -1,0 +1,64 @@
+"""Cluster at an earlier time: every GPU with the job that held it at a moment of the past, which a slider chooses."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from scheduler_app.operations.past_occupancy import count_gpus, gpus_by_node_at, jobs_of
+from scheduler_app.pages.base import SignedInRequest
+from scheduler_app.pages.gpu_colours import CHOICES, colours_of, in_words
+from scheduler_app.timeline.window import DEFAULT, WINDOWS
+
+USUAL_COLOUR = "job"
+STEPS = 1440
+"""Of the slider: minutes of a day."""
+JUMPS = {"1 h earlier": -3600, "10 min earlier": -600, "10 min later": 600, "1 h later": 3600}
+
+
+@login_required
+@require_safe
+def cluster_then(request: SignedInRequest) -> HttpResponse:
+    """The cluster at `at`, in seconds since 1970: by default in the middle of the window."""
+    now = timezone.now()
+    window, by = request.GET.get("window", DEFAULT), request.GET.get("colour", USUAL_COLOUR)
+    if window not in WINDOWS or by not in CHOICES:
+        raise Http404
+    past = WINDOWS[window].past
+    at = _moment(request.GET.get("at", ""), now - past, now)
+    nodes = gpus_by_node_at(request.user, at)
+    types = groupby(nodes, key=lambda held: held.node.gpu_type)
+    context = {
+        "at": at,
+        "slider": _slider(at, now - past, now),
+        "jumps": [(words, int(at.timestamp()) + seconds) for words, seconds in JUMPS.items()],
+        "window": window,
+        "window_words": WINDOWS[window].words,
+        "windows": WINDOWS,
+        "types": [(kind, [(held, in_words(held)) for held in of_type]) for kind, of_type in types],
+        "jobs": jobs_of(nodes),
+        "gpu_counts": count_gpus(nodes),
+        "colours": colours_of(nodes, by),
+        "colour_choices": CHOICES,
+    }
+    return render(request, "scheduler_app/cluster_then.html", context)
+
+
+def _moment(text: str, earliest: datetime, now: datetime) -> datetime:
+    """The moment in the address, within the window."""
+    if not text:
+        return earliest + (now - earliest) / 2
+    try:
+        at = datetime.fromtimestamp(int(text), UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise Http404 from error
+    return min(max(at, earliest), now)
+
+
+def _slider(at: datetime, earliest: datetime, now: datetime) -> dict[str, int]:
+    step = max(int((now - earliest) / STEPS / timedelta(seconds=1)), 1)
+    return {"min": int(earliest.timestamp()), "max": int(now.timestamp()), "step": step, "value": int(at.timestamp())}
