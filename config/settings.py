@@ -268,6 +268,7 @@ SPECTACULAR_SETTINGS = {
         "RateSource": "jobs_app.models.Attempt.RateSource",
         "AttemptCpuMemory": "jobs_app.models.Attempt.CpuMemory",
         "EnergySource": "jobs_app.measurement.energy.EnergySource",
+        "CostUnit": "scheduler_app.explain.cost_and_time.CostUnit",
         "EventEnum": "scheduler_app.models.KeptForecast.Event",
         "NotificationEvent": "jobs_app.models.NotificationTarget.Event",
         "NotificationKind": "jobs_app.models.NotificationTarget.Kind",

@@ -373,6 +373,28 @@ class PlanOption(TypedDict):
     preferred: bool
 
 
+class CostOption(TypedDict):
+    """Run time and cost of a job on a gang of a GPU type."""
+
+    gpu_type: str
+    gpus: int
+    run_seconds: float
+    cost: float
+    preferred: bool
+    pareto_optimal: bool
+
+
+class CostAndTime(TypedDict):
+    """Run time and cost on each gang of each GPU type, the fastest first."""
+
+    options: list[CostOption]
+    unit: str
+    """`price`, or `gpu_hours` if one of the GPU types has no price per hour."""
+    note: str
+    why_none: str
+    """Why there are no options; empty if there are."""
+
+
 class Plan(TypedDict):
     """Result of a dry run: the configurations in which the job could run."""
 
@@ -380,6 +402,7 @@ class Plan(TypedDict):
     spec: dict[str, Any]
     options: list[PlanOption]
     note: str
+    cost_and_time: NotRequired[CostAndTime]
     forecast: NotRequired[JobForecast | None]
 
 

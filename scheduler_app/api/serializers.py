@@ -13,6 +13,7 @@ from estimation.node_lifetimes import NodeLifetime
 from jobs_app.measurement.energy import ENERGY_SOURCES
 from jobs_app.models import Attempt
 from jobs_app.serializers import ReasonAnswer
+from scheduler_app.explain.cost_and_time import COST_UNITS
 from scheduler_app.explain.drain_estimate import NodeOccupancy
 from scheduler_app.explain.what_if import ChangeKind
 from scheduler_app.fairness.energy_ledger import energy_of_round
@@ -20,6 +21,8 @@ from scheduler_app.models import Round
 from scheduler_app.round.node_lifetimes import KnownLifetime
 
 WHEN_EMPTY = "Estimated time at which the last job leaves a node that is out of service; null if unknown."
+
+WHEN_PARETO_OPTIMAL = "Whether no other option is better in time or cost without being worse in the other."
 
 WHEN_FORECAST = "When a cordoned node is empty, by the forecasts of its jobs; null where one of them has none."
 
@@ -376,6 +379,29 @@ class PlanOption(serializers.Serializer[Any]):
     preferred = serializers.BooleanField(help_text="Whether this option is the fastest.")
 
 
+class CostOption(serializers.Serializer[Any]):
+    """Run time and cost of a job on a gang of a GPU type."""
+
+    gpu_type = serializers.CharField()
+    gpus = serializers.IntegerField()
+    run_seconds = serializers.FloatField()
+    cost = serializers.FloatField(help_text="In `unit`.")
+    preferred = serializers.BooleanField(help_text="Whether it is the fastest, as in `options` of the plan.")
+    pareto_optimal = serializers.BooleanField(help_text=WHEN_PARETO_OPTIMAL)
+
+
+class CostAndTimeAnswer(serializers.Serializer[Any]):
+    """Run time and cost on each gang of each GPU type that the plan considers."""
+
+    options = CostOption(many=True, help_text="All sizes of an elastic job, the fastest first.")
+    unit = serializers.ChoiceField(
+        COST_UNITS,
+        help_text="`gpu_hours` if one of the GPU types has no price per hour.",
+    )
+    note = serializers.CharField(help_text="What run times are estimated from, and why costs are in GPU-hours.")
+    why_none = serializers.CharField(help_text="Why there are no options; empty if there are.")
+
+
 class PlanAnswer(serializers.Serializer[Any]):
     """Plan of a job from a dry run; of an array, of each member."""
 
@@ -383,3 +409,4 @@ class PlanAnswer(serializers.Serializer[Any]):
     spec = serializers.DictField(help_text="The spec as parsed, with defaults filled in.")
     options = PlanOption(many=True)
     note = serializers.CharField()
+    cost_and_time = CostAndTimeAnswer()

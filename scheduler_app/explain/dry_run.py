@@ -8,22 +8,28 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from django.contrib.auth.models import User
 from django.db.models import Count, F, Sum
 from django.utils import timezone
 
 from allocation.configurations import Configurations
 from allocation.gangs import holds_equal_parts, servable_gpus
+from allocation.types import Floats
 from cluster_app.models import Gpu, GpuType, Node
 from cluster_app.storage import OF_ENGINE, PLACES, WORDS, nodes_with, offers, places_of
+from estimation.boosted_durations import DurationEstimator
 from estimation.rates import Source
 from jobs_app.models import Attempt, Job, Team, Throughput
 from jobs_app.submission.admission import Admitted
 from jobs_app.submission.enqueue import draft
 from jobs_app.submission.submit import admitted
+from scheduler_app.explain.cost_and_time import Candidate, Length, cost_and_time, estimated_length
 from scheduler_app.fairness.budgets import TeamBudget, budgets_of
+from scheduler_app.forecasts.boosted_model import read_model
+from scheduler_app.forecasts.duration_history import history_of, read_ended_jobs
 from scheduler_app.models import GpuClaim
 from scheduler_app.round.inputs import (
     DeclaredRates,
@@ -35,7 +41,7 @@ from scheduler_app.round.inputs import (
     measured_rows,
     noise_of,
 )
-from scheduler_app.round.job_options import InService, Timing, gangs_on, job_options_of
+from scheduler_app.round.job_options import InService, Timing, gangs_on, job_options_of, units_of
 from scheduler_app.round.known_workloads import KnownRate, read_known_rates
 from scheduler_app.windows.reading import WindowRow, read_windows
 
@@ -96,6 +102,8 @@ class DryRunInputs:
     budget: TeamBudget | None = None
     """Of its team."""
     windows: Sequence[WindowRow] = ()
+    estimator: DurationEstimator | None = None
+    """Durations by jobs that ended; None for a job that states its steps."""
     left_on_types: Mapping[int, int] = field(default_factory=dict)
     """GPU type → GPUs that a limit leaves to the team there; types without a limit are not among them."""
 
@@ -111,6 +119,15 @@ class DryRunInputs:
         return [node for node in self.nodes_of(kind) if node.has_storage]
 
 
+class Rated(NamedTuple):
+    """The configurations that nodes in service offer, with the job's rate in steps/s on each and its source (K,)."""
+
+    offered: Configurations
+    rate: Floats
+    """0 where it cannot run."""
+    source: Sequence[int]
+
+
 def dry_run(data: Any, *, owner: User) -> dict[str, Any]:
     """Plan of the job that this spec describes; raises `InvalidSpec` with all faults, as submission does."""
     return dry_run_of_admitted(admitted(data, owner, administrator=owner.is_staff))
@@ -118,30 +135,58 @@ def dry_run(data: Any, *, owner: User) -> dict[str, Any]:
 
 def dry_run_of_admitted(asked: Admitted) -> dict[str, Any]:
     """Plan of a job whose spec has been admitted."""
-    job = row_of(draft(asked))
+    now = timezone.now()
+    job = row_of(draft(asked))._replace(created_at=now)
     inputs = read_inputs(job, asked.team)
-    options = options_of(job, inputs)
+    rated = _rated(job, inputs)
+    able = _able(job, inputs, rated)
+    options = _options_of(job, inputs, able)
+    candidates = [Candidate(one.gpu_type, one.gpus, one.rate, one.cost_per_hour) for one in able if one.rate]
     return {
         "valid": True,
         "options": [asdict(option) for option in options],
-        "note": _note(options, asked, inputs.budget) + _note_of_window(job, options, inputs, timezone.now()),
+        "note": _note(options, asked, inputs.budget) + _note_of_window(job, options, inputs, now),
+        "cost_and_time": cost_and_time(candidates, _length(job, inputs, rated, asked.owner)),
     }
 
 
-def options_of(job: JobRow, inputs: DryRunInputs) -> list[PlanOption]:
-    """Options for every GPU type: possible ones, the fastest first, then impossible ones. Pure."""
-    offered = _offered(job, inputs)
-    rate, source = _rates(job, inputs, offered)
+def _able(job: JobRow, inputs: DryRunInputs, rated: Rated) -> list[PlanOption]:
+    """All configurations in which the job can run, the fastest first. Pure."""
     able = [
-        _option(job, inputs, offered, k, rate=rate[k], source=Source(source[k]).name.lower())
-        for k in range(len(offered.nodes))
-        if rate[k] > 0 and _holds(job, inputs, offered, k)
+        _option(job, inputs, rated.offered, k, rate=float(rate), source=Source(rated.source[k]).name.lower())
+        for k, rate in enumerate(rated.rate)
+        if rate > 0
     ]
-    able = _smallest_and_fastest(able)
-    able.sort(key=lambda option: (-(option.rate or 0), option.cost_per_hour))
+    return sorted(able, key=_fastest_first)
+
+
+def _fastest_first(option: PlanOption) -> tuple[float, float]:
+    return -(option.rate or 0), option.cost_per_hour
+
+
+def _options_of(job: JobRow, inputs: DryRunInputs, able: Sequence[PlanOption]) -> list[PlanOption]:
+    """Options for every GPU type: possible ones, the fastest first, then impossible ones. Pure."""
+    shown = sorted(_smallest_and_fastest(able), key=_fastest_first)
     named = {option.gpu_type for option in able}
     unable = [_unable(job, kind, inputs) for kind in inputs.types if kind.name not in named]
-    return [_preferred(option, first=n == 0) for n, option in enumerate(able)] + unable
+    return [_preferred(option, first=n == 0) for n, option in enumerate(shown)] + unable
+
+
+def _length(job: JobRow, inputs: DryRunInputs, rated: Rated, owner: User) -> Length | None:
+    if job.total_steps:
+        return Length(job.total_steps)
+    if inputs.estimator is None:
+        return None
+    capacity = np.array([sum(node.gpus for node in inputs.nodes_of(kind)) for kind in inputs.types], dtype=np.int64)
+    return estimated_length(
+        job,
+        inputs.estimator,
+        rate=rated.rate,
+        usage=rated.offered.usage,
+        capacity=capacity,
+        units=units_of(inputs.types, [job])[0],
+        owner=owner.get_username(),
+    )
 
 
 def _offered(job: JobRow, inputs: DryRunInputs) -> Configurations:
@@ -169,7 +214,14 @@ def _smallest_and_fastest(options: Sequence[PlanOption]) -> list[PlanOption]:
     return list(kept.values())
 
 
-def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[list[float], list[int]]:
+def _rated(job: JobRow, inputs: DryRunInputs) -> Rated:
+    offered = _offered(job, inputs)
+    rate, source = _rates(job, inputs, offered)
+    holds = [_holds(job, inputs, offered, k) for k in range(len(rate))]
+    return Rated(offered, np.where(holds, rate, 0), source)
+
+
+def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[Floats, list[int]]:
     anywhere = job._replace(mounts=[], image="", volunteers=())  # there are no nodes in these rows
     rows = InputRows(
         types=list(inputs.types),
@@ -191,7 +243,7 @@ def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[
     )
     now = timezone.now()
     options = job_options_of(rows, NOTHING_HELD, offered, [anywhere], Timing(now, 0.0, 0.0, now))
-    return options.rate[0].tolist(), options.source[0].tolist()
+    return options.rate[0], options.source[0].tolist()
 
 
 def _option(
@@ -331,7 +383,10 @@ def _note_of_window(job: JobRow, options: Sequence[PlanOption], inputs: DryRunIn
 
 
 def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
-    """Read the inputs in nine queries, more for budgets, windows, batches and storage; none depends on the queue."""
+    """Read the inputs in nine queries, more for budgets, windows, batches, storage and lengths of jobs.
+
+    None depends on the queue.
+    """
     types = [TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)]
     measured = measured_rows(Throughput.objects.filter(team=team, workload=job.workload))
     noise = noise_of([job.workload] if job.batch_size else [])
@@ -348,6 +403,7 @@ def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
         budget=budget,
         windows=read_windows(now),
         left_on_types=_left_on_types(team),
+        estimator=None if job.total_steps else DurationEstimator(history_of(read_ended_jobs()), read_model()),
     )
 
 

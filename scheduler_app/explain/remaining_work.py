@@ -49,11 +49,16 @@ def remaining_work(job: Job, attempts: Sequence[Attempt], now: datetime) -> Rema
     if job.array and (sampled := _sampled(job.array)):
         return _of_similar(job, sampled, attempts, live, gpus=gpus, now=now)
     found = DurationEstimator(history_of(read_ended_jobs()), read_model()).estimate(_submission(job, gpus))
-    if found is None or (found.basis == Basis.ALL and found.estimate.n < FEWEST_OF_ALL):
+    if found is None or tells_of_few(found):
         return None
     if before := read_stage_ratios(JobDependency.objects.filter(child=job)).get(job.pk):
         found = before.corrected(found)
     return _of_similar(job, found, attempts, live, gpus=gpus, now=now)
+
+
+def tells_of_few(found: DurationEstimate) -> bool:
+    """Whether the estimate would tell how long a few jobs of other teams took."""
+    return found.basis == Basis.ALL and found.estimate.n < FEWEST_OF_ALL
 
 
 def _sampled(array: JobArray) -> DurationEstimate | None:
@@ -94,7 +99,7 @@ def _of_similar(
         basis=found.basis,
         jobs=estimate.n,
         runs=live is not None,
-        detail=f"from {_jobs(found, job.owner.get_username())}",
+        detail=f"from {ended_jobs(found, job.owner.get_username())}",
     )
 
 
@@ -103,8 +108,8 @@ def _speed(attempt: Attempt, gpus: int) -> float:
     return attempt.gpu_count * attempt.relative_speed / gpus
 
 
-def _jobs(found: DurationEstimate, owner: str) -> str:
-    """The ended jobs behind the estimate."""
+def ended_jobs(found: DurationEstimate, owner: str) -> str:
+    """The ended jobs behind the estimate, in words."""
     n, basis = found.estimate.n, found.basis
     if basis == Basis.SAMPLED:
         return f"{n:,} task{'s' * (n != 1)} of its array"

@@ -16,7 +16,8 @@ from scheduler_app.job_forecasts.arrays import read_forecasts_of_arrays
 from scheduler_app.job_forecasts.showing import ShownForecast, read_forecasts
 from scheduler_app.operations.gpu_occupancy import gpu_counts
 
-TYPE_COLOURS = 6
+TYPE_COLOURS = ("#56b4e9", "#3fb88f", "#f0e442", "#b79df0", "#b5d86b", "#e8a38a")
+"""Those of the classes `gpu-type-0` to `gpu-type-5` of the style sheet; after six types they repeat."""
 MOST_DOTS = 8
 """Of one GPU type in one row; a larger gang is one dot and its number."""
 MOST_FREE_DOTS = 16
@@ -145,9 +146,18 @@ def count_ended(jobs: JobQuerySet) -> list[StateSegment]:
 
 
 def read_gpu_styles() -> dict[str, str]:
-    """Colour of each GPU type, the same on every page."""
+    """Class of the colour of each GPU type, the same on every page."""
+    return {name: f"gpu-type-{number}" for name, number in _read_colour_numbers().items()}
+
+
+def read_gpu_colours() -> dict[str, str]:
+    """Colour of each GPU type, as its class has it, for figures."""
+    return {name: TYPE_COLOURS[number] for name, number in _read_colour_numbers().items()}
+
+
+def _read_colour_numbers() -> dict[str, int]:
     names = GpuType.objects.order_by("name").values_list("name", flat=True)
-    return {name: f"gpu-type-{number % TYPE_COLOURS}" for number, name in enumerate(names)}
+    return {name: number % len(TYPE_COLOURS) for number, name in enumerate(names)}
 
 
 def dots_of(gpus: Mapping[str, int], styles: Mapping[str, str]) -> list[GpuDots]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse, JsonResponse
@@ -26,7 +27,8 @@ from scheduler_app.explain.dry_run import dry_run
 from scheduler_app.explain.plan_forecast import forecast_plan
 from scheduler_app.fairness.budgets import with_budget_notes
 from scheduler_app.pages.base import SignedInRequest
-from scheduler_app.pages.job_rows import read_free_gpus
+from scheduler_app.pages.cost_chart import cost_figure
+from scheduler_app.pages.job_rows import read_free_gpus, read_gpu_colours
 from scheduler_app.pages.job_templates import EMULATED, JOB_TEMPLATES
 
 Spec = dict[str, Any]
@@ -56,8 +58,7 @@ def check_job(request: SignedInRequest) -> JsonResponse:
         plan = dry_run(with_ids(spec, request.user), owner=request.user)
     except InvalidSpec as error:
         return JsonResponse(other | _faults(error.faults))
-    shown = render_to_string("scheduler_app/_plan.html", {"plan": plan, "gpus_now": read_free_gpus()}, request)
-    return JsonResponse(other | _faults(()) | {"plan": shown})
+    return JsonResponse(other | _faults(()) | {"plan": _shown(request, plan)})
 
 
 @login_required
@@ -86,6 +87,13 @@ def _read(request: SignedInRequest) -> tuple[Spec, dict[str, Any]]:
         )
     spec = form.written()
     return spec, {"yaml": write_yaml(spec)}
+
+
+def _shown(request: SignedInRequest, plan: Mapping[str, Any]) -> str:
+    """The plan as HTML, with the chart of its costs and times."""
+    figure = cost_figure(plan["cost_and_time"], read_gpu_colours(), currency=settings.MOTLEY_CURRENCY)
+    context = {"plan": plan, "gpus_now": read_free_gpus(), "figure": figure}
+    return render_to_string("scheduler_app/_plan.html", context, request)
 
 
 def _faults(faults: Iterable[Fault]) -> dict[str, Any]:

@@ -53,14 +53,22 @@
     if (isNew && hasTools) Gantt.follow(place);
   };
   const drawAll = () => document.querySelectorAll("[data-figure]").forEach(draw);
-  // A live page replaces the figures' data and leaves what is drawn alone.
-  const drawn = new WeakMap();
-  const drawChanged = () => document.querySelectorAll("[data-figure]").forEach((place) => {
-    const data = document.getElementById(place.dataset.figure).textContent;
-    if (drawn.get(place) !== data) draw(place);
-    drawn.set(place, data);
+  // A live page replaces the figures' data and leaves what is drawn alone; the plan of a new job is replaced as a whole.
+  const drawn = new Map();
+  const forgetRemoved = () => [...drawn.keys()].filter((place) => !place.isConnected).forEach((place) => {
+    Plotly.purge(place);
+    drawn.delete(place);
   });
+  const drawChanged = () => {
+    forgetRemoved();
+    document.querySelectorAll("[data-figure]").forEach((place) => {
+      const data = document.getElementById(place.dataset.figure).textContent;
+      if (drawn.get(place) !== data) draw(place);
+      drawn.set(place, data);
+    });
+  };
   document.addEventListener("htmx:after:swap", drawChanged);
+  document.addEventListener("motley:shown", drawChanged);
   document.addEventListener("theme", drawAll);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   drawAll();

@@ -80,6 +80,7 @@
     if (wrong) wrong.closest("details").open = true;
     if (!answer.plan) return list(answer.faults);
     plan.innerHTML = answer.plan; // our own template, escaped by Django
+    document.dispatchEvent(new CustomEvent("motley:shown"));
     forecastTimer = setTimeout(forecast, FORECAST_PAUSE_MS);
   };
 

@@ -1,5 +1,6 @@
 """Actions on pages: submit, cancel, hold, drain, replay, with plain forms and without JavaScript."""
 
+import json
 import re
 
 import pytest
@@ -21,6 +22,27 @@ def test_the_form_submits_a_job_and_leads_to_its_page(member, cluster, web):
     job = Job.objects.get()
     assert answer.url == reverse("job", args=[job.pk])
     assert (job.gpus_min, job.gpu_types, job.time_limit_s) == (2, ["a100", "v100"], 7200)
+
+
+def checked(client: Client, **fields: str) -> str:
+    """The plan that the page shows of this form."""
+    return client.post(reverse("check-job"), FORM | fields).json()["plan"]
+
+
+def test_the_plan_has_a_chart_of_cost_and_time_with_its_table(member, cluster, web):
+    plan = checked(web(member), total_steps="72000", more="rates: {a100: 10, v100: 5}")
+    figure = json.loads(re.search(r'<script id="cost-and-time"[^>]*>(.*?)</script>', plan, re.DOTALL)[1])
+    assert [trace["name"] for trace in figure["data"]] == ["Pareto-optimal", "fastest", "A100", "T4", "V100"]
+    rows = re.findall(r'<td data-label="Pareto-optimal">(\w+)</td>', plan)
+    assert len(rows) == 3
+    assert rows[0] == "yes", "the fastest is first"
+    assert plan.count('<span class="badge">fastest</span>') == 2, "in the plan and in the chart's table"
+
+
+def test_the_plan_says_why_it_has_no_chart_where_the_run_time_is_not_known(member, cluster, web):
+    plan = checked(web(member))
+    assert "Cost and time are not shown: the job does not state its total steps" in plan
+    assert 'data-figure="cost-and-time"' not in plan
 
 
 def test_what_the_form_lacks_is_written_beside_it_as_yaml(member, cluster, web):

@@ -1,12 +1,15 @@
 """The pure parts behind the pages: timelines, words, logs, charts, reasons."""
 
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster_app.models import GpuType
 from jobs_app.models import Attempt, Job, Team
+from scheduler_app.explain.cost_and_time import Candidate, Length, cost_and_time
 from scheduler_app.explain.rate_comparison import compare_rates, explain_placement
 from scheduler_app.explain.timeline import (
     Restarts,
@@ -31,7 +34,9 @@ from scheduler_app.pages.charts import (
     states_figure,
     utilization_figure,
 )
+from scheduler_app.pages.cost_chart import cost_figure
 from scheduler_app.pages.gpu_charts import gpu_figures
+from scheduler_app.pages.job_rows import TYPE_COLOURS
 from scheduler_app.templatetags.words import duration, energy, gpu_hours, gpu_time, money, number, percent, percent_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -279,3 +284,48 @@ def test_every_job_is_in_one_bar_of_the_distribution_of_rho():
     bars = dict(rho_bars([0.2, 0.99, 1.0, 7.0, 400.0]))
     assert [bars["0 to 0.5"], bars["0.75 to 1"], bars["1 to 1.25"], bars["5 or more"]] == [1, 1, 1, 2]
     assert sum(bars.values()) == 5
+
+
+# -- cost and time of a plan ---------------------------------------------------------------------------------------
+
+PRICED = [
+    Candidate("a100", 2, 16, 10),
+    Candidate("a100", 1, 10, 5),
+    Candidate("t4", 1, 4, 1),
+    Candidate("k80", 1, 2, 9),
+]
+
+
+def traces_of(candidates: list[Candidate], *, currency: str = "EUR") -> dict[str, Any]:
+    """By name."""
+    figure = cost_figure(cost_and_time(candidates, Length(72_000)), {"a100": "#111111"}, currency=currency)
+    return {trace["name"]: trace for trace in figure["data"]} | {"layout": figure["layout"]}
+
+
+def test_points_have_the_run_time_and_the_cost_in_the_colour_of_their_type():
+    found = traces_of(PRICED)
+    a100, k80 = found["A100"], found["K80"]
+    assert (list(a100["x"]), list(a100["y"]), list(a100["text"])) == ([1.25, 2.0], [12.5, 10.0], ["2", "1"])
+    assert (a100["marker"]["color"], k80["marker"]["color"]) == ("#111111", "#7a8594")
+    assert a100["hovertext"][0] == "2 A100<br>1 h 15 min<br>12.5 EUR"
+
+
+def test_a_line_joins_the_pareto_optimal_points_and_a_ring_marks_the_fastest():
+    found = traces_of(PRICED)
+    line, ring = found["Pareto-optimal"], found["fastest"]
+    assert (list(line["x"]), list(line["y"])) == ([1.25, 2.0, 5.0], [12.5, 10.0, 5.0])
+    assert (list(ring["x"]), list(ring["y"]), ring["marker"]["symbol"]) == ([1.25], [12.5], "circle-open")
+
+
+@pytest.mark.parametrize(
+    ("price", "currency", "title"), [(5, "EUR", "Cost (EUR)"), (5, "", "Cost"), (0, "EUR", "GPU-hours")]
+)
+def test_the_axis_of_costs_names_their_unit(price, currency, title):
+    layout = traces_of([Candidate("a100", 1, 10, price)], currency=currency)["layout"]
+    assert layout["yaxis"]["title"]["text"] == title
+    assert layout["xaxis"]["title"]["text"] == "Run time (h)"
+
+
+def test_the_colours_of_types_in_figures_are_those_of_the_style_sheet():
+    css = Path("static/motley/motley.css").read_text(encoding="utf-8")
+    assert re.findall(r"\.gpu-type-\d \{ fill: (#\w+)", css) == list(TYPE_COLOURS)

@@ -285,19 +285,32 @@ def test_the_first_plan_leaves_the_selected_text_alone(page: Page) -> None:
     page.locator("#yaml").select_text()
     page.unroute("**/jobs/new/check")
     held.pop().fallback()
-    expect(page.locator("#plan tbody tr")).to_have_count(3)
+    expect(page.locator("#plan-options tbody tr")).to_have_count(3)
     page.keyboard.insert_text("name: mine\nteam: language\ncommand: x\n")
     expect(page.get_by_label("Name")).to_have_value("mine")
 
 
 def test_a_plan_says_what_each_gpu_type_would_give(page: Page) -> None:
     page.goto(reverse("new-job"))
-    rows = page.locator("#plan tbody tr")
+    rows = page.locator("#plan-options tbody tr")
     expect(rows).to_have_count(3)
     expect(page.locator("#plan-forecast")).to_contain_text(re.compile("starts (now|in about)"))
     expect(page.locator("#plan-forecast [data-utc]")).to_be_hidden()
     page.get_by_label("GPUs", exact=True).fill("8")
     expect(rows.filter(has_text="A100")).to_contain_text("no gang of 8")
+
+
+def test_the_chart_of_cost_and_time_follows_what_is_written(page: Page) -> None:
+    page.goto(reverse("new-job"))
+    chart = page.locator("#plan .chart")
+    expect(chart.locator(".main-svg").first).to_be_visible()
+    expect(chart.locator(".legendtext").first).to_have_text("A100")
+    expect(chart.locator(".scatterlayer .point")).to_have_count(4)  # three GPU types, and the ring
+    page.get_by_label("T4").check()
+    expect(chart.locator(".scatterlayer .point")).to_have_count(2)
+    page.get_by_label("Total steps").fill("")
+    expect(page.locator("#plan")).to_contain_text("does not state its total steps")
+    expect(chart).to_have_count(0)
 
 
 def test_a_fault_appears_at_its_field_and_goes_when_it_is_mended(page: Page) -> None:
