@@ -34,8 +34,8 @@ class DeedsAnswer(serializers.Serializer[Any]):
 
     start = serializers.IntegerField()
     stop = serializers.IntegerField()
-    move = serializers.IntegerField()
-    resize = serializers.IntegerField(help_text="Jobs that change their GPUs' type or number.")
+    move = serializers.IntegerField(help_text="Jobs that get other GPUs, of the same type or of another one.")
+    resize = serializers.IntegerField(help_text="Jobs that get another number of GPUs of the same type.")
 
 
 class PreviewAnswer(serializers.Serializer[Any]):

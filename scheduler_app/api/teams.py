@@ -58,9 +58,7 @@ class QuotaAnswer(serializers.Serializer[Any]):
     )
     used = serializers.IntegerField(help_text="GPUs of the type that the team has now.")
     borrowed = serializers.IntegerField(help_text="Those beyond the quota.")
-    borrowed_by_others = serializers.IntegerField(
-        help_text="GPUs of the type that other teams have beyond their quotas now."
-    )
+    borrowed_by_others = serializers.IntegerField(help_text="GPUs of the quota that other teams have now.")
     mean_gpus = serializers.FloatField(allow_null=True, help_text="Over the last day; null: nothing is recorded.")
     waiting_hours_per_day = serializers.FloatField(
         source="waiting_h",

@@ -104,13 +104,15 @@ def fates_of(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[str, Fate]]:
     for row, job in enumerate(snapshot.jobs):
         before, after = int(snapshot.problem.held[row]), int(plan.assignment[row])
         gpus = size.get(row, int(snapshot.problem.gpus[after]) if after >= 0 else 0)
-        deed = _deed(starts=row in starts, stops=row in stops, same=before == after, held=before >= 0)
+        stays = before >= 0 <= after and snapshot.type_of(before) == snapshot.type_of(after) and before != after
+        deed = _deed(starts=row in starts, stops=row in stops, resized=stays, held=before >= 0)
         yield job, Fate(deed, snapshot.type_of(after) if gpus else "", gpus)
 
 
-def _deed(*, starts: bool, stops: bool, same: bool, held: bool) -> Deed:
+def _deed(*, starts: bool, stops: bool, resized: bool, held: bool) -> Deed:
+    """`resized`: it has another number of GPUs of the same type."""
     if starts and stops:
-        return Deed.MOVE if same else Deed.RESIZE
+        return Deed.RESIZE if resized else Deed.MOVE
     if starts or stops:
         return Deed.START if starts else Deed.STOP
     return Deed.KEEP if held else Deed.WAIT

@@ -77,6 +77,8 @@ def explain_placement(rows: Sequence[RateComparison]) -> str:
     held = next((row for row in rows if row.is_current), None)
     if held is None:
         return f"Throughput per GPU: {speeds}."
+    if len(by_type) == 1:
+        return f"It runs on {held.gpu_type.upper()}, the only type on which it can."
     if held.gpu_type == rows[0].gpu_type:
         return f"Throughput per GPU: {speeds}; it runs on {held.gpu_type.upper()}, its fastest type."
     return f"Throughput per GPU: {speeds}; it runs on {held.gpu_type.upper()} because {_because(rows, held)}."
@@ -99,9 +101,16 @@ def _because(rows: Sequence[RateComparison], held: RateComparison) -> str:
         shares = ", ".join(f"{_share_of(rows, row.gpu_type):.0%} on {row.gpu_type.upper()}" for row in (best, held))
         parts.append(f"its fair share of time is {shares}")
     if best.price and held.price is not None and best.price > held.price:
-        more = f"{best.price / held.price:.2g} times as much as" if held.price else "while no other job gains from"
-        parts.append(f"one more {best.gpu_type.upper()} is worth {more} one more {held.gpu_type.upper()}")
+        parts.append(_worth(best, held))
     return ", and ".join(parts) or f"other jobs gain more from {best.gpu_type.upper()}"
+
+
+def _worth(best: RateComparison, held: RateComparison) -> str:
+    """What one more GPU of the better type is worth, beside one of the type held."""
+    one, other = f"one more {best.gpu_type.upper()}", f"one more {held.gpu_type.upper()}"
+    if not held.price:
+        return f"other jobs would gain from {one}, and none from {other}"
+    return f"{one} is worth {(best.price or 0.0) / held.price:.2g} times as much as {other}"
 
 
 def _share_of(rows: Iterable[RateComparison], gpu_type: str) -> float:

@@ -48,7 +48,7 @@ def sentences(shares: Sequence[TeamShare], window: str, around: Circumstances) -
 def _sentence(share: TeamShare, shares: Sequence[TeamShare], window: str, around: Circumstances) -> str:
     got = f"In {window} {share.team} got {_percent(share.delivered)} of the cluster's work"
     if abs(share.delivered - share.entitled) < NEARLY:
-        return f"{got}, which is its entitlement within {_percent(NEARLY)}."
+        return f"{got}, about its entitlement of {_percent(share.entitled)}."
     reasons = list(_reasons(share, shares, around))
     because = f", because {'; '.join(reasons)}" if reasons else ""
     return f"{got} against an entitlement of {_percent(share.entitled)}{because}."

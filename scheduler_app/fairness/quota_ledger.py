@@ -1,13 +1,15 @@
 """Ledger of quotas on GPU types: use, borrowing and shadow prices per hour, and what they come to in a day."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.contrib.auth.models import User
-from django.db.models import Sum
+from django.db.models import Count, Sum
 
+from cluster_app.models import Gpu
 from jobs_app.models import Attempt, TeamQuota
 from scheduler_app.fairness.usage_ledger import LONGEST_GAP, add_amounts, periods_between
 from scheduler_app.models import QuotaHour, SchedulerLease
@@ -57,7 +59,7 @@ class QuotaReport:
     quota: TeamQuota
     used: int
     borrowed_by_others: int
-    """GPUs of the type that other teams have beyond their quotas, now."""
+    """GPUs of the quota that other teams have now."""
     mean_gpus: float | None
     """Over the last day; None: nothing is recorded yet."""
     waiting_h: float | None
@@ -95,14 +97,14 @@ LEAST_SHOWN_H = 0.05
 
 
 def quota_reports(user: User, now: datetime) -> list[QuotaReport]:
-    """Quotas of the user's teams, of all for staff, in four queries however many there are."""
+    """Quotas of the user's teams, of all for staff, in five queries however many there are."""
     quotas = TeamQuota.objects.filter(team__retired_at=None).select_related("team", "gpu_type")
     visible = list(quotas if user.is_staff else quotas.filter(team__members=user))
     if not visible:
         return []
     used, days = _gpus_in_use(), _of_the_last_day(visible, now)
-    borrowed = _borrowed(used)
-    return [_report(quota, used, borrowed, days.get((quota.team_id, quota.gpu_type_id))) for quota in visible]
+    beyond = _beyond_unreserved(used)
+    return [_report(quota, used, beyond, days.get((quota.team_id, quota.gpu_type_id))) for quota in visible]
 
 
 class DaySums(NamedTuple):
@@ -117,15 +119,14 @@ class DaySums(NamedTuple):
 def _report(
     quota: TeamQuota,
     used: Mapping[TeamAndType, int],
-    borrowed: Mapping[TeamAndType, int],
+    beyond: Mapping[int, int],
     day: DaySums | None,
 ) -> QuotaReport:
-    own = quota.team_id, quota.gpu_type_id
-    others = sum(gpus for (team, kind), gpus in borrowed.items() if kind == quota.gpu_type_id and team != quota.team_id)
+    own = used.get((quota.team_id, quota.gpu_type_id), 0)
     return QuotaReport(
         quota=quota,
-        used=used.get(own, 0),
-        borrowed_by_others=others,
+        used=own,
+        borrowed_by_others=max(min(quota.gpus - own, beyond.get(quota.gpu_type_id, 0)), 0),
         mean_gpus=day.gpu_s / day.quota_s if day and day.quota_s else None,
         waiting_h=24 * day.saved_job_s / day.priced_s if day and day.priced_s else None,
     )
@@ -137,12 +138,17 @@ def _gpus_in_use() -> dict[TeamAndType, int]:
     return {(team, kind): gpus for team, kind, gpus in live.annotate(Sum("gpu_count"))}
 
 
-def _borrowed(used: Mapping[TeamAndType, int]) -> dict[TeamAndType, int]:
-    """GPUs that each team has beyond its quota; a team without one on the type borrows all that it has."""
-    own = {
-        (team, kind): gpus for team, kind, gpus in TeamQuota.objects.order_by().values_list("team", "gpu_type", "gpus")
-    }
-    return {key: max(gpus - own.get(key, 0), 0) for key, gpus in used.items()}
+def _beyond_unreserved(used: Mapping[TeamAndType, int]) -> dict[int, int]:
+    """GPUs by type that teams have beyond their quotas and beyond those that belong to no quota: they are lent."""
+    quotas = TeamQuota.objects.filter(team__retired_at=None).order_by().values_list("team", "gpu_type", "gpus")
+    own = {(team, kind): gpus for team, kind, gpus in quotas}
+    gpus_of_type = Gpu.objects.present().order_by().values_list("node__gpu_type").annotate(Count("pk"))
+    beyond: Counter[int] = Counter()
+    for (team, kind), gpus in used.items():
+        beyond[kind] += max(gpus - own.get((team, kind), 0), 0)
+    for kind, gpus in gpus_of_type:
+        beyond[kind] -= max(gpus - sum(quota for (_, of), quota in own.items() if of == kind), 0)
+    return beyond
 
 
 def _of_the_last_day(quotas: Iterable[TeamQuota], now: datetime) -> dict[TeamAndType, DaySums]:

@@ -188,6 +188,16 @@ def test_why_a_job_runs_on_the_slower_type_names_shares_and_prices():
     )
 
 
+def test_a_type_that_no_job_needs_is_told_in_a_whole_sentence():
+    words = explain_placement(compare_rates(RATES, current="v100", prices={"a100": 0.3, "v100": 0.0}))
+    assert words.endswith("and other jobs would gain from one more A100, and none from one more V100.")
+
+
+def test_a_job_with_one_type_is_not_told_that_it_is_the_fastest():
+    words = explain_placement(compare_rates(RATES[:1], current="a100", prices={}))
+    assert words == "It runs on A100, the only type on which it can."
+
+
 def test_a_job_on_its_fastest_type_is_told_so():
     assert explain_placement(compare_rates(RATES, current="a100", prices={})).endswith("its fastest type.")
 

@@ -51,7 +51,7 @@ def test_speed_and_a_policy_that_counts_no_weights_are_told() -> None:
 
 def test_a_team_with_its_entitlement_needs_no_reason() -> None:
     (only,) = sentences([share("vision", 1.0, 1.0, 5)], "the last hour", Circumstances("fifo", {}))
-    assert only.endswith("which is its entitlement within 2 %.")
+    assert only.endswith("about its entitlement of 100 %.")
 
 
 def test_reasons_of_queued_jobs_are_those_of_the_readers_teams(lab: Lab) -> None:

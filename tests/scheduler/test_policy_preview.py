@@ -60,6 +60,16 @@ def test_an_empty_queue_is_previewed_too(lab: Lab) -> None:
     assert previewed(lab, "srtf").jobs == 0
 
 
+def test_a_job_that_goes_to_another_gpu_type_is_moved_and_not_resized(lab: Lab) -> None:
+    lab.node("n1", "t4", gpus=1)
+    job = lab.submit(UNTIL_LET_GO, rates={"a100": {"1": 9.0}, "t4": {"1": 1.0}}, total_steps=100_000)
+    lab.running(job)
+    job.attempts.update(started_at=lab.now - timedelta(hours=1))
+    lab.node("n2", "a100", gpus=1)
+    chosen = previewed(lab, "srtf").chosen
+    assert (chosen[Deed.MOVE], chosen[Deed.RESIZE]) == (1, 0)
+
+
 def test_many_jobs_are_listed_up_to_a_cap_by_as_many_queries(lab: Lab, crowded: tuple[Job, Job]) -> None:
     with CaptureQueriesContext(
         connection,

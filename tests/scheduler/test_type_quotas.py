@@ -103,6 +103,18 @@ def test_the_hours_of_a_quota_tell_its_use_and_what_it_costs(lab: Lab) -> None:
     assert report.words == "The a100 quota of vision costs 24.0 h of waiting a day: one more GPU would save them."
 
 
+def test_others_borrow_only_what_a_quota_leaves(lab: Lab) -> None:
+    """Of four GPUs two belong to no quota, which is what teams without one use first."""
+    lab.node("n1", gpus=4)
+    quota(lab, 2)
+    bob = lab.user("bob", "language")
+    borrowed = []
+    for _ in range(3):
+        lab.running(lab.submit(UNTIL_LET_GO, owner=bob, team="language"))
+        borrowed.append(quota_reports(lab.user(), lab.now)[0].borrowed_by_others)
+    assert borrowed == [0, 0, 1]
+
+
 def test_a_quota_that_keeps_no_gpu_idle_costs_nothing(lab: Lab) -> None:
     lab.node("n1", gpus=1)
     quota(lab, 1, borrowing_limit=0)
@@ -121,7 +133,7 @@ def test_members_see_the_quotas_of_their_teams_and_staff_all(lab: Lab, django_as
     quota(lab, 1, team="language")
     ada, root = lab.user(), lab.user("root", "admins", staff=True)
     assert [report.quota.team.name for report in quota_reports(ada, timezone.now())] == ["vision"]
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(5):
         assert [report.quota.team.name for report in quota_reports(root, timezone.now())] == ["language", "vision"]
 
 
