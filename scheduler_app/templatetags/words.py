@@ -212,12 +212,12 @@ def _gpu_units(amount: str, name: str) -> str:
 
 @register.filter
 def array_summary(found: ArrayProgress) -> str:
-    """Progress of an array, e.g. 5 of 100 done: 2 h 10 min each, 36 GPU-hours left."""
+    """Progress of an array, e.g. 5 of 100 done: 2 h 10 min each on GPUs of mean speed, 36 GPU-hours left."""
     failed = f", {found.failed:,} failed" if found.failed else ""
     done = f"{found.succeeded:,} of {found.tasks:,} done{failed}"
     if found.each is None or not found.left_gpu_s:
         return done
-    return f"{done}: {duration(found.each.mean)} each, {gpu_time(found.left_gpu_s)} left"
+    return f"{done}: {duration(found.each.mean)} each on GPUs of mean speed, {gpu_time(found.left_gpu_s)} left"
 
 
 @register.filter
