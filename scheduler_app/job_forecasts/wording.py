@@ -8,10 +8,14 @@ from simulation.results.time_units import duration_words
 BEYOND = "more than 3 days"
 NOW, NOW_S = "now", 5
 """What is less than so many seconds away is now: a forecast is made less often."""
+LATE, LATE_S = "later than forecast", 15
+"""What should have happened so many seconds ago, by the latest quantile."""
 
 
 def interval_words(interval: Interval, now: datetime) -> str:
     """When an event is expected; quantiles that read the same are told once, and those that have come are now."""
+    if interval.high is not None and (now - interval.high).total_seconds() >= LATE_S:
+        return LATE
     least, median, most = (_from_now(at, now) for at in (interval.low, interval.median, interval.high))
     if interval.median is None:
         return f"in {BEYOND}" if interval.low is None else f"in {BEYOND} ({least} at the earliest)"

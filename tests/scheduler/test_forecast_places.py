@@ -211,6 +211,12 @@ def test_intervals_name_a_unit_once_and_the_day_where_it_is_not_today() -> None:
     assert by_clock(Interval(None, None, None)) == "in more than 3 days"
 
 
+def test_what_should_have_happened_by_now_is_later_than_forecast() -> None:
+    now = timezone.now()
+    assert ">later than forecast</time>" in coming(Interval(now - 3 * MINUTE, now - 2 * MINUTE, now - MINUTE))
+    assert ">now</time>" in coming(Interval(now - 3 * MINUTE, now - 2 * MINUTE, now))
+
+
 def test_what_reads_the_same_at_both_ends_of_an_interval_is_told_once() -> None:
     now = timezone.now() + timedelta(seconds=20)
     at = (now + MINUTE).replace(second=10)

@@ -14,6 +14,8 @@ from motley_client.terminal import sanitized
 Cell = str | Text
 NOW, NOW_S = "now", 5
 """What is less than so many seconds away is now: a forecast is made less often."""
+LATE, LATE_S = "later than forecast", 15
+"""What should have happened so many seconds ago, by the latest quantile."""
 BEYOND = "more than 3d"
 
 
@@ -77,6 +79,8 @@ def duration(seconds: float) -> str:
 
 def interval(found: Interval, now: datetime) -> str:
     """Time to an event with its limits; what is less than 5 s away is now, beyond three days nothing is known."""
+    if found["high"] and (now - datetime.fromisoformat(found["high"])).total_seconds() >= LATE_S:
+        return LATE
     low, median, high = (_from_now(at, now) for at in (found["low"], found["median"], found["high"]))
     if not found["median"]:
         return f"in {median} ({low} at the earliest)" if found["low"] else f"in {median}"
