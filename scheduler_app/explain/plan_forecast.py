@@ -15,7 +15,7 @@ from jobs_app.models import Job
 from jobs_app.submission.admission import Admitted
 from jobs_app.submission.enqueue import draft
 from scheduler_app.errors import TooManySolves
-from scheduler_app.explain.dry_run import row_of
+from scheduler_app.explain.dry_run_inputs import row_of
 from scheduler_app.explain.solve_slots import solve_slots
 from scheduler_app.job_forecasts.reading import ForecastInput, read_forecast_input
 from scheduler_app.job_forecasts.recording import made_forecast, present_row, read_played

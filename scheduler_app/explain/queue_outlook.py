@@ -10,7 +10,7 @@ from django.contrib.humanize.templatetags.humanize import ordinal
 from cluster_app.models import GpuType, Node, NodePower
 from jobs_app.models import Job
 from scheduler_app.energy.wake import FOR_CAPACITY
-from scheduler_app.explain.dry_run import FreeOnNode, free_on_nodes, row_of
+from scheduler_app.explain.dry_run_inputs import FreeOnNode, free_on_nodes, row_of
 from scheduler_app.job_forecasts.showing import Interval, ShownForecast, read_forecast
 
 
