@@ -65,7 +65,10 @@ def test_options_of_sbatch_become_fields(lines: list[str], fields: dict[str, Any
         ("--account=ada", "the team of the job is that of --team"),
         ("--qos=high", "--qos=high is not honoured"),
         ("--exclusive", "--exclusive is not honoured"),
-        ("--mail-type=END", "--mail-type=END is not honoured"),
+        (
+            "--mail-type=END",
+            "--mail-type=END is not honoured: the ends of your jobs are told to the targets",
+        ),
         ("--export=ALL", "--export=ALL is not honoured: variables of this shell are not copied"),
         ("--nodes=2", "--nodes=2: the GPUs are counted"),
         ("--mem=0", "--mem=0: it gets the share of memory"),
