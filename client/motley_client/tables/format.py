@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from motley_client.responses import Interval
-from motley_client.terminal import sanitized
+from motley_client.terminal import sanitized, sanitized_lines
 
 Cell = str | Text
 NOW, NOW_S = "now", 5
@@ -44,6 +44,11 @@ def key_values(pairs: Iterable[tuple[str, Cell]]) -> RenderableType:
 
 def text(value: Cell) -> Text:
     return value if isinstance(value, Text) else Text(sanitized(value))
+
+
+def lines_of(value: str) -> Text:
+    """A value of several lines, such as a command."""
+    return Text(sanitized_lines(value))
 
 
 def when(at: str | None, now: datetime) -> str:

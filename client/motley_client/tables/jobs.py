@@ -37,6 +37,7 @@ from motley_client.tables.format import (
     gib,
     interval,
     key_values,
+    lines_of,
     number,
     table,
     to_the_second,
@@ -130,7 +131,7 @@ def _what_runs(spec: Mapping[str, Any]) -> list[tuple[str, Cell]]:
     """The command and where it runs, names of its variables, and its limits; in the spec is what is not a default."""
     command = spec.get("command", "")
     return [
-        ("command", command if isinstance(command, str) else shlex.join(map(str, command))),
+        ("command", lines_of(command if isinstance(command, str) else shlex.join(map(str, command)))),
         ("folder", str(spec.get("workdir", ""))),
         ("image", str(spec.get("image", ""))),
         ("environment", ", ".join([*spec.get("env", {}), *(f"{name} (secret)" for name in spec.get("secrets", []))])),
