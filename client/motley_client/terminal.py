@@ -47,10 +47,10 @@ WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Refresh every 
 
 
 def sanitized(text: str) -> str:
-    """The text on one line without control characters and invisible format characters, which could reprogram a terminal.
+    """The text without control characters and invisible format characters, which could reprogram a terminal.
 
     Names, messages and error texts come from other users: none may move the cursor, retitle the window or reorder text.
-    Line breaks and tabs become spaces, so that words stay apart.
+    Line breaks and tabs become spaces: the text is one line, and words stay apart.
     """
     spaced = text.translate(_SPACED)
     return "".join(character for character in spaced if unicodedata.category(character) not in {"Cc", "Cf", "Cs"})

@@ -174,6 +174,29 @@ def test_explain_of_a_job_that_has_ended_names_its_runs(service: Live, motley: M
     assert "No rates" not in out
 
 
+@pytest.mark.parametrize(("message", "stream"), [("exit code 1", "stderr"), ("The setup failed with exit.", "setup")])
+def test_explain_of_a_job_that_failed_says_where_its_error_messages_are(
+    service: Live, motley: Motley, message: str, stream: str
+) -> None:
+    service.lab.round()
+    job = service.add("bad", state=State.FAILED, message=message, exit_code=1, attempt_count=1)
+    service.attempt(job, state="ended", outcome="failed", ended_at=timezone.now())
+    lines = motley("explain", "bad").stdout.splitlines()
+    assert lines[-1] == f"For its error messages: motley logs --stream {stream} {job.pk}"
+    assert [line for line in lines if "round" in line] == []
+
+
+@pytest.mark.parametrize("verb", ["explain", "show"])
+def test_what_a_job_waits_for_is_said_once(service: Live, motley: Motley, verb: str) -> None:
+    service.add("first", gpus=4)
+    service.lab.round()
+    job = service.add("late", gpus=4)
+    service.lab.round()
+    job.refresh_from_db()
+    said = " ".join(motley(verb, "late").stdout.split())
+    assert (said.count(job.message), "message" in said) == (1, False), said
+
+
 def test_explain_says_where_a_job_is_in_the_queue_and_when_it_is_expected_to_start(
     service: Live, motley: Motley
 ) -> None:
