@@ -1,7 +1,7 @@
 """The commands about nodes, GPU types, rates, shares, rounds and the policy."""
 
 import json
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -193,6 +193,14 @@ def test_windows_of_nodes_are_added_listed_and_deleted(service: Live, motley: Mo
         assert staff("window", "delete", number).exit_code == 0
     assert motley("window", "list").stdout.startswith("No windows")
     assert staff("window", "add", "n1", "--from", "soon", "--to", "16:00", "-r", "fan").exit_code == 2
+
+
+def test_windows_are_listed_with_date_and_time(motley: Motley, staff: Motley) -> None:
+    times = ("--from", "2031-11-26T22:00+00:00", "--to", "2031-11-26T23:30+00:00")
+    assert staff("window", "add", "n1", *times, "-r", "new fans").exit_code == 0
+    begin, end = (datetime(2031, 11, 26, *at, tzinfo=UTC).astimezone() for at in ((22, 0), (23, 30)))
+    (_, line) = motley("window", "list").stdout.splitlines()
+    assert f"{begin:%Y-%m-%d %H:%M %Z}  {end:%Y-%m-%d %H:%M %Z}  once" in line
 
 
 def test_history_is_exported_as_a_trace(service: Live, motley: Motley, tmp_path: Path) -> None:

@@ -112,6 +112,11 @@ def _clock(at: str, now: datetime) -> str:
     return f"{local:%H:%M}" if local.date() == now.astimezone().date() else f"{local:%a %H:%M}"
 
 
+def local_minute(at: str) -> str:
+    """Date and time in the zone of this machine: `2026-11-26 22:00 CET`."""
+    return f"{datetime.fromisoformat(at).astimezone():%Y-%m-%d %H:%M %Z}"
+
+
 def number(value: float | None, form: str = "{:.3g}") -> str:
     """The formatted number; empty if it is not known."""
     return "" if value is None else form.format(value)
