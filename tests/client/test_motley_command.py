@@ -51,6 +51,19 @@ def test_ps_finds_jobs_by_what_is_known_of_them(service: Live, motley: Motley) -
         assert motley("ps", *arguments, "-o", "name").stdout.split() == [resnet]
 
 
+@pytest.mark.parametrize("since", ["yesterdayish", "999999d"])
+def test_a_time_that_ps_cannot_read_is_named_with_its_option_and_examples(motley: Motley, since: str) -> None:
+    refused = motley("ps", "--since", since)
+    assert refused.exit_code == 2
+    assert f"--since {since}: there is no such time. Write 2h, 2026-12-01 or" in refused.stderr
+
+
+@pytest.mark.parametrize(("since", "found"), [("2020-01-01", 1), ("2020-01-01T08:00:00Z", 1), ("2035-01-01", 0)])
+def test_ps_lists_the_jobs_since_a_date_or_time(service: Live, motley: Motley, since: str, found: int) -> None:
+    service.add("resnet")
+    assert len(motley("ps", "--since", since, "-o", "name").stdout.split()) == found
+
+
 def test_ps_says_when_there_is_more(service: Live, motley: Motley) -> None:
     for name in ("a", "b", "c"):
         service.add(name)

@@ -14,6 +14,8 @@ from motley_client.terminal import sanitized, sanitized_lines
 Cell = str | Text
 NOW, NOW_S = "now", 5
 """What is less than so many seconds away is now: a forecast is made less often."""
+LEAST_PLAIN, LEAST_WHOLE = 0.001, 999.5
+"""From the second on three digits would need an exponent."""
 BEYOND = "more than 3d"
 
 
@@ -120,6 +122,15 @@ def local_minute(at: str) -> str:
 def number(value: float | None, form: str = "{:.3g}") -> str:
     """The formatted number; empty if it is not known."""
     return "" if value is None else form.format(value)
+
+
+def three_digits(value: float | None) -> str:
+    """Costs and GPU-hours as on pages: `0.00666`, `1.5`, `12,346`; empty if it is not known."""
+    if value is None:
+        return ""
+    if abs(value) >= LEAST_WHOLE:
+        return f"{value:,.0f}"
+    return f"< {LEAST_PLAIN}" if 0 < value < LEAST_PLAIN else f"{value:.3g}"
 
 
 def hours(value: float | None) -> str:
