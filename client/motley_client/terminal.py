@@ -30,6 +30,7 @@ FLAGS = {"bold": "1", "faint": "2", "italic": "3", "underlined": "4", "inverse":
 COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 GROUNDS = {"in": 30, "on": 40}
 _COLOUR = r"\x1b\[[0-9;:]*m"
+_SPACED = str.maketrans("\n\t", "  ")
 _KEPT_IN_LOGS = re.compile(rf"({_COLOUR}|[\n\r\t])")
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,32})?\Z")
 
@@ -49,8 +50,15 @@ def sanitized(text: str) -> str:
     """The text without control characters and invisible format characters, which could reprogram a terminal.
 
     Names, messages and error texts come from other users: none may move the cursor, retitle the window or reorder text.
+    Line breaks and tabs become spaces: the text is one line, and words stay apart.
     """
-    return "".join(character for character in text if unicodedata.category(character) not in {"Cc", "Cf", "Cs"})
+    spaced = text.translate(_SPACED)
+    return "".join(character for character in spaced if unicodedata.category(character) not in {"Cc", "Cf", "Cs"})
+
+
+def sanitized_lines(text: str) -> str:
+    """A text of several lines, such as a script: line breaks and indentation stay, other control characters do not."""
+    return "\n".join(sanitized(line.expandtabs()) for line in text.rstrip("\n").split("\n"))
 
 
 def sanitized_log(chunks: Iterable[bytes]) -> Iterator[str]:

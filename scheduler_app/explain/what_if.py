@@ -66,7 +66,7 @@ class WouldStart:
 def what_would_start(job: Job, now: datetime) -> WouldStart:
     """Changes of one field of the job with which the next round would start it."""
     if job.state != Job.State.QUEUED:
-        return WouldStart(f"The job is not waiting: it is {job.get_state_display()}.")
+        return WouldStart(f"The job is not waiting: it {_words_of(Job.State(job.state))}.")
     as_it_is = None if job.held else WhatIf.of(job, now, changed=False)
     if as_it_is is None:
         return WouldStart(_why_not_considered(job, now))
@@ -77,6 +77,13 @@ def what_would_start(job: Job, now: datetime) -> WouldStart:
         return WouldStart(f"No change is needed: the next round would give it {planned.words}.")
     found = [*_another_type(what_if, planned), *_fewer_gpus(what_if, planned), *_higher_weight(what_if, job)]
     return WouldStart(_FOUND if found else _NONE_FOUND, found)
+
+
+def _words_of(state: Job.State) -> str:
+    """`is running`, `has failed`."""
+    if state not in Job.FINAL:
+        return f"is {state.label}"
+    return f"has been {state.label}" if state == Job.State.CANCELLED else f"has {state.label}"
 
 
 def _why_not_considered(job: Job, now: datetime) -> str:

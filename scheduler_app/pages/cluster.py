@@ -1,6 +1,7 @@
 """Cluster page: every GPU with the job that holds it; drain, cordon and resume of nodes."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import groupby
 
 from django.contrib import messages
@@ -23,7 +24,7 @@ from scheduler_app.operations.gpu_occupancy import gpu_counts, gpus_by_node
 from scheduler_app.operations.joined_machines import joined_machines
 from scheduler_app.pages.base import SignedInRequest, show_error
 from scheduler_app.pages.gpu_colours import CHOICES, colours_of, in_words
-from scheduler_app.windows.reading import read_windows
+from scheduler_app.windows.reading import WindowRow, read_windows
 
 NODES_PER_PAGE = 60
 DENSE_NODES_PER_PAGE = 250
@@ -32,6 +33,8 @@ DENSE_FROM = 160
 VIEWS = ("nodes", "dense")
 MOST_WINDOWS = 10
 """Windows that are shown, those that begin first."""
+MOST_NAMED = 3
+"""Nodes of a window that are named."""
 
 
 class NodeFilter(FilterSet):  # type: ignore[misc]  # the library has no types
@@ -79,7 +82,7 @@ def cluster(request: SignedInRequest) -> HttpResponse:
     ]
     silent = [engine for engine in engines.values() if engine.enabled and engine.fault]
     context = {
-        "windows": read_windows(now)[:MOST_WINDOWS],
+        "windows": _windows_with_names(now),
         "types": types,
         "filter": filtered,
         "page": page,
@@ -93,6 +96,17 @@ def cluster(request: SignedInRequest) -> HttpResponse:
         "machines": joined_machines(request.user, now),
     }
     return render(request, "scheduler_app/cluster.html", context)
+
+
+def _windows_with_names(now: datetime) -> list[tuple[WindowRow, list[str], int]]:
+    """Windows that are to come, each with the names of its first nodes and the number of the others."""
+    windows = read_windows(now)[:MOST_WINDOWS]
+    named = [sorted(window.nodes)[:MOST_NAMED] for window in windows]
+    names = dict(Node.objects.filter(pk__in={pk for nodes in named for pk in nodes}).values_list("pk", "name"))
+    return [
+        (window, [names[pk] for pk in nodes if pk in names], len(window.nodes) - len(nodes))
+        for window, nodes in zip(windows, named, strict=True)
+    ]
 
 
 def _choice(request: SignedInRequest, name: str, choices: Sequence[str], *, usual: str) -> str:

@@ -1,7 +1,7 @@
 """The commands about nodes, GPU types, rates, shares, rounds and the policy."""
 
 import json
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -76,7 +76,7 @@ def test_share_says_the_quotas_of_a_team_and_what_they_cost(service: Live, motle
 def test_share_names_the_budget_of_a_team_that_has_one(service: Live, motley: Motley) -> None:
     Budget.objects.create(team=service.lab.team(), gpu_hours=10, period="quarter", kind="hard")
     (headings, row) = motley("share").stdout.splitlines()
-    assert "BUDGET USED" in headings
+    assert "BUDGET USED  REFERENCE GPU HOURS  " in headings
     for words in ("0%", "0 of 10", "quarter", "jobs wait"):
         assert words in row
 
@@ -87,7 +87,7 @@ def test_usage_says_the_gpu_hours_of_a_month_and_of_a_day(service: Live, motley:
             team=service.lab.team(), gpu_type=GpuType.objects.get(), day=date(2026, 5, day), gpu_s=5400, work_gpu_s=3600
         )
     asked = ("usage", "--since", "2026-05-01", "--until", "2026-05-31")
-    assert motley(*asked).stdout.splitlines()[1].split()[:5] == ["2026-05", "vision", "a100", "3.0", "2.0"]
+    assert motley(*asked).stdout.splitlines()[1].split()[:5] == ["2026-05", "vision", "a100", "3", "2"]
     of_days = motley(*asked, "--by", "day").stdout.splitlines()
     assert [line.split()[0] for line in of_days[1:]] == ["2026-05-04", "2026-05-03", "total"]
     assert "No GPU was used" in motley("usage", "--since", "2025-01-01", "--until", "2025-01-31").stdout
@@ -195,6 +195,14 @@ def test_windows_of_nodes_are_added_listed_and_deleted(service: Live, motley: Mo
     assert staff("window", "add", "n1", "--from", "soon", "--to", "16:00", "-r", "fan").exit_code == 2
 
 
+def test_windows_are_listed_with_date_and_time(motley: Motley, staff: Motley) -> None:
+    times = ("--from", "2031-11-26T22:00+00:00", "--to", "2031-11-26T23:30+00:00")
+    assert staff("window", "add", "n1", *times, "-r", "new fans").exit_code == 0
+    begin, end = (datetime(2031, 11, 26, *at, tzinfo=UTC).astimezone() for at in ((22, 0), (23, 30)))
+    (_, line) = motley("window", "list").stdout.splitlines()
+    assert f"{begin:%Y-%m-%d %H:%M %Z}  {end:%Y-%m-%d %H:%M %Z}  once" in line
+
+
 def test_history_is_exported_as_a_trace(service: Live, motley: Motley, tmp_path: Path) -> None:
     job = service.add(state="succeeded", ran_s=60, step=30)
     service.attempt(job, state="ended", outcome="succeeded", ended_at=job.finished_at, started_at=job.created_at)
@@ -206,6 +214,17 @@ def test_history_is_exported_as_a_trace(service: Live, motley: Motley, tmp_path:
     assert (both.exit_code, "--from" in both.stderr) == (2, True)
 
 
+def test_a_report_and_usage_tell_small_times_as_the_page_does(service: Live, motley: Motley) -> None:
+    its = {"team": service.lab.team(), "gpu_type": GpuType.objects.get(), "day": date(2026, 5, 3)}
+    DailyUsage.objects.create(**its, gpu_s=90, work_gpu_s=60, watched_gpu_s=90, idle_gpu_s=51.48)
+    TeamMonth.objects.create(team=its["team"], month=date(2026, 5, 1), failed=1, failed_gpu_s=1)
+    report = motley("report", "--month", "2026-05").stdout
+    for words in ("0.0167 reference GPU-hours in 0.025 GPU-hours", "0.0143 GPU-hours", "< 0.001 GPU-hours"):
+        assert words in report
+    usage = motley("usage", "--since", "2026-05-01", "--until", "2026-05-31").stdout.splitlines()
+    assert usage[1].split()[3:5] == ["0.025", "0.0167"]
+
+
 def test_report_says_what_a_team_had_in_a_month(service: Live, motley: Motley) -> None:
     its = {"team": service.lab.team(), "gpu_type": GpuType.objects.get()}
     DailyUsage.objects.create(**its, day=date(2026, 5, 3), gpu_s=5400, work_gpu_s=3600)
@@ -214,7 +233,7 @@ def test_report_says_what_a_team_had_in_a_month(service: Live, motley: Motley) -
         team=its["team"], month=date(2026, 5, 1), succeeded=3, started=3, wait_s=60, wait_p95_s=300, members=members
     )
     out = motley("report", "--month", "2026-05").stdout
-    for words in ("1.0 reference GPU-hours in 1.5 GPU-hours", "3 succeeded", "60s in the mean", "ada", "100%"):
+    for words in ("1 reference GPU-hours in 1.5 GPU-hours", "3 succeeded", "60s in the mean", "ada", "100%"):
         assert words in out
     assert motley("report", "--month", "2026-05", "-o", "name").stdout == "vision\n"
     assert "No job ran or ended in 2025-01" in motley("report", "--month", "2025-01").stdout

@@ -51,6 +51,19 @@ def test_ps_finds_jobs_by_what_is_known_of_them(service: Live, motley: Motley) -
         assert motley("ps", *arguments, "-o", "name").stdout.split() == [resnet]
 
 
+@pytest.mark.parametrize("since", ["yesterdayish", "999999d"])
+def test_a_time_that_ps_cannot_read_is_named_with_its_option_and_examples(motley: Motley, since: str) -> None:
+    refused = motley("ps", "--since", since)
+    assert refused.exit_code == 2
+    assert f"--since {since}: there is no such time. Write 2h, 2026-12-01 or" in refused.stderr
+
+
+@pytest.mark.parametrize(("since", "found"), [("2020-01-01", 1), ("2020-01-01T08:00:00Z", 1), ("2035-01-01", 0)])
+def test_ps_lists_the_jobs_since_a_date_or_time(service: Live, motley: Motley, since: str, found: int) -> None:
+    service.add("resnet")
+    assert len(motley("ps", "--since", since, "-o", "name").stdout.split()) == found
+
+
 def test_ps_says_when_there_is_more(service: Live, motley: Motley) -> None:
     for name in ("a", "b", "c"):
         service.add(name)
@@ -172,6 +185,29 @@ def test_explain_of_a_job_that_has_ended_names_its_runs(service: Live, motley: M
     out = motley("explain", "over").stdout
     assert f"motley attempts {job.pk} lists its runs" in " ".join(out.split())
     assert "No rates" not in out
+
+
+@pytest.mark.parametrize(("message", "stream"), [("exit code 1", "stderr"), ("The setup failed with exit.", "setup")])
+def test_explain_of_a_job_that_failed_says_where_its_error_messages_are(
+    service: Live, motley: Motley, message: str, stream: str
+) -> None:
+    service.lab.round()
+    job = service.add("bad", state=State.FAILED, message=message, exit_code=1, attempt_count=1)
+    service.attempt(job, state="ended", outcome="failed", ended_at=timezone.now())
+    lines = motley("explain", "bad").stdout.splitlines()
+    assert lines[-1] == f"For its error messages: motley logs --stream {stream} {job.pk}"
+    assert [line for line in lines if "round" in line] == []
+
+
+@pytest.mark.parametrize("verb", ["explain", "show"])
+def test_what_a_job_waits_for_is_said_once(service: Live, motley: Motley, verb: str) -> None:
+    service.add("first", gpus=4)
+    service.lab.round()
+    job = service.add("late", gpus=4)
+    service.lab.round()
+    job.refresh_from_db()
+    said = " ".join(motley(verb, "late").stdout.split())
+    assert (said.count(job.message), "message" in said) == (1, False), said
 
 
 def test_explain_says_where_a_job_is_in_the_queue_and_when_it_is_expected_to_start(

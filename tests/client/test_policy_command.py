@@ -70,6 +70,21 @@ def test_a_policy_of_a_run_is_previewed_applied_watched_and_undone(staff: Motley
     assert PolicySetting.objects.current().note.endswith("; too slow")
 
 
+def test_predictions_have_the_units_that_the_run_has(staff: Motley, run: LabRun) -> None:
+    short = {**FIGURES, "avg_jct_h": 0.0296, "queueing_h": 0.00562, "makespan_h": 0.16}
+    run.result |= {"present": {"policy": "max_min_fairness", "figures": short, "errors": {}}}
+    run.save()
+    of_run = cells_of(staff("lab", "show", str(run.pk)).stdout)
+    previewed = cells_of(staff("lab", "apply", str(run.pk), POLICY, "--dry-run").stdout)
+    assert previewed == of_run == ["1.78m", "20.2s", "9.6m", "0.5", "0"]
+
+
+def cells_of(shown: str) -> list[str]:
+    """Figures of the present policy, simulated."""
+    (line,) = (line for line in shown.splitlines() if line.startswith("max_min_fairness simulated"))
+    return line.split()[2:]
+
+
 def test_without_a_choice_there_is_nothing_to_undo(staff: Motley, service: Live) -> None:
     PolicySetting.objects.all().delete()
     refused = staff("policy", "undo")

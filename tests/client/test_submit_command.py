@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster_app.models import Storage
+from cluster_app.models import GpuType, Storage
 from jobs_app.models import Job
 from jobs_app.submission.conversion import spec_of
 from tests.live_service import Live
@@ -202,6 +202,14 @@ def test_a_plan_says_where_how_fast_and_at_what_cost(service: Live, motley: Motl
     assert motley("plan", "-o", "name", *job).stdout.split()[0] == "a100"
     assert json.loads(motley("plan", "-o", "json", *job).stdout)["valid"] is True
     assert service.jobs == []
+
+
+def test_a_plan_tells_small_costs_as_the_page_does(service: Live, motley: Motley) -> None:
+    GpuType.objects.update(price_per_hour=0.003)
+    rates = ["--set", "rates={a100: 10}", "--total-steps", "19980"]
+    planned = motley("plan", "--name", "a", "--gpus", "2", *rates, "--", "true").stdout
+    (best,) = (line.split() for line in planned.splitlines() if line.startswith("*"))
+    assert (best[6], best[8]) == ("0.006", "0.00333")
 
 
 def test_a_plan_of_a_job_that_is_not_valid_has_the_faults_of_the_submission(service: Live, motley: Motley) -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from motley_client.tables.format import by_clock, hours, interval
+from motley_client.tables.format import by_clock, hours, interval, three_digits
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -43,3 +43,20 @@ def test_times_that_read_the_same_are_one():
 )
 def test_a_time_is_told_in_the_largest_unit_of_which_it_has_one(value, words):
     assert hours(value) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.00666, "0.00666"),
+        (2.0, "2"),
+        (999.4, "999"),
+        (999.6, "1,000"),
+        (12_345.6, "12,346"),
+        (0.0002, "< 0.001"),
+        (0, "0"),
+        (None, ""),
+    ],
+)
+def test_costs_have_three_digits_and_no_exponent(value, words):
+    assert three_digits(value) == words

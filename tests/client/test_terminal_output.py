@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -101,6 +102,31 @@ def test_show_cuts_nothing_on_a_narrow_terminal(service: Live, motley: Motley) -
     service.add("a", message="word " * 50)
     motley.env |= {"TERM": "xterm", "COLUMNS": "80"}
     assert on_terminal(motley, "show", "a").count(b"word") == 50
+
+
+def shown_command(written: str) -> list[str]:
+    """Lines of the command in what `motley show` writes, without the column of names."""
+    lines = written.splitlines()
+    (first,) = (number for number, line in enumerate(lines) if line.startswith("command"))
+    start = lines[first].index("#!")
+    (end,) = (number for number, line in enumerate(lines) if line.startswith("GPUs"))
+    return [line[start:].rstrip() for line in lines[first:end]]
+
+
+def test_show_keeps_the_lines_of_a_command_and_no_other_control_characters(service: Live, motley: Motley) -> None:
+    script = "#!/bin/bash\n#SBATCH --gres=gpu:1\n\nif true; then\n\tpython train.py\r\n    \x1b[2Jsync\nfi\n"
+    expected = ["#!/bin/bash", "#SBATCH --gres=gpu:1", "", "if true; then", " " * 8 + "python train.py", "    [2Jsync"]
+    service.add("a", command=script)
+    piped, _ = motley.start("show", "a").communicate(timeout=TIMEOUT_S)
+    assert shown_command(piped.decode()) == [*expected, "fi"]
+    motley.env |= {"TERM": "xterm", "COLUMNS": "80", "NO_COLOR": "1"}
+    terminal = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(motley, "show", "a").decode())
+    assert shown_command(terminal) == [*expected, "fi"]
+
+
+def test_a_command_of_several_lines_is_one_line_of_a_table_with_its_words_apart(service: Live, motley: Motley) -> None:
+    service.add("a", command="cd /data\npython train.py")
+    assert motley("ps", "-o", "command").stdout.splitlines()[1:] == ["cd /data python train.py"]
 
 
 @pytest.mark.parametrize("verb", [["ps"], ["show", "a"], ["nodes"], ["rounds"]])

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 from django.conf import settings
@@ -17,6 +18,7 @@ from scheduler_app.pages import cluster as cluster_page
 from scheduler_app.pages.charts import OKABE_ITO
 from scheduler_app.pages.cluster import NODES_PER_PAGE
 from scheduler_app.round.dispatch import promote_waiting_claims
+from scheduler_app.windows.editing import add_window
 from tests.pages.conftest import decide
 
 
@@ -152,3 +154,17 @@ def test_what_limits_jobs_on_a_node_is_on_its_page_and_not_on_every_card(placed:
         web(member).get(address).content.decode() for address in (reverse("node", args=[name]), reverse("cluster"))
     ]
     assert [("added up once a second" in page, "podman 5" in page) for page in pages] == [(True, True), (False, False)]
+
+
+def test_a_window_names_its_first_three_nodes(many_nodes: None, member: User, staff: User, web) -> None:
+    begin = timezone.now() + timedelta(hours=1)
+    times = {"begins_at": begin, "ends_at": begin + timedelta(hours=1)}
+    nodes = list(Node.objects.order_by("name")[:5])
+    add_window({"reason": "new fans", "nodes": nodes[:1], **times}, actor=staff)
+    add_window({"reason": "firmware", "nodes": nodes, "cron": "0 2 * * 0", **times}, actor=staff)
+    page = web(member).get(reverse("cluster")).content.decode()
+    card = page.split('id="windows"')[1].split("</section>")[0]
+    one, several = (" ".join(re.sub(r"<[^>]*>", "", item).split()) for item in card.split("<li>")[1:])
+    assert one.endswith("new fans node-000")
+    assert several.endswith("firmware node-000, node-001, node-002 and 2 more; comes again")
+    assert 'href="/nodes/node-000' in card

@@ -148,6 +148,21 @@ def test_a_job_that_waits_for_something_else_is_told_that(full: Lab, waiting: Jo
     assert found(full, Job.objects.get(name="holder")).note == "The job is not waiting: it is running."
 
 
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (Job.State.SUCCEEDED, "it has succeeded."),
+        (Job.State.FAILED, "it has failed."),
+        (Job.State.CANCELLED, "it has been cancelled."),
+        (Job.State.TIMED_OUT, "it has timed out."),
+        (Job.State.STARTING, "it is starting."),
+    ],
+)
+def test_a_job_that_does_not_wait_is_told_its_state(full: Lab, waiting: Job, state: Job.State, words: str) -> None:
+    Job.objects.filter(pk=waiting.pk).update(state=state, finished_at=full.now if state in Job.FINAL else None)
+    assert found(full, waiting).note == f"The job is not waiting: {words}"
+
+
 def test_a_member_of_an_array_at_its_limit_is_told_that(full: Lab) -> None:
     full.submit(UNTIL_LET_GO, array={"start": 0, "end": 1, "at_a_time": 1})
     full.round()

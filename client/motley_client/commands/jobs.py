@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Annotated, Any, NoReturn
 
@@ -37,6 +37,8 @@ _PAIRS = (
 SLURM_STATES = dict(pair.split("=") for pair in _PAIRS.split())
 MOST_TASKS = 200
 """Tasks of an array that are shown, the last ones."""
+SINCE = "2h, 2026-12-01 or 2026-12-01T12:00:00Z"
+"""Forms of `--since`, named in its help and in messages."""
 TRIES = 10
 """A running job changes with every progress report, so that a conditional update may fail several times."""
 
@@ -70,9 +72,7 @@ def ps(
     array: Annotated[
         str | None, typer.Option(metavar="ARRAY", help="Only tasks of this array, by its id or name.")
     ] = None,
-    since: Annotated[
-        str | None, typer.Option(help="Only jobs submitted since, e.g. 2h or 2026-12-01T12:00:00Z.")
-    ] = None,
+    since: Annotated[str | None, typer.Option(help=f"Only jobs submitted since, e.g. {SINCE}.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of jobs.")] = 50,
     watch: WatchOption = False,
     headings: Annotated[bool, typer.Option("--headings/--no-headings", help="Headings of a table of COLUMNS.")] = True,
@@ -291,9 +291,15 @@ def requeue(context: typer.Context, jobs: JobArguments) -> None:
 
 
 def since_of(text: str | None) -> str | None:
-    """ISO time of `2h` ago; other text as it is."""
-    ago = re.fullmatch(r"(\d{1,6})([smhd])", text or "")
-    return (now() - timedelta(seconds=int(ago[1]) * SECONDS_PER[ago[2]])).isoformat() if ago else text
+    """ISO time of `2h` ago, or of a date or time."""
+    if text is None:
+        return None
+    ago = re.fullmatch(r"(\d{1,6})([smhd])", text)
+    try:
+        at = now() - timedelta(seconds=int(ago[1]) * SECONDS_PER[ago[2]]) if ago else datetime.fromisoformat(text)
+        return at.isoformat()
+    except (ValueError, OverflowError) as error:
+        raise SpecError(f"--since {text}: there is no such time. Write {SINCE}.") from error
 
 
 def _newest(client: Client, wanted: dict[str, Any], limit: int, *, quiet: bool) -> list[Job]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from rich.console import RenderableType
 
 from motley_client.responses import Me, Member, Secret, Token
-from motley_client.tables.format import age, key_values, number, table, until
+from motley_client.tables.format import age, key_values, table, three_digits, until
 
 
 def tokens_table(tokens: Iterable[Token], *, now: datetime) -> RenderableType:
@@ -44,7 +44,7 @@ def members_table(members: Iterable[Member]) -> RenderableType:
             one["username"],
             _role(one),
             str(one["gpus"]),
-            number(one["gpu_hours"]),
+            three_digits(one["gpu_hours"]),
             str(one["running"]),
             str(one["waiting"]),
         )

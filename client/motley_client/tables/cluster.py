@@ -6,7 +6,7 @@ from datetime import datetime
 from rich.console import RenderableType
 
 from motley_client.responses import GpuType, Node, Storage, Throughput, Window
-from motley_client.tables.format import Cell, age, by_clock, gib, number, table, until
+from motley_client.tables.format import Cell, age, by_clock, gib, local_minute, number, table, until
 
 OUT_OF_SERVICE = {"cordoned", "draining", "drained", "sleeping", "waking", "retired"}
 
@@ -47,14 +47,14 @@ MOST_NAMED = 4
 """Nodes in one line."""
 
 
-def windows_table(windows: Iterable[Window], *, now: datetime) -> RenderableType:
+def windows_table(windows: Iterable[Window]) -> RenderableType:
     rows = [
         (
             str(one["id"]),
             one["kind"],
             _whose(one),
-            until(one["next"]["begins_at"], now) if one["next"] else "over",
-            until(one["next"]["ends_at"], now) if one["next"] else "",
+            local_minute(one["next"]["begins_at"]) if one["next"] else "over",
+            local_minute(one["next"]["ends_at"]) if one["next"] else "",
             f"{one['cron']} {one['zone']}" if one["cron"] else "once",
             one["reason"],
         )

@@ -9,13 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from motley_client.responses import Interval
-from motley_client.terminal import sanitized
+from motley_client.terminal import sanitized, sanitized_lines
 
 Cell = str | Text
 NOW, NOW_S = "now", 5
 """What is less than so many seconds away is now: a forecast is made less often."""
 LATE, LATE_S = "later than forecast", 15
 """What should have happened so many seconds ago, by the latest quantile."""
+LEAST_PLAIN, LEAST_WHOLE = 0.001, 999.5
+"""From the second on three digits would need an exponent."""
 BEYOND = "more than 3d"
 
 
@@ -46,6 +48,11 @@ def key_values(pairs: Iterable[tuple[str, Cell]]) -> RenderableType:
 
 def text(value: Cell) -> Text:
     return value if isinstance(value, Text) else Text(sanitized(value))
+
+
+def lines_of(value: str) -> Text:
+    """A value of several lines, such as a command."""
+    return Text(sanitized_lines(value))
 
 
 def when(at: str | None, now: datetime) -> str:
@@ -111,9 +118,23 @@ def _clock(at: str, now: datetime) -> str:
     return f"{local:%H:%M}" if local.date() == now.astimezone().date() else f"{local:%a %H:%M}"
 
 
+def local_minute(at: str) -> str:
+    """Date and time in the zone of this machine: `2026-11-26 22:00 CET`."""
+    return f"{datetime.fromisoformat(at).astimezone():%Y-%m-%d %H:%M %Z}"
+
+
 def number(value: float | None, form: str = "{:.3g}") -> str:
     """The formatted number; empty if it is not known."""
     return "" if value is None else form.format(value)
+
+
+def three_digits(value: float | None) -> str:
+    """Costs and GPU-hours as on pages: `0.00666`, `1.5`, `12,346`; empty if it is not known."""
+    if value is None:
+        return ""
+    if abs(value) >= LEAST_WHOLE:
+        return f"{value:,.0f}"
+    return f"< {LEAST_PLAIN}" if 0 < value < LEAST_PLAIN else f"{value:.3g}"
 
 
 def hours(value: float | None) -> str:

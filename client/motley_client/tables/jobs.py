@@ -25,6 +25,7 @@ from motley_client.responses import (
     QueueForecast,
     QueueOutlook,
     RateUsed,
+    Reason,
     Remaining,
     WakingNode,
     WouldStart,
@@ -37,8 +38,10 @@ from motley_client.tables.format import (
     gib,
     interval,
     key_values,
+    lines_of,
     number,
     table,
+    three_digits,
     to_the_second,
     until,
     when,
@@ -99,8 +102,7 @@ def job_details(
         ("id", job["id"]),
         ("owner", f"{job['owner']} ({job['team']})"),
         ("state", state_of(job)),
-        ("message", job["message"]),
-        *(("reason", f"{reason['code']}: {reason['detail']}") for reason in job["reasons"]),
+        *_message_and_reasons(job["message"], job["reasons"]),
         *(_coming(coming, now) if coming else []),
         *_what_runs(job["spec"]),
         ("GPUs", _gpus_of_latest(job)),
@@ -121,6 +123,12 @@ def job_details(
     return Group(key_values(lines), *attempts, *gpus_read)
 
 
+def _message_and_reasons(message: str, reasons: Sequence[Reason]) -> list[tuple[str, Cell]]:
+    """The message, and why the job waits; the message is left out where it is the first reason."""
+    said = message if not reasons or not reasons[0]["detail"].startswith(message) else ""
+    return [("message", said), *(("reason", f"{reason['code']}: {reason['detail']}") for reason in reasons)]
+
+
 def _work_lost(gpu_s: float) -> str:
     amount = f"{gpu_s:.2g}" if gpu_s < 10 else f"{gpu_s:,.0f}"
     return f"{amount} GPU-second{'' if amount == '1' else 's'}" if gpu_s else ""
@@ -130,7 +138,7 @@ def _what_runs(spec: Mapping[str, Any]) -> list[tuple[str, Cell]]:
     """The command and where it runs, names of its variables, and its limits; in the spec is what is not a default."""
     command = spec.get("command", "")
     return [
-        ("command", command if isinstance(command, str) else shlex.join(map(str, command))),
+        ("command", lines_of(command if isinstance(command, str) else shlex.join(map(str, command)))),
         ("folder", str(spec.get("workdir", ""))),
         ("image", str(spec.get("image", ""))),
         ("environment", ", ".join([*spec.get("env", {}), *(f"{name} (secret)" for name in spec.get("secrets", []))])),
@@ -252,8 +260,7 @@ def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableTy
     lines: list[tuple[str, Cell]] = [
         ("job", f"{job['name']} ({job['id']})"),
         ("state", state_of(job)),
-        ("message", answer["message"]),
-        *(("reason", f"{reason['code']}: {reason['detail']}") for reason in answer["reasons"]),
+        *_message_and_reasons(answer["message"], answer["reasons"]),
         *_in_the_queue(answer.get("outlook"), now),
         *_deadline(answer.get("deadline"), now),
         *_waking(answer.get("waking", ()), now),
@@ -262,12 +269,21 @@ def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableTy
         *_remaining(answer.get("remaining")),
         ("placement", placement["detail"] if (placement := answer.get("placement")) else ""),
         *_checkpoints(answer.get("checkpoints"), forecast=answer.get("deadline")),
-        ("round", number(answer["round"], "{}")),
+        ("latest round", "" if job["finished_at"] else number(answer["round"], "{}")),
         *_would_start(answer.get("would_start")),
     ]
     if job["finished_at"]:
-        return Group(key_values(lines), Text(f"It has ended: motley attempts {job['id']} lists its runs."))
+        return Group(key_values(lines), *map(Text, _where_to_look(job)))
     return Group(key_values(lines), Text(""), _rates_table(answer["rates_used"]))
+
+
+def _where_to_look(job: Job) -> list[str]:
+    """Commands that say more of a job that has ended; of one that failed where its error messages are."""
+    runs = f"It has ended: motley attempts {job['id']} lists its runs."
+    if job["state"] != "failed" or not job.get("ran_on"):
+        return [runs]
+    stream = "setup" if "setup failed" in job["message"] else "stderr"
+    return [runs, f"For its error messages: motley logs --stream {stream} {job['id']}"]
 
 
 def _in_the_queue(found: QueueOutlook | None, now: datetime) -> list[tuple[str, Cell]]:
@@ -404,9 +420,9 @@ def _option_row(option: PlanOption) -> Sequence[Cell]:
         str(option["nodes"] or ""),
         number(option["rate"]),
         option["source"] or "",
-        number(option["cost_per_hour"], "{:.2f}"),
+        three_digits(option["cost_per_hour"]),
         "" if option["run_seconds"] is None else duration(option["run_seconds"]),
-        number(option["cost"], "{:.2f}"),
+        three_digits(option["cost"]),
         str(option["free_gpus"]),
         "now" if option["can_start_now"] else option["reason"],
     )

@@ -50,9 +50,9 @@ def lab_run_details(run: LabRun) -> RenderableType:
     if not result:
         return Text(f"Run {run['id']} is {run['state']} ({progress(run)}). {run['message']}".rstrip())
     rows = [
-        *([("really", *_figures(result["actual"]))] if result["actual"] else []),
-        (f"{result['present']['policy']} simulated", *_figures(result["present"]["figures"])),
-        *((one["policy"], *_figures(one["figures"] or {})) for one in result["policies"]),
+        *([("really", *figure_cells(result["actual"]))] if result["actual"] else []),
+        (f"{result['present']['policy']} simulated", *figure_cells(result["present"]["figures"])),
+        *((one["policy"], *figure_cells(one["figures"] or {})) for one in result["policies"]),
     ]
     failed = [Text(f"{one['policy']}: {one['failed']}") for one in result["policies"] if one["failed"]]
     return Group(
@@ -73,7 +73,8 @@ def _changes(result: Mapping[str, Any], kind: str) -> list[tuple[Cell, ...]]:
     ]
 
 
-def _figures(figures: Mapping[str, float | None]) -> tuple[Cell, ...]:
+def figure_cells(figures: Mapping[str, float | None]) -> tuple[Cell, ...]:
+    """Cells below the headings of `FIGURES`; hours in the unit that suits them."""
     return tuple((hours if name.endswith("_h") else number)(figures.get(name)) for name in FIGURES)
 
 

@@ -16,7 +16,7 @@ from motley_client.responses import (
     PolicyPreview,
 )
 from motley_client.tables.format import Cell, number, table, text, when
-from motley_client.tables.lab import FIGURES
+from motley_client.tables.lab import FIGURES, figure_cells
 from motley_client.tables.scheduling import policy_details
 
 UNITS = {"avg_jct_h": " h", "queueing_h": " h", "wait_h": " h", "utilization": "%"}
@@ -40,16 +40,12 @@ def lab_preview_details(preview: LabPolicyPreview) -> RenderableType:
     """The same with what the lab predicted, and why that may not hold."""
     predicted = preview["predicted"]
     rows = [
-        ("really", *_figures(predicted["actual"])),
-        (f"{predicted['present_policy']} simulated", *_figures(predicted["present"])),
-        (f"{predicted['policy']} simulated", *_figures(predicted["chosen"])),
+        ("really", *figure_cells(predicted["actual"])),
+        (f"{predicted['present_policy']} simulated", *figure_cells(predicted["present"])),
+        (f"{predicted['policy']} simulated", *figure_cells(predicted["chosen"])),
     ]
     prediction = table(("POLICY", *FIGURES.values()), rows, empty="")
     return Group(prediction, Text(""), preview_details(preview), *map(text, preview["cautions"]))
-
-
-def _figures(figures: Mapping[str, float | None]) -> Iterable[Cell]:
-    return (number(figures.get(name)) for name in FIGURES)
 
 
 def chosen_details(chosen: ChosenPolicy, guard: PolicyGuard, *, now: datetime) -> RenderableType:

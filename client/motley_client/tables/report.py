@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from motley_client.responses import MonthlyReport, ReportedJobs, TeamReport
-from motley_client.tables.format import Cell, duration, key_values, number, table, text
+from motley_client.tables.format import Cell, duration, key_values, table, text, three_digits
 
 NOT_KNOWN = "no longer known: in the archive"
 
@@ -21,11 +21,13 @@ def report_tables(report: MonthlyReport) -> RenderableType:
 def _of_team(team: TeamReport, report: MonthlyReport) -> Iterator[RenderableType]:
     yield text(f"{team['team']}, {report['month']}")
     yield key_values(list(_figures(team, report["currency"])))
-    types = [(one["gpu_type"], f"{one['gpu_hours']:.1f}", f"{one['work_gpu_hours']:.1f}") for one in team["types"]]
+    types = [
+        (one["gpu_type"], three_digits(one["gpu_hours"]), three_digits(one["work_gpu_hours"])) for one in team["types"]
+    ]
     if types:
         yield table(("GPU TYPE", "GPU HOURS", "WEIGHTED BY SPEED"), types, empty="")
     members = [
-        (one["username"], f"{one['gpu_hours']:.1f}", f"{one['work_gpu_hours']:.1f}", f"{one['part']:.0%}")
+        (one["username"], three_digits(one["gpu_hours"]), three_digits(one["work_gpu_hours"]), f"{one['part']:.0%}")
         for one in team["members"]
     ]
     if members:
@@ -34,7 +36,8 @@ def _of_team(team: TeamReport, report: MonthlyReport) -> Iterator[RenderableType
 
 
 def _figures(team: TeamReport, currency: str) -> Iterator[tuple[str, Cell]]:
-    yield "work", f"{team['work_gpu_hours']:.1f} reference GPU-hours in {team['gpu_hours']:.1f} GPU-hours"
+    work, gpu_hours = three_digits(team["work_gpu_hours"]), three_digits(team["gpu_hours"])
+    yield "work", f"{work} reference GPU-hours in {gpu_hours} GPU-hours"
     yield "cost", "" if team["cost"] is None else f"{team['cost']:.2f} {currency}".strip()
     yield "energy", "" if team["energy_kwh"] is None else f"{team['energy_kwh']:.3g} kWh"
     yield from _of_jobs(team["jobs"]) if team["jobs"] else [("jobs", NOT_KNOWN)]
@@ -43,7 +46,9 @@ def _figures(team: TeamReport, currency: str) -> Iterator[tuple[str, Cell]]:
         "failed attempts": team["failed_gpu_hours"],
         "idle GPUs": team["idle_gpu_hours"],
     }
-    yield from ((name, number(hours, "{:.1f} GPU-hours")) for name, hours in waste.items())
+    yield from (
+        (name, f"{three_digits(hours)} GPU-hours" if hours is not None else "") for name, hours in waste.items()
+    )
 
 
 def _of_jobs(jobs: ReportedJobs) -> Iterator[tuple[str, Cell]]:

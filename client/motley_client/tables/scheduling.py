@@ -20,7 +20,7 @@ from motley_client.responses import (
     Usage,
     UsageReport,
 )
-from motley_client.tables.format import Cell, age, duration, key_values, number, table, when
+from motley_client.tables.format import Cell, age, duration, key_values, number, table, three_digits, when
 
 
 def shares_table(teams: Iterable[Team]) -> RenderableType:
@@ -34,7 +34,7 @@ def shares_table(teams: Iterable[Team]) -> RenderableType:
     return table(headings, rows, empty="You are not a member of any team.")
 
 
-BUDGET_HEADINGS = ("BUDGET USED", "GPU HOURS", "PER", "IF USED UP", "RESET", "WEIGHT IS")
+BUDGET_HEADINGS = ("BUDGET USED", "REFERENCE GPU HOURS", "PER", "IF USED UP", "RESET", "WEIGHT IS")
 
 
 def _budget_cells(budget: Budget | None) -> Sequence[Cell]:
@@ -92,8 +92,8 @@ def usage_table(report: UsageReport) -> RenderableType:
 
 def _amounts(rows: Sequence[Usage]) -> tuple[str, ...]:
     return (
-        f"{sum(row['gpu_hours'] for row in rows):.1f}",
-        f"{sum(row['work_gpu_hours'] for row in rows):.1f}",
+        three_digits(sum(row["gpu_hours"] for row in rows)),
+        three_digits(sum(row["work_gpu_hours"] for row in rows)),
         f"{sum(row['cost'] for row in rows):.2f}",
         *_energy(rows),
     )
