@@ -41,7 +41,7 @@ def issue_token(
 def note_issued(token: ApiToken, *, actor: User) -> None:
     """Put the new token on the audit list."""
     whose = "" if token.user == actor else f", as {token.user}"
-    note(Action.TOKEN_CREATE, actor=actor, target=token.name, target_id=token.pk, message=f"may {token.scope}{whose}")
+    note(Action.TOKEN_CREATE, actor=actor, target=token.name, target_id=token.pk, message=f"scope {token.scope}{whose}")
 
 
 @transaction.atomic

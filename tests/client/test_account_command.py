@@ -100,6 +100,13 @@ def test_a_token_is_printed_once_and_alone(service: Live, motley: Motley) -> Non
     assert ("CI" in listed, "in 29d" in listed or "in 30d" in listed, token in listed) == (True, True, False)
 
 
+def test_only_a_person_who_is_no_administrator_is_told_to_ask_one_for_a_team(service: Live, motley: Motley) -> None:
+    staff = Motley({**motley.env, "MOTLEY_TOKEN": service.staff_token})
+    service.lab.team().members.clear()
+    assert " ".join(staff("me").stdout.split()).startswith("user root (staff) teams none token ")
+    assert "teams none: ask an administrator to add you to one" in " ".join(motley("me").stdout.split())
+
+
 @pytest.mark.parametrize("by", ["name", "number", "text"])
 def test_a_token_is_revoked_by_name_number_or_text(service: Live, motley: Motley, by: str) -> None:
     made = json.loads(motley("token", "create", "CI", "-o", "json").stdout)

@@ -249,7 +249,7 @@ def test_the_text_of_a_token_is_shown_once(lab: Lab, admin: Client) -> None:
 def test_who_made_a_token_for_whom_is_on_the_audit_list(lab: Lab, admin: Client) -> None:
     make_token(admin, lab)
     entry = AuditEntry.objects.get(action="token.create")
-    assert (entry.actor_name, entry.message) == ("root", "may submit, as ada")
+    assert (entry.actor_name, entry.message) == ("root", "scope submit, as ada")
 
 
 def test_a_token_is_not_changed(lab: Lab, admin: Client) -> None:

@@ -63,10 +63,11 @@ def _role(member: Member) -> str:
 
 
 def me_details(me: Me) -> RenderableType:
+    without = "none" if me["is_staff"] else "none: ask an administrator to add you to one"
     return key_values(
         [
             ("user", me["username"] + (" (staff)" if me["is_staff"] else "")),
-            ("teams", ", ".join(me["teams"]) or "none: ask an administrator to add you to one"),
+            ("teams", ", ".join(me["teams"]) or without),
             ("token", f"{me['token']}… (scope {me['scope']})" if me["token"] else ""),
         ]
     )
