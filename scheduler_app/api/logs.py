@@ -130,7 +130,9 @@ def job_asked(request: Request, pk: str) -> Job:
 
 def attempt_asked(job: Job, number: int | None) -> Attempt | None:
     if number is not None:
-        return get_object_or_404(job.attempts, number=number)
+        if attempt := job.attempts.filter(number=number).first():
+            return attempt
+        raise NotFound(f"The job has no attempt {number}.")
     return job.attempts.exclude(launched_at=None).last()
 
 

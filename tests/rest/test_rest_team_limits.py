@@ -83,7 +83,7 @@ def test_what_cannot_be_a_limit_is_refused_by_field(
         ("put", f"{TEAM}/quotas/h100", "There is no GPU type 'h100'"),
         ("delete", QUOTA, "The team has no quota on 'a100'"),
         ("delete", BUDGET, "The team has no budget"),
-        ("put", "/api/v1/teams/video/budget", "Not found, or you may not see it"),
+        ("put", "/api/v1/teams/video/budget", "There is no team 'video', or you may not see it"),
     ],
 )
 def test_what_is_not_there_is_not_found(admin: APIClient, method: str, route: str, words: str) -> None:
