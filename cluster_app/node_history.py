@@ -43,9 +43,12 @@ def _turn(node: Node, *, up: bool, at: datetime, end: NodeInterval.End) -> None:
     NodeInterval.objects.get_or_create(node=node, ended_at=None, defaults={"up": up, "started_at": at})
 
 
-def censor_intervals(nodes: Collection[int], now: datetime) -> None:
-    """End the intervals of nodes that are other machines from now on, or that are put to sleep."""
-    _close(NodeInterval.objects.filter(node__in=nodes, ended_at=None), now, End.CENSORED)
+def censor_intervals(nodes: Collection[int], now: datetime, *, end: NodeInterval.End = End.CENSORED) -> None:
+    """End the intervals of nodes that are other machines from now on, or that are put to sleep or retired.
+
+    Lifetimes count none of these as a loss.
+    """
+    _close(NodeInterval.objects.filter(node__in=nodes, ended_at=None), now, end)
 
 
 def _close(intervals: QuerySet[NodeInterval], at: datetime, end: NodeInterval.End) -> None:

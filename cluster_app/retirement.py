@@ -7,7 +7,7 @@ from django.utils import timezone
 from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.errors import GpuTypeRetired, ReasonMissing, StillInUse
-from cluster_app.models import Gpu, GpuType, Node, NodeEvent, NodePower
+from cluster_app.models import Gpu, GpuType, Node, NodeEvent, NodeInterval, NodePower
 from cluster_app.node_history import censor_intervals
 from cluster_app.services import record, set_gpu_count
 
@@ -30,7 +30,7 @@ def retire_node(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> N
         return
     Gpu.objects.filter(node=node).update(present=False)
     NodePower.objects.filter(node=node).delete()
-    censor_intervals([node.pk], timezone.now())
+    censor_intervals([node.pk], timezone.now(), end=NodeInterval.End.RETIRED)
     record(node, NodeEvent.Kind.RETIRED, reason.strip(), actor=actor)
     note(Action.NODE_RETIRE, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
 

@@ -13,7 +13,7 @@ from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.errors import GpusInUse, GpuTypeRetired, InMaintenance, NodeRetired, NotLentNow, ReasonMissing
 from cluster_app.lending import WindowChanges, hours_of, takes_jobs
-from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Gpu, GpuType, Node, NodeEvent, NodePower
+from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Gpu, GpuType, Node, NodeEvent, NodeInterval, NodePower
 from cluster_app.node_history import begin_interval, censor_intervals
 
 
@@ -184,7 +184,7 @@ def put_to_sleep(node: Node, *, reason: str, now: datetime) -> bool:
     if not free.update(state=Node.State.SLEEPING, reason=reason):
         return False
     _await_power(node, now, silent_at=None)
-    censor_intervals([node.pk], now)
+    censor_intervals([node.pk], now, end=NodeInterval.End.SLEPT)
     record(node, NodeEvent.Kind.SLEPT, reason)
     return True
 

@@ -1,6 +1,6 @@
 """Mapping of errors to HTTP status codes and problem documents (RFC 9457)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -16,6 +16,7 @@ from rest_framework.views import exception_handler
 from structlog.contextvars import get_contextvars
 
 from cluster_app.errors import ClusterError, ReasonMissing
+from config.refusals import words_of_missing, words_of_not_allowed
 from engines.protocol import EngineError
 from jobs_app.errors import Conflict, FilesDeleted, InvalidSpec, JobsError, NotAccepted, NotAllowed
 from rest.errors import NOT_VALID, Fault, InvalidRequest, faults_of
@@ -72,7 +73,9 @@ def answer(error: Exception, context: dict[str, Any]) -> Response | None:
     if response is None:
         return None
     faults = list(faults_of(error.detail)) if isinstance(error, exceptions.ValidationError) else []
-    document = _response(request, response.status_code, code=_code_of(error), detail=_detail_of(error), errors=faults)
+    document = _response(
+        request, response.status_code, code=_code_of(error), detail=_detail_of(error, context), errors=faults
+    )
     for name in dict(response.items()).keys() & {"WWW-Authenticate", "Retry-After"}:
         document[name] = response[name]
     for name, value in getattr(error, "headers", {}).items():
@@ -178,12 +181,14 @@ def _code_of(error: Exception) -> str:
     return "error"
 
 
-def _detail_of(error: Exception) -> str:
+def _detail_of(error: Exception, context: Mapping[str, Any]) -> str:
     match error:
         case exceptions.ValidationError():
             return NOT_VALID
+        case exceptions.MethodNotAllowed():
+            return words_of_not_allowed(error, context["request"].method, context.get("view"))
         case exceptions.APIException():
             return str(error.detail)
         case Http404():
-            return "Not found, or you may not see it."
+            return words_of_missing(error, context.get("view"))
     return str(error)

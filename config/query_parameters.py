@@ -1,7 +1,6 @@
 """Middleware that refuses query parameters which the description of the REST operation does not have."""
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +11,7 @@ from drf_spectacular.plumbing import ComponentRegistry
 from drf_spectacular.settings import spectacular_settings
 
 from config.problems import problem
+from rest.choices import guess_of
 from rest.errors import NOT_VALID, Fault, encodable, escaped
 
 Answer = Callable[[HttpRequest], HttpResponse]
@@ -68,8 +68,6 @@ def _endpoints() -> dict[tuple[View, str], Endpoint]:
 
 def fault_of(name: str, known: Sequence[str]) -> Fault:
     """What is wrong with an unknown parameter: the nearest name, and all there are."""
-    near = get_close_matches(name, known, n=1)
-    guess = f" Did you mean {near[0]!r}?" if near else ""
     names = f"The parameters are: {', '.join(known)}." if known else "This operation has no query parameters."
-    text = f"Unknown parameter {encodable(repr(name[:100]))}.{guess} {names}"
+    text = f"Unknown parameter {encodable(repr(name[:100]))}.{guess_of(name, known)} {names}"
     return Fault(pointer=encodable(f"/{escaped(name)}"), code="unknown", detail=text)

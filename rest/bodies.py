@@ -1,32 +1,93 @@
 """Request bodies: strict serializers, and validation that reports every fault with its place."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rest_framework import serializers
 from rest_framework.request import Request
+from rest_framework.settings import api_settings
 
+from rest.choices import guess_of
 from rest.errors import InvalidRequest, faults_of
+
+NON_FIELD_ERRORS_KEY = api_settings.NON_FIELD_ERRORS_KEY
+MOST_NAMED = 8
+"""Fields of an object that are named where something else was sent: a job has forty."""
+KINDS: dict[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
+EXPECTED = {
+    "Not a valid string.": "A string",
+    "Expected a list of items": "A list",
+    "Expected a dictionary of items": "An object",
+}
+"""What REST framework expects, by the beginning of its messages, which name types of Python or none."""
+
+
+def kind_of(value: Any) -> str:
+    """Kind of a value in JSON's words; an array is a list, since arrays are of jobs."""
+    return KINDS.get(type(value), "something else")
+
+
+def in_words(detail: Any, data: Any) -> Any:
+    """REST framework's error detail of `data`, with the kinds of values that were expected and sent."""
+    if isinstance(detail, dict):
+        return {name: in_words(inner, _part(data, name)) for name, inner in detail.items()}
+    if isinstance(detail, list):
+        return [
+            in_words(inner, _part(data, place) if isinstance(inner, dict) else data)
+            for place, inner in enumerate(detail)
+        ]
+    for beginning, kind in EXPECTED.items():
+        if str(detail).startswith(beginning):
+            return serializers.ErrorDetail(f"{kind} is expected, not {kind_of(data)}.", detail.code)
+    return detail
+
+
+def _part(data: Any, name: Any) -> Any:
+    """The value of a field, or a member of a list; the value itself where the fault is of the whole."""
+    try:
+        return data[name]
+    except (LookupError, TypeError):
+        return data
 
 
 class Strict(serializers.Serializer[Any]):
     """Serializer that refuses unknown fields: a misspelt field must not be ignored silently."""
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
-        names = data if isinstance(data, Mapping) else {}
-        faults: dict[str, Any] = {str(name): [self._no_such(str(name))] for name in names if name not in self.fields}
+        if not isinstance(data, Mapping):
+            raise serializers.ValidationError({NON_FIELD_ERRORS_KEY: [self._no_object(data)]}, "invalid")
+        faults: dict[str, Any] = self._unknown([str(name) for name in data if name not in self.fields])
         result: dict[str, Any] = {}
         try:
             result = super().to_internal_value(data)
         except serializers.ValidationError as error:
-            faults |= error.detail  # type: ignore[arg-type]  # a serializer's is a map
+            faults |= in_words(error.detail, data)
         if faults:
             raise serializers.ValidationError(faults)
         return result
 
-    def _no_such(self, name: str) -> serializers.ErrorDetail:
-        text = f"Unknown field {name!r}. The fields are: {', '.join(self.fields)}."
-        return serializers.ErrorDetail(text, "unknown")
+    def _no_object(self, data: Any) -> str:
+        names = [*self.fields][:MOST_NAMED]
+        which = f" with {'the fields' if len(names) == len(self.fields) else 'fields such as'} {', '.join(names)}"
+        return f"An object{which if names else ''} is expected, not {kind_of(data)}."
+
+    def _unknown(self, names: Sequence[str]) -> dict[str, Any]:
+        """Faults of unknown fields: the nearest name or, at the first that is near to none, all there are."""
+        guesses = {name: guess_of(name, self.fields) for name in names}
+        first = next((name for name, guess in guesses.items() if not guess), None)
+        guesses |= {first: f" The fields are: {', '.join(self.fields)}."} if first is not None else {}
+        return {
+            name: [serializers.ErrorDetail(f"Unknown field {name!r}.{guess}", "unknown")]
+            for name, guess in guesses.items()
+        }
 
 
 class Nothing(Strict):

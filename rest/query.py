@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from django.forms import CharField, UUIDField
+from django.forms import CharField, ChoiceField, UUIDField
 from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.views import APIView
+
+from rest.choices import not_one_of
 
 EMPTY = "Give a value, or leave the parameter out."
 
@@ -37,7 +39,18 @@ class StrictFilters(DjangoFilterBackend):  # type: ignore[misc]  # the library h
     def get_filterset(self, request: Request, queryset: Any, view: APIView) -> Any:
         filterset = super().get_filterset(request, queryset, view)
         for name, field in filterset.form.fields.items() if filterset else ():
+            values = request.query_params.getlist(name)
             is_text = isinstance(field, CharField) and not isinstance(field, UUIDField)
-            if not is_text and "" in request.query_params.getlist(name):
+            if not is_text and "" in values:
                 raise ValidationError({name: [EMPTY]})
+            if isinstance(field, ChoiceField):
+                field.error_messages["invalid_choice"] = _refusal(field, values)
         return filterset
+
+
+def _refusal(field: ChoiceField, values: list[str]) -> str:
+    """What the field says of the first value that is none of its choices; it formats the message with `%`."""
+    choices: Any = field.choices  # of pairs; the stubs allow what makes them, too
+    known = [str(choice) for choice, _ in choices if choice != ""]
+    unknown = [value for value in values if value not in known]
+    return not_one_of(unknown[0], known).replace("%", "%%") if unknown else ""

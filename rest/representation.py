@@ -12,6 +12,7 @@ from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from rest.choices import guess_of
 from rest.etags import IF_NONE_MATCH, etag_of, is_unchanged
 
 Row = TypeVar("Row", bound=Model)
@@ -41,7 +42,8 @@ def fields_wanted(request: Request, known: Mapping[str, Any]) -> set[str]:
         return set(known)
     wanted = [name.strip() for name in text.split(",")]
     if unknown := [name for name in wanted if name not in known]:
-        raise ValidationError({"fields": [f"Unknown field {unknown[0]!r}. The fields are: {', '.join(known)}."]})
+        text = f"Unknown field {unknown[0]!r}.{guess_of(unknown[0], known)} The fields are: {', '.join(known)}."
+        raise ValidationError({"fields": [text]})
     return set(wanted)
 
 

@@ -1,5 +1,7 @@
 """GPU types."""
 
+from typing import Self
+
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
@@ -13,6 +15,10 @@ is_speed = (MinValueValidator(1e-3, SPEED_IN_RANGE), MaxValueValidator(1e6, SPEE
 
 class GpuTypeQuerySet(RetiringQuerySet["GpuType"]):
     """GPU types."""
+
+    def emulated(self) -> Self:
+        """Those of which there are nodes, and all are emulated: what is read of their GPUs is invented."""
+        return self.filter(node__emulated=True).exclude(node__emulated=False).distinct()
 
 
 class GpuType(models.Model):

@@ -48,7 +48,9 @@ class NodeInterval(models.Model):
     class End(models.TextChoices):
         CHANGED = "changed", "it went, or came back"
         ANNOUNCED = "announced", "it went after it had been drained"
-        CENSORED = "censored", "not known: it was put to sleep, or what followed was another machine"
+        RETIRED = "retired", "it was retired"
+        SLEPT = "slept", "it was put to sleep"
+        CENSORED = "censored", "not known: it was observed no longer, or another machine followed"
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="intervals", db_index=False)
     up = models.BooleanField()
@@ -66,7 +68,8 @@ class NodeInterval(models.Model):
             models.UniqueConstraint(fields=("node",), condition=Q(ended_at=None), name="interval_one_open_per_node"),
             models.CheckConstraint(condition=Q(ended_at=None) ^ ~Q(end=""), name="interval_ended_at_with_its_end"),
             models.CheckConstraint(
-                condition=Q(end__in=("", "announced", "censored", "changed")), name="interval_end_known"
+                condition=Q(end__in=("", "announced", "censored", "changed", "retired", "slept")),
+                name="interval_end_known",
             ),
             models.CheckConstraint(
                 condition=Q(ended_at=None) | Q(ended_at__gte=models.F("started_at")), name="interval_ends_after_start"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
 
+from cluster_app.models import GpuType
 from jobs_app.models import Attempt
 
 MOST_UNREAD = 0.05
@@ -15,6 +16,7 @@ class EnergySource(StrEnum):
     """Where a figure of energy comes from."""
 
     MEASURED = "measured"
+    EMULATED = "emulated"
     PARTLY_MEASURED = "partly_measured"
     POWER = "power"
     INCOMPLETE = "incomplete"
@@ -29,6 +31,7 @@ ENERGY_SOURCES = [(source.value, source.name) for source in EnergySource]
 """Choices of REST; with the labels that the schema generator gives to a plain enum."""
 SOURCE_WORDS = {
     EnergySource.MEASURED: "measured",
+    EnergySource.EMULATED: "invented: its GPUs are emulated",
     EnergySource.PARTLY_MEASURED: "partly measured, the rest by the type's power",
     EnergySource.POWER: "by the type's power",
     EnergySource.INCOMPLETE: "at least: not read in part, and the type's power is not known",
@@ -38,20 +41,24 @@ SOURCE_WORDS = {
 
 @dataclass(frozen=True)
 class Energy:
-    """Energy in J, and the GPU seconds that it was read of, was estimated for, and is not known of."""
+    """Energy in J, and the GPU seconds that it was read of, was estimated for, and is not known of.
+
+    `emulated_gpu_s`: of those that it was read of, on emulated GPUs, whose readings are invented.
+    """
 
     joules: float = 0.0
     read_gpu_s: float = 0.0
     estimated_gpu_s: float = 0.0
     unknown_gpu_s: float = 0.0
+    emulated_gpu_s: float = 0.0
 
     @classmethod
-    def of(cls, *, read_j: float, read_gpu_s: float, gpu_s: float, power_w: float) -> "Energy":
+    def of(cls, *, read_j: float, read_gpu_s: float, gpu_s: float, power_w: float, emulated: bool = False) -> "Energy":
         """Of GPUs of one type that ran for `gpu_s`; `power_w` is of one GPU of it in use, 0 if it is not known."""
-        rest_s = max(gpu_s - read_gpu_s, 0.0)
+        rest_s, invented_s = max(gpu_s - read_gpu_s, 0.0), read_gpu_s if emulated else 0.0
         if power_w > 0:
-            return cls(read_j + rest_s * power_w, read_gpu_s, rest_s, 0.0)
-        return cls(read_j, read_gpu_s, 0.0, rest_s)
+            return cls(read_j + rest_s * power_w, read_gpu_s, rest_s, 0.0, invented_s)
+        return cls(read_j, read_gpu_s, 0.0, rest_s, invented_s)
 
     @classmethod
     def sum(cls, parts: Iterable["Energy"]) -> "Energy":
@@ -63,11 +70,14 @@ class Energy:
             self.read_gpu_s + other.read_gpu_s,
             self.estimated_gpu_s + other.estimated_gpu_s,
             self.unknown_gpu_s + other.unknown_gpu_s,
+            self.emulated_gpu_s + other.emulated_gpu_s,
         )
 
     @property
     def source(self) -> EnergySource:
         unread_s = self.estimated_gpu_s + self.unknown_gpu_s
+        if self.emulated_gpu_s > MOST_UNREAD * (self.read_gpu_s + unread_s):
+            return EnergySource.EMULATED
         if self.unknown_gpu_s > MOST_UNREAD * (self.read_gpu_s + unread_s):
             return EnergySource.INCOMPLETE if self.joules else EnergySource.UNKNOWN
         if unread_s <= MOST_UNREAD * (self.read_gpu_s + unread_s):
@@ -82,10 +92,12 @@ class Energy:
 
 def energy_of_ended(attempts: Iterable[Attempt]) -> Energy:
     """Energy of the attempts that have ended, with their GPU types; of one that was read, for all of its run."""
-    return Energy.sum(_of(attempt) for attempt in attempts if attempt.ended_at is not None)
+    ended = [attempt for attempt in attempts if attempt.ended_at is not None]
+    emulated = set(GpuType.objects.emulated().values_list("pk", flat=True)) if ended else set()
+    return Energy.sum(_of(attempt, emulated=attempt.gpu_type_id in emulated) for attempt in ended)
 
 
-def _of(attempt: Attempt) -> Energy:
+def _of(attempt: Attempt, *, emulated: bool) -> Energy:
     gpu_s = attempt.gpu_count * attempt.ran_s(attempt.claimed_at)
     read = attempt.gpu_energy_j is not None
     return Energy.of(
@@ -93,4 +105,5 @@ def _of(attempt: Attempt) -> Energy:
         read_gpu_s=gpu_s if read else 0.0,
         gpu_s=gpu_s,
         power_w=attempt.gpu_type.power_w,
+        emulated=emulated,
     )

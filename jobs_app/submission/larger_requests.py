@@ -1,7 +1,9 @@
 """Larger requests for a job that failed or reached its time limit: changes of its spec, each for one cause."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from cluster_app.models import GpuType
@@ -10,6 +12,21 @@ from jobs_app.submission.conversion import spec_of
 from jobs_app.submission.units import Memory, Quantity, Seconds
 
 Spec = Mapping[str, Any]
+
+
+class Shortage(StrEnum):
+    """What a job ran out of."""
+
+    TIME = "time"
+    MEMORY = "memory"
+    GPU_MEMORY = "GPU memory"
+
+
+FIELDS_AGAINST: dict[Shortage, frozenset[str]] = {
+    Shortage.TIME: frozenset({"gpus", "replicas", "time_limit"}),
+    Shortage.MEMORY: frozenset({"memory_per_gpu"}),
+    Shortage.GPU_MEMORY: frozenset({"gpus", "replicas", "gpu_memory"}),
+}
 
 
 @dataclass(frozen=True)
@@ -28,6 +45,13 @@ def read_larger_requests(job: Job) -> list[LargerRequest]:
     last = job.attempts.select_related("gpu_type").order_by("number").last()
     sizes_mib = dict(GpuType.objects.current().values_list("name", "memory_mib"))
     return larger_requests(spec_of(job), ran_on_mib=last.gpu_type.memory_mib if last else 0, sizes_mib=sizes_mib)
+
+
+def requests_against(shortage: Shortage | None, job: Job) -> list[LargerRequest]:
+    """Larger requests that mend the shortage; none where no shortage is known, as of a job that has a fault."""
+    if shortage is None:
+        return []
+    return [one for one in read_larger_requests(job) if one.field in FIELDS_AGAINST[shortage]]
 
 
 def larger_requests(spec: Spec, *, ran_on_mib: int, sizes_mib: Mapping[str, int]) -> list[LargerRequest]:
@@ -59,11 +83,16 @@ def _next_gpu_memory(ran_on_mib: int, sizes_mib: Iterable[int]) -> LargerRequest
     if not (ran_on_mib and more):
         return None
     size = Memory().to_representation(more)
-    return LargerRequest("gpu_memory", size, f"GPUs of at least {size}")
+    return LargerRequest("gpu_memory", size, f"GPUs of at least {_spaced(size)}")
 
 
 def _twice(spec: Spec, field: str, unit: Quantity, words: str) -> LargerRequest | None:
     if field not in spec:
         return None
     value = unit.to_representation(2 * unit.to_internal_value(spec[field]))
-    return LargerRequest(field, value, words.format(value))
+    return LargerRequest(field, value, words.format(_spaced(value)))
+
+
+def _spaced(quantity: str) -> str:
+    """`40GiB` as pages write it."""
+    return re.sub(r"(?<=\d)(?=[A-Za-z])", " ", quantity)

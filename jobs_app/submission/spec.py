@@ -1,7 +1,7 @@
 """Schema of a job's spec, the same for the form, YAML, REST and Python."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rest_framework import serializers
@@ -36,6 +36,7 @@ from jobs_app.submission.fields import (
 from jobs_app.submission.images import Image
 from jobs_app.submission.units import Memory, Seconds
 from rest.bodies import Strict
+from rest.choices import Choice
 
 LARGEST_COMMAND_BYTES = 64 * 1024
 LONGEST_GRACE_S = 3600
@@ -102,10 +103,9 @@ class Sensitivity(Strict):
 
 class After(Strict):
     job = serializers.UUIDField()
-    on = serializers.ChoiceField(
+    on = Choice(
         JobDependency.On.choices,
         default=JobDependency.On.SUCCESS,
-        error_messages={"invalid_choice": f"Must be one of: {', '.join(JobDependency.On.values)}."},
     )
 
 
@@ -139,7 +139,7 @@ class JobSpec(Strict):
         help_text="Digest of an archive of the team that is unpacked into the job's own working folder.",
     )
     image = Image()
-    volunteers = serializers.ChoiceField(
+    volunteers = Choice(
         Volunteers.choices,
         required=False,
         help_text="On which machines that joined it may run: at most those that its team allows, the default.",
@@ -312,8 +312,11 @@ class JobChange(Strict):
     deadline = FutureTime(required=False, allow_null=True)
     retries = serializers.IntegerField(min_value=0, max_value=MOST_RETRIES, required=False)
 
-    def _no_such(self, name: str) -> serializers.ErrorDetail:
-        if name not in JobSpec().fields:
-            return super()._no_such(name)
+    def _unknown(self, names: Sequence[str]) -> dict[str, Any]:
+        fixed = [name for name in names if name in JobSpec().fields]
+        faults = super()._unknown([name for name in names if name not in fixed])
+        return faults | {name: [self._unchangeable(name)] for name in fixed}
+
+    def _unchangeable(self, name: str) -> serializers.ErrorDetail:
         text = f"{name} cannot be changed after submission: clone the job. These can: {', '.join(self.fields)}."
         return serializers.ErrorDetail(text, "immutable")

@@ -19,6 +19,7 @@ from jobs_app.submission.fields import PlainText
 from jobs_app.submission.units import Seconds
 from jobs_app.tokens import issue_token, revoke_token
 from rest.bodies import Strict, body_of
+from rest.choices import Choice
 from rest.etags import IF_MATCH, refuse_stale
 from rest.pagination import NewestFirst
 from rest.representation import ShowMany, ShowOne
@@ -58,7 +59,7 @@ class TokenSpec(Strict):
     """Specification of a new token."""
 
     name = PlainText(max_length=100, help_text="What will use the token.")
-    scope = serializers.ChoiceField(ApiToken.Scope.choices, default=ApiToken.Scope.SUBMIT)
+    scope = Choice(ApiToken.Scope.choices, default=ApiToken.Scope.SUBMIT)
     expires_at = serializers.DateTimeField(required=False, allow_null=True, help_text="Default: never.")
     expires_in = Seconds(required=False, help_text="Time to expiry, e.g. 30d; cannot be combined with expires_at.")
 

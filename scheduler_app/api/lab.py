@@ -15,6 +15,7 @@ from jobs_app.models.budget import LEAST_GPU_HOURS, MOST_GPU_HOURS
 from jobs_app.permissions import NotForJobs, caller
 from jobs_app.submission.fields import MOST_GPUS, Number
 from rest.bodies import Strict, Text, body_of
+from rest.choices import Choice
 from rest.pagination import NewestFirst
 from rest.parsers import read_large_body
 from rest.representation import ShowMany, ShowOne
@@ -57,8 +58,8 @@ class BudgetOfRun(Strict):
     gpu_hours = Number(
         min_value=LEAST_GPU_HOURS, max_value=MOST_GPU_HOURS, allow_null=True, help_text="Null: no budget."
     )
-    period = serializers.ChoiceField(Budget.Period.choices, default=Budget.Period.MONTH.value)
-    kind = serializers.ChoiceField(Budget.Kind.choices, default=Budget.Kind.SOFT.value)
+    period = Choice(Budget.Period.choices, default=Budget.Period.MONTH.value)
+    kind = Choice(Budget.Kind.choices, default=Budget.Kind.SOFT.value)
 
 
 class LabRunSpec(Strict):
@@ -78,7 +79,7 @@ class LabRunSpec(Strict):
         trim_whitespace=False,
         help_text=f"In place of the last days: the text of a trace, {MOST_BYTES >> 20} MiB at most.",
     )
-    trace_format = serializers.ChoiceField(choices=UPLOAD_FORMATS, default="csv", help_text="Format of `trace`.")
+    trace_format = Choice(choices=UPLOAD_FORMATS, default="csv", help_text="Format of `trace`.")
     throughputs = Text(
         required=False,
         trim_whitespace=False,

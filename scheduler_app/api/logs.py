@@ -20,6 +20,7 @@ from jobs_app.models import Attempt, Job
 from jobs_app.permissions import jobs_seen_by, still_sees
 from jobs_app.submission.fields import MOST_GPUS
 from rest.byte_ranges import byte_range_of, is_range_request
+from rest.choices import Choice
 from rest.query import query_of
 from scheduler_app.api.job_history import archived_for
 from scheduler_app.logs.reading import bytes_between, last_lines, log_size, read_log
@@ -64,7 +65,7 @@ class EventStream(JSONRenderer):
 
 
 class LogQuery(serializers.Serializer[Any]):
-    stream = serializers.ChoiceField([stream.value for stream in OUTPUT], default=Stream.STDOUT.value)
+    stream = Choice([stream.value for stream in OUTPUT], default=Stream.STDOUT.value)
     rank = serializers.IntegerField(
         min_value=0, max_value=MOST_GPUS, default=0, help_text="Rank of the node in the gang, from 0."
     )
@@ -129,7 +130,9 @@ def job_asked(request: Request, pk: str) -> Job:
 
 def attempt_asked(job: Job, number: int | None) -> Attempt | None:
     if number is not None:
-        return get_object_or_404(job.attempts, number=number)
+        if attempt := job.attempts.filter(number=number).first():
+            return attempt
+        raise NotFound(f"The job has no attempt {number}.")
     return job.attempts.exclude(launched_at=None).last()
 
 

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from jobs_app.errors import FilesDeleted
 from jobs_app.models import Attempt, Job
 from jobs_app.submission.fields import MOST_GPUS
+from rest.choices import Choice
 from rest.query import query_of
 from scheduler_app.api.logs import attempt_asked, job_asked
 from scheduler_app.logs.lines import (
@@ -43,7 +44,7 @@ the search stopped before the end of the log: continue from `next`."""
 
 
 class MergedLogQuery(serializers.Serializer[Any]):
-    stream = serializers.ChoiceField(STREAMS, default=ALL, help_text="`all`: standard output and standard error.")
+    stream = Choice(STREAMS, default=ALL, help_text="`all`: standard output and standard error.")
     rank = serializers.IntegerField(
         min_value=0, max_value=MOST_GPUS, required=False, help_text="Rank of the node in the gang. Default: all."
     )

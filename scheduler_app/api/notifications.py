@@ -17,13 +17,14 @@ from jobs_app.notifications.addresses import MOST_CHARACTERS
 from jobs_app.notifications.targets import NewTarget, add_target, change_events, delete_target, send_again, send_test
 from jobs_app.permissions import NotForJobs, caller, is_administrator
 from rest.bodies import Strict, Text, body_of
+from rest.choices import Choice
 from rest.pagination import NewestFirst, OldestFirst
 from rest.representation import ShowMany
 
 
 def _events() -> "serializers.ListField":
     choices = [(event.value, event.value) for event in NotificationTarget.CHOSEN]
-    return serializers.ListField(child=serializers.ChoiceField(choices), min_length=1, max_length=len(choices))
+    return serializers.ListField(child=Choice(choices), min_length=1, max_length=len(choices))
 
 
 class EventChoice(Strict):
@@ -35,7 +36,7 @@ class EventChoice(Strict):
 class TargetSpec(EventChoice):
     """A target to add."""
 
-    kind = serializers.ChoiceField(NotificationTarget.Kind.choices)
+    kind = Choice(NotificationTarget.Kind.choices)
     address = Text(
         max_length=MOST_CHARACTERS, help_text="A mail address, or the URL of a webhook; it is not shown again."
     )

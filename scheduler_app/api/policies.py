@@ -16,6 +16,7 @@ from allocation.policies.parameters import Parameter
 from jobs_app.permissions import StaffChanges
 from jobs_app.submission.fields import Number
 from rest.bodies import Strict, Text, body_of
+from rest.choices import Choice
 from rest.etags import IF_MATCH, IF_NONE_MATCH, refuse_stale
 from rest.pagination import NewestFirst
 from rest.representation import FIELDS, fields_wanted, single
@@ -93,7 +94,7 @@ class SettingAnswer(serializers.ModelSerializer[PolicySetting]):
 class SettingSpec(Strict):
     """New policy setting. Fields that are left out stay; the parameters of another policy have their defaults."""
 
-    policy = serializers.ChoiceField(list(POLICIES))
+    policy = Choice(list(POLICIES))
     parameters = serializers.DictField(
         required=False, help_text="Values by name; parameters that are left out have their defaults."
     )
@@ -105,10 +106,9 @@ class SettingSpec(Strict):
         max_value=1,
         help_text="Solver time limit as a fraction of the round; then the best certified decision is used.",
     )
-    cpu_memory = serializers.ChoiceField(
+    cpu_memory = Choice(
         PolicySetting.CpuMemory.choices,
         required=False,
-        error_messages={"invalid_choice": f"Must be one of: {', '.join(PolicySetting.CpuMemory.values)}."},
         help_text="How CPUs and memory are shared that no job asks for.",
     )
     note = Text(required=False, allow_blank=True, max_length=300, default="", help_text="Reason, shown in the history.")

@@ -21,6 +21,7 @@ from jobs_app.permissions import StaffChanges, caller
 from jobs_app.submission.fields import MOST_GPUS, Number
 from jobs_app.teams import restore_team, retire_team
 from rest.bodies import Nothing, Strict, body_of
+from rest.choices import Choice
 from rest.pagination import ByName
 from rest.representation import ShowMany, ShowOne, single
 from scheduler_app.api.nodes import NAME
@@ -122,8 +123,8 @@ class BudgetSpec(Strict):
     """Budget of a team, in reference GPU-hours per calendar period of UTC."""
 
     gpu_hours = Number(min_value=LEAST_GPU_HOURS, max_value=MOST_GPU_HOURS)
-    period = serializers.ChoiceField(Budget.Period.choices, default=Budget.Period.MONTH.value)
-    kind = serializers.ChoiceField(Budget.Kind.choices, default=Budget.Kind.SOFT.value)
+    period = Choice(Budget.Period.choices, default=Budget.Period.MONTH.value)
+    kind = Choice(Budget.Kind.choices, default=Budget.Kind.SOFT.value)
 
 
 class TeamAnswer(serializers.ModelSerializer[Team]):

@@ -14,6 +14,7 @@ from cluster_app.models import GpuType, Node
 from jobs_app.models import Attempt
 from jobs_app.permissions import NotForJobs, caller
 from rest.bodies import Text
+from rest.choices import Choice
 from rest.query import query_of
 from scheduler_app.api.serializers import IntervalAnswer
 from scheduler_app.models import TimeWindow
@@ -34,7 +35,7 @@ NOT_SEEN = "Null: a job of another team."
 
 
 class TimelineQuery(serializers.Serializer[Any]):
-    window = serializers.ChoiceField(list(WINDOWS), default=DEFAULT, help_text="How much of the past.")
+    window = Choice(list(WINDOWS), default=DEFAULT, help_text="How much of the past.")
     gpu_type = Text(required=False, help_text="Only GPUs of this type.")
 
     def validate_gpu_type(self, name: str) -> str:

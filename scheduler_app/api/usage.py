@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 from jobs_app.measurement.energy import ENERGY_SOURCES
 from jobs_app.permissions import NotForJobs, caller
 from rest.bodies import Text
+from rest.choices import Choice
 from rest.query import query_of
 from rest.spreadsheets import CSV, csv_answer
 from scheduler_app.fairness.csv_reports import usage_rows
@@ -27,7 +28,7 @@ MOST_DAYS = 93
 class UsageQuery(serializers.Serializer[Any]):
     since = serializers.DateField(required=False, help_text="First day (UTC); default: the first of this month.")
     until = serializers.DateField(required=False, help_text="Last day (UTC); default: today.")
-    by = serializers.ChoiceField([period.value for period in Period], default=Period.MONTH.value)
+    by = Choice([period.value for period in Period], default=Period.MONTH.value)
     team = Text(required=False, help_text="Only this team.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from django.utils import timezone
 
+from cluster_app.models import GpuType
 from jobs_app.measurement.energy import Energy
 from scheduler_app.fairness.usage_ledger import DAY, MINUTE, add_amounts, periods_between
 from scheduler_app.models import DailyUsage, GpuTypeUsage, Round
@@ -86,12 +87,16 @@ def energy_of_round(record: Round, now: datetime | None = None) -> list[TypeCons
     minutes = GpuTypeUsage.objects.filter(minute__gt=record.started_at - MINUTE, minute__lt=until)
     columns = ("minute", "busy_gpu_s", "read_gpu_s", "read_energy_j")
     found = defaultdict[str, list[Energy]](list)
+    emulated = set(GpuType.objects.emulated().values_list("name", flat=True))
     for name, power_w, minute, *amounts in minutes.order_by("gpu_type__name").values_list(
         "gpu_type__name", "gpu_type__power_w", *columns
     ):
         part = overlap(minute, record.started_at, until) / MINUTE
         gpu_s, read_gpu_s, read_j = (amount * part for amount in amounts)
-        found[name].append(Energy.of(read_j=read_j, read_gpu_s=read_gpu_s, gpu_s=gpu_s, power_w=power_w))
+        energy = Energy.of(
+            read_j=read_j, read_gpu_s=read_gpu_s, gpu_s=gpu_s, power_w=power_w, emulated=name in emulated
+        )
+        found[name].append(energy)
     return [TypeConsumption(name, Energy.sum(parts)) for name, parts in found.items()]
 
 

@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.db.models import F, QuerySet, Sum
 from django.db.models.functions import TruncMonth
 
+from cluster_app.models import GpuType
 from jobs_app.measurement.energy import Energy, EnergySource
 from scheduler_app.models import DailyUsage
 
@@ -48,6 +49,7 @@ class Usage:
 
 def usage_between(first: date, last: date, user: User, *, by: Period, team: str = "") -> list[Usage]:
     """Usage of the teams that the user may see from the first to the last day, newest first."""
+    emulated = set(GpuType.objects.emulated().values_list("name", flat=True))
     days = _visible_to(user).filter(day__gte=first, day__lte=last)
     if team:
         days = days.filter(team__name=team)
@@ -78,7 +80,11 @@ def usage_between(first: date, last: date, user: User, *, by: Period, team: str 
             work_gpu_hours=row["work_gpu_s"] / 3600,
             cost=row["gpu_s"] / 3600 * float(row["price"]),
             energy=Energy.of(
-                read_j=row["read_j"], read_gpu_s=row["read_s"], gpu_s=row["gpu_s"], power_w=row["power_w"]
+                read_j=row["read_j"],
+                read_gpu_s=row["read_s"],
+                gpu_s=row["gpu_s"],
+                power_w=row["power_w"],
+                emulated=row["kind"] in emulated,
             ),
             watched_gpu_hours=row["watched_s"] / 3600,
             idle_gpu_hours=row["idle_s"] / 3600,

@@ -77,7 +77,8 @@ def host() -> Iterator[tuple[str, str]]:
     yield "System", f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs"
     yield "Address", settings.PUBLIC_URL
     yield "Runs as", "full stack: Celery and Redis" if settings.MOTLEY_HAS_BROKER else "one service without a broker"
-    yield "Sends mail", "yes" if settings.MOTLEY_EMAIL_URL else "no: MOTLEY_EMAIL_URL is not set"
+    for mails, variable in (("Mails notifications", "MOTLEY_MAIL_URL"), ("Mails invitations", "MOTLEY_EMAIL_URL")):
+        yield mails, "yes" if getattr(settings, variable) else f"no: {variable} is not set"
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,14 @@ from jobs_app.measurement.energy import EnergySource, energy_of_ended
 from jobs_app.measurement.progress_curves import read_curve
 from jobs_app.models import Attempt, Job
 from jobs_app.submission.conversion import spec_of, write_yaml
-from jobs_app.submission.larger_requests import read_larger_requests
+from jobs_app.submission.larger_requests import LargerRequest, requests_against
 from scheduler_app.errors import TooManySolves
 from scheduler_app.explain.array_progress import array_progress
 from scheduler_app.explain.cancel_cost import cancel_cost
 from scheduler_app.explain.checkpoint_outlook import checkpoint_outlook
 from scheduler_app.explain.cpu_memory import amount_of
 from scheduler_app.explain.decisions import explain_job
+from scheduler_app.explain.exit_code import shortage_of
 from scheduler_app.explain.placement_odds import placement_odds
 from scheduler_app.explain.rate_comparison import compare_rates, explain_placement, has_no_steps
 from scheduler_app.explain.remaining_work import remaining_work
@@ -100,7 +101,6 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
         "forecast": forecast,
         "comment": comments_on(seen).last(),
-        "larger": read_larger_requests(seen),
         "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
         "tab": tab,
         "tabs": list(TABS),
@@ -141,7 +141,7 @@ def _seen(request: SignedInRequest) -> Any:
 
 
 def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
-    now = timezone.now()
+    now, last = timezone.now(), last_lines_of(job, attempts)
     gpu_s = [(attempt, attempt.ran_s(now) * attempt.gpu_count) for attempt in attempts]
     return {
         "command": job.command if isinstance(job.command, str) else shlex.join(job.command),
@@ -159,8 +159,14 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
         "files_kept_until": job.finished_at + settings.MOTLEY_KEEP_FILES if job.finished_at else None,
         **_progress(job, attempts),
-        **last_lines_of(job, attempts),
+        **last,
+        "larger": _larger(job, attempts, [line.text for line in last.get("last_lines", ())]),
     }
+
+
+def _larger(job: Job, attempts: Sequence[Attempt], last_lines: Sequence[str]) -> list[LargerRequest]:
+    """Requests with which the job may end well the next time, against what it ran out of."""
+    return requests_against(shortage_of(job, attempts[-1], last_lines), job) if attempts else []
 
 
 def _progress(job: Job, attempts: Sequence[Attempt]) -> Context:

@@ -27,6 +27,12 @@ def test_the_key_of_a_webhook_is_printed_once_and_its_path_never(service: Live, 
     assert "whsec_" not in listed
 
 
+def test_without_targets_a_webhook_is_named_which_every_site_takes(service: Live, motley: Motley) -> None:
+    listed = motley("notifications", "list").stdout
+    assert "motley notifications add webhook https://…" in listed
+    assert "mail ADDRESS works where the site sends mail" in " ".join(listed.split())
+
+
 def test_a_target_is_changed_tested_and_removed(motley: Motley, target: str) -> None:
     changed = motley("notifications", "change", target, "-e", "job_waits").stdout
     assert changed == f"The target {target} is told of: job_waits.\n"

@@ -10,6 +10,7 @@ from cluster_app import node_history
 from cluster_app.engine_reports import record_heartbeats, update_node_health
 from cluster_app.models import LOCAL_ENGINE, LOST_AFTER, SUSPECT_AFTER, Node, NodeInterval
 from cluster_app.node_history import Observed, by_capacity_type, observed_by_node
+from cluster_app.retirement import restore_node, retire_node
 from cluster_app.services import drain, unknown_if_moved
 from jobs_app.models import Job
 from scheduler_app.round.node_lifetimes import USUAL, interruptions_of, known_lifetimes
@@ -88,6 +89,20 @@ def test_a_node_that_becomes_another_machine_neither_went_nor_came_back(watch: W
     unknown_if_moved(moved, Node.objects.get())
     assert [end for _, _, end in watch.intervals] == [End.CENSORED]
     assert observed_by_node(watch.now)[moved.pk].losses == 0
+
+
+@pytest.mark.usefixtures("plain_static")
+def test_a_node_that_was_retired_says_so_and_was_not_lost(watch: Watch, client: Client) -> None:
+    watch.alive_for(HOUR)
+    drain(watch.node, reason="fan", actor=None)
+    retire_node(watch.node, reason="fan", actor=None)
+    restore_node(Node.objects.get(pk=watch.node.pk), actor=None)
+    assert [end for _, _, end in watch.intervals] == [End.RETIRED]
+    assert observed_by_node(watch.now)[watch.node.pk].losses == 0
+    client.force_login(User.objects.create(username="mia"))
+    page = client.get(f"/nodes/{watch.node.name}").content.decode()
+    assert 'data-label="Ended because">it was retired<' in page
+    assert "another machine" not in page
 
 
 def test_what_was_observed_is_summed_by_node_and_by_capacity_type(lab: Lab, watch: Watch) -> None:

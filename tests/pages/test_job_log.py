@@ -47,6 +47,15 @@ def test_a_failed_job_shows_its_last_errors_and_what_its_exit_code_means(failed:
     assert "memory ran out" in html
 
 
+def test_a_job_that_ran_out_of_gpu_memory_is_offered_more_of_it(cluster: Lab, page: Callable[..., str]) -> None:
+    lost = "echo 'torch.OutOfMemoryError: CUDA out of memory.' >&2; exit 1"
+    html = page(cluster.until_state(cluster.submit(lost), Job.State.FAILED))
+    assert "larger=gpus" in html
+    assert "larger=memory_per_gpu" not in html
+    faulty = cluster.until_state(cluster.submit("echo 'ZeroDivisionError' >&2; exit 1"), Job.State.FAILED)
+    assert "Run again with" not in page(faulty)
+
+
 def test_a_job_that_ended_well_shows_its_last_lines_of_both_streams(cluster: Lab, page: Callable[..., str]) -> None:
     job = cluster.until_state(cluster.submit("echo out; sleep 0.05; echo err >&2"), Job.State.SUCCEEDED)
     assert logged(page(job)) == ["out", "err"]

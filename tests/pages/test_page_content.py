@@ -282,3 +282,12 @@ def test_no_page_needs_a_relaxed_content_security_policy(page, decided, staff, w
     shown = web(staff).get(address).content.decode()
     inline = r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*(\ssrc=|type=\"application/json\"))"
     assert not re.search(inline, shown)
+
+
+def test_a_page_that_is_not_found_speaks_of_jobs_only_at_addresses_of_jobs(cluster, member, web) -> None:
+    of_jobs = "a job is visible to the members of its team only"
+    for address in ("/nodes/nope", "/rounds/99999"):
+        page = web(member).get(address)
+        assert (page.status_code, of_jobs in page.content.decode()) == (404, False), address
+    page = web(member).get("/jobs/01910000-0000-7000-8000-000000000000")
+    assert (page.status_code, of_jobs in page.content.decode()) == (404, True)

@@ -1,4 +1,4 @@
-"""A job that failed or reached its time limit is run again with more of what it may have lacked."""
+"""A job that ran out of time or memory is run again with more of it."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from jobs_app.models import Job
+from jobs_app.models import Attempt, Job
 from jobs_app.submission.larger_requests import larger_requests
 from tests.pages.conftest import decide
 
@@ -25,6 +25,7 @@ def failed(submit: Callable[..., Job]) -> Job:
     decide()
     ended = {"gpu_types": ASKED["gpu_types"], "state": Job.State.FAILED, "finished_at": timezone.now()}
     Job.objects.filter(pk=job.pk).update(**ended)
+    Attempt.objects.filter(job=job).update(exit_code=1)
     return job
 
 
@@ -37,19 +38,28 @@ def offered(client: Client, job: Job) -> dict[str, str]:
     }
 
 
-def test_each_larger_request_is_a_clone_with_that_field_changed(failed: Job, member: User, web) -> None:
+@pytest.mark.parametrize(
+    ("state", "exit_code", "expected"),
+    [
+        (Job.State.TIMED_OUT, None, {"4 GPUs": {"gpus": 4}, "a time limit of 3 h": {"time_limit": "3h"}}),
+        (Job.State.FAILED, 137, {"32 GiB of memory per GPU": {"memory_per_gpu": "32GiB"}}),
+    ],
+)
+def test_each_larger_request_is_a_clone_with_that_field_changed(  # noqa: PLR0917 - three are what is tried
+    state: Job.State, exit_code: int | None, expected: dict[str, dict[str, object]], failed: Job, member: User, web
+) -> None:
+    Job.objects.filter(pk=failed.pk).update(state=state)
+    Attempt.objects.filter(job=failed).update(exit_code=exit_code)
     client, before = web(member), {**ASKED, "memory_per_gpu": "16GiB"}
     links = offered(client, failed)
-    expected = {
-        "4 GPUs": {"gpus": 4},
-        "GPUs of at least 40GiB": {"gpu_memory": "40GiB"},
-        "32GiB of memory per GPU": {"memory_per_gpu": "32GiB"},
-        "a time limit of 3h": {"time_limit": "3h"},
-    }
     assert links.keys() == expected.keys()
     for words, address in links.items():
         spec = yaml.safe_load(client.get(address).context["yaml"])
         assert {name: spec.get(name) for name in (*before, *expected[words])} == before | expected[words]
+
+
+def test_a_job_that_failed_for_another_reason_is_not_offered_more(failed: Job, member: User, web) -> None:
+    assert offered(web(member), failed) == {}
 
 
 @pytest.mark.parametrize("state", [Job.State.SUCCEEDED, Job.State.CANCELLED])

@@ -16,6 +16,11 @@ def read(client) -> str:
     return re.sub(r"\s+", " ", client.get("/site").content.decode())
 
 
+@pytest.fixture
+def staff_reads(staff, web):
+    return lambda: read(web(staff))
+
+
 def test_it_tells_versions_engines_processes_and_policy(decided, staff, web) -> None:
     page = read(web(staff))
     assert f"<dt>Django</dt><dd>{django.get_version()}</dd>" in page
@@ -51,3 +56,21 @@ def test_no_value_that_may_be_a_secret_is_shown() -> None:
 
 def test_what_may_be_shown_is_a_variable_that_exists() -> None:
     assert {name for name, _, _ in _rows()} >= SHOWN
+
+
+@pytest.mark.parametrize(
+    ("variable", "served", "other"),
+    [
+        ("MOTLEY_MAIL_URL", "notifications", "invitations</dt><dd>no: MOTLEY_EMAIL_URL is not set</dd>"),
+        ("MOTLEY_EMAIL_URL", "invitations", "notifications</dt><dd>no: MOTLEY_MAIL_URL is not set</dd>"),
+    ],
+)
+@pytest.mark.usefixtures("cluster")
+def test_mail_of_notifications_and_of_invitations_are_told_apart(
+    staff_reads, settings, variable, served, other
+) -> None:
+    settings.MOTLEY_MAIL_URL = settings.MOTLEY_EMAIL_URL = ""
+    setattr(settings, variable, "smtp://mail.example.org")
+    page = staff_reads()
+    assert f"<dt>Mails {served}</dt><dd>yes</dd>" in page
+    assert f"<dt>Mails {other}" in page

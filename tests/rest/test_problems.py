@@ -11,6 +11,7 @@ from config.problems import answer
 from jobs_app.errors import Conflict, InvalidSpec, JobsError, NotAllowed
 from rest.errors import faults_of
 from scheduler_app.errors import LeaseLost, NotReplayable, SchedulerError
+from tests.service_lab import Lab
 
 
 def is_a_problem(answer: Any, status: int, code: str) -> bool:
@@ -29,6 +30,37 @@ def test_a_verb_that_the_route_does_not_know(ada: APIClient) -> None:
     answer = ada.put("/api/v1/jobs")
     assert is_a_problem(answer, 405, "method_not_allowed")
     assert "GET" in answer["Allow"]
+
+
+def test_a_method_that_is_refused_is_told_with_those_there_are(ada: APIClient, lab: Lab) -> None:
+    job = ada.delete(f"/api/v1/jobs/{lab.submit().pk}").json()["detail"]
+    assert job.startswith("This address does not take DELETE, but GET, PATCH. Verbs of it are POST ")
+    assert "…/cancel" in job
+    assert ada.put("/api/v1/jobs").json()["detail"] == "This address does not take PUT, but GET, POST."
+    assert ada.delete("/api/v1/usage").json()["detail"] == "This address does not take DELETE, but GET."
+
+
+@pytest.mark.parametrize(
+    ("address", "what"),
+    [
+        ("jobs/123", "job '123'"),
+        ("jobs/01910000-0000-7000-8000-000000000000", "job '01910000-0000-7000-8000-000000000000'"),
+        ("jobs/01910000-0000-7000-8000-000000000000/gpus", "job '01910000-0000-7000-8000-000000000000'"),
+        ("nodes/nope", "node 'nope'"),
+        ("windows/77", "time window '77'"),
+        ("lab/runs/77", "lab run '77'"),
+    ],
+)
+def test_what_is_not_found_is_named(ada: APIClient, address: str, what: str) -> None:
+    answer = ada.get(f"/api/v1/{address}")
+    assert is_a_problem(answer, 404, "not_found")
+    assert answer.json()["detail"] == f"There is no {what}, or you may not see it."
+
+
+def test_an_attempt_that_a_job_does_not_have_is_named(ada: APIClient, lab: Lab) -> None:
+    for address in ("logs", "merged-log"):
+        answer = ada.get(f"/api/v1/jobs/{lab.submit().pk}/{address}?attempt=7")
+        assert (answer.status_code, answer.json()["detail"]) == (404, "The job has no attempt 7.")
 
 
 def test_an_answer_that_cannot_be_had(ada: APIClient) -> None:

@@ -63,8 +63,8 @@ def test_a_budget_is_set_replaced_and_deleted(admin: APIClient) -> None:
         (QUOTA, {"gpus": 2, "lending_limit": 3}, "/lending_limit", "write a lending limit up to the quota, or none"),
         (QUOTA, {"gpus": 2, "borrow": 3}, "/borrow", "The fields are: gpus, borrowing_limit, lending_limit"),
         (BUDGET, {"gpu_hours": 0}, "/gpu_hours", "0.001"),
-        (BUDGET, {"gpu_hours": 1, "period": "year"}, "/period", "year"),
-        (BUDGET, {"gpu_hours": 1, "kind": "strict"}, "/kind", "strict"),
+        (BUDGET, {"gpu_hours": 1, "period": "year"}, "/period", "'year' is not one of week, month, quarter"),
+        (BUDGET, {"gpu_hours": 1, "kind": "strict"}, "/kind", "'strict' is not one of soft, hard"),
     ],
 )
 def test_what_cannot_be_a_limit_is_refused_by_field(
@@ -83,7 +83,7 @@ def test_what_cannot_be_a_limit_is_refused_by_field(
         ("put", f"{TEAM}/quotas/h100", "There is no GPU type 'h100'"),
         ("delete", QUOTA, "The team has no quota on 'a100'"),
         ("delete", BUDGET, "The team has no budget"),
-        ("put", "/api/v1/teams/video/budget", "Not found, or you may not see it"),
+        ("put", "/api/v1/teams/video/budget", "There is no team 'video', or you may not see it"),
     ],
 )
 def test_what_is_not_there_is_not_found(admin: APIClient, method: str, route: str, words: str) -> None:

@@ -8,7 +8,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from cluster_app.models import GpuType
+from cluster_app.models import GpuType, Node
 from jobs_app.measurement.energy import Energy, EnergySource, energy_of_ended
 from jobs_app.models import Attempt, Team
 from jobs_app.serializers import in_full
@@ -50,6 +50,7 @@ def test_without_readings_it_is_the_power_of_the_type_or_unknown() -> None:
 def hour(lab: Lab) -> Lab:
     """From noon until one, vision runs on two A100 of 300 W that are read at 200 W for half of the time."""
     lab.node("n1", gpus=2)
+    Node.objects.update(emulated=False)
     GpuType.objects.update(power_w=300)
     SchedulerLease.objects.create(pk=1, accrued_until=NOON)
     attempt = lab.attempt(lab.submit(gpus=2), state=Attempt.State.RUNNING, started_at=NOON, gpu_count=2)
@@ -99,6 +100,25 @@ def test_rest_page_and_csv_name_the_source(hour: Lab, plain_static: None) -> Non
     browser.force_login(hour.user())
     assert "partly measured" in browser.get("/usage").content.decode()
     assert browser.get("/usage?format=csv").getvalue().decode().splitlines()[1].endswith("0.5,partly_measured")
+
+
+def test_what_was_read_of_emulated_gpus_is_not_measured(hour: Lab) -> None:
+    attempt = Attempt.objects.get()
+    DailyUsage.objects.update(day=timezone.now().date())
+    Attempt.objects.update(state="ended", outcome="succeeded", ended_at=NOON + HOUR, gpu_energy_j=3600.0)
+    record = Round.objects.create(number=1, started_at=NOON, result="committed", policy="fifo", shares_since=NOON)
+
+    def sources() -> list[str]:
+        (row,) = caller(hour.user()).get("/api/v1/usage").json()["rows"]
+        (of_type,) = energy_of_round(record, NOON + HOUR)
+        return [row["energy_source"], of_type.energy.source, in_full(attempt.job)["energy"]["source"]]
+
+    assert sources() == ["partly_measured", "partly_measured", "measured"]
+    Node.objects.update(emulated=True)
+    assert sources() == ["emulated"] * 3
+    hour.node("n2")
+    Node.objects.filter(name="n2").update(emulated=False)
+    assert "emulated" not in sources(), "the type has real GPUs, too"
 
 
 def test_an_ended_job_has_its_energy_also_for_the_archive(hour: Lab) -> None:

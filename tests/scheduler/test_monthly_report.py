@@ -286,7 +286,7 @@ def test_a_year_of_jobs_takes_as_many_queries_as_one(march: Lab) -> None:
     for day in range(20):
         ended(march, datetime(2026, 3, day + 1, tzinfo=UTC), owner=f"user{day % 4}", attempts=[(1, "succeeded", HOUR)])
     statements = queries()
-    assert len(statements) == before == 8
+    assert len(statements) == before == 9
     plans = [plan for sql in statements if "jobs_app_attempt" in sql or "jobs_app_job" in sql for plan in plan_of(sql)]
     assert not [plan for plan in plans if plan.startswith("SCAN jobs_app")], plans
 

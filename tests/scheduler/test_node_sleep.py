@@ -379,7 +379,7 @@ def test_sleep_is_neither_time_up_nor_a_loss(lab: Lab, site: Site, nodes: GpuTyp
     untold(lab)
     note_health(node, Node.Health.LOST, lab.now)  # it was cordoned, say, and its silence counted
     [interval] = NodeInterval.objects.filter(node=node)
-    assert interval.end == NodeInterval.End.CENSORED
+    assert interval.end == NodeInterval.End.SLEPT
     assert interval.ended_at is not None
     keep_awake(node, reason="test", now=lab.now)
     begun = NodeInterval.objects.get(node=node, ended_at=None)

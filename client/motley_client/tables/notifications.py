@@ -8,6 +8,11 @@ from rich.console import RenderableType
 from motley_client.responses import Notification, NotificationTarget
 from motley_client.tables.format import age, table, until
 
+NO_TARGETS = (
+    "No targets: add one by motley notifications add webhook https://… or slack https://…; "
+    "mail ADDRESS works where the site sends mail."
+)
+
 
 def targets_table(targets: Iterable[NotificationTarget], *, now: datetime) -> RenderableType:
     rows = [
@@ -23,7 +28,7 @@ def targets_table(targets: Iterable[NotificationTarget], *, now: datetime) -> Re
         for one in targets
     ]
     headings = ("TARGET", "KIND", "OF", "LAST SENT", "FAILING", "EVENTS", "ADDRESS")
-    return table(headings, rows, empty="No targets: add one by motley notifications add mail ADDRESS.")
+    return table(headings, rows, empty=NO_TARGETS)
 
 
 def _failing(target: NotificationTarget, now: datetime) -> str:

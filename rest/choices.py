@@ -1,0 +1,36 @@
+"""Values and names that are none of those there are: the message that tells the right ones, and a field with it."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+from rest_framework import serializers
+
+MOST_NAMED = 20
+MOST_CHARACTERS = 100
+"""Of what was sent; more is not repeated."""
+
+
+def not_one_of(value: Any, choices: Iterable[Any]) -> str:
+    """Message about a value: all choices, or of more than `MOST_NAMED` the nearest and how many there are."""
+    names, said = [str(choice) for choice in choices], repr(value)[:MOST_CHARACTERS]
+    if len(names) <= MOST_NAMED:
+        return f"{said} is not one of {', '.join(names)}."
+    if near := get_close_matches(str(value), names, n=3):
+        return f"{said} is not one of {len(names)} choices; the nearest are {', '.join(near)}."
+    return f"{said} is not one of {len(names)} choices, among them {', '.join(names[:MOST_NAMED])}."
+
+
+def guess_of(name: str, known: Iterable[str]) -> str:
+    """Question whether the nearest name was meant, with a space before it; empty if none is near."""
+    near = get_close_matches(name, list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+class Choice(serializers.ChoiceField):
+    """Value of a closed set; another one is refused with those there are."""
+
+    def fail(self, key: str, **given: Any) -> NoReturn:
+        if key == "invalid_choice":
+            raise serializers.ValidationError(not_one_of(given["input"], self.choices), key)
+        super().fail(key, **given)
