@@ -1,21 +1,23 @@
 """GPUs at a moment of the past: the jobs that held them, and the nodes that were down or out of service."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.contrib.auth.models import User
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from cluster_app.models import Gpu, Node, NodeEvent
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import GpuClaim
 from scheduler_app.operations.gpu_occupancy import GpuCell, GpuCounts, NodeCells
-from scheduler_app.timeline.outages import Outage
 from scheduler_app.timeline.reading import Sight, read_outages
 
-RETIRED = "retired"
+RETIRED, DOWN = "retired", "down"
+FIRST_SAID = (RETIRED, DOWN)
+JOB_COLUMNS = tuple(f"attempt__job__{name}" for name in ("name", "array_index", "team__name"))
+"""What pages show of a job."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,15 @@ class JobThen:
 def gpus_by_node_at(user: User, at: datetime) -> list[NodeCells]:
     """Nodes of that moment with their GPUs, by type and name.
 
-    Faults of single GPUs then, and GPUs that were taken out of their nodes since, are not known.
+    Not known are faults of single GPUs, idle GPUs that were taken out of their nodes since, and when GPUs were added.
     """
     sight, holders = Sight.of(user), _holders(at)
     nodes = list(_nodes_of(at).select_related("gpu_type").order_by("gpu_type__name", "name"))
-    out = {one.node: one for one in read_outages(at, [node.name for node in nodes]) if _covers(one, at)}
+    out = _outages_at(at, nodes)
     cells: dict[int, list[GpuCell]] = defaultdict(list)
-    for gpu in Gpu.objects.present().filter(node__in=nodes).select_related("node").order_by("index"):
-        cells[gpu.node_id].append(_cell(gpu, holders.get(gpu.pk), out.get(gpu.node.name), sight))
-    there = [node for node in nodes if node.name not in out or out[node.name].what != RETIRED]
-    return [NodeCells(node, cells[node.pk]) for node in there]
+    for gpu in _gpus_of(nodes, holders):
+        cells[gpu.node_id].append(_cell(gpu, holders.get(gpu.pk), out.get(gpu.node.name, ""), sight))
+    return [NodeCells(node, cells[node.pk]) for node in nodes if out.get(node.name) != RETIRED]
 
 
 def count_gpus(nodes: Iterable[NodeCells]) -> list[GpuCounts]:
@@ -68,7 +69,7 @@ def _holders(at: datetime) -> dict[int, Attempt]:
     """Attempt that held each GPU then, by the GPU's key."""
     unreleased = Q(released_at=None) | Q(released_at__gt=at)
     claims = GpuClaim.objects.filter(unreleased, held_from__lte=at).select_related("attempt__job__team")
-    return {claim.gpu_id: claim.attempt for claim in claims}
+    return {claim.gpu_id: claim.attempt for claim in claims.only("gpu", *JOB_COLUMNS)}
 
 
 def _nodes_of(at: datetime) -> QuerySet[Node]:
@@ -76,11 +77,27 @@ def _nodes_of(at: datetime) -> QuerySet[Node]:
     return Node.objects.exclude(pk__in=added_later.values("node"))
 
 
-def _covers(outage: Outage, at: datetime) -> bool:
-    return outage.since <= at and (outage.until is None or outage.until > at)
+def _gpus_of(nodes: Iterable[Node], holders: Collection[int]) -> QuerySet[Gpu]:
+    """GPUs that are there, that a job held then, or that a node had when it was retired."""
+    had = Q(node__state=Node.State.RETIRED, index__lt=F("node__retired_gpus"))
+    gpus = Gpu.objects.filter(Q(present=True) | Q(pk__in=list(holders)) | had, node__in=nodes)
+    return gpus.select_related("node").order_by("index")
 
 
-def _cell(gpu: Gpu, attempt: Attempt | None, outage: Outage | None, sight: Sight) -> GpuCell:
+def _outages_at(at: datetime, nodes: Iterable[Node]) -> dict[str, str]:
+    """What kept each node from service then; of several things the first of `FIRST_SAID`."""
+    found: dict[str, str] = {}
+    for outage in read_outages(at, [node.name for node in nodes]):
+        if outage.since <= at and (outage.until is None or outage.until > at):
+            found[outage.node] = min(outage.what, found.get(outage.node, outage.what), key=_precedence)
+    return found
+
+
+def _precedence(what: str) -> int:
+    return FIRST_SAID.index(what) if what in FIRST_SAID else len(FIRST_SAID)
+
+
+def _cell(gpu: Gpu, attempt: Attempt | None, outage: str, sight: Sight) -> GpuCell:
     seen = attempt is not None and sight.sees(attempt.job.team_id)
     return GpuCell(
         gpu=gpu,
@@ -90,7 +107,7 @@ def _cell(gpu: Gpu, attempt: Attempt | None, outage: Outage | None, sight: Sight
     )
 
 
-def _condition(outage: Outage | None, *, busy: bool) -> str:
-    if outage is not None:
-        return "unhealthy" if outage.what == "down" else "draining"
+def _condition(outage: str, *, busy: bool) -> str:
+    if outage:
+        return "unhealthy" if outage == DOWN else "draining"
     return "busy" if busy else "idle"

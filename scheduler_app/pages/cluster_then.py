@@ -3,7 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -11,10 +13,13 @@ from django.views.decorators.http import require_safe
 
 from scheduler_app.operations.past_occupancy import count_gpus, gpus_by_node_at, jobs_of
 from scheduler_app.pages.base import SignedInRequest
+from scheduler_app.pages.cluster import DENSE_NODES_PER_PAGE
 from scheduler_app.pages.gpu_colours import CHOICES, colours_of, in_words
 from scheduler_app.timeline.window import DEFAULT, WINDOWS
 
 USUAL_COLOUR = "job"
+MOST_JOBS = 100
+"""Of the table, those with most GPUs."""
 STEPS = 1440
 """Of the slider: minutes of a day."""
 JUMPS = {"1 h earlier": -3600, "10 min earlier": -600, "10 min later": 600, "1 h later": 3600}
@@ -28,19 +33,22 @@ def cluster_then(request: SignedInRequest) -> HttpResponse:
     window, by = request.GET.get("window", DEFAULT), request.GET.get("colour", USUAL_COLOUR)
     if window not in WINDOWS or by not in CHOICES:
         raise Http404
-    past = WINDOWS[window].past
-    at = _moment(request.GET.get("at", ""), now - past, now)
+    earliest = now - min(WINDOWS[window].past, settings.MOTLEY_KEEP_JOBS, settings.MOTLEY_KEEP_EVENTS)
+    at = _moment(request.GET.get("at", ""), earliest, now)
     nodes = gpus_by_node_at(request.user, at)
-    types = groupby(nodes, key=lambda held: held.node.gpu_type)
+    page = Paginator(nodes, DENSE_NODES_PER_PAGE).get_page(request.GET.get("page"))
+    types, jobs = groupby(page.object_list, key=lambda held: held.node.gpu_type), jobs_of(nodes)
     context = {
         "at": at,
-        "slider": _slider(at, now - past, now),
+        "slider": _slider(at, earliest, now),
         "jumps": [(words, int(at.timestamp()) + seconds) for words, seconds in JUMPS.items()],
         "window": window,
         "window_words": WINDOWS[window].words,
         "windows": WINDOWS,
         "types": [(kind, [(held, in_words(held)) for held in of_type]) for kind, of_type in types],
-        "jobs": jobs_of(nodes),
+        "page": page,
+        "jobs": jobs[:MOST_JOBS],
+        "more_jobs": max(len(jobs) - MOST_JOBS, 0),
         "gpu_counts": count_gpus(nodes),
         "colours": colours_of(nodes, by),
         "colour_choices": CHOICES,

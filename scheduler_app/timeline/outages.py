@@ -52,9 +52,11 @@ class NodeNow(NamedTuple):
     reason: str
 
 
-def outages_of_node(node: NodeNow, events: Sequence[StateEvent], since: datetime) -> Iterator[Outage]:
-    """Outages of one node since then, from its events in order and its state now."""
-    goes_on = _open_before(node, events, since)
+def outages_of_node(
+    node: NodeNow, events: Sequence[StateEvent], since: datetime, before: StateEvent | None = None
+) -> Iterator[Outage]:
+    """Outages of one node since then, from its events in order, the last one before them, and its state now."""
+    goes_on = _begun_with(before, node, since) if before else _open_before(node, events, since)
     for event in events:
         if goes_on:
             yield goes_on._replace(until=event.at)
@@ -64,8 +66,13 @@ def outages_of_node(node: NodeNow, events: Sequence[StateEvent], since: datetime
         yield goes_on
 
 
+def _begun_with(before: StateEvent, node: NodeNow, since: datetime) -> Outage | None:
+    begun = BEGINS.get(before.kind)
+    return Outage(node.name, since, None, begun, before.message) if begun else None
+
+
 def _open_before(node: NodeNow, events: Sequence[StateEvent], since: datetime) -> Outage | None:
-    """The outage that began before the events: the first of them ends it, or without events it still goes on."""
+    """The outage that began before all known events: the first of them ends it, or without events it still goes on."""
     if not events:
         what, reason = OF_STATE.get(node.state), node.reason
     else:

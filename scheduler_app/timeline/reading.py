@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db.models import Q, QuerySet
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
 from cluster_app.models import Gpu, Node, NodeEvent, NodeInterval
@@ -205,9 +205,18 @@ def read_outages(since: datetime, nodes: Collection[str]) -> list[Outage]:
     lately = NodeEvent.objects.filter(at__gte=since, kind__in=EVENT_KINDS).order_by("at", "pk")
     for name, at, kind, message in lately.values_list("node__name", "at", "kind", "message"):
         events[name].append(StateEvent(at, kind, message))
-    now = Node.objects.order_by("name").values_list("name", "state", "reason")
-    found += [one for node in now for one in outages_of_node(NodeNow(*node), events[node[0]], since)]
+    now, before = Node.objects.order_by("name").values_list("name", "state", "reason"), _last_events_before(since)
+    for node in now:
+        found += outages_of_node(NodeNow(*node), events[node[0]], since, before.get(node[0]))
     return [outage for outage in found if outage.node in wanted]
+
+
+def _last_events_before(since: datetime) -> dict[str, StateEvent]:
+    """The last change of each node's state before then, by name; one query."""
+    of_node = NodeEvent.objects.filter(node=OuterRef("pk"), kind__in=EVENT_KINDS, at__lt=since).order_by("-at", "-pk")
+    last = NodeEvent.objects.filter(pk__in=Node.objects.values(last=Subquery(of_node.values("pk")[:1])))
+    rows = last.order_by().values_list("node__name", "at", "kind", "message")
+    return {name: StateEvent(at, kind, message) for name, at, kind, message in rows}
 
 
 def _windows(frame: Frame, nodes: Collection[str]) -> list[NodeWindow]:

@@ -149,7 +149,7 @@ def test_progress_is_told_on_pages_over_rest_and_in_words(cluster: Lab, plain_st
     assert [found[name] for name in ("tasks", "waiting", "running", "succeeded", "failed")] == [100, 92, 2, 5, 1]
     assert (found["estimate"]["seconds"], found["estimate"]["tasks"]) == (pytest.approx(2 * HOUR), 5)
     assert found["gpu_seconds_left"] == pytest.approx((92 * 2 + 2 * 1.5) * HOUR, rel=0.01)
-    assert found["summary"] == "5 of 100 done, 1 failed: 2 h each, 187 GPU-hours left"
+    assert found["summary"] == "5 of 100 done, 1 failed: 2 h each on GPUs of mean speed, 187 GPU-hours left"
     for address in (f"/jobs?array={tasks[0].array_id}", f"/jobs/{tasks[50].pk}"):
         assert found["summary"] in client.get(address).content.decode()
     assert "from 5 tasks of its array" in client.get(f"/jobs/{tasks[50].pk}").content.decode()

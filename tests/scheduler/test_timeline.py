@@ -112,8 +112,8 @@ def test_a_job_that_should_have_ended_is_not_drawn_ahead():
 Kind = NodeEvent.Kind
 
 
-def outages(state: str, *events: StateEvent) -> list[Outage]:
-    return list(outages_of_node(NodeNow("n1", state, "a fan is loud"), events, NOON))
+def outages(state: str, *events: StateEvent, before: StateEvent | None = None) -> list[Outage]:
+    return list(outages_of_node(NodeNow("n1", state, "a fan is loud"), events, NOON, before))
 
 
 def test_a_drain_lasts_until_the_node_is_resumed():
@@ -130,6 +130,16 @@ def test_a_drain_from_before_is_told_by_its_end_or_by_the_state_of_the_node():
 def test_a_cordon_that_becomes_a_drain_is_two_outages():
     found = outages("draining", StateEvent(at(1), Kind.CORDONED, "soon"), StateEvent(at(2), Kind.DRAINED, "now"))
     assert found == [Outage("n1", at(1), at(2), "cordoned", "soon"), Outage("n1", at(2), None, "drained", "now")]
+
+
+def test_an_outage_from_before_that_another_one_follows_is_told_by_the_event_with_which_it_began():
+    drained = StateEvent(at(-3), Kind.DRAINED, "a fan is loud")
+    found = outages("retired", StateEvent(at(2), Kind.RETIRED, "sold"), before=drained)
+    assert found == [
+        Outage("n1", NOON, at(2), "drained", "a fan is loud"),
+        Outage("n1", at(2), None, "retired", "sold"),
+    ]
+    assert outages("ready", before=StateEvent(at(-3), Kind.RESUMED, "")) == []
 
 
 def test_a_node_asleep_is_told_apart():
