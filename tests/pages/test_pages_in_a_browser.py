@@ -17,6 +17,7 @@ from django.urls import reverse
 from django.utils import timezone
 from playwright.sync_api import Browser, Page, Route, expect
 
+from cluster_app.models import NodeEvent
 from jobs_app.lifecycle.commands import hold_job
 from jobs_app.measurement.progress_curves import CurvePoint, note_points
 from jobs_app.models import Attempt, Job
@@ -102,6 +103,17 @@ def test_a_bar_of_the_timeline_tells_its_job_and_opens_it(running: Attempt, page
     expect(page.locator(".bar-label")).to_be_hidden()
     page.mouse.click(x, y)
     expect(page).to_have_url(re.compile(reverse("job", args=[running.job_id])))
+
+
+def test_a_slider_chooses_the_moment_of_the_cluster(running: Attempt, page: Page) -> None:
+    NodeEvent.objects.update(at=timezone.now() - timedelta(hours=2))
+    page.goto(f"{reverse('cluster-then')}?window=1h")
+    expect(page.locator(".dense-node").first).to_be_visible()
+    expect(page.locator("#jobs-then")).to_be_hidden()
+    page.locator("#moment input[type=range]").press("End")
+    expect(page.locator(f"#then a[href='{reverse('job', args=[running.job_id])}']")).to_be_visible()
+    expect(page.locator("#moment output")).not_to_be_empty()
+    expect(page).to_have_url(re.compile(r"at=\d+"))
 
 
 def test_the_timeline_is_saved_as_a_picture(running: Attempt, page: Page) -> None:
@@ -218,7 +230,20 @@ def test_a_page_says_how_fresh_it_is(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["home", "jobs", "cluster", "timeline", "rounds", "fairness", "utilization", "new-job", "tokens", "audit"]
+    "name",
+    [
+        "home",
+        "jobs",
+        "cluster",
+        "cluster-then",
+        "timeline",
+        "rounds",
+        "fairness",
+        "utilization",
+        "new-job",
+        "tokens",
+        "audit",
+    ],
 )
 def test_a_page_fits_a_phone(name: str, page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
