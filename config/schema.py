@@ -135,7 +135,7 @@ def _codes(path: str, operation: Schema) -> Iterator[str]:
     yield from ["412"] if "If-Match" in parameters else []
     yield from ["416", "503"] if "Range" in parameters else []
     of_states = path.startswith("/api/v1/jobs") or path.endswith("/retire")
-    yield from ["409"] if of_states and operation["responses"].keys() & {"201", "202"} else []
+    yield from ["409"] if of_states and operation["responses"].keys() & {"201", "202", "204"} else []
     yield from ["413", "415", "422"] if "requestBody" in operation else []
 
 

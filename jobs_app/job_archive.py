@@ -31,6 +31,7 @@ from rest.etags import etag_of
 SUFFIX = ".jsonl.gz"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COMPRESSION = 6
+COMMENTED = JobEvent.Kind.COMMENTED
 
 Record = dict[str, Any]
 
@@ -58,10 +59,20 @@ def archive_jobs(jobs: QuerySet[Job]) -> None:
     arrays = {job.array_id for job in found if job.array_id}
     with transaction.atomic():
         same = Job.objects.filter(pk__in=[job.pk for job in found])
-        if dict(same.select_for_update().values_list("pk", "updated_at")) != {j.pk: j.updated_at for j in found}:
+        if _versions(same) != ({job.pk: job.updated_at for job in found}, _comments_of(found)):
             _write_all(same)  # one was changed meanwhile, as by a new name; the files have the same names as before
         same.delete()
         JobArray.objects.filter(pk__in=arrays, jobs=None).delete()
+
+
+def _versions(jobs: QuerySet[Job]) -> tuple[dict[UUID, datetime], set[int]]:
+    """What tells a change of ended jobs: when each was changed, and their comments. Locks the jobs."""
+    changed = dict(jobs.select_for_update().values_list("pk", "updated_at"))
+    return changed, set(JobEvent.objects.filter(job__in=changed, kind=COMMENTED).values_list("pk", flat=True))
+
+
+def _comments_of(jobs: Sequence[Job]) -> set[int]:
+    return {event.pk for job in jobs for event in job.events.all() if event.kind == COMMENTED}
 
 
 def _write_all(jobs: QuerySet[Job]) -> list[Job]:

@@ -1,11 +1,14 @@
 """Comments of people on jobs: events of the kind `commented`, which stay as long as the job."""
 
+from uuid import UUID
+
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import QuerySet
 
+from audit_app.models import Action
 from audit_app.services import note
-from jobs_app.errors import Conflict, InvalidSpec, NotAllowed
+from jobs_app.errors import Conflict, InvalidSpec, JobIsArchived, NotAllowed
 from jobs_app.lifecycle.attempts import lock_job
 from jobs_app.models import Job, JobEvent
 
@@ -17,10 +20,10 @@ def comment_on_job(job: Job, text: str, *, actor: User) -> JobEvent:
     """Add a comment to the history of the job, which may have finished."""
     words = _checked(text)
     with transaction.atomic():
-        lock_job(job.pk)
+        _lock(job.pk)
         if comments_on(job).count() >= MOST_COMMENTS:
             raise Conflict(f"A job has at most {MOST_COMMENTS} comments: delete one first.")
-        note("job.comment", actor=actor, target=str(job), target_id=job.pk)
+        note(Action.JOB_COMMENT, actor=actor, target=str(job), target_id=job.pk)
         return JobEvent.objects.create(job=job, kind=JobEvent.Kind.COMMENTED, message=words, actor=actor)
 
 
@@ -29,8 +32,16 @@ def delete_comment(comment: JobEvent, *, actor: User, administrator: bool) -> No
     if comment.actor_id != actor.pk and not administrator:
         raise NotAllowed("Only its author or an administrator can delete a comment.")
     with transaction.atomic():
-        comment.delete()
-        note("job.uncomment", actor=actor, target=str(comment.job), target_id=comment.job_id)
+        _lock(comment.job_id)
+        if JobEvent.objects.filter(pk=comment.pk).delete()[0]:
+            note(Action.JOB_UNCOMMENT, actor=actor, target=str(comment.job), target_id=comment.job_id)
+
+
+def _lock(job_id: UUID) -> None:
+    """Lock the job, which may be archived just now: what is said of it then would be lost."""
+    lock_job(job_id)
+    if not Job.objects.filter(pk=job_id).exists():
+        raise JobIsArchived
 
 
 def comments_on(job: Job) -> QuerySet[JobEvent]:

@@ -15,4 +15,8 @@ class Migration(migrations.Migration):
             name='kind',
             field=models.CharField(choices=[('submitted', 'submitted'), ('held', 'held'), ('released', 'released'), ('changed', 'changed'), ('placed', 'placed'), ('started', 'started'), ('stopping', 'stopping'), ('requeued', 'back in the queue'), ('finished', 'finished'), ('warning', 'warning'), ('commented', 'comment')], max_length=20),
         ),
+        migrations.AddIndex(
+            model_name='jobevent',
+            index=models.Index(condition=models.Q(('kind', 'commented')), fields=['job', 'id'], name='comment_by_job'),
+        ),
     ]

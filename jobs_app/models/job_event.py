@@ -37,6 +37,7 @@ class JobEvent(models.Model):
         indexes = [
             models.Index(fields=("job", "id"), name="event_by_job"),
             models.Index(fields=("at",), name="event_by_time"),
+            models.Index(fields=("job", "id"), condition=models.Q(kind="commented"), name="comment_by_job"),
         ]
 
     def __str__(self) -> str:

@@ -45,7 +45,7 @@ class EventViewSet(ShowMany[JobEvent], viewsets.GenericViewSet[JobEvent]):
 class Comment(Strict):
     """Comment on a job."""
 
-    text = Text(max_length=MOST_CHARACTERS, help_text="Spaces and line breaks in a row become one space.")
+    text = Text(help_text=f"At most {MOST_CHARACTERS} characters; spaces and line breaks in a row become one space.")
 
 
 class CommentViewSet(viewsets.GenericViewSet[JobEvent]):

@@ -78,7 +78,7 @@ def explain_placement(rows: Sequence[RateComparison]) -> str:
     if held is None:
         return f"Throughput per GPU: {speeds}."
     if len(by_type) == 1:
-        return f"It runs on {held.gpu_type.upper()}, the only type on which it can."
+        return f"It runs on {held.gpu_type.upper()}, the only type in service on which it can."
     if held.gpu_type == rows[0].gpu_type:
         return f"Throughput per GPU: {speeds}; it runs on {held.gpu_type.upper()}, its fastest type."
     return f"Throughput per GPU: {speeds}; it runs on {held.gpu_type.upper()} because {_because(rows, held)}."

@@ -1,6 +1,5 @@
 """Ledger of quotas on GPU types: use, borrowing and shadow prices per hour, and what they come to in a day."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -103,8 +102,8 @@ def quota_reports(user: User, now: datetime) -> list[QuotaReport]:
     if not visible:
         return []
     used, days = _gpus_in_use(), _of_the_last_day(visible, now)
-    beyond = _beyond_unreserved(used)
-    return [_report(quota, used, beyond, days.get((quota.team_id, quota.gpu_type_id))) for quota in visible]
+    lent = lent_gpus(_quota_sizes(), used, _gpus_of_types())
+    return [_report(quota, used, lent, days.get((quota.team_id, quota.gpu_type_id))) for quota in visible]
 
 
 class DaySums(NamedTuple):
@@ -119,14 +118,14 @@ class DaySums(NamedTuple):
 def _report(
     quota: TeamQuota,
     used: Mapping[TeamAndType, int],
-    beyond: Mapping[int, int],
+    lent: Mapping[TeamAndType, int],
     day: DaySums | None,
 ) -> QuotaReport:
-    own = used.get((quota.team_id, quota.gpu_type_id), 0)
+    own = quota.team_id, quota.gpu_type_id
     return QuotaReport(
         quota=quota,
-        used=own,
-        borrowed_by_others=max(min(quota.gpus - own, beyond.get(quota.gpu_type_id, 0)), 0),
+        used=used.get(own, 0),
+        borrowed_by_others=lent[own],
         mean_gpus=day.gpu_s / day.quota_s if day and day.quota_s else None,
         waiting_h=24 * day.saved_job_s / day.priced_s if day and day.priced_s else None,
     )
@@ -138,17 +137,30 @@ def _gpus_in_use() -> dict[TeamAndType, int]:
     return {(team, kind): gpus for team, kind, gpus in live.annotate(Sum("gpu_count"))}
 
 
-def _beyond_unreserved(used: Mapping[TeamAndType, int]) -> dict[int, int]:
-    """GPUs by type that teams have beyond their quotas and beyond those that belong to no quota: they are lent."""
+def _quota_sizes() -> dict[TeamAndType, int]:
     quotas = TeamQuota.objects.filter(team__retired_at=None).order_by().values_list("team", "gpu_type", "gpus")
-    own = {(team, kind): gpus for team, kind, gpus in quotas}
-    gpus_of_type = Gpu.objects.present().order_by().values_list("node__gpu_type").annotate(Count("pk"))
-    beyond: Counter[int] = Counter()
-    for (team, kind), gpus in used.items():
-        beyond[kind] += max(gpus - own.get((team, kind), 0), 0)
-    for kind, gpus in gpus_of_type:
-        beyond[kind] -= max(gpus - sum(quota for (_, of), quota in own.items() if of == kind), 0)
-    return beyond
+    return {(team, kind): gpus for team, kind, gpus in quotas}
+
+
+def _gpus_of_types() -> dict[int, int]:
+    return dict(Gpu.objects.present().order_by().values_list("node__gpu_type").annotate(Count("pk")))
+
+
+def lent_gpus(
+    sizes: Mapping[TeamAndType, int], used: Mapping[TeamAndType, int], gpus: Mapping[int, int]
+) -> dict[TeamAndType, int]:
+    """GPUs of each quota that other teams have: those beyond all quotas and beyond the GPUs that belong to none. Pure.
+
+    Of several quotas on a type each lends in proportion to what it leaves.
+    """
+    left = {key: max(size - used.get(key, 0), 0) for key, size in sizes.items()}
+    lent = {}
+    for team, kind in sizes:
+        beyond = sum(max(gpus_used - sizes.get(key, 0), 0) for key, gpus_used in used.items() if key[1] == kind)
+        in_quotas, unused = (sum(n for (_, of), n in part.items() if of == kind) for part in (sizes, left))
+        taken = min(max(beyond - max(gpus.get(kind, 0) - in_quotas, 0), 0), unused)
+        lent[team, kind] = round(taken * left[team, kind] / unused) if unused else 0
+    return lent
 
 
 def _of_the_last_day(quotas: Iterable[TeamQuota], now: datetime) -> dict[TeamAndType, DaySums]:

@@ -230,7 +230,7 @@ def _beside(change: float) -> str:
 def _about(error: float | None) -> str:
     if error is None:
         return "How far the simulation is from what really happened is not known."
-    words = f"Of the present policy the simulation has {_beside_truth(error)}"
+    words = f"For the present policy the simulated mean job completion time is {_beside_truth(error)}"
     return f"{words}: do not rely on small differences." if abs(error) > FAR_OFF else f"{words}."
 
 
@@ -238,5 +238,5 @@ def _beside_truth(error: float) -> str:
     """The simulated mean beside what really happened; `error` is its relative difference."""
     size = f"{abs(error):.0%}"
     if size == "0%":
-        return "the same mean as what really happened"
-    return f"a mean {size} {'longer' if error > 0 else 'shorter'} than what really happened"
+        return "the real one"
+    return f"{size} {'longer' if error > 0 else 'shorter'} than the real one"

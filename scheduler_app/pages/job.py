@@ -21,7 +21,7 @@ from jobs_app.job_archive import archived_job
 from jobs_app.lifecycle.comments import MOST_CHARACTERS, comments_on
 from jobs_app.measurement.energy import EnergySource, energy_of_ended
 from jobs_app.measurement.progress_curves import read_curve
-from jobs_app.models import Attempt, Job
+from jobs_app.models import Attempt, Job, JobEvent
 from jobs_app.submission.conversion import spec_of, write_yaml
 from jobs_app.submission.larger_requests import LargerRequest, requests_against
 from scheduler_app.errors import TooManySolves
@@ -100,7 +100,7 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "restarts": restarts_of(seen, spans, attempts),
         "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
         "forecast": forecast,
-        "comment": comments_on(seen).last(),
+        "comment": None if tab == "events" else comments_on(seen).last(),
         "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
         "tab": tab,
         "tabs": list(TABS),
@@ -122,7 +122,10 @@ def _archived(request: SignedInRequest, pk: UUID) -> HttpResponse:
     context = {
         "job": whole | {name: parse_datetime(whole[name] or "") for name in moments},
         "attempts": [attempt | {"ran_s": _ran_s(attempt)} for attempt in reversed(whole["attempts"])],
-        "events": [event | {"at": parse_datetime(event["at"])} for event in found.events],
+        "events": [
+            event | {"at": parse_datetime(event["at"]), "label": JobEvent.Kind(event["kind"]).label}
+            for event in found.events
+        ],
         "label": Job.State(whole["state"]).label,
         "yaml": write_yaml(whole["spec"]),
         "energy_words": EnergySource(whole["energy"]["source"]).words if whole.get("energy") else "",

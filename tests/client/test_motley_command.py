@@ -260,6 +260,10 @@ def test_a_comment_is_among_the_events_of_the_job(service: Live, motley: Motley)
     assert motley("comment", "resnet", "loss is NaN").exit_code == 0
     assert re.search(r"commented +ada +loss is NaN", motley("events", "resnet").stdout)
     assert "text: " in motley("comment", "resnet", " ").stderr
+    (said,) = [one for one in json.loads(motley("events", "resnet", "-o", "json").stdout) if one["kind"] == "commented"]
+    assert motley("comment", "resnet", "--delete", str(said["id"])).exit_code == 0
+    assert "NaN" not in motley("events", "resnet").stdout
+    assert "Give the text" in motley("comment", "resnet").stderr
 
 
 @pytest.mark.parametrize("typed", ["resnet", "resn", "ID", "PART OF ID", "a name = with words"])

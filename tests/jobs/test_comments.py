@@ -9,9 +9,12 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from audit_app.models import AuditEntry
+from jobs_app import job_archive
+from jobs_app.errors import JobIsArchived
 from jobs_app.job_archive import archive_jobs, archived_job
-from jobs_app.lifecycle.comments import MOST_COMMENTS
+from jobs_app.lifecycle.comments import MOST_COMMENTS, comment_on_job, delete_comment
 from jobs_app.models import Job, JobEvent
+from scheduler_app.round.inputs.reading import newest_events
 from scheduler_app.round.retention import delete_expired
 from tests.rest_callers import Scope, caller
 from tests.service_lab import Lab
@@ -44,10 +47,12 @@ def test_a_comment_is_an_event_with_its_author(cluster: Lab, ada: APIClient, job
     assert AuditEntry.objects.filter(action="job.comment", target_id=job.pk).count() == 2
 
 
-def test_a_finished_job_is_commented_on_too_and_no_round_is_due_for_it(ada: APIClient, job: Job) -> None:
+def test_a_finished_job_is_commented_on_too_and_no_round_is_due_for_it(cluster: Lab, ada: APIClient, job: Job) -> None:
     ada.post(f"/api/v1/jobs/{job.pk}/cancel")
+    cluster.round()
+    before = newest_events()
     assert say(ada, job, "replaced by the next").status_code == 201
-    assert JobEvent.Kind.COMMENTED not in JobEvent.WAKING
+    assert newest_events() == before
 
 
 @pytest.mark.parametrize("text", ["", " \n", "x" * 501, "a\0b", 7, None])
@@ -57,7 +62,7 @@ def test_what_is_no_comment_is_refused_at_its_field(ada: APIClient, job: Job, te
     assert comments(ada, job) == []
 
 
-def test_a_job_has_no_more_comments_than_a_page_shows(ada: APIClient, job: Job) -> None:
+def test_a_job_has_so_many_comments_at_most(ada: APIClient, job: Job) -> None:
     one = JobEvent(job=job, kind=JobEvent.Kind.COMMENTED, message="again")
     JobEvent.objects.bulk_create([one] * MOST_COMMENTS)
     answer = say(ada, job, "one more")
@@ -93,3 +98,31 @@ def test_a_comment_stays_when_the_events_go_and_is_in_the_archive(
     assert archived is not None
     assert [event["message"] for event in archived.events] == ["keep this"]
     assert say(ada, job, "too late").json()["code"] == "job_is_archived"
+
+
+def test_a_comment_that_comes_while_its_job_is_archived_is_in_the_archive(
+    cluster: Lab, ada: APIClient, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada.post(f"/api/v1/jobs/{job.pk}/cancel")
+    write = job_archive._write
+
+    def slow_write(*args: Any) -> None:
+        write(*args)
+        if not comments(ada, job):
+            say(ada, job, "just in time")
+
+    monkeypatch.setattr(job_archive, "_write", slow_write)
+    job_archive.archive_jobs(Job.objects.filter(pk=job.pk))
+    archived = job_archive.archived_job(job.pk, cluster.user())
+    assert archived is not None
+    assert archived.events[-1]["message"] == "just in time"
+
+
+def test_a_job_that_was_archived_meanwhile_takes_no_comment(cluster: Lab, ada: APIClient, job: Job) -> None:
+    ada.post(f"/api/v1/jobs/{job.pk}/cancel")
+    said = JobEvent.objects.get(pk=say(ada, job, "early").json()["id"])
+    job_archive.archive_jobs(Job.objects.filter(pk=job.pk))
+    with pytest.raises(JobIsArchived):
+        comment_on_job(job, "late", actor=cluster.user())
+    with pytest.raises(JobIsArchived):
+        delete_comment(said, actor=cluster.user(), administrator=False)

@@ -195,7 +195,7 @@ def test_a_type_that_no_job_needs_is_told_in_a_whole_sentence():
 
 def test_a_job_with_one_type_is_not_told_that_it_is_the_fastest():
     words = explain_placement(compare_rates(RATES[:1], current="a100", prices={}))
-    assert words == "It runs on A100, the only type on which it can."
+    assert words == "It runs on A100, the only type in service on which it can."
 
 
 def test_a_job_on_its_fastest_type_is_told_so():

@@ -11,7 +11,7 @@ from django.utils import timezone
 from cluster_app.models import GpuType
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job, Reason, TeamQuota
-from scheduler_app.fairness.quota_ledger import quota_reports
+from scheduler_app.fairness.quota_ledger import lent_gpus, quota_reports
 from scheduler_app.models import QuotaHour, Round
 from scheduler_app.round.archive import archive_of
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -113,6 +113,13 @@ def test_others_borrow_only_what_a_quota_leaves(lab: Lab) -> None:
         lab.running(lab.submit(UNTIL_LET_GO, owner=bob, team="language"))
         borrowed.append(quota_reports(lab.user(), lab.now)[0].borrowed_by_others)
     assert borrowed == [0, 0, 1]
+
+
+def test_several_quotas_lend_in_proportion_to_what_they_leave() -> None:
+    sizes, third = {(1, 1): 4, (2, 1): 2}, (3, 1)
+    assert lent_gpus(sizes, {third: 3}, {1: 6}) == {(1, 1): 2, (2, 1): 1}
+    assert lent_gpus(sizes, {third: 3}, {1: 8}) == {(1, 1): 1, (2, 1): 0}
+    assert lent_gpus(sizes, {third: 2, (1, 1): 4}, {1: 6}) == {(1, 1): 0, (2, 1): 2}
 
 
 def test_a_quota_that_keeps_no_gpu_idle_costs_nothing(lab: Lab) -> None:

@@ -262,12 +262,24 @@ def change(
 
 
 def comment(
-    context: typer.Context, job: JobArgument, text: Annotated[str, typer.Argument(help="At most 500 characters.")]
+    context: typer.Context,
+    job: JobArgument,
+    text: Annotated[str | None, typer.Argument(help="At most 500 characters.")] = None,
+    *,
+    delete: Annotated[
+        int | None, typer.Option(metavar="ID", help="Delete this comment instead: its id in motley events -o json.")
+    ] = None,
 ) -> None:
     """Comment on a job, which may have finished. Its page and `motley events` show the comment."""
+    if (text is None) is (delete is None):
+        raise SpecError("Give the text of a comment, or --delete with the id of one.")
     with connect(context) as client:
-        client.comment(find_job(client, job)["id"], text)
-    say("Commented.")
+        job_id = find_job(client, job)["id"]
+        if delete is None:
+            client.comment(job_id, text or "")
+        else:
+            client.delete_comment(job_id, delete)
+    say("Commented." if delete is None else "Deleted.")
 
 
 def cancel(context: typer.Context, jobs: JobArguments) -> None:
