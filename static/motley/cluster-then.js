@@ -3,7 +3,7 @@
 (() => {
   const form = document.getElementById("moment");
   const [slider, told] = [form.elements.at, form.querySelector("output")];
-  const words = { dateStyle: "medium", timeStyle: "short" };
+  const words = { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" };
 
   const tell = () => {
     told.value = new Intl.DateTimeFormat(undefined, words).format(new Date(1000 * slider.value));
@@ -11,6 +11,9 @@
   };
 
   slider.addEventListener("input", tell);
-  form.addEventListener("change", () => history.replaceState(null, "", `?${new URLSearchParams(new FormData(form))}`));
+  form.addEventListener("change", () => {
+    tell();
+    history.replaceState(null, "", `?${new URLSearchParams(new FormData(form))}`);
+  });
   tell();
 })();
