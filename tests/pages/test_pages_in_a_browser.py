@@ -175,7 +175,8 @@ def test_a_forecast_names_times_in_the_zone_of_the_reader(
     browser: Browser, live_server: Any, decided: Any, staff: User
 ) -> None:
     job, now = Job.objects.filter(state=Job.State.STARTING).first(), timezone.now()
-    ends = dict.fromkeys(("finish_low", "finish_median", "finish_high"), now)
+    at = now + timedelta(minutes=10)
+    ends = dict.fromkeys(("finish_low", "finish_median", "finish_high"), at)
     JobForecast.objects.create(job=job.pk, made_at=now, **ends, place=0, queue=1)
     with signed_in(browser, live_server, staff, zone="Asia/Kolkata") as page:
         page.goto(reverse("jobs"))
