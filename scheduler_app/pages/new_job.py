@@ -91,8 +91,9 @@ def _read(request: SignedInRequest) -> tuple[Spec, dict[str, Any]]:
 
 def _shown(request: SignedInRequest, plan: Mapping[str, Any]) -> str:
     """The plan as HTML, with the chart of its costs and times."""
-    figure = cost_figure(plan["cost_and_time"], read_gpu_colours(), currency=settings.MOTLEY_CURRENCY)
-    context = {"plan": plan, "gpus_now": read_free_gpus(), "figure": figure}
+    currency = settings.MOTLEY_CURRENCY
+    figure = cost_figure(plan["cost_and_time"], read_gpu_colours(), currency=currency)
+    context = {"plan": plan, "gpus_now": read_free_gpus(), "figure": figure, "currency": currency}
     return render_to_string("scheduler_app/_plan.html", context, request)
 
 
