@@ -26,9 +26,7 @@ OTHERWISE = {
     "partition": "the job may run on any node; for GPU types: --gpu-type",
     "account": "the team of the job is that of --team",
     "qos": "the order of jobs is that of the policy; see --weight",
-    **dict.fromkeys(
-        ("mail-type", "mail-user"), "the ends of your jobs are told to the targets of motley notifications"
-    ),
+    **dict.fromkeys(("mail-type", "mail-user"), "motley notifications can tell you when your jobs end"),
     "requeue": "a preempted job always goes back to the queue; for restarts after failures: --retries",
 }
 """Options that are not honoured, and what there is in their place."""

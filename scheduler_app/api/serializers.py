@@ -13,7 +13,7 @@ from estimation.node_lifetimes import NodeLifetime
 from jobs_app.measurement.energy import ENERGY_SOURCES
 from jobs_app.models import Attempt
 from jobs_app.serializers import ReasonAnswer
-from scheduler_app.explain.cost_and_time import COST_UNITS
+from scheduler_app.explain.cost_and_time import CostUnit
 from scheduler_app.explain.drain_estimate import NodeOccupancy
 from scheduler_app.explain.what_if import ChangeKind
 from scheduler_app.fairness.energy_ledger import energy_of_round
@@ -395,7 +395,7 @@ class CostAndTimeAnswer(serializers.Serializer[Any]):
 
     options = CostOption(many=True, help_text="All sizes of an elastic job, the fastest first.")
     unit = serializers.ChoiceField(
-        COST_UNITS,
+        CostUnit.choices,
         help_text="`gpu_hours` if one of the GPU types has no price per hour.",
     )
     note = serializers.CharField(help_text="What run times are estimated from, and why costs are in GPU-hours.")

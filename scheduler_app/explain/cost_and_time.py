@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
+from django.db import models
 
 from allocation.problem import normaliser
 from allocation.types import Floats, Ints
@@ -24,15 +24,11 @@ UNKNOWN = (
 IN_GPU_HOURS = "The cost is in GPU-hours, because no price per hour is set for"
 
 
-class CostUnit(StrEnum):
+class CostUnit(models.TextChoices):
     """Unit of costs: the currency of the GPU types' prices, or GPU-hours where a type has no price."""
 
-    PRICE = "price"
-    GPU_HOURS = "gpu_hours"
-
-
-COST_UNITS = [(unit.value, unit.name) for unit in CostUnit]
-"""Choices of REST; with the labels that the schema generator gives to a plain enum."""
+    PRICE = "price", "in the currency of the prices"
+    GPU_HOURS = "gpu_hours", "in GPU-hours"
 
 
 class Candidate(NamedTuple):

@@ -74,19 +74,28 @@ def dry_run(data: Any, *, owner: User) -> dict[str, Any]:
 
 def dry_run_of_admitted(asked: Admitted) -> dict[str, Any]:
     """Plan of a job whose spec has been admitted."""
-    now = timezone.now()
-    job = row_of(draft(asked))._replace(created_at=now)
+    job = row_of(draft(asked))
     inputs = read_inputs(job, asked.team)
     rated = _rated(job, inputs)
-    able = _able(job, inputs, rated)
+    return _plan(asked, job, inputs, able=_able(job, inputs, rated), length=_length(job, inputs, rated, asked.owner))
+
+
+def _plan(
+    asked: Admitted, job: JobRow, inputs: DryRunInputs, *, able: Sequence[PlanOption], length: Length | None
+) -> dict[str, Any]:
+    """Options, notes and costs, as of the time at which the draft was made. Pure."""
     options = _options_of(job, inputs, able)
-    candidates = [Candidate(one.gpu_type, one.gpus, one.rate, one.cost_per_hour) for one in able if one.rate]
     return {
         "valid": True,
         "options": [asdict(option) for option in options],
-        "note": _note(options, asked, inputs.budget) + _note_of_window(job, options, inputs, now),
-        "cost_and_time": cost_and_time(candidates, _length(job, inputs, rated, asked.owner)),
+        "note": _note(options, asked, inputs.budget) + _note_of_window(job, options, inputs, job.created_at),
+        "cost_and_time": cost_and_time(_candidates(able), length),
     }
+
+
+def _candidates(able: Sequence[PlanOption]) -> list[Candidate]:
+    """Input of `cost_and_time`: all gangs on which the job has a rate, the fastest first. Pure."""
+    return [Candidate(one.gpu_type, one.gpus, one.rate or 0, one.cost_per_hour) for one in able]
 
 
 def _able(job: JobRow, inputs: DryRunInputs, rated: Rated) -> list[PlanOption]:

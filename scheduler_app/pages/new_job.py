@@ -49,7 +49,7 @@ def new_job(request: SignedInRequest) -> HttpResponse:
 @login_required
 @require_POST
 def check_job(request: SignedInRequest) -> JsonResponse:
-    """JSON for the script while the user types: the other representation, faults and the plan. Writes nothing."""
+    """JSON for the script while the user types: the other representation, faults, plan and its note. Writes nothing."""
     try:
         spec, other = _read(request)
     except InvalidSpec as error:
@@ -58,7 +58,7 @@ def check_job(request: SignedInRequest) -> JsonResponse:
         plan = dry_run(with_ids(spec, request.user), owner=request.user)
     except InvalidSpec as error:
         return JsonResponse(other | _faults(error.faults))
-    return JsonResponse(other | _faults(()) | {"plan": _shown(request, plan)})
+    return JsonResponse(other | _faults(()) | {"plan": _shown(request, plan), "note": plan["note"]})
 
 
 @login_required
@@ -91,8 +91,9 @@ def _read(request: SignedInRequest) -> tuple[Spec, dict[str, Any]]:
 
 def _shown(request: SignedInRequest, plan: Mapping[str, Any]) -> str:
     """The plan as HTML, with the chart of its costs and times."""
-    figure = cost_figure(plan["cost_and_time"], read_gpu_colours(), currency=settings.MOTLEY_CURRENCY)
-    context = {"plan": plan, "gpus_now": read_free_gpus(), "figure": figure}
+    currency = settings.MOTLEY_CURRENCY
+    figure = cost_figure(plan["cost_and_time"], read_gpu_colours(), currency=currency)
+    context = {"plan": plan, "gpus_now": read_free_gpus(), "figure": figure, "currency": currency}
     return render_to_string("scheduler_app/_plan.html", context, request)
 
 

@@ -11,7 +11,7 @@ from scheduler_app.pages.charts import Figure, line_of
 from scheduler_app.pages.gpu_charts import MOST_TICKS
 
 FROM_ZERO = {"steps/s"}
-"""Quantities whose axis begins at 0: a steady rate is a flat line, not one of its third digit."""
+"""Quantities whose axis begins at 0, so that noise in the third digit of a steady rate does not fill the axis."""
 
 
 def progress_figures(points: Sequence[PointOfTime], starts: Sequence[datetime]) -> dict[str, Figure]:

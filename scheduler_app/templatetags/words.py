@@ -16,7 +16,7 @@ from allocation.policies.parameters import Parameter
 from jobs_app.models import Attempt, Job
 from scheduler_app.explain.array_progress import ArrayProgress
 from scheduler_app.job_forecasts.showing import Interval, ShownForecast
-from scheduler_app.job_forecasts.wording import BEYOND, interval_words
+from scheduler_app.job_forecasts.wording import BEYOND, LATE_S, interval_words, overdue_s
 from scheduler_app.models import PolicyGuard
 from scheduler_app.policy.catalogue import kind_of
 from scheduler_app.policy.guard import amount
@@ -66,7 +66,7 @@ def coming(interval: Interval) -> SafeString | str:
 @register.filter
 def by_clock(interval: Interval) -> SafeString | str:
     """Times at which an event is expected, e.g. at 15:40 (15:10 to 16:30) UTC; the script makes them local."""
-    if interval.median is None:
+    if interval.median is None or overdue_s(interval, timezone.now()) >= LATE_S:
         return coming(interval)
     least, median, most = (_clock_time(at) for at in (interval.low, interval.median, interval.high))
     if _clock_words(interval.low) == _clock_words(interval.high):

@@ -9,12 +9,14 @@
   const LISTS = ["gpu_types", "mounts"];
   const yaml = document.getElementById("yaml");
   const plan = document.getElementById("plan");
+  const note = document.getElementById("plan-note"); // the live region: what is read out after each check
   const mode = page.elements.mode;
   // Faults that the service showed count as touched: they stay until the field is mended.
   const touched = new Set([...page.querySelectorAll("[data-field].wrong")].map((field) => field.dataset.field));
   let timer = 0;
   let forecastTimer = 0;
   let latest = 0;
+  let tableOpen = false;
   let written = false; // as loaded, both sides agree; not filling them keeps the user's cursor where it is
 
   page.classList.add("side-by-side");
@@ -48,6 +50,30 @@
     }
   };
 
+  // What has not changed is not read out again.
+  const tell = (...parts) => {
+    if (parts.map((part) => part.textContent).join("") !== note.textContent) note.replaceChildren(...parts);
+  };
+
+  const tellText = (text) => {
+    const words = document.createElement("p");
+    words.className = "dim";
+    words.textContent = text;
+    tell(words);
+  };
+
+  // The table of the chart stays open, and its summary keeps the focus.
+  const replacePlan = (html) => {
+    const before = plan.querySelector("details");
+    if (before) tableOpen = before.open;
+    const hadFocus = before?.contains(document.activeElement);
+    plan.innerHTML = html; // our own template, escaped by Django
+    const after = plan.querySelector("details");
+    if (!after) return;
+    after.open = tableOpen;
+    if (hadFocus) after.querySelector("summary").focus({ preventScroll: true });
+  };
+
   const list = (faults) => {
     const items = faults.map((fault) => {
       const item = document.createElement("li");
@@ -65,7 +91,8 @@
     const all = document.createElement("ul");
     all.className = "faults";
     all.append(...items);
-    plan.replaceChildren(words, all);
+    replacePlan("");
+    tell(words, all);
   };
 
   const show = (answer) => {
@@ -79,7 +106,8 @@
     const wrong = page.querySelector(".advanced .wrong");
     if (wrong) wrong.closest("details").open = true;
     if (!answer.plan) return list(answer.faults);
-    plan.innerHTML = answer.plan; // our own template, escaped by Django
+    replacePlan(answer.plan);
+    tellText(answer.note);
     document.dispatchEvent(new CustomEvent("motley:shown"));
     forecastTimer = setTimeout(forecast, FORECAST_PAUSE_MS);
   };
@@ -105,6 +133,11 @@
     document.dispatchEvent(new CustomEvent("motley:shown"));
   };
 
+  const showNoPlan = () => {
+    replacePlan("");
+    tellText("The plan is not available at the moment; you can still submit the job.");
+  };
+
   const check = async () => {
     const asked = ++latest;
     plan.setAttribute("aria-busy", "true");
@@ -112,7 +145,7 @@
       const answer = await post(page.dataset.check);
       if (asked === latest) show(answer);
     } catch {
-      if (asked === latest) plan.textContent = "The plan is not available at the moment; you can still submit the job.";
+      if (asked === latest) showNoPlan();
     }
     if (asked === latest) plan.removeAttribute("aria-busy");
   };

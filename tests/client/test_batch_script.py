@@ -67,7 +67,7 @@ def test_options_of_sbatch_become_fields(lines: list[str], fields: dict[str, Any
         ("--exclusive", "--exclusive is not honoured"),
         (
             "--mail-type=END",
-            "--mail-type=END is not honoured: the ends of your jobs are told to the targets",
+            "--mail-type=END is not honoured: motley notifications can tell you when your jobs end",
         ),
         ("--export=ALL", "--export=ALL is not honoured: variables of this shell are not copied"),
         ("--nodes=2", "--nodes=2: the GPUs are counted"),

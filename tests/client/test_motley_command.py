@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable
-from datetime import timedelta
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import yaml
@@ -21,6 +22,19 @@ from tests.live_service import Live
 from tests.motley_command import Motley
 
 State = Job.State
+
+
+@pytest.fixture
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets the zone of this machine."""
+
+    def chosen(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield chosen
+    monkeypatch.undo()
+    time.tzset()
 
 
 def test_ps_lists_the_jobs_that_have_not_finished(service: Live, motley: Motley) -> None:
@@ -62,6 +76,18 @@ def test_a_time_that_ps_cannot_read_is_named_with_its_option_and_examples(motley
 def test_ps_lists_the_jobs_since_a_date_or_time(service: Live, motley: Motley, since: str, found: int) -> None:
     service.add("resnet")
     assert len(motley("ps", "--since", since, "-o", "name").stdout.split()) == found
+
+
+def test_a_date_without_a_zone_is_that_of_this_machine(
+    service: Live, motley: Motley, zone: Callable[[str], None]
+) -> None:
+    Job.objects.filter(pk=service.add("resnet").pk).update(created_at=datetime(2025, 1, 1, 2, tzinfo=UTC))
+    found = {}
+    for name in ("UTC-12", "UTC+12"):  # POSIX: hours to add for UTC
+        zone(name)
+        found[name] = len(motley("ps", "--since", "2025-01-01", "-o", "name").stdout.split())
+    assert found == {"UTC-12": 1, "UTC+12": 0}
+    assert "in the zone of this machine" in " ".join(motley("ps", "--help", COLUMNS="300").stdout.split())
 
 
 def test_ps_says_when_there_is_more(service: Live, motley: Motley) -> None:
@@ -107,6 +133,24 @@ def test_ps_says_when_jobs_start_or_are_done_and_how_old_that_is(service: Live, 
     assert "starts in about 4m (2m to 9m)" in shown
     low, median, high = (f"{at.astimezone():%a %H:%M}" for at in end.values())
     assert f"done at {median} ({low} to {high})" in shown
+
+
+def test_ps_and_explain_call_overdue_what_every_quantile_of_the_forecast_has_passed(
+    service: Live, motley: Motley
+) -> None:
+    now, waits, runs = timezone.now(), service.add("waits"), service.add("runs", state=State.RUNNING)
+    times = [now - timedelta(minutes=minutes) for minutes in (30, 20, 10)]
+    start, end = (
+        {f"{event}_{name}": at for name, at in zip(("low", "median", "high"), times, strict=True)}
+        for event in ("start", "finish")
+    )
+    JobForecast.objects.create(job=waits.pk, made_at=now, **start, place=1, queue=2)
+    JobForecast.objects.create(job=runs.pk, made_at=now, **end, place=0, queue=2)
+    listed = motley("ps").stdout
+    assert "starts at any time (10m overdue)" in listed
+    assert "done at any time (10m overdue)" in listed
+    said = " ".join(motley("explain", "waits").stdout.split())
+    assert "a start is expected at any time (10m overdue)" in said
 
 
 def test_ps_of_nothing_says_so(motley: Motley) -> None:

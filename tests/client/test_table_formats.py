@@ -17,7 +17,7 @@ def of(*seconds: float | None) -> dict[str, str | None]:
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        ((-60, -30, -20), "later than forecast"),
+        ((-60, -30, -20), "at any time (20s overdue)"),
         ((120, 240, 540), "in about 4m (2m to 9m)"),
         ((240, 240, 240), "in about 4m"),
         ((-30, 0, 2), "now"),

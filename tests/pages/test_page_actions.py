@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from cluster_app.models import Node
+from cluster_app.models import GpuType, Node
 from cluster_app.storage import Volunteers
 from jobs_app.lifecycle.commands import requeue_job
 from jobs_app.models import Attempt, Job
@@ -37,6 +37,16 @@ def test_the_plan_has_a_chart_of_cost_and_time_with_its_table(member, cluster, w
     assert len(rows) == 3
     assert rows[0] == "yes", "the fastest is first"
     assert plan.count('<span class="badge">fastest</span>') == 2, "in the plan and in the chart's table"
+
+
+@pytest.mark.parametrize(("currency", "heading"), [("EUR", "Cost, EUR"), ("", "Cost")])
+@pytest.mark.usefixtures("cluster")
+def test_columns_of_costs_name_the_currency(member, web, settings, currency, heading):
+    settings.MOTLEY_CURRENCY = currency
+    GpuType.objects.update(price_per_hour=2)
+    plan = checked(web(member), total_steps="72000", more="rates: {a100: 10, v100: 5}")
+    assert re.findall(r'<th class="num">(Cost[^<]*)</th>', plan) == [heading, heading], "in the plan and at the chart"
+    assert set(re.findall(r'data-label="(Cost[^"]*)"', plan)) == {heading}
 
 
 def test_the_plan_says_why_it_has_no_chart_where_the_run_time_is_not_known(member, cluster, web):

@@ -187,11 +187,12 @@ def test_a_forecast_names_times_in_the_zone_of_the_reader(
     browser: Browser, live_server: Any, decided: Any, staff: User
 ) -> None:
     job, now = Job.objects.filter(state=Job.State.STARTING).first(), timezone.now()
-    ends = dict.fromkeys(("finish_low", "finish_median", "finish_high"), now)
+    at = now + timedelta(minutes=1)
+    ends = dict.fromkeys(("finish_low", "finish_median", "finish_high"), at)
     JobForecast.objects.create(job=job.pk, made_at=now, **ends, place=0, queue=1)
     with signed_in(browser, live_server, staff, zone="Asia/Kolkata") as page:
         page.goto(reverse("jobs"))
-        local = f"{now.astimezone(ZoneInfo('Asia/Kolkata')):%H:%M}"
+        local = f"{at.astimezone(ZoneInfo('Asia/Kolkata')):%H:%M}"
         expect(page.locator(f"#job-{job.pk} time[data-clock]").first).to_have_text(local)
         expect(page.locator(f"#job-{job.pk} [data-utc]")).to_be_hidden()
 
@@ -338,6 +339,39 @@ def test_the_chart_of_cost_and_time_follows_what_is_written(page: Page) -> None:
     expect(chart).to_have_count(0)
 
 
+def test_the_table_of_the_chart_stays_open_and_focused_when_the_plan_changes(page: Page) -> None:
+    page.goto(reverse("new-job"))
+    summary = page.locator("#plan summary")
+    summary.click()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/jobs/new/check", hold)
+    with page.expect_request("**/jobs/new/check"):
+        page.get_by_label("T4").check()
+    summary.focus()
+    page.unroute("**/jobs/new/check")
+    held.pop().fallback()
+    rows = page.locator("#plan details tbody tr")
+    expect(rows).to_have_count(1)
+    expect(rows).to_be_visible()
+    expect(summary).to_be_focused()
+
+
+def test_of_a_plan_only_its_note_and_its_forecast_are_read_out(page: Page) -> None:
+    page.goto(reverse("new-job"))
+    expect(page.locator("#plan summary")).to_be_visible()
+    expect(page.locator("[aria-live] table, [aria-live] .chart")).to_have_count(0)
+    note = page.locator("#plan-note[aria-live]")
+    expect(note).to_contain_text("GPUs are free now")
+    page.get_by_label("GPUs", exact=True).fill("many")
+    expect(note).to_contain_text("whole number")
+    page.get_by_label("GPUs", exact=True).fill("1")
+    expect(note).to_contain_text("GPUs are free now")
+
+
 def test_a_fault_appears_at_its_field_and_goes_when_it_is_mended(page: Page) -> None:
     page.goto(reverse("new-job"))
     field = page.locator("[data-field=gpus]")
@@ -354,7 +388,7 @@ def test_a_fault_of_a_refused_form_stays_at_its_field_until_it_is_mended(page: P
     page.get_by_label("GPUs", exact=True).fill("0")
     page.get_by_role("button", name="Submit", exact=True).last.click()
     expect(page.get_by_role("alert")).to_contain_text("Not submitted")
-    expect(page.locator("#plan .faults")).to_contain_text("from 1 to")  # the check at loading has been answered
+    expect(page.locator("#plan-note .faults")).to_contain_text("from 1 to")  # the check at loading has been answered
     field = page.locator("[data-field=gpus]")
     expect(field.locator(".fault")).to_contain_text("from 1 to")
     page.get_by_label("GPUs", exact=True).fill("1")
@@ -364,7 +398,7 @@ def test_a_fault_of_a_refused_form_stays_at_its_field_until_it_is_mended(page: P
 def test_a_fault_of_the_yaml_is_named_with_its_line(page: Page) -> None:
     page.goto(reverse("new-job"))
     page.locator("#yaml").fill("name: [x\ngpus: 1\n")
-    expect(page.locator("#plan")).to_contain_text("line 2")
+    expect(page.locator("#plan-note")).to_contain_text("line 2")
 
 
 def test_what_was_written_last_is_submitted(page: Page) -> None:

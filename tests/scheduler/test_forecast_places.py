@@ -112,6 +112,23 @@ def test_a_waiting_job_says_its_place_who_holds_the_gpus_and_when_it_starts(clus
     assert client.get(f"/api/v1/jobs/{first.pk}/explain").json()["outlook"] is None, "it runs"
 
 
+@pytest.mark.usefixtures("plain_static")
+def test_pages_call_overdue_a_start_and_an_end_that_should_have_come(cluster: Lab, client: Client) -> None:
+    first, second = submitted(cluster, minutes=10), submitted(cluster, minutes=20)
+    running(cluster, first)
+    client.force_login(cluster.user())
+    forecast_now(cluster)
+    past = timezone.now() - 10 * MINUTE
+    for event, job in (("start", second), ("finish", first)):
+        moments = dict.fromkeys((f"{event}_low", f"{event}_median", f"{event}_high"), past)
+        JobForecast.objects.filter(job=job.pk).update(**moments)
+    overdue = r"at any time \(10 min overdue\)"
+    assert re.search(rf"; a start is expected {overdue} \.", text_of(client, f"/jobs/{second.pk}?tab=why"))
+    listed = text_of(client, "/jobs")
+    assert re.search(rf"starts {overdue}", listed)
+    assert re.search(rf"done {overdue}", listed)
+
+
 def test_gpus_of_types_that_a_job_does_not_allow_are_not_counted(cluster: Lab) -> None:
     cluster.node("n2", "t4", gpus=4)
     job = submitted(cluster, minutes=10, gpu_types=["t4"], rates={"t4": 1.0})
@@ -211,9 +228,11 @@ def test_intervals_name_a_unit_once_and_the_day_where_it_is_not_today() -> None:
     assert by_clock(Interval(None, None, None)) == "in more than 3 days"
 
 
-def test_what_should_have_happened_by_now_is_later_than_forecast() -> None:
+def test_what_should_have_happened_by_now_is_overdue() -> None:
     now = timezone.now()
-    assert ">later than forecast</time>" in coming(Interval(now - 3 * MINUTE, now - 2 * MINUTE, now - MINUTE))
+    past = Interval(now - 3 * MINUTE, now - 2 * MINUTE, now - MINUTE)
+    for words in (coming, by_clock):
+        assert ">at any time (1 min overdue)</time>" in words(past)
     assert ">now</time>" in coming(Interval(now - 3 * MINUTE, now - 2 * MINUTE, now))
 
 

@@ -72,7 +72,10 @@ def ps(
     array: Annotated[
         str | None, typer.Option(metavar="ARRAY", help="Only tasks of this array, by its id or name.")
     ] = None,
-    since: Annotated[str | None, typer.Option(help=f"Only jobs submitted since, e.g. {SINCE}.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help=f"Only jobs submitted since, e.g. {SINCE}; without a zone in the zone of this machine."),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of jobs.")] = 50,
     watch: WatchOption = False,
     headings: Annotated[bool, typer.Option("--headings/--no-headings", help="Headings of a table of COLUMNS.")] = True,
@@ -303,13 +306,15 @@ def requeue(context: typer.Context, jobs: JobArguments) -> None:
 
 
 def since_of(text: str | None) -> str | None:
-    """ISO time of `2h` ago, or of a date or time."""
+    """ISO time, with its offset, of `2h` ago, or of a date or time; without a zone it is in that of this machine."""
     if text is None:
         return None
     ago = re.fullmatch(r"(\d{1,6})([smhd])", text)
     try:
-        at = now() - timedelta(seconds=int(ago[1]) * SECONDS_PER[ago[2]]) if ago else datetime.fromisoformat(text)
-        return at.isoformat()
+        if ago:
+            return (now() - timedelta(seconds=int(ago[1]) * SECONDS_PER[ago[2]])).isoformat()
+        at = datetime.fromisoformat(text)
+        return (at if at.tzinfo else at.astimezone()).isoformat()
     except (ValueError, OverflowError) as error:
         raise SpecError(f"--since {text}: there is no such time. Write {SINCE}.") from error
 

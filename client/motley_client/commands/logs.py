@@ -9,6 +9,7 @@ from motley_client.commands.wait import StatusPrinter, status_line
 from motley_client.completion import JobArgument
 from motley_client.lookup import connect, find_job
 from motley_client.responses import Job, JobDetail
+from motley_client.tables.jobs import failed_in_setup
 from motley_client.terminal import sanitized, warn, write_lines, write_log
 
 MERGED = "all"
@@ -55,7 +56,7 @@ def _say_what_is_missing(client: Client, found: Job, stream: str) -> None:
     job = client.job(found["id"])
     if not job["attempts"]:
         warn(f"No log yet. {status_line(found)}")
-    elif job["state"] == "failed" and "setup failed" in job["message"] and stream != "setup":
+    elif failed_in_setup(job) and stream != "setup":
         warn(f"The setup failed. For its log: motley logs --stream setup {found['id']}")
     elif job["state"] == "failed" and stream == "stdout":
         warn(f"The job failed. For error messages: motley logs --stream stderr {found['id']}")

@@ -14,8 +14,8 @@ from motley_client.terminal import sanitized, sanitized_lines
 Cell = str | Text
 NOW, NOW_S = "now", 5
 """What is less than so many seconds away is now: a forecast is made less often."""
-LATE, LATE_S = "later than forecast", 15
-"""What should have happened so many seconds ago, by the latest quantile."""
+LATE, LATE_S = "at any time ({} overdue)", 15
+"""What should have happened so many seconds ago, by the latest quantile: after `starts`, `done` and `is expected`."""
 LEAST_PLAIN, LEAST_WHOLE = 0.001, 999.5
 """From the second on three digits would need an exponent."""
 BEYOND = "more than 3d"
@@ -86,8 +86,8 @@ def duration(seconds: float) -> str:
 
 def interval(found: Interval, now: datetime) -> str:
     """Time to an event with its limits; what is less than 5 s away is now, beyond three days nothing is known."""
-    if found["high"] and (now - datetime.fromisoformat(found["high"])).total_seconds() >= LATE_S:
-        return LATE
+    if (late_s := _overdue_s(found, now)) >= LATE_S:
+        return LATE.format(duration(late_s))
     low, median, high = (_from_now(at, now) for at in (found["low"], found["median"], found["high"]))
     if not found["median"]:
         return f"in {median} ({low} at the earliest)" if found["low"] else f"in {median}"
@@ -96,6 +96,11 @@ def interval(found: Interval, now: datetime) -> str:
     if median == NOW:
         return f"now or {'within' if found['high'] else 'in'} {high}"
     return f"in about {median} ({low} to {high})"
+
+
+def _overdue_s(found: Interval, now: datetime) -> float:
+    """Seconds since the latest quantile; 0 where that is to come."""
+    return max((now - datetime.fromisoformat(found["high"])).total_seconds(), 0) if found["high"] else 0
 
 
 def _from_now(at: str | None, now: datetime) -> str:
@@ -107,7 +112,7 @@ def _from_now(at: str | None, now: datetime) -> str:
 
 def by_clock(found: Interval, now: datetime) -> str:
     """Local times at which an event is expected, with the day where it is not today."""
-    if not found["median"]:
+    if not found["median"] or _overdue_s(found, now) >= LATE_S:
         return interval(found, now)
     low, median, high = (_clock(at, now) if at else BEYOND for at in (found["low"], found["median"], found["high"]))
     return f"at about {median}" if low == high else f"at {median} ({low} to {high})"

@@ -282,8 +282,13 @@ def _where_to_look(job: Job) -> list[str]:
     runs = f"It has ended: motley attempts {job['id']} lists its runs."
     if job["state"] != "failed" or not job.get("ran_on"):
         return [runs]
-    stream = "setup" if "setup failed" in job["message"] else "stderr"
+    stream = "setup" if failed_in_setup(job) else "stderr"
     return [runs, f"For its error messages: motley logs --stream {stream} {job['id']}"]
+
+
+def failed_in_setup(job: Job) -> bool:
+    """Whether the setup of its environment failed, and not its command: only its message says so."""
+    return job["state"] == "failed" and "setup failed" in job["message"]
 
 
 def _in_the_queue(found: QueueOutlook | None, now: datetime) -> list[tuple[str, Cell]]:
