@@ -135,6 +135,7 @@ def _go_to_what_is_there(case: schemathesis.Case, reached: Reached) -> None:
     first, last = case.path.split("/")[3], case.path.rpartition("/")[2]
     place = reached.held if last == "release" else places.get(first)
     others = {"digest": places["code"], "gpu_type": places["gpu-types"], "username": places["members"]}
+    others["event"] = places["comments"]
     case.path_parameters = {name: others.get(name, place) for name in case.path_parameters or {}}
 
 
