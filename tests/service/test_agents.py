@@ -187,7 +187,8 @@ def test_the_gpu_of_a_volunteer_is_read_and_its_owners_hooks_run(
     job = service.submit(UNTIL_LET_GO, gpu_types=["h200"])
     use = wait_for("its GPU is read", lambda: service.client.job_gpus(job)["gpus"])
     assert [(one["node"], one["utilization"], one["power_w"]) for one in use] == [("eve-desk", 37.0, 250.5)]
-    assert [path.name for path in tmp_path.glob("before-*")] == ["before-GPU-0"]
+    before = wait_for("the owner's hook has run", lambda: [path.name for path in tmp_path.glob("before-*")])
+    assert before == ["before-GPU-0"]
     agent.let_go(job)
     service.wait_for_state(job, "succeeded")
 
