@@ -234,7 +234,8 @@ def test_an_index_finds_a_job_by_the_end_of_its_id(cluster: Lab) -> None:
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute("SET LOCAL enable_seqscan = off")  # of one row no index is used
-        assert "job_by_end_of_id" in found.explain()
+        unordered = found.order_by()  # of one row the index of the order is as good
+        assert "job_by_end_of_id" in unordered.explain()
 
 
 def test_a_task_of_an_array_is_found_as_it_is_shown(ada: APIClient, cluster: Lab) -> None:
