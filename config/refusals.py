@@ -1,4 +1,4 @@
-"""Words of 404 and 405: the kind of thing that was not found, the methods that an address has."""
+"""Error messages of 404 (what was not found) and 405 (which methods the address accepts)."""
 
 import re
 from typing import Any
@@ -17,7 +17,7 @@ UNSAID = {"OPTIONS", "HEAD"}
 
 
 def words_of_missing(error: Http404, view: Any) -> str:
-    """With the name in the address where that is of the thing that was looked for."""
+    """Message of a 404: the kind of object that was not found, and its name if the address contains it."""
     own = getattr(getattr(view, "queryset", None), "model", None)
     model = _model_of(error) or own
     if model is None:
@@ -35,7 +35,7 @@ def _model_of(error: Http404) -> type[Model] | None:
 
 
 def words_of_not_allowed(error: MethodNotAllowed, method: str, view: Any) -> str:
-    """With the methods that the address has, and the verbs below it."""
+    """Message of a 405: the methods that the address accepts, and the actions below it."""
     methods = [each for each in getattr(view, "allowed_methods", ()) if each not in UNSAID]
     if not methods:
         return str(error.detail)

@@ -66,7 +66,7 @@ def archive_jobs(jobs: QuerySet[Job]) -> None:
 
 
 def _versions(jobs: QuerySet[Job]) -> tuple[dict[UUID, datetime], set[int]]:
-    """What tells a change of ended jobs: when each was changed, and their comments. Locks the jobs."""
+    """State to detect concurrent changes of finished jobs: update times and ids of comments. Locks the jobs."""
     changed = dict(jobs.select_for_update().values_list("pk", "updated_at"))
     return changed, set(JobEvent.objects.filter(job__in=changed, kind=COMMENTED).values_list("pk", flat=True))
 

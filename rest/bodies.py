@@ -31,7 +31,7 @@ EXPECTED = {
 
 
 def kind_of(value: Any) -> str:
-    """Kind of a value in JSON's words; an array is a list, since arrays are of jobs."""
+    """JSON type of a value, for messages. An array is called a list: in Motley an array is a job array."""
     return KINDS.get(type(value), "something else")
 
 
@@ -80,7 +80,7 @@ class Strict(serializers.Serializer[Any]):
         return f"An object{which if names else ''} is expected, not {kind_of(data)}."
 
     def _unknown(self, names: Sequence[str]) -> dict[str, Any]:
-        """Faults of unknown fields: the nearest name or, at the first that is near to none, all there are."""
+        """Faults of unknown fields, each with the closest known name; the first without one lists all fields."""
         guesses = {name: guess_of(name, self.fields) for name in names}
         first = next((name for name, guess in guesses.items() if not guess), None)
         guesses |= {first: f" The fields are: {', '.join(self.fields)}."} if first is not None else {}

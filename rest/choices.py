@@ -1,4 +1,4 @@
-"""Values and names that are none of those there are: the message that tells the right ones, and a field with it."""
+"""Error messages for unknown values and names, which list the valid ones, and a choice field that uses them."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -12,7 +12,7 @@ MOST_CHARACTERS = 100
 
 
 def not_one_of(value: Any, choices: Iterable[Any]) -> str:
-    """Message about a value: all choices, or of more than `MOST_NAMED` the nearest and how many there are."""
+    """Message that refuses a value: it lists the choices, or the closest ones if there are more than `MOST_NAMED`."""
     names, said = [str(choice) for choice in choices], repr(value)[:MOST_CHARACTERS]
     if len(names) <= MOST_NAMED:
         return f"{said} is not one of {', '.join(names)}."
@@ -28,7 +28,7 @@ def guess_of(name: str, known: Iterable[str]) -> str:
 
 
 class Choice(serializers.ChoiceField):
-    """Value of a closed set; another one is refused with those there are."""
+    """Choice field whose error message lists the choices."""
 
     def fail(self, key: str, **given: Any) -> NoReturn:
         if key == "invalid_choice":

@@ -49,7 +49,7 @@ class StrictFilters(DjangoFilterBackend):  # type: ignore[misc]  # the library h
 
 
 def _refusal(field: ChoiceField, values: list[str]) -> str:
-    """What the field says of the first value that is none of its choices; it formats the message with `%`."""
+    """Error message for the first invalid value, escaped because the field formats it with `%`."""
     choices: Any = field.choices  # of pairs; the stubs allow what makes them, too
     known = [str(choice) for choice, _ in choices if choice != ""]
     unknown = [value for value in values if value not in known]

@@ -219,7 +219,7 @@ class Client(Connection):
         return cast("Iterator[Event]", self._pages(url_path("jobs", job_id, "events"), {}))
 
     def comment(self, job_id: str, text: str) -> Event:
-        """Comment on the job, which may have finished: an event of the kind `commented`, of at most 500 characters."""
+        """Add a comment of at most 500 characters to a job, finished or not; returns the `commented` event."""
         return cast("Event", self._json("POST", url_path("jobs", job_id, "comments"), json={"text": text}))
 
     def delete_comment(self, job_id: str, event_id: int) -> None:

@@ -374,7 +374,7 @@ class PlanOption(TypedDict):
 
 
 class CostOption(TypedDict):
-    """Run time and cost of a job on a gang of a GPU type."""
+    """Run time and cost of a job on one configuration: a GPU type and a number of GPUs."""
 
     gpu_type: str
     gpus: int

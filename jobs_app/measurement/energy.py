@@ -41,9 +41,9 @@ SOURCE_WORDS = {
 
 @dataclass(frozen=True)
 class Energy:
-    """Energy in J, and the GPU seconds that it was read of, was estimated for, and is not known of.
+    """Energy in J, and the GPU-seconds for which it was measured, was estimated or is unknown.
 
-    `emulated_gpu_s`: of those that it was read of, on emulated GPUs, whose readings are invented.
+    `emulated_gpu_s`: the part of `read_gpu_s` on emulated GPUs, whose readings are invented.
     """
 
     joules: float = 0.0

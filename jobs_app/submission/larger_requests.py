@@ -94,5 +94,5 @@ def _twice(spec: Spec, field: str, unit: Quantity, words: str) -> LargerRequest 
 
 
 def _spaced(quantity: str) -> str:
-    """`40GiB` as pages write it."""
+    """The quantity with a space before its unit: `40GiB` becomes `40 GiB`."""
     return re.sub(r"(?<=\d)(?=[A-Za-z])", " ", quantity)

@@ -380,7 +380,7 @@ class PlanOption(serializers.Serializer[Any]):
 
 
 class CostOption(serializers.Serializer[Any]):
-    """Run time and cost of a job on a gang of a GPU type."""
+    """Run time and cost of a job on one configuration: a GPU type and a number of GPUs."""
 
     gpu_type = serializers.CharField()
     gpus = serializers.IntegerField()

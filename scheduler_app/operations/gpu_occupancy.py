@@ -1,7 +1,7 @@
 """GPUs with their condition and the attempts that hold them: by node, by type, and counted by the database."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
@@ -11,8 +11,11 @@ from django.db.models.functions import Coalesce
 from cluster_app.models import Gpu, Node
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import GpuClaim
+from scheduler_app.timeline.reading import Sight
 
 CONDITIONS = ("busy", "idle", "draining", "unhealthy")
+JOB_OF_CLAIM = tuple(f"attempt__job__{name}" for name in ("name", "array_index", "team__name"))
+"""Columns of the job behind a claim that pages show."""
 
 
 def nodes_with_gpus() -> QuerySet[Node]:
@@ -31,9 +34,7 @@ def nodes_with_gpus() -> QuerySet[Node]:
 def gpus_with_holders(nodes: Collection[Node]) -> list[tuple[Gpu, Attempt | None]]:
     """GPUs of these nodes, each with the attempt that holds it, ordered by index."""
     holding = GpuClaim.objects.holding().filter(gpu__node__in=nodes).select_related("attempt__job__team")
-    named = ("attempt__job__name", "attempt__job__array_index", "attempt__job__team__name")
-    claims = holding.only("gpu", *named)  # of columns that pages show
-    holder = {claim.gpu_id: claim.attempt for claim in claims}
+    holder = {claim.gpu_id: claim.attempt for claim in holding.only("gpu", *JOB_OF_CLAIM)}
     gpus = Gpu.objects.present().filter(node__in=nodes).select_related("node")
     return [(gpu, holder.get(gpu.pk)) for gpu in gpus.order_by("index")]
 
@@ -74,6 +75,11 @@ def gpu_counts() -> list[GpuCounts]:
     for name, foreign in Node.objects.filter(foreign_gpus__gt=0).values_list("gpu_type__name", "foreign_gpus"):
         used = min(foreign, counts[name]["idle"])  # by jobs outside Motley
         counts[name].update(idle=-used, busy=used)
+    return counts_by_type(counts)
+
+
+def counts_by_type(counts: Mapping[str, Counter[str]]) -> list[GpuCounts]:
+    """Counts of conditions, GPU type by GPU type in the order of their names. Pure."""
     return [
         GpuCounts(name, n.total(), *(n[condition] for condition in CONDITIONS)) for name, n in sorted(counts.items())
     ]
@@ -103,18 +109,19 @@ class NodeCells:
 
 def gpus_by_node(user: User, nodes: Collection[Node]) -> list[NodeCells]:
     """These nodes with their GPUs, as the user may see them."""
-    teams = None if user.is_staff else set(user.teams.values_list("pk", flat=True))
+    sight = Sight.of(user)
     cells: dict[int, list[GpuCell]] = defaultdict(list)
     for gpu, attempt in gpus_with_holders(nodes):
-        cells[gpu.node_id].append(_cell(gpu, attempt, teams))
+        cells[gpu.node_id].append(cell_of(gpu, attempt, condition_of(gpu, busy=attempt is not None), sight))
     return [NodeCells(node, cells[node.pk]) for node in nodes]
 
 
-def _cell(gpu: Gpu, attempt: Attempt | None, teams: set[int] | None) -> GpuCell:
-    seen = attempt is not None and (teams is None or attempt.job.team_id in teams)
+def cell_of(gpu: Gpu, attempt: Attempt | None, condition: str, sight: Sight) -> GpuCell:
+    """A GPU and the job of the attempt that holds it, as far as the reader may see it."""
+    seen = attempt is not None and sight.sees(attempt.job.team_id)
     return GpuCell(
         gpu=gpu,
-        condition=condition_of(gpu, busy=attempt is not None),
+        condition=condition,
         job=attempt.job if attempt and seen else None,
         hidden=attempt is not None and not seen,
     )

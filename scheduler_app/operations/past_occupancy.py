@@ -11,13 +11,11 @@ from django.db.models import F, Q, QuerySet
 from cluster_app.models import Gpu, Node, NodeEvent
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import GpuClaim
-from scheduler_app.operations.gpu_occupancy import GpuCell, GpuCounts, NodeCells
+from scheduler_app.operations.gpu_occupancy import JOB_OF_CLAIM, GpuCell, GpuCounts, NodeCells, cell_of, counts_by_type
 from scheduler_app.timeline.reading import Sight, read_outages
 
 RETIRED, DOWN = "retired", "down"
 FIRST_SAID = (RETIRED, DOWN)
-JOB_COLUMNS = tuple(f"attempt__job__{name}" for name in ("name", "array_index", "team__name"))
-"""What pages show of a job."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,8 @@ def gpus_by_node_at(user: User, at: datetime) -> list[NodeCells]:
     out = _outages_at(at, nodes)
     cells: dict[int, list[GpuCell]] = defaultdict(list)
     for gpu in _gpus_of(nodes, holders):
-        cells[gpu.node_id].append(_cell(gpu, holders.get(gpu.pk), out.get(gpu.node.name, ""), sight))
+        attempt, outage = holders.get(gpu.pk), out.get(gpu.node.name, "")
+        cells[gpu.node_id].append(cell_of(gpu, attempt, _condition(outage, busy=attempt is not None), sight))
     return [NodeCells(node, cells[node.pk]) for node in nodes if out.get(node.name) != RETIRED]
 
 
@@ -48,10 +47,7 @@ def count_gpus(nodes: Iterable[NodeCells]) -> list[GpuCounts]:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for held in nodes:
         counts[held.node.gpu_type.name].update(cell.condition for cell in held.cells)
-    return [
-        GpuCounts(name, n.total(), n["busy"], n["idle"], n["draining"], n["unhealthy"])
-        for name, n in sorted(counts.items())
-    ]
+    return counts_by_type(counts)
 
 
 def jobs_of(nodes: Iterable[NodeCells]) -> Sequence[JobThen]:
@@ -69,7 +65,7 @@ def _holders(at: datetime) -> dict[int, Attempt]:
     """Attempt that held each GPU then, by the GPU's key."""
     unreleased = Q(released_at=None) | Q(released_at__gt=at)
     claims = GpuClaim.objects.filter(unreleased, held_from__lte=at).select_related("attempt__job__team")
-    return {claim.gpu_id: claim.attempt for claim in claims.only("gpu", *JOB_COLUMNS)}
+    return {claim.gpu_id: claim.attempt for claim in claims.only("gpu", *JOB_OF_CLAIM)}
 
 
 def _nodes_of(at: datetime) -> QuerySet[Node]:
@@ -95,16 +91,6 @@ def _outages_at(at: datetime, nodes: Iterable[Node]) -> dict[str, str]:
 
 def _precedence(what: str) -> int:
     return FIRST_SAID.index(what) if what in FIRST_SAID else len(FIRST_SAID)
-
-
-def _cell(gpu: Gpu, attempt: Attempt | None, outage: str, sight: Sight) -> GpuCell:
-    seen = attempt is not None and sight.sees(attempt.job.team_id)
-    return GpuCell(
-        gpu=gpu,
-        condition=_condition(outage, busy=attempt is not None),
-        job=attempt.job if attempt and seen else None,
-        hidden=attempt is not None and not seen,
-    )
 
 
 def _condition(outage: str, *, busy: bool) -> str:

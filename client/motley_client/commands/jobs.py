@@ -38,7 +38,7 @@ SLURM_STATES = dict(pair.split("=") for pair in _PAIRS.split())
 MOST_TASKS = 200
 """Tasks of an array that are shown, the last ones."""
 SINCE = "2h, 2026-12-01 or 2026-12-01T12:00:00Z"
-"""Forms of `--since`, named in its help and in messages."""
+"""Examples of values of `--since`, for its help and its error message."""
 TRIES = 10
 """A running job changes with every progress report, so that a conditional update may fail several times."""
 
@@ -273,7 +273,7 @@ def comment(
         int | None, typer.Option(metavar="ID", help="Delete this comment instead: its id in motley events -o json.")
     ] = None,
 ) -> None:
-    """Comment on a job, which may have finished. Its page and `motley events` show the comment."""
+    """Comment on a job, finished or not. Its page and `motley events` show the comment."""
     if (text is None) is (delete is None):
         raise SpecError("Give the text of a comment, or --delete with the id of one.")
     with connect(context) as client:

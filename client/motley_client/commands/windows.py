@@ -30,7 +30,7 @@ UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="It does n
 
 @window.command("list")
 def list_windows(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """List the windows that go on or are to come, with their times in the zone of this machine."""
+    """List current and future windows, with times in the time zone of this machine."""
     with connect(context) as client:
         found = list(client.windows())
     emit(output, found, names=[str(one["id"]) for one in found], table=lambda: windows_table(found))

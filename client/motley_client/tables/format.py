@@ -17,7 +17,7 @@ NOW, NOW_S = "now", 5
 LATE, LATE_S = "at any time ({} overdue)", 15
 """What should have happened so many seconds ago, by the latest quantile: after `starts`, `done` and `is expected`."""
 LEAST_PLAIN, LEAST_WHOLE = 0.001, 999.5
-"""From the second on three digits would need an exponent."""
+"""Smaller values are shown as `< 0.001`; from the second value on, `.3g` would write an exponent."""
 BEYOND = "more than 3d"
 
 

@@ -278,7 +278,7 @@ def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableTy
 
 
 def _where_to_look(job: Job) -> list[str]:
-    """Commands that say more of a job that has ended; of one that failed where its error messages are."""
+    """Commands that show the attempts of a finished job and, if it failed, its error messages."""
     runs = f"It has ended: motley attempts {job['id']} lists its runs."
     if job["state"] != "failed" or not job.get("ran_on"):
         return [runs]
