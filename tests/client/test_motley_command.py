@@ -20,6 +20,7 @@ from scheduler_app.gpu_watch.minutes import store_readings
 from scheduler_app.models import JobForecast
 from tests.live_service import Live
 from tests.motley_command import Motley
+from tests.service_lab import UNTIL_LET_GO
 
 State = Job.State
 
@@ -245,11 +246,12 @@ def test_explain_of_a_job_that_failed_says_where_its_error_messages_are(
 
 @pytest.mark.parametrize("verb", ["explain", "show"])
 def test_what_a_job_waits_for_is_said_once(service: Live, motley: Motley, verb: str) -> None:
-    service.add("first", gpus=4)
+    service.add("first", gpus=4, command=UNTIL_LET_GO, preemptible=False)
     service.lab.round()
     job = service.add("late", gpus=4)
     service.lab.round()
     job.refresh_from_db()
+    assert job.message
     said = " ".join(motley(verb, "late").stdout.split())
     assert (said.count(job.message), "message" in said) == (1, False), said
 
